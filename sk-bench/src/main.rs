@@ -1,0 +1,3 @@
+//! The `swiss-knife` program.
+
+fn main() {}

@@ -1,0 +1,27 @@
+use crate::{BoxError, Candidates, Policy, Readings, TokenId};
+
+/// π_B: the frozen model that reads candidates, under itself and under the variants seated on it.
+///
+/// # For implementors
+/// One call must serve all candidates under all policies: that is where a fast implementation makes a single pass. A reading must not
+/// depend on which other candidates or policies are in the call.
+pub trait Backbone: Send {
+    /// Reads each candidate, as a continuation of `context`, under each policy.
+    ///
+    /// The result holds every policy asked for, with one [`Reading`](crate::Reading) per candidate and one value per token.
+    ///
+    /// # Errors
+    /// When a policy is unknown or the model fails; nothing is committed.
+    fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError>;
+
+    /// Candidate `chosen` of the last [`read`](Self::read) was appended to the context: keep what was computed for it.
+    ///
+    /// # Errors
+    /// When the cache cannot be extended.
+    fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+        let _ = chosen;
+        Ok(())
+    }
+}
+
+const _: Option<&dyn Backbone> = None;

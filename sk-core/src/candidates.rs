@@ -1,0 +1,111 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{CandidatesError, TokenId};
+
+/// Why a candidate span ends where it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpanEnd {
+    /// ρ says the span is whole.
+    Complete,
+    /// The last token ends the response.
+    EndOfText,
+    /// The token limit was reached first.
+    Limit,
+}
+
+/// A candidate continuation: its tokens, what the proposal thinks of each, and why it ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// The tokens of the span, at least one. An end-of-text token is a token like another and comes last.
+    pub tokens: Vec<TokenId>,
+    /// log π_S(y_t | x, y_<t) in nats at temperature 1 and before any truncation, one per token.
+    pub log_probs: Vec<f32>,
+    /// Why it ends.
+    pub end: SpanEnd,
+}
+
+/// N ≥ 1 candidates of at least one token each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidates(Vec<Candidate>);
+
+impl Candidates {
+    /// Checks and keeps the candidates.
+    ///
+    /// # Errors
+    /// When there is none, one has no tokens, or log-probabilities are too few, NaN or positive.
+    pub fn new(candidates: Vec<Candidate>) -> Result<Self, CandidatesError> {
+        if candidates.is_empty() {
+            return Err(CandidatesError::None);
+        }
+        for (index, candidate) in candidates.iter().enumerate() {
+            let (tokens, log_probs) = (candidate.tokens.len(), candidate.log_probs.len());
+            if tokens == 0 {
+                return Err(CandidatesError::Empty { index });
+            }
+            if tokens != log_probs {
+                return Err(CandidatesError::Length { index, tokens, log_probs });
+            }
+            // A log-probability rounds to a hair above zero when one token holds all the mass.
+            if let Some(position) = candidate.log_probs.iter().position(|&p| p.is_nan() || p > 1e-3) {
+                return Err(CandidatesError::LogProb {
+                    index,
+                    position,
+                    token: candidate.tokens[position],
+                    value: candidate.log_probs[position].to_string(),
+                });
+            }
+        }
+        Ok(Self(candidates))
+    }
+
+    /// N.
+    #[allow(clippy::len_without_is_empty)] // never empty by construction
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The candidates in the order of the proposal.
+    pub fn as_slice(&self) -> &[Candidate] {
+        &self.0
+    }
+
+    /// Goes through the candidates in the order of the proposal.
+    pub fn iter(&self) -> std::slice::Iter<'_, Candidate> {
+        self.0.iter()
+    }
+}
+
+impl std::ops::Index<usize> for Candidates {
+    type Output = Candidate;
+    fn index(&self, index: usize) -> &Candidate {
+        &self.0[index]
+    }
+}
+
+impl<'a> IntoIterator for &'a Candidates {
+    type Item = &'a Candidate;
+    type IntoIter = std::slice::Iter<'a, Candidate>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(tokens: &[TokenId], log_probs: &[f32]) -> Candidate {
+        Candidate { tokens: tokens.to_vec(), log_probs: log_probs.to_vec(), end: SpanEnd::Complete }
+    }
+
+    #[test]
+    fn candidates_are_checked() {
+        assert_eq!(Candidates::new(vec![]), Err(CandidatesError::None));
+        assert_eq!(Candidates::new(vec![candidate(&[], &[])]), Err(CandidatesError::Empty { index: 0 }));
+        let short = Candidates::new(vec![candidate(&[1], &[-1.0]), candidate(&[1, 2], &[-1.0])]);
+        assert_eq!(short, Err(CandidatesError::Length { index: 1, tokens: 2, log_probs: 1 }));
+        assert!(matches!(Candidates::new(vec![candidate(&[7], &[f32::NAN])]), Err(CandidatesError::LogProb { token: 7, .. })));
+        assert_eq!(Candidates::new(vec![candidate(&[1], &[-1.0])]).unwrap().len(), 1);
+    }
+}

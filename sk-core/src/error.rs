@@ -1,0 +1,188 @@
+use crate::TokenId;
+
+/// An error of a slot's own making, carried through the step with its source.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// A score that is not one.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScoreError {
+    /// μ is NaN or infinite.
+    #[error("score of candidate {candidate} is {value}; scores must be finite")]
+    Mu {
+        /// Index of the candidate.
+        candidate: usize,
+        /// The offending value.
+        value: f64,
+    },
+    /// σ is NaN, infinite or negative.
+    #[error("dispersion of candidate {candidate} is {value}; dispersions must be finite and not negative")]
+    Sigma {
+        /// Index of the candidate.
+        candidate: usize,
+        /// The offending value.
+        value: f64,
+    },
+    /// The rows of a table differ in length, or there are none.
+    #[error("blade {blade} scores {got} candidates where {expected} were expected")]
+    Shape {
+        /// Index of the blade (row).
+        blade: usize,
+        /// Length of the first row, or 1 for an empty table.
+        expected: usize,
+        /// Length of this row.
+        got: usize,
+    },
+}
+
+/// Weights that are not on the probability simplex.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimplexError {
+    /// No weight at all.
+    #[error("no weights given; at least one is needed")]
+    Empty,
+    /// A weight below zero.
+    #[error("weight {index} is {value}; weights must not be negative")]
+    Negative {
+        /// Position of the weight.
+        index: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// A weight that is NaN or infinite.
+    #[error("weight {index} is {value}; weights must be finite")]
+    NotFinite {
+        /// Position of the weight.
+        index: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// Weights that do not sum to one (or, when they are to be normalised, sum to zero).
+    #[error("weights sum to {sum}; they must sum to {expected}")]
+    Sum {
+        /// The sum found.
+        sum: f64,
+        /// What it must be, in words.
+        expected: &'static str,
+    },
+}
+
+/// Candidates that cannot be scored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CandidatesError {
+    /// No candidate.
+    #[error("the proposal returned no candidate")]
+    None,
+    /// A candidate without tokens.
+    #[error("candidate {index} has no tokens")]
+    Empty {
+        /// Index of the candidate.
+        index: usize,
+    },
+    /// Log-probabilities and tokens of a candidate differ in number.
+    #[error("candidate {index} has {tokens} tokens and {log_probs} log-probabilities")]
+    Length {
+        /// Index of the candidate.
+        index: usize,
+        /// Number of tokens.
+        tokens: usize,
+        /// Number of log-probabilities.
+        log_probs: usize,
+    },
+    /// A log-probability is NaN or positive.
+    #[error("token {token} at position {position} of candidate {index} has log-probability {value}")]
+    LogProb {
+        /// Index of the candidate.
+        index: usize,
+        /// Position in the span.
+        position: usize,
+        /// The token.
+        token: TokenId,
+        /// The value, printed.
+        value: String,
+    },
+}
+
+/// An edit of Ω that was refused. The specification is unchanged.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// No blade of that name is seated.
+    #[error("no blade is called \"{name}\"; seated: {seated}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names seated, comma-separated.
+        seated: String,
+    },
+    /// A blade of that name is seated already.
+    #[error("a blade called \"{name}\" is seated already; unseat it or swap it")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// The last blade cannot be unseated, nor one whose removal leaves only zero weights.
+    #[error("unseating \"{name}\" would leave no blade with a positive weight")]
+    NoneLeft {
+        /// The name.
+        name: String,
+    },
+    /// Weights and seats differ in number.
+    #[error("{weights} weights for {blades} blades")]
+    Count {
+        /// Number of weights.
+        weights: usize,
+        /// Number of blades.
+        blades: usize,
+    },
+    /// A named weight is not a weight.
+    #[error("weight of blade \"{name}\" is {value}; weights must be finite and not negative")]
+    Weight {
+        /// The blade.
+        name: String,
+        /// The value.
+        value: f64,
+    },
+    /// The weights are off the simplex.
+    #[error(transparent)]
+    Simplex(#[from] SimplexError),
+}
+
+/// What went wrong in a step, by slot. The context is as it was before the step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// A context without tokens.
+    #[error("the prompt is empty; give at least one token")]
+    EmptyContext,
+    /// Π_prop failed.
+    #[error("drafting candidates failed: {0}")]
+    Proposal(#[source] BoxError),
+    /// π_B failed.
+    #[error("reading candidates with the backbone failed: {0}")]
+    Backbone(#[source] BoxError),
+    /// A blade failed.
+    #[error("blade \"{name}\" failed: {source}")]
+    Blade {
+        /// The blade.
+        name: String,
+        /// Its error.
+        source: BoxError,
+    },
+    /// A selector returned something that is not a distribution.
+    #[error("the selector's probabilities are not a distribution: candidate {index} has {value}")]
+    Distribution {
+        /// Index of the candidate.
+        index: usize,
+        /// Its probability.
+        value: f64,
+    },
+    /// A selector's probabilities do not sum to one.
+    #[error("the selector's probabilities sum to {sum}, not to 1")]
+    Mass {
+        /// Their sum.
+        sum: f64,
+    },
+}

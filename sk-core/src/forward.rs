@@ -1,0 +1,68 @@
+//! Each slot can be used through a reference, a box or, where it is shared, an `Arc`.
+
+use std::sync::Arc;
+
+use rand::Rng;
+
+use crate::{
+    Aggregator, Backbone, Batch, Blade, BoxError, Candidates, Composite, DraftRequest, Granularity, Normalizer, Observation,
+    Policy, Proposal, Readings, Real, Score, ScoreTable, Selector, Simplex, TokenId,
+};
+
+macro_rules! forward_shared {
+    ($($pointer:ty),+) => {$(
+        impl<T: Granularity + ?Sized> Granularity for $pointer {
+            fn completes(&self, span: &[TokenId]) -> bool {
+                (**self).completes(span)
+            }
+        }
+        impl<T: Blade + ?Sized> Blade for $pointer {
+            fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+                (**self).score(step, out)
+            }
+            fn policies(&self) -> Vec<Policy> {
+                (**self).policies()
+            }
+        }
+        impl<F: Real, T: Normalizer<F> + ?Sized> Normalizer<F> for $pointer {
+            fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>) {
+                (**self).combine(scores, weights, out);
+            }
+        }
+        impl<F: Real, T: Aggregator<F> + ?Sized> Aggregator<F> for $pointer {
+            fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
+                (**self).rate(batch, ratings);
+            }
+        }
+        impl<F: Real, T: Selector<F> + ?Sized> Selector<F> for $pointer {
+            fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
+                (**self).distribution(ratings, batch, probabilities);
+            }
+        }
+    )+};
+}
+
+forward_shared!(&T, Box<T>, Arc<T>);
+
+macro_rules! forward_exclusive {
+    ($($pointer:ty),+) => {$(
+        impl<T: Proposal + ?Sized> Proposal for $pointer {
+            fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+                (**self).propose(request, rng)
+            }
+            fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+                (**self).commit(chosen)
+            }
+        }
+        impl<T: Backbone + ?Sized> Backbone for $pointer {
+            fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+                (**self).read(context, candidates, policies)
+            }
+            fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+                (**self).commit(chosen)
+            }
+        }
+    )+};
+}
+
+forward_exclusive!(&mut T, Box<T>);

@@ -1,0 +1,47 @@
+#![doc = include_str!("../README.md")]
+
+mod aggregator;
+mod backbone;
+mod batch;
+mod blade;
+mod candidates;
+mod context;
+mod error;
+mod forward;
+mod granularity;
+mod normalizer;
+mod proposal;
+mod readings;
+mod scheme;
+mod score;
+mod selector;
+mod simplex;
+mod spec;
+mod trace;
+
+pub use aggregator::Aggregator;
+pub use backbone::Backbone;
+pub use batch::{Batch, Composite};
+pub use blade::{Blade, Observation};
+pub use candidates::{Candidate, Candidates, SpanEnd};
+pub use context::Context;
+pub use error::{BoxError, CandidatesError, ScoreError, SimplexError, SpecError, StepError};
+pub use granularity::{Capped, FixedLength, Granularity, Response, Token};
+pub use normalizer::Normalizer;
+pub use proposal::{DraftRequest, Proposal};
+pub use readings::{Policy, Reading, Readings};
+pub use scheme::{Finish, Scheme};
+pub use score::{Score, ScoreTable};
+pub use selector::{Selector, draw};
+pub use simplex::Simplex;
+pub use spec::{AlignmentSpec, Seat, SpecHandle};
+pub use trace::{CandidateTrace, ScoreTrace, StepTrace, Timings};
+
+/// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text encoded again.
+pub type TokenId = u32;
+
+/// The floating-point type of scores: `f32` or `f64`.
+pub trait Real: num_traits::Float + std::fmt::Debug + std::iter::Sum + Send + Sync + 'static {}
+
+impl Real for f32 {}
+impl Real for f64 {}

@@ -1,0 +1,159 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{Real, ScoreError};
+
+/// What a blade says of one candidate: a score μ and a dispersion σ ≥ 0, in the same units, both finite.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawScore<F>", bound(deserialize = "F: Real + Deserialize<'de>"))]
+pub struct Score<F = f64> {
+    mu: F,
+    sigma: F,
+}
+
+#[derive(Deserialize)]
+struct RawScore<F> {
+    mu: F,
+    sigma: F,
+}
+
+impl<F: Real> TryFrom<RawScore<F>> for Score<F> {
+    type Error = ScoreError;
+    fn try_from(raw: RawScore<F>) -> Result<Self, ScoreError> {
+        Self::new(raw.mu, raw.sigma)
+    }
+}
+
+impl<F: Real> Score<F> {
+    /// A score of `mu` with dispersion `sigma`.
+    ///
+    /// # Errors
+    /// When `mu` is not finite, or `sigma` is not finite or negative. The error says candidate 0.
+    pub fn new(mu: F, sigma: F) -> Result<Self, ScoreError> {
+        check(0, mu, sigma)?;
+        Ok(Self { mu, sigma })
+    }
+
+    /// μ.
+    pub fn mu(self) -> F {
+        self.mu
+    }
+
+    /// σ ≥ 0.
+    pub fn sigma(self) -> F {
+        self.sigma
+    }
+}
+
+fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), ScoreError> {
+    let to_f64 = |x: F| x.to_f64().unwrap_or(f64::NAN);
+    if !mu.is_finite() {
+        return Err(ScoreError::Mu { candidate, value: to_f64(mu) });
+    }
+    if !sigma.is_finite() || sigma < F::zero() {
+        return Err(ScoreError::Sigma { candidate, value: to_f64(sigma) });
+    }
+    Ok(())
+}
+
+/// The scores of N candidates by K blades: two K×N tables, row k for blade k. Neither K nor N is zero.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScoreTable<F = f64> {
+    candidates: usize,
+    mu: Vec<F>,
+    sigma: Vec<F>,
+}
+
+impl<F: Real> ScoreTable<F> {
+    /// A table from one `(mu, sigma)` pair of rows per blade.
+    ///
+    /// # Errors
+    /// When there is no row, a row is empty, rows differ in length, or a value is not a score.
+    pub fn new<M, S>(rows: impl IntoIterator<Item = (M, S)>) -> Result<Self, ScoreError>
+    where
+        M: AsRef<[F]>,
+        S: AsRef<[F]>,
+    {
+        let mut table = Self { candidates: 0, mu: Vec::new(), sigma: Vec::new() };
+        for (blade, (mu, sigma)) in rows.into_iter().enumerate() {
+            table.push(blade, mu.as_ref(), sigma.as_ref())?;
+        }
+        if table.candidates == 0 {
+            return Err(ScoreError::Shape { blade: 0, expected: 1, got: 0 });
+        }
+        Ok(table)
+    }
+
+    fn push(&mut self, blade: usize, mu: &[F], sigma: &[F]) -> Result<(), ScoreError> {
+        if blade == 0 {
+            self.candidates = mu.len();
+        }
+        let expected = self.candidates.max(1);
+        for got in [mu.len(), sigma.len()] {
+            if got != expected {
+                return Err(ScoreError::Shape { blade, expected, got });
+            }
+        }
+        for (candidate, (&m, &s)) in mu.iter().zip(sigma).enumerate() {
+            check(candidate, m, s)?;
+        }
+        self.mu.extend_from_slice(mu);
+        self.sigma.extend_from_slice(sigma);
+        Ok(())
+    }
+
+    /// K, the number of blades.
+    pub fn blades(&self) -> usize {
+        self.mu.len() / self.candidates
+    }
+
+    /// N, the number of candidates.
+    pub fn candidates(&self) -> usize {
+        self.candidates
+    }
+
+    /// Scores of blade `k`, one per candidate.
+    ///
+    /// # Panics
+    /// When `k >= self.blades()`.
+    pub fn mu(&self, k: usize) -> &[F] {
+        &self.mu[k * self.candidates..(k + 1) * self.candidates]
+    }
+
+    /// Dispersions of blade `k`, one per candidate.
+    ///
+    /// # Panics
+    /// When `k >= self.blades()`.
+    pub fn sigma(&self, k: usize) -> &[F] {
+        &self.sigma[k * self.candidates..(k + 1) * self.candidates]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_checked_at_entry_and_through_serde() {
+        assert!(Score::new(0.0, 0.0).is_ok());
+        assert!(matches!(Score::new(f64::NAN, 0.0), Err(ScoreError::Mu { .. })));
+        assert!(matches!(Score::new(f32::INFINITY, 0.0), Err(ScoreError::Mu { .. })));
+        assert!(matches!(Score::new(0.0, -1e-9), Err(ScoreError::Sigma { .. })));
+        assert!(serde_json::from_str::<Score>(r#"{"mu":1.0,"sigma":-1.0}"#).is_err());
+        let score: Score = serde_json::from_str(r#"{"mu":1.0,"sigma":0.5}"#).unwrap();
+        assert_eq!((score.mu(), score.sigma()), (1.0, 0.5));
+    }
+
+    #[test]
+    fn tables_are_rectangular() {
+        let table = ScoreTable::new([([1.0, 2.0], [0.0, 0.1]), ([3.0, 4.0], [0.2, 0.3])]).unwrap();
+        assert_eq!((table.blades(), table.candidates()), (2, 2));
+        assert_eq!(table.mu(1), [3.0, 4.0]);
+        assert_eq!(table.sigma(0), [0.0, 0.1]);
+        let ragged = ScoreTable::new([(vec![1.0, 2.0], vec![0.0, 0.1]), (vec![3.0], vec![0.2])]);
+        assert_eq!(ragged, Err(ScoreError::Shape { blade: 1, expected: 2, got: 1 }));
+        let short_sigma = ScoreTable::new([(vec![1.0, 2.0], vec![0.0])]);
+        assert_eq!(short_sigma, Err(ScoreError::Shape { blade: 0, expected: 2, got: 1 }));
+        assert!(ScoreTable::<f64>::new(Vec::<(Vec<f64>, Vec<f64>)>::new()).is_err());
+        assert!(ScoreTable::<f64>::new([(vec![], vec![])]).is_err());
+    }
+}

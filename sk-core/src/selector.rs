@@ -1,0 +1,73 @@
+use rand::{Rng, RngExt};
+
+use crate::{Batch, Real};
+
+/// 𝓢: maps ratings to a distribution over candidates.
+pub trait Selector<F: Real = f64>: Send + Sync {
+    /// Writes the probability of candidate i to `probabilities[i]`, whatever it held. They are not negative and sum to one.
+    ///
+    /// The batch that was rated comes along: a rule may look past the ratings, as the champion rule does.
+    ///
+    /// # Panics
+    /// May panic when the slices differ in length.
+    fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]);
+}
+
+const _: Option<&dyn Selector<f64>> = None;
+
+/// Draws an index from a distribution with one uniform number of 53 bits: the first index whose cumulative probability exceeds it.
+///
+/// A point mass is returned whatever the generator says, and an index of probability zero never is.
+///
+/// # Panics
+/// When no probability is positive.
+pub fn draw<F: Real>(probabilities: &[F], rng: &mut dyn Rng) -> usize {
+    let total: f64 = probabilities.iter().filter_map(num_traits::ToPrimitive::to_f64).sum();
+    let target = rng.random::<f64>() * total;
+    let mut cumulative = 0.0;
+    let mut last = None;
+    for (index, p) in probabilities.iter().enumerate() {
+        let p = p.to_f64().unwrap_or(0.0);
+        if p > 0.0 {
+            cumulative += p;
+            last = Some(index);
+            if target < cumulative {
+                return index;
+            }
+        }
+    }
+    // Rounding may leave the target at the total itself.
+    last.expect("a distribution has an index of positive probability")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn draws_follow_the_distribution_and_never_hit_a_zero() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let p = [0.0, 0.25, 0.0, 0.75, 0.0];
+        let draws = 40_000;
+        let mut counts = [0usize; 5];
+        for _ in 0..draws {
+            counts[draw(&p, &mut rng)] += 1;
+        }
+        assert_eq!((counts[0], counts[2], counts[4]), (0, 0, 0));
+        // Six standard errors of a binomial proportion at p = 1/4.
+        let tolerance = 6.0 * (0.25f64 * 0.75 / f64::from(draws)).sqrt();
+        assert!((counts[1] as f64 / f64::from(draws) - 0.25).abs() < tolerance);
+    }
+
+    #[test]
+    fn draws_are_pinned_to_the_seed() {
+        let mut rng = ChaCha8Rng::seed_from_u64(42);
+        let p = [0.2f64; 5];
+        let drawn: Vec<usize> = (0..12).map(|_| draw(&p, &mut rng)).collect();
+        let mut again = ChaCha8Rng::seed_from_u64(42);
+        assert_eq!(drawn, (0..12).map(|_| draw(&p, &mut again)).collect::<Vec<_>>());
+        assert!(drawn.iter().any(|&i| i != drawn[0]));
+    }
+}

@@ -1,0 +1,128 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{Real, SimplexError};
+
+/// How far from one the sum of weights may be and still be read as one: decimal input such as 0.333 is refused, 1/3 written
+/// with seven digits is not.
+const SUM_TOLERANCE: f64 = 1e-6;
+
+/// Weights **w** on the probability simplex: finite, not negative, summing to one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    try_from = "Vec<F>",
+    into = "Vec<F>",
+    bound(serialize = "F: Real + Serialize", deserialize = "F: Real + Deserialize<'de>")
+)]
+pub struct Simplex<F = f64>(Vec<F>);
+
+impl<F: Real> Simplex<F> {
+    /// Weights that already sum to one, within 1e-6; the residue is divided out.
+    ///
+    /// # Errors
+    /// When there is none, one is negative or not finite, or the sum is off.
+    pub fn new(weights: impl Into<Vec<F>>) -> Result<Self, SimplexError> {
+        let weights = weights.into();
+        let sum = checked_sum(&weights)?;
+        if (sum - 1.0).abs() > SUM_TOLERANCE {
+            return Err(SimplexError::Sum { sum, expected: "1" });
+        }
+        Ok(Self::scaled(weights))
+    }
+
+    /// Any weights with a positive sum, divided by it.
+    ///
+    /// # Errors
+    /// When there is none, one is negative or not finite, or all are zero.
+    pub fn normalized(weights: impl Into<Vec<F>>) -> Result<Self, SimplexError> {
+        let weights = weights.into();
+        let sum = checked_sum(&weights)?;
+        if sum <= 0.0 || !sum.is_finite() {
+            return Err(SimplexError::Sum { sum, expected: "a positive, finite number" });
+        }
+        Ok(Self::scaled(weights))
+    }
+
+    /// The centroid, 1/K each.
+    ///
+    /// # Errors
+    /// When `k` is zero.
+    pub fn uniform(k: usize) -> Result<Self, SimplexError> {
+        Self::normalized(vec![F::one(); k])
+    }
+
+    fn scaled(weights: Vec<F>) -> Self {
+        let sum: F = weights.iter().copied().sum();
+        Self(weights.into_iter().map(|w| w / sum).collect())
+    }
+
+    /// The weights, in the order of the blades.
+    pub fn as_slice(&self) -> &[F] {
+        &self.0
+    }
+
+    /// K.
+    #[allow(clippy::len_without_is_empty)] // never empty by construction
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl<F: Real> TryFrom<Vec<F>> for Simplex<F> {
+    type Error = SimplexError;
+    fn try_from(weights: Vec<F>) -> Result<Self, SimplexError> {
+        Self::new(weights)
+    }
+}
+
+impl<F: Real> From<Simplex<F>> for Vec<F> {
+    fn from(simplex: Simplex<F>) -> Self {
+        simplex.0
+    }
+}
+
+fn checked_sum<F: Real>(weights: &[F]) -> Result<f64, SimplexError> {
+    if weights.is_empty() {
+        return Err(SimplexError::Empty);
+    }
+    let mut sum = 0.0;
+    for (index, w) in weights.iter().enumerate() {
+        let value = w.to_f64().unwrap_or(f64::NAN);
+        if !value.is_finite() {
+            return Err(SimplexError::NotFinite { index, value });
+        }
+        if value < 0.0 {
+            return Err(SimplexError::Negative { index, value });
+        }
+        sum += value;
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn refuses_what_is_not_a_weight() {
+        assert_eq!(Simplex::<f64>::new(vec![]), Err(SimplexError::Empty));
+        assert_eq!(Simplex::new(vec![0.5, -0.5, 1.0]), Err(SimplexError::Negative { index: 1, value: -0.5 }));
+        assert!(matches!(Simplex::new(vec![f64::NAN, 1.0]), Err(SimplexError::NotFinite { index: 0, .. })));
+        assert!(matches!(Simplex::new(vec![0.5, 0.4]), Err(SimplexError::Sum { .. })));
+        assert!(matches!(Simplex::normalized(vec![0.0, 0.0]), Err(SimplexError::Sum { .. })));
+        assert!(serde_json::from_str::<Simplex>("[0.7,0.7]").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn normalized_weights_keep_their_ratios(raw in proptest::collection::vec(1e-3f64..1e3, 1..9)) {
+            let w = Simplex::normalized(raw.clone()).unwrap();
+            // Rounding of K divisions and one sum.
+            prop_assert!((w.as_slice().iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            for (a, b) in w.as_slice().iter().zip(&raw) {
+                prop_assert!((a / w.as_slice()[0] - b / raw[0]).abs() <= 1e-9 * (b / raw[0]));
+            }
+            prop_assert_eq!(&Simplex::new(w.as_slice().to_vec()).unwrap().len(), &raw.len());
+        }
+    }
+}

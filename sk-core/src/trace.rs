@@ -1,0 +1,72 @@
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{SpanEnd, TokenId};
+
+/// Everything seen in one step: the record behind `--explain`, the experiments and any front end.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepTrace {
+    /// Position of the step in the generation, from 0.
+    pub step: usize,
+    /// The candidates, in the order of the proposal.
+    pub candidates: Vec<CandidateTrace>,
+    /// Scores of each blade of positive weight.
+    pub blades: Vec<ScoreTrace>,
+    /// ℓ_S of each candidate, where a fluency blade is seated.
+    pub fluency: Option<Vec<f64>>,
+    /// Composite scores, one per candidate.
+    pub mu: Vec<f64>,
+    /// Composite dispersions, one per candidate.
+    pub sigma: Vec<f64>,
+    /// Ratings, one per candidate.
+    pub ratings: Vec<f64>,
+    /// Selection probabilities, one per candidate.
+    pub probabilities: Vec<f64>,
+    /// The candidate that was drawn and appended.
+    pub chosen: usize,
+    /// Where the time went.
+    pub timings: Timings,
+}
+
+impl StepTrace {
+    /// The candidate that was drawn.
+    pub fn chosen(&self) -> &CandidateTrace {
+        &self.candidates[self.chosen]
+    }
+}
+
+/// One candidate of a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CandidateTrace {
+    /// Its tokens.
+    pub tokens: Vec<TokenId>,
+    /// Why it ends.
+    pub end: SpanEnd,
+}
+
+/// What one blade said in a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScoreTrace {
+    /// The blade.
+    pub name: String,
+    /// Its weight in this step.
+    pub weight: f64,
+    /// μ of each candidate, before normalisation.
+    pub mu: Vec<f64>,
+    /// σ of each candidate, before normalisation.
+    pub sigma: Vec<f64>,
+}
+
+/// Wall time of each part of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Timings {
+    /// Π_prop.
+    pub draft: Duration,
+    /// π_B and the blades.
+    pub score: Duration,
+    /// 𝓝, 𝓐 and 𝓢.
+    pub select: Duration,
+    /// Keeping the winner.
+    pub commit: Duration,
+}

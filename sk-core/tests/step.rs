@@ -1,0 +1,227 @@
+//! One step of a scheme whose slots are small enough to follow by hand.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sk_core::{
+    Aggregator, AlignmentSpec, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest, Finish,
+    FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
+    Simplex, SpanEnd, SpecHandle, StepError, TokenId,
+};
+
+const END: TokenId = 9;
+
+/// Draws `n` spans of digits; a span that draws [`END`] ends the response.
+struct Digits {
+    n: usize,
+}
+
+impl Proposal for Digits {
+    fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        let span = |rng: &mut dyn Rng| {
+            let mut tokens = Vec::new();
+            loop {
+                tokens.push(rng.random_range(0..10));
+                let end = match tokens.last() {
+                    Some(&END) => SpanEnd::EndOfText,
+                    _ if request.granularity.completes(&tokens) => SpanEnd::Complete,
+                    _ if tokens.len() == request.limit => SpanEnd::Limit,
+                    _ => continue,
+                };
+                return Candidate { log_probs: vec![-2.0; tokens.len()], tokens, end };
+            }
+        };
+        Ok(Candidates::new((0..self.n).map(|_| span(rng)).collect())?)
+    }
+}
+
+/// Reads a token's log-probability as minus its value, and remembers what it was asked.
+#[derive(Default)]
+struct Digital {
+    asked: Arc<std::sync::Mutex<Vec<Vec<Policy>>>>,
+}
+
+impl Backbone for Digital {
+    fn read(&mut self, _: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        self.asked.lock().unwrap().push(policies.to_vec());
+        let mut readings = Readings::new();
+        for policy in policies {
+            let read = |c: &Candidate| Reading {
+                log_probs: c.tokens.iter().map(|&t| -(t as f32)).collect(),
+                min_entropy: vec![0.5; c.tokens.len()],
+            };
+            readings.insert(policy.clone(), candidates.iter().map(read).collect());
+        }
+        Ok(readings)
+    }
+}
+
+/// μ = sign · mean log-probability under the variant of the blade's name.
+struct Mean {
+    name: &'static str,
+    sign: f64,
+}
+
+impl Blade for Mean {
+    fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+        let readings = step.readings.get(&Policy::Variant(self.name.into())).ok_or("not read")?;
+        for (score, reading) in out.iter_mut().zip(readings) {
+            let mean = reading.log_probs.iter().map(|&p| f64::from(p)).sum::<f64>() / reading.log_probs.len() as f64;
+            *score = Score::new(self.sign * mean, 0.5)?;
+        }
+        Ok(())
+    }
+    fn policies(&self) -> Vec<Policy> {
+        vec![Policy::Variant(self.name.into())]
+    }
+}
+
+struct WeightedSum;
+
+impl Normalizer for WeightedSum {
+    fn combine(&self, scores: &ScoreTable, weights: &Simplex, out: &mut Composite) {
+        out.reset(scores.candidates());
+        for (k, &w) in weights.as_slice().iter().enumerate() {
+            for i in 0..scores.candidates() {
+                out.mu[i] += w * scores.mu(k)[i];
+                out.sigma[i] += w * scores.sigma(k)[i];
+            }
+        }
+    }
+}
+
+struct Scores;
+
+impl Aggregator for Scores {
+    fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+        ratings.copy_from_slice(batch.mu());
+    }
+}
+
+struct First;
+
+impl Selector for First {
+    fn distribution(&self, ratings: &[f64], _: &Batch<'_>, probabilities: &mut [f64]) {
+        let best = (0..ratings.len()).rev().max_by(|&a, &b| ratings[a].total_cmp(&ratings[b])).unwrap();
+        probabilities.fill(0.0);
+        probabilities[best] = 1.0;
+    }
+}
+
+struct Broken(f64);
+
+impl Selector for Broken {
+    fn distribution(&self, _: &[f64], _: &Batch<'_>, probabilities: &mut [f64]) {
+        probabilities.fill(self.0);
+    }
+}
+
+fn scheme(n: usize) -> (Scheme, Arc<std::sync::Mutex<Vec<Vec<Policy>>>>) {
+    let seats = vec![
+        Seat::new("small", Arc::new(Mean { name: "small", sign: 1.0 })),
+        Seat::new("large", Arc::new(Mean { name: "large", sign: -1.0 })),
+    ];
+    let backbone = Digital::default();
+    let asked = Arc::clone(&backbone.asked);
+    let spec = AlignmentSpec::new(seats, Simplex::new([1.0, 0.0]).unwrap()).unwrap();
+    let scheme = Scheme {
+        backbone: Box::new(backbone),
+        proposal: Box::new(Digits { n }),
+        granularity: Arc::new(FixedLength(NonZeroUsize::new(3).unwrap())),
+        spec: SpecHandle::new(spec),
+        fluency: None,
+        normalizer: Arc::new(WeightedSum),
+        aggregator: Arc::new(Scores),
+        selector: Arc::new(First),
+    };
+    (scheme, asked)
+}
+
+fn digit_mean(tokens: &[TokenId]) -> f64 {
+    tokens.iter().map(|&t| f64::from(t)).sum::<f64>() / tokens.len() as f64
+}
+
+#[test]
+fn the_winner_is_appended_and_the_trace_says_why() {
+    let (mut scheme, _) = scheme(5);
+    let mut context = Context::new([1, 2]).unwrap();
+    let trace = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    assert_eq!(trace.candidates.len(), 5);
+    let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
+    let smallest = means.iter().copied().fold(f64::INFINITY, f64::min);
+    assert_eq!(means[trace.chosen], smallest);
+    assert_eq!(context.response(), trace.chosen().tokens);
+    assert_eq!(trace.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
+    assert_eq!(trace.sigma, [0.5; 5]);
+}
+
+#[test]
+fn only_blades_of_positive_weight_are_read_and_an_edit_takes_effect_at_the_next_step() {
+    let (mut scheme, asked) = scheme(4);
+    let handle = scheme.spec.clone();
+    let mut context = Context::new([1]).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    scheme.step(&mut context, 0, 10, &mut rng).unwrap();
+    handle.edit(|s| s.with_named_weights([("large", 1.0)])).unwrap();
+    let trace = scheme.step(&mut context, 1, 10, &mut rng).unwrap();
+    let largest = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).fold(0.0, f64::max);
+    assert_eq!(digit_mean(&trace.chosen().tokens), largest);
+    let variant = |name: &str| vec![Policy::Variant(name.into())];
+    assert_eq!(*asked.lock().unwrap(), [variant("small"), variant("large")]);
+}
+
+#[test]
+fn generation_stops_at_the_limit_exactly_or_at_the_end_of_text() {
+    let mut finishes = Vec::new();
+    for seed in 0..20 {
+        let (mut scheme, _) = scheme(1);
+        let mut context = Context::new([1]).unwrap();
+        let finish = scheme.generate(&mut context, 10, &mut ChaCha8Rng::seed_from_u64(seed), |_| true).unwrap();
+        match finish {
+            Finish::Limit => assert_eq!(context.response().len(), 10),
+            Finish::EndOfText => {
+                assert_eq!(context.response().iter().position(|&t| t == END), Some(context.response().len() - 1))
+            }
+            Finish::Stopped => unreachable!("nothing stops it"),
+        }
+        finishes.push(finish);
+    }
+    assert!(finishes.contains(&Finish::Limit) && finishes.contains(&Finish::EndOfText));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_tokens() {
+    let run = |seed| {
+        let (mut scheme, _) = scheme(3);
+        let mut context = Context::new([1]).unwrap();
+        scheme.generate(&mut context, 30, &mut ChaCha8Rng::seed_from_u64(seed), |_| true).unwrap();
+        context.response().to_vec()
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn failures_name_the_slot_and_leave_the_context_alone() {
+    assert!(matches!(Context::new([]), Err(StepError::EmptyContext)));
+    let (mut scheme, _) = scheme(2);
+    let mut context = Context::new([1]).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    for probability in [f64::NAN, -0.5, 0.1, 0.9] {
+        scheme.selector = Arc::new(Broken(probability));
+        let error = scheme.step(&mut context, 0, 10, &mut rng).unwrap_err();
+        assert!(error.to_string().contains("selector"), "{error}");
+    }
+    struct Unread;
+    impl Blade for Unread {
+        fn score(&self, step: &Observation<'_>, _: &mut [Score]) -> Result<(), BoxError> {
+            step.readings.get(&Policy::Backbone).map(|_| ()).ok_or_else(|| "the backbone was not read".into())
+        }
+    }
+    scheme.spec.edit(|s| s.swap("small", Seat::new("unread", Arc::new(Unread)))).unwrap();
+    let error = scheme.step(&mut context, 0, 10, &mut rng).unwrap_err();
+    assert_eq!(error.to_string(), "blade \"unread\" failed: the backbone was not read");
+    assert_eq!(context.response(), []);
+}
