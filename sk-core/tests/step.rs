@@ -182,7 +182,7 @@ fn generation_stops_at_the_limit_exactly_or_at_the_end_of_text() {
         match finish {
             Finish::Limit => assert_eq!(context.response().len(), 10),
             Finish::EndOfText => {
-                assert_eq!(context.response().iter().position(|&t| t == END), Some(context.response().len() - 1))
+                assert_eq!(context.response().iter().position(|&t| t == END), Some(context.response().len() - 1));
             }
             Finish::Stopped => unreachable!("nothing stops it"),
         }
