@@ -3,6 +3,28 @@ use crate::TokenId;
 /// An error of a slot's own making, carried through the step with its source.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
+/// A number that a slot cannot be built with.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{name} is {value}; it must be {expected}")]
+pub struct ParameterError {
+    /// What the number is called.
+    pub name: &'static str,
+    /// The number.
+    pub value: f64,
+    /// What it must be, in words.
+    pub expected: &'static str,
+}
+
+impl ParameterError {
+    /// `value` if `valid`, or else the error that says what `name` must be.
+    ///
+    /// # Errors
+    /// When not `valid`.
+    pub fn check(valid: bool, name: &'static str, value: f64, expected: &'static str) -> Result<f64, Self> {
+        if valid { Ok(value) } else { Err(Self { name, value, expected }) }
+    }
+}
+
 /// A score that is not one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]

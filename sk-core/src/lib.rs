@@ -10,6 +10,7 @@ mod error;
 mod forward;
 mod granularity;
 mod normalizer;
+mod operating_point;
 mod proposal;
 mod readings;
 mod scheme;
@@ -17,6 +18,7 @@ mod score;
 mod selector;
 mod simplex;
 mod spec;
+mod standardize;
 mod trace;
 
 pub use aggregator::Aggregator;
@@ -25,9 +27,10 @@ pub use batch::{Batch, Composite};
 pub use blade::{Blade, Observation};
 pub use candidates::{Candidate, Candidates, SpanEnd};
 pub use context::Context;
-pub use error::{BoxError, CandidatesError, ScoreError, SimplexError, SpecError, StepError};
+pub use error::{BoxError, CandidatesError, ParameterError, ScoreError, SimplexError, SpecError, StepError};
 pub use granularity::{Capped, FixedLength, Granularity, Response, Token};
 pub use normalizer::Normalizer;
+pub use operating_point::OperatingPoint;
 pub use proposal::{DraftRequest, Proposal};
 pub use readings::{Policy, Reading, Readings};
 pub use scheme::{Finish, Scheme};
@@ -35,13 +38,35 @@ pub use score::{Score, ScoreTable};
 pub use selector::{Selector, draw};
 pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
+pub use standardize::{Deviation, Moments, Standardize};
 pub use trace::{CandidateTrace, ScoreTrace, StepTrace, Timings};
 
 /// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text encoded again.
 pub type TokenId = u32;
 
 /// The floating-point type of scores: `f32` or `f64`.
-pub trait Real: num_traits::Float + std::fmt::Debug + std::iter::Sum + Send + Sync + 'static {}
+pub trait Real: num_traits::Float + std::fmt::Debug + std::iter::Sum + Send + Sync + 'static {
+    /// The value nearest to `value`.
+    fn of(value: f64) -> Self;
 
-impl Real for f32 {}
-impl Real for f64 {}
+    /// The same number as an `f64`.
+    fn widen(self) -> f64;
+}
+
+impl Real for f32 {
+    fn of(value: f64) -> Self {
+        value as f32
+    }
+    fn widen(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Real for f64 {
+    fn of(value: f64) -> Self {
+        value
+    }
+    fn widen(self) -> f64 {
+        self
+    }
+}

@@ -1,0 +1,110 @@
+use serde::{Deserialize, Serialize};
+
+/// The numbers of the reference instantiation: one per parameter of the tournament, the champion rule and the blades.
+///
+/// Plain data; the constructors that take these numbers check them. The four constants are the published points: the optima of the
+/// per-objective searches, and [`HHH`](Self::HHH), their mean (geometric for T, arithmetic for the rest, rounded), which every
+/// multi-objective result uses.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatingPoint {
+    /// N, candidates per step.
+    pub candidates: usize,
+    /// R, rounds of the tournament.
+    pub rounds: usize,
+    /// T, temperature of the champion's softmax.
+    pub temperature: f64,
+    /// w_tour, weight of the standardised rating in the champion logit.
+    pub w_tour: f64,
+    /// w_blade, weight of the standardised composite score in the champion logit.
+    pub w_blade: f64,
+    /// λ, penalty on the standardised composite dispersion.
+    pub lambda: f64,
+    /// β, scale of the implicit reward.
+    pub beta: f64,
+    /// α, coefficient of the fluency blade b₀ in a match.
+    pub alpha: f64,
+    /// K of the first round.
+    pub k_max: f64,
+    /// K of the last round.
+    pub k_min: f64,
+}
+
+impl OperatingPoint {
+    /// Helpful, honest and harmless together.
+    pub const HHH: Self = Self {
+        candidates: 7,
+        rounds: 5,
+        temperature: 8.0,
+        w_tour: 1.1,
+        w_blade: 1.75,
+        lambda: 0.2,
+        beta: 0.1,
+        alpha: 0.5,
+        k_max: 40.0,
+        k_min: 10.0,
+    };
+
+    /// Harmlessness alone, and the single-objective ablations. The search table rounds T to 11.22.
+    pub const HARMLESSNESS: Self =
+        Self { candidates: 11, rounds: 4, temperature: 11.219, w_tour: 0.504, w_blade: 1.483, lambda: 0.109, ..Self::HHH };
+
+    /// Helpfulness alone.
+    pub const HELPFULNESS: Self =
+        Self { candidates: 7, rounds: 3, temperature: 1.69, w_tour: 1.170, w_blade: 1.707, lambda: 0.158, ..Self::HHH };
+
+    /// Honesty alone.
+    pub const HONESTY: Self =
+        Self { candidates: 3, rounds: 7, temperature: 21.03, w_tour: 1.587, w_blade: 2.088, lambda: 0.395, ..Self::HHH };
+
+    /// The published points by the names a command line would use.
+    pub const PUBLISHED: [(&'static str, Self); 4] = [
+        ("hhh", Self::HHH),
+        ("harmlessness", Self::HARMLESSNESS),
+        ("helpfulness", Self::HELPFULNESS),
+        ("honesty", Self::HONESTY),
+    ];
+
+    /// The published point called `name`, if there is one.
+    ///
+    /// ```
+    /// use sk_core::OperatingPoint;
+    /// assert_eq!(OperatingPoint::published("hhh").unwrap().rounds, 5);
+    /// assert!(OperatingPoint::published("humour").is_none());
+    /// ```
+    pub fn published(name: &str) -> Option<Self> {
+        Self::PUBLISHED.iter().find(|(published, _)| *published == name).map(|&(_, point)| point)
+    }
+}
+
+impl Default for OperatingPoint {
+    fn default() -> Self {
+        Self::HHH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hhh_is_the_rounded_mean_of_the_three_optima() {
+        let optima = [OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY];
+        let mean = |f: fn(&OperatingPoint) -> f64| optima.iter().map(f).sum::<f64>() / 3.0;
+        let hhh = OperatingPoint::HHH;
+        // As the paper rounds: one digit for T, two steps of .05 for the weights, integers for N and R.
+        assert!((mean(|p| p.temperature.ln()).exp() - 7.4).abs() < 0.05);
+        assert!((mean(|p| p.w_tour) - hhh.w_tour).abs() < 0.05);
+        assert!((mean(|p| p.w_blade) - hhh.w_blade).abs() < 0.05);
+        assert!((mean(|p| p.lambda) - hhh.lambda).abs() < 0.05);
+        assert_eq!(mean(|p| p.candidates as f64).round() as usize, hhh.candidates);
+        assert_eq!(mean(|p| p.rounds as f64).round() as usize, hhh.rounds);
+    }
+
+    #[test]
+    fn serde_round_trips_and_refuses_a_misspelt_field() {
+        let text = serde_json::to_string(&OperatingPoint::HONESTY).unwrap();
+        assert_eq!(serde_json::from_str::<OperatingPoint>(&text).unwrap(), OperatingPoint::HONESTY);
+        assert!(serde_json::from_str::<OperatingPoint>(&text.replace("lambda", "lamda")).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{ParameterError, Real};
+
+/// The divisor of a variance over N values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deviation {
+    /// N − 1, as in the published runs.
+    #[default]
+    Sample,
+    /// N.
+    Population,
+}
+
+/// Mean and standard deviation of a batch, in units of a power of two near its largest magnitude.
+///
+/// Working in that unit is exact and keeps sums and squares of scores of any size from overflowing or vanishing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moments<F> {
+    unit: F,
+    mean: F,
+    std: F,
+    rounding: F,
+}
+
+impl<F: Real> Moments<F> {
+    /// Moments of `values` in one pass for the mean and one for the deviation. One value has standard deviation 0.
+    ///
+    /// # Panics
+    /// When `values` is empty.
+    pub fn of(values: &[F], deviation: Deviation) -> Self {
+        let peak = values.iter().fold(F::zero(), |m, v| m.max(v.abs()));
+        let unit = unit_of(peak);
+        let n = F::of(values.len() as f64);
+        // Relative to the first value, a constant batch has deviation zero exactly, whatever its offset.
+        let first = values[0] * unit;
+        let mean = first + values.iter().map(|&v| v * unit - first).sum::<F>() / n;
+        let divisor = match deviation {
+            Deviation::Sample => (n - F::one()).max(F::one()),
+            Deviation::Population => n,
+        };
+        let square = |x: F| x * x;
+        let std = (values.iter().map(|&v| square(v * unit - mean)).sum::<F>() / divisor).sqrt();
+        // Below this a spread is indistinguishable from the rounding of the scores themselves, a few units in the last place.
+        let rounding = F::of(4.0) * F::epsilon() * peak * unit;
+        Self { unit, mean, std, rounding }
+    }
+
+    /// Mean.
+    pub fn mean(&self) -> F {
+        self.mean / self.unit
+    }
+
+    /// Standard deviation.
+    pub fn std(&self) -> F {
+        self.std / self.unit
+    }
+
+    /// Whether all values are equal, to the rounding of the largest of them.
+    pub fn is_degenerate(&self) -> bool {
+        self.std <= self.rounding
+    }
+
+    /// (x − mean) / (std + ε).
+    fn standardized(&self, x: F, epsilon: F) -> F {
+        (x * self.unit - self.mean) / (self.std + epsilon * self.unit)
+    }
+}
+
+/// A power of two c with c·peak near 1.
+fn unit_of<F: Real>(peak: F) -> F {
+    if peak == F::zero() {
+        return F::one();
+    }
+    // Eight binades of head room for c itself, and for ε·c.
+    let limit = F::max_value().log2().floor() - F::of(8.0);
+    let exponent = peak.log2().floor().max(-limit).min(limit);
+    F::of(2.0).powi(-exponent.to_i32().unwrap_or(0))
+}
+
+/// How a batch is standardised: z(x_i) = (x_i − x̄) / (std(**x**) + ε).
+///
+/// The same map serves candidate-batch normalisation (`eq:cbn`), the entry to the tournament and the champion logit; the published
+/// conventions differ only in these numbers. With ε = 0 a batch without spread (all values equal, to rounding) maps to zeros, which is
+/// the limit that keeps the map invariant under x ↦ a·x + b. A batch of one maps to zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Standardize {
+    deviation: Deviation,
+    epsilon: f64,
+    centre_below: f64,
+}
+
+impl Standardize {
+    /// ε = 0: exactly invariant under x ↦ a·x + b, a > 0.
+    pub const EXACT: Self = Self { deviation: Deviation::Sample, epsilon: 0.0, centre_below: 0.0 };
+
+    /// Candidate-batch normalisation in the published runs: ε = 1e-6.
+    pub const PAPER_CBN: Self = Self { deviation: Deviation::Sample, epsilon: 1e-6, centre_below: 0.0 };
+
+    /// The second and third standardisation in the published runs: ε = 1e-6, centred only where std < 1e-8.
+    pub const PAPER: Self = Self { deviation: Deviation::Sample, epsilon: 1e-6, centre_below: 1e-8 };
+
+    /// A rule with this divisor of the variance, this ε added to the standard deviation, and a standard deviation below which values are
+    /// centred and not scaled.
+    ///
+    /// # Errors
+    /// When a number is negative or not finite.
+    pub fn new(deviation: Deviation, epsilon: f64, centre_below: f64) -> Result<Self, ParameterError> {
+        let check =
+            |name, value: f64| ParameterError::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative");
+        Ok(Self {
+            deviation,
+            epsilon: check("epsilon", epsilon)?,
+            centre_below: check("the threshold of standardisation", centre_below)?,
+        })
+    }
+
+    /// The divisor of the variance.
+    pub fn deviation(&self) -> Deviation {
+        self.deviation
+    }
+
+    /// Moments of a batch under this rule's divisor.
+    ///
+    /// # Panics
+    /// When `values` is empty.
+    pub fn moments<F: Real>(&self, values: &[F]) -> Moments<F> {
+        Moments::of(values, self.deviation)
+    }
+
+    /// z of one value of the batch that has these moments.
+    pub fn apply<F: Real>(&self, moments: &Moments<F>, value: F) -> F {
+        if self.epsilon == 0.0 && moments.is_degenerate() {
+            F::zero()
+        } else if moments.std() < F::of(self.centre_below) {
+            value - moments.mean()
+        } else {
+            moments.standardized(value, F::of(self.epsilon))
+        }
+    }
+
+    /// Carries a dispersion into the units of z: σ / (std + ε), where std is that of the batch with these moments. Zero where the batch
+    /// has no spread to measure by.
+    pub fn rescale<F: Real>(&self, moments: &Moments<F>, sigma: F) -> F {
+        if self.epsilon == 0.0 && moments.is_degenerate() {
+            F::zero()
+        } else {
+            sigma * moments.unit / (moments.std + F::of(self.epsilon) * moments.unit)
+        }
+    }
+
+    /// z of a whole batch.
+    ///
+    /// # Panics
+    /// When the slices differ in length or are empty.
+    pub fn write<F: Real>(&self, values: &[F], out: &mut [F]) {
+        assert_eq!(values.len(), out.len());
+        let moments = self.moments(values);
+        for (z, &x) in out.iter_mut().zip(values) {
+            *z = self.apply(&moments, x);
+        }
+    }
+}
+
+impl Default for Standardize {
+    fn default() -> Self {
+        Self::EXACT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Rounding of a mean, a square root and a division, on values of order 1.
+    const TOLERANCE: f64 = 1e-12;
+
+    fn z(rule: Standardize, values: &[f64]) -> Vec<f64> {
+        let mut out = vec![f64::NAN; values.len()];
+        rule.write(values, &mut out);
+        out
+    }
+
+    #[test]
+    fn worked_by_hand() {
+        // mean 2, deviations −1 0 1: sample variance 1, population variance 2/3.
+        assert_eq!(z(Standardize::EXACT, &[1.0, 2.0, 3.0]), [-1.0, 0.0, 1.0]);
+        let population = Standardize { deviation: Deviation::Population, ..Standardize::EXACT };
+        assert!((z(population, &[1.0, 2.0, 3.0])[2] - 1.5f64.sqrt()).abs() < TOLERANCE);
+        let with_epsilon = Standardize { epsilon: 1.0, ..Standardize::EXACT };
+        assert_eq!(z(with_epsilon, &[1.0, 2.0, 3.0]), [-0.5, 0.0, 0.5]);
+        let moments = Moments::of(&[10.0, 20.0, 30.0], Deviation::Sample);
+        assert_eq!((moments.mean(), moments.std()), (20.0, 10.0));
+        assert_eq!(Standardize::EXACT.rescale(&moments, 5.0), 0.5);
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let error = Standardize::new(Deviation::Sample, -1e-6, 0.0).unwrap_err();
+        assert_eq!(error.to_string(), "epsilon is -0.000001; it must be finite and not negative");
+        assert!(Standardize::new(Deviation::Sample, 0.0, f64::NAN).is_err());
+        assert_eq!(Standardize::new(Deviation::Sample, 1e-6, 1e-8), Ok(Standardize::PAPER));
+    }
+
+    #[test]
+    fn nothing_to_measure_by_gives_zeros() {
+        for rule in [Standardize::EXACT, Standardize::PAPER, Standardize::PAPER_CBN] {
+            assert_eq!(z(rule, &[0.1]), [0.0]);
+            assert_eq!(z(rule, &[0.1; 7]), [0.0; 7]);
+            assert_eq!(z(rule, &[1e300; 3]), [0.0; 3]);
+        }
+        // One unit in the last place is rounding, not spread.
+        assert_eq!(z(Standardize::EXACT, &[1.0, 1.0 + f64::EPSILON]), [0.0, 0.0]);
+        assert!(z(Standardize::EXACT, &[1.0, 1.0 + 16.0 * f64::EPSILON])[1] > 0.5);
+    }
+
+    #[test]
+    fn a_small_spread_is_centred_only() {
+        let centred = z(Standardize::PAPER, &[0.0, 4e-9]);
+        assert!((centred[1] - 2e-9).abs() < 1e-20, "{centred:?}");
+        // std = 2e-8/√2 ≥ 1e-8, against ε = 1e-6.
+        let scaled = z(Standardize::PAPER, &[0.0, 2e-8]);
+        assert!((scaled[1] - 1e-8 / (2e-8 / 2f64.sqrt() + 1e-6)).abs() < TOLERANCE, "{scaled:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn exact_standardisation_is_affine_invariant_at_any_size(
+            values in proptest::collection::vec(-1.0f64..1.0, 2..12), decade in -290i32..290, shift in -1.0f64..1.0,
+        ) {
+            let spread = Moments::of(&values, Deviation::Sample).std();
+            prop_assume!(spread > 1e-3);
+            let scale = 10f64.powi(decade);
+            let moved: Vec<f64> = values.iter().map(|v| scale * (v + shift)).collect();
+            for (a, b) in z(Standardize::EXACT, &values).iter().zip(z(Standardize::EXACT, &moved)) {
+                // Rounding of the inputs, magnified by magnitude over spread.
+                prop_assert!((a - b).abs() < 1e-11, "{a} {b}");
+            }
+        }
+
+        #[test]
+        fn z_has_mean_zero_and_unit_variance(values in proptest::collection::vec(-1e3f64..1e3, 2..12)) {
+            prop_assume!(Moments::of(&values, Deviation::Sample).std() > 1e-3);
+            let moments = Moments::of(&z(Standardize::EXACT, &values), Deviation::Sample);
+            prop_assert!(moments.mean().abs() < 1e-9 && (moments.std() - 1.0).abs() < 1e-9);
+        }
+    }
+}
