@@ -1,1 +1,18 @@
-//! Placeholder.
+#![doc = include_str!("../README.md")]
+
+mod dispersion;
+mod ensemble;
+mod error;
+mod expert_amateur;
+mod fluency;
+mod implicit_reward;
+mod likelihood;
+mod reading;
+
+pub use dispersion::Dispersion;
+pub use ensemble::Ensemble;
+pub use error::BladeError;
+pub use expert_amateur::ExpertAmateur;
+pub use fluency::Fluency;
+pub use implicit_reward::ImplicitReward;
+pub use likelihood::Likelihood;

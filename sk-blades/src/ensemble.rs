@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+
+use crate::reading;
+
+/// The implicit reward of M adapters trained for one objective: their mean, and how far they disagree.
+///
+/// ```text
+/// r_im = β/L_i Σ_t [ log π_m(y_t | x, y_<t) − log π_B(y_t | x, y_<t) ]
+/// μ_i  = mean_m r_im,   σ_i = sample std_m r_im
+/// ```
+///
+/// σ is in the units of μ and estimates the error of one member's reward. Reads the backbone and M variants; O(M·L) per candidate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ensemble {
+    policies: Vec<Policy>,
+    beta: f64,
+}
+
+impl Ensemble {
+    /// The ensemble of the variants `names`, at the β they were trained with.
+    ///
+    /// # Errors
+    /// When there are fewer than two, or β is not positive and finite.
+    pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>, beta: f64) -> Result<Self, ParameterError> {
+        ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
+        let policies: Vec<Policy> = names.into_iter().map(|name| Policy::Variant(name.into())).collect();
+        ParameterError::check(policies.len() > 1, "the number of adapters", policies.len() as f64, "at least 2")?;
+        Ok(Self { policies, beta })
+    }
+}
+
+impl Blade for Ensemble {
+    fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+        let backbone = reading::of(step, &Policy::Backbone)?;
+        let members = self.policies.iter().map(|policy| reading::of(step, policy)).collect::<Result<Vec<_>, _>>()?;
+        assert_eq!(out.len(), backbone.len(), "one score per candidate");
+        let m = members.len() as f64;
+        for (candidate, score) in out.iter_mut().enumerate() {
+            let anchor = reading::mean(&backbone[candidate].log_probs);
+            let rewards = members.iter().map(|member| self.beta * (reading::mean(&member[candidate].log_probs) - anchor));
+            let mu = rewards.clone().sum::<f64>() / m;
+            let variance = rewards.map(|r| (r - mu).powi(2)).sum::<f64>() / (m - 1.0);
+            *score = reading::score(candidate, mu, variance.sqrt())?;
+        }
+        Ok(())
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        std::iter::once(Policy::Backbone).chain(self.policies.iter().cloned()).collect()
+    }
+}

@@ -1,0 +1,23 @@
+use sk_core::{Blade, BoxError, Observation, Score};
+
+use crate::reading;
+
+/// b₀, the fluency blade: the proposal's own length-normalised log-probability, known without error.
+///
+/// ```text
+/// μ_i = ℓ_S(c_i) = 1/L_i Σ_t log π_S(y_t | x, y_<t),   σ_i = 0
+/// ```
+///
+/// in nats per token, at temperature 1 and before truncation, as the proposal reports it. Reads no policy; O(L) per candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fluency;
+
+impl Blade for Fluency {
+    fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+        assert_eq!(out.len(), step.candidates.len(), "one score per candidate");
+        for (index, (score, candidate)) in out.iter_mut().zip(step.candidates.iter()).enumerate() {
+            *score = reading::score(index, reading::mean(&candidate.log_probs), 0.0)?;
+        }
+        Ok(())
+    }
+}

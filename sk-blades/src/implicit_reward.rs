@@ -1,0 +1,54 @@
+use std::sync::Arc;
+
+use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+
+use crate::{Dispersion, reading};
+
+/// The length-normalised implicit reward of a DPO-trained policy against the backbone.
+///
+/// ```text
+/// μ_i = β/L_i Σ_t [ log π_k(y_t | x, y_<t) − log π_B(y_t | x, y_<t) ]
+/// ```
+///
+/// in nats per token times β, with σ from a [`Dispersion`]. Reads the backbone and one variant; O(L) per candidate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImplicitReward {
+    policy: Policy,
+    beta: f64,
+    dispersion: Dispersion,
+}
+
+impl ImplicitReward {
+    /// The reward that the variant `name` of the backbone implies, at the β it was trained with.
+    ///
+    /// # Errors
+    /// When β is not positive and finite, or a constant dispersion is not finite and not negative.
+    pub fn new(name: impl Into<Arc<str>>, beta: f64, dispersion: Dispersion) -> Result<Self, ParameterError> {
+        ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
+        Ok(Self { policy: Policy::Variant(name.into()), beta, dispersion: dispersion.checked()? })
+    }
+
+    /// β.
+    pub fn beta(&self) -> f64 {
+        self.beta
+    }
+}
+
+impl Blade for ImplicitReward {
+    fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+        let backbone = reading::of(step, &Policy::Backbone)?;
+        let policy = reading::with(step, &self.policy, self.dispersion)?;
+        assert_eq!(out.len(), policy.len(), "one score per candidate");
+        for (candidate, score) in out.iter_mut().enumerate() {
+            let (k, b) = (&policy[candidate], &backbone[candidate]);
+            let ratios = k.log_probs.iter().zip(&b.log_probs).map(|(&k, &b)| f64::from(k) - f64::from(b));
+            let mu = self.beta * ratios.clone().sum::<f64>() / k.log_probs.len() as f64;
+            *score = reading::score(candidate, mu, self.dispersion.sigma(k, self.beta, ratios))?;
+        }
+        Ok(())
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        vec![Policy::Backbone, self.policy.clone()]
+    }
+}

@@ -1,0 +1,44 @@
+use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+
+use crate::{Dispersion, reading};
+
+/// The length-normalised log-probability of a candidate under a policy.
+///
+/// ```text
+/// μ_i = 1/L_i Σ_t log π(y_t | x, y_<t)
+/// ```
+///
+/// in nats per token, with σ from a [`Dispersion`]. Mixtures of log-probabilities (MOD) and of a log-probability with a reward (ARGS) are
+/// weights over such blades at token granularity. O(L) per candidate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Likelihood {
+    policy: Policy,
+    dispersion: Dispersion,
+}
+
+impl Likelihood {
+    /// Log-probability under `policy`.
+    ///
+    /// # Errors
+    /// When a constant dispersion is not finite and not negative.
+    pub fn new(policy: Policy, dispersion: Dispersion) -> Result<Self, ParameterError> {
+        Ok(Self { policy, dispersion: dispersion.checked()? })
+    }
+}
+
+impl Blade for Likelihood {
+    fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+        let policy = reading::with(step, &self.policy, self.dispersion)?;
+        assert_eq!(out.len(), policy.len(), "one score per candidate");
+        for (candidate, (score, read)) in out.iter_mut().zip(policy).enumerate() {
+            let terms = read.log_probs.iter().map(|&p| f64::from(p));
+            let sigma = self.dispersion.sigma(read, 1.0, terms);
+            *score = reading::score(candidate, reading::mean(&read.log_probs), sigma)?;
+        }
+        Ok(())
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        vec![self.policy.clone()]
+    }
+}

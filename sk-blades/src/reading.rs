@@ -1,0 +1,55 @@
+use sk_core::{Observation, Policy, Reading, Score, ScoreError};
+
+use crate::{BladeError, Dispersion};
+
+/// The readings of one policy, one per candidate and as long as it.
+pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
+    let readings = step.readings.get(policy).ok_or_else(|| BladeError::Missing { policy: policy.clone() })?;
+    let expected = step.candidates.len();
+    if readings.len() != expected {
+        return Err(BladeError::Candidates { policy: policy.clone(), expected, got: readings.len() });
+    }
+    for (candidate, reading) in readings.iter().enumerate() {
+        same_length(step, policy, "the log-probability", candidate, reading.log_probs.len())?;
+    }
+    Ok(readings)
+}
+
+/// As [`of`], with min-entropies as long as the candidates too where the dispersion is made of them.
+pub(crate) fn with<'a>(step: &Observation<'a>, policy: &Policy, dispersion: Dispersion) -> Result<&'a [Reading], BladeError> {
+    let readings = of(step, policy)?;
+    if dispersion == Dispersion::MinEntropy {
+        for (candidate, reading) in readings.iter().enumerate() {
+            same_length(step, policy, "the min-entropy", candidate, reading.min_entropy.len())?;
+        }
+    }
+    Ok(readings)
+}
+
+fn same_length(
+    step: &Observation<'_>,
+    policy: &Policy,
+    quantity: &'static str,
+    candidate: usize,
+    got: usize,
+) -> Result<(), BladeError> {
+    let expected = step.candidates[candidate].tokens.len();
+    if got == expected { Ok(()) } else { Err(BladeError::Tokens { policy: policy.clone(), quantity, candidate, expected, got }) }
+}
+
+/// A checked score; the error carries the candidate's index.
+pub(crate) fn score(candidate: usize, mu: f64, sigma: f64) -> Result<Score, BladeError> {
+    Score::new(mu, sigma).map_err(|error| {
+        match error {
+            ScoreError::Mu { value, .. } => ScoreError::Mu { candidate, value },
+            ScoreError::Sigma { value, .. } => ScoreError::Sigma { candidate, value },
+            other => other,
+        }
+        .into()
+    })
+}
+
+/// Mean over tokens, in `f64`.
+pub(crate) fn mean(values: &[f32]) -> f64 {
+    values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64
+}

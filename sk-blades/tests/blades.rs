@@ -1,0 +1,174 @@
+//! Each blade against its formula, alone and on random readings.
+
+use proptest::prelude::*;
+use sk_blades::{BladeError, Dispersion, Ensemble, ExpertAmateur, Fluency, ImplicitReward, Likelihood};
+use sk_core::{Blade, BoxError, Candidate, Candidates, Observation, Policy, Reading, Readings, Score, ScoreError, SpanEnd};
+
+/// Rounding of sums over at most 40 tokens in `f64`.
+const TOLERANCE: f64 = 1e-12;
+const BETA: f64 = 0.1;
+
+fn variant(name: &str) -> Policy {
+    Policy::Variant(name.into())
+}
+
+/// log-probabilities of one candidate: under the proposal, the backbone, two adapters; and the min-entropies of the first adapter.
+type Row = (Vec<f32>, Vec<f32>, Vec<f32>, Vec<f32>, Vec<f32>);
+
+fn step(rows: &[Row]) -> (Candidates, Readings) {
+    let candidates =
+        rows.iter().map(|row| Candidate { tokens: vec![3; row.0.len()], log_probs: row.0.clone(), end: SpanEnd::Complete });
+    let read = |pick: fn(&Row) -> &Vec<f32>| {
+        let reading = |row: &Row| Reading { log_probs: pick(row).clone(), min_entropy: row.4.clone() };
+        rows.iter().map(reading).collect::<Vec<_>>()
+    };
+    let mut readings = Readings::new();
+    readings.insert(Policy::Backbone, read(|row| &row.1));
+    readings.insert(variant("honest"), read(|row| &row.2));
+    readings.insert(variant("honest-2"), read(|row| &row.3));
+    (Candidates::new(candidates.collect()).unwrap(), readings)
+}
+
+fn scores(blade: &dyn Blade, candidates: &Candidates, readings: &Readings) -> Result<Vec<(f64, f64)>, BoxError> {
+    let mut out = vec![Score::new(-7.0, 7.0).unwrap(); candidates.len()];
+    blade.score(&Observation { context: &[1], candidates, readings }, &mut out)?;
+    Ok(out.iter().map(|s| (s.mu(), s.sigma())).collect())
+}
+
+fn error(blade: &dyn Blade, candidates: &Candidates, readings: &Readings) -> BladeError {
+    *scores(blade, candidates, readings).unwrap_err().downcast::<BladeError>().unwrap()
+}
+
+fn close(got: (f64, f64), expected: (f64, f64)) -> bool {
+    (got.0 - expected.0).abs() < TOLERANCE && (got.1 - expected.1).abs() < TOLERANCE
+}
+
+#[test]
+fn worked_by_hand() {
+    let rows = [(vec![-1.0, -3.0], vec![-2.0, -2.0], vec![-1.5, -0.5], vec![-2.5, -2.5], vec![0.25, 1.0])];
+    let (candidates, readings) = step(&rows);
+    let score = |blade: &dyn Blade| scores(blade, &candidates, &readings).unwrap()[0];
+    let reward = |dispersion| ImplicitReward::new("honest", BETA, dispersion).unwrap();
+    // log-ratios .5 and 1.5: mean 1, sample std √.5, standard error √.25.
+    assert!(close(score(&reward(Dispersion::MinEntropy)), (0.1, 0.625)));
+    assert!(close(score(&reward(Dispersion::StandardError)), (0.1, 0.05)));
+    assert!(close(score(&reward(Dispersion::ZERO)), (0.1, 0.0)));
+    assert!(close(score(&reward(Dispersion::Constant(2.0))), (0.1, 2.0)));
+    assert!(close(score(&Fluency), (-2.0, 0.0)));
+    assert!(close(score(&ExpertAmateur), (0.0, 0.0)));
+    assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::MinEntropy).unwrap()), (-1.0, 0.625)));
+    assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::StandardError).unwrap()), (-1.0, 0.5)));
+    // Rewards .1 and −.05: mean .025, sample std .15/√2.
+    assert!(close(score(&Ensemble::new(["honest", "honest-2"], BETA).unwrap()), (0.025, 0.15 / 2f64.sqrt())));
+}
+
+#[test]
+fn blades_ask_for_what_they_read_and_no_more() {
+    let reward = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
+    assert_eq!(reward.policies(), [Policy::Backbone, variant("honest")]);
+    assert_eq!(Ensemble::new(["a", "b"], BETA).unwrap().policies(), [Policy::Backbone, variant("a"), variant("b")]);
+    assert_eq!(Likelihood::new(variant("a"), Dispersion::ZERO).unwrap().policies(), [variant("a")]);
+    assert_eq!(ExpertAmateur.policies(), [Policy::Backbone]);
+    assert_eq!(Fluency.policies(), []);
+}
+
+#[test]
+fn bad_readings_name_the_policy_and_the_candidate() {
+    let row: Row = (vec![-1.0; 2], vec![-2.0; 2], vec![-1.5; 2], vec![-2.5; 2], vec![0.25; 2]);
+    let (candidates, readings) = step(&[row.clone(), row.clone()]);
+    let reward = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
+
+    let unknown = ImplicitReward::new("polite", BETA, Dispersion::ZERO).unwrap();
+    let missing = error(&unknown, &candidates, &readings);
+    assert_eq!(missing, BladeError::Missing { policy: variant("polite") });
+    assert_eq!(missing.to_string(), "policy \"polite\" was not read; the backbone must know it and be asked for it");
+    assert_eq!(error(&reward, &candidates, &Readings::new()), BladeError::Missing { policy: Policy::Backbone });
+
+    let (one, _) = step(std::slice::from_ref(&row));
+    assert_eq!(error(&reward, &one, &readings), BladeError::Candidates { policy: Policy::Backbone, expected: 1, got: 2 });
+
+    let damage = |edit: fn(&mut Reading)| {
+        let mut damaged = readings.clone();
+        let mut honest = readings.get(&variant("honest")).unwrap().to_vec();
+        edit(&mut honest[1]);
+        damaged.insert(variant("honest"), honest);
+        damaged
+    };
+    let tokens = |quantity| BladeError::Tokens { policy: variant("honest"), quantity, candidate: 1, expected: 2, got: 1 };
+    let short = damage(|r| r.log_probs.truncate(1));
+    assert_eq!(error(&reward, &candidates, &short), tokens("the log-probability"));
+    let short = damage(|r| r.min_entropy.truncate(1));
+    assert_eq!(error(&reward, &candidates, &short), tokens("the min-entropy"));
+    // Min-entropies that are not read need not be there.
+    let plain = ImplicitReward::new("honest", BETA, Dispersion::ZERO).unwrap();
+    assert!(scores(&plain, &candidates, &short).is_ok());
+
+    let infinite = damage(|r| r.log_probs[0] = f32::NEG_INFINITY);
+    assert!(matches!(error(&reward, &candidates, &infinite), BladeError::Score(ScoreError::Mu { candidate: 1, .. })));
+    let negative = damage(|r| r.min_entropy.fill(-1.0));
+    assert!(matches!(error(&reward, &candidates, &negative), BladeError::Score(ScoreError::Sigma { candidate: 1, .. })));
+}
+
+#[test]
+fn impossible_parameters_are_refused() {
+    for beta in [0.0, -0.1, f64::NAN, f64::INFINITY] {
+        assert!(ImplicitReward::new("a", beta, Dispersion::ZERO).is_err());
+        assert!(Ensemble::new(["a", "b"], beta).is_err());
+    }
+    assert!(ImplicitReward::new("a", BETA, Dispersion::Constant(-1.0)).is_err());
+    assert!(Likelihood::new(Policy::Backbone, Dispersion::Constant(f64::NAN)).is_err());
+    assert!(Ensemble::new(["alone"], BETA).is_err());
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    let log_probs = |n| proptest::collection::vec(-20f32..0.0, n);
+    (1usize..40).prop_flat_map(move |n| {
+        (log_probs(n), log_probs(n), log_probs(n), log_probs(n), proptest::collection::vec(0f32..10.0, n))
+    })
+}
+
+fn blades() -> Vec<Box<dyn Blade>> {
+    vec![
+        Box::new(ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap()),
+        Box::new(ImplicitReward::new("honest", BETA, Dispersion::StandardError).unwrap()),
+        Box::new(Likelihood::new(variant("honest"), Dispersion::StandardError).unwrap()),
+        Box::new(Ensemble::new(["honest", "honest-2"], BETA).unwrap()),
+        Box::new(ExpertAmateur),
+        Box::new(Fluency),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_score_does_not_depend_on_the_other_candidates(rows in proptest::collection::vec(row(), 1..6)) {
+        let (candidates, readings) = step(&rows);
+        for blade in blades() {
+            let together = scores(&blade, &candidates, &readings).unwrap();
+            for (i, row) in rows.iter().enumerate() {
+                let (candidates, readings) = step(std::slice::from_ref(row));
+                prop_assert_eq!(scores(&blade, &candidates, &readings).unwrap()[0], together[i]);
+            }
+        }
+    }
+
+    #[test]
+    fn reward_and_its_standard_error_scale_with_beta(row in row(), factor in 0.1f64..10.0) {
+        let (candidates, readings) = step(&[row]);
+        let at = |beta| {
+            let blade = ImplicitReward::new("honest", beta, Dispersion::StandardError).unwrap();
+            scores(&blade, &candidates, &readings).unwrap()[0]
+        };
+        let (mu, sigma) = at(BETA);
+        prop_assert!(close(at(BETA * factor), (mu * factor, sigma * factor)));
+    }
+
+    #[test]
+    fn a_policy_equal_to_the_backbone_earns_nothing(row in row()) {
+        let same = (row.0, row.1.clone(), row.1.clone(), row.1, row.4);
+        let (candidates, readings) = step(&[same]);
+        let reward = ImplicitReward::new("honest", BETA, Dispersion::StandardError).unwrap();
+        prop_assert_eq!(scores(&reward, &candidates, &readings).unwrap()[0], (0.0, 0.0));
+        let ensemble = Ensemble::new(["honest", "honest-2"], BETA).unwrap();
+        prop_assert_eq!(scores(&ensemble, &candidates, &readings).unwrap()[0], (0.0, 0.0));
+    }
+}
