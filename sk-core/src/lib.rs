@@ -45,7 +45,7 @@ pub use trace::{CandidateTrace, ScoreTrace, StepTrace, Timings};
 pub type TokenId = u32;
 
 /// The floating-point type of scores: `f32` or `f64`.
-pub trait Real: num_traits::Float + std::fmt::Debug + std::iter::Sum + Send + Sync + 'static {
+pub trait Real: num_traits::Float + std::fmt::Debug + Default + std::iter::Sum + Send + Sync + 'static {
     /// The value nearest to `value`.
     fn of(value: f64) -> Self;
 

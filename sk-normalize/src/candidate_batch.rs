@@ -1,0 +1,70 @@
+use sk_core::{Composite, Normalizer, Real, ScoreTable, Simplex, Standardize};
+
+use crate::Propagation;
+
+/// What a blade's σ is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DispersionUnit {
+    /// std(**μ**): σ̂ stays in the units of μ̂, as `prop:cov` needs.
+    #[default]
+    Score,
+    /// std(**σ**), as published (`eq:cbn`). Another quantity: it grows without bound as σ becomes constant.
+    Own,
+}
+
+/// Candidate-batch normalisation (CBN, `eq:cbn`).
+///
+/// ```text
+/// μ̂_i = (μ_i − mean(μ)) / (std(μ) + ε)      σ̂_i = σ_i / (std + ε)      per blade, over the N candidates
+/// μ_i = Σ_k w_k μ̂_i^(k)                     σ_i by the propagation rule
+/// ```
+///
+/// Composites are dimensionless. At ε = 0 they are invariant under μ^(k) ↦ a_k μ^(k) + b_k, σ^(k) ↦ a_k σ^(k), a_k > 0 (`thm:cbn`), and a
+/// blade whose spread is zero to rounding contributes 0; with ε > 0 invariance is approximate, worst for blades of small spread. A batch
+/// of one gives zeros. O(K·N).
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CandidateBatch {
+    /// Divisor of the variance, and ε.
+    pub standardize: Standardize,
+    /// What σ is divided by.
+    pub dispersion: DispersionUnit,
+    /// How dispersions combine.
+    pub propagation: Propagation,
+}
+
+impl CandidateBatch {
+    /// The published convention: sample standard deviation, ε = 1e-6, σ in units of its own spread, linear propagation.
+    pub fn paper() -> Self {
+        Self { standardize: Standardize::PAPER_CBN, dispersion: DispersionUnit::Own, propagation: Propagation::Linear }
+    }
+
+    /// The published equation for μ at ε = 0, σ in the units of μ, linear propagation. The default.
+    pub fn sound() -> Self {
+        Self::default()
+    }
+
+    /// The same with another propagation rule.
+    #[must_use]
+    pub fn with_propagation(self, propagation: Propagation) -> Self {
+        Self { propagation, ..self }
+    }
+}
+
+impl<F: Real> Normalizer<F> for CandidateBatch {
+    fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>) {
+        let alone = scores.candidates() == 1;
+        self.propagation.combine(scores, weights, out, |k, add| {
+            let mu = self.standardize.moments(scores.mu(k));
+            for (i, &value) in scores.mu(k).iter().enumerate() {
+                add(i, self.standardize.apply(&mu, value));
+            }
+            if alone {
+                return F::zero();
+            }
+            match self.dispersion {
+                DispersionUnit::Score => self.standardize.rescale(&mu, F::one()),
+                DispersionUnit::Own => self.standardize.rescale(&self.standardize.moments(scores.sigma(k)), F::one()),
+            }
+        });
+    }
+}

@@ -1,0 +1,59 @@
+use sk_core::{Composite, Normalizer, Real, ScoreTable, Simplex, Standardize};
+
+use crate::Propagation;
+
+/// Standardised ranks: μ̂_i is the rank of μ_i in its blade's batch, ties sharing their mean rank, brought to mean 0 and sample standard
+/// deviation 1.
+///
+/// Invariant under any strictly increasing map of a blade's scores, so an outlier counts no more than its place. σ̂_i = σ_i / std(**μ**): a
+/// rank has no dispersion of its own, and this is the blade's average rate of exchange. A blade without spread, and a batch of one,
+/// contribute 0. O(K·N log N); allocates.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rank {
+    /// How dispersions combine.
+    pub propagation: Propagation,
+}
+
+impl<F: Real> Normalizer<F> for Rank {
+    fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>) {
+        let rule = Standardize::EXACT;
+        let mut ranks = vec![F::zero(); scores.candidates()];
+        let mut order = Vec::with_capacity(scores.candidates());
+        self.propagation.combine(scores, weights, out, |k, add| {
+            mid_ranks(scores.mu(k), &mut order, &mut ranks);
+            let moments = rule.moments(&ranks);
+            for (i, &rank) in ranks.iter().enumerate() {
+                add(i, rule.apply(&moments, rank));
+            }
+            rule.rescale(&rule.moments(scores.mu(k)), F::one())
+        });
+    }
+}
+
+/// Writes the rank of each value from 0, equal values sharing the mean of theirs.
+fn mid_ranks<F: Real>(values: &[F], order: &mut Vec<usize>, ranks: &mut [F]) {
+    order.clear();
+    order.extend(0..values.len());
+    // Scores are finite, so the order is total.
+    order.sort_unstable_by(|&a, &b| values[a].widen().total_cmp(&values[b].widen()));
+    let mut start = 0;
+    for tied in order.chunk_by(|&a, &b| values[a] == values[b]) {
+        let mean = F::of(start as f64 + (tied.len() - 1) as f64 / 2.0);
+        for &i in tied {
+            ranks[i] = mean;
+        }
+        start += tied.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_share_their_mean_rank() {
+        let mut ranks = [f64::NAN; 5];
+        mid_ranks(&[3.0, -0.0, 3.0, 0.0, 9.0], &mut Vec::new(), &mut ranks);
+        assert_eq!(ranks, [2.5, 0.5, 2.5, 0.5, 4.0]);
+    }
+}

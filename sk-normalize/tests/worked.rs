@@ -1,0 +1,122 @@
+//! Each normaliser on batches small enough to do by hand.
+
+use sk_core::{Composite, Deviation, Normalizer, ScoreTable, Simplex, Standardize};
+use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust};
+
+/// Rounding of a handful of operations on values of order 1.
+const TOLERANCE: f64 = 1e-12;
+
+type Rows = Vec<(Vec<f64>, Vec<f64>)>;
+
+fn combine(normalizer: &dyn Normalizer, rows: &Rows, weights: &[f64]) -> Composite {
+    let scores = ScoreTable::new(rows.iter().map(|(mu, sigma)| (mu, sigma))).unwrap();
+    // A stale buffer of another size: all of it must be overwritten.
+    let mut out = Composite { mu: vec![f64::NAN; 9], sigma: vec![f64::NAN] };
+    normalizer.combine(&scores, &Simplex::new(weights).unwrap(), &mut out);
+    out
+}
+
+#[track_caller]
+fn assert_close(got: &[f64], expected: &[f64]) {
+    assert_eq!(got.len(), expected.len());
+    assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < TOLERANCE), "{got:?} is not {expected:?}");
+}
+
+/// Blade 0: mean 2, sample std 1, σ of sample std 1. Blade 1: mean 10, sample std 6, σ of sample std 2.
+fn rows() -> Rows {
+    vec![(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0]), (vec![16.0, 10.0, 4.0], vec![2.0, 4.0, 6.0])]
+}
+
+#[test]
+fn cbn_in_each_convention() {
+    let w = [0.75, 0.25];
+    // μ̂: (−1 0 1) and (1 0 −1).
+    let sound = combine(&CandidateBatch::sound(), &rows(), &w);
+    assert_close(&sound.mu, &[-0.5, 0.0, 0.5]);
+    // σ̂ in units of μ: (1 2 3) and (1/3 2/3 1).
+    assert_close(&sound.sigma, &[0.75 + 0.25 / 3.0, 1.5 + 0.5 / 3.0, 2.25 + 0.25]);
+
+    // In its own units: (1 2 3) twice; and ε = 1e-6 in each divisor.
+    let paper = combine(&CandidateBatch::paper(), &rows(), &w);
+    let e = 1e-6;
+    let mu = 0.75 / (1.0 + e) - 0.25 * 6.0 / (6.0 + e);
+    assert_close(&paper.mu, &[-mu, 0.0, mu]);
+    let sigma = |i: f64| 0.75 * i / (1.0 + e) + 0.25 * 2.0 * i / (2.0 + e);
+    assert_close(&paper.sigma, &[sigma(1.0), sigma(2.0), sigma(3.0)]);
+
+    let population = CandidateBatch {
+        standardize: Standardize::new(Deviation::Population, 0.0, 0.0).unwrap(),
+        dispersion: DispersionUnit::Own,
+        propagation: Propagation::Linear,
+    };
+    let population = combine(&population, &rows(), &w);
+    assert_close(&population.mu, &[-0.5 * 1.5f64.sqrt(), 0.0, 0.5 * 1.5f64.sqrt()]);
+    assert_close(&population.sigma, &[1.5f64.sqrt(), 2.0 * 1.5f64.sqrt(), 3.0 * 1.5f64.sqrt()]);
+}
+
+#[test]
+fn a_blade_without_spread_contributes_nothing_when_epsilon_is_zero() {
+    let rows = vec![(vec![0.1; 3], vec![0.3; 3]), (vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])];
+    for normalizer in [&CandidateBatch::sound() as &dyn Normalizer, &Rank::default()] {
+        let out = combine(normalizer, &rows, &[0.5, 0.5]);
+        assert_close(&out.mu, &[-0.5, 0.0, 0.5]);
+        assert_close(&out.sigma, &[0.5, 1.0, 1.5]);
+    }
+    // As published, a constant σ is divided by ε alone.
+    let paper = combine(&CandidateBatch::paper(), &rows, &[0.5, 0.5]);
+    assert!(paper.sigma[0] > 1e5, "{:?}", paper.sigma);
+}
+
+#[test]
+fn a_batch_of_one_is_zero() {
+    let rows = vec![(vec![3.0], vec![2.0]), (vec![-1.0], vec![0.0])];
+    let normalizers: [&dyn Normalizer; 4] =
+        [&CandidateBatch::paper(), &CandidateBatch::sound(), &Rank::default(), &Robust::default()];
+    for normalizer in normalizers {
+        assert_eq!(combine(normalizer, &rows, &[0.5, 0.5]), Composite { mu: vec![0.0], sigma: vec![0.0] });
+    }
+    assert_eq!(combine(&Raw::default(), &rows, &[0.5, 0.5]), Composite { mu: vec![1.0], sigma: vec![1.0] });
+}
+
+#[test]
+fn raw_is_the_weighted_sum() {
+    let out = combine(&Raw::default(), &rows(), &[0.75, 0.25]);
+    assert_close(&out.mu, &[4.75, 4.0, 3.25]);
+    assert_close(&out.sigma, &[1.25, 2.5, 3.75]);
+}
+
+#[test]
+fn rank_counts_places_and_shares_ties() {
+    // Ranks 0, 1.5, 1.5, 3: deviations −1.5 0 0 1.5, sample variance 4.5/3.
+    let rows = vec![(vec![-5.0, 1.0, 1.0, 1000.0], vec![0.0; 4])];
+    let place = 1.5 / 1.5f64.sqrt();
+    assert_close(&combine(&Rank::default(), &rows, &[1.0]).mu, &[-place, 0.0, 0.0, place]);
+}
+
+#[test]
+fn robust_does_not_see_an_outlier() {
+    let scale = 1.482_602_218_505_602;
+    // Median 3, absolute deviations 2 1 0 1 997: MAD 1.
+    let rows = vec![(vec![1.0, 2.0, 3.0, 4.0, 1000.0], vec![scale; 5])];
+    let out = combine(&Robust::default(), &rows, &[1.0]);
+    assert_close(&out.mu[..4], &[-2.0 / scale, -1.0 / scale, 0.0, 1.0 / scale]);
+    assert_close(&out.sigma, &[1.0; 5]);
+    // More than half tied: MAD 0, mean absolute deviation 2/5.
+    let rows = vec![(vec![1.0, 1.0, 1.0, 1.0, 3.0], vec![0.0; 5])];
+    let out = combine(&Robust::default(), &rows, &[1.0]);
+    assert_close(&out.mu, &[0.0, 0.0, 0.0, 0.0, 2.0 / (0.4 * std::f64::consts::FRAC_PI_2.sqrt())]);
+}
+
+#[test]
+fn dispersions_propagate_by_the_correlation_of_errors() {
+    // w_k σ_k = 3 and 4.
+    let rows = vec![(vec![0.0], vec![6.0]), (vec![0.0], vec![8.0])];
+    let sigma = |propagation| combine(&Raw { propagation }, &rows, &[0.5, 0.5]).sigma[0];
+    let correlated = |rho: f64| sigma(Propagation::Correlated(Correlation::new(&[[1.0, rho], [rho, 1.0]]).unwrap()));
+    assert_eq!(sigma(Propagation::Linear), 7.0);
+    assert_eq!(sigma(Propagation::Independent), 5.0);
+    assert_close(&[correlated(1.0), correlated(0.0), correlated(-1.0)], &[7.0, 5.0, 1.0]);
+    assert_close(&[correlated(0.5)], &[37f64.sqrt()]);
+    // A matrix for another number of blades says nothing: the upper bound is used.
+    assert_eq!(sigma(Propagation::Correlated(Correlation::new(&[[1.0]]).unwrap())), 7.0);
+}
