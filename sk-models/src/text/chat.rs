@@ -1,0 +1,329 @@
+//! Chat templates: the Jinja program of a checkpoint that turns a dialogue into its prompt.
+
+use std::path::Path;
+
+use minijinja::{
+    Environment, ErrorKind,
+    syntax::SyntaxConfig,
+    value::{Kwargs, Serde, Value},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::ser::{Formatter, PrettyFormatter};
+
+use super::{
+    Message,
+    error::{TextError, one_line},
+};
+
+/// File of a checkpoint that holds its special tokens and, usually, its chat template.
+const CONFIG_FILE: &str = "tokenizer_config.json";
+/// File that holds the template where `tokenizer_config.json` does not.
+const TEMPLATE_FILE: &str = "chat_template.jinja";
+/// Name of the template in the environment.
+const TEMPLATE: &str = "chat";
+
+/// A compiled chat template with the special tokens that it may name.
+///
+/// Rendered as transformers renders it: `trim_blocks` and `lstrip_blocks`, `tojson` without HTML escaping and with
+/// Python's separators, loop controls, Python's string and dictionary methods, `raise_exception` and `strftime_now`.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    /// The file, for errors.
+    name: String,
+    special_tokens: Value,
+}
+
+/// What a template may ask for besides the messages.
+#[derive(Debug, Clone)]
+pub struct ChatOptions {
+    /// Descriptions of the tools at hand, as a list; `Value::UNDEFINED` for none.
+    pub tools: Value,
+    /// Whether to end with the opening of an assistant's turn.
+    pub add_generation_prompt: bool,
+}
+
+impl Default for ChatOptions {
+    /// No tools, and the assistant is to speak next.
+    fn default() -> Self {
+        Self { tools: Value::UNDEFINED, add_generation_prompt: true }
+    }
+}
+
+/// A special token: its text, or an object that has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TokenEntry {
+    Text(String),
+    Object { content: String },
+}
+
+/// One template, or several of which one is called `default`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TemplateEntry {
+    One(String),
+    Named(Vec<NamedTemplate>),
+}
+
+#[derive(Deserialize)]
+struct NamedTemplate {
+    name: String,
+    template: String,
+}
+
+/// The part of `tokenizer_config.json` that matters.
+#[derive(Deserialize)]
+struct TokenizerConfig {
+    chat_template: Option<TemplateEntry>,
+    bos_token: Option<TokenEntry>,
+    eos_token: Option<TokenEntry>,
+    pad_token: Option<TokenEntry>,
+    unk_token: Option<TokenEntry>,
+}
+
+/// The special tokens by the names templates use. One that does not exist is undefined, not null.
+#[derive(Serialize)]
+struct SpecialTokens {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bos_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eos_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pad_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unk_token: Option<String>,
+}
+
+impl ChatTemplate {
+    /// The template of a model directory: `chat_template.jinja` if there is one, else that of `tokenizer_config.json`.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, there is no template, or it has a syntax error.
+    pub fn from_directory(directory: &Path) -> Result<Self, TextError> {
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|source| TextError::Io { path: path.to_owned(), source })
+        };
+        let config = directory.join(CONFIG_FILE);
+        let text = read(&config)?;
+        let file = directory.join(TEMPLATE_FILE);
+        let template = if file.is_file() { Some(read(&file)?) } else { None };
+        Self::new(&config.display().to_string(), &text, template)
+    }
+
+    /// The template of the text of a `tokenizer_config.json`; `name` stands for it in errors.
+    ///
+    /// # Errors
+    ///
+    /// If the text has no template, or one with a syntax error.
+    pub fn from_json(name: &str, config: &str) -> Result<Self, TextError> {
+        Self::new(name, config, None)
+    }
+
+    fn new(name: &str, config: &str, template: Option<String>) -> Result<Self, TextError> {
+        let config: TokenizerConfig = serde_json::from_str(config)
+            .map_err(|source| TextError::Config { name: name.to_owned(), source })?;
+        let in_config = config.chat_template.and_then(|entry| match entry {
+            TemplateEntry::One(template) => Some(template),
+            TemplateEntry::Named(all) => all.into_iter().find(|t| t.name == "default").map(|t| t.template),
+        });
+        let Some(template) = template.or(in_config) else {
+            return Err(TextError::NoTemplate { name: name.to_owned() });
+        };
+        let mut environment = environment();
+        environment.add_template_owned(TEMPLATE, template).map_err(|error| template_error(name, &error))?;
+        let text = |entry: Option<TokenEntry>| {
+            entry.map(|entry| match entry {
+                TokenEntry::Text(text) | TokenEntry::Object { content: text } => text,
+            })
+        };
+        let special_tokens = Value::from(Serde(SpecialTokens {
+            bos_token: text(config.bos_token),
+            eos_token: text(config.eos_token),
+            pad_token: text(config.pad_token),
+            unk_token: text(config.unk_token),
+        }));
+        Ok(Self { environment, name: name.to_owned(), special_tokens })
+    }
+
+    /// The prompt of a dialogue, ready for the assistant to go on.
+    ///
+    /// # Errors
+    ///
+    /// If the template refuses the dialogue, for instance because roles do not alternate.
+    pub fn prompt(&self, messages: &[Message]) -> Result<String, TextError> {
+        self.render(Value::from(Serde(messages)), &ChatOptions::default())
+    }
+
+    /// Renders messages of any form the template knows, tool calls included.
+    ///
+    /// # Errors
+    ///
+    /// As [`prompt`](Self::prompt).
+    pub fn render(&self, messages: Value, options: &ChatOptions) -> Result<String, TextError> {
+        let conversation = minijinja::context! {
+            messages => messages,
+            tools => options.tools.clone(),
+            add_generation_prompt => options.add_generation_prompt,
+        };
+        self.environment
+            .get_template(TEMPLATE)
+            .and_then(|template| {
+                template.render(minijinja::context! { ..conversation, ..self.special_tokens.clone() })
+            })
+            .map_err(|error| template_error(&self.name, &error))
+    }
+}
+
+fn template_error(name: &str, error: &minijinja::Error) -> TextError {
+    TextError::Template { name: name.to_owned(), reason: one_line(error) }
+}
+
+/// The Jinja environment that transformers gives a chat template.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true);
+    environment.set_syntax(syntax.build().expect("the default delimiters are consistent"));
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_filter("tojson", tojson);
+    environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
+        Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+    });
+    environment.add_function("strftime_now", strftime_now);
+    environment
+}
+
+/// The local time in the given `strftime` format.
+fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
+    use std::fmt::Write;
+
+    let mut text = String::new();
+    write!(text, "{}", chrono::Local::now().format(format)).map_err(|_| {
+        minijinja::Error::new(ErrorKind::InvalidOperation, format!("not a time format: `{format}`"))
+    })?;
+    Ok(text)
+}
+
+/// JSON as Python's `json.dumps(value, ensure_ascii=False, indent=indent)` writes it.
+fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    options.assert_all_used()?;
+    let mut json = Vec::new();
+    match indent {
+        Some(width) => {
+            let spaces = " ".repeat(width);
+            serialize(value, &mut json, PrettyFormatter::with_indent(spaces.as_bytes()))?;
+        }
+        None => serialize(value, &mut json, SpacedFormatter)?,
+    }
+    let text = String::from_utf8(json).expect("a JSON serialiser writes UTF-8");
+    Ok(Value::from_safe_string(text))
+}
+
+fn serialize(value: &Value, out: &mut Vec<u8>, formatter: impl Formatter) -> Result<(), minijinja::Error> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(out, formatter)).map_err(|source| {
+        minijinja::Error::new(ErrorKind::InvalidOperation, "cannot be written as JSON").with_source(source)
+    })
+}
+
+/// Python's default separators: `", "` and `": "`.
+struct SpacedFormatter;
+
+impl Formatter for SpacedFormatter {
+    fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::Role;
+
+    fn template(source: &str) -> ChatTemplate {
+        let config = serde_json::json!({
+            "chat_template": source,
+            "eos_token": {"content": "<end>", "special": true},
+            "bos_token": null,
+        });
+        ChatTemplate::from_json("test", &config.to_string()).unwrap()
+    }
+
+    fn rendered(source: &str) -> String {
+        template(source).prompt(&[Message::new(Role::User, "a < b & é")]).unwrap()
+    }
+
+    #[test]
+    fn blocks_leave_no_blank_lines() {
+        let source = "{% for m in messages %}\n  {% if true %}\n[{{ m.role }}] {{ m.content }}\n  {% endif %}\n{% endfor %}\n";
+        assert_eq!(rendered(source), "[user] a < b & é\n");
+    }
+
+    #[test]
+    fn json_is_that_of_python() {
+        assert_eq!(rendered("{{ messages | tojson }}"), r#"[{"role": "user", "content": "a < b & é"}]"#);
+        assert_eq!(
+            rendered("{{ messages[0] | tojson(indent=2) }}"),
+            "{\n  \"role\": \"user\",\n  \"content\": \"a < b & é\"\n}"
+        );
+        assert_eq!(rendered("{{ {'z': [], 'a': 1.5} | tojson }}"), r#"{"z": [], "a": 1.5}"#);
+    }
+
+    #[test]
+    fn special_tokens_are_text_or_undefined() {
+        assert_eq!(rendered("{{ eos_token }}{{ bos_token is defined }}"), "<end>False");
+    }
+
+    #[test]
+    fn python_methods_and_loop_controls_work() {
+        let source = "{% for m in messages %}{% if m.content.startswith('a') %}{{ m.content.split(' ')[0] }}{% break %}\
+                      {% endif %}{% endfor %}";
+        assert_eq!(rendered(source), "a");
+    }
+
+    #[test]
+    fn the_opening_of_the_answer_is_optional() {
+        let source = "{% if add_generation_prompt %}go{% endif %}{% if tools %}tools{% endif %}";
+        assert_eq!(rendered(source), "go");
+        let options = ChatOptions { add_generation_prompt: false, ..ChatOptions::default() };
+        assert_eq!(template(source).render(Value::from(()), &options).unwrap(), "");
+    }
+
+    #[test]
+    fn the_year_can_be_asked_for() {
+        let year: i32 = rendered("{{ strftime_now('%Y') }}").parse().unwrap();
+        assert!(year >= 2025);
+    }
+
+    #[test]
+    fn a_template_can_refuse_a_dialogue() {
+        let error = template("{{ raise_exception('roles must alternate') }}").prompt(&[]).unwrap_err();
+        assert!(error.to_string().contains("roles must alternate"), "{error}");
+    }
+
+    #[test]
+    fn faults_are_one_line_and_name_the_file() {
+        let broken = r#"{"chat_template": "{% if %}"}"#;
+        for (config, part) in [(broken, "syntax error"), ("{}", "no chat template"), ("[", "EOF")] {
+            let message = ChatTemplate::from_json("dir/tokenizer_config.json", config).unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("tokenizer_config.json"), "{message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_default_of_several_templates_is_taken() {
+        let config = r#"{"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}"#;
+        assert_eq!(ChatTemplate::from_json("test", config).unwrap().prompt(&[]).unwrap(), "d");
+    }
+}

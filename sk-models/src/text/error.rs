@@ -1,0 +1,71 @@
+//! What can be wrong with a tokenizer or a chat template.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A source of text conversion that cannot be used, or an input that it cannot convert.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TextError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The text is not a tokenizer in the `tokenizer.json` format.
+    #[error("{name}: not a tokenizer: {reason}")]
+    Tokenizer {
+        /// The file, or what stands for it.
+        name: String,
+        /// What the parser found.
+        reason: String,
+    },
+    /// A tokenizer that does not work on bytes.
+    #[error("{name}: its decoder is not ByteLevel; only byte-level BPE tokenizers are supported")]
+    NotByteLevel {
+        /// The file, or what stands for it.
+        name: String,
+    },
+    /// A text that the tokenizer refuses.
+    #[error("cannot tokenize the text: {0}")]
+    Encode(String),
+    /// A token id outside the vocabulary.
+    #[error("token id {id} is outside the vocabulary of {size}")]
+    UnknownId {
+        /// The id.
+        id: u32,
+        /// Number of ids.
+        size: usize,
+    },
+    /// `tokenizer_config.json` is not what it should be.
+    #[error("{name}: {source}")]
+    Config {
+        /// The file.
+        name: String,
+        /// What the parser found.
+        source: serde_json::Error,
+    },
+    /// A checkpoint without a chat template.
+    #[error("{name}: there is no chat template; use the plain framing")]
+    NoTemplate {
+        /// The file in which it was looked for.
+        name: String,
+    },
+    /// A template with a syntax error, or one that fails on this conversation.
+    #[error("chat template of {name}: {reason}")]
+    Template {
+        /// The file, or what stands for it.
+        name: String,
+        /// What the template engine found.
+        reason: String,
+    },
+}
+
+/// The innermost cause of an error, in one line: that is where template and parser errors say what is wrong.
+pub(super) fn one_line(error: &dyn std::error::Error) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,167 @@
+//! A byte-level BPE tokenizer: text to token ids, token ids to bytes.
+
+use std::{collections::HashMap, path::Path};
+
+use tokenizers::{DecoderWrapper, Tokenizer as Inner};
+
+use super::error::{TextError, one_line};
+
+/// A tokenizer in Hugging Face's `tokenizer.json` format.
+///
+/// Special tokens written out in a text are recognised, and none are added to it: a prompt is exactly what its framing
+/// says.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    inner: Inner,
+    /// The bytes that each id stands for; empty for ids that no token has.
+    bytes: Vec<Box<[u8]>>,
+    /// Whether each id is a special token.
+    special: Vec<bool>,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is not a tokenizer, or is not a byte-level one.
+    pub fn from_file(path: &Path) -> Result<Self, TextError> {
+        let text = std::fs::read(path).map_err(|source| TextError::Io { path: path.to_owned(), source })?;
+        Self::from_json(&path.display().to_string(), &text)
+    }
+
+    /// Reads the text of a `tokenizer.json`; `name` stands for it in errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_file`](Self::from_file).
+    pub fn from_json(name: &str, text: &[u8]) -> Result<Self, TextError> {
+        let refuse = |reason: String| TextError::Tokenizer { name: name.to_owned(), reason };
+        let mut inner = Inner::from_bytes(text).map_err(|error| refuse(one_line(&*error)))?;
+        if !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
+            return Err(TextError::NotByteLevel { name: name.to_owned() });
+        }
+        // Some files carry the settings of the last training run; a prompt must never be cut or padded silently.
+        inner.with_padding(None).with_truncation(None).map_err(|error| refuse(one_line(&*error)))?;
+
+        let alphabet = byte_alphabet();
+        let vocabulary = inner.get_vocab(true);
+        let added = inner.get_added_tokens_decoder();
+        let size = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
+        let mut bytes = vec![Box::default(); size];
+        let mut special = vec![false; size];
+        for (token, id) in vocabulary {
+            let slot = id as usize;
+            bytes[slot] = match added.get(&id) {
+                Some(added) => added.content.as_bytes().into(),
+                None => token_bytes(&token, &alphabet),
+            };
+            special[slot] = added.get(&id).is_some_and(|added| added.special);
+        }
+        Ok(Self { inner, bytes, special })
+    }
+
+    /// Token ids of a text.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer refuses the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let encoding = self.inner.encode_fast(text, false).map_err(|error| TextError::Encode(one_line(&*error)))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of token ids; bytes that are not UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    ///
+    /// If an id is outside the vocabulary.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TextError> {
+        let mut bytes = Vec::new();
+        for &id in ids {
+            bytes.extend_from_slice(self.token_bytes(id)?);
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The bytes that a token stands for. They need not be whole UTF-8 characters.
+    ///
+    /// # Errors
+    ///
+    /// If the id is outside the vocabulary.
+    pub fn token_bytes(&self, id: u32) -> Result<&[u8], TextError> {
+        self.bytes.get(id as usize).map(|bytes| &**bytes).ok_or(TextError::UnknownId { id, size: self.bytes.len() })
+    }
+
+    /// The id of a token given by its content, such as `<|im_end|>`.
+    #[must_use]
+    pub fn id_of(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// Whether an id is a special token, which framings use and readers should not see.
+    #[must_use]
+    pub fn is_special(&self, id: u32) -> bool {
+        self.special.get(id as usize).copied().unwrap_or(false)
+    }
+
+    /// One more than the largest id.
+    ///
+    /// A model's embedding may have more rows than this: they are padding that no text reaches.
+    #[must_use]
+    pub fn vocab_size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// The bytes of a vocabulary entry, or its UTF-8 if it is not spelled in the byte alphabet.
+fn token_bytes(token: &str, alphabet: &HashMap<char, u8>) -> Box<[u8]> {
+    let mapped: Option<Vec<u8>> = token.chars().map(|c| alphabet.get(&c).copied()).collect();
+    mapped.unwrap_or_else(|| token.as_bytes().to_vec()).into()
+}
+
+/// The inverse of the byte-level alphabet: printable Latin-1 bytes stand for themselves, and the other 68 for the
+/// characters from U+0100 on, in order.
+fn byte_alphabet() -> HashMap<char, u8> {
+    let mut next = 0x100;
+    (0..=u8::MAX)
+        .map(|byte| {
+            let itself = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+            let c = if itself {
+                char::from(byte)
+            } else {
+                let c = char::from_u32(next).expect("U+0100 to U+0143 are characters");
+                next += 1;
+                c
+            };
+            (c, byte)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alphabet_is_that_of_the_tokenizers_library() {
+        use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+
+        let ours = byte_alphabet();
+        assert_eq!(ours.len(), 256);
+        assert!(ByteLevel::alphabet().iter().all(|c| ours.contains_key(c)));
+        assert_eq!(ours[&'Ġ'], b' ');
+        assert_eq!(ours[&'Ċ'], b'\n');
+        assert_eq!(ours[&'A'], b'A');
+    }
+
+    #[test]
+    fn what_is_not_a_byte_level_tokenizer_is_refused() {
+        let message = Tokenizer::from_json("t.json", b"{").unwrap_err().to_string();
+        assert!(message.starts_with("t.json: not a tokenizer"), "{message}");
+        let plain = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+            "post_processor": null, "decoder": null, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#;
+        let message = Tokenizer::from_json("t.json", plain.as_bytes()).unwrap_err().to_string();
+        assert!(message.contains("ByteLevel"), "{message}");
+    }
+}
