@@ -1,0 +1,124 @@
+//! What can be wrong with a checkpoint.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::hub::HubError;
+use crate::{config::ConfigError, text::TextError};
+
+/// A checkpoint that cannot be loaded. Each message is one line that names the file and what in it is at fault.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// A file cannot be opened, mapped or read.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A file is not the JSON it should be.
+    #[error("{}: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What the parser found.
+        source: serde_json::Error,
+    },
+    /// A directory without weights in safetensors format.
+    #[error("{}: neither model.safetensors nor model.safetensors.index.json is there", directory.display())]
+    NoWeights {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// An index that names a file elsewhere.
+    #[error("{}: shard `{name}` is not a plain file name", path.display())]
+    ShardName {
+        /// The index.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// A file that is truncated or not in safetensors format.
+    #[error("{}: not a complete safetensors file ({bytes} bytes): {source}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// What the parser found.
+        source: safetensors::SafeTensorError,
+    },
+    /// A tensor that is not there.
+    #[error("{}: tensor `{name}` is missing; {hint}", path.display())]
+    MissingTensor {
+        /// The file in which it was looked for.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+        /// Why it is needed.
+        hint: String,
+    },
+    /// A tensor that no part of the model takes.
+    #[error("{}: tensor `{name}` belongs to no part of the model; {hint}", path.display())]
+    UnexpectedTensor {
+        /// The file that holds it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+        /// What to check.
+        hint: String,
+    },
+    /// A tensor of another shape than the configuration implies.
+    #[error("{}: tensor `{name}` has shape {found:?} where {expected:?} was expected", path.display())]
+    Shape {
+        /// The file that holds it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+        /// Its shape.
+        found: Vec<usize>,
+        /// The shape that fits.
+        expected: Vec<usize>,
+    },
+    /// A tensor of a type that weights are not stored in.
+    #[error("{}: tensor `{name}` is of type {dtype}; F32, F16 and BF16 are supported", path.display())]
+    Dtype {
+        /// The file that holds it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+        /// Its type.
+        dtype: String,
+    },
+    /// An adapter setting that is not supported.
+    #[error("{}: `{field}` is {value}: {reason}", path.display())]
+    Adapter {
+        /// The `adapter_config.json`.
+        path: PathBuf,
+        /// The setting.
+        field: String,
+        /// Its value.
+        value: String,
+        /// Why it is refused.
+        reason: String,
+    },
+    /// A model configuration that is not supported.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A tokenizer or chat template that is not supported.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// A hub id that cannot be resolved.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+}
+
+/// An I/O error with the file it happened on.
+pub(super) fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> CheckpointError {
+    CheckpointError::Io { action, path: path.to_owned(), source }
+}

@@ -1,0 +1,339 @@
+//! Tensors on disk: one `safetensors` file, or the shards that an index names.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use half::{bf16, f16};
+use memmap2::Mmap;
+use rayon::prelude::*;
+use safetensors::{Dtype, SafeTensors, tensor::Metadata};
+use serde::Deserialize;
+
+use super::error::{CheckpointError, io_error};
+
+/// The file of a model that fits in one.
+pub const SINGLE_FILE: &str = "model.safetensors";
+/// The list of shards of a model that does not.
+pub const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// A memory-mapped file and the table of what it holds.
+#[derive(Debug)]
+struct Shard {
+    path: PathBuf,
+    map: Mmap,
+    metadata: Metadata,
+    /// Where tensor data starts: after the length word and the header.
+    data_start: usize,
+}
+
+impl Shard {
+    fn open(path: PathBuf) -> Result<Self, CheckpointError> {
+        let file = File::open(&path).map_err(|source| io_error("open", &path, source))?;
+        // SAFETY: the map is read-only and private to this process's view of the file. As with every mapped file, a
+        // writer that truncates it while it is read would fault; checkpoints are replaced by renaming, never in place.
+        let map = unsafe { Mmap::map(&file) }.map_err(|source| io_error("map", &path, source))?;
+        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|source| {
+            CheckpointError::Safetensors { path: path.clone(), bytes: map.len() as u64, source }
+        })?;
+        Ok(Self { path, map, metadata, data_start: header + size_of::<u64>() })
+    }
+}
+
+/// The named tensors of a checkpoint, read on demand from memory-mapped files.
+///
+/// Nothing is read when it is opened but the headers; each read converts one tensor to f32.
+#[derive(Debug)]
+pub struct TensorFiles {
+    shards: Vec<Shard>,
+    /// Tensor name to position in `shards`.
+    place: BTreeMap<String, usize>,
+}
+
+/// The part of `model.safetensors.index.json` that matters.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The distinct files an index names.
+///
+/// # Errors
+///
+/// If the text is not an index, or a name in it would leave the directory.
+pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, String>, CheckpointError> {
+    let index: Index = serde_json::from_str(text)
+        .map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+    match index.weight_map.values().find(|name| Path::new(name).file_name() != Some(name.as_ref())) {
+        Some(name) => Err(CheckpointError::ShardName { path: path.to_owned(), name: name.clone() }),
+        None => Ok(index.weight_map),
+    }
+}
+
+impl TensorFiles {
+    /// Opens the weights of a model directory: the shards of its index if there is one, else `model.safetensors`.
+    ///
+    /// # Errors
+    ///
+    /// If there are no weights, a shard is missing, or a file is truncated or malformed.
+    pub fn open(directory: &Path) -> Result<Self, CheckpointError> {
+        let index = directory.join(INDEX_FILE);
+        if index.is_file() {
+            let text = std::fs::read_to_string(&index).map_err(|source| io_error("read", &index, source))?;
+            return Self::open_shards(directory, &index, &shard_names(&index, &text)?);
+        }
+        let single = directory.join(SINGLE_FILE);
+        if single.is_file() {
+            return Self::open_file(&single);
+        }
+        Err(CheckpointError::NoWeights { directory: directory.to_owned() })
+    }
+
+    /// Opens one file.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, truncated or malformed.
+    pub fn open_file(path: &Path) -> Result<Self, CheckpointError> {
+        let shard = Shard::open(path.to_owned())?;
+        let place = shard.metadata.offset_keys().into_iter().map(|name| (name, 0)).collect();
+        Ok(Self { shards: vec![shard], place })
+    }
+
+    fn open_shards(
+        directory: &Path,
+        index: &Path,
+        weight_map: &BTreeMap<String, String>,
+    ) -> Result<Self, CheckpointError> {
+        let files: BTreeSet<&String> = weight_map.values().collect();
+        let mut shards = Vec::with_capacity(files.len());
+        let mut place = BTreeMap::new();
+        for (position, file) in files.into_iter().enumerate() {
+            let shard = Shard::open(directory.join(file))?;
+            for name in shard.metadata.offset_keys() {
+                place.insert(name, position);
+            }
+            shards.push(shard);
+        }
+        // The index is a promise; the shards are what is there.
+        if let Some((name, file)) = weight_map.iter().find(|(name, _)| !place.contains_key(*name)) {
+            return Err(CheckpointError::MissingTensor {
+                path: directory.join(file),
+                name: name.clone(),
+                hint: format!("{} says it is there", index.display()),
+            });
+        }
+        Ok(Self { shards, place })
+    }
+
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.place.keys().map(String::as_str)
+    }
+
+    /// Whether there is a tensor of this name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.place.contains_key(name)
+    }
+
+    /// The shape of a tensor, if there is one of this name.
+    #[must_use]
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        let shard = &self.shards[*self.place.get(name)?];
+        shard.metadata.info(name).map(|info| info.shape.as_slice())
+    }
+
+    /// The file that holds a tensor, or the first file if none does.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> &Path {
+        &self.shards[self.place.get(name).copied().unwrap_or(0)].path
+    }
+
+    /// Reads a tensor as f32 in the order of the file, and checks its shape.
+    ///
+    /// # Errors
+    ///
+    /// If the tensor is missing, of another shape, or not of a floating-point type.
+    pub fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, CheckpointError> {
+        let (dtype, bytes) = self.bytes(name, shape)?;
+        let mut values = vec![0.0; shape.iter().product()];
+        let width = dtype.width();
+        values
+            .par_chunks_mut(CHUNK)
+            .zip(bytes.par_chunks(CHUNK * width))
+            .for_each(|(out, raw)| dtype.decode(raw, out));
+        Ok(values)
+    }
+
+    /// Reads a matrix of shape `[rows, columns]` as f32 and transposes it to `[columns, rows]`.
+    ///
+    /// Files keep a linear layer as `[out, in]`; the model wants `[in, out]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_transposed(&self, name: &str, [rows, columns]: [usize; 2]) -> Result<Vec<f32>, CheckpointError> {
+        let (dtype, bytes) = self.bytes(name, &[rows, columns])?;
+        let width = dtype.width();
+        let mut values = vec![0.0; rows * columns];
+        // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and walks down the source:
+        // every cache line that it loads gives a full block of values.
+        values.par_chunks_mut((BLOCK * rows).max(1)).enumerate().for_each(|(block, out)| {
+            let first = block * BLOCK;
+            let count = BLOCK.min(columns - first);
+            let mut line = [0.0; BLOCK];
+            for row in 0..rows {
+                let start = (row * columns + first) * width;
+                dtype.decode(&bytes[start..start + count * width], &mut line[..count]);
+                for (column, &value) in line[..count].iter().enumerate() {
+                    out[column * rows + row] = value;
+                }
+            }
+        });
+        Ok(values)
+    }
+
+    /// The raw bytes of a tensor, after checking shape and type.
+    fn bytes(&self, name: &str, shape: &[usize]) -> Result<(Float, &[u8]), CheckpointError> {
+        let shard = self.place.get(name).map(|&position| &self.shards[position]);
+        let Some((shard, info)) = shard.and_then(|shard| Some((shard, shard.metadata.info(name)?))) else {
+            return Err(CheckpointError::MissingTensor {
+                path: self.path_of(name).to_owned(),
+                name: name.to_owned(),
+                hint: "the model needs it".to_owned(),
+            });
+        };
+        if info.shape != shape {
+            return Err(CheckpointError::Shape {
+                path: shard.path.clone(),
+                name: name.to_owned(),
+                found: info.shape.clone(),
+                expected: shape.to_owned(),
+            });
+        }
+        let dtype = Float::new(info.dtype).ok_or_else(|| CheckpointError::Dtype {
+            path: shard.path.clone(),
+            name: name.to_owned(),
+            dtype: format!("{:?}", info.dtype),
+        })?;
+        let (start, end) = info.data_offsets;
+        Ok((dtype, &shard.map[shard.data_start + start..shard.data_start + end]))
+    }
+}
+
+/// Values that one task converts at a time.
+const CHUNK: usize = 1 << 16;
+/// Columns that one task transposes at a time: 64 bytes of a 16-bit source, a cache line.
+const BLOCK: usize = 32;
+
+/// A floating-point type that weights are stored in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Float {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Float {
+    fn new(dtype: Dtype) -> Option<Self> {
+        match dtype {
+            Dtype::F32 => Some(Self::F32),
+            Dtype::F16 => Some(Self::F16),
+            Dtype::BF16 => Some(Self::Bf16),
+            _ => None,
+        }
+    }
+
+    /// Bytes per value.
+    fn width(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    /// Converts little-endian values to f32, exactly.
+    fn decode(self, bytes: &[u8], out: &mut [f32]) {
+        match self {
+            Self::F32 => {
+                for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                    *value = f32::from_le_bytes(*raw);
+                }
+            }
+            Self::F16 => {
+                for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                    *value = f16::from_le_bytes(*raw).to_f32();
+                }
+            }
+            Self::Bf16 => {
+                for (value, raw) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                    *value = bf16::from_le_bytes(*raw).to_f32();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safetensors::tensor::TensorView;
+
+    use super::*;
+
+    /// Writes one tensor and returns its directory.
+    fn file_with(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let view = TensorView::new(dtype, shape.to_vec(), bytes).unwrap();
+        safetensors::serialize_to_file([("t", view)], None, &directory.path().join(SINGLE_FILE)).unwrap();
+        directory
+    }
+
+    fn bytes_of(values: &[f32], encode: impl Fn(f32) -> Vec<u8>) -> Vec<u8> {
+        values.iter().flat_map(|&value| encode(value)).collect()
+    }
+
+    #[test]
+    fn every_stored_type_reads_the_same_values() {
+        // Exact in all three types.
+        let values: Vec<f32> = (0..6).map(|i| i as f32 * 0.25 - 1.0).collect();
+        for (dtype, bytes) in [
+            (Dtype::F32, bytes_of(&values, |v| v.to_le_bytes().to_vec())),
+            (Dtype::F16, bytes_of(&values, |v| f16::from_f32(v).to_le_bytes().to_vec())),
+            (Dtype::BF16, bytes_of(&values, |v| bf16::from_f32(v).to_le_bytes().to_vec())),
+        ] {
+            let directory = file_with(dtype, &[2, 3], &bytes);
+            let files = TensorFiles::open(directory.path()).unwrap();
+            assert_eq!(files.read("t", &[2, 3]).unwrap(), values);
+            assert_eq!(
+                files.read_transposed("t", [2, 3]).unwrap(),
+                [values[0], values[3], values[1], values[4], values[2], values[5]]
+            );
+        }
+    }
+
+    #[test]
+    fn transposing_agrees_with_the_definition_across_block_edges() {
+        for (rows, columns) in [(1, 1), (5, 31), (7, 32), (3, 33), (65, 70)] {
+            let values: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
+            let directory = file_with(Dtype::F32, &[rows, columns], &bytes_of(&values, |v| v.to_le_bytes().to_vec()));
+            let files = TensorFiles::open(directory.path()).unwrap();
+            let transposed = files.read_transposed("t", [rows, columns]).unwrap();
+            for row in 0..rows {
+                for column in 0..columns {
+                    assert_eq!(transposed[column * rows + row], values[row * columns + column]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_refused_by_name() {
+        let directory = file_with(Dtype::I8, &[4], &[1, 2, 3, 4]);
+        let files = TensorFiles::open(directory.path()).unwrap();
+        let message = files.read("t", &[4]).unwrap_err().to_string();
+        assert!(message.contains("`t`") && message.contains("I8"), "{message}");
+    }
+}

@@ -1,0 +1,312 @@
+//! Downloads against a small hub on loopback that behaves as the real one: a listing, an etag and a length announced
+//! by a redirection, contents from another host, ranges, and connections that break.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use sha2::{Digest, Sha256};
+use sk_models::hf::{Hub, HubError, Progress};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+const ID: &str = "owner/model";
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One request as the server saw it.
+#[derive(Debug, Clone)]
+struct Request {
+    path: String,
+    authorization: Option<String>,
+    range: Option<usize>,
+}
+
+/// What the servers share: the files, the requests so far, and the misfortunes still to come.
+#[derive(Default)]
+struct State {
+    files: HashMap<String, Vec<u8>>,
+    requests: Mutex<Vec<Request>>,
+    /// How many more bodies are cut in half.
+    cuts: AtomicUsize,
+    /// Whether contents differ from what was announced.
+    corrupt: bool,
+    /// Whether ranges are answered from the beginning.
+    ignore_ranges: bool,
+    /// The token without which nothing is given.
+    token: Option<&'static str>,
+}
+
+/// A hub and, on another port, the host that stores its large files.
+struct FakeHub {
+    endpoint: String,
+    state: Arc<State>,
+}
+
+impl FakeHub {
+    fn start(state: State) -> Self {
+        let state = Arc::new(state);
+        let storage = serve(Arc::clone(&state), |state, request, stream| {
+            let name = request.path.trim_start_matches("/blob/");
+            send_file(state, name, request.range, stream);
+        });
+        let endpoint = serve(Arc::clone(&state), move |state, request, stream| {
+            if state.token.is_some_and(|token| request.authorization.as_deref() != Some(&format!("Bearer {token}"))) {
+                respond(stream, "401 Unauthorized", &[], b"");
+                return;
+            }
+            let listing = format!("/api/models/{ID}/revision/main");
+            let file = request.path.strip_prefix(&format!("/{ID}/resolve/{COMMIT}/"));
+            if request.path == listing {
+                let siblings: Vec<_> =
+                    state.files.keys().map(|name| serde_json::json!({"rfilename": name})).collect();
+                let body = serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
+                respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
+            } else if let Some((name, bytes)) = file.and_then(|name| Some((name, state.files.get(name)?))) {
+                if name.ends_with(".safetensors") {
+                    let headers = [
+                        ("location", format!("{storage}/blob/{name}")),
+                        ("x-linked-etag", format!("\"{}\"", sha256(bytes))),
+                        ("x-linked-size", bytes.len().to_string()),
+                    ];
+                    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                    respond(stream, "302 Found", &headers, b"");
+                } else {
+                    let etag = format!("\"{}\"", &sha256(bytes)[..40]);
+                    respond(stream, "200 OK", &[("etag", &etag)], bytes);
+                }
+            } else {
+                respond(stream, "404 Not Found", &[], b"");
+            }
+        });
+        Self { endpoint, state }
+    }
+
+    fn hub(&self, cache: &Path) -> Hub {
+        Hub::new(&self.endpoint, cache.to_owned())
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        self.state.requests.lock().unwrap().clone()
+    }
+}
+
+/// Serves on a free port of loopback and returns its address. The thread ends with the test.
+fn serve(
+    state: Arc<State>,
+    answer: impl Fn(&State, &Request, &mut TcpStream) + Send + 'static,
+) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let Some(Ok(first)) = lines.next() else { continue };
+            let headers: Vec<(String, String)> = lines
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .filter_map(|line| line.split_once(": ").map(|(k, v)| (k.to_ascii_lowercase(), v.to_owned())))
+                .collect();
+            let header = |name: &str| headers.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone());
+            let request = Request {
+                path: first.split(' ').nth(1).unwrap().to_owned(),
+                authorization: header("authorization"),
+                range: header("range").map(|range| {
+                    range.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap()
+                }),
+            };
+            state.requests.lock().unwrap().push(request.clone());
+            answer(&state, &request, &mut stream);
+        }
+    });
+    address
+}
+
+fn respond(stream: &mut TcpStream, status: &str, headers: &[(&str, &str)], body: &[u8]) {
+    let mut head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    // The client may have gone away, as some of these tests want it to.
+    let _ = stream.write_all(format!("{head}\r\n").as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+fn send_file(state: &State, name: &str, range: Option<usize>, stream: &mut TcpStream) {
+    let mut bytes = state.files[name].clone();
+    if state.corrupt {
+        bytes[0] ^= 1;
+    }
+    let from = range.filter(|_| !state.ignore_ranges).unwrap_or(0);
+    let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
+    let body = &bytes[from..];
+    let cut = state.cuts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+    if cut {
+        let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body[..body.len() / 2]));
+        return;
+    }
+    respond(stream, status, &[], body);
+}
+
+/// A model in two shards, with files beside it that nobody needs.
+fn sharded() -> HashMap<String, Vec<u8>> {
+    let index = serde_json::json!({
+        "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    });
+    let large = |seed: u8| (0..300_000_u32).map(|i| (i % 251) as u8 ^ seed).collect();
+    HashMap::from([
+        ("config.json".to_owned(), b"{}".to_vec()),
+        ("tokenizer.json".to_owned(), b"{\"t\": 1}".to_vec()),
+        ("model.safetensors.index.json".to_owned(), index.to_string().into_bytes()),
+        ("model-00001-of-00002.safetensors".to_owned(), large(1)),
+        ("model-00002-of-00002.safetensors".to_owned(), large(2)),
+        ("unused.safetensors".to_owned(), large(3)),
+        ("pytorch_model.bin".to_owned(), vec![0; 10]),
+        ("README.md".to_owned(), b"hello".to_vec()),
+    ])
+}
+
+/// Adds up what a progress bar would show.
+#[derive(Default)]
+struct Count {
+    files: Vec<String>,
+    bytes: u64,
+    resumed: u64,
+    ended: usize,
+}
+
+impl Progress for Count {
+    fn begin(&mut self, file: &str, _length: Option<u64>, present: u64) {
+        self.files.push(file.to_owned());
+        self.resumed += present;
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    fn end(&mut self) {
+        self.ended += 1;
+    }
+}
+
+#[test]
+fn a_model_is_downloaded_once_and_only_what_is_needed() {
+    let fake = FakeHub::start(State { files: sharded(), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let mut count = Count::default();
+    let snapshot = fake.hub(cache.path()).resolve(ID, &mut count).unwrap();
+
+    assert_eq!(snapshot, cache.path().join(format!("models--owner--model/snapshots/{COMMIT}")));
+    for name in ["config.json", "tokenizer.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"] {
+        assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name], "{name}");
+    }
+    for name in ["unused.safetensors", "pytorch_model.bin", "README.md"] {
+        assert!(!snapshot.join(name).exists(), "{name}");
+    }
+    assert_eq!(count.files.len(), 5);
+    assert_eq!(count.ended, 5);
+    assert!(count.bytes > 600_000);
+    let reference = std::fs::read_to_string(cache.path().join("models--owner--model/refs/main")).unwrap();
+    assert_eq!(reference, COMMIT);
+
+    let before = fake.requests().len();
+    let again = fake.hub(cache.path()).with_offline(true).resolve(ID, &mut ()).unwrap();
+    assert_eq!(again, snapshot);
+    assert_eq!(fake.requests().len(), before, "a complete snapshot needs no hub");
+}
+
+#[test]
+fn a_broken_connection_is_taken_up_where_it_broke() {
+    let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(2), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let mut count = Count::default();
+    let snapshot = fake.hub(cache.path()).resolve(ID, &mut count).unwrap();
+    let name = "model-00001-of-00002.safetensors";
+    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
+    assert!(count.resumed > 0);
+    assert!(fake.requests().iter().any(|request| request.range.is_some()));
+}
+
+#[test]
+fn a_server_without_ranges_is_read_from_the_beginning() {
+    let state = State { files: sharded(), cuts: AtomicUsize::new(1), ignore_ranges: true, ..State::default() };
+    let fake = FakeHub::start(state);
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let name = "model-00001-of-00002.safetensors";
+    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
+}
+
+#[test]
+fn an_interrupted_download_leaves_nothing_under_the_final_name() {
+    let fake = FakeHub::start(State { files: sharded(), cuts: AtomicUsize::new(usize::MAX), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::Connection { .. }), "{error}");
+    let repository = cache.path().join("models--owner--model");
+    assert!(!repository.join(format!("snapshots/{COMMIT}/model-00001-of-00002.safetensors")).exists());
+    assert!(!repository.join("refs/main").exists());
+    let hash = sha256(&fake.state.files["model-00001-of-00002.safetensors"]);
+    assert!(!repository.join("blobs").join(&hash).exists());
+    assert!(repository.join("blobs").join(format!("{hash}.incomplete")).exists());
+    assert!(fake.hub(cache.path()).with_offline(true).resolve(ID, &mut ()).is_err());
+}
+
+#[test]
+fn contents_that_differ_from_their_hash_are_refused() {
+    let fake = FakeHub::start(State { files: sharded(), corrupt: true, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains("model-00001-of-00002.safetensors"), "{error}");
+}
+
+#[test]
+fn the_token_goes_to_the_hub_and_nowhere_else() {
+    let fake = FakeHub::start(State { files: sharded(), token: Some("secret"), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::Status { status: 401, .. }), "{error}");
+    assert!(error.to_string().contains("HF_TOKEN"), "{error}");
+
+    fake.hub(cache.path()).with_token(Some("secret".to_owned())).resolve(ID, &mut ()).unwrap();
+    let storage: Vec<_> = fake.requests().into_iter().filter(|request| request.path.starts_with("/blob/")).collect();
+    assert!(!storage.is_empty());
+    assert!(storage.iter().all(|request| request.authorization.is_none()));
+}
+
+#[test]
+fn unknown_models_and_missing_weights_are_named() {
+    let fake = FakeHub::start(State { files: sharded(), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve("owner/other", &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::Status { status: 404, .. }), "{error}");
+    assert!(error.to_string().contains("owner/other"), "{error}");
+
+    let mut files = sharded();
+    files.retain(|name, _| !name.contains("safetensors"));
+    let fake = FakeHub::start(State { files, ..State::default() });
+    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::NoWeights { .. }), "{error}");
+}
+
+#[test]
+fn a_directory_wins_and_offline_forbids_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let hub = Hub::new("http://127.0.0.1:9", directory.path().join("cache")).with_offline(true);
+    let path = directory.path().to_str().unwrap();
+    assert_eq!(hub.resolve(path, &mut ()).unwrap(), directory.path());
+    let error = hub.resolve(ID, &mut ()).unwrap_err();
+    assert!(error.to_string().contains("HF_HUB_OFFLINE"), "{error}");
+}
