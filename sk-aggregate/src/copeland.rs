@@ -1,0 +1,28 @@
+use sk_core::{Aggregator, Batch, Real};
+
+use crate::Buffer;
+
+/// The Copeland score: how many candidates score lower, less how many score higher.
+///
+/// The limit of every bounded link with g(∞) = 1 as all dispersions vanish; half of it plus (N−1)/2 is the Borda count. Blind to σ.
+/// O(N log N); allocates only past 32 candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Copeland;
+
+impl<F: Real> Aggregator<F> for Copeland {
+    fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
+        let mu = batch.mu();
+        assert_eq!(ratings.len(), mu.len(), "one rating per candidate");
+        let mut order: Buffer<usize> = (0..mu.len()).collect();
+        // Scores are finite, so the order is total.
+        order.sort_unstable_by(|&a, &b| mu[a].widen().total_cmp(&mu[b].widen()));
+        let mut below = 0;
+        for tied in order.chunk_by(|&a, &b| mu[a] == mu[b]) {
+            let above = mu.len() - below - tied.len();
+            for &i in tied {
+                ratings[i] = F::of(below as f64 - above as f64);
+            }
+            below += tied.len();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+use sk_core::{Batch, Deviation, ParameterError, Real, Standardize};
+
+/// How a batch enters a comparison: fluency and composite are brought to one scale and mixed.
+///
+/// ```text
+/// d_i = α z(ℓ_S)_i + (1 − α) z(μ)_i        s_i = (1 − α) σ_i / (std(μ) + ε)
+/// ```
+///
+/// so that Δ_ij = d_i − d_j is the published match difference; b₀ is known without error and adds nothing to the dispersion (`prop:cov`).
+/// This is the second of the three published standardisations. Where no fluency blade is seated, α counts as 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Entry {
+    alpha: f64,
+    scores: Option<Standardize>,
+    dispersions: Option<Standardize>,
+}
+
+impl Entry {
+    /// The published convention: z with ε = 1e-6, centred only below 1e-8; σ over the spread of μ plus 1e-8.
+    ///
+    /// # Errors
+    /// When α is not in [0, 1].
+    pub fn paper(alpha: f64) -> Result<Self, ParameterError> {
+        let dispersions = Standardize::new(Deviation::Sample, 1e-8, 0.0)?;
+        Self::new(alpha, Some(Standardize::PAPER), Some(dispersions))
+    }
+
+    /// The published equations at ε = 0: scores and dispersions in units of the spread of μ, both zero where it has none.
+    ///
+    /// # Errors
+    /// When α is not in [0, 1].
+    pub fn sound(alpha: f64) -> Result<Self, ParameterError> {
+        Self::new(alpha, Some(Standardize::EXACT), Some(Standardize::EXACT))
+    }
+
+    /// Scores and dispersions as they are: α in the units in which they come.
+    ///
+    /// # Errors
+    /// When α is not in [0, 1].
+    pub fn plain(alpha: f64) -> Result<Self, ParameterError> {
+        Self::new(alpha, None, None)
+    }
+
+    /// Any combination: the rule that standardises ℓ_S and μ, and the one whose divisor σ is measured in; `None` leaves them as they are.
+    ///
+    /// # Errors
+    /// When α is not in [0, 1].
+    pub fn new(alpha: f64, scores: Option<Standardize>, dispersions: Option<Standardize>) -> Result<Self, ParameterError> {
+        ParameterError::check((0.0..=1.0).contains(&alpha), "alpha", alpha, "in [0, 1]")?;
+        Ok(Self { alpha, scores, dispersions })
+    }
+
+    /// α.
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// Writes d_i and s_i of each candidate. O(N); no allocation.
+    ///
+    /// # Panics
+    /// When a slice is not as long as the batch.
+    pub fn apply<F: Real>(&self, batch: &Batch<'_, F>, d: &mut [F], s: &mut [F]) {
+        assert!(d.len() == batch.len() && s.len() == batch.len(), "one entry per candidate");
+        let alpha = if batch.fluency().is_some() { F::of(self.alpha) } else { F::zero() };
+        let blades = F::one() - alpha;
+        self.scaled(batch.mu(), |i, z| d[i] = blades * z);
+        if let Some(fluency) = batch.fluency() {
+            self.scaled(fluency, |i, z| d[i] = d[i] + alpha * z);
+        }
+        let unit = match self.dispersions {
+            // A spread small enough to overflow its reciprocal saturates.
+            Some(rule) => rule.rescale(&rule.moments(batch.mu()), F::one()).min(F::max_value()),
+            None => F::one(),
+        };
+        for (s, &sigma) in s.iter_mut().zip(batch.sigma()) {
+            *s = (blades * (sigma * unit)).min(F::max_value());
+        }
+    }
+
+    fn scaled<F: Real>(&self, values: &[F], mut write: impl FnMut(usize, F)) {
+        let moments = self.scores.map(|rule| (rule, rule.moments(values)));
+        for (i, &value) in values.iter().enumerate() {
+            write(i, moments.as_ref().map_or(value, |(rule, moments)| rule.apply(moments, value)));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+use sk_core::{Aggregator, Batch, Real};
+
+use crate::{Buffer, Entry};
+
+/// Any aggregator with the fluency blade mixed in: the inner operator rates (d_i, s_i) in place of (μ_i, σ_i), as [`Entry`] makes them.
+///
+/// `Fluent::new(Entry::sound(0.5)?, RoundRobin::thurstone())` is the exact member of the family that the tournament
+/// [`SwissElo`](crate::SwissElo) samples. The cost of the inner operator plus O(N); allocates only past 32 candidates.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fluent<A> {
+    /// How fluency and scores are mixed.
+    pub entry: Entry,
+    /// The operator that rates the mixture.
+    pub inner: A,
+}
+
+impl<A> Fluent<A> {
+    /// `inner` over the mixture that `entry` makes.
+    pub fn new(entry: Entry, inner: A) -> Self {
+        Self { entry, inner }
+    }
+}
+
+impl<F: Real, A: Aggregator<F>> Aggregator<F> for Fluent<A> {
+    fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
+        let mut d = Buffer::from_elem(F::zero(), batch.len());
+        let mut s = Buffer::from_elem(F::zero(), batch.len());
+        self.entry.apply(batch, &mut d, &mut s);
+        self.inner.rate(&Batch::new(&d, &s), ratings);
+    }
+}

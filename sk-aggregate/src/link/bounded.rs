@@ -1,0 +1,70 @@
+//! Links with a finite limit g(∞): one comparison can only count so much.
+
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
+
+use sk_core::Real;
+
+use super::Link;
+
+/// g(u) = Φ(u) − ½, the probit link: Thurstone's Case V with the Euclidean spread (`cor:family`). L_g = 1/√(2π).
+///
+/// Computed as ½ erf(u/√2), which keeps the relative error near u = 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Probit;
+
+impl<F: Real> Link<F> for Probit {
+    fn g(&self, u: F) -> F {
+        F::of(0.5 * libm::erf(u.widen() * FRAC_1_SQRT_2))
+    }
+    fn lipschitz(&self) -> Option<F> {
+        Some(F::of((2.0 * PI).sqrt().recip()))
+    }
+}
+
+/// Φ(u), accurate in both tails.
+pub(crate) fn normal_cdf(u: f64) -> f64 {
+    0.5 * libm::erfc(-u * FRAC_1_SQRT_2)
+}
+
+/// g(u) = 1/(1 + e^−u) − ½, the logistic link: Bradley–Terry with the additive spread (`cor:family`). L_g = ¼.
+///
+/// Computed as ½ tanh(u/2), which cannot overflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Logistic;
+
+impl<F: Real> Link<F> for Logistic {
+    fn g(&self, u: F) -> F {
+        let half = F::of(0.5);
+        half * (half * u).tanh()
+    }
+    fn lipschitz(&self) -> Option<F> {
+        Some(F::of(0.25))
+    }
+}
+
+/// g(u) = tanh(u). L_g = 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tanh;
+
+impl<F: Real> Link<F> for Tanh {
+    fn g(&self, u: F) -> F {
+        u.tanh()
+    }
+    fn lipschitz(&self) -> Option<F> {
+        Some(F::one())
+    }
+}
+
+/// g(u) = F(u) − ½ for the Laplace distribution of scale 1: ½ sign(u) (1 − e^−|u|). L_g = ½.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Laplace;
+
+impl<F: Real> Link<F> for Laplace {
+    fn g(&self, u: F) -> F {
+        let magnitude = -F::of(0.5) * (-u.abs()).exp_m1();
+        if u < F::zero() { -magnitude } else { magnitude }
+    }
+    fn lipschitz(&self) -> Option<F> {
+        Some(F::of(0.5))
+    }
+}

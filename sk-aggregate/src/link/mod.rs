@@ -1,0 +1,43 @@
+mod bounded;
+mod slow;
+mod student_t;
+
+use sk_core::Real;
+
+pub use bounded::{Laplace, Logistic, Probit, Tanh};
+pub use slow::{Asinh, Identity, SignedLog};
+pub use student_t::StudentT;
+
+pub(crate) use bounded::normal_cdf;
+
+/// g, the link of a pairwise operator: what a standardised difference u = Δ/s is worth (`thm:rep`).
+///
+/// # For implementors
+/// g must be odd and strictly increasing (where it has not saturated), and finite for finite u. [`RoundRobin`](crate::RoundRobin)
+/// evaluates it once per pair and uses −g(u) for the rival.
+pub trait Link<F: Real = f64>: Send + Sync {
+    /// g(u), for finite u.
+    fn g(&self, u: F) -> F;
+
+    /// L_g = sup |g′|, which the stability bounds need (`thm:robust`), where it is known and finite.
+    fn lipschitz(&self) -> Option<F> {
+        None
+    }
+}
+
+const _: Option<&dyn Link<f64>> = None;
+
+macro_rules! forward {
+    ($($pointer:ty),+) => {$(
+        impl<F: Real, T: Link<F> + ?Sized> Link<F> for $pointer {
+            fn g(&self, u: F) -> F {
+                (**self).g(u)
+            }
+            fn lipschitz(&self) -> Option<F> {
+                (**self).lipschitz()
+            }
+        }
+    )+};
+}
+
+forward!(&T, Box<T>, std::sync::Arc<T>);

@@ -1,0 +1,178 @@
+mod bracket;
+mod pairing;
+mod seeding;
+
+use sk_core::{Aggregator, Batch, OperatingPoint, ParameterError, Real};
+
+pub use bracket::{Bracket, Match, Round};
+pub use seeding::Seeding;
+
+use crate::link::normal_cdf;
+use crate::{Buffer, Entry};
+use pairing::Pairing;
+
+/// R_i^(0): the rating every candidate starts with.
+pub const START: f64 = 1500.0;
+
+/// ε under the root of s₂: two certain candidates are compared on a scale of 1e-4 rather than 0.
+const MATCH_EPSILON: f64 = 1e-8;
+
+/// A Swiss-system Elo tournament with Thurstone win probabilities: the reference instantiation of 𝓐.
+///
+/// ```text
+/// Δ_ij = α(z(ℓ_S)_i − z(ℓ_S)_j) + (1 − α)(z(μ)_i − z(μ)_j)       s₂ = √((1 − α)²(σ_i² + σ_j²) + 1e-8)
+/// S_ij = Φ(Δ_ij / s₂)                                           E_ij = 1 / (1 + 10^((R_j − R_i)/400))
+/// R_i ← R_i + K_r (S_ij − E_ij)                                 K_r = K_max (K_min / K_max)^(r/(R−1)),  r = 0 … R−1
+/// ```
+///
+/// with the quantities of a match as [`Entry`] makes them. Each round the candidates stand in order of rating, ties by [`Seeding`]; the
+/// first without an opponent meets the next it has not met, or the next at all if it has met them all. With an odd number the one left
+/// over keeps its rating. One round is played at K_max.
+///
+/// Not a member of the pairwise family: R·⌊N/2⌋ of the N(N−1)/2 pairs are played, and which ones depends on the path, so monotonicity
+/// (A4) and decomposability (A6) fail. For the exact member use [`Fluent`](crate::Fluent) over a
+/// [`RoundRobin`](crate::RoundRobin).
+///
+/// O(R·N·(R + log N)); allocates only past 32 candidates (and for R·N past 128).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SwissElo {
+    rounds: usize,
+    k_max: f64,
+    k_min: f64,
+    entry: Entry,
+    seeding: Seeding,
+}
+
+impl SwissElo {
+    /// The published convention: [`Entry::paper`], seeded by score and then by input order, K from 40 to 10.
+    ///
+    /// # Errors
+    /// When there is no round or α is not in [0, 1].
+    pub fn paper(rounds: usize, alpha: f64) -> Result<Self, ParameterError> {
+        Self::new(rounds, Entry::paper(alpha)?, Seeding::Score)
+    }
+
+    /// The published equations without dependence on the order of the input: [`Entry::sound`], [`Seeding::Canonical`], K from 40 to 10.
+    ///
+    /// # Errors
+    /// When there is no round or α is not in [0, 1].
+    pub fn sound(rounds: usize, alpha: f64) -> Result<Self, ParameterError> {
+        Self::new(rounds, Entry::sound(alpha)?, Seeding::Canonical)
+    }
+
+    /// A tournament of `rounds` rounds with K from 40 to 10.
+    ///
+    /// # Errors
+    /// When there is no round.
+    pub fn new(rounds: usize, entry: Entry, seeding: Seeding) -> Result<Self, ParameterError> {
+        ParameterError::check(rounds > 0, "the number of rounds", rounds as f64, "at least 1")?;
+        let OperatingPoint { k_max, k_min, .. } = OperatingPoint::HHH;
+        Ok(Self { rounds, k_max, k_min, entry, seeding })
+    }
+
+    /// The same with another schedule, K_r from `k_max` in the first round to `k_min` in the last.
+    ///
+    /// # Errors
+    /// When K is not positive and finite, or rises.
+    pub fn with_schedule(self, k_max: f64, k_min: f64) -> Result<Self, ParameterError> {
+        ParameterError::check(k_max.is_finite() && k_max > 0.0, "k_max", k_max, "positive and finite")?;
+        ParameterError::check(k_min > 0.0 && k_min <= k_max, "k_min", k_min, "positive and not above k_max")?;
+        Ok(Self { k_max, k_min, ..self })
+    }
+
+    /// R.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// How a batch enters the tournament.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// K_r of round `r`, from 0.
+    pub fn k(&self, r: usize) -> f64 {
+        if self.rounds == 1 {
+            return self.k_max;
+        }
+        self.k_max * (self.k_min / self.k_max).powf(r as f64 / (self.rounds - 1) as f64)
+    }
+
+    /// Plays the tournament and keeps its record: who met whom in each round, with S_ij and E_ij.
+    ///
+    /// The ratings are those of [`rate`](Aggregator::rate).
+    pub fn bracket<F: Real>(&self, batch: &Batch<'_, F>) -> Bracket<F> {
+        let mut ratings = vec![F::zero(); batch.len()];
+        let mut rounds = Vec::with_capacity(self.rounds);
+        self.play(batch, &mut ratings, Some(&mut rounds));
+        Bracket { rounds, ratings }
+    }
+
+    fn play<F: Real>(&self, batch: &Batch<'_, F>, ratings: &mut [F], mut record: Option<&mut Vec<Round<F>>>) {
+        let n = batch.len();
+        assert_eq!(ratings.len(), n, "one rating per candidate");
+        // From here on a player is known by its seed, so that nothing below depends on the order of the input.
+        let order = self.seeding.order(batch);
+        let (d, s) = self.enter(batch, &order);
+        let mut rating = Buffer::from_elem(F::of(START), n);
+        let mut pairing = Pairing::new(n, self.rounds);
+        for r in 0..self.rounds {
+            let k = F::of(self.k(r));
+            let (pairs, bye) = pairing.next(&rating);
+            if let Some(rounds) = &mut record {
+                rounds.push(Round { k, matches: Vec::with_capacity(n / 2), bye: bye.map(|p| order[p]), ratings: Vec::new() });
+            }
+            for &(i, j) in pairs {
+                let score = win_probability(d[i] - d[j], s[i], s[j]);
+                let expected = expected_score(rating[i] - rating[j]);
+                // Nobody plays twice in a round, so these are the ratings from its start.
+                let gain = k * (score - expected);
+                rating[i] = rating[i] + gain;
+                rating[j] = rating[j] - gain;
+                if let Some(round) = record.as_mut().and_then(|rounds| rounds.last_mut()) {
+                    round.matches.push(Match { i: order[i], j: order[j], score, expected });
+                }
+            }
+            if let Some(round) = record.as_mut().and_then(|rounds| rounds.last_mut()) {
+                round.ratings = vec![F::zero(); n];
+                order.iter().zip(&rating).for_each(|(&candidate, &rating)| round.ratings[candidate] = rating);
+            }
+        }
+        self.seeding.share(batch, &order, &mut rating);
+        for (&candidate, &rating) in order.iter().zip(&rating) {
+            ratings[candidate] = rating;
+        }
+    }
+
+    /// d and s of each seed.
+    fn enter<F: Real>(&self, batch: &Batch<'_, F>, order: &[usize]) -> (Buffer<F>, Buffer<F>) {
+        let seeded = |values: &[F]| order.iter().map(|&candidate| values[candidate]).collect::<Buffer<F>>();
+        let (mu, sigma, fluency) = (seeded(batch.mu()), seeded(batch.sigma()), batch.fluency().map(seeded));
+        let mut seeds = Batch::new(&mu, &sigma);
+        if let Some(fluency) = &fluency {
+            seeds = seeds.with_fluency(fluency);
+        }
+        let mut d = Buffer::from_elem(F::zero(), order.len());
+        let mut s = d.clone();
+        self.entry.apply(&seeds, &mut d, &mut s);
+        (d, s)
+    }
+}
+
+impl<F: Real> Aggregator<F> for SwissElo {
+    fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
+        self.play(batch, ratings, None);
+    }
+}
+
+/// S_ij = Φ(Δ / √(s_i² + s_j² + 1e-8)).
+fn win_probability<F: Real>(delta: F, s_i: F, s_j: F) -> F {
+    let u = delta.widen() / (s_i.widen().powi(2) + s_j.widen().powi(2) + MATCH_EPSILON).sqrt();
+    F::of(if u.is_nan() { 0.5 } else { normal_cdf(u) })
+}
+
+/// E_ij = 1 / (1 + 10^(−(R_i − R_j)/400)).
+fn expected_score<F: Real>(difference: F) -> F {
+    let slope = std::f64::consts::LN_10 / 400.0;
+    F::of(1.0 / (1.0 + (-slope * difference.widen()).exp()))
+}

@@ -1,0 +1,59 @@
+use std::cmp::Ordering;
+
+use sk_core::{Batch, Real};
+
+use crate::Buffer;
+
+/// How ties of rating are broken when a round is paired; the first round, where all are tied, is paired by it alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Seeding {
+    /// By score μ, then fluency ℓ_S, then the smaller dispersion; candidates alike in all three share the mean of their ratings.
+    ///
+    /// The one seeding under which ratings do not depend on the order of the input (A1), to the last bit.
+    #[default]
+    Canonical,
+    /// By score μ, then position in the batch: the published runs.
+    Score,
+    /// By position in the batch: permuting the candidates may then change the winner.
+    Index,
+}
+
+impl Seeding {
+    /// The candidates in the order of their seeds, the strongest first.
+    pub(super) fn order<F: Real>(self, batch: &Batch<'_, F>) -> Buffer<usize> {
+        let mut order: Buffer<usize> = (0..batch.len()).collect();
+        match self {
+            Self::Index => {}
+            Self::Score => order.sort_by(|&a, &b| descending(batch.mu(), a, b)),
+            Self::Canonical => order.sort_by(|&a, &b| strength(batch, a, b)),
+        }
+        order
+    }
+
+    /// Gives candidates that cannot be told apart the mean of their ratings, in seed order.
+    pub(super) fn share<F: Real>(self, batch: &Batch<'_, F>, order: &[usize], rating: &mut [F]) {
+        if self != Self::Canonical {
+            return;
+        }
+        let mut start = 0;
+        for alike in order.chunk_by(|&a, &b| strength(batch, a, b) == Ordering::Equal) {
+            let group = &mut rating[start..start + alike.len()];
+            if group.len() > 1 {
+                let mean = group.iter().copied().sum::<F>() / F::of(group.len() as f64);
+                group.fill(mean);
+            }
+            start += alike.len();
+        }
+    }
+}
+
+fn strength<F: Real>(batch: &Batch<'_, F>, a: usize, b: usize) -> Ordering {
+    descending(batch.mu(), a, b)
+        .then_with(|| batch.fluency().map_or(Ordering::Equal, |fluency| descending(fluency, a, b)))
+        .then_with(|| descending(batch.sigma(), b, a))
+}
+
+/// Finite values, so the order is total; unlike `total_cmp`, it holds 0 and −0 equal.
+fn descending<F: Real>(values: &[F], a: usize, b: usize) -> Ordering {
+    values[b].partial_cmp(&values[a]).unwrap_or(Ordering::Equal)
+}
