@@ -1,1 +1,21 @@
-//! Placeholder.
+#![doc = include_str!("../README.md")]
+
+mod argmax;
+mod champion;
+mod gate;
+mod nucleus;
+mod softmax;
+mod top_k;
+mod truncate;
+mod uniform;
+
+pub use argmax::Argmax;
+pub use champion::Champion;
+pub use gate::{Criterion, Fallback, Gate};
+pub use nucleus::Nucleus;
+pub use softmax::Softmax;
+pub use top_k::TopK;
+pub use uniform::Uniform;
+
+/// One number per candidate. Batches of a decoding step fit on the stack.
+type Buffer<T> = smallvec::SmallVec<[T; 32]>;

@@ -1,0 +1,83 @@
+use sk_core::{Batch, OperatingPoint, ParameterError, Real, Selector, Standardize};
+
+use crate::argmax::{highest, point_mass};
+use crate::softmax::softmax;
+
+/// Below this temperature the champion is the highest logit.
+const COLD: f64 = 1e-5;
+
+/// The champion rule of the reference instantiation: a softmax over rating, score and dispersion.
+///
+/// ```text
+/// ℓ_i = 1/T [ w_tour z(R)_i + w_blade (z(μ)_i − λ z(σ)_i) ]        P = softmax(ℓ)
+/// ```
+///
+/// with z the third of the published standardisations. −λ z(σ) is a lower-confidence-bound penalty. Ratings need no recentring on their
+/// start: z and the softmax both ignore it. Below T = 1e-5 the highest logit wins, the lowest index among equals. O(N); no allocation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Champion {
+    temperature: f64,
+    w_tour: f64,
+    w_blade: f64,
+    lambda: f64,
+    standardize: Option<Standardize>,
+}
+
+impl Champion {
+    /// The published convention at an operating point: z with ε = 1e-6, centred only where the standard deviation is below 1e-8.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn paper(point: &OperatingPoint) -> Result<Self, ParameterError> {
+        Self::new(point, Some(Standardize::PAPER))
+    }
+
+    /// The published equation at ε = 0: a quantity without spread contributes 0.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn sound(point: &OperatingPoint) -> Result<Self, ParameterError> {
+        Self::new(point, Some(Standardize::EXACT))
+    }
+
+    /// Temperature, weights and penalty of `point` over quantities standardised by `standardize`, or as they are for `None`.
+    ///
+    /// # Errors
+    /// When the temperature, a weight or λ is negative or not finite.
+    pub fn new(point: &OperatingPoint, standardize: Option<Standardize>) -> Result<Self, ParameterError> {
+        let check =
+            |name, value: f64| ParameterError::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative");
+        Ok(Self {
+            temperature: check("temperature", point.temperature)?,
+            w_tour: check("w_tour", point.w_tour)?,
+            w_blade: check("w_blade", point.w_blade)?,
+            lambda: check("lambda", point.lambda)?,
+            standardize,
+        })
+    }
+
+    /// Adds `weight` times the standardised `values` to `logits`.
+    fn add<F: Real>(&self, logits: &mut [F], weight: f64, values: &[F]) {
+        let weight = F::of(weight);
+        let moments = self.standardize.map(|rule| (rule, rule.moments(values)));
+        for (logit, &value) in logits.iter_mut().zip(values) {
+            *logit = *logit + weight * moments.as_ref().map_or(value, |(rule, moments)| rule.apply(moments, value));
+        }
+    }
+}
+
+impl<F: Real> Selector<F> for Champion {
+    fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
+        let n = batch.len();
+        assert!(ratings.len() == n && probabilities.len() == n, "one rating and one probability per candidate");
+        probabilities.fill(F::zero());
+        self.add(probabilities, self.w_tour, ratings);
+        self.add(probabilities, self.w_blade, batch.mu());
+        self.add(probabilities, -self.w_blade * self.lambda, batch.sigma());
+        if self.temperature < COLD {
+            point_mass(highest(probabilities), probabilities);
+        } else {
+            softmax(probabilities, F::of(self.temperature));
+        }
+    }
+}

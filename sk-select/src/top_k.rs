@@ -1,0 +1,28 @@
+use sk_core::{Batch, ParameterError, Real, Selector};
+
+use crate::truncate::keep_likeliest;
+
+/// An inner rule restricted to its k likeliest candidates; among equals the lowest index is kept first. O(N log N) and the inner rule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TopK<S> {
+    k: usize,
+    inner: S,
+}
+
+impl<S> TopK<S> {
+    /// The `k` likeliest under `inner`; all of them where there are no more than k.
+    ///
+    /// # Errors
+    /// When k is zero.
+    pub fn new(k: usize, inner: S) -> Result<Self, ParameterError> {
+        ParameterError::check(k > 0, "k", k as f64, "at least 1")?;
+        Ok(Self { k, inner })
+    }
+}
+
+impl<F: Real, S: Selector<F>> Selector<F> for TopK<S> {
+    fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
+        self.inner.distribution(ratings, batch, probabilities);
+        keep_likeliest(probabilities, |_| self.k);
+    }
+}
