@@ -1,0 +1,95 @@
+use std::sync::Arc;
+
+use sk_core::{Granularity, TokenId};
+
+/// ρ by text: a span is whole when its last token completes one of some delimiters, which stays part of the span.
+///
+/// Works on the bytes of the tokens, so a span may end inside a multi-byte character, and a delimiter may be spread over tokens.
+/// Text after the delimiter in the same token stays too: token ids are never cut.
+#[derive(Debug, Clone)]
+pub struct Delimited {
+    token_bytes: Arc<[Box<[u8]>]>,
+    delimiters: Vec<Box<[u8]>>,
+    longest: usize,
+}
+
+impl Delimited {
+    /// Spans that end with one of `delimiters`; `token_bytes[t]` are the bytes that token `t` decodes to.
+    pub fn new(token_bytes: Arc<[Box<[u8]>]>, delimiters: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        let delimiters: Vec<Box<[u8]>> =
+            delimiters.into_iter().map(|d| d.as_ref().into()).filter(|d: &Box<[u8]>| !d.is_empty()).collect();
+        let longest = delimiters.iter().map(|d| d.len()).max().unwrap_or(0);
+        Self { token_bytes, delimiters, longest }
+    }
+
+    /// Spans cut at the first blank line, as in the reference runs.
+    pub fn blank_line(token_bytes: Arc<[Box<[u8]>]>) -> Self {
+        Self::new(token_bytes, ["\n\n"])
+    }
+
+    /// Spans of one sentence or line.
+    pub fn sentence(token_bytes: Arc<[Box<[u8]>]>) -> Self {
+        Self::new(token_bytes, [".", "!", "?", "\n"])
+    }
+
+    fn bytes(&self, token: TokenId) -> &[u8] {
+        self.token_bytes.get(token as usize).map_or(&[], |bytes| bytes)
+    }
+}
+
+impl Granularity for Delimited {
+    fn completes(&self, span: &[TokenId]) -> bool {
+        let Some((&last, earlier)) = span.split_last() else { return false };
+        // What a delimiter that ends in the last token can reach back to.
+        let needed = self.bytes(last).len() + self.longest.saturating_sub(1);
+        let mut tail: Vec<u8> = self.bytes(last).iter().rev().copied().collect();
+        for &token in earlier.iter().rev() {
+            if tail.len() >= needed {
+                break;
+            }
+            tail.extend(self.bytes(token).iter().rev());
+        }
+        tail.truncate(needed);
+        tail.reverse();
+        self.delimiters.iter().any(|delimiter| tail.windows(delimiter.len()).any(|window| window == &**delimiter))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vocabulary(tokens: &[&[u8]]) -> Arc<[Box<[u8]>]> {
+        tokens.iter().map(|t| Box::from(*t)).collect()
+    }
+
+    #[test]
+    fn a_delimiter_counts_wherever_it_lies_but_only_once_the_last_token_completes_it() {
+        let rule = Delimited::blank_line(vocabulary(&[b"a", b"\n", b".\n\n", b"\n\nHuman", b"b\n", b"\n\n"]));
+        assert!(!rule.completes(&[0, 1]));
+        assert!(rule.completes(&[0, 1, 1]));
+        assert!(rule.completes(&[0, 4, 1]));
+        assert!(rule.completes(&[2]));
+        assert!(rule.completes(&[0, 3]));
+        // Whole at token 1 already; the question is not asked again for what follows.
+        assert!(!rule.completes(&[5, 0]));
+        // An id the vocabulary lacks has no bytes.
+        assert!(!rule.completes(&[0, 99]));
+    }
+
+    #[test]
+    fn spans_may_end_inside_a_character() {
+        let snowman = "☃".as_bytes();
+        let rule = Delimited::new(vocabulary(&[&snowman[..1], &snowman[1..2], &snowman[2..], b"x"]), [&snowman[..2]]);
+        assert!(!rule.completes(&[0]));
+        assert!(rule.completes(&[0, 1]));
+        assert!(!rule.completes(&[0, 1, 2]));
+        let sentence = Delimited::sentence(vocabulary(&[b" Hi", b"!", b"?\""]));
+        assert!(sentence.completes(&[0, 1]) && sentence.completes(&[2]) && !sentence.completes(&[0]));
+    }
+
+    #[test]
+    fn no_delimiter_never_ends_a_span() {
+        assert!(!Delimited::new(vocabulary(&[b"a"]), [""; 1]).completes(&[0, 0]));
+    }
+}

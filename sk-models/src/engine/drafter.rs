@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use rand::Rng;
+use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, TokenId};
+
+use super::EngineError;
+use super::follower::{Follower, check_context, read, token_rows};
+use super::sampling::{Sampler, Sampling};
+use crate::lora::Lanes;
+use crate::model::cache::Suffix;
+use crate::model::{Cache, Qwen2};
+
+const ROLE: &str = "drafter";
+
+/// Room for tokens in a new suffix; it doubles as needed.
+const SPAN_CAPACITY: usize = 32;
+
+/// How a [`Drafter`] draws its candidates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DrafterConfig {
+    /// N ≥ 1, candidates per step.
+    pub candidates: usize,
+    /// How each token is drawn.
+    pub sampling: Sampling,
+    /// Tokens that end a response.
+    pub end_of_text: Vec<TokenId>,
+    /// Whether an end-of-text token stays in the candidate and ends the response.
+    ///
+    /// The reference runs lost it: their spans were decoded and encoded again. Where it is dropped it cannot come first, since a
+    /// span needs a token.
+    pub keep_end_of_text: bool,
+}
+
+/// Π_prop: N spans sampled from a small model, side by side.
+///
+/// One forward pass of N rows per token, over one copy of the context's keys and values; what the winner computed is kept.
+pub struct Drafter {
+    model: Arc<Qwen2>,
+    config: DrafterConfig,
+    follower: Follower,
+    sampler: Sampler,
+    last: Option<(Suffix, Vec<Vec<TokenId>>)>,
+}
+
+impl Drafter {
+    /// A drafter on `model`.
+    #[must_use]
+    pub fn new(model: Arc<Qwen2>, config: DrafterConfig) -> Self {
+        let follower = Follower::new(&model, 1);
+        Self { model, config, follower, sampler: Sampler::default(), last: None }
+    }
+
+    /// How candidates are drawn. Changes take effect at the next step.
+    pub fn config_mut(&mut self) -> &mut DrafterConfig {
+        &mut self.config
+    }
+
+    fn draft(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        self.last = None;
+        let context = request.context;
+        check_context(&self.model, ROLE, context, 1)?;
+        let limit = request.limit.min(self.model.config.max_position_embeddings - context.len()).max(1);
+        self.follower.follow(&self.model, Lanes::backbone(), context);
+
+        let rows = self.config.candidates.max(1);
+        let mut suffix = Suffix::new(&self.model.config, 1, rows, SPAN_CAPACITY.min(limit), &self.model.device());
+        let mut spans: Vec<Span> = (0..rows).map(|_| Span::default()).collect();
+        let last = context[context.len() - 1];
+        while spans.iter().any(|span| span.end.is_none()) {
+            // A row that has ended reads on and is ignored.
+            let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
+            let tokens = token_rows(&inputs, 1, &self.model.device());
+            let cache = Cache::Extend { prefix: self.follower.prefix(), suffix: &mut suffix };
+            let hidden = self.model.forward(tokens, Lanes::backbone(), cache);
+            let mut logits = read(self.model.logits(hidden, Lanes::backbone()))?;
+            let rows = logits.chunks_exact_mut(self.model.config.vocab_size);
+            for ((span, logits), input) in spans.iter_mut().zip(rows).zip(&inputs) {
+                if span.end.is_none() {
+                    if logits.iter().any(|z| z.is_nan()) {
+                        return Err(EngineError::NotANumber { role: ROLE, token: input[0] }.into());
+                    }
+                    self.config.extend(span, logits, &mut self.sampler, &request, limit, rng);
+                }
+            }
+        }
+
+        let inputs = spans.iter().map(|span| inputs_of(last, &span.tokens)).collect();
+        self.last = Some((suffix, inputs));
+        let candidates = spans
+            .into_iter()
+            .map(|span| Candidate { tokens: span.tokens, log_probs: span.log_probs, end: span.end.unwrap_or(SpanEnd::Limit) })
+            .collect();
+        Ok(Candidates::new(candidates)?)
+    }
+}
+
+impl Proposal for Drafter {
+    fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        self.draft(request, rng)
+    }
+
+    fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+        if let Some((suffix, inputs)) = self.last.take() {
+            self.follower.adopt(&suffix, chosen, &inputs[chosen]);
+        }
+        Ok(())
+    }
+}
+
+/// A candidate being drawn.
+#[derive(Default)]
+struct Span {
+    tokens: Vec<TokenId>,
+    log_probs: Vec<f32>,
+    end: Option<SpanEnd>,
+}
+
+impl DrafterConfig {
+    /// Draws one more token of a span, and says so where that ends it.
+    fn extend(
+        &self,
+        span: &mut Span,
+        logits: &mut [f32],
+        sampler: &mut Sampler,
+        request: &DraftRequest<'_>,
+        limit: usize,
+        rng: &mut dyn Rng,
+    ) {
+        if !self.keep_end_of_text && span.tokens.is_empty() {
+            for &end in &self.end_of_text {
+                if let Some(logit) = logits.get_mut(end as usize) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+        let history = request.context.iter().chain(&span.tokens).copied();
+        let drawn = sampler.draw(logits, history, &self.sampling, rng);
+        if self.end_of_text.contains(&drawn.token) {
+            if !self.keep_end_of_text {
+                span.end = Some(SpanEnd::Complete);
+                return;
+            }
+            span.end = Some(SpanEnd::EndOfText);
+        }
+        span.tokens.push(drawn.token);
+        span.log_probs.push(drawn.log_prob);
+        if span.end.is_none() {
+            if request.granularity.completes(&span.tokens) {
+                span.end = Some(SpanEnd::Complete);
+            } else if span.tokens.len() >= limit {
+                span.end = Some(SpanEnd::Limit);
+            }
+        }
+    }
+}
+
+/// The tokens a model reads to predict `span`: the last one of the context, then all of the span but its last.
+pub(super) fn inputs_of(last: TokenId, span: &[TokenId]) -> Vec<TokenId> {
+    std::iter::once(last).chain(span[..span.len() - 1].iter().copied()).collect()
+}

@@ -1,0 +1,49 @@
+use sk_core::TokenId;
+
+/// Why a model could not draft, read or decode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The context fills the model.
+    #[error("the context has {tokens} tokens and the {role} holds {limit}; shorten the prompt or the response")]
+    ContextFull {
+        /// Which model.
+        role: &'static str,
+        /// Tokens of the context and of what was to follow.
+        tokens: usize,
+        /// `max_position_embeddings` of the model.
+        limit: usize,
+    },
+    /// A token that the model does not know.
+    #[error("token {token} is outside the {role}'s vocabulary of {vocab_size}; do both models share one tokenizer?")]
+    Vocabulary {
+        /// Which model.
+        role: &'static str,
+        /// The token.
+        token: TokenId,
+        /// Size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// An adapter that is not in the rack.
+    #[error("no adapter is called \"{name}\"; loaded: {loaded}")]
+    UnknownAdapter {
+        /// The name asked for.
+        name: String,
+        /// The names loaded, comma-separated.
+        loaded: String,
+    },
+    /// The device failed to return a result; on a GPU most often for lack of memory.
+    #[error("the device failed: {message}; if it ran out of memory, use fewer candidates, a shorter context or another --device")]
+    Device {
+        /// What it said.
+        message: String,
+    },
+    /// The model returned NaN: its weights, or those of an adapter, are broken or do not fit the number format.
+    #[error("the {role} returned NaN for token {token}; its weights or an adapter's are damaged or overflow on this device")]
+    NotANumber {
+        /// Which model.
+        role: &'static str,
+        /// The token it was reading.
+        token: TokenId,
+    },
+}

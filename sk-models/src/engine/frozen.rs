@@ -1,0 +1,78 @@
+use std::sync::Arc;
+
+use rand::Rng;
+use sk_core::TokenId;
+
+use super::EngineError;
+use super::follower::{Follower, check_context, read};
+use super::sampling::{Sampler, Sampling};
+use crate::lora::Lanes;
+use crate::model::Qwen2;
+
+const ROLE: &str = "model";
+
+/// One frozen model decoding by itself, unsteered: the baseline every steered figure is held against.
+pub struct Frozen {
+    model: Arc<Qwen2>,
+    follower: Follower,
+    sampler: Sampler,
+}
+
+impl Frozen {
+    /// A decoder on `model`.
+    #[must_use]
+    pub fn new(model: Arc<Qwen2>) -> Self {
+        let follower = Follower::new(&model, 1);
+        Self { model, follower, sampler: Sampler::default() }
+    }
+
+    /// Reads `context`, all but its last token, into the cache.
+    ///
+    /// # Errors
+    /// When the context does not fit the model.
+    pub fn prefill(&mut self, context: &[TokenId]) -> Result<(), EngineError> {
+        check_context(&self.model, ROLE, context, 1)?;
+        self.follower.follow(&self.model, Lanes::backbone(), context);
+        Ok(())
+    }
+
+    /// The logits of the next token, one per entry of the vocabulary.
+    ///
+    /// # Errors
+    /// When the context does not fit the model, or the device fails.
+    pub fn next_logits(&mut self, context: &[TokenId]) -> Result<Vec<f32>, EngineError> {
+        self.prefill(context)?;
+        let last = context[context.len() - 1];
+        // Read as part of the context, so that the next call finds it there.
+        let hidden = self.follower.advance(&self.model, last);
+        let logits = read(self.model.logits(hidden, Lanes::backbone()))?;
+        if logits.iter().any(|z| z.is_nan()) {
+            return Err(EngineError::NotANumber { role: ROLE, token: last });
+        }
+        Ok(logits)
+    }
+
+    /// Appends up to `limit` tokens to `context`, until one is in `end_of_text` (which stays) or `on_token` returns `false`.
+    ///
+    /// # Errors
+    /// When the context outgrows the model, or the device fails; what was appended before stays.
+    pub fn decode(
+        &mut self,
+        context: &mut Vec<TokenId>,
+        sampling: &Sampling,
+        limit: usize,
+        end_of_text: &[TokenId],
+        rng: &mut dyn Rng,
+        mut on_token: impl FnMut(TokenId) -> bool,
+    ) -> Result<(), EngineError> {
+        for _ in 0..limit {
+            let logits = self.next_logits(context)?;
+            let token = self.sampler.draw(&logits, context.iter().copied(), sampling, rng).token;
+            context.push(token);
+            if !on_token(token) || end_of_text.contains(&token) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use burn::tensor::{Int, Tensor, TensorData};
+use sk_core::{Backbone, BoxError, Candidates, Policy, Reading, Readings, TokenId};
+
+use super::EngineError;
+use super::drafter::inputs_of;
+use super::follower::{Follower, check_context, check_vocabulary, read, token_rows};
+use crate::lora::{AdapterStack, Lanes, LoraAdapter};
+use crate::model::cache::Suffix;
+use crate::model::{Cache, Qwen2};
+
+const ROLE: &str = "backbone";
+
+/// Logits held at once while a span is read: 64 MiB of f32. Larger batches are read in pieces.
+const LOGITS_AT_ONCE: usize = 16 << 20;
+
+/// The adapters a backbone can read with, by name. Clones address the same rack, so blades can be loaded, replaced and dropped while
+/// a generation runs; the backbone's weights are not touched.
+#[derive(Clone, Default)]
+pub struct AdapterRack(Arc<Mutex<BTreeMap<Arc<str>, Arc<LoraAdapter>>>>);
+
+impl AdapterRack {
+    /// Adds an adapter, or replaces the one of that name. Takes effect at the next step.
+    pub fn insert(&self, name: impl Into<Arc<str>>, adapter: LoraAdapter) {
+        self.lock().insert(name.into(), Arc::new(adapter));
+    }
+
+    /// Drops an adapter. A step that still asks for it fails and says so.
+    pub fn remove(&self, name: &str) -> bool {
+        self.lock().remove(name).is_some()
+    }
+
+    /// The names, in order.
+    #[must_use]
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn get(&self, name: &str) -> Result<Arc<LoraAdapter>, EngineError> {
+        let rack = self.lock();
+        rack.get(name).cloned().ok_or_else(|| EngineError::UnknownAdapter {
+            name: name.to_owned(),
+            loaded: rack.keys().map(|k| &**k).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<LoraAdapter>>> {
+        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One policy under which candidates are read; the backbone itself has no adapter.
+type Lane = Option<Arc<LoraAdapter>>;
+
+/// The lanes of the last reading, with the prefix each keeps.
+struct Bench {
+    lanes: Vec<Lane>,
+    stack: Option<AdapterStack>,
+    follower: Follower,
+}
+
+/// What a reading leaves for the commit: the keys and values of all rows, and the tokens each row read.
+struct Pending {
+    suffix: Suffix,
+    inputs: Vec<Vec<TokenId>>,
+}
+
+/// π_B: the frozen backbone, which reads N candidates under itself and its adapters in one forward pass.
+///
+/// All rows share one product with each frozen weight; the adapters add two small batched ones. Per lane the context's keys and values
+/// are kept once, and the winner's are appended, so that a step costs the same at any length but for attention itself. No logits leave
+/// the device: two numbers per token do.
+pub struct Verifier {
+    model: Arc<Qwen2>,
+    rack: AdapterRack,
+    bench: Option<Bench>,
+    pending: Option<Pending>,
+}
+
+impl Verifier {
+    /// The backbone `model`, with no adapter.
+    #[must_use]
+    pub fn new(model: Arc<Qwen2>) -> Self {
+        Self { model, rack: AdapterRack::default(), bench: None, pending: None }
+    }
+
+    /// The rack its adapters are taken from.
+    #[must_use]
+    pub fn adapters(&self) -> AdapterRack {
+        self.rack.clone()
+    }
+
+    fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
+        let lane = |policy: &Policy| match policy {
+            Policy::Backbone => Ok(None),
+            Policy::Variant(name) => self.rack.get(name).map(Some),
+        };
+        policies.iter().map(lane).collect()
+    }
+
+    /// Makes the bench hold exactly `lanes` and follow `context`.
+    fn seat(&mut self, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Bench, BoxError> {
+        let mut bench = match self.bench.take() {
+            Some(bench) if same(&bench.lanes, &lanes) => bench,
+            previous => self.reseat(previous, lanes, context)?,
+        };
+        bench.follower.follow(&self.model, bench.stack.as_ref().map_or(Lanes::backbone(), Lanes::of), context);
+        Ok(bench)
+    }
+
+    /// A bench of other lanes. Lanes that stay keep their prefix; a newly seated one reads the context once.
+    fn reseat(&self, previous: Option<Bench>, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Bench, BoxError> {
+        let stack = self.stack(&lanes)?;
+        let find = |lane: &Lane, bench: &Bench| bench.lanes.iter().position(|l| identical(l, lane));
+        let Some(mut previous) = previous else {
+            return Ok(Bench { follower: Follower::new(&self.model, lanes.len()), lanes, stack });
+        };
+        let (stay, join): (Vec<&Lane>, Vec<&Lane>) = lanes.iter().partition(|&lane| find(lane, &previous).is_some());
+        if stay.is_empty() {
+            return Ok(Bench { follower: Follower::new(&self.model, lanes.len()), lanes, stack });
+        }
+        let kept: Vec<usize> = stay.iter().filter_map(|&lane| find(lane, &previous)).collect();
+        previous.follower.select_lanes(&kept);
+        let stay: Vec<Lane> = stay.into_iter().cloned().collect();
+        let stay_stack = self.stack(&stay)?;
+        let stay_lanes = stay_stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
+        previous.follower.follow(&self.model, stay_lanes, context);
+        let mut order = stay;
+        if !join.is_empty() {
+            let join: Vec<Lane> = join.into_iter().cloned().collect();
+            let join_stack = self.stack(&join)?;
+            let mut newcomers = Follower::new(&self.model, join.len());
+            newcomers.follow(&self.model, join_stack.as_ref().map_or(Lanes::backbone(), Lanes::of), context);
+            previous.follower.join_lanes(&newcomers);
+            order.extend(join);
+        }
+        let place: Vec<usize> = lanes.iter().filter_map(|lane| order.iter().position(|other| identical(other, lane))).collect();
+        if !place.iter().copied().eq(0..place.len()) {
+            previous.follower.select_lanes(&place);
+        }
+        Ok(Bench { lanes, stack, follower: previous.follower })
+    }
+
+    fn stack(&self, lanes: &[Lane]) -> Result<Option<AdapterStack>, BoxError> {
+        if lanes.len() == 1 && lanes[0].is_none() {
+            return Ok(None);
+        }
+        let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
+        Ok(Some(AdapterStack::new(&self.model.config, &adapters, &self.model.device())?))
+    }
+
+    /// Reads the rows of every lane: per lane and candidate one [`Reading`].
+    fn read_rows(
+        &self,
+        lanes: Lanes<'_>,
+        hidden: Tensor<2>,
+        rows: &[&[TokenId]],
+        width: usize,
+    ) -> Result<Vec<Vec<Reading>>, EngineError> {
+        let device = self.model.device();
+        let (count, size) = (lanes.count(), self.model.config.hidden_size);
+        // Positions that hold a token and not padding, the same in each lane.
+        let real: Vec<i64> =
+            rows.iter().enumerate().flat_map(|(row, tokens)| (0..tokens.len()).map(move |t| (row * width + t) as i64)).collect();
+        let targets: Vec<i64> = rows.iter().flat_map(|tokens| tokens.iter().map(|&t| i64::from(t))).collect();
+        let hidden = hidden.reshape([count, rows.len() * width, size]);
+        let piece = (LOGITS_AT_ONCE / (self.model.config.vocab_size * count)).max(1);
+        let mut read_lanes = vec![Vec::with_capacity(2 * targets.len()); count];
+        for (positions, targets) in real.chunks(piece).zip(targets.chunks(piece)) {
+            let m = positions.len();
+            let ints = |values: Vec<i64>, shape: &[usize]| TensorData::new(values, shape.to_vec());
+            let index = Tensor::<1, Int>::from_data(ints(positions.to_vec(), &[m]), &device);
+            let states = hidden.clone().select(1, index).reshape([count * m, size]);
+            let logits = self.model.logits(states, lanes);
+            let target = Tensor::<2, Int>::from_data(ints(targets.repeat(count), &[count * m, 1]), &device);
+            let max = logits.clone().max_dim(1);
+            let picked = logits.clone().gather(1, target) - max.clone();
+            // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
+            let entropy = (logits - max).exp().sum_dim(1).log();
+            let pairs = read(Tensor::cat(vec![picked - entropy.clone(), entropy], 1))?;
+            for (lane, pairs) in read_lanes.iter_mut().zip(pairs.chunks_exact(2 * m)) {
+                lane.extend_from_slice(pairs);
+            }
+        }
+        read_lanes
+            .into_iter()
+            .map(|pairs| {
+                let mut pairs = pairs.chunks_exact(2);
+                rows.iter()
+                    .map(|tokens| {
+                        let mut reading = Reading::default();
+                        for (&token, pair) in tokens.iter().zip(&mut pairs) {
+                            if pair.iter().any(|value| value.is_nan()) {
+                                return Err(EngineError::NotANumber { role: ROLE, token });
+                            }
+                            reading.log_probs.push(pair[0]);
+                            reading.min_entropy.push(pair[1].max(0.0));
+                        }
+                        Ok(reading)
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+}
+
+impl Backbone for Verifier {
+    fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        self.pending = None;
+        let longest = candidates.iter().map(|c| c.tokens.len()).max().unwrap_or(0);
+        check_context(&self.model, ROLE, context, longest)?;
+        for candidate in candidates {
+            check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
+        }
+        let lanes = self.lanes(policies)?;
+        let bench = self.seat(lanes, context)?;
+
+        let last = context[context.len() - 1];
+        let inputs: Vec<Vec<TokenId>> = candidates.iter().map(|c| inputs_of(last, &c.tokens)).collect();
+        let count = bench.lanes.len();
+        let rows: Vec<&Vec<TokenId>> = (0..count).flat_map(|_| &inputs).collect();
+        let tokens = token_rows(&rows, longest, &self.model.device());
+        let mut suffix = Suffix::new(&self.model.config, count, candidates.len(), longest, &self.model.device());
+        let seated = bench.stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
+        let cache = Cache::Extend { prefix: bench.follower.prefix(), suffix: &mut suffix };
+        let hidden = self.model.forward(tokens, seated, cache);
+        let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
+        let read = self.read_rows(seated, hidden, &spans, longest)?;
+
+        self.bench = Some(bench);
+        self.pending = Some(Pending { suffix, inputs });
+        let mut readings = Readings::new();
+        for (policy, lane) in policies.iter().zip(read) {
+            readings.insert(policy.clone(), lane);
+        }
+        Ok(readings)
+    }
+
+    fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+        if let (Some(pending), Some(bench)) = (self.pending.take(), &mut self.bench) {
+            bench.follower.adopt(&pending.suffix, chosen, &pending.inputs[chosen]);
+        }
+        Ok(())
+    }
+}
+
+/// Whether two lanes run the very same weights: a replaced adapter of the same name is another lane.
+fn identical(a: &Lane, b: &Lane) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+fn same(a: &[Lane], b: &[Lane]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| identical(a, b))
+}

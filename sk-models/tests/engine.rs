@@ -1,0 +1,292 @@
+//! The engine against the plain forward pass: one row at a time, no cache, all logits.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
+
+use burn::module::Param;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sk_core::{
+    Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
+};
+use sk_models::Qwen2Config;
+use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier};
+use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
+use sk_models::model::{Cache, Qwen2};
+
+/// f32 rounding through three layers, summed in another order by other tilings of the same products.
+const TOLERANCE: f32 = 1e-5;
+
+fn config() -> Qwen2Config {
+    Qwen2Config::from_json(
+        "test",
+        r#"{"vocab_size": 97, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": false}"#,
+    )
+    .unwrap()
+}
+
+fn noise(rng: &mut ChaCha8Rng, shape: [usize; 2], scale: f32) -> Tensor<2> {
+    let data: Vec<f32> = (0..shape[0] * shape[1]).map(|_| scale * (rng.random::<f32>() - 0.5)).collect();
+    Tensor::from_data(TensorData::new(data, shape), &Device::flex())
+}
+
+/// A model whose next-token distributions are far from uniform.
+fn model() -> Arc<Qwen2> {
+    static MODEL: OnceLock<Arc<Qwen2>> = OnceLock::new();
+    Arc::clone(MODEL.get_or_init(|| {
+        let mut model = Qwen2::init(&config(), &Device::flex());
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        model.embed_tokens = Param::from_tensor(noise(&mut rng, [97, 32], 1.0));
+        model.lm_head = Some(Param::from_tensor(noise(&mut rng, [32, 97], 1.0)));
+        for layer in &mut model.layers {
+            for projection in [&mut layer.self_attn.q_proj, &mut layer.self_attn.v_proj, &mut layer.mlp.down_proj] {
+                projection.weight = Param::from_tensor(noise(&mut rng, projection.weight.val().dims(), 0.6));
+            }
+        }
+        Arc::new(model.prepare())
+    }))
+}
+
+fn adapter(seed: u64, rank: usize, targets: &[Target]) -> LoraAdapter {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut adapter = LoraAdapter::empty(&config());
+    for layer in &mut adapter.layers {
+        for &target in targets {
+            let (input, output) = target.dims(&config());
+            let (a, b) = (noise(&mut rng, [input, rank], 0.5), noise(&mut rng, [rank, output], 0.5));
+            layer.set(target, LowRank { a, b, scale: 2.0 });
+        }
+    }
+    adapter
+}
+
+fn helpful() -> LoraAdapter {
+    adapter(2, 4, &Target::ALL)
+}
+
+fn honest() -> LoraAdapter {
+    adapter(3, 2, &[Target::Query, Target::Value])
+}
+
+/// What the definition says: the whole sequence at once, one candidate, one adapter, all logits.
+fn plainly(adapter: Option<&LoraAdapter>, context: &[TokenId], span: &[TokenId]) -> Reading {
+    let model = model();
+    let stack = adapter.map(|a| AdapterStack::new(&model.config, &[Some(a)], &model.device()).unwrap());
+    let lanes = stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
+    let ids: Vec<i64> = context.iter().chain(span).map(|&t| i64::from(t)).collect();
+    let length = ids.len();
+    let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, length]), &model.device());
+    let logits = model.logits(model.forward(tokens, lanes, Cache::None), lanes).into_data().to_vec::<f32>().unwrap();
+    let mut reading = Reading::default();
+    for (t, &token) in span.iter().enumerate() {
+        let row = &logits[(context.len() + t - 1) * 97..][..97];
+        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let entropy = row.iter().map(|z| (z - max).exp()).sum::<f32>().ln();
+        reading.log_probs.push(row[token as usize] - max - entropy);
+        reading.min_entropy.push(entropy);
+    }
+    reading
+}
+
+fn close(a: &Reading, b: &Reading) {
+    assert_eq!(a.log_probs.len(), b.log_probs.len());
+    let pairs = a.log_probs.iter().zip(&b.log_probs).chain(a.min_entropy.iter().zip(&b.min_entropy));
+    for (x, y) in pairs {
+        assert!((x - y).abs() <= TOLERANCE * (1.0 + x.abs()), "{x} against {y}");
+    }
+}
+
+fn candidates(rng: &mut ChaCha8Rng, lengths: &[usize]) -> Candidates {
+    let candidate = |&length: &usize| Candidate {
+        tokens: (0..length).map(|_| rng.random_range(0..97)).collect(),
+        log_probs: vec![-1.0; length],
+        end: SpanEnd::Complete,
+    };
+    Candidates::new(lengths.iter().map(candidate).collect()).unwrap()
+}
+
+fn variant(name: &str) -> Policy {
+    Policy::Variant(name.into())
+}
+
+fn verifier() -> Verifier {
+    let verifier = Verifier::new(model());
+    verifier.adapters().insert("helpful", helpful());
+    verifier.adapters().insert("honest", honest());
+    verifier
+}
+
+fn expect(readings: &Readings, policy: &Policy, adapter: Option<&LoraAdapter>, context: &[TokenId], candidates: &Candidates) {
+    let read = readings.get(policy).unwrap();
+    assert_eq!(read.len(), candidates.len());
+    for (reading, candidate) in read.iter().zip(candidates) {
+        close(reading, &plainly(adapter, context, &candidate.tokens));
+    }
+}
+
+#[test]
+fn one_pass_reads_what_plain_passes_read_step_after_step() {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let mut verifier = verifier();
+    let policies = [Policy::Backbone, variant("helpful"), variant("honest")];
+    let mut context: Vec<TokenId> = vec![5, 17, 96, 0, 3];
+    for (lengths, chosen) in [(&[4, 1, 6, 2][..], 2), (&[3, 3], 0), (&[1], 0), (&[5, 2, 7], 1)] {
+        let candidates = candidates(&mut rng, lengths);
+        let readings = verifier.read(&context, &candidates, &policies).unwrap();
+        expect(&readings, &policies[0], None, &context, &candidates);
+        expect(&readings, &policies[1], Some(&helpful()), &context, &candidates);
+        expect(&readings, &policies[2], Some(&honest()), &context, &candidates);
+        verifier.commit(chosen).unwrap();
+        context.extend(&candidates[chosen].tokens);
+    }
+    // The adapters say something else than the backbone, or none of the above means anything.
+    let last = candidates(&mut rng, &[4]);
+    let (with, without) = (plainly(Some(&honest()), &context, &last[0].tokens), plainly(None, &context, &last[0].tokens));
+    assert!(with.log_probs.iter().zip(&without.log_probs).any(|(a, b)| (a - b).abs() > 0.1));
+}
+
+#[test]
+fn a_reading_does_not_depend_on_its_neighbours_or_on_padding() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let context = [1, 2, 3, 4];
+    let together = candidates(&mut rng, &[2, 9, 4]);
+    let policies = [Policy::Backbone, variant("helpful")];
+    let batch = verifier().read(&context, &together, &policies).unwrap();
+    for (i, candidate) in together.iter().enumerate() {
+        let alone = Candidates::new(vec![candidate.clone()]).unwrap();
+        let single = verifier().read(&context, &alone, &policies[1..]).unwrap();
+        close(&batch.get(&policies[1]).unwrap()[i], &single.get(&policies[1]).unwrap()[0]);
+    }
+}
+
+#[test]
+fn adapters_come_go_and_change_between_steps() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let mut verifier = verifier();
+    let rack = verifier.adapters();
+    let mut context: Vec<TokenId> = vec![9, 8, 7];
+    let replaced = adapter(77, 3, &[Target::Up, Target::Output]);
+    let sequence: [(&[Policy], Option<&LoraAdapter>); 6] = [
+        (&[variant("helpful"), Policy::Backbone], Some(&helpful())),
+        (&[Policy::Backbone, variant("honest"), variant("helpful")], None),
+        (&[variant("honest")], Some(&honest())),
+        (&[Policy::Backbone], None),
+        (&[variant("honest"), Policy::Backbone], Some(&replaced)),
+        (&[variant("helpful"), variant("honest"), Policy::Backbone], Some(&helpful())),
+    ];
+    for (step, (policies, first)) in sequence.into_iter().enumerate() {
+        if step == 4 {
+            rack.insert("honest", adapter(77, 3, &[Target::Up, Target::Output]));
+        }
+        let candidates = candidates(&mut rng, &[3, 5]);
+        let readings = verifier.read(&context, &candidates, policies).unwrap();
+        expect(&readings, &policies[0], first, &context, &candidates);
+        verifier.commit(1).unwrap();
+        context.extend(&candidates[1].tokens);
+    }
+}
+
+#[test]
+fn a_context_edited_between_steps_is_followed() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let mut verifier = verifier();
+    let policy = [variant("helpful")];
+    for context in [vec![1, 2, 3, 4, 5], vec![1, 2, 3], vec![1, 2, 9, 9, 9, 9], vec![7], vec![1, 2, 9, 9, 9, 9]] {
+        let candidates = candidates(&mut rng, &[2, 3]);
+        let readings = verifier.read(&context, &candidates, &policy).unwrap();
+        expect(&readings, &policy[0], Some(&helpful()), &context, &candidates);
+    }
+}
+
+fn drafter(candidates: usize, keep_end_of_text: bool) -> Drafter {
+    let end_of_text = vec![11, 12, 13, 14, 15, 16, 17, 18];
+    let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
+    Drafter::new(model(), DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text })
+}
+
+fn draft(drafter: &mut Drafter, context: &[TokenId], limit: usize, rng: &mut dyn Rng) -> Candidates {
+    let granularity = FixedLength(NonZeroUsize::new(6).unwrap());
+    drafter.propose(DraftRequest { context, granularity: &granularity, limit }, rng).unwrap()
+}
+
+#[test]
+fn drafts_carry_their_own_log_probabilities_and_repeat_with_the_seed() {
+    let (mut first, mut second) = (drafter(5, true), drafter(5, true));
+    let (mut rng, mut again) = (ChaCha8Rng::seed_from_u64(8), ChaCha8Rng::seed_from_u64(8));
+    let mut context: Vec<TokenId> = vec![4, 44];
+    let mut ends = Vec::new();
+    for step in 0..6 {
+        let drafted = draft(&mut first, &context, 20, &mut rng);
+        // The second forgets what it computed at each step.
+        assert_eq!(tokens(&drafted), tokens(&draft(&mut second, &context, 20, &mut again)));
+        second = drafter(5, true);
+        for candidate in &drafted {
+            let reading = plainly(None, &context, &candidate.tokens);
+            for (a, b) in candidate.log_probs.iter().zip(&reading.log_probs) {
+                assert!((a - b).abs() <= TOLERANCE * (1.0 + a.abs()), "{a} against {b}");
+            }
+            ends.push(candidate.end);
+        }
+        first.commit(step % 5).unwrap();
+        context.extend(&drafted[step % 5].tokens);
+    }
+    assert!(ends.contains(&SpanEnd::Complete) && ends.contains(&SpanEnd::EndOfText));
+}
+
+fn tokens(candidates: &Candidates) -> Vec<&[TokenId]> {
+    candidates.iter().map(|c| &c.tokens[..]).collect()
+}
+
+#[test]
+fn an_end_of_text_is_kept_last_or_dropped_as_asked() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let is_end = |&t: &TokenId| (11..19).contains(&t);
+    let kept = draft(&mut drafter(40, true), &[1, 2], 20, &mut rng);
+    for candidate in &kept {
+        let (last, rest) = candidate.tokens.split_last().unwrap();
+        assert!(!rest.iter().any(is_end));
+        assert_eq!(candidate.end == SpanEnd::EndOfText, is_end(last));
+    }
+    let dropped = draft(&mut drafter(40, false), &[1, 2], 20, &mut rng);
+    assert!(dropped.iter().all(|c| !c.tokens.iter().any(is_end) && c.end == SpanEnd::Complete));
+    assert!(dropped.iter().any(|c| c.tokens.len() < 6));
+    let limited = draft(&mut drafter(40, false), &[1, 2], 3, &mut rng);
+    assert!(limited.iter().any(|c| c.end == SpanEnd::Limit && c.tokens.len() == 3));
+}
+
+#[test]
+fn frozen_decoding_is_a_drafter_of_one() {
+    let mut context = vec![3, 2, 1];
+    Frozen::new(model()).decode(&mut context, &Sampling::greedy(), 12, &[], &mut ChaCha8Rng::seed_from_u64(0), |_| true).unwrap();
+    let mut greedy = Drafter::new(
+        model(),
+        DrafterConfig { candidates: 1, sampling: Sampling::greedy(), end_of_text: vec![], keep_end_of_text: true },
+    );
+    let request = DraftRequest { context: &[3, 2, 1], granularity: &Response, limit: 12 };
+    let drafted = greedy.propose(request, &mut ChaCha8Rng::seed_from_u64(0)).unwrap();
+    assert_eq!(context[3..], drafted[0].tokens);
+}
+
+#[test]
+fn contexts_and_names_that_do_not_fit_are_named() {
+    let mut rng = ChaCha8Rng::seed_from_u64(10);
+    let error = |context: &[TokenId], lengths: &[usize], policy: Policy, rng: &mut ChaCha8Rng| {
+        let error = verifier().read(context, &candidates(rng, lengths), &[policy]).unwrap_err();
+        error.downcast_ref::<EngineError>().expect("an engine error").clone()
+    };
+    assert!(matches!(
+        error(&[1; 60], &[2, 5], Policy::Backbone, &mut rng),
+        EngineError::ContextFull { tokens: 65, limit: 64, .. }
+    ));
+    assert!(matches!(error(&[1, 97], &[2], Policy::Backbone, &mut rng), EngineError::Vocabulary { token: 97, .. }));
+    let unknown = error(&[1], &[2], variant("funny"), &mut rng);
+    assert!(unknown.to_string().contains("\"funny\"; loaded: helpful, honest"));
+    let full = Drafter::new(
+        model(),
+        DrafterConfig { candidates: 1, sampling: Sampling::greedy(), end_of_text: vec![], keep_end_of_text: true },
+    )
+    .propose(DraftRequest { context: &[1; 64], granularity: &Response, limit: 5 }, &mut rng);
+    assert!(full.unwrap_err().to_string().contains("the drafter holds 64"));
+}
