@@ -11,8 +11,8 @@ use super::Link;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StudentT {
     nu: f64,
-    /// log of 1 / B(ν/2, ½).
-    log_scale: f64,
+    /// 1 / B(ν/2, ½).
+    scale: f64,
 }
 
 impl StudentT {
@@ -22,8 +22,7 @@ impl StudentT {
     /// When ν is not positive and finite.
     pub fn new(nu: f64) -> Result<Self, ParameterError> {
         ParameterError::check(nu.is_finite() && nu > 0.0, "degrees of freedom", nu, "positive and finite")?;
-        let log_scale = libm::lgamma((nu + 1.0) / 2.0) - libm::lgamma(nu / 2.0) - libm::lgamma(0.5);
-        Ok(Self { nu, log_scale })
+        Ok(Self { nu, scale: gamma_ratio(nu / 2.0) / PI.sqrt() })
     }
 
     /// ν.
@@ -33,27 +32,37 @@ impl StudentT {
 
     /// P(|t| ≤ |u|) / 2.
     fn half_mass(&self, u: f64) -> f64 {
-        // x = u²/(ν + u²) and y = 1 − x, each without cancellation and without overflow of u².
+        // √x, y and log y for x = u²/(ν + u²) and y = 1 − x, without cancellation, and without u² where it is not representable.
         let v = u.abs() / self.nu.sqrt();
-        let (x, y) = if v <= 1.0 {
+        let (root_x, y, log_y) = if v <= 1.0 {
             let y = 1.0 / (1.0 + v * v);
-            (v * v * y, y)
+            (v * y.sqrt(), y, -(v * v).ln_1p())
         } else {
             let w = v.recip();
             let x = 1.0 / (1.0 + w * w);
-            (x, w * w * x)
+            (x.sqrt(), w * w * x, 2.0 * w.ln() + x.ln())
         };
+        let x = root_x * root_x;
         let (a, b) = (0.5, self.nu / 2.0);
         // x^a y^b / B(a, b); the continued fraction converges fast on the side of the mean.
-        let front = (self.log_scale + a * x.ln() + b * y.ln()).exp();
-        if x == 0.0 {
-            0.0
-        } else if x < (a + 1.0) / (a + b + 2.0) {
+        let front = self.scale * root_x * (b * log_y).exp();
+        if x < (a + 1.0) / (a + b + 2.0) {
             0.5 * front * beta_fraction(a, b, x) / a
         } else {
             0.5 * (1.0 - front * beta_fraction(b, a, y) / b)
         }
     }
+}
+
+/// Γ(b + ½) / Γ(b).
+fn gamma_ratio(b: f64) -> f64 {
+    /// From here on the first six terms of the asymptotic series are exact to rounding, and the logarithms of Γ no longer are.
+    const LARGE: f64 = 100.0;
+    if b < LARGE {
+        return (libm::lgamma(b + 0.5) - libm::lgamma(b)).exp();
+    }
+    let terms = [1.0, -1.0 / 8.0, 1.0 / 128.0, 5.0 / 1024.0, -21.0 / 32_768.0, -399.0 / 262_144.0];
+    b.sqrt() * terms.iter().rev().fold(0.0, |sum, term| sum / b + term)
 }
 
 impl<F: Real> Link<F> for StudentT {
@@ -62,7 +71,7 @@ impl<F: Real> Link<F> for StudentT {
         if u < F::zero() { -magnitude } else { magnitude }
     }
     fn lipschitz(&self) -> Option<F> {
-        Some(F::of((libm::lgamma((self.nu + 1.0) / 2.0) - libm::lgamma(self.nu / 2.0)).exp() / (self.nu * PI).sqrt()))
+        Some(F::of(self.scale / self.nu.sqrt()))
     }
 }
 

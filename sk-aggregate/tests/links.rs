@@ -1,0 +1,144 @@
+//! Links against a reference of 40 digits, and the properties that the family asks of them.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sk_aggregate::{Asinh, Identity, Laplace, Link, Logistic, Probit, SignedLog, StudentT, Tanh};
+
+/// What each link may differ by, relative, from the correctly rounded value: two units in the last place for one elementary function,
+/// more for the continued fraction of the incomplete beta function.
+const ELEMENTARY: f64 = 4.5e-16;
+const INCOMPLETE_BETA: f64 = 2e-13;
+
+fn student(nu: f64) -> StudentT {
+    StudentT::new(nu).unwrap()
+}
+
+fn referenced() -> Vec<(&'static str, Box<dyn Link>, f64)> {
+    vec![
+        ("probit", Box::new(Probit), ELEMENTARY),
+        ("logistic", Box::new(Logistic), ELEMENTARY),
+        ("tanh", Box::new(Tanh), ELEMENTARY),
+        ("laplace", Box::new(Laplace), ELEMENTARY),
+        ("asinh", Box::new(Asinh), ELEMENTARY),
+        ("signed_log", Box::new(SignedLog), ELEMENTARY),
+        ("student_0.1", Box::new(student(0.1)), INCOMPLETE_BETA),
+        ("student_1", Box::new(student(1.0)), INCOMPLETE_BETA),
+        ("student_2", Box::new(student(2.0)), INCOMPLETE_BETA),
+        ("student_3.5", Box::new(student(3.5)), INCOMPLETE_BETA),
+        ("student_30", Box::new(student(30.0)), INCOMPLETE_BETA),
+        ("student_10000", Box::new(student(10_000.0)), INCOMPLETE_BETA),
+    ]
+}
+
+#[test]
+fn links_agree_with_forty_digits() {
+    let table: BTreeMap<String, Vec<(f64, f64)>> = serde_json::from_str(include_str!("reference/links.json")).unwrap();
+    assert_eq!(table.len(), referenced().len());
+    for (name, link, tolerance) in referenced() {
+        let mut worst = (0.0, 0.0);
+        for &(u, expected) in &table[name] {
+            let error = (link.g(u) / expected - 1.0).abs();
+            assert!(error <= tolerance, "{name}: g({u:e}) = {:e} is not {expected:e}, relative error {error:e}", link.g(u));
+            worst = if error > worst.0 { (error, u) } else { worst };
+            assert_eq!(link.g(-u), -link.g(u), "{name} at {u}");
+        }
+        println!("{name}: worst relative error {:.2e} at u = {:e}", worst.0, worst.1);
+    }
+}
+
+#[test]
+fn single_precision_is_the_rounded_double() {
+    let table: BTreeMap<String, Vec<(f64, f64)>> = serde_json::from_str(include_str!("reference/links.json")).unwrap();
+    let links: [(&str, Box<dyn Link<f32>>); 6] = [
+        ("probit", Box::new(Probit)),
+        ("logistic", Box::new(Logistic)),
+        ("laplace", Box::new(Laplace)),
+        ("asinh", Box::new(Asinh)),
+        ("signed_log", Box::new(SignedLog)),
+        ("student_3.5", Box::new(student(3.5))),
+    ];
+    for (name, link) in links {
+        for &(u, expected) in table[name].iter().filter(|(u, _)| (1e-20..1e30).contains(u)) {
+            // The argument is rounded too.
+            assert!((f64::from(link.g(u as f32)) / expected - 1.0).abs() < 4e-7, "{name} at {u}");
+        }
+    }
+}
+
+/// Every link, and a bound on |u| below which it has not saturated.
+fn links() -> Vec<(&'static str, Box<dyn Link>, f64)> {
+    vec![
+        ("probit", Box::new(Probit), 5.0),
+        ("logistic", Box::new(Logistic), 20.0),
+        ("tanh", Box::new(Tanh), 10.0),
+        ("laplace", Box::new(Laplace), 20.0),
+        ("student", Box::new(student(3.5)), 30.0),
+        ("cauchy", Box::new(student(1.0)), 1e3),
+        ("asinh", Box::new(Asinh), 1e300),
+        ("signed log", Box::new(SignedLog), 1e300),
+        ("identity", Box::new(Identity), 1e300),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn links_are_odd_and_increase(u in -1.0f64..1.0, v in -1.0f64..1.0, decades in 0.0f64..8.0) {
+        for (name, link, bound) in links() {
+            // From the bound down to many decades below it.
+            let (u, v) = (u * bound * 10f64.powf(-decades), v * bound * 10f64.powf(-decades));
+            prop_assert_eq!(link.g(-u), -link.g(u), "{}", name);
+            let gap = (u - v).abs();
+            // A gap that rounding of g cannot swallow.
+            prop_assume!(gap > 1e-3 * u.abs().max(v.abs()));
+            if gap > 1e-6 * bound {
+                prop_assert!((link.g(u) - link.g(v)) * (u - v) > 0.0, "{name}: {u} {v}");
+            } else {
+                prop_assert!((link.g(u) - link.g(v)) * (u - v) >= 0.0, "{name}: {u} {v}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_lipschitz_constant_bounds_the_slope_and_is_reached_at_zero(u in -20.0f64..20.0, v in -20.0f64..20.0) {
+        for (name, link, _) in links() {
+            let l = link.lipschitz().unwrap();
+            let rise = (link.g(u) - link.g(v)).abs();
+            prop_assert!(rise <= l * (u - v).abs() * (1.0 + 1e-9) + 1e-15, "{name}: {rise} {u} {v}");
+            let h = 1e-6;
+            // g′(0) by a one-sided difference; the curvature of the Laplace link at 0 costs h/2.
+            prop_assert!((link.g(h) / h / l - 1.0).abs() < 2e-6, "{name}");
+        }
+    }
+
+    #[test]
+    fn attenuation_is_exact_where_u_times_the_slope_rises(u in 1e-3f64..1e6, factor in 1.01f64..10.0) {
+        // A5 in the form that decides it: u·g′(u) non-decreasing, by central differences.
+        let weight = |link: &dyn Link, u: f64| (link.g(u * 1.0001) - link.g(u / 1.0001)) / 2e-4;
+        for link in [&Asinh as &dyn Link, &SignedLog, &Identity] {
+            prop_assert!(weight(link, u * factor) >= weight(link, u) * (1.0 - 1e-6));
+        }
+        // No bounded link has it: past u* (1 for the probit, 1.5434 for the logistic) the product falls.
+        for (link, threshold) in [(&Probit as &dyn Link, 1.0), (&Logistic, 1.5434)] {
+            let (inside, outside) = (threshold * (1.0 - 0.5 / factor), threshold * factor.min(3.0));
+            prop_assert!(weight(link, inside) <= weight(link, threshold) * (1.0 + 1e-6));
+            prop_assert!(weight(link, outside) < weight(link, threshold));
+        }
+    }
+}
+
+#[test]
+fn degrees_of_freedom_are_checked() {
+    for nu in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(StudentT::new(nu).is_err());
+    }
+    assert_eq!(student(4.0).nu(), 4.0);
+}
+
+#[test]
+fn links_work_through_pointers() {
+    let boxed: Box<dyn Link> = Box::new(Identity);
+    let shared: std::sync::Arc<dyn Link> = std::sync::Arc::new(Identity);
+    assert_eq!((boxed.g(2.0), shared.g(2.0), Link::<f64>::g(&&Identity, 2.0)), (2.0, 2.0, 2.0));
+    assert_eq!(boxed.lipschitz(), Some(1.0));
+}

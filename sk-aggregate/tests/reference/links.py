@@ -1,0 +1,48 @@
+"""Links at 40 digits, rounded to the nearest double.
+
+    python3 links.py > links.json        (needs mpmath)
+
+The arguments are doubles, written exactly; values are g(u) for u >= 0. Every link is odd.
+"""
+import json
+
+import mpmath as mp
+
+mp.mp.dps = 60
+
+ARGUMENTS = [
+    1e-300, 1e-160, 1e-20, 1e-8, 1e-4, 0.01, 0.1, 0.25, 0.5, 0.6324555320336759, 0.75, 0.84375, 1.0, 1.25, 1.5434, 1.7888543819998317,
+    2.0, 2.5, 2.857, 3.0, 4.0, 5.0, 6.0, 7.5, 8.0, 8.3, 10.0, 20.0, 37.0, 100.0, 1e4, 1e8, 1e20, 1e160, 1e300, 4e307,
+]
+
+
+def student(nu):
+    nu = mp.mpf(nu)
+
+    def g(u):
+        v = u * u / nu
+        return mp.betainc(mp.mpf(1) / 2, nu / 2, 0, v / (1 + v), regularized=True) / 2 if v < 1 else (
+            (1 - mp.betainc(nu / 2, mp.mpf(1) / 2, 0, 1 / (1 + v), regularized=True)) / 2
+        )
+
+    return g
+
+
+LINKS = {
+    "probit": lambda u: mp.erf(u / mp.sqrt(2)) / 2,
+    "logistic": lambda u: mp.tanh(u / 2) / 2,
+    "tanh": mp.tanh,
+    "laplace": lambda u: -mp.expm1(-u) / 2,
+    "asinh": lambda u: mp.asinh(u) if u > 1e-30 else u,
+    "signed_log": lambda u: mp.log1p(u) if u > 1e-30 else u,
+    "student_0.1": student(0.1),
+    "student_1": student(1),
+    "student_2": student(2),
+    "student_3.5": student(3.5),
+    "student_30": student(30),
+    "student_10000": student(10000),
+}
+
+if __name__ == "__main__":
+    table = {name: [[u, float(g(mp.mpf(u)))] for u in ARGUMENTS] for name, g in LINKS.items()}
+    print(json.dumps(table, indent=1))
