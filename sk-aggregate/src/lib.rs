@@ -20,3 +20,13 @@ pub use swiss_elo::{Bracket, Match, Round, START, Seeding, SwissElo};
 
 /// One number per candidate. Batches of a decoding step fit on the stack.
 type Buffer<T> = smallvec::SmallVec<[T; 32]>;
+
+/// The examples of the book and of the workspace's README, compiled and run.
+#[cfg(doctest)]
+mod examples {
+    #[doc = include_str!("../../docs/src/write-an-aggregator.md")]
+    struct WriteAnAggregator;
+
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+}

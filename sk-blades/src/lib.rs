@@ -16,3 +16,10 @@ pub use expert_amateur::ExpertAmateur;
 pub use fluency::Fluency;
 pub use implicit_reward::ImplicitReward;
 pub use likelihood::Likelihood;
+
+/// The examples of the book, compiled and run.
+#[cfg(doctest)]
+mod examples {
+    #[doc = include_str!("../../docs/src/write-a-blade.md")]
+    struct WriteABlade;
+}
