@@ -12,9 +12,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 fn names(source: &str, name: &str) -> bool {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     source.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
-        line.match_indices(name).any(|(at, _)| {
-            !line[..at].ends_with(in_word) && !line[at + name.len()..].starts_with(in_word)
-        })
+        line.match_indices(name).any(|(at, _)| !line[..at].ends_with(in_word) && !line[at + name.len()..].starts_with(in_word))
     })
 }
 
