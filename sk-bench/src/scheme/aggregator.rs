@@ -1,0 +1,167 @@
+//! 𝓐: how candidates are rated against one another.
+
+use std::sync::Arc;
+
+use sk_aggregate::{
+    Asinh, Copeland, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores, SignedLog, SwissElo,
+    Tanh,
+};
+use sk_core::{Aggregator, OperatingPoint, ParameterError};
+
+use super::document::Section;
+use super::{Convention, SchemeError};
+
+/// The kinds of `[aggregator]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum AggregatorKind {
+    /// The Swiss-system Elo tournament.
+    SwissElo,
+    /// Everybody against everybody: the exact member of the pairwise family with link g and spread exponent p.
+    RoundRobin {
+        /// g.
+        link: LinkKind,
+        /// p of the spread; may be infinite.
+        p: f64,
+    },
+    /// Wins less losses.
+    Copeland,
+    /// The composite scores themselves.
+    Scores,
+}
+
+/// g.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Φ − ½.
+    Probit,
+    /// Logistic − ½.
+    Logistic,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Laplace distribution function − ½.
+    Laplace,
+    /// asinh.
+    Asinh,
+    /// sign(u)·log(1 + |u|).
+    SignedLog,
+    /// u.
+    Identity,
+}
+
+impl AggregatorKind {
+    const THURSTONE: Self = Self::RoundRobin { link: LinkKind::Probit, p: 2.0 };
+    const BRADLEY_TERRY: Self = Self::RoundRobin { link: LinkKind::Logistic, p: 1.0 };
+    const WEAKEST_LINK: Self = Self::RoundRobin { link: LinkKind::Probit, p: f64::INFINITY };
+    const ASINH: Self = Self::RoundRobin { link: LinkKind::Asinh, p: 2.0 };
+
+    /// Its name in a scheme file.
+    pub fn name(self) -> &'static str {
+        let family = || KINDS.iter().find(|(_, kind)| std::mem::discriminant(kind) == std::mem::discriminant(&self));
+        KINDS.iter().find(|(_, kind)| *kind == self).or_else(family).map_or("", |(name, _)| name)
+    }
+}
+
+/// The `[aggregator]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AggregatorConfig {
+    /// Which one.
+    pub kind: AggregatorKind,
+    /// How scores enter a comparison, and how a tournament is seeded.
+    pub convention: Convention,
+    /// R of a tournament.
+    pub rounds: usize,
+    /// α, coefficient of the fluency blade in a comparison.
+    pub alpha: f64,
+    /// K of a tournament's first round.
+    pub k_max: f64,
+    /// K of its last.
+    pub k_min: f64,
+}
+
+const KINDS: [(&str, AggregatorKind); 8] = [
+    ("swiss-elo", AggregatorKind::SwissElo),
+    ("round-robin", AggregatorKind::RoundRobin { link: LinkKind::Probit, p: 2.0 }),
+    ("thurstone", AggregatorKind::THURSTONE),
+    ("bradley-terry", AggregatorKind::BRADLEY_TERRY),
+    ("weakest-link", AggregatorKind::WEAKEST_LINK),
+    ("asinh", AggregatorKind::ASINH),
+    ("copeland", AggregatorKind::Copeland),
+    ("scores", AggregatorKind::Scores),
+];
+
+const LINKS: [(&str, LinkKind); 7] = [
+    ("probit", LinkKind::Probit),
+    ("logistic", LinkKind::Logistic),
+    ("tanh", LinkKind::Tanh),
+    ("laplace", LinkKind::Laplace),
+    ("asinh", LinkKind::Asinh),
+    ("signed-log", LinkKind::SignedLog),
+    ("identity", LinkKind::Identity),
+];
+
+impl AggregatorConfig {
+    pub(super) fn published(convention: Convention, point: &OperatingPoint) -> Self {
+        Self {
+            kind: AggregatorKind::SwissElo,
+            convention,
+            rounds: point.rounds,
+            alpha: point.alpha,
+            k_max: point.k_max,
+            k_min: point.k_min,
+        }
+    }
+
+    pub(super) fn read(&mut self, mut section: Section<'_, '_>) -> Result<(), SchemeError> {
+        self.kind = section.choice("kind", "aggregator", &KINDS)?.unwrap_or(self.kind);
+        if let AggregatorKind::RoundRobin { link, p } = &mut self.kind {
+            *link = section.choice("link", "link", &LINKS)?.unwrap_or(*link);
+            *p = section.number("p")?.unwrap_or(*p);
+        }
+        if self.kind == AggregatorKind::SwissElo {
+            self.rounds = section.count("rounds")?.unwrap_or(self.rounds);
+            self.k_max = section.number("k_max")?.unwrap_or(self.k_max);
+            self.k_min = section.number("k_min")?.unwrap_or(self.k_min);
+        }
+        if self.kind != AggregatorKind::Scores {
+            self.convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or(self.convention);
+            self.alpha = section.number("alpha")?.unwrap_or(self.alpha);
+        }
+        self.build().map_err(|error| section.fault(error))?;
+        section.finish()
+    }
+
+    pub(super) fn build(&self) -> Result<Arc<dyn Aggregator>, ParameterError> {
+        let entry = || match self.convention {
+            Convention::Paper => Entry::paper(self.alpha),
+            Convention::Sound => Entry::sound(self.alpha),
+        };
+        Ok(match self.kind {
+            AggregatorKind::SwissElo => {
+                let tournament = match self.convention {
+                    Convention::Paper => SwissElo::paper(self.rounds, self.alpha)?,
+                    Convention::Sound => SwissElo::sound(self.rounds, self.alpha)?,
+                };
+                Arc::new(tournament.with_schedule(self.k_max, self.k_min)?)
+            }
+            AggregatorKind::RoundRobin { link, p } => {
+                Arc::new(Fluent::new(entry()?, RoundRobin::new(link.build(), PNorm::new(p)?)))
+            }
+            AggregatorKind::Copeland => Arc::new(Fluent::new(entry()?, Copeland)),
+            AggregatorKind::Scores => Arc::new(Scores),
+        })
+    }
+}
+
+impl LinkKind {
+    fn build(self) -> Box<dyn Link> {
+        match self {
+            Self::Probit => Box::new(Probit),
+            Self::Logistic => Box::new(Logistic),
+            Self::Tanh => Box::new(Tanh),
+            Self::Laplace => Box::new(Laplace),
+            Self::Asinh => Box::new(Asinh),
+            Self::SignedLog => Box::new(SignedLog),
+            Self::Identity => Box::new(Identity),
+        }
+    }
+}

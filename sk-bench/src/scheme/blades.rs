@@ -1,0 +1,118 @@
+//! 𝓑: what scores a candidate.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sk_blades::{Dispersion, ExpertAmateur, Fluency, ImplicitReward, Likelihood};
+use sk_core::{Blade, ParameterError, Policy};
+
+use super::SchemeError;
+use super::document::Section;
+
+/// What a blade computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BladeKind {
+    /// The implicit reward of an adapter against the backbone.
+    ImplicitReward,
+    /// The log-probability under an adapter.
+    Likelihood,
+    /// The log-probability under the backbone.
+    BackboneLikelihood,
+    /// Backbone minus drafter.
+    ExpertAmateur,
+    /// b₀, the drafter's own log-probability. It has no weight: the aggregator gives it its coefficient.
+    Fluency,
+}
+
+impl BladeKind {
+    /// Whether it reads with an adapter.
+    pub fn needs_adapter(self) -> bool {
+        matches!(self, Self::ImplicitReward | Self::Likelihood)
+    }
+}
+
+/// A `[blades.NAME]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BladeConfig {
+    /// The name users address it by.
+    pub name: String,
+    /// What it computes.
+    pub kind: BladeKind,
+    /// Directory of its adapter, where the file gives one.
+    pub adapter: Option<PathBuf>,
+    /// Its weight, where the file gives one.
+    pub weight: Option<f64>,
+    /// β of an implicit reward.
+    pub beta: f64,
+    /// Where its σ comes from.
+    pub dispersion: Dispersion,
+}
+
+const KINDS: [(&str, BladeKind); 5] = [
+    ("implicit-reward", BladeKind::ImplicitReward),
+    ("likelihood", BladeKind::Likelihood),
+    ("backbone-likelihood", BladeKind::BackboneLikelihood),
+    ("expert-amateur", BladeKind::ExpertAmateur),
+    ("fluency", BladeKind::Fluency),
+];
+
+const DISPERSIONS: [(&str, Dispersion); 3] =
+    [("min-entropy", Dispersion::MinEntropy), ("standard-error", Dispersion::StandardError), ("zero", Dispersion::ZERO)];
+
+impl BladeConfig {
+    /// The implicit reward of the adapter called `name`.
+    pub fn implicit_reward(name: &str, beta: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: BladeKind::ImplicitReward,
+            adapter: None,
+            weight: None,
+            beta,
+            dispersion: Dispersion::MinEntropy,
+        }
+    }
+
+    /// b₀.
+    pub(super) fn fluency() -> Self {
+        Self { kind: BladeKind::Fluency, ..Self::implicit_reward("fluency", 1.0) }
+    }
+
+    /// Reads a section; paths in it are relative to `directory`.
+    pub(super) fn read(mut section: Section<'_, '_>, beta: f64, directory: &Path) -> Result<Self, SchemeError> {
+        let mut blade = Self::implicit_reward(section.name(), beta);
+        blade.kind = section.choice("kind", "blade", &KINDS)?.unwrap_or(blade.kind);
+        if blade.kind.needs_adapter() {
+            blade.adapter = section.string("adapter")?.map(|path| directory.join(path));
+        }
+        if blade.kind == BladeKind::ImplicitReward {
+            blade.beta = section.number("beta")?.unwrap_or(blade.beta);
+        }
+        if blade.kind != BladeKind::Fluency {
+            blade.weight = section.number("weight")?;
+            if blade.kind != BladeKind::ExpertAmateur {
+                blade.dispersion = section.choice("dispersion", "dispersion", &DISPERSIONS)?.unwrap_or(blade.dispersion);
+            }
+        }
+        if let Some(weight) = blade.weight.filter(|w| !w.is_finite() || *w < 0.0) {
+            return Err(section.fault(format!("weight is {weight}; it must be finite and not negative")));
+        }
+        blade.build().map_err(|error| section.fault(error))?;
+        section.finish()?;
+        Ok(blade)
+    }
+
+    /// The blade; its adapter, if it has one, is known to the backbone by the blade's name.
+    ///
+    /// # Errors
+    /// When β is not positive and finite.
+    pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
+        let variant = || Policy::Variant(self.name.as_str().into());
+        Ok(match self.kind {
+            BladeKind::ImplicitReward => Arc::new(ImplicitReward::new(self.name.as_str(), self.beta, self.dispersion)?),
+            BladeKind::Likelihood => Arc::new(Likelihood::new(variant(), self.dispersion)?),
+            BladeKind::BackboneLikelihood => Arc::new(Likelihood::new(Policy::Backbone, self.dispersion)?),
+            BladeKind::ExpertAmateur => Arc::new(ExpertAmateur),
+            BladeKind::Fluency => Arc::new(Fluency),
+        })
+    }
+}

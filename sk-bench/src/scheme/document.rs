@@ -1,0 +1,199 @@
+//! A TOML text read field by field, so that each complaint has its line and its alternatives.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::SchemeError;
+use crate::suggest;
+
+/// A parsed TOML text and the name it goes by in errors.
+pub(super) struct Document<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn new(name: &'a str, text: &'a str) -> Self {
+        Self { name, text }
+    }
+
+    /// The top-level tables, in the order of the text.
+    pub(super) fn sections(&self) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
+        let table = DeTable::parse(self.text).map_err(|error| SchemeError::Syntax {
+            file: self.name.to_owned(),
+            line: self.line(&error.span().unwrap_or_default()),
+            message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
+        })?;
+        self.tables(table.into_inner(), "slot")
+    }
+
+    /// Reads the values of `table` as tables themselves.
+    fn tables(&self, table: DeTable<'a>, what: &str) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
+        let mut sections = Vec::with_capacity(table.len());
+        for (key, value) in table {
+            let line = self.line(&key.span());
+            let name = key.into_inner().into_owned();
+            match value.into_inner() {
+                DeValue::Table(fields) => sections.push(Section { document: self, name, line, fields, asked: Vec::new() }),
+                other => {
+                    return Err(SchemeError::Value {
+                        file: self.name.to_owned(),
+                        line,
+                        place: name.clone(),
+                        reason: format!("a {what} is a table such as [{name}], not a {}", other.type_str()),
+                    });
+                }
+            }
+        }
+        sections.sort_by_key(|section| section.line);
+        Ok(sections)
+    }
+
+    fn line(&self, span: &Range<usize>) -> usize {
+        1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count()
+    }
+
+    fn unknown(&self, line: usize, what: &str, name: &str, known: &[&str]) -> SchemeError {
+        SchemeError::Unknown {
+            file: self.name.to_owned(),
+            line,
+            what: what.to_owned(),
+            name: name.to_owned(),
+            hint: suggest::hint(name, known),
+        }
+    }
+}
+
+/// One table of the text. Fields are asked for by name; what nobody asked for is refused by [`finish`](Self::finish).
+pub(super) struct Section<'d, 'a> {
+    document: &'d Document<'a>,
+    name: String,
+    line: usize,
+    fields: DeTable<'a>,
+    asked: Vec<&'static str>,
+}
+
+impl<'d, 'a> Section<'d, 'a> {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tables inside this one, such as the blades.
+    pub(super) fn sections(self, what: &str) -> Result<Vec<Self>, SchemeError> {
+        self.document.tables(self.fields, what)
+    }
+
+    /// Refuses the section itself: no slot is called that.
+    pub(super) fn refuse(&self, what: &str, known: &[&str]) -> SchemeError {
+        self.document.unknown(self.line, what, &self.name, known)
+    }
+
+    /// Which of `known` the field `key` names, if it is there.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        what: &str,
+        known: &[(&'static str, T)],
+    ) -> Result<Option<T>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let Some(text) = value.as_str() else { return Err(self.mistyped(line, key, "a string", &value)) };
+        match known.iter().find(|(name, _)| *name == text) {
+            Some(&(_, choice)) => Ok(Some(choice)),
+            None => {
+                let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+                Err(self.document.unknown(line, what, text, &names))
+            }
+        }
+    }
+
+    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let digits = match &value {
+            DeValue::Integer(integer) if integer.radix() == 10 => Some(integer.as_str()),
+            DeValue::Float(float) => Some(float.as_str()),
+            _ => None,
+        };
+        match digits.and_then(|d| d.parse().ok()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.mistyped(line, key, "a number", &value)),
+        }
+    }
+
+    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<usize>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let digits = value.as_integer().filter(|integer| integer.radix() == 10);
+        match digits.and_then(|d| d.as_str().parse().ok()) {
+            Some(count) => Ok(Some(count)),
+            None => Err(self.mistyped(line, key, "a whole number that is not negative", &value)),
+        }
+    }
+
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        match value.as_bool() {
+            Some(flag) => Ok(Some(flag)),
+            None => Err(self.mistyped(line, key, "true or false", &value)),
+        }
+    }
+
+    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        match value.as_str() {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(self.mistyped(line, key, "a string", &value)),
+        }
+    }
+
+    pub(super) fn strings(&mut self, key: &'static str) -> Result<Option<Vec<String>>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let texts: Option<Vec<String>> =
+            value.as_array().and_then(|array| array.iter().map(|v| v.get_ref().as_str().map(str::to_owned)).collect());
+        match texts {
+            Some(texts) => Ok(Some(texts)),
+            None => Err(self.mistyped(line, key, "a list of strings", &value)),
+        }
+    }
+
+    /// A fault of the section as a whole, such as a combination of values that its part refuses.
+    pub(super) fn fault(&self, reason: impl std::fmt::Display) -> SchemeError {
+        SchemeError::Value {
+            file: self.document.name.to_owned(),
+            line: self.line,
+            place: format!("[{}]", self.name),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// Refuses fields that nobody asked for.
+    pub(super) fn finish(self) -> Result<(), SchemeError> {
+        match self.fields.keys().min_by_key(|key| key.span().start) {
+            None => Ok(()),
+            Some(key) => {
+                let what = format!("field of [{}]", self.name);
+                Err(self.document.unknown(self.document.line(&key.span()), &what, key.get_ref(), &self.asked))
+            }
+        }
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<(usize, DeValue<'a>)> {
+        self.asked.push(key);
+        let value: Spanned<DeValue<'a>> = self.fields.remove(key)?;
+        let line = self.document.line(&value.span());
+        Some((line, value.into_inner()))
+    }
+
+    fn mistyped(&self, line: usize, key: &str, expected: &str, found: &DeValue<'_>) -> SchemeError {
+        SchemeError::Value {
+            file: self.document.name.to_owned(),
+            line,
+            place: format!("{}.{key}", self.name),
+            reason: format!("expected {expected}, found {} {}", article(found.type_str()), found.type_str()),
+        }
+    }
+}
+
+fn article(noun: &str) -> &'static str {
+    if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+}

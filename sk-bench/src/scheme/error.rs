@@ -1,0 +1,91 @@
+use std::path::PathBuf;
+
+/// A scheme that cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemeError {
+    /// The file cannot be read.
+    #[error("cannot read scheme {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The text is not TOML.
+    #[error("{file}:{line}: {message}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// What the parser found.
+        message: String,
+    },
+    /// A slot, kind, field or choice that does not exist.
+    #[error("{file}:{line}: unknown {what} \"{name}\"; {hint}")]
+    Unknown {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// What it would have been, such as `aggregator` or `field of [selector]`.
+        what: String,
+        /// The name found.
+        name: String,
+        /// The closest name known, or all.
+        hint: String,
+    },
+    /// A value of another type or outside its range.
+    #[error("{file}:{line}: {place}: {reason}")]
+    Value {
+        /// The file.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Slot and field.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A parameter given on the command line is outside its range.
+    #[error("{slot}: {reason}")]
+    Parameter {
+        /// The slot.
+        slot: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A command-line option for a part that the scheme does not have.
+    #[error("--{option} does not apply: the {slot} is \"{kind}\"")]
+    Inapplicable {
+        /// The option, without dashes.
+        option: &'static str,
+        /// The slot it would set.
+        slot: &'static str,
+        /// What fills the slot.
+        kind: &'static str,
+    },
+    /// A blade without an adapter.
+    #[error("blade \"{name}\" has no adapter; {hint}")]
+    NoAdapter {
+        /// The blade.
+        name: String,
+        /// What to do.
+        hint: String,
+    },
+    /// Two fluency blades.
+    #[error("blades \"{first}\" and \"{second}\" are both of kind \"fluency\"; a scheme has at most one")]
+    TwoFluencyBlades {
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// No blade to weigh.
+    #[error("no blade is seated; give --blade NAME=DIR, or a [blades] section that names one")]
+    NoBlade,
+    /// Blades or weights that Ω refuses.
+    #[error(transparent)]
+    Spec(#[from] sk_core::SpecError),
+}

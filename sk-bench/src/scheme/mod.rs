@@ -1,0 +1,201 @@
+//! Schemes as data: each slot of 𝔸 = ⟨π_B, Π_prop, ρ, 𝓑, 𝓝, 𝓐, 𝓢⟩ by name and number.
+//!
+//! A [`SchemeConfig`] starts as a published operating point under a convention, takes what a TOML file says slot by slot, then what the
+//! command line says, and is [built](SchemeConfig::build) on loaded models.
+
+mod aggregator;
+mod blades;
+mod document;
+mod error;
+mod granularity;
+mod normalizer;
+mod proposal;
+mod selector;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use sk_core::{AlignmentSpec, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
+use sk_models::engine::{AdapterRack, Verifier};
+
+pub use aggregator::{AggregatorConfig, AggregatorKind, LinkKind};
+pub use blades::{BladeConfig, BladeKind};
+pub use error::SchemeError;
+pub use granularity::{GranularityConfig, Rule};
+pub use normalizer::{NormalizerConfig, NormalizerKind};
+pub use proposal::{DraftModel, ProposalConfig};
+pub use selector::{SelectorConfig, SelectorKind};
+
+use crate::models::Models;
+use document::Document;
+
+/// Which behaviour fills in what the paper leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Convention {
+    /// The paper's equations and operating point, without the accidents: no dependence on the order of candidates, dispersions in the
+    /// units of scores, end-of-text kept, spans capped.
+    #[default]
+    Sound,
+    /// What the published runs did.
+    Paper,
+}
+
+impl Convention {
+    const NAMES: [(&str, Self); 2] = [("sound", Self::Sound), ("paper", Self::Paper)];
+}
+
+/// The slots a scheme file may name.
+const SLOTS: [&str; 6] = ["proposal", "granularity", "blades", "normalizer", "aggregator", "selector"];
+
+/// A scheme, slot by slot. π_B is the model it is built on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemeConfig {
+    /// Π_prop.
+    pub proposal: ProposalConfig,
+    /// ρ.
+    pub granularity: GranularityConfig,
+    /// 𝓑, in the order of their weights.
+    pub blades: Vec<BladeConfig>,
+    /// Whether adapters that no blade names are seated as implicit rewards: so it is unless a file lists the blades.
+    pub seat_all: bool,
+    /// β of implicit rewards that do not say.
+    pub beta: f64,
+    /// 𝓝.
+    pub normalizer: NormalizerConfig,
+    /// 𝓐.
+    pub aggregator: AggregatorConfig,
+    /// 𝓢.
+    pub selector: SelectorConfig,
+}
+
+impl SchemeConfig {
+    /// The reference instantiation at an operating point.
+    pub fn reference(convention: Convention, point: &OperatingPoint) -> Self {
+        Self {
+            proposal: ProposalConfig::published(convention, point.candidates),
+            granularity: GranularityConfig::published(convention),
+            blades: vec![BladeConfig::fluency()],
+            seat_all: true,
+            beta: point.beta,
+            normalizer: NormalizerConfig::published(convention),
+            aggregator: AggregatorConfig::published(convention, point),
+            selector: SelectorConfig::published(convention, point),
+        }
+    }
+
+    /// Takes what a TOML file says; slots and fields it leaves out stay as they are.
+    ///
+    /// # Errors
+    /// When it cannot be read, or names a slot, kind or field that does not exist, or a value out of range: with the line.
+    pub fn read(&mut self, path: &Path) -> Result<(), SchemeError> {
+        let text = std::fs::read_to_string(path).map_err(|source| SchemeError::Read { path: path.to_owned(), source })?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        self.overlay(&path.display().to_string(), &text, directory)
+    }
+
+    /// [`read`](Self::read) from a text; `name` stands for it in errors, and paths in it are relative to `directory`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn overlay(&mut self, name: &str, text: &str, directory: &Path) -> Result<(), SchemeError> {
+        for section in Document::new(name, text).sections()? {
+            match section.name() {
+                "proposal" => self.proposal.read(section)?,
+                "granularity" => self.granularity.read(section)?,
+                "normalizer" => self.normalizer.read(section)?,
+                "aggregator" => self.aggregator.read(section)?,
+                "selector" => self.selector.read(section)?,
+                "blades" => {
+                    let beta = self.beta;
+                    let blades = section.sections("blade")?.into_iter().map(|s| BladeConfig::read(s, beta, directory));
+                    self.blades = blades.collect::<Result<_, _>>()?;
+                    self.seat_all = false;
+                }
+                _ => return Err(section.refuse("slot", &SLOTS)),
+            }
+        }
+        let mut fluency = self.blades.iter().filter(|blade| blade.kind == BladeKind::Fluency);
+        match (fluency.next(), fluency.next()) {
+            (Some(first), Some(second)) => {
+                Err(SchemeError::TwoFluencyBlades { first: first.name.clone(), second: second.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Seats the adapter `name` as an implicit reward, unless a blade of that name is there already.
+    pub fn seat(&mut self, name: &str) {
+        if !self.blades.iter().any(|blade| blade.name == name) {
+            self.blades.push(BladeConfig::implicit_reward(name, self.beta));
+        }
+    }
+
+    /// The blades that read with an adapter, and the directory where the file gives one.
+    pub fn adapters(&self) -> impl Iterator<Item = (&str, Option<&PathBuf>)> {
+        self.blades.iter().filter(|blade| blade.kind.needs_adapter()).map(|blade| (blade.name.as_str(), blade.adapter.as_ref()))
+    }
+
+    /// Ω: the seated blades with the weights the file gives them, or equal ones.
+    ///
+    /// # Errors
+    /// When there is no blade, β is out of range, or all weights are zero.
+    pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
+        let weighed: Vec<&BladeConfig> = self.blades.iter().filter(|blade| blade.kind != BladeKind::Fluency).collect();
+        if weighed.is_empty() {
+            return Err(SchemeError::NoBlade);
+        }
+        let seat = |blade: &&BladeConfig| {
+            blade.build().map(|built| Seat::new(blade.name.as_str(), built)).map_err(|e| parameter("blades", &e))
+        };
+        let seats: Vec<Seat> = weighed.iter().map(seat).collect::<Result<_, _>>()?;
+        let weights = if weighed.iter().any(|blade| blade.weight.is_some()) {
+            // A blade without a weight beside blades with one counts for nothing, as on the command line.
+            Simplex::normalized(weighed.iter().map(|blade| blade.weight.unwrap_or(0.0)).collect::<Vec<_>>())
+        } else {
+            Simplex::uniform(seats.len())
+        };
+        Ok(AlignmentSpec::new(seats, weights.map_err(sk_core::SpecError::from)?)?)
+    }
+
+    /// The scheme on `models`, and the rack of its backbone's adapters, which is empty.
+    ///
+    /// # Errors
+    /// When a parameter is out of range, or no blade is seated.
+    pub fn build(&self, models: &Models) -> Result<(Scheme, AdapterRack), SchemeError> {
+        let spec = SpecHandle::new(self.spec()?);
+        let backbone = Verifier::new(Arc::clone(&models.backbone));
+        let adapters = backbone.adapters();
+        let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
+        let scheme = Scheme {
+            backbone: Box::new(backbone),
+            proposal: self.proposal.build(&models.drafter, &models.backbone, models.end_of_text.clone())?,
+            granularity: self.granularity.build(&models.token_bytes()),
+            spec,
+            fluency: fluency.map(BladeConfig::build).transpose().map_err(|e| parameter("blades", &e))?,
+            normalizer: self.normalizer.build(),
+            aggregator: self.aggregator.build().map_err(|e| parameter("aggregator", &e))?,
+            selector: self.selector.build().map_err(|e| parameter("selector", &e))?,
+        };
+        Ok((scheme, adapters))
+    }
+
+    /// Checks every number without a model at hand.
+    ///
+    /// # Errors
+    /// Names the slot and the parameter out of range.
+    pub fn check(&self) -> Result<(), SchemeError> {
+        self.proposal.check()?;
+        for blade in &self.blades {
+            blade.build().map_err(|e| parameter("blades", &e))?;
+        }
+        BladeConfig::implicit_reward("", self.beta).build().map_err(|e| parameter("blades", &e))?;
+        self.aggregator.build().map_err(|e| parameter("aggregator", &e))?;
+        self.selector.build().map_err(|e| parameter("selector", &e))?;
+        Ok(())
+    }
+}
+
+fn parameter(slot: &'static str, error: &sk_core::ParameterError) -> SchemeError {
+    SchemeError::Parameter { slot, reason: error.to_string() }
+}
