@@ -1,0 +1,127 @@
+use std::io;
+use std::path::PathBuf;
+
+use sk_core::{SpecError, StepError};
+use sk_models::device::DeviceError;
+use sk_models::engine::EngineError;
+use sk_models::hf::CheckpointError;
+use sk_models::text::TextError;
+
+use crate::scheme::SchemeError;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A model, tokenizer or adapter that cannot be loaded.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A device that cannot be had.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// An adapter that cannot be loaded.
+    #[error("blade \"{name}\": {source}")]
+    Blade {
+        /// The name it was to be seated under.
+        name: String,
+        /// What is wrong with it.
+        source: CheckpointError,
+    },
+    /// A text that cannot be framed or tokenized.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// A scheme that cannot be built.
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
+    /// Blades or weights that were refused.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A step that failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// A model that failed by itself, unsteered.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// No model was named and none is built in.
+    #[error("this build of the program holds no model; give --backbone DIR")]
+    NothingEmbedded,
+    /// Drafter and backbone that do not speak the same tokens.
+    #[error(
+        "drafter {drafter} and backbone {backbone} have different tokenizers (first difference: token {token}); use a drafter of the \
+         same family"
+    )]
+    Tokenizers {
+        /// The backbone.
+        backbone: String,
+        /// The drafter.
+        drafter: String,
+        /// The first id that stands for different bytes.
+        token: u32,
+    },
+    /// A command of a chat that cannot be obeyed.
+    #[error("{0}")]
+    Usage(String),
+    /// A prompt without a character to continue.
+    #[error("the prompt is empty; give it as an argument, with --file, or on standard input")]
+    EmptyPrompt,
+    /// A prompt that leaves no room for a response.
+    #[error("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt")]
+    PromptTooLong {
+        /// Tokens of the framed prompt.
+        tokens: usize,
+        /// The shorter of the two models' contexts.
+        limit: usize,
+    },
+    /// A file or standard input that cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file, or `standard input`.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file that cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Standard output or the terminal failed.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[source] io::Error),
+    /// Training failed.
+    #[error(transparent)]
+    Train(#[from] sk_models::train::TrainError),
+}
+
+impl Error {
+    /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the machine is.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Output(_) => 1,
+            Self::Step(StepError::EmptyContext) => 2,
+            // A device that fails is most often out of memory, which other settings cure; so is a context that is full.
+            Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
+                if source.is::<EngineError>() {
+                    2
+                } else {
+                    1
+                }
+            }
+            Self::Step(_) => 1,
+            _ => 2,
+        }
+    }
+
+    /// Whether the reader of standard output went away, as `head` does: no fault of anybody's.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// The message on one line, whatever the sources put into theirs.
+    pub fn one_line(&self) -> String {
+        self.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}

@@ -1,0 +1,83 @@
+//! `--explain`: a step as a table.
+
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Row, Table, presets};
+use sk_core::{SpanEnd, StepTrace};
+use sk_models::text::Tokenizer;
+
+use crate::trace::span_text;
+
+/// Characters of a candidate's text that are shown.
+const SHOWN: usize = 40;
+
+/// A step as a table: per candidate its text, each blade's μ ± σ, the fluency blade's ℓ_S, the composite μ ± σ, the rating, the
+/// probability, and an arrow at the one that was drawn.
+///
+/// `color` marks the drawn candidate's row; a table for a `terminal` (standard error) is fitted to its width.
+pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, terminal: bool) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    if terminal {
+        table.use_stderr();
+    } else {
+        table.force_no_tty();
+    }
+    let mut header = vec!["#".to_owned(), "candidate".to_owned()];
+    header.extend(trace.blades.iter().map(|blade| format!("{} ({:.2}) μ ± σ", blade.name, blade.weight)));
+    header.extend(trace.fluency.is_some().then(|| "fluency ℓ".to_owned()));
+    header.extend(["composite μ ± σ", "rating", "probability", "choice"].map(str::to_owned));
+    table.set_header(header);
+    for (i, candidate) in trace.candidates.iter().enumerate() {
+        let mut cells = vec![(i + 1).to_string(), shorten(&span_text(tokenizer, &candidate.tokens), candidate.end)];
+        cells.extend(trace.blades.iter().map(|blade| format!("{:+.4} ± {:.3}", blade.mu[i], blade.sigma[i])));
+        cells.extend(trace.fluency.as_ref().map(|fluency| format!("{:.3}", fluency[i])));
+        cells.push(format!("{:+.3} ± {:.3}", trace.mu[i], trace.sigma[i]));
+        cells.push(format!("{:.1}", trace.ratings[i]));
+        cells.push(format!("{:.3}", trace.probabilities[i]));
+        let chosen = i == trace.chosen;
+        cells.push(if chosen { "←" } else { "" }.to_owned());
+        let style = |cell: String| if chosen && color { Cell::new(cell).fg(Color::Green) } else { Cell::new(cell) };
+        table.add_row(Row::from(cells.into_iter().map(style).collect::<Vec<_>>()));
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("step {}\n{}", trace.step + 1, table.trim_fmt())
+}
+
+/// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a mark where it ends the response.
+fn shorten(text: &str, end: SpanEnd) -> String {
+    let visible: String = text
+        .chars()
+        .flat_map(|c| match c {
+            '\n' => vec!['⏎'],
+            c if c.is_control() => c.escape_default().collect(),
+            c => vec![c],
+        })
+        .collect();
+    let length = visible.chars().count();
+    let shown = if length <= SHOWN {
+        visible
+    } else {
+        let head: String = visible.chars().take(SHOWN * 2 / 3).collect();
+        let tail: String = visible.chars().skip(length - SHOWN / 3 + 1).collect();
+        format!("{head}…{tail}")
+    };
+    match end {
+        SpanEnd::EndOfText => format!("{shown} ■"),
+        SpanEnd::Complete | SpanEnd::Limit => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_stay_on_one_line_and_within_the_width() {
+        assert_eq!(shorten("a\nb\t", SpanEnd::Complete), "a⏎b\\t");
+        assert_eq!(shorten("end", SpanEnd::EndOfText), "end ■");
+        let long = shorten(&"word ".repeat(40), SpanEnd::Complete);
+        assert!(long.chars().count() <= SHOWN && long.contains('…'), "{long}");
+        assert!(shorten(&"é".repeat(500), SpanEnd::Limit).starts_with('é'));
+    }
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+
+pub mod args;
+pub mod commands;
+mod conversation;
+mod error;
+mod explain;
+pub mod interrupt;
+pub mod memory;
+mod models;
+mod progress;
+mod prompt;
+mod reply;
+pub mod scheme;
+mod screen;
+mod session;
+pub mod suggest;
+pub mod trace;
+mod weights;
+pub mod whole_file;
+
+pub use conversation::{Conversation, Framing};
+pub use error::Error;
+pub use models::Models;
+pub use progress::Loading;
+pub use reply::ReplyText;
+pub use screen::Screen;
+pub use session::{Ended, Reply, Session};
+pub use weights::WeightsArg;

@@ -1,0 +1,22 @@
+//! Figures that the operating system keeps, where it is Linux.
+
+/// Largest resident size this process has had, in bytes (`VmHWM`).
+pub fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// One-minute load average.
+pub fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn linux_tells() {
+        assert!(super::peak().unwrap() > 1 << 20);
+        assert!(super::load_average().unwrap() >= 0.0);
+    }
+}

@@ -1,0 +1,29 @@
+//! Where a prompt comes from.
+
+use std::io::{IsTerminal, Read};
+
+use crate::Error;
+use crate::args::PromptArgs;
+
+impl PromptArgs {
+    /// The prompt: the argument, the file, or standard input. Line ends at its end are dropped.
+    ///
+    /// # Errors
+    /// When there is none, it is blank, or it cannot be read as UTF-8.
+    pub fn read(&self) -> Result<String, Error> {
+        let text = match (&self.prompt, &self.file) {
+            (_, Some(path)) => std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?,
+            (Some(prompt), None) if prompt != "-" => prompt.clone(),
+            (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
+            _ => {
+                let mut text = String::new();
+                std::io::stdin()
+                    .read_to_string(&mut text)
+                    .map_err(|source| Error::Read { path: "standard input".into(), source })?;
+                text
+            }
+        };
+        let text = text.trim_end_matches(['\n', '\r']);
+        if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }
+    }
+}

@@ -1,0 +1,176 @@
+//! The text of a response as it comes: whole characters only, and nothing past the point where it stops.
+
+use sk_core::TokenId;
+use sk_models::text::{Detokenizer, Tokenizer};
+
+/// Turns the tokens of a response into the text to show.
+///
+/// Characters come whole, white space before the first word is left out, and where the framing has a stop text, nothing of it is
+/// shown: what might become one is held back until it is clear.
+pub struct ReplyText<'t> {
+    detokenizer: Detokenizer<'t>,
+    stop: Option<&'static str>,
+    /// What the tokens read.
+    raw: String,
+    /// Length of `raw` after each token.
+    ends: Vec<usize>,
+    /// How much of `raw` was handed out, or left out.
+    passed: usize,
+    stopped: bool,
+    text: String,
+}
+
+impl<'t> ReplyText<'t> {
+    /// A response that ends before `stop`.
+    pub fn new(tokenizer: &'t Tokenizer, stop: Option<&'static str>) -> Self {
+        Self {
+            detokenizer: Detokenizer::new(tokenizer),
+            stop,
+            raw: String::new(),
+            ends: Vec::new(),
+            passed: 0,
+            stopped: false,
+            text: String::new(),
+        }
+    }
+
+    /// Takes more tokens and returns the text that can be shown now. A token that the tokenizer lacks (an embedding may have spare
+    /// rows) has no text.
+    pub fn push(&mut self, tokens: &[TokenId]) -> String {
+        for &token in tokens {
+            self.raw.push_str(&self.detokenizer.push(token).unwrap_or_default());
+            self.ends.push(self.raw.len());
+        }
+        self.advance(false)
+    }
+
+    /// Ends the response and returns what was held back.
+    pub fn finish(&mut self) -> String {
+        let rest = self.detokenizer.finish();
+        self.raw.push_str(&rest);
+        self.advance(true)
+    }
+
+    /// Whether the stop text came.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// How many of the tokens belong to the response: all, or those that end before the stop text.
+    pub fn kept_tokens(&self) -> usize {
+        if self.stopped { self.ends.partition_point(|&end| end <= self.passed) } else { self.ends.len() }
+    }
+
+    /// All text handed out so far.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn advance(&mut self, last: bool) -> String {
+        if self.stopped {
+            return String::new();
+        }
+        let rest = &self.raw[self.passed..];
+        let clear = match self.stop.map(|stop| (stop, rest.find(stop))) {
+            Some((_, Some(at))) => {
+                self.stopped = true;
+                at
+            }
+            Some((stop, None)) if !last => rest.len() - beginning_of(stop, rest),
+            _ => rest.len(),
+        };
+        let piece = &rest[..clear];
+        let shown = if self.text.is_empty() { piece.trim_start() } else { piece }.to_owned();
+        self.passed += clear;
+        self.text.push_str(&shown);
+        shown
+    }
+}
+
+/// Length of the longest end of `text` that is a beginning of `stop`.
+fn beginning_of(stop: &str, text: &str) -> usize {
+    stop.char_indices()
+        .map(|(at, c)| at + c.len_utf8())
+        .filter(|&length| length < stop.len() && text.ends_with(&stop[..length]))
+        .max()
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One token per byte: token `b` is the byte `b`.
+    fn bytes() -> Tokenizer {
+        use std::collections::BTreeMap;
+        let mut spare = 0x100u32;
+        let vocab: BTreeMap<String, u32> = (0..=255u32)
+            .map(|byte| {
+                let printable = matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+                let c = if printable {
+                    byte
+                } else {
+                    spare += 1;
+                    spare - 1
+                };
+                (char::from_u32(c).unwrap().to_string(), byte)
+            })
+            .collect();
+        let byte_level = serde_json::json!({
+            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false
+        });
+        let json = serde_json::json!({
+            "version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
+            "pre_tokenizer": byte_level, "decoder": byte_level, "model": {"type": "BPE", "vocab": vocab, "merges": []}
+        });
+        Tokenizer::from_json("bytes", json.to_string().as_bytes()).unwrap()
+    }
+
+    fn tokens(text: &str) -> Vec<TokenId> {
+        text.bytes().map(TokenId::from).collect()
+    }
+
+    #[test]
+    fn characters_come_whole_and_leading_space_is_left_out() {
+        let tokenizer = bytes();
+        let mut reply = ReplyText::new(&tokenizer, None);
+        let ids = tokens("  \n é☃");
+        let pieces: Vec<String> = ids.iter().map(|&id| reply.push(&[id])).collect();
+        assert_eq!(pieces, ["", "", "", "", "", "é", "", "", "☃"]);
+        assert_eq!((reply.finish().as_str(), reply.text(), reply.kept_tokens()), ("", "é☃", ids.len()));
+    }
+
+    #[test]
+    fn a_character_that_is_never_whole_is_replaced_at_the_end() {
+        let tokenizer = bytes();
+        let mut reply = ReplyText::new(&tokenizer, None);
+        assert_eq!(reply.push(&tokens("a☃")[..3]), "a");
+        assert_eq!(reply.finish(), "\u{fffd}");
+    }
+
+    #[test]
+    fn nothing_of_the_stop_text_is_shown_however_it_is_cut() {
+        let tokenizer = bytes();
+        let ids = tokens("Hi.\n\nHow\n\nHuman: more");
+        for cut in 1..ids.len() {
+            let mut reply = ReplyText::new(&tokenizer, Some("\n\nHuman:"));
+            let mut shown = String::new();
+            for piece in ids.chunks(cut) {
+                shown += &reply.push(piece);
+            }
+            shown += &reply.finish();
+            assert_eq!(shown, "Hi.\n\nHow", "{cut}");
+            assert!(reply.is_stopped());
+            assert_eq!(reply.kept_tokens(), "Hi.\n\nHow".len());
+        }
+    }
+
+    #[test]
+    fn what_only_looked_like_the_stop_text_is_shown_in_the_end() {
+        let tokenizer = bytes();
+        let mut reply = ReplyText::new(&tokenizer, Some("\n\nHuman:"));
+        assert_eq!(reply.push(&tokens("Hi.\n\nHum")), "Hi.");
+        assert_eq!(reply.finish(), "\n\nHum");
+        assert!(!reply.is_stopped());
+    }
+}

@@ -1,0 +1,117 @@
+//! What a generation shows: text as it comes, tables and a summary beside it, and the trace on disk.
+
+use std::io::{self, IsTerminal, Write};
+
+use owo_colors::OwoColorize;
+use sk_core::StepTrace;
+use sk_models::text::Tokenizer;
+
+use crate::args::OutputArgs;
+use crate::session::Reply;
+use crate::trace::{StepRecord, TraceFile};
+use crate::{Error, explain};
+
+/// Where the steps of a generation go.
+///
+/// The text goes to standard output and nothing else does, so that a pipe gets the same bytes with and without `--explain`.
+pub struct Screen<'t> {
+    tokenizer: &'t Tokenizer,
+    /// Whether a table is shown per step.
+    pub explain: bool,
+    stream: bool,
+    quiet: bool,
+    trace: Option<TraceFile>,
+    turn: usize,
+    /// Whether the last line on standard output is unfinished.
+    line_open: bool,
+}
+
+impl<'t> Screen<'t> {
+    /// A screen as the options have it.
+    ///
+    /// # Errors
+    /// When the trace cannot be created.
+    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs) -> Result<Self, Error> {
+        Ok(Self {
+            tokenizer,
+            explain: options.explain,
+            stream: !options.json,
+            quiet: options.quiet,
+            trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
+            turn: 0,
+            line_open: false,
+        })
+    }
+
+    /// Shows a step, if there is one, and the text that follows from it.
+    ///
+    /// # Errors
+    /// When the trace or standard output cannot be written to.
+    pub fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
+        if let Some(step) = step {
+            if let Some(trace) = &mut self.trace {
+                trace.write(&StepRecord::new(self.turn, step, self.tokenizer))?;
+            }
+            if self.explain {
+                self.table(step);
+            }
+        }
+        if self.stream && !text.is_empty() {
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Output)?;
+            self.line_open = !text.ends_with('\n');
+        }
+        Ok(())
+    }
+
+    /// Ends a response: the line, and the summary on standard error.
+    ///
+    /// # Errors
+    /// When standard output cannot be written to.
+    pub fn end(&mut self, reply: &Reply, seed: u64) -> Result<(), Error> {
+        self.turn += 1;
+        self.end_line()?;
+        if !self.quiet {
+            let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+            let summary = format!(
+                "{} in {:.2} s ({:.1} tokens/s), {}, seed {seed}",
+                plural(reply.tokens.len(), "token"),
+                reply.elapsed,
+                reply.rate(),
+                plural(reply.steps, "step"),
+            );
+            anstream::eprintln!("{}", summary.dimmed());
+        }
+        Ok(())
+    }
+
+    /// Ends the line on standard output, if it is unfinished.
+    ///
+    /// # Errors
+    /// When standard output cannot be written to.
+    pub fn end_line(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.line_open) {
+            let mut out = io::stdout().lock();
+            out.write_all(b"\n").and_then(|()| out.flush()).map_err(Error::Output)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the trace its name.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        self.trace.take().map_or(Ok(()), TraceFile::finish)
+    }
+
+    fn table(&self, step: &StepTrace) {
+        let error = io::stderr();
+        let terminal = error.is_terminal();
+        let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
+        // On a shared terminal the table must not start in the middle of a line of text.
+        let gap = if self.line_open && terminal && io::stdout().is_terminal() { "\n" } else { "" };
+        // A failure of standard error must not end a generation.
+        let _ = writeln!(error.lock(), "{gap}{}", explain::table(step, self.tokenizer, color, terminal));
+    }
+}

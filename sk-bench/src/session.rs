@@ -1,0 +1,142 @@
+//! A steered model answering a dialogue.
+
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use sk_core::{Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
+use sk_models::engine::AdapterRack;
+use sk_models::text::Tokenizer;
+
+use crate::models::Models;
+use crate::reply::ReplyText;
+use crate::scheme::{SchemeConfig, SchemeError};
+use crate::trace::Seconds;
+use crate::{Error, interrupt};
+
+/// Why a response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The model ended it.
+    EndOfText,
+    /// The limit on new tokens was reached.
+    Limit,
+    /// The model's context is full.
+    ContextFull,
+    /// The model began to play the other side of the dialogue.
+    StopText,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// A response.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// Its text.
+    pub text: String,
+    /// Its tokens, those of a stop text left out.
+    pub tokens: Vec<TokenId>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Steps taken.
+    pub steps: usize,
+    /// Where the time went, summed over steps.
+    pub seconds: Seconds,
+    /// Wall time, in seconds.
+    pub elapsed: f64,
+}
+
+impl Reply {
+    /// Tokens per second of wall time.
+    pub fn rate(&self) -> f64 {
+        self.tokens.len() as f64 / self.elapsed.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// A scheme at work on loaded models, with the generator of its draws.
+pub struct Session<'m> {
+    scheme: Scheme,
+    rack: AdapterRack,
+    tokenizer: &'m Tokenizer,
+    context_limit: usize,
+    rng: ChaCha8Rng,
+}
+
+impl<'m> Session<'m> {
+    /// The scheme `config` on `models`, with draws that follow from `seed`. The rack of adapters is empty.
+    ///
+    /// # Errors
+    /// When the scheme cannot be built.
+    pub fn new(models: &'m Models, config: &SchemeConfig, seed: u64) -> Result<Self, SchemeError> {
+        let (scheme, rack) = config.build(models)?;
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        Ok(Self { scheme, rack, tokenizer: &models.tokenizer, context_limit: models.context_limit(), rng })
+    }
+
+    /// Ω. Edits take effect at the next step.
+    pub fn spec(&self) -> &SpecHandle {
+        &self.scheme.spec
+    }
+
+    /// The adapters that the backbone can read with.
+    pub fn rack(&self) -> &AdapterRack {
+        &self.rack
+    }
+
+    /// Starts the draws anew.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = ChaCha8Rng::seed_from_u64(seed);
+    }
+
+    /// Answers `prompt` with at most `max_new_tokens` tokens, and ends before `stop`.
+    ///
+    /// `on_step` gets each step and the text that can be shown after it; the last call has no step and the text that was held back.
+    ///
+    /// # Errors
+    /// When the prompt is empty or too long, a step fails, or `on_step` does.
+    pub fn reply(
+        &mut self,
+        prompt: &[TokenId],
+        stop: Option<&'static str>,
+        max_new_tokens: usize,
+        on_step: &mut dyn FnMut(Option<&StepTrace>, &str) -> Result<(), Error>,
+    ) -> Result<Reply, Error> {
+        if prompt.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        let room = self.context_limit.saturating_sub(prompt.len());
+        if room == 0 {
+            return Err(Error::PromptTooLong { tokens: prompt.len(), limit: self.context_limit });
+        }
+        let start = Instant::now();
+        let mut context = Context::new(prompt)?;
+        let mut text = ReplyText::new(self.tokenizer, stop);
+        let mut seconds = Seconds::default();
+        let mut steps = 0;
+        let mut failure = None;
+        let limit = max_new_tokens.min(room);
+        let finish = self.scheme.generate(&mut context, limit, &mut self.rng, |step| {
+            steps += 1;
+            seconds += Seconds::of(step);
+            let piece = text.push(&step.chosen().tokens);
+            failure = on_step(Some(step), &piece).err();
+            failure.is_none() && !text.is_stopped() && !interrupt::requested()
+        })?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let rest = text.finish();
+        on_step(None, &rest)?;
+        let ended = match finish {
+            _ if text.is_stopped() => Ended::StopText,
+            Finish::EndOfText => Ended::EndOfText,
+            Finish::Stopped => Ended::Interrupted,
+            Finish::Limit if limit < max_new_tokens => Ended::ContextFull,
+            Finish::Limit => Ended::Limit,
+        };
+        let tokens = context.response()[..text.kept_tokens()].to_vec();
+        Ok(Reply { text: text.text().to_owned(), tokens, ended, steps, seconds, elapsed: start.elapsed().as_secs_f64() })
+    }
+}

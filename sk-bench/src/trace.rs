@@ -1,0 +1,167 @@
+//! Traces: one JSON object per step, in lines.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sk_core::{ScoreTrace, SpanEnd, StepTrace, TokenId};
+use sk_models::text::Tokenizer;
+use tempfile::NamedTempFile;
+
+use crate::Error;
+
+/// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in seconds.
+#[derive(Debug, Serialize)]
+pub struct StepRecord<'a> {
+    /// Position of the response in the dialogue, from 0.
+    pub turn: usize,
+    /// Position of the step in the response, from 0.
+    pub step: usize,
+    /// The candidates, in the order of the proposal.
+    pub candidates: Vec<CandidateRecord<'a>>,
+    /// Scores of each blade of positive weight.
+    pub blades: &'a [ScoreTrace],
+    /// ℓ_S of each candidate in nats per token, where a fluency blade is seated.
+    pub fluency: Option<&'a [f64]>,
+    /// Composite scores.
+    pub mu: &'a [f64],
+    /// Composite dispersions.
+    pub sigma: &'a [f64],
+    /// Ratings.
+    pub ratings: &'a [f64],
+    /// Selection probabilities.
+    pub probabilities: &'a [f64],
+    /// Index of the candidate drawn.
+    pub chosen: usize,
+    /// Wall time of each part of the step.
+    pub seconds: Seconds,
+}
+
+/// One candidate of a [`StepRecord`].
+#[derive(Debug, Serialize)]
+pub struct CandidateRecord<'a> {
+    /// Its text. A span may end inside a character; what is not whole is U+FFFD here, and the tokens are the truth.
+    pub text: String,
+    /// Its tokens.
+    pub tokens: &'a [TokenId],
+    /// Why it ends.
+    pub end: SpanEnd,
+}
+
+/// Wall time of each part of a step, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Seconds {
+    /// Π_prop.
+    pub draft: f64,
+    /// π_B and the blades.
+    pub score: f64,
+    /// 𝓝, 𝓐 and 𝓢.
+    pub select: f64,
+    /// Keeping the winner.
+    pub commit: f64,
+}
+
+impl Seconds {
+    /// The times of a step.
+    pub fn of(trace: &StepTrace) -> Self {
+        let t = &trace.timings;
+        Self {
+            draft: t.draft.as_secs_f64(),
+            score: t.score.as_secs_f64(),
+            select: t.select.as_secs_f64(),
+            commit: t.commit.as_secs_f64(),
+        }
+    }
+
+    /// All parts together.
+    pub fn total(&self) -> f64 {
+        self.draft + self.score + self.select + self.commit
+    }
+}
+
+impl std::ops::AddAssign for Seconds {
+    fn add_assign(&mut self, other: Self) {
+        self.draft += other.draft;
+        self.score += other.score;
+        self.select += other.select;
+        self.commit += other.commit;
+    }
+}
+
+impl<'a> StepRecord<'a> {
+    /// The record of a step.
+    pub fn new(turn: usize, trace: &'a StepTrace, tokenizer: &Tokenizer) -> Self {
+        let record = |c: &'a sk_core::CandidateTrace| CandidateRecord {
+            text: span_text(tokenizer, &c.tokens),
+            tokens: &c.tokens,
+            end: c.end,
+        };
+        Self {
+            turn,
+            step: trace.step,
+            candidates: trace.candidates.iter().map(record).collect(),
+            blades: &trace.blades,
+            fluency: trace.fluency.as_deref(),
+            mu: &trace.mu,
+            sigma: &trace.sigma,
+            ratings: &trace.ratings,
+            probabilities: &trace.probabilities,
+            chosen: trace.chosen,
+            seconds: Seconds::of(trace),
+        }
+    }
+}
+
+/// The text of a span, special tokens spelled out. A token the tokenizer lacks (an embedding may have spare rows) has none.
+pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
+    let bytes: Vec<u8> = tokens.iter().flat_map(|&token| tokenizer.token_bytes(token).unwrap_or_default()).copied().collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A trace being written.
+///
+/// Records go to a temporary file beside the target, which takes the target's name when the trace is finished: a reader sees a whole
+/// trace or none, and an earlier trace survives a generation that fails.
+pub struct TraceFile {
+    path: PathBuf,
+    file: BufWriter<NamedTempFile>,
+}
+
+impl TraceFile {
+    /// Starts a trace that will be called `path`.
+    ///
+    /// # Errors
+    /// When the directory is missing or cannot be written to.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let builder_error = |source| Error::Write { path: path.to_owned(), source };
+        if path.is_dir() {
+            return Err(builder_error(std::io::ErrorKind::IsADirectory.into()));
+        }
+        let file = tempfile::Builder::new().prefix(".trace-").tempfile_in(parent).map_err(builder_error)?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// When the file cannot be written to.
+    pub fn write(&mut self, record: &StepRecord<'_>) -> Result<(), Error> {
+        serde_json::to_writer(&mut self.file, record)
+            .map_err(std::io::Error::from)
+            .and_then(|()| self.file.write_all(b"\n"))
+            .map_err(|source| Error::Write { path: self.path.clone(), source })
+    }
+
+    /// Gives the trace its name.
+    ///
+    /// # Errors
+    /// When the file cannot be written or renamed.
+    pub fn finish(self) -> Result<(), Error> {
+        let Self { path, file } = self;
+        file.into_inner()
+            .map_err(std::io::IntoInnerError::into_error)
+            .and_then(|file| crate::whole_file::persist(file, &path))
+            .map_err(|source| Error::Write { path, source })
+    }
+}

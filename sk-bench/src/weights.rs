@@ -1,0 +1,55 @@
+//! Weights as a user writes them: `helpful=0.6,honest=0.3,harmless=0.1`.
+
+use std::str::FromStr;
+
+use sk_core::{AlignmentSpec, SpecError};
+
+/// Weights by name, in the order given. Whether they are weights, and whose, is checked where they meet the blades.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightsArg(Vec<(String, f64)>);
+
+impl WeightsArg {
+    /// `spec` with these weights, scaled to sum to one; a blade not named gets zero.
+    ///
+    /// # Errors
+    /// When a name is not seated or a weight is negative or not finite, or all are zero.
+    pub fn apply(&self, spec: &AlignmentSpec) -> Result<AlignmentSpec, SpecError> {
+        spec.with_named_weights(self.0.iter().map(|(name, weight)| (name.as_str(), *weight)))
+    }
+}
+
+impl FromStr for WeightsArg {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut weights: Vec<(String, f64)> = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part
+                .split_once(['=', ':'])
+                .ok_or_else(|| format!("\"{part}\" is not NAME=WEIGHT; weights look like helpful=0.6,honest=0.4"))?;
+            let (name, value) = (name.trim(), value.trim());
+            let weight = value.parse().map_err(|_| format!("weight of \"{name}\" is \"{value}\", not a number"))?;
+            if weights.iter().any(|(other, _)| other == name) {
+                return Err(format!("blade \"{name}\" is given two weights"));
+            }
+            weights.push((name.to_owned(), weight));
+        }
+        if weights.is_empty() {
+            return Err("no weight is given; weights look like helpful=0.6,honest=0.4".to_owned());
+        }
+        Ok(Self(weights))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_read_in_order() {
+        let weights: WeightsArg = " helpful=0.6, honest = .3,harmless:1e-1,".parse().unwrap();
+        assert_eq!(weights.0, [("helpful".to_owned(), 0.6), ("honest".to_owned(), 0.3), ("harmless".to_owned(), 0.1)]);
+        for (wrong, says) in [("helpful", "NAME=WEIGHT"), ("a=x", "\"x\""), ("a=1,a=2", "two weights"), (",", "no weight")] {
+            assert!(wrong.parse::<WeightsArg>().unwrap_err().contains(says), "{wrong}");
+        }
+    }
+}
