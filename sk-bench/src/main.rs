@@ -1,3 +1,39 @@
 //! The `swiss-knife` program.
 
-fn main() {}
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sk_bench::args::{Cli, Command};
+use sk_bench::commands::{bench, chat, generate, train};
+use sk_bench::{Error, interrupt};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error),
+    };
+    usage::set_color(cli.color);
+    std::panic::set_hook(Box::new(|panic| usage::complain(&format!("this is a bug: {panic}"))));
+    match std::panic::catch_unwind(|| run(cli.command)) {
+        Ok(Ok(())) if interrupt::requested() => ExitCode::from(interrupt::EXIT_CODE),
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            usage::complain(&error.to_string());
+            ExitCode::from(error.exit_code())
+        }
+        // The hook has said it.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Generate(args) => generate::run(&args),
+        Command::Chat(args) => chat::run(&args),
+        Command::Train(command) => Ok(train::run(command)?),
+        Command::Bench(args) => bench::run(&args),
+    }
+}

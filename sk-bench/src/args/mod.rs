@@ -1,0 +1,60 @@
+//! What can be said on the command line.
+
+mod model;
+mod output;
+mod prompt;
+mod steering;
+
+pub use model::{BladeArg, ModelArgs};
+pub(crate) use output::positive;
+pub use output::{GenerationArgs, OutputArgs};
+pub use prompt::{FramingArg, PromptArgs};
+pub use steering::{Preset, SteeringArgs};
+
+use clap::builder::styling::{AnsiColor, Effects, Styles};
+use clap::{ColorChoice, Parser, Subcommand};
+
+use crate::commands::{bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, train::TrainCommand};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
+    .usage(AnsiColor::Green.on_default().effects(Effects::BOLD))
+    .literal(AnsiColor::Cyan.on_default().effects(Effects::BOLD))
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Steer a frozen language model while it decodes.
+///
+/// A small model drafts candidate spans; the frozen backbone reads them under one LoRA adapter per objective; what the adapters say is
+/// normalised, weighted, rated in a tournament and drawn from. Objectives and weights can change at any step: nothing is retrained.
+#[derive(Debug, Parser)]
+#[command(
+    name = "swiss-knife",
+    version,
+    styles = STYLES,
+    max_term_width = 100,
+    subcommand_required = true,
+    disable_help_subcommand = true,
+    after_help = "Run `swiss-knife <COMMAND> --help` for the options of a command and examples."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// When to use colour.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
+    pub color: ColorChoice,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a steered response to a prompt.
+    Generate(Box<GenerateArgs>),
+    /// Talk to a steered model, and change what steers it while it talks.
+    Chat(Box<ChatArgs>),
+    /// Train a tokenizer, a language model or a blade.
+    #[command(subcommand)]
+    Train(TrainCommand),
+    /// Measure load time, speed frozen and steered, and peak memory.
+    Bench(Box<BenchArgs>),
+}

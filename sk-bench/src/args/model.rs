@@ -1,0 +1,65 @@
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use sk_models::device::DeviceName;
+
+/// Which models run, and where.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Models")]
+pub struct ModelArgs {
+    /// Backbone: a directory in Hugging Face format, or a hub id such as Qwen/Qwen2.5-7B-Instruct.
+    /// Without it, the model that ships with the program is used, with its drafter and blades.
+    #[arg(long, value_name = "DIR|ID")]
+    pub backbone: Option<String>,
+    /// Drafter: a directory or a hub id. It must share the backbone's tokenizer. Default: the backbone drafts for itself.
+    #[arg(long, value_name = "DIR|ID")]
+    pub drafter: Option<String>,
+    /// A blade: a LoRA adapter in PEFT format, under the name that --weights calls it by. Repeat for more.
+    #[arg(long = "blade", value_name = "NAME=DIR|ID")]
+    pub blades: Vec<BladeArg>,
+    /// Device: auto, cpu, cuda, cuda:1, wgpu, wgpu:1 (of those that the program was built with).
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: DeviceName,
+}
+
+/// `NAME=DIR`: an adapter and the name it is seated under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BladeArg {
+    /// The name.
+    pub name: String,
+    /// Directory or hub id.
+    pub source: String,
+}
+
+impl FromStr for BladeArg {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
+                Ok(Self { name: name.trim().to_owned(), source: source.to_owned() })
+            }
+            _ => Err("a blade is given as NAME=DIR, such as helpful=adapters/helpful".to_owned()),
+        }
+    }
+}
+
+impl From<(String, PathBuf)> for BladeArg {
+    fn from((name, path): (String, PathBuf)) -> Self {
+        Self { name, source: path.to_string_lossy().into_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blade_has_a_name_and_a_source() {
+        let blade: BladeArg = "helpful=a=b/c".parse().unwrap();
+        assert_eq!((blade.name.as_str(), blade.source.as_str()), ("helpful", "a=b/c"));
+        for wrong in ["helpful", "=dir", "helpful=", " =x"] {
+            assert!(wrong.parse::<BladeArg>().is_err(), "{wrong}");
+        }
+    }
+}

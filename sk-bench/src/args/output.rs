@@ -1,0 +1,50 @@
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::FramingArg;
+
+/// How long a response may be, how the dialogue is framed, and what decides the draws.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Generation")]
+pub struct GenerationArgs {
+    /// Most tokens of a response.
+    #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = positive)]
+    pub max_new_tokens: usize,
+    /// Seed of every draw. The same seed, device and settings give the same bytes.
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+    /// How the dialogue becomes a text for the model.
+    #[arg(long, value_name = "FRAMING", default_value = "hh")]
+    pub framing: FramingArg,
+    /// A system message that stands above the dialogue.
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+}
+
+/// What is shown and kept of a generation.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Show a table of each step on standard error: candidates, scores, ratings, probabilities, choice.
+    #[arg(long)]
+    pub explain: bool,
+    /// Write a trace: one JSON object per step, in lines. The file appears, whole, when the generation ends.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Print one JSON object at the end instead of the text as it comes.
+    #[arg(long)]
+    pub json: bool,
+    /// No summary, no progress.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// A whole number of at least one.
+pub(crate) fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("it must be a whole number of at least 1".to_owned()),
+    }
+}

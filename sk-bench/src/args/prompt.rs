@@ -1,0 +1,25 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// What is asked of the model.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Prompt")]
+pub struct PromptArgs {
+    /// The prompt. `-`, or nothing when standard input is not a terminal, reads it from standard input.
+    pub prompt: Option<String>,
+    /// Read the prompt from a file.
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    pub file: Option<PathBuf>,
+}
+
+/// How a dialogue becomes a text for the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FramingArg {
+    /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
+    Hh,
+    /// The chat template of the backbone's tokenizer.
+    Chat,
+    /// The prompt as it is; the model continues it.
+    None,
+}

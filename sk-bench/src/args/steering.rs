@@ -1,0 +1,161 @@
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use sk_core::OperatingPoint;
+
+use super::output::positive;
+use crate::scheme::{AggregatorKind, BladeKind, Convention, SchemeConfig, SchemeError, SelectorKind};
+use crate::weights::WeightsArg;
+
+/// How the model is steered.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Steering")]
+pub struct SteeringArgs {
+    /// Weights of the blades, scaled to sum to one; a blade not named gets zero. Default: equal weights.
+    #[arg(short, long, value_name = "NAME=W,…")]
+    pub weights: Option<WeightsArg>,
+    /// A scheme: a TOML file with the sections [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and [selector].
+    /// What it leaves out is as the preset and the convention have it.
+    #[arg(long, value_name = "FILE")]
+    pub scheme: Option<PathBuf>,
+    /// Published operating point.
+    #[arg(long, value_name = "PRESET", default_value = "hhh")]
+    pub preset: Preset,
+    /// `sound` repairs what is accidental in the published runs; `paper` repeats them.
+    #[arg(long, value_name = "CONVENTION", default_value = "sound")]
+    pub convention: Convention,
+    /// N, candidates per step.
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Operating point")]
+    pub n: Option<usize>,
+    /// R, rounds of the tournament.
+    #[arg(long, value_name = "R", value_parser = positive, help_heading = "Operating point")]
+    pub rounds: Option<usize>,
+    /// T, temperature of the final choice; 0 takes the best.
+    #[arg(long, value_name = "T", help_heading = "Operating point", allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Weight of the tournament rating in the final choice.
+    #[arg(long, value_name = "W", help_heading = "Operating point", allow_negative_numbers = true)]
+    pub w_tour: Option<f64>,
+    /// Weight of the blades' composite score in the final choice.
+    #[arg(long, value_name = "W", help_heading = "Operating point", allow_negative_numbers = true)]
+    pub w_blade: Option<f64>,
+    /// λ, penalty on the composite dispersion.
+    #[arg(long, value_name = "LAMBDA", help_heading = "Operating point", allow_negative_numbers = true)]
+    pub lambda: Option<f64>,
+    /// α, coefficient of the drafter's fluency in a match.
+    #[arg(long, value_name = "ALPHA", help_heading = "Operating point", allow_negative_numbers = true)]
+    pub alpha: Option<f64>,
+    /// β, scale of the blades' implicit reward.
+    #[arg(long, value_name = "BETA", help_heading = "Operating point", allow_negative_numbers = true)]
+    pub beta: Option<f64>,
+    /// Most tokens of a candidate span.
+    #[arg(long, value_name = "TOKENS", value_parser = positive, help_heading = "Drafting")]
+    pub span_tokens: Option<usize>,
+    /// Sampling temperature of the drafter; 0 is greedy.
+    #[arg(long, value_name = "T", help_heading = "Drafting", allow_negative_numbers = true)]
+    pub draft_temperature: Option<f32>,
+    /// Keep the most likely tokens that hold this much probability; 1 keeps all.
+    #[arg(long, value_name = "P", help_heading = "Drafting", allow_negative_numbers = true)]
+    pub top_p: Option<f32>,
+    /// Keep this many most likely tokens; 0 keeps all.
+    #[arg(long, value_name = "K", help_heading = "Drafting")]
+    pub top_k: Option<usize>,
+    /// Divide the logits of tokens seen before by this; 1 is off.
+    #[arg(long, value_name = "R", help_heading = "Drafting", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f32>,
+}
+
+/// The published operating points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Preset {
+    /// Helpful, honest and harmless together: N 7, R 5, T 8.
+    #[default]
+    Hhh,
+    /// Harmlessness alone: N 11, R 4, T 11.2.
+    Harmlessness,
+    /// Helpfulness alone: N 7, R 3, T 1.69.
+    Helpfulness,
+    /// Honesty alone: N 3, R 7, T 21.
+    Honesty,
+}
+
+impl Preset {
+    /// Its numbers.
+    pub fn operating_point(self) -> OperatingPoint {
+        match self {
+            Self::Hhh => OperatingPoint::HHH,
+            Self::Harmlessness => OperatingPoint::HARMLESSNESS,
+            Self::Helpfulness => OperatingPoint::HELPFULNESS,
+            Self::Honesty => OperatingPoint::HONESTY,
+        }
+    }
+}
+
+impl SteeringArgs {
+    /// The scheme that these options describe: the preset under the convention, then the file, then single numbers.
+    ///
+    /// # Errors
+    /// When the file cannot be read as a scheme, a number is out of range, or one does not apply to the scheme's slots.
+    pub fn scheme(&self) -> Result<SchemeConfig, SchemeError> {
+        let mut config = SchemeConfig::reference(self.convention, &self.preset.operating_point());
+        if let Some(path) = &self.scheme {
+            config.read(path)?;
+        }
+        self.set_numbers(&mut config)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn set_numbers(&self, config: &mut SchemeConfig) -> Result<(), SchemeError> {
+        let SchemeConfig { proposal, granularity, blades, beta, aggregator, selector, .. } = config;
+        set(&mut proposal.candidates, self.n);
+        set(&mut proposal.temperature, self.draft_temperature);
+        set(&mut proposal.top_p, self.top_p);
+        set(&mut proposal.top_k, self.top_k);
+        set(&mut proposal.repetition_penalty, self.repetition_penalty);
+        if let Some(tokens) = self.span_tokens.and_then(NonZeroUsize::new) {
+            granularity.span_tokens = Some(tokens);
+        }
+        if let Some(value) = self.beta {
+            *beta = value;
+            blades.iter_mut().filter(|b| b.kind == BladeKind::ImplicitReward).for_each(|b| b.beta = value);
+        }
+        let rated = |option, applies| {
+            let kind = aggregator.kind.name();
+            if applies { Ok(()) } else { Err(SchemeError::Inapplicable { option, slot: "aggregator", kind }) }
+        };
+        if self.rounds.is_some() {
+            rated("rounds", aggregator.kind == AggregatorKind::SwissElo)?;
+        }
+        if self.alpha.is_some() {
+            rated("alpha", aggregator.kind != AggregatorKind::Scores)?;
+        }
+        set(&mut aggregator.rounds, self.rounds);
+        set(&mut aggregator.alpha, self.alpha);
+        let selected = |option, applies| {
+            let kind = selector.kind.name();
+            if applies { Ok(()) } else { Err(SchemeError::Inapplicable { option, slot: "selector", kind }) }
+        };
+        let champion = selector.kind == SelectorKind::Champion;
+        for (option, given) in [("w-tour", self.w_tour), ("w-blade", self.w_blade), ("lambda", self.lambda)] {
+            if given.is_some() {
+                selected(option, champion)?;
+            }
+        }
+        if self.temperature.is_some() {
+            selected("temperature", selector.kind.has_temperature())?;
+        }
+        set(&mut selector.temperature, self.temperature);
+        set(&mut selector.w_tour, self.w_tour);
+        set(&mut selector.w_blade, self.w_blade);
+        set(&mut selector.lambda, self.lambda);
+        Ok(())
+    }
+}
+
+fn set<T: Copy>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}

@@ -1,0 +1,244 @@
+//! `swiss-knife chat`: a dialogue whose steering can be changed at any turn.
+
+mod command;
+mod lines;
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use owo_colors::OwoColorize;
+use serde::Serialize;
+use sk_core::{AlignmentSpec, Seat};
+use sk_models::text::Message;
+
+use crate::args::{BladeArg, GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
+use crate::commands::generate;
+use crate::conversation::Conversation;
+use crate::models::Models;
+use crate::progress::Loading;
+use crate::scheme::{BladeConfig, SchemeConfig, SchemeError};
+use crate::screen::Screen;
+use crate::session::Session;
+use crate::weights::WeightsArg;
+use crate::{Error, interrupt, whole_file};
+use command::{COMMANDS, Command};
+use lines::Lines;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Talk to the model that ships with the program
+  swiss-knife chat -w helpful=0.5,harmless=0.5
+
+  # The same from a script: a line is a turn, or a command
+  printf 'Hello!\\n/weights honest=1\\nAre you sure?\\n' | swiss-knife chat --quiet
+
+While it runs, /help lists the commands.";
+
+/// Options of `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ChatArgs {
+    #[command(flatten)]
+    steering: SteeringArgs,
+    #[command(flatten)]
+    generation: GenerationArgs,
+    #[command(flatten)]
+    models: ModelArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What `/save` writes.
+#[derive(Serialize)]
+struct Transcript<'a> {
+    messages: &'a [Message],
+    weights: Vec<(String, f64)>,
+    seed: u64,
+}
+
+/// A dialogue under way.
+struct Chat<'a> {
+    models: &'a Models,
+    config: SchemeConfig,
+    session: Session<'a>,
+    conversation: Conversation,
+    screen: Screen<'a>,
+    max_new_tokens: usize,
+    seed: u64,
+    loading_quiet: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a model cannot be loaded, or standard output or the trace cannot be written to. What goes wrong in one turn or command is said,
+/// and the dialogue goes on.
+pub fn run(args: &ChatArgs) -> Result<(), Error> {
+    let mut config = args.steering.scheme()?;
+    let quiet = args.output.quiet;
+    let mut loading = Loading::new(quiet);
+    let models = Models::load(&args.models, &mut loading)?;
+    let session = generate::open(&models, &mut config, &args.steering, &args.models, args.generation.seed, &mut loading)?;
+    drop(loading);
+    let mut chat = Chat {
+        models: &models,
+        config,
+        session,
+        conversation: generate::conversation(&models, &args.generation, &args.steering)?,
+        screen: Screen::new(&models.tokenizer, &args.output)?,
+        max_new_tokens: args.generation.max_new_tokens,
+        seed: args.generation.seed,
+        loading_quiet: quiet,
+    };
+    interrupt::listen();
+    let mut lines = Lines::new();
+    if lines.is_terminal() && !quiet {
+        anstream::eprintln!("{}", "/help lists the commands, /quit leaves".dimmed());
+    }
+    while let Some(line) = lines.next()? {
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        let done = match line.strip_prefix('/') {
+            Some(command) => chat.obey(command),
+            None => chat.answer(line).map(|()| true),
+        };
+        match done {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error @ Error::Output(_)) => return Err(error),
+            Err(error) => {
+                chat.screen.end_line()?;
+                anstream::eprintln!("{} {}", "error:".red().bold(), error.one_line());
+            }
+        }
+    }
+    chat.screen.finish()
+}
+
+impl Chat<'_> {
+    fn answer(&mut self, line: &str) -> Result<(), Error> {
+        interrupt::clear();
+        let prompt = self.conversation.ask(&self.models.tokenizer, line)?;
+        let stop = self.conversation.framing().stop();
+        let screen = &mut self.screen;
+        let answered = self.session.reply(&prompt, stop, self.max_new_tokens, &mut |step, text| screen.step(step, text));
+        let reply = match answered {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.conversation.retract();
+                return Err(error);
+            }
+        };
+        let mut tokens = prompt;
+        tokens.extend(&reply.tokens);
+        self.conversation.answer(tokens, &reply.text);
+        self.screen.end(&reply, self.seed)
+    }
+
+    /// Obeys a command; `false` ends the dialogue.
+    fn obey(&mut self, line: &str) -> Result<bool, Error> {
+        match line.parse::<Command>().map_err(Error::Usage)? {
+            Command::Help => say(COMMANDS),
+            Command::Quit => return Ok(false),
+            Command::Blades => say(&self.blades()),
+            Command::Weights(None) => say(&weights_line(&self.session.spec().snapshot())),
+            Command::Weights(Some(weights)) => self.weigh(&weights)?,
+            Command::Seat(blade) => self.seat(&blade)?,
+            Command::Unseat(name) => {
+                self.session.spec().edit(|spec| spec.unseat(&name))?;
+                self.session.rack().remove(&name);
+                self.config.blades.retain(|blade| blade.name != name);
+                say(&weights_line(&self.session.spec().snapshot()));
+            }
+            Command::Swap(old, blade) => self.swap(&old, &blade)?,
+            Command::Explain(on) => self.screen.explain = on,
+            Command::Seed(seed) => {
+                self.seed = seed;
+                self.session.reseed(seed);
+            }
+            Command::Save(path) => {
+                let transcript = Transcript {
+                    messages: self.conversation.messages(),
+                    weights: weights(&self.session.spec().snapshot()),
+                    seed: self.seed,
+                };
+                let text = serde_json::to_string_pretty(&transcript).map_err(|error| Error::Output(error.into()))? + "\n";
+                whole_file::write(&path, text.as_bytes()).map_err(|source| Error::Write { path, source })?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn weigh(&mut self, weights: &WeightsArg) -> Result<(), Error> {
+        let spec = self.session.spec().edit(|spec| weights.apply(spec))?;
+        say(&weights_line(&spec));
+        Ok(())
+    }
+
+    /// Seats a blade with the weight of one among equals.
+    fn seat(&mut self, blade: &BladeArg) -> Result<(), Error> {
+        let share = 1.0 / (self.session.spec().snapshot().seats().len() + 1) as f64;
+        self.install(blade, |spec, seat| spec.seat(seat, share))
+    }
+
+    fn swap(&mut self, old: &str, blade: &BladeArg) -> Result<(), Error> {
+        self.install(blade, |spec, seat| spec.swap(old, seat))?;
+        if old != blade.name {
+            self.session.rack().remove(old);
+            self.config.blades.retain(|other| other.name != old);
+        }
+        Ok(())
+    }
+
+    /// Loads the adapter of `blade` and lets `edit` seat it.
+    fn install(
+        &mut self,
+        blade: &BladeArg,
+        edit: impl Fn(&AlignmentSpec, Seat) -> Result<AlignmentSpec, sk_core::SpecError>,
+    ) -> Result<(), Error> {
+        let config = BladeConfig::implicit_reward(&blade.name, self.config.beta);
+        let built = config.build().map_err(|e| SchemeError::Parameter { slot: "blades", reason: e.to_string() })?;
+        let seat = Seat::new(blade.name.as_str(), built);
+        // An edit that will be refused must not replace an adapter in use.
+        edit(&self.session.spec().snapshot(), seat.clone())?;
+        let adapter = self.models.adapter(&blade.name, &blade.source, &mut Loading::new(self.loading_quiet))?;
+        self.session.rack().insert(blade.name.as_str(), adapter);
+        let spec = self.session.spec().edit(|spec| edit(spec, seat))?;
+        self.config.blades.retain(|other| other.name != blade.name);
+        self.config.blades.push(config);
+        say(&weights_line(&spec));
+        Ok(())
+    }
+
+    fn blades(&self) -> String {
+        let spec = self.session.spec().snapshot();
+        let mut text = String::new();
+        for (name, weight) in weights(&spec) {
+            let kind = self.config.blades.iter().find(|blade| blade.name == name);
+            let beta = kind.map_or_else(String::new, |blade| format!("  {}", describe(blade)));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name:<16} {weight:.3}{beta}");
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+fn describe(blade: &BladeConfig) -> String {
+    format!("{:?}, β {}", blade.kind, blade.beta)
+}
+
+fn weights(spec: &AlignmentSpec) -> Vec<(String, f64)> {
+    spec.seats().iter().map(|seat| seat.name().to_string()).zip(spec.weights().as_slice().iter().copied()).collect()
+}
+
+fn weights_line(spec: &AlignmentSpec) -> String {
+    weights(spec).iter().map(|(name, weight)| format!("{name}={weight:.3}")).collect::<Vec<_>>().join(",")
+}
+
+/// What commands say goes to standard error: standard output is the model's.
+fn say(text: &str) {
+    anstream::eprintln!("{text}");
+}

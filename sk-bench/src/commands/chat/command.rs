@@ -1,0 +1,101 @@
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::args::BladeArg;
+use crate::suggest;
+use crate::weights::WeightsArg;
+
+/// What `/help` says.
+pub(super) const COMMANDS: &str = "\
+/weights              show the weights
+/weights NAME=W,…     set them; they are scaled to sum to one
+/blades               list the seated blades
+/seat NAME=DIR        load an adapter and seat it; the others keep their proportions
+/unseat NAME          drop a blade
+/swap OLD NEW=DIR     put another adapter in a blade's seat, with its weight
+/explain on|off       show a table of each step
+/seed N               start the draws anew
+/save FILE            write the dialogue as JSON
+/quit                 leave";
+
+const NAMES: [&str; 10] = ["help", "quit", "weights", "blades", "seat", "unseat", "swap", "explain", "save", "seed"];
+
+/// A line that begins with `/`.
+#[derive(Debug, PartialEq)]
+pub(super) enum Command {
+    Help,
+    Quit,
+    Weights(Option<WeightsArg>),
+    Blades,
+    Seat(BladeArg),
+    Unseat(String),
+    Swap(String, BladeArg),
+    Explain(bool),
+    Save(PathBuf),
+    Seed(u64),
+}
+
+impl FromStr for Command {
+    type Err = String;
+
+    /// Parses a line without its `/`.
+    fn from_str(line: &str) -> Result<Self, String> {
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        let needs = |what: &str| format!("/{name} needs {what}; /help lists the commands");
+        let given = |what: &str| if rest.is_empty() { Err(needs(what)) } else { Ok(rest) };
+        match name {
+            "help" => Ok(Self::Help),
+            "quit" | "exit" => Ok(Self::Quit),
+            "blades" => Ok(Self::Blades),
+            "weights" if rest.is_empty() => Ok(Self::Weights(None)),
+            "weights" => rest.parse().map(|weights| Self::Weights(Some(weights))),
+            "seat" => given("NAME=DIR")?.parse().map(Self::Seat),
+            "unseat" => Ok(Self::Unseat(given("the name of a blade")?.to_owned())),
+            "swap" => match given("OLD NEW=DIR")?.split_once(char::is_whitespace) {
+                Some((old, new)) => Ok(Self::Swap(old.to_owned(), new.trim().parse()?)),
+                None => Err(needs("OLD NEW=DIR")),
+            },
+            "explain" => match rest {
+                "on" => Ok(Self::Explain(true)),
+                "off" => Ok(Self::Explain(false)),
+                _ => Err(needs("on or off")),
+            },
+            "save" => Ok(Self::Save(given("the name of a file")?.into())),
+            "seed" => rest.parse().map(Self::Seed).map_err(|_| needs("a whole number")),
+            _ => Err(format!("unknown command \"/{name}\"; {}", suggest::hint(name, &NAMES))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_and_slips_are_recognised() {
+        assert_eq!("quit".parse(), Ok(Command::Quit));
+        assert_eq!("weights".parse(), Ok(Command::Weights(None)));
+        assert_eq!("weights a=1".parse(), Ok(Command::Weights(Some("a=1".parse().unwrap()))));
+        assert_eq!("swap a b=c d".parse(), Ok(Command::Swap("a".into(), "b=c d".parse().unwrap())));
+        assert_eq!("explain on".parse(), Ok(Command::Explain(true)));
+        assert_eq!("seed 7".parse(), Ok(Command::Seed(7)));
+        for (wrong, says) in [
+            ("wieghts", "did you mean \"weights\"?"),
+            ("swap a", "OLD NEW=DIR"),
+            ("seat", "NAME=DIR"),
+            ("explain maybe", "on or off"),
+            ("seed x", "whole number"),
+        ] {
+            let error = wrong.parse::<Command>().unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_command() {
+        for name in NAMES.iter().filter(|name| **name != "help") {
+            assert!(COMMANDS.contains(&format!("/{name}")), "{name}");
+        }
+    }
+}

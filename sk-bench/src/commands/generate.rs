@@ -1,0 +1,148 @@
+//! `swiss-knife generate`: a steered response to a prompt.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::args::{FramingArg, GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
+use crate::conversation::{Conversation, Framing};
+use crate::models::Models;
+use crate::progress::Loading;
+use crate::scheme::{Convention, SchemeConfig};
+use crate::screen::Screen;
+use crate::session::{Ended, Reply, Session};
+use crate::trace::Seconds;
+use crate::{Error, interrupt};
+
+const EXAMPLES: &str = "\
+Examples:
+  # The model that ships with the program
+  swiss-knife generate \"How do I apologise to a friend?\" -w helpful=0.6,honest=0.3,harmless=0.1
+
+  # A prompt from a pipe, the steps explained, and a trace kept
+  echo \"Why is the sky blue?\" | swiss-knife generate --explain --trace steps.jsonl
+
+  # Any Qwen2.5 checkpoint with LoRA adapters in PEFT format
+  swiss-knife generate \"Hi\" --backbone Qwen/Qwen2.5-7B --drafter Qwen/Qwen2.5-0.5B --blade helpful=adapters/helpful
+
+  # The published runs: their conventions, and the operating point for honesty
+  swiss-knife generate \"Is the earth flat?\" --convention paper --preset honesty -w honest=1";
+
+/// Options of `generate`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct GenerateArgs {
+    #[command(flatten)]
+    prompt: PromptArgs,
+    #[command(flatten)]
+    steering: SteeringArgs,
+    #[command(flatten)]
+    generation: GenerationArgs,
+    #[command(flatten)]
+    models: ModelArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    prompt: &'a str,
+    text: &'a str,
+    tokens: usize,
+    steps: usize,
+    ended: Ended,
+    weights: std::collections::BTreeMap<String, f64>,
+    seed: u64,
+    device: String,
+    elapsed: f64,
+    tokens_per_second: f64,
+    seconds: Seconds,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the input is at fault, a model cannot be loaded, or a step fails.
+pub fn run(args: &GenerateArgs) -> Result<(), Error> {
+    // What can be refused at once is, before a model is loaded.
+    let mut config = args.steering.scheme()?;
+    let prompt = args.prompt.read()?;
+    let mut loading = Loading::new(args.output.quiet);
+    let models = Models::load(&args.models, &mut loading)?;
+    let mut session = open(&models, &mut config, &args.steering, &args.models, args.generation.seed, &mut loading)?;
+    drop(loading);
+    let mut screen = Screen::new(&models.tokenizer, &args.output)?;
+    let mut conversation = conversation(&models, &args.generation, &args.steering)?;
+    let tokens = conversation.ask(&models.tokenizer, &prompt)?;
+
+    interrupt::listen();
+    let stop = conversation.framing().stop();
+    let reply = session.reply(&tokens, stop, args.generation.max_new_tokens, &mut |step, text| screen.step(step, text))?;
+    screen.finish()?;
+    if args.output.json {
+        print_json(&report(&prompt, &reply, &session, &models, args.generation.seed))?;
+    }
+    screen.end(&reply, args.generation.seed)
+}
+
+/// A session on `models` as the options describe it: scheme built, adapters loaded, weights set.
+///
+/// # Errors
+/// When an adapter cannot be loaded, the scheme cannot be built, or the weights do not fit the blades.
+pub(super) fn open<'m>(
+    models: &'m Models,
+    config: &mut SchemeConfig,
+    steering: &SteeringArgs,
+    args: &ModelArgs,
+    seed: u64,
+    loading: &mut Loading,
+) -> Result<Session<'m>, Error> {
+    let adapters = models.adapters(config, &args.blades, loading)?;
+    let session = Session::new(models, config, seed)?;
+    if let Some(weights) = &steering.weights {
+        session.spec().edit(|spec| weights.apply(spec))?;
+    }
+    for (name, adapter) in adapters {
+        session.rack().insert(name, adapter);
+    }
+    Ok(session)
+}
+
+/// An empty dialogue in the framing that the options ask for.
+///
+/// # Errors
+/// When the chat template is asked for and the backbone has none.
+pub(super) fn conversation(models: &Models, generation: &GenerationArgs, steering: &SteeringArgs) -> Result<Conversation, Error> {
+    let framing = match generation.framing {
+        FramingArg::Chat => Framing::Chat(Box::new(models.chat_template()?)),
+        FramingArg::None => Framing::Bare,
+        // The published runs had no stop text: they ran to the limit.
+        FramingArg::Hh => Framing::Hh { stop: steering.convention == Convention::Sound },
+    };
+    Ok(Conversation::new(framing, generation.system.as_deref()))
+}
+
+fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, models: &Models, seed: u64) -> Report<'a> {
+    let spec = session.spec().snapshot();
+    let weights = spec.seats().iter().zip(spec.weights().as_slice());
+    Report {
+        prompt,
+        text: &reply.text,
+        tokens: reply.tokens.len(),
+        steps: reply.steps,
+        ended: reply.ended,
+        weights: weights.map(|(seat, &weight)| (seat.name().to_string(), weight)).collect(),
+        seed,
+        device: models.device().to_string(),
+        elapsed: reply.elapsed,
+        tokens_per_second: reply.rate(),
+        seconds: reply.seconds,
+    }
+}
+
+fn print_json(report: &Report<'_>) -> Result<(), Error> {
+    let text = serde_json::to_string(report).map_err(|error| Error::Output(error.into()))?;
+    writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)
+}

@@ -1,0 +1,6 @@
+//! The commands of the program.
+
+pub mod bench;
+pub mod chat;
+pub mod generate;
+pub mod train;

@@ -1,0 +1,70 @@
+//! What the program says when something is wrong: one line on standard error.
+
+use std::process::ExitCode;
+
+use clap::ColorChoice;
+use clap::error::ErrorKind;
+use owo_colors::OwoColorize;
+
+/// Exit status where the command line is at fault.
+const BAD_INPUT: u8 = 2;
+
+/// Says `error: …` on one line of standard error.
+pub(crate) fn complain(message: &str) {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    // anstream's macro would panic where standard error is closed, and there would be nobody to tell.
+    let _ = std::io::Write::write_all(&mut anstream::stderr().lock(), format!("{} {line}\n", "error:".red().bold()).as_bytes());
+}
+
+/// Prints help or the version as asked, or says on one line what is wrong with the command line.
+pub(crate) fn report(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that goes away has read enough.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(BAD_INPUT)
+        }
+        _ => {
+            complain(&gist(&error.to_string()));
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+/// A message of clap without its label, usage and pointers: what is wrong and what may be meant, separated by semicolons.
+fn gist(message: &str) -> String {
+    message
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .map(|line| line.trim_start_matches("error: ").trim_start_matches("tip: "))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Makes the choice hold for all output of the program.
+pub(crate) fn set_color(choice: ColorChoice) {
+    match choice {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_clap_fit_on_a_line() {
+        let message = "error: unexpected argument '--wieghts' found\n\n  tip: a similar argument exists: '--weights'\n\n\
+                       Usage: swiss-knife generate [OPTIONS]\n\nFor more information, try '--help'.\n";
+        assert_eq!(gist(message), "unexpected argument '--wieghts' found; a similar argument exists: '--weights'");
+    }
+}
