@@ -67,8 +67,7 @@ impl FakeHub {
             let listing = format!("/api/models/{ID}/revision/main");
             let file = request.path.strip_prefix(&format!("/{ID}/resolve/{COMMIT}/"));
             if request.path == listing {
-                let siblings: Vec<_> =
-                    state.files.keys().map(|name| serde_json::json!({"rfilename": name})).collect();
+                let siblings: Vec<_> = state.files.keys().map(|name| serde_json::json!({"rfilename": name})).collect();
                 let body = serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
                 respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
             } else if let Some((name, bytes)) = file.and_then(|name| Some((name, state.files.get(name)?))) {
@@ -101,10 +100,7 @@ impl FakeHub {
 }
 
 /// Serves on a free port of loopback and returns its address. The thread ends with the test.
-fn serve(
-    state: Arc<State>,
-    answer: impl Fn(&State, &Request, &mut TcpStream) + Send + 'static,
-) -> String {
+fn serve(state: Arc<State>, answer: impl Fn(&State, &Request, &mut TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -121,9 +117,7 @@ fn serve(
             let request = Request {
                 path: first.split(' ').nth(1).unwrap().to_owned(),
                 authorization: header("authorization"),
-                range: header("range").map(|range| {
-                    range.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap()
-                }),
+                range: header("range").map(|range| range.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap()),
             };
             state.requests.lock().unwrap().push(request.clone());
             answer(&state, &request, &mut stream);

@@ -112,8 +112,7 @@ fn conversations_have_the_recorded_prompts() {
     let vectors = std::fs::read_to_string(folder.join("chat_vectors.json")).unwrap();
     let vectors: Vec<ChatVector> = serde_json::from_str(&vectors).unwrap();
     for vector in &vectors {
-        let options =
-            ChatOptions { tools: vector.tools.clone(), add_generation_prompt: vector.add_generation_prompt };
+        let options = ChatOptions { tools: vector.tools.clone(), add_generation_prompt: vector.add_generation_prompt };
         for template in [&template, &from_config] {
             let prompt = template.render(vector.messages.clone(), &options).unwrap();
             assert_eq!(prompt, vector.rendered, "{}", vector.name);

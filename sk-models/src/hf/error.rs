@@ -60,8 +60,8 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Its name.
         name: String,
-        /// Why it is needed.
-        hint: String,
+        /// What to check.
+        hint: &'static str,
     },
     /// A tensor that no part of the model takes.
     #[error("{}: tensor `{name}` belongs to no part of the model; {hint}", path.display())]
@@ -71,10 +71,10 @@ pub enum CheckpointError {
         /// Its name.
         name: String,
         /// What to check.
-        hint: String,
+        hint: &'static str,
     },
     /// A tensor of another shape than the configuration implies.
-    #[error("{}: tensor `{name}` has shape {found:?} where {expected:?} was expected", path.display())]
+    #[error("{}: tensor `{name}` has shape {found:?} where {expected:?} was expected; {hint}", path.display())]
     Shape {
         /// The file that holds it.
         path: PathBuf,
@@ -84,6 +84,8 @@ pub enum CheckpointError {
         found: Vec<usize>,
         /// The shape that fits.
         expected: Vec<usize>,
+        /// What to check.
+        hint: &'static str,
     },
     /// A tensor of a type that weights are not stored in.
     #[error("{}: tensor `{name}` is of type {dtype}; F32, F16 and BF16 are supported", path.display())]
@@ -106,6 +108,24 @@ pub enum CheckpointError {
         value: String,
         /// Why it is refused.
         reason: String,
+    },
+    /// A tensor that an adapter brings along and the backbone has otherwise.
+    #[error("{}: tensor `{name}` would replace the backbone's own and differs from it; only low-rank changes are supported", path.display())]
+    Replaces {
+        /// The file that holds it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+    },
+    /// A tokenizer with ids that the model has no embedding for.
+    #[error("{}: the tokenizer has {tokens} ids and the model embeds {vocab_size}; they do not belong together", directory.display())]
+    Vocabulary {
+        /// The directory.
+        directory: PathBuf,
+        /// Ids of the tokenizer.
+        tokens: usize,
+        /// Rows of the embedding.
+        vocab_size: usize,
     },
     /// A model configuration that is not supported.
     #[error(transparent)]

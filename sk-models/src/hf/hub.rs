@@ -207,8 +207,7 @@ impl Hub {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let path = |name: &str| variable(name).map(PathBuf::from);
         let home = path("HF_HOME").or_else(|| {
-            let cache = path("XDG_CACHE_HOME")
-                .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
+            let cache = path("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
             Some(cache.join("huggingface"))
         });
         let cache = path("HF_HUB_CACHE").or_else(|| home.as_ref().map(|home| home.join("hub")));
@@ -376,9 +375,8 @@ impl Hub {
             if let Some(from) = from {
                 request = request.header("range", format!("bytes={from}-"));
             }
-            let response = request
-                .call()
-                .map_err(|source| HubError::Connection { url: target.clone(), source: Box::new(source) })?;
+            let response =
+                request.call().map_err(|source| HubError::Connection { url: target.clone(), source: Box::new(source) })?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
             if at_hub {
                 announced = Announced {
@@ -460,12 +458,8 @@ impl Download<'_> {
         let blob = self.blobs.join(&hash);
         let partial = self.blobs.join(format!("{hash}.incomplete"));
         let failed = |action, source| io_error(action, &partial, source);
-        let mut file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .open(&partial)
-            .map_err(|source| failed("create", source))?;
+        let mut file =
+            OpenOptions::new().create(true).read(true).append(true).open(&partial).map_err(|source| failed("create", source))?;
         // Two programs that want the same file take turns; the second then finds it done.
         file.lock().map_err(|source| failed("lock", source))?;
         if blob.exists() {
@@ -484,9 +478,7 @@ impl Download<'_> {
         let length = announced.length.or(body);
         progress.begin(self.name, length, present);
         copy(response.body_mut().as_reader(), &mut file, progress).map_err(|error| match error {
-            CopyError::Read(source) => {
-                HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) }
-            }
+            CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
             CopyError::Write(source) => failed("write", source),
         })?;
         file.sync_all().map_err(|source| failed("write", source))?;
@@ -588,8 +580,8 @@ fn is_complete(snapshot: &Path) -> bool {
 /// The shard files that an index names.
 fn shards_of(index: &Path) -> Result<BTreeSet<String>, HubError> {
     let text = fs::read_to_string(index).map_err(|source| io_error("read", index, source))?;
-    let shards = shard_names(index, &text)
-        .map_err(|error| HubError::Answer { url: INDEX_FILE.to_owned(), reason: error.to_string() })?;
+    let shards =
+        shard_names(index, &text).map_err(|error| HubError::Answer { url: INDEX_FILE.to_owned(), reason: error.to_string() })?;
     Ok(shards.into_values().collect())
 }
 

@@ -1,9 +1,15 @@
 //! Hugging Face directories: models, adapters, and the hub they come from.
 
+mod checkpoint;
 mod error;
 mod hub;
+mod peft;
 mod safetensors;
+mod weights;
 
+pub use checkpoint::{Checkpoint, GenerationConfig};
 pub use error::CheckpointError;
 pub use hub::{Hub, HubError, ModelId, Progress};
+pub use peft::{load_adapter, save_adapter};
 pub use safetensors::TensorFiles;
+pub use weights::load_model;

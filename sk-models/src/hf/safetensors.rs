@@ -15,9 +15,9 @@ use serde::Deserialize;
 use super::error::{CheckpointError, io_error};
 
 /// The file of a model that fits in one.
-pub const SINGLE_FILE: &str = "model.safetensors";
+pub(super) const SINGLE_FILE: &str = "model.safetensors";
 /// The list of shards of a model that does not.
-pub const INDEX_FILE: &str = "model.safetensors.index.json";
+pub(super) const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// A memory-mapped file and the table of what it holds.
 #[derive(Debug)]
@@ -35,8 +35,10 @@ impl Shard {
         // SAFETY: the map is read-only and private to this process's view of the file. As with every mapped file, a
         // writer that truncates it while it is read would fault; checkpoints are replaced by renaming, never in place.
         let map = unsafe { Mmap::map(&file) }.map_err(|source| io_error("map", &path, source))?;
-        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|source| {
-            CheckpointError::Safetensors { path: path.clone(), bytes: map.len() as u64, source }
+        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|source| CheckpointError::Safetensors {
+            path: path.clone(),
+            bytes: map.len() as u64,
+            source,
         })?;
         Ok(Self { path, map, metadata, data_start: header + size_of::<u64>() })
     }
@@ -50,7 +52,14 @@ pub struct TensorFiles {
     shards: Vec<Shard>,
     /// Tensor name to position in `shards`.
     place: BTreeMap<String, usize>,
+    /// What to check when a tensor is missing or does not fit.
+    hint: &'static str,
 }
+
+/// What to check when the tensors of a model do not fit it.
+const MODEL_HINT: &str = "do these weights belong to this config.json?";
+/// What to check when the tensors of an adapter do not fit the model.
+pub(super) const ADAPTER_HINT: &str = "was the adapter made for another model?";
 
 /// The part of `model.safetensors.index.json` that matters.
 #[derive(Deserialize)]
@@ -64,8 +73,7 @@ struct Index {
 ///
 /// If the text is not an index, or a name in it would leave the directory.
 pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, String>, CheckpointError> {
-    let index: Index = serde_json::from_str(text)
-        .map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+    let index: Index = serde_json::from_str(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
     match index.weight_map.values().find(|name| Path::new(name).file_name() != Some(name.as_ref())) {
         Some(name) => Err(CheckpointError::ShardName { path: path.to_owned(), name: name.clone() }),
         None => Ok(index.weight_map),
@@ -82,31 +90,27 @@ impl TensorFiles {
         let index = directory.join(INDEX_FILE);
         if index.is_file() {
             let text = std::fs::read_to_string(&index).map_err(|source| io_error("read", &index, source))?;
-            return Self::open_shards(directory, &index, &shard_names(&index, &text)?);
+            return Self::open_shards(directory, &shard_names(&index, &text)?);
         }
         let single = directory.join(SINGLE_FILE);
         if single.is_file() {
-            return Self::open_file(&single);
+            return Self::open_file(&single, MODEL_HINT);
         }
         Err(CheckpointError::NoWeights { directory: directory.to_owned() })
     }
 
-    /// Opens one file.
+    /// Opens one file; `hint` says what to check when a tensor is missing or does not fit.
     ///
     /// # Errors
     ///
     /// If it is missing, truncated or malformed.
-    pub fn open_file(path: &Path) -> Result<Self, CheckpointError> {
+    pub fn open_file(path: &Path, hint: &'static str) -> Result<Self, CheckpointError> {
         let shard = Shard::open(path.to_owned())?;
         let place = shard.metadata.offset_keys().into_iter().map(|name| (name, 0)).collect();
-        Ok(Self { shards: vec![shard], place })
+        Ok(Self { shards: vec![shard], place, hint })
     }
 
-    fn open_shards(
-        directory: &Path,
-        index: &Path,
-        weight_map: &BTreeMap<String, String>,
-    ) -> Result<Self, CheckpointError> {
+    fn open_shards(directory: &Path, weight_map: &BTreeMap<String, String>) -> Result<Self, CheckpointError> {
         let files: BTreeSet<&String> = weight_map.values().collect();
         let mut shards = Vec::with_capacity(files.len());
         let mut place = BTreeMap::new();
@@ -122,10 +126,10 @@ impl TensorFiles {
             return Err(CheckpointError::MissingTensor {
                 path: directory.join(file),
                 name: name.clone(),
-                hint: format!("{} says it is there", index.display()),
+                hint: "model.safetensors.index.json says it is there",
             });
         }
-        Ok(Self { shards, place })
+        Ok(Self { shards, place, hint: MODEL_HINT })
     }
 
     /// The names of all tensors, sorted.
@@ -146,6 +150,18 @@ impl TensorFiles {
         shard.metadata.info(name).map(|info| info.shape.as_slice())
     }
 
+    /// An error for the first tensor that `known` does not recognise.
+    pub(super) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> Result<(), CheckpointError> {
+        match self.names().find(|name| !known(name)) {
+            None => Ok(()),
+            Some(name) => Err(CheckpointError::UnexpectedTensor {
+                path: self.path_of(name).to_owned(),
+                name: name.to_owned(),
+                hint: self.hint,
+            }),
+        }
+    }
+
     /// The file that holds a tensor, or the first file if none does.
     #[must_use]
     pub fn path_of(&self, name: &str) -> &Path {
@@ -161,10 +177,7 @@ impl TensorFiles {
         let (dtype, bytes) = self.bytes(name, shape)?;
         let mut values = vec![0.0; shape.iter().product()];
         let width = dtype.width();
-        values
-            .par_chunks_mut(CHUNK)
-            .zip(bytes.par_chunks(CHUNK * width))
-            .for_each(|(out, raw)| dtype.decode(raw, out));
+        values.par_chunks_mut(CHUNK).zip(bytes.par_chunks(CHUNK * width)).for_each(|(out, raw)| dtype.decode(raw, out));
         Ok(values)
     }
 
@@ -203,7 +216,7 @@ impl TensorFiles {
             return Err(CheckpointError::MissingTensor {
                 path: self.path_of(name).to_owned(),
                 name: name.to_owned(),
-                hint: "the model needs it".to_owned(),
+                hint: self.hint,
             });
         };
         if info.shape != shape {
@@ -212,6 +225,7 @@ impl TensorFiles {
                 name: name.to_owned(),
                 found: info.shape.clone(),
                 expected: shape.to_owned(),
+                hint: self.hint,
             });
         }
         let dtype = Float::new(info.dtype).ok_or_else(|| CheckpointError::Dtype {

@@ -102,9 +102,7 @@ impl ChatTemplate {
     ///
     /// If a file cannot be read, there is no template, or it has a syntax error.
     pub fn from_directory(directory: &Path) -> Result<Self, TextError> {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|source| TextError::Io { path: path.to_owned(), source })
-        };
+        let read = |path: &Path| std::fs::read_to_string(path).map_err(|source| TextError::Io { path: path.to_owned(), source });
         let config = directory.join(CONFIG_FILE);
         let text = read(&config)?;
         let file = directory.join(TEMPLATE_FILE);
@@ -122,8 +120,8 @@ impl ChatTemplate {
     }
 
     fn new(name: &str, config: &str, template: Option<String>) -> Result<Self, TextError> {
-        let config: TokenizerConfig = serde_json::from_str(config)
-            .map_err(|source| TextError::Config { name: name.to_owned(), source })?;
+        let config: TokenizerConfig =
+            serde_json::from_str(config).map_err(|source| TextError::Config { name: name.to_owned(), source })?;
         let in_config = config.chat_template.and_then(|entry| match entry {
             TemplateEntry::One(template) => Some(template),
             TemplateEntry::Named(all) => all.into_iter().find(|t| t.name == "default").map(|t| t.template),
@@ -169,9 +167,7 @@ impl ChatTemplate {
         };
         self.environment
             .get_template(TEMPLATE)
-            .and_then(|template| {
-                template.render(minijinja::context! { ..conversation, ..self.special_tokens.clone() })
-            })
+            .and_then(|template| template.render(minijinja::context! { ..conversation, ..self.special_tokens.clone() }))
             .map_err(|error| template_error(&self.name, &error))
     }
 }
@@ -200,9 +196,8 @@ fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
     use std::fmt::Write;
 
     let mut text = String::new();
-    write!(text, "{}", chrono::Local::now().format(format)).map_err(|_| {
-        minijinja::Error::new(ErrorKind::InvalidOperation, format!("not a time format: `{format}`"))
-    })?;
+    write!(text, "{}", chrono::Local::now().format(format))
+        .map_err(|_| minijinja::Error::new(ErrorKind::InvalidOperation, format!("not a time format: `{format}`")))?;
     Ok(text)
 }
 
@@ -223,9 +218,9 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
 }
 
 fn serialize(value: &Value, out: &mut Vec<u8>, formatter: impl Formatter) -> Result<(), minijinja::Error> {
-    value.serialize(&mut serde_json::Serializer::with_formatter(out, formatter)).map_err(|source| {
-        minijinja::Error::new(ErrorKind::InvalidOperation, "cannot be written as JSON").with_source(source)
-    })
+    value
+        .serialize(&mut serde_json::Serializer::with_formatter(out, formatter))
+        .map_err(|source| minijinja::Error::new(ErrorKind::InvalidOperation, "cannot be written as JSON").with_source(source))
 }
 
 /// Python's default separators: `", "` and `": "`.
@@ -272,10 +267,7 @@ mod tests {
     #[test]
     fn json_is_that_of_python() {
         assert_eq!(rendered("{{ messages | tojson }}"), r#"[{"role": "user", "content": "a < b & é"}]"#);
-        assert_eq!(
-            rendered("{{ messages[0] | tojson(indent=2) }}"),
-            "{\n  \"role\": \"user\",\n  \"content\": \"a < b & é\"\n}"
-        );
+        assert_eq!(rendered("{{ messages[0] | tojson(indent=2) }}"), "{\n  \"role\": \"user\",\n  \"content\": \"a < b & é\"\n}");
         assert_eq!(rendered("{{ {'z': [], 'a': 1.5} | tojson }}"), r#"{"z": [], "a": 1.5}"#);
     }
 

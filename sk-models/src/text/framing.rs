@@ -75,9 +75,6 @@ mod tests {
             Message::new(Role::Assistant, "Hello."),
             Message::new(Role::User, "Bye"),
         ];
-        assert_eq!(
-            plain_prompt(&messages),
-            "Be brief.\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant:"
-        );
+        assert_eq!(plain_prompt(&messages), "Be brief.\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant:");
     }
 }

@@ -1,0 +1,207 @@
+//! Where models run, chosen by name at run time.
+
+use std::{fmt, str::FromStr};
+
+pub use burn::tensor::Device;
+use thiserror::Error;
+
+/// A device by name: `cpu`, `cuda`, `cuda:1`, `wgpu`, `wgpu:0`, or `auto`.
+///
+/// ```
+/// use sk_models::device::DeviceName;
+///
+/// let name: DeviceName = "cuda:1".parse()?;
+/// assert_eq!(name, DeviceName::Cuda(Some(1)));
+/// assert_eq!(name.to_string(), "cuda:1");
+/// assert!("gpu".parse::<DeviceName>().is_err());
+/// # Ok::<(), sk_models::device::DeviceError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum DeviceName {
+    /// A CUDA GPU if this build and machine have one, else the CPU, else WGPU.
+    ///
+    /// WGPU comes last because its default may be a software driver, which is slower than the CPU backend.
+    #[default]
+    Auto,
+    /// The processor, through Burn's Flex backend.
+    Cpu,
+    /// An NVIDIA GPU by index; the first if none is given.
+    Cuda(Option<usize>),
+    /// An adapter of WGPU by index; the one WGPU prefers if none is given.
+    Wgpu(Option<usize>),
+}
+
+/// A device that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// Not the name of a device.
+    #[error("unknown device `{name}`; this program has {}", built())]
+    Unknown {
+        /// What was given.
+        name: String,
+    },
+    /// A device of a backend that this program was built without.
+    #[error("this program was built without {name}; it has {}", built())]
+    NotBuilt {
+        /// The device.
+        name: DeviceName,
+    },
+    /// A device that is not in this machine.
+    #[error("there is no {name}: {reason}")]
+    Absent {
+        /// The device.
+        name: DeviceName,
+        /// What was found instead.
+        reason: String,
+    },
+}
+
+/// The devices this program was built with, for messages.
+fn built() -> String {
+    let mut names = Vec::new();
+    if cfg!(feature = "cpu") {
+        names.push("cpu");
+    }
+    if cfg!(feature = "cuda") {
+        names.push("cuda[:N]");
+    }
+    if cfg!(feature = "wgpu") {
+        names.push("wgpu[:N]");
+    }
+    names.push("auto");
+    names.join(", ")
+}
+
+impl FromStr for DeviceName {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let unknown = || DeviceError::Unknown { name: text.to_owned() };
+        let (kind, index) = match text.split_once(':') {
+            Some((kind, index)) => (kind, Some(index.parse().map_err(|_| unknown())?)),
+            None => (text, None),
+        };
+        match (kind, index) {
+            ("auto", None) => Ok(Self::Auto),
+            ("cpu", None) => Ok(Self::Cpu),
+            ("cuda", index) => Ok(Self::Cuda(index)),
+            ("wgpu", index) => Ok(Self::Wgpu(index)),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, index) = match self {
+            Self::Auto => ("auto", None),
+            Self::Cpu => ("cpu", None),
+            Self::Cuda(index) => ("cuda", *index),
+            Self::Wgpu(index) => ("wgpu", *index),
+        };
+        f.write_str(kind)?;
+        index.map_or(Ok(()), |index| write!(f, ":{index}"))
+    }
+}
+
+impl DeviceName {
+    /// The device of this name.
+    ///
+    /// # Errors
+    ///
+    /// If this program was built without its backend, or the machine does not have it.
+    pub fn open(self) -> Result<Device, DeviceError> {
+        match self {
+            Self::Auto => {
+                let preference = [Self::Cuda(None), Self::Cpu, Self::Wgpu(None)];
+                let mut found = preference.into_iter().map(Self::open).filter_map(Result::ok);
+                found.next().ok_or(DeviceError::NotBuilt { name: self })
+            }
+            Self::Cpu => cpu(),
+            Self::Cuda(index) => cuda(index),
+            Self::Wgpu(index) => wgpu(index),
+        }
+    }
+}
+
+#[cfg(feature = "cpu")]
+fn cpu() -> Result<Device, DeviceError> {
+    Ok(Device::flex())
+}
+
+#[cfg(not(feature = "cpu"))]
+fn cpu() -> Result<Device, DeviceError> {
+    Err(DeviceError::NotBuilt { name: DeviceName::Cpu })
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
+    let name = DeviceName::Cuda(index);
+    // Listing devices would panic without the driver.
+    let drivers = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
+    // SAFETY: loading NVIDIA's driver runs its initialisers, which is what using the device does anyway.
+    if !drivers.iter().any(|driver| unsafe { libloading::Library::new(driver) }.is_ok()) {
+        return Err(DeviceError::Absent { name, reason: "the NVIDIA driver (libcuda) is not installed".to_owned() });
+    }
+    listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Cuda)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
+    Err(DeviceError::NotBuilt { name: DeviceName::Cuda(index) })
+}
+
+#[cfg(feature = "wgpu")]
+fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
+    let name = DeviceName::Wgpu(index);
+    // Listing also tells whether there is any adapter; asking for the preferred one would panic later.
+    let first = listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Wgpu)?;
+    Ok(if index.is_some() { first } else { Device::wgpu(burn::tensor::DeviceKind::DefaultDevice) })
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
+    Err(DeviceError::NotBuilt { name: DeviceName::Wgpu(index) })
+}
+
+/// The device at a position of its backend's list.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn listed(name: DeviceName, index: usize, kind: burn::tensor::DeviceType) -> Result<Device, DeviceError> {
+    let mut devices = Device::enumerate(kind).into_vec();
+    if index < devices.len() {
+        Ok(devices.swap_remove(index))
+    } else {
+        Err(DeviceError::Absent { name, reason: format!("this machine has {}", devices.len()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written_alike() {
+        for name in ["auto", "cpu", "cuda", "cuda:1", "wgpu", "wgpu:0"] {
+            assert_eq!(name.parse::<DeviceName>().unwrap().to_string(), name);
+        }
+        for name in ["", "gpu", "cpu:0", "auto:1", "cuda:", "cuda:x", "cuda:-1", "CUDA"] {
+            let message = name.parse::<DeviceName>().unwrap_err().to_string();
+            assert!(message.contains(&format!("`{name}`")) && message.contains("auto"), "{message}");
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn a_backend_that_was_not_built_is_named() {
+        let message = DeviceName::Cuda(Some(1)).open().unwrap_err().to_string();
+        assert!(message.contains("without cuda:1"), "{message}");
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn automatic_choice_always_finds_a_device() {
+        assert!(DeviceName::Auto.open().is_ok());
+    }
+}

@@ -1,0 +1,195 @@
+//! A model directory as a whole.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use serde::Deserialize;
+
+use super::{
+    error::{CheckpointError, io_error},
+    hub::{Hub, Progress},
+    peft::load_adapter,
+    safetensors::TensorFiles,
+    weights::load_model,
+};
+use crate::{
+    config::Qwen2Config,
+    lora::LoraAdapter,
+    model::Qwen2,
+    text::{ChatTemplate, TextError, Tokenizer},
+};
+
+/// A checkpoint that has been opened and checked, its weights still on disk.
+///
+/// The weights stay mapped, so that adapters can be checked against them at any time.
+#[derive(Debug)]
+pub struct Checkpoint {
+    directory: PathBuf,
+    config: Qwen2Config,
+    generation: GenerationConfig,
+    tokenizer: Tokenizer,
+    tensors: TensorFiles,
+}
+
+/// The defaults for sampling that a checkpoint ships with, from `generation_config.json`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GenerationConfig {
+    /// Tokens that end a response.
+    pub eos_token_ids: Vec<u32>,
+    /// Softmax temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus mass.
+    pub top_p: Option<f64>,
+    /// Number of most probable tokens kept.
+    pub top_k: Option<usize>,
+    /// Factor by which the logits of earlier tokens shrink.
+    pub repetition_penalty: Option<f64>,
+}
+
+/// `generation_config.json` as it is found.
+#[derive(Deserialize)]
+struct RawGeneration {
+    eos_token_id: Option<OneOrMany>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    top_k: Option<usize>,
+    repetition_penalty: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl GenerationConfig {
+    /// Reads `generation_config.json`; a file that is not there sets nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or is malformed.
+    pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
+        let path = directory.join("generation_config.json");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(io_error("read", &path, source)),
+        };
+        let raw: RawGeneration = serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path, source })?;
+        Ok(Self {
+            eos_token_ids: match raw.eos_token_id {
+                None => Vec::new(),
+                Some(OneOrMany::One(id)) => vec![id],
+                Some(OneOrMany::Many(ids)) => ids,
+            },
+            temperature: raw.temperature,
+            top_p: raw.top_p,
+            top_k: raw.top_k,
+            repetition_penalty: raw.repetition_penalty,
+        })
+    }
+}
+
+impl Checkpoint {
+    /// Opens a model given by directory or hub id, as the environment's hub resolves it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be found or downloaded, or a file of it is missing, malformed or not supported.
+    pub fn open(source: &str, progress: &mut dyn Progress) -> Result<Self, CheckpointError> {
+        Self::from_directory(&resolve(source, progress)?)
+    }
+
+    /// Opens a model directory.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing, malformed or not supported.
+    pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
+        let config = Qwen2Config::from_file(&directory.join("config.json"))?;
+        let tensors = TensorFiles::open(directory)?;
+        let tokenizer = Tokenizer::from_file(&directory.join("tokenizer.json"))?;
+        if tokenizer.vocab_size() > config.vocab_size {
+            return Err(CheckpointError::Vocabulary {
+                directory: directory.to_owned(),
+                tokens: tokenizer.vocab_size(),
+                vocab_size: config.vocab_size,
+            });
+        }
+        Ok(Self {
+            generation: GenerationConfig::from_directory(directory)?,
+            directory: directory.to_owned(),
+            config,
+            tokenizer,
+            tensors,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The shape of the model.
+    #[must_use]
+    pub fn config(&self) -> &Qwen2Config {
+        &self.config
+    }
+
+    /// Its defaults for sampling.
+    #[must_use]
+    pub fn generation(&self) -> &GenerationConfig {
+        &self.generation
+    }
+
+    /// Its tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Its chat template.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it has a syntax error.
+    pub fn chat_template(&self) -> Result<ChatTemplate, TextError> {
+        ChatTemplate::from_directory(&self.directory)
+    }
+
+    /// The tokens that end a response: those of the generation settings and those of the configuration.
+    #[must_use]
+    pub fn end_of_text(&self) -> Vec<u32> {
+        let mut ids = self.generation.eos_token_ids.clone();
+        ids.extend(&self.config.eos_token_ids);
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Puts the model on a device, in the device's float type.
+    ///
+    /// # Errors
+    ///
+    /// If a tensor is missing, of another shape, or has no place in the model.
+    pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
+        load_model(&self.config, &self.tensors, device)
+    }
+
+    /// Puts an adapter for this model, given by directory or hub id, on a device.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be found, uses an unsupported feature, or was made for another model.
+    pub fn adapter(&self, source: &str, device: &Device, progress: &mut dyn Progress) -> Result<LoraAdapter, CheckpointError> {
+        load_adapter(&resolve(source, progress)?, &self.config, &self.tensors, device)
+    }
+}
+
+/// The directory of a model or adapter. A directory is taken without looking at the environment's hub.
+fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
+    let local = Path::new(source);
+    if local.is_dir() { Ok(local.to_owned()) } else { Ok(Hub::from_env()?.resolve(source, progress)?) }
+}

@@ -1,0 +1,454 @@
+//! `adapter_config.json`: which modules an adapter changes, with what rank and scale.
+
+use std::{fmt, marker::PhantomData, path::Path};
+
+use fancy_regex::Regex;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::{Map, Value};
+
+use super::module::Module;
+use crate::hf::error::{CheckpointError, io_error};
+
+/// Shorthand for every linear layer but the head.
+const ALL_LINEAR: &str = "all-linear";
+/// Initialisations after which the backbone's own weights are what they were.
+const PLAIN_INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
+/// Settings that change nothing about what a loaded adapter computes.
+///
+/// `fan_in_fan_out` is among them because PEFT itself sets it to false for linear layers, which are all there are here.
+const WITHOUT_EFFECT: [&str; 13] = [
+    "auto_mapping",
+    "base_model_name_or_path",
+    "eva_config",
+    "fan_in_fan_out",
+    "inference_mode",
+    "lora_dropout",
+    "loftq_config",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+    "runtime_config",
+    "task_type",
+];
+
+/// A rule that picks modules: a list of names, or a regular expression over whole paths.
+#[derive(Debug)]
+enum Rule {
+    Names(Vec<String>),
+    Pattern(Regex),
+    AllLinear,
+}
+
+impl Rule {
+    fn new(text: OneOrMany<String>) -> Result<Self, fancy_regex::Error> {
+        Ok(match text {
+            OneOrMany::Many(names) => Self::Names(names),
+            OneOrMany::One(text) if text.eq_ignore_ascii_case(ALL_LINEAR) => Self::AllLinear,
+            OneOrMany::One(pattern) => Self::Pattern(Regex::new(&format!("^(?:{pattern})$"))?),
+        })
+    }
+
+    /// PEFT's rule: a name matches a module of that path and any whose path ends with `.name`.
+    fn matches(&self, module: Module) -> bool {
+        let path = module.path();
+        match self {
+            Self::Names(names) => names.iter().any(|name| is_path_or_tail(&path, name)),
+            Self::Pattern(pattern) => is_match(pattern, &path),
+            Self::AllLinear => matches!(module, Module::Linear { .. }),
+        }
+    }
+}
+
+/// Whether `name` is the path, or its end from a dot on.
+fn is_path_or_tail(path: &str, name: &str) -> bool {
+    path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// A pattern that backtracks beyond the engine's limit matches nothing, and its tensors are then reported as unexpected.
+fn is_match(pattern: &Regex, path: &str) -> bool {
+    pattern.is_match(path).unwrap_or(false)
+}
+
+/// Values by pattern, in the order of the file: the first that matches counts.
+#[derive(Debug)]
+struct ByPattern(Vec<(Regex, f64)>);
+
+impl ByPattern {
+    /// PEFT's rule: the pattern matches the path or its end from a dot on.
+    fn new(entries: Ordered<f64>) -> Result<Self, fancy_regex::Error> {
+        let compile = |(pattern, value)| Ok((Regex::new(&format!("^(?:.*\\.)?(?:{pattern})$"))?, value));
+        entries.0.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn get(&self, path: &str) -> Option<f64> {
+        self.0.iter().find(|(pattern, _)| is_match(pattern, path)).map(|&(_, value)| value)
+    }
+}
+
+/// Which layers a list of names applies to.
+#[derive(Debug)]
+struct Layers {
+    indices: Vec<usize>,
+    /// What the path of a layer starts with; any module list if empty.
+    patterns: Vec<Regex>,
+}
+
+impl Layers {
+    fn new(indices: Vec<usize>, patterns: Vec<String>) -> Result<Self, fancy_regex::Error> {
+        let patterns = if patterns.is_empty() { vec!["[^.]*".to_owned()] } else { patterns };
+        let compile = |pattern: String| Regex::new(&format!("^(?:.*?\\.)??(?:{pattern})\\.([0-9]+)\\."));
+        Ok(Self { indices, patterns: patterns.into_iter().map(compile).collect::<Result<_, _>>()? })
+    }
+
+    /// PEFT's rule: the first pattern that finds an index decides; a module without one is not picked.
+    fn contain(&self, path: &str) -> bool {
+        let index = self.patterns.iter().find_map(|pattern| {
+            let found = pattern.captures(path).ok()??;
+            // The last group is the index: a pattern may bring groups of its own.
+            found.get(found.len() - 1)?.as_str().parse::<usize>().ok()
+        });
+        index.is_some_and(|index| self.indices.contains(&index))
+    }
+}
+
+/// The settings of an adapter that decide what it computes.
+#[derive(Debug)]
+pub(super) struct AdapterConfig {
+    targets: Rule,
+    excluded: Option<Rule>,
+    layers: Option<Layers>,
+    rank: usize,
+    alpha: f64,
+    ranks: ByPattern,
+    alphas: ByPattern,
+    rank_stabilised: bool,
+}
+
+/// `adapter_config.json` as it is found.
+#[derive(Deserialize)]
+struct Raw {
+    peft_type: String,
+    r: usize,
+    lora_alpha: f64,
+    target_modules: Option<OneOrMany<String>>,
+    exclude_modules: Option<OneOrMany<String>>,
+    layers_to_transform: Option<OneOrMany<usize>>,
+    layers_pattern: Option<OneOrMany<String>>,
+    rank_pattern: Option<Ordered<f64>>,
+    alpha_pattern: Option<Ordered<f64>>,
+    #[serde(default)]
+    use_rslora: bool,
+    init_lora_weights: Option<Value>,
+    bias: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl AdapterConfig {
+    /// Reads `adapter_config.json`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or has a setting that is not supported, which is named.
+    pub(super) fn from_file(path: &Path) -> Result<Self, CheckpointError> {
+        let text = std::fs::read_to_string(path).map_err(|source| io_error("read", path, source))?;
+        Self::from_json(path, &text)
+    }
+
+    fn from_json(path: &Path, text: &str) -> Result<Self, CheckpointError> {
+        let refusal = |field: &str, value: String, reason: &str| CheckpointError::Adapter {
+            path: path.to_owned(),
+            field: field.to_owned(),
+            value,
+            reason: reason.to_owned(),
+        };
+        let raw: Raw = serde_json::from_str(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+        if raw.peft_type != "LORA" {
+            return Err(refusal("peft_type", raw.peft_type, "only LORA is supported"));
+        }
+        if let Some(bias) = raw.bias.filter(|bias| bias != "none") {
+            return Err(refusal("bias", bias, "adapters that change biases are not supported"));
+        }
+        if let Some(Value::String(kind)) = raw.init_lora_weights.filter(changes_backbone) {
+            return Err(refusal("init_lora_weights", kind, "it changes the backbone's own weights; convert the adapter"));
+        }
+        let task = raw.rest.get("task_type").and_then(Value::as_str);
+        if let Some(task) = task.filter(|&task| task != "CAUSAL_LM") {
+            return Err(refusal("task_type", task.to_owned(), "only CAUSAL_LM is supported"));
+        }
+        let unsupported = raw.rest.iter().find(|(field, value)| !WITHOUT_EFFECT.contains(&field.as_str()) && is_on(value));
+        if let Some((field, value)) = unsupported {
+            return Err(refusal(field, value.to_string(), "this feature of PEFT is not supported"));
+        }
+
+        let pattern_error = |field: &'static str| {
+            move |error: fancy_regex::Error| refusal(field, "no regular expression".to_owned(), &error.to_string())
+        };
+        let Some(targets) = raw.target_modules else {
+            return Err(refusal("target_modules", "null".to_owned(), "it must name the modules to change"));
+        };
+        let patterns = raw.layers_pattern.map(OneOrMany::into_vec).unwrap_or_default();
+        let indices = raw.layers_to_transform.map(OneOrMany::into_vec).unwrap_or_default();
+        let layers = match (&targets, indices.is_empty()) {
+            (_, true) if !patterns.is_empty() => {
+                return Err(refusal("layers_pattern", patterns.join(", "), "it needs layers_to_transform"));
+            }
+            (_, true) => None,
+            (OneOrMany::One(_), false) => {
+                let value = format!("{indices:?}");
+                return Err(refusal("layers_to_transform", value, "it needs a list of target_modules"));
+            }
+            (OneOrMany::Many(_), false) => Some(Layers::new(indices, patterns).map_err(pattern_error("layers_pattern"))?),
+        };
+        let ranks = raw.rank_pattern.unwrap_or_default();
+        let broken = std::iter::once(raw.r as f64)
+            .chain(ranks.0.iter().map(|(_, rank)| *rank))
+            .find(|rank| !(*rank >= 1.0 && rank.fract() == 0.0));
+        if let Some(rank) = broken {
+            return Err(refusal("r", rank.to_string(), "a rank is a whole number from 1 up"));
+        }
+        Ok(Self {
+            targets: Rule::new(targets).map_err(pattern_error("target_modules"))?,
+            excluded: raw
+                .exclude_modules
+                .filter(|rule| !rule.is_empty())
+                .map(Rule::new)
+                .transpose()
+                .map_err(pattern_error("exclude_modules"))?,
+            layers,
+            rank: raw.r,
+            alpha: raw.lora_alpha,
+            ranks: ByPattern::new(ranks).map_err(pattern_error("rank_pattern"))?,
+            alphas: ByPattern::new(raw.alpha_pattern.unwrap_or_default()).map_err(pattern_error("alpha_pattern"))?,
+            rank_stabilised: raw.use_rslora,
+        })
+    }
+
+    /// Whether the adapter changes a module.
+    pub(super) fn targets(&self, module: Module) -> bool {
+        self.targets.matches(module)
+            && !self.excluded.as_ref().is_some_and(|rule| rule.matches(module))
+            && self.layers.as_ref().is_none_or(|layers| layers.contain(&module.path()))
+    }
+
+    /// The rank r and the scale `α/r`, or `α/√r` where it is rank-stabilised, of the change of a module.
+    pub(super) fn rank_and_scale(&self, module: Module) -> (usize, f64) {
+        let path = module.path();
+        let rank = self.ranks.get(&path).map_or(self.rank, |rank| rank as usize);
+        let alpha = self.alphas.get(&path).unwrap_or(self.alpha);
+        let divisor = if self.rank_stabilised { (rank as f64).sqrt() } else { rank as f64 };
+        (rank, alpha / divisor)
+    }
+}
+
+/// Whether an initialisation leaves the backbone with other weights than its files have.
+fn changes_backbone(init: &Value) -> bool {
+    init.as_str().is_some_and(|kind| !PLAIN_INITIALISATIONS.contains(&kind.to_ascii_lowercase().as_str()))
+}
+
+/// Whether a setting asks for something.
+fn is_on(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(on) => *on,
+        Value::Number(_) => true,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+/// One value or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(value) => vec![value],
+            Self::Many(values) => values,
+        }
+    }
+}
+
+impl OneOrMany<String> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::One(text) => text.is_empty(),
+            Self::Many(names) => names.is_empty(),
+        }
+    }
+}
+
+/// The entries of a JSON object in the order of the file.
+struct Ordered<T>(Vec<(String, T)>);
+
+impl<T> Default for Ordered<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+            type Value = Ordered<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Ordered(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::Qwen2Config, lora::Target};
+
+    fn model() -> Qwen2Config {
+        let json = r#"{"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 12,
+            "num_attention_heads": 2}"#;
+        Qwen2Config::from_json("inline", json).unwrap()
+    }
+
+    fn parse(fields: &str) -> Result<AdapterConfig, CheckpointError> {
+        let text = format!(r#"{{"peft_type": "LORA", "r": 4, "lora_alpha": 8{fields}}}"#);
+        AdapterConfig::from_json(Path::new("adapter_config.json"), &text)
+    }
+
+    /// The paths that a configuration targets, `model.layers.` left out.
+    fn targeted(fields: &str) -> Vec<String> {
+        let config = parse(fields).unwrap();
+        Module::all(&model())
+            .filter(|&module| config.targets(module))
+            .map(|module| module.path().replace("model.layers.", ""))
+            .collect()
+    }
+
+    fn linear(layer: usize, target: Target) -> Module {
+        Module::Linear { layer, target }
+    }
+
+    #[test]
+    fn names_match_whole_paths_and_their_ends() {
+        assert_eq!(targeted(r#", "target_modules": ["q_proj"]"#).len(), 12);
+        assert_eq!(targeted(r#", "target_modules": ["1.mlp.up_proj"]"#), ["1.mlp.up_proj"]);
+        assert_eq!(targeted(r#", "target_modules": ["lm_head", "embed_tokens"]"#), ["model.embed_tokens", "lm_head"]);
+        assert!(targeted(r#", "target_modules": ["proj", "head", "_proj"]"#).is_empty());
+    }
+
+    #[test]
+    fn a_pattern_must_match_the_whole_path() {
+        assert_eq!(targeted(r#", "target_modules": ".*\\.3\\.(self_attn\\.q_proj|mlp\\..*)""#).len(), 4);
+        assert!(targeted(r#", "target_modules": "q_proj""#).is_empty());
+        // Look-ahead, as many published adapters have it.
+        assert_eq!(targeted(r#", "target_modules": "^(?!.*mlp).*layers\\.0\\..*_proj""#).len(), 4);
+    }
+
+    #[test]
+    fn all_linear_leaves_head_and_embedding_out() {
+        assert_eq!(targeted(r#", "target_modules": "All-Linear""#).len(), 12 * 7);
+        assert_eq!(targeted(r#", "target_modules": "all-linear", "exclude_modules": ["q_proj"]"#).len(), 12 * 6);
+        assert_eq!(targeted(r#", "target_modules": "all-linear", "exclude_modules": ".*(mlp|attn).*""#).len(), 0);
+    }
+
+    #[test]
+    fn layers_are_picked_by_index() {
+        let pick = |rest: &str| targeted(&format!(r#", "target_modules": ["q_proj", "lm_head"]{rest}"#));
+        assert_eq!(pick(r#", "layers_to_transform": [1, 11]"#), ["1.self_attn.q_proj", "11.self_attn.q_proj"]);
+        assert_eq!(pick(r#", "layers_to_transform": 2"#), ["2.self_attn.q_proj"]);
+        assert_eq!(pick(r#", "layers_to_transform": 2, "layers_pattern": "layers""#), ["2.self_attn.q_proj"]);
+        assert!(pick(r#", "layers_to_transform": 2, "layers_pattern": ["blocks", "h"]"#).is_empty());
+        assert_eq!(pick(r#", "layers_to_transform": []"#).len(), 13);
+    }
+
+    #[test]
+    fn the_first_pattern_that_matches_sets_rank_and_alpha() {
+        let config = parse(
+            r#", "target_modules": "all-linear", "rank_pattern": {"layers.0.mlp.up_proj": 2, "up_proj": 16, "u.*": 1},
+               "alpha_pattern": {"^model\\.layers\\.0\\..*": 4}"#,
+        )
+        .unwrap();
+        assert_eq!(config.rank_and_scale(linear(0, Target::Up)), (2, 2.0));
+        assert_eq!(config.rank_and_scale(linear(1, Target::Up)), (16, 0.5));
+        assert_eq!(config.rank_and_scale(linear(1, Target::Gate)), (4, 2.0));
+    }
+
+    #[test]
+    fn rank_stabilised_scales_divide_by_the_root() {
+        let config = parse(r#", "target_modules": ["q_proj"], "use_rslora": true"#).unwrap();
+        assert_eq!(config.rank_and_scale(linear(0, Target::Query)), (4, 4.0));
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        for (field, value) in [
+            ("use_dora", "true"),
+            ("modules_to_save", r#"["lm_head"]"#),
+            ("bias", r#""all""#),
+            ("trainable_token_indices", "[1, 2]"),
+            ("use_qalora", "true"),
+            ("use_bdlora", r#"{"nblocks": 2}"#),
+            ("lora_bias", "true"),
+            ("init_lora_weights", r#""pissa_niter_4""#),
+            ("init_lora_weights", r#""olora""#),
+            ("init_lora_weights", r#""loftq""#),
+            ("layer_replication", "[[0, 4], [2, 5]]"),
+            ("alora_invocation_tokens", "[5]"),
+            ("target_parameters", r#"["experts.up"]"#),
+            ("megatron_config", r#"{"a": 1}"#),
+            ("ensure_weight_tying", "true"),
+            ("task_type", r#""SEQ_CLS""#),
+            ("a_feature_of_tomorrow", "true"),
+            ("layers_pattern", r#""layers""#),
+        ] {
+            let error = parse(&format!(r#", "target_modules": ["q_proj"], "{field}": {value}"#)).unwrap_err();
+            let message = error.to_string();
+            assert!(message.contains(&format!("`{field}`")), "{field}: {message}");
+            assert!(message.contains("adapter_config.json") && !message.contains('\n'), "{message}");
+        }
+        for (field, fields) in [
+            ("target_modules", ""),
+            ("target_modules", r#", "target_modules": "(""#),
+            ("layers_to_transform", r#", "target_modules": ".*q_proj", "layers_to_transform": [1]"#),
+            ("rank_pattern", r#", "target_modules": ["q_proj"], "rank_pattern": {"[": 2}"#),
+        ] {
+            let message = parse(fields).unwrap_err().to_string();
+            assert!(message.contains(&format!("`{field}`")) && !message.contains('\n'), "{message}");
+        }
+        let other = r#"{"peft_type": "IA3", "r": 1, "lora_alpha": 1}"#;
+        let message = AdapterConfig::from_json(Path::new("c"), other).unwrap_err().to_string();
+        assert!(message.contains("`peft_type` is IA3"), "{message}");
+        assert!(parse(r#", "target_modules": ["q_proj"], "rank_pattern": {"q_proj": 0}"#).is_err());
+    }
+
+    #[test]
+    fn settings_without_effect_are_accepted() {
+        let fields = r#", "target_modules": ["q_proj"], "lora_dropout": 0.1, "task_type": "CAUSAL_LM", "bias": "none",
+            "init_lora_weights": "gaussian", "fan_in_fan_out": true, "megatron_core": "megatron.core",
+            "peft_version": "0.21.2", "use_dora": false, "modules_to_save": null, "loftq_config": {}"#;
+        assert!(parse(fields).is_ok());
+    }
+}

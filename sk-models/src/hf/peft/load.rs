@@ -1,0 +1,94 @@
+//! From PEFT's files to an adapter on a device.
+
+use std::{collections::BTreeSet, path::Path};
+
+use burn::tensor::Device;
+
+use super::{CONFIG_FILE, PREFIX, WEIGHTS_FILE, config::AdapterConfig, module::Module};
+use crate::{
+    config::Qwen2Config,
+    hf::{
+        error::CheckpointError,
+        safetensors::{ADAPTER_HINT, TensorFiles},
+        weights::transposed,
+    },
+    lora::{LoraAdapter, LowRank},
+};
+
+/// Reads the adapter in a directory for the given backbone.
+///
+/// `backbone` are the backbone's own tensors. PEFT stores a copy of an embedding or head that is targeted; it is
+/// accepted only where it equals the backbone's.
+///
+/// # Errors
+///
+/// If the adapter uses an unsupported feature, lacks a matrix that its configuration announces, has one that belongs to
+/// no module, or was made for another model.
+pub fn load_adapter(
+    directory: &Path,
+    config: &Qwen2Config,
+    backbone: &TensorFiles,
+    device: &Device,
+) -> Result<LoraAdapter, CheckpointError> {
+    let config_path = directory.join(CONFIG_FILE);
+    let settings = AdapterConfig::from_file(&config_path)?;
+    let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), ADAPTER_HINT)?;
+    let targets: Vec<Module> = Module::all(config).filter(|&module| settings.targets(module)).collect();
+    if targets.is_empty() {
+        return Err(CheckpointError::Adapter {
+            path: config_path,
+            field: "target_modules".to_owned(),
+            value: "set".to_owned(),
+            reason: "it matches no module of the backbone".to_owned(),
+        });
+    }
+
+    let mut adapter = LoraAdapter::empty(config);
+    let mut taken = BTreeSet::new();
+    for module in targets {
+        let path = module.path();
+        let (rank, scale) = settings.rank_and_scale(module);
+        let (input, output) = module.dims(config);
+        let [a, b] = module.suffixes().map(|suffix| format!("{PREFIX}{path}.{suffix}"));
+        let change = LowRank {
+            a: transposed(&files, &a, [rank, input], device)?,
+            b: transposed(&files, &b, [output, rank], device)?,
+            scale,
+        };
+        taken.extend([a, b]);
+        match module {
+            Module::Linear { layer, target } => adapter.layers[layer].set(target, change),
+            Module::Embedding => adapter.embed_tokens = Some(change),
+            Module::Head => adapter.lm_head = Some(change),
+        }
+    }
+    for name in files.names().filter(|name| !taken.contains(*name)) {
+        let Some(own) = copied(name, config) else { continue };
+        check_equal(&files, name, backbone, own)?;
+    }
+    files.refuse_unknown(|name| taken.contains(name) || copied(name, config).is_some())?;
+    Ok(adapter)
+}
+
+/// The backbone's tensor that an adapter's tensor of this name is a copy of.
+fn copied(name: &str, config: &Qwen2Config) -> Option<&'static str> {
+    const EMBEDDING: &str = "model.embed_tokens.weight";
+    let path = name.strip_prefix(PREFIX)?;
+    let path = path.strip_suffix(".base_layer.weight").or_else(|| path.strip_suffix(".weight"))?;
+    match path {
+        "model.embed_tokens" => Some(EMBEDDING),
+        "lm_head" if config.tie_word_embeddings => Some(EMBEDDING),
+        "lm_head" => Some("lm_head.weight"),
+        _ => None,
+    }
+}
+
+/// Refuses a tensor of an adapter that differs from the backbone's.
+fn check_equal(files: &TensorFiles, name: &str, backbone: &TensorFiles, own: &str) -> Result<(), CheckpointError> {
+    let replaces = || CheckpointError::Replaces { path: files.path_of(name).to_owned(), name: name.to_owned() };
+    let shape = backbone.shape(own).ok_or_else(replaces)?;
+    if files.shape(name) != Some(shape) || files.read(name, shape)? != backbone.read(own, shape)? {
+        return Err(replaces());
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Adapters in the format of PEFT: `adapter_config.json` and `adapter_model.safetensors`.
+//!
+//! What PEFT can express and this crate cannot is refused by name. An adapter that loads computes what PEFT computes.
+
+mod config;
+mod load;
+mod module;
+mod save;
+
+pub use load::load_adapter;
+pub use save::save_adapter;
+
+/// The settings of an adapter.
+const CONFIG_FILE: &str = "adapter_config.json";
+/// The matrices of an adapter.
+const WEIGHTS_FILE: &str = "adapter_model.safetensors";
+/// What PEFT puts before the path of a module.
+const PREFIX: &str = "base_model.model.";

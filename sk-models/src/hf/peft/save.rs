@@ -1,0 +1,128 @@
+//! From an adapter on a device to PEFT's files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+};
+
+use burn::tensor::Tensor;
+use safetensors::{Dtype, tensor::TensorView};
+use serde_json::{Map, Value, json};
+
+use super::{CONFIG_FILE, PREFIX, WEIGHTS_FILE, module::Module};
+use crate::{
+    config::Qwen2Config,
+    files,
+    hf::error::{CheckpointError, io_error},
+    lora::{LoraAdapter, LowRank},
+};
+
+/// Writes an adapter so that PEFT loads it to the same change, in f32.
+///
+/// `base` names the backbone in `adapter_config.json`; it is information for readers, and may be empty. Ranks and scales
+/// that most modules share become `r` and `lora_alpha`, the others patterns.
+///
+/// # Errors
+///
+/// If a file cannot be written, or the device fails to hand over a matrix.
+pub fn save_adapter(adapter: &LoraAdapter, config: &Qwen2Config, base: &str, directory: &Path) -> Result<(), CheckpointError> {
+    std::fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
+    let weights = directory.join(WEIGHTS_FILE);
+    let failed = |source| io_error("write", &weights, source);
+
+    let mut tensors = BTreeMap::new();
+    let mut changes = Vec::new();
+    for module in Module::all(config) {
+        let Some(change) = change_of(adapter, module) else { continue };
+        for (suffix, matrix) in module.suffixes().into_iter().zip([&change.a, &change.b]) {
+            let [rows, columns] = matrix.dims();
+            let bytes = transposed_bytes(matrix).map_err(failed)?;
+            tensors.insert(format!("{PREFIX}{}.{suffix}", module.path()), (vec![columns, rows], bytes));
+        }
+        changes.push((module, change));
+    }
+    let views = tensors
+        .iter()
+        .map(|(name, (shape, bytes))| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|views| safetensors::serialize(views, Some([("format".to_owned(), "pt".to_owned())].into())))
+        .map_err(|error| failed(io::Error::other(error)))?;
+    files::write_atomically(&weights, &views).map_err(failed)?;
+
+    let path = directory.join(CONFIG_FILE);
+    let text = serde_json::to_string_pretty(&settings(&changes, config, base)).expect("plain JSON always serialises");
+    files::write_atomically(&path, (text + "\n").as_bytes()).map_err(|source| io_error("write", &path, source))
+}
+
+fn change_of(adapter: &LoraAdapter, module: Module) -> Option<&LowRank> {
+    match module {
+        Module::Linear { layer, target } => adapter.layers.get(layer)?.get(target),
+        Module::Embedding => adapter.embed_tokens.as_ref(),
+        Module::Head => adapter.lm_head.as_ref(),
+    }
+}
+
+/// The transpose of a matrix, row by row in little-endian f32.
+fn transposed_bytes(matrix: &Tensor<2>) -> io::Result<Vec<u8>> {
+    let data = matrix.clone().transpose().try_into_data().map_err(io::Error::other)?;
+    Ok(data.iter::<f32>().flat_map(f32::to_le_bytes).collect())
+}
+
+/// The text of `adapter_config.json`.
+fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config, base: &str) -> Value {
+    let rank = most_common(changes.iter().map(|(_, change)| change.rank() as f64)).unwrap_or(1.0);
+    let alpha_of = |change: &LowRank| change.scale * change.rank() as f64;
+    let alpha = most_common(changes.iter().map(|(_, change)| alpha_of(change))).unwrap_or(1.0);
+    let exceptions = |value: &dyn Fn(&LowRank) -> f64, usual: f64| -> Map<String, Value> {
+        let differs = changes.iter().filter(|(_, change)| value(change) != usual);
+        // A path is also a pattern: its dots match themselves.
+        differs.map(|(module, change)| (format!("^{}", module.path()), number(value(change)))).collect()
+    };
+    json!({
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "inference_mode": true,
+        "r": number(rank),
+        "lora_alpha": number(alpha),
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": false,
+        "init_lora_weights": true,
+        "use_rslora": false,
+        "target_modules": target_names(changes, config),
+        "rank_pattern": exceptions(&|change| change.rank() as f64, rank),
+        "alpha_pattern": exceptions(&alpha_of, alpha),
+    })
+}
+
+/// The shortest list that picks exactly the changed modules: a bare name where every layer is changed, else the path.
+fn target_names(changes: &[(Module, &LowRank)], config: &Qwen2Config) -> BTreeSet<String> {
+    let layers_with = |wanted| {
+        changes.iter().filter(|(module, _)| matches!(module, Module::Linear { target, .. } if *target == wanted)).count()
+    };
+    let name = |module: Module| match module {
+        Module::Linear { target, .. } if layers_with(target) == config.num_hidden_layers => target.name().to_owned(),
+        Module::Embedding => "embed_tokens".to_owned(),
+        Module::Linear { .. } | Module::Head => module.path(),
+    };
+    changes.iter().map(|&(module, _)| name(module)).collect()
+}
+
+/// The value that occurs most often; the first of those that tie.
+fn most_common(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut counts: Vec<(f64, usize)> = Vec::new();
+    for value in values {
+        match counts.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((value, 1)),
+        }
+    }
+    counts.into_iter().reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(value, _)| value)
+}
+
+/// A JSON number without a needless fraction, which PEFT's types expect.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < f64::from(u32::MAX) { json!(value as i64) } else { json!(value) }
+}

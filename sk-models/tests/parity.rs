@@ -1,0 +1,300 @@
+//! The decoder and its adapters against transformers and PEFT.
+//!
+//! The fixtures are tiny random models with what the reference implementation computes on them; see
+//! `reference/make_fixtures.py`. They cover grouped-query ratios of 1, 2, 6 and 7, tied and untied heads, shards, f32,
+//! f16 and bf16 storage, an odd head width, both spellings of `config.json`, and every supported feature of PEFT.
+
+mod common;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use common::{adapter, backbone, device, fixture};
+use rand::SeedableRng;
+use serde::Deserialize;
+use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, SpanEnd, TokenId};
+use sk_models::{
+    engine::{Frozen, Sampling, Verifier},
+    hf::{TensorFiles, load_adapter, save_adapter},
+    lora::{AdapterStack, Lanes, LoraAdapter},
+    model::{Cache, Qwen2},
+};
+
+/// Every fixture.
+const FIXTURES: [&str; 4] = ["tied", "untied_sharded", "odd_head_dim", "seven_heads"];
+
+// Both sides compute in f32 and in different orders. Logits here reach about 10, where f32 steps are 1e-6, and a forward
+// pass rounds some tens of times; the means over a span are that much better.
+const LOGITS: f64 = 5e-5;
+const LOG_PROBS: f64 = 1e-5;
+const MU: f64 = 1e-6;
+const SIGMA: f64 = 1e-5;
+
+#[derive(Deserialize)]
+struct Expected {
+    beta: f64,
+    steps: Vec<Step>,
+    greedy: BTreeMap<String, Vec<TokenId>>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    prompt: Vec<TokenId>,
+    candidates: Vec<Vec<TokenId>>,
+    committed: usize,
+    readings: BTreeMap<String, ExpectedReading>,
+}
+
+#[derive(Deserialize)]
+struct ExpectedReading {
+    log_probs: Vec<Vec<f64>>,
+    min_entropy: Vec<Vec<f64>>,
+    mu: Option<Vec<f64>>,
+    sigma: Option<Vec<f64>>,
+}
+
+fn expected(name: &str) -> Expected {
+    let text = std::fs::read_to_string(fixture(name).join("expected.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+impl Expected {
+    /// The adapters of the fixture: all readers but the backbone.
+    fn adapters(&self) -> Vec<&str> {
+        self.greedy.keys().map(String::as_str).filter(|&reader| reader != BACKBONE).collect()
+    }
+}
+
+/// The reader without an adapter.
+const BACKBONE: &str = "backbone";
+
+fn policy(reader: &str) -> Policy {
+    if reader == BACKBONE { Policy::Backbone } else { Policy::Variant(reader.into()) }
+}
+
+/// A backbone with all adapters of its fixture in the rack.
+fn verifier(name: &str, expected: &Expected, device: &Device) -> Verifier {
+    let verifier = Verifier::new(Arc::new(backbone(name, device)));
+    for reader in expected.adapters() {
+        verifier.adapters().insert(reader, adapter(name, reader, device));
+    }
+    verifier
+}
+
+fn candidates(spans: &[Vec<TokenId>]) -> Candidates {
+    let candidate =
+        |tokens: &Vec<TokenId>| Candidate { tokens: tokens.clone(), log_probs: vec![0.0; tokens.len()], end: SpanEnd::Complete };
+    Candidates::new(spans.iter().map(candidate).collect()).unwrap()
+}
+
+/// Compares values with a tolerance, and says at the end how much of it was used.
+struct Comparison {
+    quantity: &'static str,
+    tolerance: f64,
+    largest: f64,
+}
+
+impl Comparison {
+    fn new(quantity: &'static str, tolerance: f64) -> Self {
+        Self { quantity, tolerance, largest: 0.0 }
+    }
+
+    fn check(&mut self, place: &str, found: impl Into<f64>, expected: f64) {
+        let found = found.into();
+        let difference = (found - expected).abs();
+        let Self { quantity, tolerance, .. } = self;
+        assert!(difference <= *tolerance, "{place}: {quantity} is {found}, not {expected}, off by {difference:.2e}");
+        self.largest = self.largest.max(difference);
+    }
+
+    fn check_all(&mut self, place: &str, found: &[f32], expected: &[f64]) {
+        assert_eq!(found.len(), expected.len(), "{place}");
+        for (position, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+            self.check(&format!("{place}, position {position}"), found, expected);
+        }
+    }
+}
+
+impl Drop for Comparison {
+    fn drop(&mut self) {
+        println!("{}: largest difference {:.1e} of {:.0e} allowed", self.quantity, self.largest, self.tolerance);
+    }
+}
+
+/// The two quantities of a reading.
+struct ReadingComparison {
+    log_probs: Comparison,
+    min_entropy: Comparison,
+}
+
+impl ReadingComparison {
+    fn new() -> Self {
+        Self { log_probs: Comparison::new("log π", LOG_PROBS), min_entropy: Comparison::new("min-entropy", LOG_PROBS) }
+    }
+
+    fn check(&mut self, place: &str, found: &[Reading], expected: &ExpectedReading) {
+        for (index, reading) in found.iter().enumerate() {
+            let place = format!("{place}, candidate {index}");
+            self.log_probs.check_all(&place, &reading.log_probs, &expected.log_probs[index]);
+            self.min_entropy.check_all(&place, &reading.min_entropy, &expected.min_entropy[index]);
+        }
+    }
+}
+
+fn mean(values: &[f32]) -> f64 {
+    values.iter().copied().map(f64::from).sum::<f64>() / values.len() as f64
+}
+
+/// Logits `[S, V]` of one sequence in every lane of a stack, lane after lane.
+fn logits(model: &Qwen2, tokens: &[TokenId], lanes: Lanes<'_>, device: &Device) -> Vec<Vec<f32>> {
+    let ids: Vec<i64> = (0..lanes.count()).flat_map(|_| tokens).map(|&token| i64::from(token)).collect();
+    let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [lanes.count(), tokens.len()]), device);
+    let hidden = model.forward(ids, lanes, Cache::None);
+    let values: Vec<f32> = model.logits(hidden, lanes).into_data().iter::<f32>().collect();
+    values.chunks_exact(tokens.len() * model.config.vocab_size).map(<[f32]>::to_vec).collect()
+}
+
+#[test]
+fn logits_agree() {
+    let device = device();
+    let mut comparison = Comparison::new("logits", LOGITS);
+    for name in FIXTURES {
+        let expected = expected(name);
+        let tensors = TensorFiles::open_file(&fixture(name).join("expected.safetensors"), "").unwrap();
+        let model = backbone(name, &device);
+        let first = &expected.steps[0];
+        let ids = [first.prompt.as_slice(), first.candidates.last().unwrap()].concat();
+        let mut check = |reader: &str, found: &[f32]| {
+            let values = tensors.read(&format!("{reader}.logits"), &[ids.len(), model.config.vocab_size]).unwrap();
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            comparison.check_all(&format!("{name}/{reader}"), found, &values);
+        };
+        check(BACKBONE, &logits(&model, &ids, Lanes::backbone(), &device)[0]);
+
+        // All adapters at once, the backbone among them: ranks differ, and lanes must not mix.
+        let readers: Vec<&str> = expected.greedy.keys().map(String::as_str).collect();
+        let adapters: Vec<Option<LoraAdapter>> =
+            readers.iter().map(|&reader| (reader != BACKBONE).then(|| adapter(name, reader, &device))).collect();
+        let adapters: Vec<Option<&LoraAdapter>> = adapters.iter().map(Option::as_ref).collect();
+        let stack = AdapterStack::new(&model.config, &adapters, &device).unwrap();
+        for (reader, found) in readers.iter().zip(logits(&model, &ids, Lanes::of(&stack), &device)) {
+            check(reader, &found);
+        }
+    }
+}
+
+#[test]
+fn readings_agree_batched_one_by_one_and_after_a_commit() {
+    let device = device();
+    let mut comparison = ReadingComparison::new();
+    for name in FIXTURES {
+        let expected = expected(name);
+        let readers: Vec<&str> = expected.greedy.keys().map(String::as_str).collect();
+        let policies: Vec<Policy> = readers.iter().map(|reader| policy(reader)).collect();
+        let mut steady = verifier(name, &expected, &device);
+        for (number, step) in expected.steps.iter().enumerate() {
+            let what = |reader: &str, how: &str| format!("{name}/{reader}, step {number}, {how}");
+            // Everything at once: candidates of different lengths are padded, and the prefix was kept from the last step.
+            let batched = steady.read(&step.prompt, &candidates(&step.candidates), &policies).unwrap();
+            for reader in &readers {
+                let readings = batched.get(&policy(reader)).unwrap();
+                comparison.check(&what(reader, "batched"), readings, &step.readings[*reader]);
+            }
+            // One candidate under one policy, from nothing.
+            for reader in &readers {
+                let alone: Vec<Reading> = step
+                    .candidates
+                    .iter()
+                    .map(|span| {
+                        let mut fresh = verifier(name, &expected, &device);
+                        let span = candidates(std::slice::from_ref(span));
+                        let read = fresh.read(&step.prompt, &span, &[policy(reader)]).unwrap();
+                        read.get(&policy(reader)).unwrap()[0].clone()
+                    })
+                    .collect();
+                comparison.check(&what(reader, "one by one"), &alone, &step.readings[*reader]);
+            }
+            steady.commit(step.committed).unwrap();
+        }
+    }
+}
+
+#[test]
+fn mu_and_sigma_agree() {
+    let device = device();
+    let (mut mus, mut sigmas) = (Comparison::new("μ", MU), Comparison::new("σ", SIGMA));
+    for name in FIXTURES {
+        let expected = expected(name);
+        let mut verifier = verifier(name, &expected, &device);
+        let policies: Vec<Policy> = expected.greedy.keys().map(|reader| policy(reader)).collect();
+        for step in &expected.steps {
+            let readings = verifier.read(&step.prompt, &candidates(&step.candidates), &policies).unwrap();
+            let base = readings.get(&Policy::Backbone).unwrap();
+            for reader in expected.adapters() {
+                let target = &step.readings[reader];
+                let own = readings.get(&policy(reader)).unwrap();
+                for (index, (own, base)) in own.iter().zip(base).enumerate() {
+                    let place = format!("{name}/{reader}, candidate {index}");
+                    let mu = expected.beta * (mean(&own.log_probs) - mean(&base.log_probs));
+                    mus.check(&place, mu, target.mu.as_ref().unwrap()[index]);
+                    sigmas.check(&place, mean(&own.min_entropy), target.sigma.as_ref().unwrap()[index]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn cached_greedy_decoding_agrees() {
+    let device = device();
+    let greedy = Sampling::new(0.0, 1.0, 0, 1.0).unwrap();
+    for name in FIXTURES {
+        let expected = expected(name);
+        let prompt = &expected.steps[0].prompt;
+        let mut context = prompt.clone();
+        let target = &expected.greedy[BACKBONE];
+        let mut generator = rand_chacha::ChaCha8Rng::from_seed([0; 32]);
+        Frozen::new(Arc::new(backbone(name, &device)))
+            .decode(&mut context, &greedy, target.len(), &[], &mut generator, |_| true)
+            .unwrap();
+        assert_eq!(&context[prompt.len()..], target, "{name}");
+
+        // Under an adapter, token by token: each step reads the next token and commits it.
+        for reader in expected.adapters() {
+            let mut verifier = verifier(name, &expected, &device);
+            let mut context = prompt.clone();
+            for &next in &expected.greedy[reader] {
+                let every: Vec<Vec<TokenId>> = (0..96).map(|token| vec![token]).collect();
+                let read = verifier.read(&context, &candidates(&every), &[policy(reader)]).unwrap();
+                let readings = read.get(&policy(reader)).unwrap();
+                let best =
+                    (0..every.len()).max_by(|&a, &b| readings[a].log_probs[0].total_cmp(&readings[b].log_probs[0])).unwrap();
+                assert_eq!(best as TokenId, next, "{name}/{reader}");
+                verifier.commit(best).unwrap();
+                context.push(next);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_saved_adapter_loads_to_the_same_change() {
+    let device = device();
+    for name in FIXTURES {
+        let expected = expected(name);
+        let (config, files) = common::open(name);
+        let model = backbone(name, &device);
+        let tokens = &expected.steps[0].prompt;
+        for reader in expected.adapters() {
+            let original = adapter(name, reader, &device);
+            let directory = tempfile::tempdir().unwrap();
+            save_adapter(&original, &config, "base", directory.path()).unwrap();
+            let again = load_adapter(directory.path(), &config, &files, &device).unwrap();
+            let run = |adapter: &LoraAdapter| {
+                let stack = AdapterStack::new(&config, &[Some(adapter)], &device).unwrap();
+                logits(&model, tokens, Lanes::of(&stack), &device)
+            };
+            assert_eq!(run(&original), run(&again), "{name}/{reader}");
+        }
+    }
+}
