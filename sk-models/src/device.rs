@@ -139,11 +139,15 @@ fn cpu() -> Result<Device, DeviceError> {
 #[cfg(feature = "cuda")]
 fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
     let name = DeviceName::Cuda(index);
-    // Listing devices would panic without the driver.
-    let drivers = ["libcuda.so.1", "libcuda.so", "nvcuda.dll"];
-    // SAFETY: loading NVIDIA's driver runs its initialisers, which is what using the device does anyway.
-    if !drivers.iter().any(|driver| unsafe { libloading::Library::new(driver) }.is_ok()) {
-        return Err(DeviceError::Absent { name, reason: "the NVIDIA driver (libcuda) is not installed".to_owned() });
+    let absent = |reason: &str| DeviceError::Absent { name, reason: reason.to_owned() };
+    // Without these libraries the backend would panic on first use.
+    // SAFETY: loading NVIDIA's libraries runs their initialisers, which is what using the device does anyway.
+    if !unsafe { cudarc::driver::sys::is_culib_present() } {
+        return Err(absent("the NVIDIA driver (libcuda) is not installed"));
+    }
+    // SAFETY: as above.
+    if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
+        return Err(absent("NVIDIA's run-time compiler (libnvrtc, part of the CUDA toolkit) is not installed"));
     }
     listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Cuda)
 }
