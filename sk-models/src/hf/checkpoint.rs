@@ -173,9 +173,29 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// If a tensor is missing, of another shape, or has no place in the model.
+    /// If a tensor is missing, of another shape, or has no place in the model, or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
-        load_model(&self.config, &self.tensors, device)
+        self.check_memory(device, free_memory())?;
+        let model = load_model(&self.config, &self.tensors, device)?;
+        // A device reports that it is full only when it is waited for.
+        device.sync().map_err(|error| CheckpointError::Device {
+            directory: self.directory.clone(),
+            message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+        })?;
+        Ok(model)
+    }
+
+    /// Refuses weights that the processor's memory cannot hold: running out of it would end the program without a word.
+    fn check_memory(&self, device: &Device, free: Option<u64>) -> Result<(), CheckpointError> {
+        let needed = self.tensors.values() * size_of::<f32>() as u64;
+        match free {
+            Some(free) if is_processor(device) && needed > free => Err(CheckpointError::Memory {
+                directory: self.directory.clone(),
+                needed: needed as f64 / 1e9,
+                free: free as f64 / 1e9,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Puts an adapter for this model, given by directory or hub id, on a device.
@@ -192,4 +212,49 @@ impl Checkpoint {
 fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
     if local.is_dir() { Ok(local.to_owned()) } else { Ok(Hub::from_env()?.resolve(source, progress)?) }
+}
+
+#[cfg(feature = "cpu")]
+fn is_processor(device: &Device) -> bool {
+    *device == Device::flex()
+}
+
+#[cfg(not(feature = "cpu"))]
+fn is_processor(_: &Device) -> bool {
+    false
+}
+
+/// Bytes of memory that can be had without swapping, where the system says so.
+fn free_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(all(test, feature = "cpu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_larger_than_memory_are_refused() {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tied/model");
+        let checkpoint = Checkpoint {
+            config: Qwen2Config::from_file(&fixture.join("config.json")).unwrap(),
+            tensors: TensorFiles::open(&fixture).unwrap(),
+            tokenizer: Tokenizer::from_json("inline", BYTES_ONLY.as_bytes()).unwrap(),
+            generation: GenerationConfig::default(),
+            directory: fixture,
+        };
+        let device = Device::flex();
+        let needed = checkpoint.tensors.values() * 4;
+        assert!(checkpoint.check_memory(&device, Some(needed)).is_ok());
+        assert!(checkpoint.check_memory(&device, None).is_ok());
+        let message = checkpoint.check_memory(&device, Some(needed - 1)).unwrap_err().to_string();
+        assert!(message.contains("memory") && message.contains("tied"), "{message}");
+    }
+
+    const BYTES_ONLY: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+        "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false,
+        "use_regex": false}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#;
 }

@@ -127,6 +127,24 @@ pub enum CheckpointError {
         /// Rows of the embedding.
         vocab_size: usize,
     },
+    /// Weights that do not fit into memory.
+    #[error("{}: the weights take {needed:.1} GB and {free:.1} GB of memory are free; use a smaller model or another --device", directory.display())]
+    Memory {
+        /// The directory.
+        directory: PathBuf,
+        /// What the weights take, in 10⁹ bytes.
+        needed: f64,
+        /// What is free, in 10⁹ bytes.
+        free: f64,
+    },
+    /// The device fails to take the weights.
+    #[error("{}: the device cannot take the weights: {message}; if it ran out of memory, use a smaller model or another --device", directory.display())]
+    Device {
+        /// The directory.
+        directory: PathBuf,
+        /// What it says.
+        message: String,
+    },
     /// A model configuration that is not supported.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -150,6 +150,13 @@ impl TensorFiles {
         shard.metadata.info(name).map(|info| info.shape.as_slice())
     }
 
+    /// The number of values in all tensors together.
+    #[must_use]
+    pub fn values(&self) -> u64 {
+        let of = |name| self.shape(name).unwrap_or_default().iter().map(|&size| size as u64).product::<u64>();
+        self.names().map(of).sum()
+    }
+
     /// An error for the first tensor that `known` does not recognise.
     pub(super) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> Result<(), CheckpointError> {
         match self.names().find(|name| !known(name)) {
