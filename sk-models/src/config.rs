@@ -1,0 +1,369 @@
+//! The shape of a Qwen2-family decoder, as Hugging Face's `config.json` states it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What is wrong with a `config.json`.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text is not JSON, or a field is missing or of the wrong type.
+    #[error("{path}: not a model configuration: {source}")]
+    Json {
+        /// Where the text came from.
+        path: String,
+        /// What the parser found.
+        source: serde_json::Error,
+    },
+    /// A field has a value that this architecture does not support.
+    #[error("{path}: `{field}` is {value}: {reason}")]
+    Field {
+        /// Where the text came from.
+        path: String,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// What is expected.
+        reason: &'static str,
+    },
+}
+
+/// Hyper-parameters of a Qwen2 decoder.
+///
+/// Reads both spellings in use: `rope_theta` and `torch_dtype` (transformers 4) and `rope_parameters` and `dtype`
+/// (transformers 5). Writes the first, which every reader understands.
+///
+/// ```
+/// use sk_models::Qwen2Config;
+///
+/// let config = Qwen2Config::from_json(
+///     "inline",
+///     r#"{"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+///         "num_attention_heads": 4, "num_key_value_heads": 2, "rope_parameters": {"rope_theta": 10000.0}}"#,
+/// )?;
+/// assert_eq!(config.head_dim, 16);
+/// assert_eq!(config.rope_theta, 10000.0);
+/// # Ok::<(), sk_models::ConfigError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Qwen2Config {
+    /// Rows of the embedding.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the gated feed-forward layer.
+    pub intermediate_size: usize,
+    /// Decoder layers.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads; divides the query heads.
+    pub num_key_value_heads: usize,
+    /// Width of a head; even, since RoPE turns it in halves.
+    pub head_dim: usize,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
+    /// Added to the mean square in RMSNorm.
+    pub rms_norm_eps: f64,
+    /// The longest context.
+    pub max_position_embeddings: usize,
+    /// Whether the head is the embedding.
+    pub tie_word_embeddings: bool,
+    /// Begin-of-sequence token, if there is one.
+    pub bos_token_id: Option<u32>,
+    /// Tokens that end a response; the first is the one written by training.
+    pub eos_token_ids: Vec<u32>,
+    /// Padding token, if there is one.
+    pub pad_token_id: Option<u32>,
+}
+
+/// One id or a list of them: both occur for `eos_token_id`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+#[derive(Deserialize)]
+struct RopeParameters {
+    rope_theta: Option<f64>,
+    #[serde(alias = "type")]
+    rope_type: Option<String>,
+}
+
+/// `config.json` as it is found.
+#[derive(Deserialize)]
+struct Raw {
+    model_type: Option<String>,
+    hidden_act: Option<String>,
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    rope_theta: Option<f64>,
+    rope_parameters: Option<RopeParameters>,
+    rope_scaling: Option<RopeParameters>,
+    rms_norm_eps: Option<f64>,
+    max_position_embeddings: Option<usize>,
+    tie_word_embeddings: Option<bool>,
+    use_sliding_window: Option<bool>,
+    bos_token_id: Option<u32>,
+    eos_token_id: Option<OneOrMany>,
+    pad_token_id: Option<u32>,
+}
+
+/// `config.json` as it is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    architectures: [&'static str; 1],
+    model_type: &'static str,
+    hidden_act: &'static str,
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: usize,
+    head_dim: usize,
+    rope_theta: f64,
+    rms_norm_eps: f64,
+    max_position_embeddings: usize,
+    tie_word_embeddings: bool,
+    use_sliding_window: bool,
+    attention_dropout: f64,
+    initializer_range: f64,
+    use_cache: bool,
+    bos_token_id: Option<u32>,
+    eos_token_id: Option<u32>,
+    pad_token_id: Option<u32>,
+    torch_dtype: &'a str,
+}
+
+/// Base of the rotary frequencies where the file does not give one, as in transformers.
+const DEFAULT_ROPE_THETA: f64 = 10_000.0;
+/// RMSNorm's epsilon where the file does not give one, as in transformers.
+const DEFAULT_RMS_NORM_EPS: f64 = 1e-6;
+/// Context length where the file does not give one, as in transformers.
+const DEFAULT_MAX_POSITIONS: usize = 32_768;
+
+impl Qwen2Config {
+    /// Reads `config.json`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is not JSON, or describes another architecture or an impossible shape.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Io { path: name.clone(), source })?;
+        Self::from_json(&name, &text)
+    }
+
+    /// Reads the text of a `config.json`; `path` names it in errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_file`](Self::from_file).
+    pub fn from_json(path: &str, text: &str) -> Result<Self, ConfigError> {
+        let raw: Raw = serde_json::from_str(text).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
+        let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
+        if let Some(kind) = &raw.model_type
+            && kind != "qwen2"
+        {
+            return refuse("model_type", kind.clone(), "only qwen2 is supported");
+        }
+        if let Some(act) = &raw.hidden_act
+            && act != "silu"
+        {
+            return refuse("hidden_act", act.clone(), "only silu is supported");
+        }
+        if raw.use_sliding_window == Some(true) {
+            return refuse("use_sliding_window", "true".into(), "sliding-window attention is not supported");
+        }
+        for rope in [&raw.rope_parameters, &raw.rope_scaling].into_iter().flatten() {
+            if let Some(kind) = &rope.rope_type
+                && kind != "default"
+            {
+                return refuse("rope_scaling", kind.clone(), "only unscaled rotary embeddings are supported");
+            }
+        }
+        let heads = raw.num_attention_heads;
+        if heads == 0 {
+            return refuse("num_attention_heads", "0".into(), "at least one head is needed");
+        }
+        let head_dim = match raw.head_dim {
+            Some(given) => given,
+            None if raw.hidden_size % heads == 0 => raw.hidden_size / heads,
+            None => {
+                return refuse(
+                    "hidden_size",
+                    raw.hidden_size.to_string(),
+                    "not a multiple of num_attention_heads, and head_dim is not given",
+                );
+            }
+        };
+        let config = Self {
+            vocab_size: raw.vocab_size,
+            hidden_size: raw.hidden_size,
+            intermediate_size: raw.intermediate_size,
+            num_hidden_layers: raw.num_hidden_layers,
+            num_attention_heads: heads,
+            num_key_value_heads: raw.num_key_value_heads.unwrap_or(heads),
+            head_dim,
+            rope_theta: raw
+                .rope_theta
+                .or_else(|| raw.rope_parameters.as_ref().and_then(|rope| rope.rope_theta))
+                .unwrap_or(DEFAULT_ROPE_THETA),
+            rms_norm_eps: raw.rms_norm_eps.unwrap_or(DEFAULT_RMS_NORM_EPS),
+            max_position_embeddings: raw.max_position_embeddings.unwrap_or(DEFAULT_MAX_POSITIONS),
+            tie_word_embeddings: raw.tie_word_embeddings.unwrap_or(false),
+            bos_token_id: raw.bos_token_id,
+            eos_token_ids: match raw.eos_token_id {
+                None => Vec::new(),
+                Some(OneOrMany::One(id)) => vec![id],
+                Some(OneOrMany::Many(ids)) => ids,
+            },
+            pad_token_id: raw.pad_token_id,
+        };
+        config.validate(path)?;
+        Ok(config)
+    }
+
+    /// Checks that the shape is possible.
+    ///
+    /// # Errors
+    ///
+    /// Names the first field that is not.
+    pub fn validate(&self, path: &str) -> Result<(), ConfigError> {
+        let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
+        for (field, value) in [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.num_key_value_heads),
+            ("max_position_embeddings", self.max_position_embeddings),
+        ] {
+            if value == 0 {
+                return refuse(field, "0".into(), "must be at least one");
+            }
+        }
+        if self.num_attention_heads % self.num_key_value_heads != 0 {
+            return refuse("num_key_value_heads", self.num_key_value_heads.to_string(), "must divide num_attention_heads");
+        }
+        if self.head_dim == 0 || self.head_dim % 2 != 0 {
+            return refuse("head_dim", self.head_dim.to_string(), "must be even and at least two");
+        }
+        if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
+            return refuse("rope_theta", self.rope_theta.to_string(), "must be positive and finite");
+        }
+        if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps >= 0.0) {
+            return refuse("rms_norm_eps", self.rms_norm_eps.to_string(), "must be finite and not negative");
+        }
+        Ok(())
+    }
+
+    /// The text of a `config.json`; `dtype` is the type the weights are stored in (`float16`, `float32`).
+    #[must_use]
+    pub fn to_json(&self, dtype: &str) -> String {
+        let written = Written {
+            architectures: ["Qwen2ForCausalLM"],
+            model_type: "qwen2",
+            hidden_act: "silu",
+            vocab_size: self.vocab_size,
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            num_hidden_layers: self.num_hidden_layers,
+            num_attention_heads: self.num_attention_heads,
+            num_key_value_heads: self.num_key_value_heads,
+            head_dim: self.head_dim,
+            rope_theta: self.rope_theta,
+            rms_norm_eps: self.rms_norm_eps,
+            max_position_embeddings: self.max_position_embeddings,
+            tie_word_embeddings: self.tie_word_embeddings,
+            use_sliding_window: false,
+            attention_dropout: 0.0,
+            initializer_range: 0.02,
+            use_cache: true,
+            bos_token_id: self.bos_token_id,
+            eos_token_id: self.eos_token_ids.first().copied(),
+            pad_token_id: self.pad_token_id,
+            torch_dtype: dtype,
+        };
+        serde_json::to_string_pretty(&written).expect("plain fields always serialise") + "\n"
+    }
+
+    /// Width of all query heads together.
+    #[must_use]
+    pub fn query_size(&self) -> usize {
+        self.num_attention_heads * self.head_dim
+    }
+
+    /// Width of all key (or value) heads together.
+    #[must_use]
+    pub fn key_value_size(&self) -> usize {
+        self.num_key_value_heads * self.head_dim
+    }
+
+    /// Query heads that share one key and value head.
+    #[must_use]
+    pub fn queries_per_key(&self) -> usize {
+        self.num_attention_heads / self.num_key_value_heads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = r#"{"model_type": "qwen2", "hidden_act": "silu", "vocab_size": 151936, "hidden_size": 896,
+        "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+        "rope_theta": 1000000.0, "rms_norm_eps": 1e-06, "max_position_embeddings": 32768, "tie_word_embeddings": true,
+        "bos_token_id": 151643, "eos_token_id": 151645, "torch_dtype": "bfloat16", "use_sliding_window": false}"#;
+
+    #[test]
+    fn both_spellings_of_the_rotary_base_agree() {
+        let old = Qwen2Config::from_json("old", OLD).unwrap();
+        let new =
+            OLD.replace(r#""rope_theta": 1000000.0"#, r#""rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"}"#);
+        assert_eq!(old, Qwen2Config::from_json("new", &new).unwrap());
+        assert_eq!(old.head_dim, 64);
+        assert_eq!(old.eos_token_ids, [151_645]);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let config = Qwen2Config::from_json("old", OLD).unwrap();
+        assert_eq!(config, Qwen2Config::from_json("again", &config.to_json("float16")).unwrap());
+    }
+
+    #[test]
+    fn unsupported_settings_are_refused_by_name() {
+        for (from, to, field) in [
+            (r#""qwen2""#, r#""llama""#, "model_type"),
+            (r#""use_sliding_window": false"#, r#""use_sliding_window": true"#, "use_sliding_window"),
+            (r#""num_key_value_heads": 2"#, r#""num_key_value_heads": 3"#, "num_key_value_heads"),
+            (r#""hidden_size": 896"#, r#""hidden_size": 897"#, "hidden_size"),
+            (r#""num_hidden_layers": 24"#, r#""num_hidden_layers": 0"#, "num_hidden_layers"),
+        ] {
+            let message = Qwen2Config::from_json("c", &OLD.replace(from, to)).unwrap_err().to_string();
+            assert!(message.contains(field), "{message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+    }
+}

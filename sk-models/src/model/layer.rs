@@ -1,0 +1,54 @@
+//! One decoder layer.
+
+use burn::{
+    module::Module,
+    tensor::{Device, Tensor},
+};
+
+use super::{
+    attention::{Attention, Cache, Pass},
+    mlp::Mlp,
+    norm::Norm,
+};
+use crate::{config::Qwen2Config, lora::LayerDeltas};
+
+/// `h = x + attention(norm(x))`, then `h + mlp(norm(h))`.
+#[derive(Module, Debug)]
+pub struct Layer {
+    /// Before attention.
+    pub input_layernorm: Norm,
+    /// Attention.
+    pub self_attn: Attention,
+    /// Before the feed-forward layer.
+    pub post_attention_layernorm: Norm,
+    /// The feed-forward layer.
+    pub mlp: Mlp,
+}
+
+impl Layer {
+    pub(super) fn random(config: &Qwen2Config, std: f64, out_std: f64, device: &Device) -> Self {
+        let norm = || Norm::ones(config.hidden_size, config.rms_norm_eps, device);
+        Self {
+            input_layernorm: norm(),
+            self_attn: Attention::random(config, std, out_std, device),
+            post_attention_layernorm: norm(),
+            mlp: Mlp::random(config, std, out_std, device),
+        }
+    }
+
+    /// Maps `[G·N·S, H]` to `[G·N·S, H]`.
+    #[must_use]
+    pub fn forward(
+        &self,
+        x: Tensor<2>,
+        index: usize,
+        pass: &Pass,
+        cache: &mut Cache<'_>,
+        deltas: Option<&LayerDeltas>,
+    ) -> Tensor<2> {
+        let mixed = self.self_attn.forward(self.input_layernorm.forward(x.clone()), index, pass, cache, deltas);
+        let x = x + mixed;
+        let inner = self.mlp.forward(self.post_attention_layernorm.forward(x.clone()), deltas);
+        x + inner
+    }
+}

@@ -1,0 +1,123 @@
+//! The Qwen2 decoder.
+//!
+//! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen product is one
+//! two-dimensional product over all rows. See [`Lanes`](crate::lora::Lanes) for adapters and [`cache`] for keys and
+//! values.
+
+mod attention;
+pub mod cache;
+mod layer;
+mod mlp;
+mod norm;
+mod projection;
+mod rope;
+
+use burn::{
+    module::{Module, Param},
+    tensor::{Device, Distribution, Int, Tensor, module::embedding},
+};
+
+pub use attention::{Attention, Cache, Pass};
+pub use layer::Layer;
+pub use mlp::Mlp;
+pub use norm::Norm;
+pub use projection::Projection;
+pub use rope::Rope;
+
+use crate::{config::Qwen2Config, lora::Lanes};
+
+/// Standard deviation of the initial weights, as in GPT-2.
+const INITIAL_STD: f64 = 0.02;
+
+/// A Qwen2 decoder: embedding, layers, final norm, head.
+#[derive(Module, Debug)]
+pub struct Qwen2 {
+    /// `[V, H]`.
+    pub embed_tokens: Param<Tensor<2>>,
+    /// The decoder layers.
+    pub layers: Vec<Layer>,
+    /// The final norm.
+    pub norm: Norm,
+    /// `[H, V]`; none where the head is the embedding and no copy is kept.
+    pub lm_head: Option<Param<Tensor<2>>>,
+    /// Its shape.
+    #[module(skip)]
+    pub config: Qwen2Config,
+}
+
+impl Qwen2 {
+    /// Random weights: normal with deviation 0.02, residual outputs scaled by `1/√(2·layers)`, biases zero, norms one.
+    ///
+    /// Draws from the device's generator: call `device.seed` first to make it repeatable.
+    #[must_use]
+    pub fn init(config: &Qwen2Config, device: &Device) -> Self {
+        let out_std = INITIAL_STD / (2.0 * config.num_hidden_layers as f64).sqrt();
+        let normal = |shape| Param::from_tensor(Tensor::random(shape, Distribution::Normal(0.0, INITIAL_STD), device));
+        Self {
+            embed_tokens: normal([config.vocab_size, config.hidden_size]),
+            layers: (0..config.num_hidden_layers).map(|_| Layer::random(config, INITIAL_STD, out_std, device)).collect(),
+            norm: Norm::ones(config.hidden_size, config.rms_norm_eps, device),
+            lm_head: (!config.tie_word_embeddings).then(|| normal([config.hidden_size, config.vocab_size])),
+            config: config.clone(),
+        }
+    }
+
+    /// Keeps a row-major `[H, V]` copy of a tied head, which halves the time of [`logits`](Self::logits) on a CPU.
+    ///
+    /// For inference: the copy does not follow the embedding when that is trained.
+    #[must_use]
+    pub fn prepare(mut self) -> Self {
+        if self.lm_head.is_none() {
+            let head = self.embed_tokens.val().transpose();
+            // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
+            let ones = Tensor::ones(head.dims(), &head.device());
+            self.lm_head = Some(Param::from_tensor(ones * head));
+        }
+        self
+    }
+
+    /// Where the weights are.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.embed_tokens.val().device()
+    }
+
+    /// One forward pass over `R = G·N` rows of `S` new tokens each: `[R, S]` to final-norm hidden states `[R·S, H]`.
+    ///
+    /// Positions count from the end of what the cache holds. No logits are made; see [`logits`](Self::logits).
+    ///
+    /// # Panics
+    ///
+    /// If the rows do not divide into the lanes, or the cache was made for another batch.
+    #[must_use]
+    pub fn forward(&self, tokens: Tensor<2, Int>, lanes: Lanes<'_>, mut cache: Cache<'_>) -> Tensor<2> {
+        let [batch, length] = tokens.dims();
+        assert_eq!(batch % lanes.count(), 0, "{batch} rows in {} lanes", lanes.count());
+        let device = self.embed_tokens.val().device();
+        let rows = batch / lanes.count();
+        let pass = Pass::new(&self.config, lanes.count(), rows, length, &cache, &device);
+
+        let mut x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
+        if let Some(delta) = lanes.embedding(tokens) {
+            x = x + delta;
+        }
+        for (index, layer) in self.layers.iter().enumerate() {
+            x = layer.forward(x, index, &pass, &mut cache, lanes.layer(index));
+        }
+        cache.advance(length);
+        self.norm.forward(x)
+    }
+
+    /// Logits of hidden states: `[M, H]` to `[M, V]`, where the M rows divide into the lanes in order.
+    #[must_use]
+    pub fn logits(&self, hidden: Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
+        let head = match &self.lm_head {
+            Some(head) => head.val(),
+            None => self.embed_tokens.val().transpose(),
+        };
+        match lanes.head() {
+            None => hidden.matmul(head),
+            Some(delta) => delta.add(hidden.clone().matmul(head), hidden),
+        }
+    }
+}

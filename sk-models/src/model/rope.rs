@@ -1,0 +1,75 @@
+//! Rotary position embedding, in Qwen's half-rotation form.
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+/// Cosines, sines and the quarter turn for a run of consecutive positions.
+///
+/// With `d` the head width and `θ_j = base^(−2j/d)`, component `j < d/2` and its partner `j + d/2` are turned by the
+/// angle `p·θ_j` at position `p`: `y = x ⊙ cos + rot(x) ⊙ sin`, where `rot(x) = [−x₂, x₁]` for `x = [x₁, x₂]`.
+/// `rot` is applied as a product with a signed permutation matrix, which is exact and a single kernel, where slicing
+/// and concatenating would be four.
+#[derive(Debug, Clone)]
+pub struct Rope {
+    /// `[S, D]`.
+    cos: Tensor<2>,
+    /// `[S, D]`.
+    sin: Tensor<2>,
+    /// `[D, D]`.
+    turn: Tensor<2>,
+}
+
+impl Rope {
+    /// Tables for positions `start..start + length`.
+    ///
+    /// Angles are computed in f64 and rounded once.
+    #[must_use]
+    pub fn new(head_dim: usize, base: f64, start: usize, length: usize, device: &Device) -> Self {
+        let half = head_dim / 2;
+        let mut cos = vec![0.0_f32; length * head_dim];
+        let mut sin = vec![0.0_f32; length * head_dim];
+        for step in 0..length {
+            for j in 0..half {
+                let frequency = base.powf(-2.0 * j as f64 / head_dim as f64);
+                let (s, c) = ((start + step) as f64 * frequency).sin_cos();
+                for component in [j, j + half] {
+                    cos[step * head_dim + component] = c as f32;
+                    sin[step * head_dim + component] = s as f32;
+                }
+            }
+        }
+        let mut turn = vec![0.0_f32; head_dim * head_dim];
+        for j in 0..half {
+            turn[(j + half) * head_dim + j] = -1.0;
+            turn[j * head_dim + j + half] = 1.0;
+        }
+        let table = |values: Vec<f32>, rows| Tensor::<2>::from_data(TensorData::new(values, [rows, head_dim]), device);
+        Self { cos: table(cos, length), sin: table(sin, length), turn: table(turn, head_dim) }
+    }
+
+    /// The same tables, `scale` times as large and repeated for `groups` heads folded into the position axis.
+    ///
+    /// Serves the queries: attention's `1/√d` costs nothing here.
+    #[must_use]
+    pub fn for_queries(&self, groups: usize, scale: f64) -> Self {
+        Self {
+            cos: self.cos.clone().mul_scalar(scale).repeat_dim(0, groups),
+            sin: self.sin.clone().mul_scalar(scale).repeat_dim(0, groups),
+            turn: self.turn.clone(),
+        }
+    }
+
+    /// Cosines and sines, `[S, D]` each.
+    #[must_use]
+    pub fn tables(&self) -> [Tensor<2>; 2] {
+        [self.cos.clone(), self.sin.clone()]
+    }
+
+    /// Turns `[B, H, S, D]`.
+    #[must_use]
+    pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
+        let [batch, heads, length, width] = x.dims();
+        let turned =
+            x.clone().reshape([batch * heads * length, width]).matmul(self.turn.clone()).reshape([batch, heads, length, width]);
+        x * self.cos.clone().unsqueeze::<4>() + turned * self.sin.clone().unsqueeze::<4>()
+    }
+}
