@@ -1,0 +1,272 @@
+//! Causal self-attention of whole sequences, rotary embedding included, and its gradient.
+//!
+//! Each sequence is one task. Scores exist for one block of queries at a time, against the keys that the block may see,
+//! so they stay in the cache and half of the square is never computed. The gradient computes them again.
+
+use rayon::prelude::*;
+
+use super::simd::{dot, exp, max, sum, widened};
+
+/// Queries whose scores exist at one time.
+const BLOCK: usize = 64;
+
+/// The sizes of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Tokens per sequence.
+    pub length: usize,
+    /// Key and value heads.
+    pub heads: usize,
+    /// Query heads per key head.
+    pub groups: usize,
+    /// Width of a head.
+    pub width: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+}
+
+impl Shape {
+    fn query_size(&self) -> usize {
+        self.heads * self.groups * self.width
+    }
+
+    fn key_size(&self) -> usize {
+        self.heads * self.width
+    }
+}
+
+/// Strided matrices for [`product`]: values, row stride, column stride.
+type Strided<'a> = (&'a [f32], usize, usize);
+
+/// `C = A·B`, or `C += A·B`, with C of shape `[m, n]` and unit column stride.
+fn product(
+    [m, n, k]: [usize; 3],
+    (c, c_row): (&mut [f32], usize),
+    (a, a_row, a_col): Strided<'_>,
+    (b, b_row, b_col): Strided<'_>,
+    add: bool,
+) {
+    let last = |rows: usize, row: usize, columns: usize, column: usize| {
+        rows.saturating_sub(1) * row + columns.saturating_sub(1) * column
+    };
+    assert!(m > 0 && n > 0 && k > 0);
+    assert!(last(m, c_row, n, 1) < c.len());
+    assert!(last(m, a_row, k, a_col) < a.len());
+    assert!(last(k, b_row, n, b_col) < b.len());
+    // SAFETY: the assertions bound every element that the three strided matrices reach, and `c` is borrowed mutably,
+    // so it overlaps neither `a` nor `b`. Slices are no longer than isize::MAX bytes, so the strides fit.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c.as_mut_ptr(),
+            1,
+            c_row as isize,
+            add,
+            a.as_ptr(),
+            a_col as isize,
+            a_row as isize,
+            b.as_ptr(),
+            b_col as isize,
+            b_row as isize,
+            1.0_f32,
+            1.0_f32,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+/// Copies one head out of `[S, stride]`, turned by the tables and scaled.
+#[inline(always)]
+fn rotate(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), width: usize, scale: f32) {
+    let half = width / 2;
+    let (cos, sin) = tables;
+    for (t, out) in out.chunks_exact_mut(width).enumerate() {
+        let x = &x[t * stride..t * stride + width];
+        let (cos, sin) = (&cos[t * width..][..width], &sin[t * width..][..width]);
+        for j in 0..half {
+            out[j] = (x[j] * cos[j] - x[j + half] * sin[j]) * scale;
+            out[j + half] = (x[j + half] * cos[j + half] + x[j] * sin[j + half]) * scale;
+        }
+    }
+}
+
+/// The transpose of [`rotate`]: turns a gradient back and writes it into its head of `[S, stride]`.
+#[inline(always)]
+fn rotate_back(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), width: usize, scale: f32) {
+    let half = width / 2;
+    let (cos, sin) = tables;
+    for (t, x) in x.chunks_exact(width).enumerate() {
+        let out = &mut out[t * stride..t * stride + width];
+        let (cos, sin) = (&cos[t * width..][..width], &sin[t * width..][..width]);
+        for j in 0..half {
+            out[j] = (x[j] * cos[j] + x[j + half] * sin[j + half]) * scale;
+            out[j + half] = (x[j + half] * cos[j + half] - x[j] * sin[j]) * scale;
+        }
+    }
+}
+
+/// Softmax over the visible keys of each row of a block, zero elsewhere.
+#[inline(always)]
+fn causal_softmax(scores: &mut [f32], start: usize, seen: usize) {
+    for (row, line) in scores.chunks_exact_mut(seen).enumerate() {
+        let (visible, hidden) = line.split_at_mut(start + row + 1);
+        let peak = max(visible);
+        for score in visible.iter_mut() {
+            *score = exp(*score - peak);
+        }
+        let scale = sum(visible).recip();
+        for score in visible.iter_mut() {
+            *score *= scale;
+        }
+        hidden.fill(0.0);
+    }
+}
+
+/// Attention of `[B·S, Hq·D]` queries over `[B·S, Hkv·D]` keys and values.
+pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]), shape: Shape) -> Vec<f32> {
+    let Shape { length, heads, groups, width, scale } = shape;
+    let (query_size, key_size) = (shape.query_size(), shape.key_size());
+    let mut out = vec![0.0; q.len()];
+    out.par_chunks_mut(length * query_size)
+        .zip(q.par_chunks(length * query_size))
+        .zip(k.par_chunks(length * key_size).zip(v.par_chunks(length * key_size)))
+        .for_each(|((out, q), (k, v))| {
+            let mut query = vec![0.0; length * width];
+            let mut key = vec![0.0; length * width];
+            let mut scores = vec![0.0; BLOCK * length];
+            for head in 0..heads {
+                let value = (&v[head * width..], key_size, 1);
+                widened(
+                    #[inline(always)]
+                    || rotate(&mut key, &k[head * width..], key_size, tables, width, 1.0),
+                );
+                for group in 0..groups {
+                    let at = (head * groups + group) * width;
+                    widened(
+                        #[inline(always)]
+                        || rotate(&mut query, &q[at..], query_size, tables, width, scale),
+                    );
+                    for start in (0..length).step_by(BLOCK) {
+                        let seen = (start + BLOCK).min(length);
+                        let rows = seen - start;
+                        let scores = &mut scores[..rows * seen];
+                        product(
+                            [rows, seen, width],
+                            (&mut *scores, seen),
+                            (&query[start * width..], width, 1),
+                            (&key, 1, width),
+                            false,
+                        );
+                        widened(
+                            #[inline(always)]
+                            || causal_softmax(scores, start, seen),
+                        );
+                        let out = &mut out[start * query_size + at..];
+                        product([rows, width, seen], (out, query_size), (scores, seen, 1), value, false);
+                    }
+                }
+            }
+        });
+    out
+}
+
+/// Gradients with respect to q, k and v.
+///
+/// With `P` the weights: `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P ⊙ (dP − rowsum(P ⊙ dP))`, `dQ = dS·K`, `dK = dSᵀ·Q`.
+pub(super) fn backward(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    grad: &[f32],
+    tables: (&[f32], &[f32]),
+    shape: Shape,
+) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+    let Shape { length, heads, groups, width, scale } = shape;
+    let (query_size, key_size) = (shape.query_size(), shape.key_size());
+    let (query_chunk, key_chunk) = (length * query_size, length * key_size);
+    let mut dq = vec![0.0; q.len()];
+    let mut dk = vec![0.0; k.len()];
+    let mut dv = vec![0.0; v.len()];
+    let gradients = dq.par_chunks_mut(query_chunk).zip(dk.par_chunks_mut(key_chunk).zip(dv.par_chunks_mut(key_chunk)));
+    let inputs =
+        q.par_chunks(query_chunk).zip(grad.par_chunks(query_chunk)).zip(k.par_chunks(key_chunk).zip(v.par_chunks(key_chunk)));
+    gradients.zip(inputs).for_each(|((dq, (dk, dv)), ((q, grad), (k, v)))| {
+        let mut query = vec![0.0; length * width];
+        let mut key = vec![0.0; length * width];
+        let mut query_grad = vec![0.0; length * width];
+        let mut key_grad = vec![0.0; length * width];
+        let mut weights = vec![0.0; BLOCK * length];
+        let mut changes = vec![0.0; BLOCK * length];
+        for head in 0..heads {
+            widened(
+                #[inline(always)]
+                || rotate(&mut key, &k[head * width..], key_size, tables, width, 1.0),
+            );
+            key_grad.fill(0.0);
+            for group in 0..groups {
+                let at = (head * groups + group) * width;
+                widened(
+                    #[inline(always)]
+                    || rotate(&mut query, &q[at..], query_size, tables, width, scale),
+                );
+                for start in (0..length).step_by(BLOCK) {
+                    let seen = (start + BLOCK).min(length);
+                    let rows = seen - start;
+                    let weights = &mut weights[..rows * seen];
+                    let changes = &mut changes[..rows * seen];
+                    let out_grad = &grad[start * query_size + at..];
+                    let queries = &query[start * width..];
+                    product([rows, seen, width], (&mut *weights, seen), (queries, width, 1), (&key, 1, width), false);
+                    product(
+                        [rows, seen, width],
+                        (&mut *changes, seen),
+                        (out_grad, query_size, 1),
+                        (&v[head * width..], 1, key_size),
+                        false,
+                    );
+                    widened(
+                        #[inline(always)]
+                        || {
+                            causal_softmax(weights, start, seen);
+                            for (p, d) in weights.chunks_exact(seen).zip(changes.chunks_exact_mut(seen)) {
+                                let mean = dot(p, d);
+                                for (p, d) in p.iter().zip(d) {
+                                    *d = p * (*d - mean);
+                                }
+                            }
+                        },
+                    );
+                    product(
+                        [seen, width, rows],
+                        (&mut dv[head * width..], key_size),
+                        (&*weights, 1, seen),
+                        (out_grad, query_size, 1),
+                        true,
+                    );
+                    product(
+                        [rows, width, seen],
+                        (&mut query_grad[start * width..], width),
+                        (&*changes, seen, 1),
+                        (&key, width, 1),
+                        false,
+                    );
+                    product([seen, width, rows], (&mut key_grad, width), (&*changes, 1, seen), (queries, width, 1), true);
+                }
+                widened(
+                    #[inline(always)]
+                    || rotate_back(&mut dq[at..], &query_grad, query_size, tables, width, scale),
+                );
+            }
+            widened(
+                #[inline(always)]
+                || rotate_back(&mut dk[head * width..], &key_grad, key_size, tables, width, 1.0),
+            );
+        }
+    });
+    (dq, dk, dv)
+}
