@@ -1,0 +1,300 @@
+//! `swiss-knife train`: the tokenizer, the language model, and adapters from preferences.
+
+use std::{io::IsTerminal, path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use sk_models::{
+    Qwen2Config,
+    train::{
+        TrainError,
+        data::{HELD_OUT, Source},
+        lm::{LmEvent, LmOptions, train_lm},
+        optimizer::{OptimizerSettings, Rule},
+        state::Precision,
+        tokenizer::{TokenizerOptions, train_tokenizer},
+    },
+};
+
+/// What to train.
+#[derive(Debug, Subcommand)]
+pub enum TrainCommand {
+    /// Train a byte-level BPE tokenizer in Qwen's manner
+    Tokenizer(TokenizerArgs),
+    /// Train a Qwen2 language model from scratch
+    Lm(LmArgs),
+}
+
+/// Settings of `train tokenizer`.
+#[derive(Debug, Args)]
+pub struct TokenizerArgs {
+    /// A .jsonl or .jsonl.gz file of text, dialogues or pairs; may be repeated
+    #[arg(long = "data", value_name = "FILE", required = true)]
+    data: Vec<Source>,
+    /// Entries, special tokens included
+    #[arg(long, default_value_t = 4096)]
+    vocab_size: usize,
+    /// Share of the documents left out
+    #[arg(long, default_value_t = HELD_OUT)]
+    held_out: f64,
+    /// Longest context, recorded in tokenizer_config.json
+    #[arg(long, default_value_t = 1024)]
+    max_length: usize,
+    /// Directory to write tokenizer.json and tokenizer_config.json to
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+}
+
+/// The optimiser of the layers' matrices.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RuleArg {
+    /// AdamW for everything
+    Adamw,
+    /// Muon for the layers' matrices, AdamW for the rest
+    Muon,
+}
+
+/// The type of written weights.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PrecisionArg {
+    /// Half precision
+    F16,
+    /// Single precision
+    F32,
+}
+
+impl From<PrecisionArg> for Precision {
+    fn from(arg: PrecisionArg) -> Self {
+        match arg {
+            PrecisionArg::F16 => Self::F16,
+            PrecisionArg::F32 => Self::F32,
+        }
+    }
+}
+
+/// Settings of `train lm`.
+#[derive(Debug, Args)]
+pub struct LmArgs {
+    /// A .jsonl or .jsonl.gz file, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be repeated
+    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
+    data: Vec<Source>,
+    /// Directory with tokenizer.json
+    #[arg(long, value_name = "DIR")]
+    tokenizer: PathBuf,
+    /// Directory for the model; a checkpoint found there is resumed
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// Width of the residual stream
+    #[arg(long, default_value_t = 256)]
+    hidden: usize,
+    /// Width of the feed-forward layers
+    #[arg(long, default_value_t = 704)]
+    intermediate: usize,
+    /// Layers
+    #[arg(long, default_value_t = 6)]
+    layers: usize,
+    /// Query heads
+    #[arg(long, default_value_t = 4)]
+    heads: usize,
+    /// Key and value heads
+    #[arg(long, default_value_t = 2)]
+    kv_heads: usize,
+    /// Width of a head
+    #[arg(long, default_value_t = 64)]
+    head_dim: usize,
+    /// Longest context the model may be used with
+    #[arg(long, default_value_t = 1024)]
+    max_length: usize,
+    /// Optimiser steps
+    #[arg(long)]
+    steps: u64,
+    /// Windows per forward pass
+    #[arg(long, default_value_t = 16)]
+    batch: usize,
+    /// Forward passes per step
+    #[arg(long, default_value_t = 1)]
+    accumulate: usize,
+    /// Tokens per window
+    #[arg(long, default_value_t = 256)]
+    length: usize,
+    /// Highest learning rate
+    #[arg(long, default_value_t = 3e-3)]
+    rate: f64,
+    /// Steps of warm-up
+    #[arg(long, default_value_t = 100)]
+    warmup: u64,
+    /// Last rate as a fraction of the highest
+    #[arg(long, default_value_t = 0.02)]
+    floor: f64,
+    /// Optimiser of the layers' matrices
+    #[arg(long, value_enum, default_value = "muon")]
+    optimizer: RuleArg,
+    /// Decoupled weight decay of matrices
+    #[arg(long, default_value_t = 0.1)]
+    weight_decay: f64,
+    /// Largest global gradient norm; 0 for no limit
+    #[arg(long, default_value_t = 1.0)]
+    clip: f64,
+    /// Seed of the weights and the order of the data
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Share of the documents held out
+    #[arg(long, default_value_t = HELD_OUT)]
+    held_out: f64,
+    /// Steps between held-out measurements
+    #[arg(long, default_value_t = 200)]
+    evaluate_every: u64,
+    /// Held-out windows per measurement
+    #[arg(long, default_value_t = 64)]
+    evaluate_windows: usize,
+    /// Steps between checkpoints
+    #[arg(long, default_value_t = 100)]
+    save_every: u64,
+    /// Type of the written weights
+    #[arg(long, value_enum, default_value = "f16")]
+    precision: PrecisionArg,
+}
+
+/// Runs a training command.
+///
+/// # Errors
+///
+/// See [`TrainError`].
+pub fn run(command: TrainCommand) -> Result<(), TrainError> {
+    match command {
+        TrainCommand::Tokenizer(args) => tokenizer(args),
+        TrainCommand::Lm(args) => lm(args),
+    }
+}
+
+fn tokenizer(args: TokenizerArgs) -> Result<(), TrainError> {
+    let output = args.output.clone();
+    let tokenizer = train_tokenizer(&TokenizerOptions {
+        sources: args.data,
+        vocab_size: args.vocab_size,
+        output: args.output,
+        held_out: args.held_out,
+        max_length: args.max_length,
+    })?;
+    println!("{} entries in {}", tokenizer.get_vocab_size(true), output.display());
+    Ok(())
+}
+
+fn lm(args: LmArgs) -> Result<(), TrainError> {
+    let options = LmOptions {
+        config: Qwen2Config {
+            // Replaced by the tokenizer's size.
+            vocab_size: 1,
+            hidden_size: args.hidden,
+            intermediate_size: args.intermediate,
+            num_hidden_layers: args.layers,
+            num_attention_heads: args.heads,
+            num_key_value_heads: args.kv_heads,
+            head_dim: args.head_dim,
+            rope_theta: 10_000.0,
+            rms_norm_eps: 1e-6,
+            max_position_embeddings: args.max_length,
+            tie_word_embeddings: true,
+            bos_token_id: None,
+            eos_token_ids: Vec::new(),
+            pad_token_id: None,
+        },
+        tokenizer: args.tokenizer,
+        sources: args.data,
+        held_out: args.held_out,
+        output: args.output,
+        steps: args.steps,
+        batch: args.batch,
+        accumulate: args.accumulate,
+        length: args.length,
+        rate: args.rate,
+        warmup: args.warmup,
+        floor: args.floor,
+        optimizer: OptimizerSettings {
+            rule: match args.optimizer {
+                RuleArg::Adamw => Rule::Adamw,
+                RuleArg::Muon => Rule::Muon,
+            },
+            weight_decay: args.weight_decay,
+            clip: args.clip,
+            ..OptimizerSettings::default()
+        },
+        seed: args.seed,
+        evaluate_every: args.evaluate_every,
+        evaluate_windows: args.evaluate_windows,
+        save_every: args.save_every,
+        precision: args.precision.into(),
+    };
+    let device = burn_device();
+    let mut progress = Progress::new(args.steps);
+    train_lm(&options, &device, &mut |event| progress.lm(event))?;
+    progress.finish();
+    Ok(())
+}
+
+fn burn_device() -> sk_models::train::Device {
+    sk_models::train::Device::flex()
+}
+
+/// A bar on a terminal, a line every now and then elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    terminal: bool,
+    total: u64,
+    /// Exponential mean of tokens per second.
+    rate: Option<f64>,
+    last_line: std::time::Instant,
+}
+
+/// Between two lines where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+impl Progress {
+    fn new(total: u64) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = if terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg} · {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        Self { bar, terminal, total, rate: None, last_line: std::time::Instant::now() }
+    }
+
+    fn line(&self, text: &str) {
+        if self.terminal {
+            self.bar.println(text);
+        } else {
+            eprintln!("{text}");
+        }
+    }
+
+    fn lm(&mut self, event: LmEvent) {
+        match event {
+            LmEvent::Started { parameters, epoch_tokens, resumed, steps } => {
+                self.line(&format!("{parameters} parameters, {epoch_tokens} tokens an epoch, {steps} steps, {resumed} done"));
+                self.bar.set_position(resumed);
+                self.bar.reset_eta();
+            }
+            LmEvent::Step { step, loss, norm, rate, tokens, elapsed } => {
+                let now = tokens as f64 / elapsed.as_secs_f64();
+                let mean = self.rate.map_or(now, |mean| 0.9 * mean + 0.1 * now);
+                self.rate = Some(mean);
+                self.bar.set_position(step);
+                self.bar.set_message(format!("loss {loss:.3} · {mean:.0} tokens/s"));
+                if !self.terminal && self.last_line.elapsed() >= LINE_EVERY {
+                    let left = (self.total - step) as f64 * tokens as f64 / mean;
+                    eprintln!("step {step} loss {loss:.4} norm {norm:.3} rate {rate:.2e} {mean:.0} tokens/s {left:.0} s left");
+                    self.last_line = std::time::Instant::now();
+                }
+            }
+            LmEvent::HeldOut { step, loss } => {
+                self.line(&format!("step {step}: held-out loss {loss:.4}, perplexity {:.2}", loss.exp()));
+            }
+            LmEvent::Saved { .. } => {}
+            _ => {}
+        }
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

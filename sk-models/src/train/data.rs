@@ -1,0 +1,399 @@
+//! Rows, dialogues, and the stream of training windows made of them.
+//!
+//! # Framing
+//!
+//! A dialogue is the text `\n\nHuman: …\n\nAssistant: …`, as in HH-RLHF; a prompt with a response is a dialogue of
+//! one exchange. Encoded, every Assistant turn is followed by the end-of-turn token (`<|im_end|>`, the model's
+//! `eos_token_id`), which is how a model learns to stop; every document, dialogue or plain text, is followed by the
+//! end-of-text token (`<|endoftext|>`), which separates it from the next one in a window.
+//!
+//! # Split
+//!
+//! A document is held out if a hash of its key falls below the held-out fraction. The key is the prompt where there
+//! is one and the text otherwise, so the same prompt is held out of language-model and of preference training.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use flate2::read::GzDecoder;
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde::Deserialize;
+use tokenizers::Tokenizer;
+
+use super::error::TrainError;
+
+/// Opens a human turn.
+pub const HUMAN: &str = "\n\nHuman:";
+/// Opens an assistant turn.
+pub const ASSISTANT: &str = "\n\nAssistant:";
+/// The token that ends an assistant turn.
+pub const END_OF_TURN: &str = "<|im_end|>";
+/// The token that ends a document.
+pub const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// The share of documents held out unless another is asked for.
+pub const HELD_OUT: f64 = 0.05;
+
+/// A data file and how often an epoch sees each of its documents, written `path` or `path=weight`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// A `.jsonl` or `.jsonl.gz` file.
+    pub path: PathBuf,
+    /// Expected repetitions per epoch; 1 unless given.
+    pub weight: f64,
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, weight) = match text.rsplit_once('=') {
+            Some((path, weight)) => {
+                let weight: f64 = weight.parse().map_err(|_| format!("`{weight}` is not a weight: expected path=number"))?;
+                (path, weight)
+            }
+            None => (text, 1.0),
+        };
+        if !(weight.is_finite() && weight > 0.0) {
+            return Err(format!("weight {weight} of {path}: must be positive and finite"));
+        }
+        Ok(Self { path: PathBuf::from(path), weight })
+    }
+}
+
+/// A row of a data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Row {
+    /// Plain text or a whole dialogue.
+    Text(String),
+    /// A prompt and its response, both without framing.
+    Exchange {
+        /// What is asked.
+        prompt: String,
+        /// What is answered.
+        response: String,
+    },
+    /// A framed prompt, which ends with `Assistant:`, and two completions.
+    Pair {
+        /// The common beginning.
+        prompt: String,
+        /// The better completion.
+        chosen: String,
+        /// The worse completion.
+        rejected: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct RawRow {
+    text: Option<String>,
+    prompt: Option<String>,
+    response: Option<String>,
+    chosen: Option<String>,
+    rejected: Option<String>,
+}
+
+/// Frames a bare prompt as one human turn that waits for an answer.
+#[must_use]
+pub fn frame(prompt: &str) -> String {
+    format!("{HUMAN} {}{ASSISTANT}", prompt.trim())
+}
+
+impl Row {
+    fn parse(raw: RawRow) -> Result<Self, String> {
+        match raw {
+            RawRow { text: Some(text), .. } => Ok(Self::Text(text)),
+            RawRow { prompt: Some(prompt), response: Some(response), .. } => Ok(Self::Exchange { prompt, response }),
+            RawRow { prompt: Some(prompt), chosen: Some(chosen), rejected: Some(rejected), .. } => Ok(Self::Pair {
+                prompt: frame(&prompt),
+                chosen: format!(" {}", chosen.trim()),
+                rejected: format!(" {}", rejected.trim()),
+            }),
+            RawRow { chosen: Some(chosen), rejected: Some(rejected), .. } => split_dialogues(&chosen, &rejected),
+            _ => Err("expected `text`, `prompt` with `response`, or `chosen` with `rejected`".into()),
+        }
+    }
+
+    /// What decides on which side of the split the row falls.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Exchange { prompt, .. } => prompt,
+            Self::Pair { prompt, .. } => prompt,
+        }
+    }
+
+    /// Whether the row is held out at the given fraction.
+    #[must_use]
+    pub fn is_held_out(&self, fraction: f64) -> bool {
+        // An exchange and a pair with the same prompt must fall on the same side.
+        let key = match self {
+            Self::Exchange { prompt, .. } => hash(&frame(prompt)),
+            Self::Text(_) | Self::Pair { .. } => hash(self.key()),
+        };
+        (key as f64) < fraction * 2.0_f64.powi(64)
+    }
+
+    /// The text of the row for language modelling: of a pair, the better side.
+    #[must_use]
+    pub fn document(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Exchange { prompt, response } => format!("{} {}", frame(prompt), response.trim()),
+            Self::Pair { prompt, chosen, .. } => format!("{prompt}{chosen}"),
+        }
+    }
+}
+
+/// Splits two dialogues at the last assistant turn they have in common.
+fn split_dialogues(chosen: &str, rejected: &str) -> Result<Row, String> {
+    let cut = |text: &str| text.rfind(ASSISTANT).map(|at| at + ASSISTANT.len());
+    let (Some(end), Some(other)) = (cut(chosen), cut(rejected)) else {
+        return Err("a dialogue without an Assistant turn".into());
+    };
+    if chosen[..end] != rejected[..other] {
+        return Err("the two dialogues differ before the last Assistant turn".into());
+    }
+    Ok(Row::Pair {
+        prompt: chosen[..end].to_owned(),
+        chosen: format!(" {}", chosen[end..].trim()),
+        rejected: format!(" {}", rejected[other..].trim()),
+    })
+}
+
+/// FNV-1a: stable across versions and machines, which the standard hasher is not.
+fn hash(key: &str) -> u64 {
+    let folded =
+        key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    // FNV's high bits hardly depend on the last bytes; a finaliser spreads them (MurmurHash3).
+    let mixed = (folded ^ (folded >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ (mixed >> 33)
+}
+
+/// Reads every row of a `.jsonl` or `.jsonl.gz` file.
+///
+/// Dialogue pairs whose prompts differ are skipped: a preference between answers to different questions teaches
+/// nothing. So are pairs with an empty or with two equal completions.
+///
+/// # Errors
+///
+/// If the file cannot be read or a line is not a row.
+pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
+    let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
+    let reader: Box<dyn Read> =
+        if path.extension().is_some_and(|extension| extension == "gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let mut rows = Vec::new();
+    for (index, line) in BufReader::new(reader).lines().enumerate() {
+        let line = line.map_err(|source| TrainError::io(path, source))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let raw: RawRow = serde_json::from_str(&line).map_err(|error| TrainError::Row {
+            path: path.display().to_string(),
+            line: index + 1,
+            reason: error.to_string(),
+        })?;
+        let dialogues = raw.prompt.is_none() && raw.text.is_none();
+        match Row::parse(raw) {
+            Ok(Row::Pair { chosen, rejected, .. })
+                if chosen.trim().is_empty() || rejected.trim().is_empty() || chosen == rejected => {}
+            Ok(row) => rows.push(row),
+            Err(_) if dialogues && line.contains("\"rejected\"") => {}
+            Err(reason) => {
+                return Err(TrainError::Row { path: path.display().to_string(), line: index + 1, reason });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// The ids of the two tokens that the framing needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks {
+    /// Ends an assistant turn.
+    pub end_of_turn: u32,
+    /// Ends a document.
+    pub end_of_text: u32,
+}
+
+impl Marks {
+    /// Looks the two tokens up.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer lacks one of them.
+    pub fn of(tokenizer: &Tokenizer, path: &Path) -> Result<Self, TrainError> {
+        let find = |token: &str| {
+            tokenizer.token_to_id(token).ok_or_else(|| TrainError::Tokenizer {
+                path: path.display().to_string(),
+                reason: format!("has no token {token}, which marks the end of a turn or text"),
+            })
+        };
+        Ok(Self { end_of_turn: find(END_OF_TURN)?, end_of_text: find(END_OF_TEXT)? })
+    }
+}
+
+/// Encodes ordinary text, never as special tokens.
+///
+/// # Errors
+///
+/// If the tokenizer refuses the text.
+pub fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, TrainError> {
+    let encoding = tokenizer
+        .encode_fast(text, false)
+        .map_err(|error| TrainError::Tokenizer { path: "tokenizer.json".into(), reason: error.to_string() })?;
+    Ok(encoding.get_ids().to_vec())
+}
+
+/// Encodes a document with its end-of-turn and end-of-text tokens.
+///
+/// # Errors
+///
+/// If the tokenizer refuses the text.
+pub fn encode_document(tokenizer: &Tokenizer, marks: Marks, text: &str) -> Result<Vec<u32>, TrainError> {
+    let mut ids = Vec::with_capacity(text.len() / 3);
+    let mut rest = text;
+    // An assistant turn ends where the next human turn begins, or with the document.
+    while let Some(start) = rest.find(ASSISTANT) {
+        let answer = start + ASSISTANT.len();
+        let end = rest[answer..].find(HUMAN).map_or(rest.len(), |at| answer + at);
+        ids.extend(encode(tokenizer, rest[..end].trim_end())?);
+        ids.push(marks.end_of_turn);
+        rest = &rest[end..];
+    }
+    if !rest.trim().is_empty() {
+        ids.extend(encode(tokenizer, rest.trim_end())?);
+    }
+    ids.push(marks.end_of_text);
+    Ok(ids)
+}
+
+/// Encoded documents with their weights, split into training and held-out ones.
+#[derive(Debug, Clone, Default)]
+pub struct Corpus {
+    train: Vec<(Vec<u32>, f64)>,
+    held_out: Vec<Vec<u32>>,
+}
+
+impl Corpus {
+    /// Reads, splits and encodes the given sources.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or encoded, or nothing is left to train on.
+    pub fn load(sources: &[Source], tokenizer: &Tokenizer, marks: Marks, held_out: f64) -> Result<Self, TrainError> {
+        let mut corpus = Self::default();
+        for source in sources {
+            for row in read_rows(&source.path)? {
+                let ids = encode_document(tokenizer, marks, &row.document())?;
+                if row.is_held_out(held_out) {
+                    corpus.held_out.push(ids);
+                } else {
+                    corpus.train.push((ids, source.weight));
+                }
+            }
+        }
+        if corpus.train.is_empty() {
+            return Err(TrainError::NoData { reason: "no documents to train on: give a --data file".into() });
+        }
+        Ok(corpus)
+    }
+
+    /// Expected tokens of one epoch.
+    #[must_use]
+    pub fn epoch_tokens(&self) -> u64 {
+        self.train.iter().map(|(ids, weight)| ids.len() as f64 * weight).sum::<f64>() as u64
+    }
+
+    /// Held-out windows of `length + 1` tokens, in file order, at most `limit`.
+    #[must_use]
+    pub fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
+        // Every source is represented: documents are taken at equal distances, not from the first file only.
+        let wanted = limit * (length + 1);
+        let total: usize = self.held_out.iter().map(Vec::len).sum();
+        let stride = (total / wanted.max(1)).max(1);
+        let stream: Vec<u32> = self.held_out.iter().step_by(stride).flatten().copied().collect();
+        stream.chunks_exact(length + 1).take(limit).map(<[u32]>::to_vec).collect()
+    }
+}
+
+/// Where a run stands in its data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
+pub struct Cursor {
+    /// Passes over the corpus that are done.
+    pub epoch: u64,
+    /// Windows of the present pass that are used.
+    pub window: u64,
+}
+
+/// An endless sequence of training windows of `length + 1` tokens.
+///
+/// Each epoch repeats every document `weight` times (a fraction is a chance), shuffles them with a seed made of the
+/// run's seed and the epoch's number, lays them end to end and cuts. A cursor is enough to resume.
+#[derive(Debug)]
+pub struct Windows<'a> {
+    corpus: &'a Corpus,
+    seed: u64,
+    length: usize,
+    cursor: Cursor,
+    stream: Vec<u32>,
+}
+
+impl<'a> Windows<'a> {
+    /// Starts at a cursor.
+    ///
+    /// # Errors
+    ///
+    /// If one epoch does not fill a single window.
+    pub fn new(corpus: &'a Corpus, seed: u64, length: usize, cursor: Cursor) -> Result<Self, TrainError> {
+        let stream = Self::lay_out(corpus, seed, cursor.epoch);
+        if stream.len() <= length {
+            return Err(TrainError::NoData {
+                reason: format!(
+                    "an epoch has {} tokens, less than one window of {}: give more data or a shorter --length",
+                    stream.len(),
+                    length + 1
+                ),
+            });
+        }
+        Ok(Self { corpus, seed, length, cursor, stream })
+    }
+
+    fn lay_out(corpus: &Corpus, seed: u64, epoch: u64) -> Vec<u32> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(epoch);
+        let mut order = Vec::new();
+        for (index, (_, weight)) in corpus.train.iter().enumerate() {
+            let whole = weight.floor();
+            let copies = whole as usize + usize::from(rng.random::<f64>() < weight - whole);
+            order.extend(std::iter::repeat_n(index, copies));
+        }
+        order.shuffle(&mut rng);
+        order.into_iter().flat_map(|index| corpus.train[index].0.iter().copied()).collect()
+    }
+
+    /// Where the next window starts.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// The next window.
+    pub fn next_window(&mut self) -> Vec<u32> {
+        let mut start = self.cursor.window as usize * self.length;
+        while start + self.length + 1 > self.stream.len() {
+            self.cursor = Cursor { epoch: self.cursor.epoch + 1, window: 0 };
+            self.stream = Self::lay_out(self.corpus, self.seed, self.cursor.epoch);
+            start = 0;
+        }
+        self.cursor.window += 1;
+        self.stream[start..start + self.length + 1].to_vec()
+    }
+}

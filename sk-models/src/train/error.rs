@@ -1,0 +1,91 @@
+//! What can go wrong in training.
+
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::{config::ConfigError, lora::AdapterError};
+
+/// A training command cannot start or go on.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A file cannot be read or written.
+    #[error("cannot access {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line of a data file is not a row of a known form.
+    #[error("{path}, line {line}: {reason}")]
+    Row {
+        /// The file.
+        path: String,
+        /// Counted from one.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The data leave nothing to train on or to measure with.
+    #[error("{reason}")]
+    NoData {
+        /// What is missing, and what to do.
+        reason: String,
+    },
+    /// A setting has an impossible value.
+    #[error("`{name}` is {value}: {reason}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is expected.
+        reason: &'static str,
+    },
+    /// The tokenizer library refuses.
+    #[error("tokenizer {path}: {reason}")]
+    Tokenizer {
+        /// The file.
+        path: String,
+        /// What it says.
+        reason: String,
+    },
+    /// A checkpoint does not belong to this run.
+    #[error("checkpoint {path}: {reason}")]
+    Checkpoint {
+        /// The file.
+        path: String,
+        /// What does not fit, and what to do.
+        reason: String,
+    },
+    /// A weight file is damaged or does not fit.
+    #[error("{path}: {reason}")]
+    Weights {
+        /// The file.
+        path: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The loss is no longer a number.
+    #[error("the loss became {loss} at step {step}: lower the learning rate")]
+    Diverged {
+        /// The step.
+        step: u64,
+        /// The loss.
+        loss: f64,
+    },
+    /// The model configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An adapter does not fit the model.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+}
+
+impl TrainError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self::Io { path: path.display().to_string(), source }
+    }
+}

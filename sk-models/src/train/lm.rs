@@ -1,0 +1,290 @@
+//! Next-token training.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use burn::{
+    module::Module,
+    optim::{GradientsAccumulator, GradientsParams},
+    tensor::{Device, Int, Tensor, TensorData},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    data::{Corpus, Cursor, Marks, Source, Windows},
+    error::TrainError,
+    loss::{chunked_cross_entropy, target_log_probs},
+    optimizer::{Optimizer, OptimizerSettings},
+    schedule::Cosine,
+    state::{Precision, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
+    tokenizer::load_tokenizer,
+};
+use crate::{
+    config::Qwen2Config,
+    files,
+    lora::Lanes,
+    model::{Cache, Qwen2},
+};
+
+/// The file in the output directory that an interrupted run resumes from.
+pub const CHECKPOINT: &str = "checkpoint.safetensors";
+
+/// Settings of a language-model run.
+#[derive(Debug, Clone)]
+pub struct LmOptions {
+    /// The model's shape; its vocabulary and special tokens are taken from the tokenizer.
+    pub config: Qwen2Config,
+    /// The directory with `tokenizer.json`.
+    pub tokenizer: PathBuf,
+    /// The text.
+    pub sources: Vec<Source>,
+    /// Share of the documents held out.
+    pub held_out: f64,
+    /// Where the model and the checkpoint go.
+    pub output: PathBuf,
+    /// Optimiser steps.
+    pub steps: u64,
+    /// Windows per forward pass.
+    pub batch: usize,
+    /// Forward passes per step.
+    pub accumulate: usize,
+    /// Tokens per window.
+    pub length: usize,
+    /// The highest learning rate.
+    pub rate: f64,
+    /// Steps of warm-up.
+    pub warmup: u64,
+    /// The last rate as a fraction of the highest.
+    pub floor: f64,
+    /// The optimiser.
+    pub optimizer: OptimizerSettings,
+    /// Seed of the weights and the order of the data.
+    pub seed: u64,
+    /// Steps between held-out measurements.
+    pub evaluate_every: u64,
+    /// Held-out windows per measurement.
+    pub evaluate_windows: usize,
+    /// Steps between checkpoints.
+    pub save_every: u64,
+    /// Type of the written weights.
+    pub precision: Precision,
+}
+
+/// What a run reports while it goes.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum LmEvent {
+    /// The data are ready.
+    Started {
+        /// Parameters of the model.
+        parameters: usize,
+        /// Expected tokens of one epoch.
+        epoch_tokens: u64,
+        /// Steps already done.
+        resumed: u64,
+        /// All steps.
+        steps: u64,
+    },
+    /// A step is done.
+    Step {
+        /// Steps done.
+        step: u64,
+        /// Mean training loss of the step, in nats per token.
+        loss: f64,
+        /// Global gradient norm before clipping.
+        norm: f64,
+        /// The learning rate of the step.
+        rate: f64,
+        /// Tokens trained on in this step.
+        tokens: usize,
+        /// How long it took.
+        elapsed: Duration,
+    },
+    /// The held-out loss was measured.
+    HeldOut {
+        /// Steps done.
+        step: u64,
+        /// Mean loss in nats per token.
+        loss: f64,
+    },
+    /// A checkpoint was written.
+    Saved {
+        /// Steps done.
+        step: u64,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Progress {
+    step: u64,
+    cursor: Cursor,
+    shape: String,
+    seed: u64,
+    length: usize,
+}
+
+/// Trains a model from scratch, or resumes a run whose checkpoint is in the output directory.
+///
+/// The result depends on the options alone: a run that is interrupted and resumed ends with the same bytes. A
+/// checkpoint is removed once the model is written. Returns the held-out loss at the end, in nats per token.
+///
+/// # Errors
+///
+/// If the data, the tokenizer or a checkpoint are unusable, the loss diverges, or a file cannot be written.
+pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
+    check(options)?;
+    let tokenizer_path = options.tokenizer.join("tokenizer.json");
+    let tokenizer = load_tokenizer(&tokenizer_path)?;
+    let marks = Marks::of(&tokenizer, &tokenizer_path)?;
+    let mut config = options.config.clone();
+    config.vocab_size = tokenizer.get_vocab_size(true);
+    config.eos_token_ids = vec![marks.end_of_turn];
+    config.pad_token_id = Some(marks.end_of_text);
+    config.validate("model shape")?;
+    files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
+
+    let corpus = Corpus::load(&options.sources, &tokenizer, marks, options.held_out)?;
+    let held_out = corpus.held_out_windows(options.length, options.evaluate_windows);
+    if held_out.is_empty() {
+        return Err(TrainError::NoData {
+            reason: "the held-out documents do not fill one window: raise --held-out or give more data".into(),
+        });
+    }
+    let device = device.clone().autodiff();
+    device.seed(options.seed);
+    let mut model = Qwen2::init(&config, &device);
+    let mut optimizer = Optimizer::new(options.optimizer);
+    let path = options.output.join(CHECKPOINT);
+    let shape = config.to_json("float32");
+    let mut step = 0;
+    let mut cursor = Cursor::default();
+    if let Some(found) = load_checkpoint::<Progress>(&path)? {
+        let progress = found.progress;
+        let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
+        if (&progress.shape, progress.seed, progress.length) != (&shape, options.seed, options.length) {
+            return Err(refuse("was made with another shape, seed or length: delete it or choose another --output".into()));
+        }
+        model = load_parameters(model, found.parameters).map_err(refuse)?;
+        optimizer.restore(progress.step, found.optimizer, &device.clone().inner());
+        (step, cursor) = (progress.step, progress.cursor);
+    }
+    let mut windows = Windows::new(&corpus, options.seed, options.length, cursor)?;
+    let schedule = Cosine { peak: options.rate, warmup: options.warmup, steps: options.steps, floor: options.floor };
+    report(LmEvent::Started {
+        parameters: model.num_params(),
+        epoch_tokens: corpus.epoch_tokens(),
+        resumed: step,
+        steps: options.steps,
+    });
+
+    let tokens = options.batch * options.accumulate * options.length;
+    while step < options.steps {
+        let start = Instant::now();
+        let mut accumulator = GradientsAccumulator::new();
+        let mut sum = 0.0;
+        for _ in 0..options.accumulate {
+            let batch: Vec<Vec<u32>> = (0..options.batch).map(|_| windows.next_window()).collect();
+            let (inputs, targets) = split(&batch, &device);
+            let hidden = model.forward(inputs, Lanes::backbone(), Cache::None);
+            let head = head(&model);
+            let loss = chunked_cross_entropy(hidden, head, targets.inner(), 1.0 / tokens as f64);
+            sum += loss.value;
+            accumulator.accumulate(&model, GradientsParams::from_grads(loss.surrogate.backward(), &model));
+        }
+        let loss = sum / tokens as f64;
+        if !loss.is_finite() {
+            return Err(TrainError::Diverged { step, loss });
+        }
+        let rate = schedule.rate(step);
+        let (changed, norm) = optimizer.step(model, accumulator.grads(), rate);
+        model = changed;
+        step += 1;
+        report(LmEvent::Step { step, loss, norm, rate, tokens, elapsed: start.elapsed() });
+        if step % options.evaluate_every == 0 && step < options.steps {
+            report(LmEvent::HeldOut { step, loss: held_out_loss(&model.valid(), &held_out, options.batch) });
+        }
+        if step % options.save_every == 0 || step == options.steps {
+            let progress =
+                Progress { step, cursor: windows.cursor(), shape: shape.clone(), seed: options.seed, length: options.length };
+            save_checkpoint(&path, &model, optimizer.state(), &progress)?;
+            report(LmEvent::Saved { step });
+        }
+    }
+    let model = model.valid();
+    let loss = held_out_loss(&model, &held_out, options.batch);
+    report(LmEvent::HeldOut { step, loss });
+    save_pretrained(&model, &options.output, options.precision)?;
+    copy_tokenizer(&options.tokenizer, &options.output)?;
+    std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
+    Ok(loss)
+}
+
+fn check(options: &LmOptions) -> Result<(), TrainError> {
+    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
+    for (name, value) in [
+        ("steps", options.steps),
+        ("batch", options.batch as u64),
+        ("accumulate", options.accumulate as u64),
+        ("length", options.length as u64),
+        ("evaluate-every", options.evaluate_every),
+        ("save-every", options.save_every),
+    ] {
+        if value == 0 {
+            return refuse(name, "0".into(), "must be at least one");
+        }
+    }
+    if !(options.rate.is_finite() && options.rate > 0.0) {
+        return refuse("rate", options.rate.to_string(), "must be positive and finite");
+    }
+    if !(options.held_out > 0.0 && options.held_out < 1.0) {
+        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
+    }
+    Ok(())
+}
+
+/// The head as `[V, H]`.
+fn head(model: &Qwen2) -> Tensor<2> {
+    match &model.lm_head {
+        None => model.embed_tokens.val(),
+        Some(head) => head.val().transpose(),
+    }
+}
+
+/// Inputs `[B, S]` and, flattened, the tokens that follow them.
+fn split(windows: &[Vec<u32>], device: &Device) -> (Tensor<2, Int>, Tensor<1, Int>) {
+    let length = windows[0].len() - 1;
+    let ids = |offset: usize| -> Vec<i32> {
+        windows.iter().flat_map(|w| w[offset..offset + length].iter().map(|&id| id as i32)).collect()
+    };
+    let inputs = Tensor::from_data(TensorData::new(ids(0), [windows.len(), length]), device);
+    let targets = Tensor::from_data(TensorData::new(ids(1), [windows.len() * length]), device);
+    (inputs, targets)
+}
+
+/// Mean loss over windows, in nats per token; `model` is outside the graph.
+fn held_out_loss(model: &Qwen2, windows: &[Vec<u32>], batch: usize) -> f64 {
+    let device = model.embed_tokens.val().device();
+    let mut sum = 0.0;
+    let mut count = 0;
+    for group in windows.chunks(batch) {
+        let (inputs, targets) = split(group, &device);
+        count += targets.dims()[0];
+        let hidden = model.forward(inputs, Lanes::backbone(), Cache::None);
+        let log_probs = target_log_probs(model.logits(hidden, Lanes::backbone()), targets);
+        sum -= f64::from(log_probs.sum().into_scalar::<f32>());
+    }
+    sum / count as f64
+}
+
+fn copy_tokenizer(from: &Path, to: &Path) -> Result<(), TrainError> {
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        let (source, target) = (from.join(name), to.join(name));
+        if source.exists() && source != target {
+            let bytes = std::fs::read(&source).map_err(|error| TrainError::io(&source, error))?;
+            files::write_atomically(&target, &bytes).map_err(|error| TrainError::io(&target, error))?;
+        }
+    }
+    Ok(())
+}

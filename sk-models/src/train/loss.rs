@@ -1,0 +1,71 @@
+//! Cross-entropy of a large vocabulary without keeping its logits.
+
+use burn::tensor::{IndexingUpdateOp, Int, Tensor, activation};
+
+/// Rows whose logits exist at one time.
+const CHUNK: usize = 2048;
+
+/// The sum of next-token losses, ready for `backward`, and its value.
+#[derive(Debug)]
+pub struct SummedLoss {
+    /// A scalar whose gradient is that of `scale · Σ −log p`. Its value is meaningless.
+    pub surrogate: Tensor<1>,
+    /// `Σ −log p`, in nats.
+    pub value: f64,
+}
+
+/// Log-probability of each target: `[M, V]` logits and `[M]` targets to `[M]`.
+///
+/// `log p_t = z_t − max z − log Σ e^{z − max z}`.
+#[must_use]
+pub fn target_log_probs(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+    let [rows, _] = logits.dims();
+    let max = logits.clone().detach().max_dim(1);
+    let centred = logits - max;
+    let log_total = centred.clone().exp().sum_dim(1).log();
+    (centred.gather(1, targets.reshape([rows, 1])) - log_total).reshape([rows])
+}
+
+/// Cross-entropy of hidden states `[M, H]` under a head of shape `[V, H]`, one target per row.
+///
+/// The gradient with respect to the hidden states and the head is worked out here, chunk by chunk, in closed form
+/// (`softmax − one-hot`), and handed to autodiff as the coefficients of a linear surrogate. The logits of a chunk live
+/// only inside its turn: memory is `O(CHUNK·V)` instead of several times `M·V`, and the backward pass costs no
+/// further pass over the vocabulary.
+#[must_use]
+pub fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor<1, Int>, scale: f64) -> SummedLoss {
+    let [rows, width] = hidden.dims();
+    let states = hidden.clone().inner();
+    let weights = head.clone().inner();
+    let targets = if targets.is_autodiff() { targets.inner() } else { targets };
+    let device = states.device();
+    let mut value = 0.0;
+    let mut state_grads = Vec::new();
+    let mut weight_grad: Option<Tensor<2>> = None;
+    let mut start = 0;
+    while start < rows {
+        let end = (start + CHUNK).min(rows);
+        let count = end - start;
+        let chunk = states.clone().slice([start..end, 0..width]);
+        let target = targets.clone().slice(start..end).reshape([count, 1]);
+        let logits = chunk.clone().matmul(weights.clone().transpose());
+        let picked = logits.clone().gather(1, target.clone());
+        // log Σ e^z = max z − log max p, which needs no second exponential of the whole matrix.
+        let max = logits.clone().max_dim(1);
+        let probabilities = activation::softmax(logits, 1);
+        let log_total = max - probabilities.clone().max_dim(1).log();
+        value += f64::from((log_total - picked).sum().into_scalar::<f32>());
+        let residual = probabilities.scatter(1, target, Tensor::full([count, 1], -1.0, &device), IndexingUpdateOp::Add);
+        state_grads.push(residual.clone().matmul(weights.clone()));
+        let own = residual.transpose().matmul(chunk);
+        weight_grad = Some(match weight_grad {
+            None => own,
+            Some(sum) => sum + own,
+        });
+        start = end;
+    }
+    let state_grad = Tensor::cat(state_grads, 0).mul_scalar(scale);
+    let weight_grad = weight_grad.expect("at least one row").mul_scalar(scale);
+    let surrogate = (hidden * Tensor::from_inner(state_grad)).sum() + (head * Tensor::from_inner(weight_grad)).sum();
+    SummedLoss { surrogate, value }
+}

@@ -1,0 +1,280 @@
+//! Named parameters, checkpoints, and Hugging Face weight files.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::Path,
+};
+
+use burn::{
+    module::{Module, ModuleMapper, ModuleVisitor, Param},
+    tensor::{Tensor, TensorData},
+};
+use half::f16;
+use safetensors::{Dtype, SafeTensors, View, tensor::TensorView};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::error::TrainError;
+use crate::{files, model::Qwen2};
+
+/// The type of the numbers in a weight file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Half precision.
+    #[default]
+    F16,
+    /// Single precision.
+    F32,
+}
+
+impl Precision {
+    /// Its name in `config.json`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "float16",
+            Self::F32 => "float32",
+        }
+    }
+
+    fn bytes(self, values: &[f32]) -> (Dtype, Vec<u8>) {
+        match self {
+            Self::F16 => (Dtype::F16, values.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect()),
+            Self::F32 => (Dtype::F32, values.iter().flat_map(|v| v.to_le_bytes()).collect()),
+        }
+    }
+}
+
+/// A tensor on its way to a file.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Stored {
+    pub(crate) fn new(precision: Precision, shape: Vec<usize>, values: &[f32]) -> Self {
+        let (dtype, bytes) = precision.bytes(values);
+        Self { dtype, shape, bytes }
+    }
+}
+
+impl View for &Stored {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> std::borrow::Cow<'_, [u8]> {
+        (&self.bytes).into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Writes a safetensors file, whole or not at all.
+pub(crate) fn write_safetensors(
+    path: &Path,
+    tensors: &BTreeMap<String, Stored>,
+    metadata: HashMap<String, String>,
+) -> Result<(), TrainError> {
+    let bytes = safetensors::serialize(tensors, Some(metadata))
+        .map_err(|error| TrainError::Weights { path: path.display().to_string(), reason: error.to_string() })?;
+    files::write_atomically(path, &bytes).map_err(|source| TrainError::io(path, source))
+}
+
+/// The values of a stored tensor as f32.
+fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
+    match view.dtype() {
+        Dtype::F32 => Some(view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+        Dtype::F16 => Some(view.data().chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()),
+        _ => None,
+    }
+}
+
+/// Every float parameter of a module by its path, in f32.
+pub(crate) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
+    #[derive(Default)]
+    struct Collect {
+        path: Vec<String>,
+        found: BTreeMap<String, TensorData>,
+    }
+    impl ModuleVisitor for Collect {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            let value = if value.is_autodiff() { value.inner() } else { value };
+            self.found.insert(self.path.join("."), value.into_data());
+        }
+    }
+    let mut collect = Collect::default();
+    module.visit(&mut collect);
+    collect.found
+}
+
+/// Replaces every float parameter of a module; names the first that is missing or of another shape.
+pub(crate) fn load_parameters<M: Module>(module: M, values: BTreeMap<String, TensorData>) -> Result<M, String> {
+    struct Replace {
+        path: Vec<String>,
+        values: BTreeMap<String, TensorData>,
+        problem: Option<String>,
+    }
+    impl ModuleMapper for Replace {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_owned());
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let name = self.path.join(".");
+            let Some(data) = self.values.remove(&name) else {
+                self.problem.get_or_insert_with(|| format!("`{name}` is missing"));
+                return param;
+            };
+            let (id, old, mapper) = param.consume();
+            if data.shape().as_slice() != old.dims().as_slice() {
+                self.problem.get_or_insert_with(|| format!("`{name}` has shape {:?}, expected {:?}", data.shape(), old.dims()));
+                return Param::from_mapped_value(id, old, mapper);
+            }
+            let tracked = old.is_require_grad();
+            let new = Tensor::<D>::from_data(data, &old.device());
+            let new = if tracked { new.require_grad() } else { new };
+            Param::from_mapped_value(id, new, mapper)
+        }
+    }
+    let mut replace = Replace { path: Vec::new(), values, problem: None };
+    let module = module.map(&mut replace);
+    match replace.problem {
+        Some(problem) => Err(problem),
+        None => Ok(module),
+    }
+}
+
+/// The key of a checkpoint's progress in the file's metadata.
+const PROGRESS: &str = "progress";
+const PARAMETER: &str = "parameter.";
+const OPTIMIZER: &str = "optimizer.";
+
+/// Writes parameters, optimiser memory and progress to one file, in f32, so that a resumed run is the same run.
+pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
+    path: &Path,
+    module: &M,
+    optimizer: Vec<(String, TensorData)>,
+    progress: &P,
+) -> Result<(), TrainError> {
+    let mut tensors = BTreeMap::new();
+    let parameters = named_parameters(module).into_iter().map(|(name, data)| (format!("{PARAMETER}{name}"), data));
+    let memory = optimizer.into_iter().map(|(name, data)| (format!("{OPTIMIZER}{name}"), data));
+    for (name, data) in parameters.chain(memory) {
+        let shape = data.shape().as_slice().to_vec();
+        let values: Vec<f32> = data.iter::<f32>().collect();
+        tensors.insert(name, Stored::new(Precision::F32, shape, &values));
+    }
+    let progress = serde_json::to_string(progress).expect("progress is plain data");
+    write_safetensors(path, &tensors, HashMap::from([(PROGRESS.to_owned(), progress)]))
+}
+
+/// What [`load_checkpoint`] finds.
+pub(crate) struct Checkpoint<P> {
+    pub(crate) parameters: BTreeMap<String, TensorData>,
+    pub(crate) optimizer: BTreeMap<String, TensorData>,
+    pub(crate) progress: P,
+}
+
+/// Reads a checkpoint, or none if the file does not exist.
+pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option<Checkpoint<P>>, TrainError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(TrainError::io(path, source)),
+    };
+    let damaged = |reason: String| TrainError::Checkpoint {
+        path: path.display().to_string(),
+        reason: format!("{reason}; delete it to start again"),
+    };
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let progress = header
+        .metadata()
+        .as_ref()
+        .and_then(|metadata| metadata.get(PROGRESS))
+        .ok_or_else(|| damaged("has no progress record".into()))?;
+    let progress = serde_json::from_str(progress).map_err(|error| damaged(error.to_string()))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let mut checkpoint = Checkpoint { parameters: BTreeMap::new(), optimizer: BTreeMap::new(), progress };
+    for (name, view) in file.tensors() {
+        let values = floats(&view).ok_or_else(|| damaged(format!("`{name}` is not in f32")))?;
+        let data = TensorData::new(values, view.shape().to_vec());
+        if let Some(name) = name.strip_prefix(PARAMETER) {
+            checkpoint.parameters.insert(name.to_owned(), data);
+        } else if let Some(name) = name.strip_prefix(OPTIMIZER) {
+            checkpoint.optimizer.insert(name.to_owned(), data);
+        }
+    }
+    Ok(Some(checkpoint))
+}
+
+/// Writes a matrix the other way round.
+pub(crate) fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    (0..columns).flat_map(|column| (0..rows).map(move |row| values[row * columns + column])).collect()
+}
+
+/// Writes `config.json`, `generation_config.json` and `model.safetensors`, as `transformers` reads them.
+///
+/// # Errors
+///
+/// If a file cannot be written.
+pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: Precision) -> Result<(), TrainError> {
+    files::create_dir(directory).map_err(|source| TrainError::io(directory, source))?;
+    let write = |name: &str, text: &str| {
+        let path = directory.join(name);
+        files::write_atomically(&path, text.as_bytes()).map_err(|source| TrainError::io(&path, source))
+    };
+    let config = &model.config;
+    let mut tensors = BTreeMap::new();
+    for (name, data) in named_parameters(model) {
+        let shape = data.shape().as_slice().to_vec();
+        let values: Vec<f32> = data.iter::<f32>().collect();
+        let stored = |shape, values: &[f32]| Stored::new(precision, shape, values);
+        match name.as_str() {
+            "lm_head" if config.tie_word_embeddings => {}
+            "lm_head" => {
+                let turned = transposed(&values, shape[0], shape[1]);
+                tensors.insert("lm_head.weight".to_owned(), stored(vec![shape[1], shape[0]], &turned));
+            }
+            "embed_tokens" => {
+                tensors.insert("model.embed_tokens.weight".to_owned(), stored(shape, &values));
+            }
+            _ if shape.len() == 2 => {
+                let turned = transposed(&values, shape[0], shape[1]);
+                tensors.insert(format!("model.{name}"), stored(vec![shape[1], shape[0]], &turned));
+            }
+            _ => {
+                tensors.insert(format!("model.{name}"), stored(shape, &values));
+            }
+        }
+    }
+    write("config.json", &config.to_json(precision.name()))?;
+    let generation = serde_json::json!({
+        "bos_token_id": config.bos_token_id,
+        "eos_token_id": config.eos_token_ids,
+        "pad_token_id": config.pad_token_id,
+        "do_sample": true,
+    });
+    let generation = serde_json::to_string_pretty(&generation).expect("plain JSON always serialises");
+    write("generation_config.json", &(generation + "\n"))?;
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    write_safetensors(&directory.join("model.safetensors"), &tensors, metadata)
+}

@@ -1,0 +1,140 @@
+//! A byte-level BPE tokenizer in Qwen's manner, trained on our own text.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tokenizers::{
+    AddedToken, Tokenizer, TokenizerBuilder,
+    decoders::DecoderWrapper,
+    models::bpe::{BPE, BpeTrainerBuilder},
+    normalizers::{NFC, NormalizerWrapper},
+    pre_tokenizers::{
+        PreTokenizerWrapper,
+        byte_level::ByteLevel,
+        sequence::Sequence,
+        split::{Split, SplitPattern},
+    },
+    processors::PostProcessorWrapper,
+    tokenizer::SplitDelimiterBehavior,
+};
+
+use super::{
+    data::{END_OF_TEXT, END_OF_TURN, Source, read_rows},
+    error::TrainError,
+};
+use crate::files;
+
+/// How Qwen2 cuts text into words before merging: contractions, words with one leading mark, single digits,
+/// punctuation, line ends, spaces.
+pub const QWEN_SPLIT: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// Opens a turn in the ChatML framing.
+const START_OF_TURN: &str = "<|im_start|>";
+
+/// ChatML, without a default system message.
+const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + \
+message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// What to train a tokenizer on, and how large.
+#[derive(Debug, Clone)]
+pub struct TokenizerOptions {
+    /// The text; weights are ignored.
+    pub sources: Vec<Source>,
+    /// Entries, the three special tokens included.
+    pub vocab_size: usize,
+    /// The directory to write `tokenizer.json` and `tokenizer_config.json` to.
+    pub output: PathBuf,
+    /// Share of the documents left out, as in language-model training.
+    pub held_out: f64,
+    /// Longest context, for `model_max_length`.
+    pub max_length: usize,
+}
+
+/// Trains a tokenizer and writes it in Hugging Face's format.
+///
+/// The special tokens `<|endoftext|>`, `<|im_start|>` and `<|im_end|>` are the last three entries.
+///
+/// # Errors
+///
+/// If the data cannot be read, the vocabulary is smaller than the byte alphabet, or the files cannot be written.
+pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainError> {
+    /// 256 bytes and three special tokens.
+    const SMALLEST: usize = 259;
+    if options.vocab_size < SMALLEST {
+        return Err(TrainError::Setting {
+            name: "vocab-size",
+            value: options.vocab_size.to_string(),
+            reason: "must be at least 259, for 256 bytes and three special tokens",
+        });
+    }
+    let refuse = |error: tokenizers::Error| TrainError::Tokenizer {
+        path: options.output.display().to_string(),
+        reason: error.to_string(),
+    };
+    let mut documents = Vec::new();
+    for source in &options.sources {
+        for row in read_rows(&source.path)? {
+            if !row.is_held_out(options.held_out) {
+                documents.push(row.document());
+            }
+        }
+    }
+    if documents.is_empty() {
+        return Err(TrainError::NoData { reason: "no documents to train on: give a --data file".into() });
+    }
+
+    let split = Split::new(SplitPattern::Regex(QWEN_SPLIT.into()), SplitDelimiterBehavior::Isolated, false).map_err(refuse)?;
+    let bytes = ByteLevel::new(false, false, false);
+    let mut trainer = BpeTrainerBuilder::new()
+        .show_progress(false)
+        .vocab_size(options.vocab_size - 3)
+        .min_frequency(2)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .build();
+    let mut built = TokenizerBuilder::new()
+        .with_model(BPE::default())
+        .with_normalizer(Some(NormalizerWrapper::from(NFC)))
+        .with_pre_tokenizer(Some(PreTokenizerWrapper::from(Sequence::new(vec![split.into(), bytes.into()]))))
+        .with_post_processor(Some(PostProcessorWrapper::from(bytes)))
+        .with_decoder(Some(DecoderWrapper::from(bytes)))
+        .build()
+        .map_err(refuse)?;
+    built.train(&mut trainer, documents.iter()).map_err(refuse)?;
+    let special = [END_OF_TEXT, START_OF_TURN, END_OF_TURN].map(|token| AddedToken::from(token, true));
+    built.add_special_tokens(special).map_err(refuse)?;
+    let text = built.to_string(true).map_err(refuse)?;
+
+    files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
+    write(&options.output.join("tokenizer.json"), text.as_bytes())?;
+    let config = json!({
+        "tokenizer_class": "Qwen2Tokenizer",
+        "eos_token": END_OF_TURN,
+        "pad_token": END_OF_TEXT,
+        "bos_token": null,
+        "unk_token": null,
+        "add_prefix_space": false,
+        "add_bos_token": false,
+        "clean_up_tokenization_spaces": false,
+        "split_special_tokens": false,
+        "model_max_length": options.max_length,
+        "chat_template": CHAT_TEMPLATE,
+    });
+    let config = serde_json::to_string_pretty(&config).expect("plain JSON always serialises") + "\n";
+    write(&options.output.join("tokenizer_config.json"), config.as_bytes())?;
+    load_tokenizer(&options.output.join("tokenizer.json"))
+}
+
+/// Reads a `tokenizer.json`.
+///
+/// # Errors
+///
+/// If it cannot be read or parsed.
+pub fn load_tokenizer(path: &Path) -> Result<Tokenizer, TrainError> {
+    Tokenizer::from_file(path)
+        .map_err(|error| TrainError::Tokenizer { path: path.display().to_string(), reason: error.to_string() })
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+    files::write_atomically(path, bytes).map_err(|source| TrainError::io(path, source))
+}
