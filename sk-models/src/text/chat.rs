@@ -202,6 +202,7 @@ fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
 }
 
 /// JSON as Python's `json.dumps(value, ensure_ascii=False, indent=indent)` writes it.
+#[allow(clippy::needless_pass_by_value)] // the engine hands keyword arguments over by value
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;
