@@ -1,16 +1,20 @@
 //! `swiss-knife train`: the tokenizer, the language model, and adapters from preferences.
 
-use std::{io::IsTerminal, path::PathBuf, time::Duration};
+mod progress;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use sk_models::{
     Qwen2Config,
+    lora::Target,
     train::{
-        TrainError,
+        Device, TrainError,
         data::{HELD_OUT, Source},
-        lm::{LmEvent, LmOptions, train_lm},
+        dpo::{DpoOptions, train_dpo},
+        lm::{LmOptions, train_lm},
         optimizer::{OptimizerSettings, Rule},
+        preference::PreferenceLoss,
         state::Precision,
         tokenizer::{TokenizerOptions, train_tokenizer},
     },
@@ -23,6 +27,8 @@ pub enum TrainCommand {
     Tokenizer(TokenizerArgs),
     /// Train a Qwen2 language model from scratch
     Lm(LmArgs),
+    /// Train a LoRA adapter of a frozen model from preference pairs, by DPO
+    Dpo(DpoArgs),
 }
 
 /// Settings of `train tokenizer`.
@@ -155,6 +161,86 @@ pub struct LmArgs {
     precision: PrecisionArg,
 }
 
+/// Settings of `train dpo`.
+#[derive(Debug, Args)]
+pub struct DpoArgs {
+    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be repeated
+    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
+    data: Vec<Source>,
+    /// Leave out pairs whose prompt occurs in this file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    exclude: Vec<PathBuf>,
+    /// Directory of the model to adapt
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Directory for the adapter; a checkpoint found there is resumed
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// Layers to change
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = target,
+        default_value = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj")]
+    targets: Vec<Target>,
+    /// Rank of each change
+    #[arg(long, default_value_t = 8)]
+    rank: usize,
+    /// Changes are scaled by alpha / rank
+    #[arg(long, default_value_t = 16.0)]
+    alpha: f64,
+    /// Strength of the pull towards the model
+    #[arg(long, default_value_t = 0.1)]
+    beta: f64,
+    /// Share of the labels taken to be wrong
+    #[arg(long, default_value_t = 0.0)]
+    label_smoothing: f64,
+    /// Compare log-ratios per token instead of per completion
+    #[arg(long)]
+    length_normalised: bool,
+    /// Optimiser steps
+    #[arg(long)]
+    steps: u64,
+    /// Pairs per step
+    #[arg(long, default_value_t = 16)]
+    batch: usize,
+    /// Longest prompt and completion together, in tokens
+    #[arg(long, default_value_t = 256)]
+    length: usize,
+    /// Highest learning rate
+    #[arg(long, default_value_t = 5e-4)]
+    rate: f64,
+    /// Steps of warm-up
+    #[arg(long, default_value_t = 20)]
+    warmup: u64,
+    /// Last rate as a fraction of the highest
+    #[arg(long, default_value_t = 0.05)]
+    floor: f64,
+    /// Decoupled weight decay
+    #[arg(long, default_value_t = 0.0)]
+    weight_decay: f64,
+    /// Largest global gradient norm; 0 for no limit
+    #[arg(long, default_value_t = 1.0)]
+    clip: f64,
+    /// Seed of the matrices and the order of the pairs
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Share of the prompts held out
+    #[arg(long, default_value_t = HELD_OUT)]
+    held_out: f64,
+    /// Steps between held-out measurements
+    #[arg(long, default_value_t = 100)]
+    evaluate_every: u64,
+    /// Steps between checkpoints
+    #[arg(long, default_value_t = 50)]
+    save_every: u64,
+}
+
+/// A layer by its module name.
+fn target(name: &str) -> Result<Target, String> {
+    Target::from_name(name).ok_or_else(|| {
+        let known: Vec<_> = Target::ALL.into_iter().map(Target::name).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
 /// Runs a training command.
 ///
 /// # Errors
@@ -164,6 +250,7 @@ pub fn run(command: TrainCommand) -> Result<(), TrainError> {
     match command {
         TrainCommand::Tokenizer(args) => tokenizer(args),
         TrainCommand::Lm(args) => lm(args),
+        TrainCommand::Dpo(args) => dpo(args),
     }
 }
 
@@ -225,76 +312,41 @@ fn lm(args: LmArgs) -> Result<(), TrainError> {
         save_every: args.save_every,
         precision: args.precision.into(),
     };
-    let device = burn_device();
-    let mut progress = Progress::new(args.steps);
-    train_lm(&options, &device, &mut |event| progress.lm(event))?;
+    let mut progress = progress::Bar::new(args.steps);
+    train_lm(&options, &Device::flex(), &mut |event| progress.lm(event))?;
     progress.finish();
     Ok(())
 }
 
-fn burn_device() -> sk_models::train::Device {
-    sk_models::train::Device::flex()
-}
-
-/// A bar on a terminal, a line every now and then elsewhere.
-struct Progress {
-    bar: ProgressBar,
-    terminal: bool,
-    total: u64,
-    /// Exponential mean of tokens per second.
-    rate: Option<f64>,
-    last_line: std::time::Instant,
-}
-
-/// Between two lines where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
-
-impl Progress {
-    fn new(total: u64) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg} · {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style);
-        Self { bar, terminal, total, rate: None, last_line: std::time::Instant::now() }
-    }
-
-    fn line(&self, text: &str) {
-        if self.terminal {
-            self.bar.println(text);
-        } else {
-            eprintln!("{text}");
-        }
-    }
-
-    fn lm(&mut self, event: LmEvent) {
-        match event {
-            LmEvent::Started { parameters, epoch_tokens, resumed, steps } => {
-                self.line(&format!("{parameters} parameters, {epoch_tokens} tokens an epoch, {steps} steps, {resumed} done"));
-                self.bar.set_position(resumed);
-                self.bar.reset_eta();
-            }
-            LmEvent::Step { step, loss, norm, rate, tokens, elapsed } => {
-                let now = tokens as f64 / elapsed.as_secs_f64();
-                let mean = self.rate.map_or(now, |mean| 0.9 * mean + 0.1 * now);
-                self.rate = Some(mean);
-                self.bar.set_position(step);
-                self.bar.set_message(format!("loss {loss:.3} · {mean:.0} tokens/s"));
-                if !self.terminal && self.last_line.elapsed() >= LINE_EVERY {
-                    let left = (self.total - step) as f64 * tokens as f64 / mean;
-                    eprintln!("step {step} loss {loss:.4} norm {norm:.3} rate {rate:.2e} {mean:.0} tokens/s {left:.0} s left");
-                    self.last_line = std::time::Instant::now();
-                }
-            }
-            LmEvent::HeldOut { step, loss } => {
-                self.line(&format!("step {step}: held-out loss {loss:.4}, perplexity {:.2}", loss.exp()));
-            }
-            LmEvent::Saved { .. } => {}
-            _ => {}
-        }
-    }
-
-    fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
+fn dpo(args: DpoArgs) -> Result<(), TrainError> {
+    let options = DpoOptions {
+        model: args.model,
+        sources: args.data,
+        exclude: args.exclude,
+        held_out: args.held_out,
+        output: args.output,
+        targets: args.targets,
+        rank: args.rank,
+        alpha: args.alpha,
+        loss: PreferenceLoss {
+            beta: args.beta,
+            label_smoothing: args.label_smoothing,
+            length_normalised: args.length_normalised,
+        },
+        steps: args.steps,
+        batch: args.batch,
+        length: args.length,
+        rate: args.rate,
+        warmup: args.warmup,
+        floor: args.floor,
+        weight_decay: args.weight_decay,
+        clip: args.clip,
+        seed: args.seed,
+        evaluate_every: args.evaluate_every,
+        save_every: args.save_every,
+    };
+    let mut progress = progress::Bar::new(args.steps);
+    train_dpo(&options, &Device::flex(), &mut |event| progress.dpo(event))?;
+    progress.finish();
+    Ok(())
 }

@@ -13,6 +13,7 @@
 //! is one and the text otherwise, so the same prompt is held out of language-model and of preference training.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -119,25 +120,22 @@ impl Row {
         }
     }
 
-    /// What decides on which side of the split the row falls.
+    /// The framed prompt where there is one, else the text: what decides on which side of the split the row falls.
+    ///
+    /// An exchange and a pair with the same prompt have the same key.
     #[must_use]
-    pub fn key(&self) -> &str {
+    pub fn framed_key(&self) -> String {
         match self {
-            Self::Text(text) => text,
-            Self::Exchange { prompt, .. } => prompt,
-            Self::Pair { prompt, .. } => prompt,
+            Self::Text(text) => text.clone(),
+            Self::Exchange { prompt, .. } => frame(prompt),
+            Self::Pair { prompt, .. } => prompt.clone(),
         }
     }
 
     /// Whether the row is held out at the given fraction.
     #[must_use]
     pub fn is_held_out(&self, fraction: f64) -> bool {
-        // An exchange and a pair with the same prompt must fall on the same side.
-        let key = match self {
-            Self::Exchange { prompt, .. } => hash(&frame(prompt)),
-            Self::Text(_) | Self::Pair { .. } => hash(self.key()),
-        };
-        (key as f64) < fraction * 2.0_f64.powi(64)
+        (hash(&self.framed_key()) as f64) < fraction * 2.0_f64.powi(64)
     }
 
     /// The text of the row for language modelling: of a pair, the better side.
@@ -214,6 +212,35 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
     Ok(rows)
 }
 
+/// Prompts whose rows are left out, whatever file they are in.
+#[derive(Debug, Clone, Default)]
+pub struct Excluded {
+    prompts: HashSet<String>,
+}
+
+impl Excluded {
+    /// Collects the prompts of the given files.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read.
+    pub fn load(paths: &[PathBuf]) -> Result<Self, TrainError> {
+        let mut prompts = HashSet::new();
+        for path in paths {
+            for row in read_rows(path)? {
+                prompts.insert(row.framed_key());
+            }
+        }
+        Ok(Self { prompts })
+    }
+
+    /// Whether a row has one of the prompts.
+    #[must_use]
+    pub fn contains(&self, row: &Row) -> bool {
+        !self.prompts.is_empty() && self.prompts.contains(&row.framed_key())
+    }
+}
+
 /// The ids of the two tokens that the framing needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks {
@@ -272,6 +299,25 @@ pub fn encode_document(tokenizer: &Tokenizer, marks: Marks, text: &str) -> Resul
         ids.extend(encode(tokenizer, rest.trim_end())?);
     }
     ids.push(marks.end_of_text);
+    Ok(ids)
+}
+
+/// Encodes a framed prompt, which ends with `Assistant:`; earlier assistant turns get their end-of-turn token.
+///
+/// # Errors
+///
+/// If the tokenizer refuses the text.
+pub fn encode_prompt(tokenizer: &Tokenizer, marks: Marks, prompt: &str) -> Result<Vec<u32>, TrainError> {
+    let mut ids = Vec::with_capacity(prompt.len() / 3);
+    let mut rest = prompt;
+    while let Some(start) = rest.find(ASSISTANT) {
+        let answer = start + ASSISTANT.len();
+        let Some(next) = rest[answer..].find(HUMAN) else { break };
+        ids.extend(encode(tokenizer, rest[..answer + next].trim_end())?);
+        ids.push(marks.end_of_turn);
+        rest = &rest[answer + next..];
+    }
+    ids.extend(encode(tokenizer, rest)?);
     Ok(ids)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::{config::ConfigError, lora::AdapterError};
+use crate::{config::ConfigError, hf::CheckpointError, lora::AdapterError};
 
 /// A training command cannot start or go on.
 #[derive(Debug, Error)]
@@ -79,6 +79,9 @@ pub enum TrainError {
     /// The model configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The backbone cannot be read, or the adapter not written.
+    #[error(transparent)]
+    Model(#[from] CheckpointError),
     /// An adapter does not fit the model.
     #[error(transparent)]
     Adapter(#[from] AdapterError),

@@ -1,0 +1,505 @@
+//! Adapters from preference pairs: low-rank changes of a frozen backbone, by direct preference optimisation.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use burn::{
+    module::{Module, Param},
+    optim::GradientsParams,
+    tensor::{Device, Distribution, IndexingUpdateOp, Int, Tensor, TensorData},
+};
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use tokenizers::Tokenizer;
+
+use super::{
+    data::{Excluded, Marks, Row, Source, encode, encode_prompt, read_rows},
+    error::TrainError,
+    loss::target_log_probs,
+    optimizer::{Optimizer, OptimizerSettings, Rule},
+    preference::{LogProbs, PreferenceLoss, PreferenceReport},
+    schedule::Cosine,
+    state::{load_checkpoint, load_parameters, save_checkpoint},
+    tokenizer::load_tokenizer,
+};
+use crate::{
+    config::Qwen2Config,
+    files,
+    hf::{self, Checkpoint},
+    lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
+    model::{Cache, Qwen2},
+};
+
+use super::lm::CHECKPOINT;
+
+/// Settings of a preference run.
+#[derive(Debug, Clone)]
+pub struct DpoOptions {
+    /// Directory of the backbone.
+    pub model: PathBuf,
+    /// Preference pairs.
+    pub sources: Vec<Source>,
+    /// Files whose prompts are left out of the pairs.
+    pub exclude: Vec<PathBuf>,
+    /// Share of the prompts held out.
+    pub held_out: f64,
+    /// Where the adapter and the checkpoint go.
+    pub output: PathBuf,
+    /// The changed layers.
+    pub targets: Vec<Target>,
+    /// The rank of every change.
+    pub rank: usize,
+    /// The factor α; a change is scaled by α/rank.
+    pub alpha: f64,
+    /// The loss.
+    pub loss: PreferenceLoss,
+    /// Optimiser steps.
+    pub steps: u64,
+    /// Pairs per step.
+    pub batch: usize,
+    /// Longest prompt and completion together, in tokens; prompts lose their beginning.
+    pub length: usize,
+    /// The highest learning rate.
+    pub rate: f64,
+    /// Steps of warm-up.
+    pub warmup: u64,
+    /// The last rate as a fraction of the highest.
+    pub floor: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Largest global gradient norm; zero for no limit.
+    pub clip: f64,
+    /// Seed of the matrices and the order of the pairs.
+    pub seed: u64,
+    /// Steps between held-out measurements.
+    pub evaluate_every: u64,
+    /// Steps between checkpoints.
+    pub save_every: u64,
+}
+
+/// What a run reports while it goes.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum DpoEvent {
+    /// The pairs are ready.
+    Started {
+        /// Trained parameters.
+        parameters: usize,
+        /// Pairs to train on.
+        pairs: usize,
+        /// Pairs held out.
+        held_out: usize,
+        /// Steps already done.
+        resumed: u64,
+        /// All steps.
+        steps: u64,
+    },
+    /// Reference log-probabilities of some pairs are done.
+    Reference {
+        /// Pairs done.
+        done: usize,
+        /// All pairs.
+        total: usize,
+    },
+    /// A step is done.
+    Step {
+        /// Steps done.
+        step: u64,
+        /// Mean loss of the step.
+        loss: f64,
+        /// Share of the step's pairs with a positive margin.
+        accuracy: f64,
+        /// Global gradient norm before clipping.
+        norm: f64,
+        /// The learning rate of the step.
+        rate: f64,
+        /// Pairs trained on in this step.
+        pairs: usize,
+        /// How long it took.
+        elapsed: Duration,
+    },
+    /// The held-out pairs were measured.
+    HeldOut {
+        /// Steps done.
+        step: u64,
+        /// The measurement.
+        report: PreferenceReport,
+    },
+    /// A checkpoint was written.
+    Saved {
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// An encoded completion after its prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Side {
+    /// Prompt and completion.
+    ids: Vec<u32>,
+    /// Tokens of the completion, its end-of-turn token included.
+    completion: usize,
+    /// `log ρ` of the completion under the backbone, as bits, so that sides stay comparable.
+    reference: u32,
+}
+
+impl Side {
+    /// Joins a prompt and a completion; the prompt loses its beginning, and a completion beyond half the length its end.
+    fn new(prompt: &[u32], completion: &[u32], length: usize) -> Self {
+        let kept = completion.len().min(length / 2);
+        let room = length - kept;
+        let prompt = &prompt[prompt.len().saturating_sub(room)..];
+        let ids = prompt.iter().chain(&completion[..kept]).copied().collect();
+        Self { ids, completion: kept, reference: 0 }
+    }
+
+    fn reference(&self) -> f32 {
+        f32::from_bits(self.reference)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pair {
+    chosen: Side,
+    rejected: Side,
+}
+
+/// The trained matrices, layer by layer in the order of the targets.
+#[derive(Module, Debug)]
+struct Matrices {
+    /// `[in, r]` each.
+    a: Vec<Param<Tensor<2>>>,
+    /// `[r, out]` each.
+    b: Vec<Param<Tensor<2>>>,
+}
+
+impl Matrices {
+    /// A uniform in ±1/√in, as PEFT draws it; B zero, so that the adapter starts as the backbone.
+    fn init(config: &Qwen2Config, targets: &[Target], rank: usize, device: &Device) -> Self {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for _ in 0..config.num_hidden_layers {
+            for target in targets {
+                let (input, output) = target.dims(config);
+                let bound = (input as f64).sqrt().recip();
+                a.push(Param::from_tensor(Tensor::random([input, rank], Distribution::Uniform(-bound, bound), device)));
+                b.push(Param::from_tensor(Tensor::zeros([rank, output], device)));
+            }
+        }
+        Self { a, b }
+    }
+
+    fn adapter(&self, config: &Qwen2Config, targets: &[Target], scale: f64) -> LoraAdapter {
+        let mut adapter = LoraAdapter::empty(config);
+        let mut matrices = self.a.iter().zip(&self.b);
+        for layer in &mut adapter.layers {
+            for &target in targets {
+                let (a, b) = matrices.next().expect("one pair of matrices per layer and target");
+                layer.set(target, LowRank { a: a.val(), b: b.val(), scale });
+            }
+        }
+        adapter
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Progress {
+    step: u64,
+    run: String,
+}
+
+/// Trains an adapter, or resumes a run whose checkpoint is in the output directory, and writes it in PEFT's format.
+///
+/// The log-probabilities of the reference, the backbone itself, are computed once. The result depends on the options
+/// alone: a run that is interrupted and resumed ends with the same bytes. Returns the measurement at the end.
+///
+/// # Errors
+///
+/// If the backbone, the pairs or a checkpoint are unusable, the loss diverges, or a file cannot be written.
+pub fn train_dpo(
+    options: &DpoOptions,
+    device: &Device,
+    report: &mut dyn FnMut(DpoEvent),
+) -> Result<PreferenceReport, TrainError> {
+    check(options)?;
+    let tokenizer_path = options.model.join("tokenizer.json");
+    let tokenizer = load_tokenizer(&tokenizer_path)?;
+    let marks = Marks::of(&tokenizer, &tokenizer_path)?;
+    let plain = Checkpoint::from_directory(&options.model)?.model(device)?;
+    let config = plain.config.clone();
+    let (mut train, mut held_out) = load_pairs(options, &tokenizer, marks)?;
+    files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
+
+    let graph = device.clone().autodiff();
+    // Frozen: on the graph's device, outside its gradients.
+    let backbone = plain.clone().to_device(&graph).no_grad();
+    graph.seed(options.seed);
+    let mut matrices = Matrices::init(&config, &options.targets, options.rank, &graph);
+    let mut optimizer = Optimizer::new(OptimizerSettings {
+        rule: Rule::Adamw,
+        beta2: 0.99,
+        weight_decay: options.weight_decay,
+        clip: options.clip,
+        ..OptimizerSettings::default()
+    });
+    let path = options.output.join(CHECKPOINT);
+    let run = format!("{:?}", (options.seed, options.rank, options.batch, &options.targets, train.len(), options.length));
+    let mut step = 0;
+    if let Some(found) = load_checkpoint::<Progress>(&path)? {
+        let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
+        if found.progress.run != run {
+            return Err(refuse("was made by another run: delete it or choose another --output".into()));
+        }
+        matrices = load_parameters(matrices, found.parameters).map_err(refuse)?;
+        step = found.progress.step;
+        optimizer.restore(step, found.optimizer, device);
+    }
+    report(DpoEvent::Started {
+        parameters: matrices.num_params(),
+        pairs: train.len(),
+        held_out: held_out.len(),
+        resumed: step,
+        steps: options.steps,
+    });
+    // Only the pairs that the remaining steps will see need a reference.
+    let needed = (options.steps - step.min(options.steps)) as usize * options.batch;
+    let order = Order { seed: options.seed, pairs: train.len() };
+    let mut used: Vec<usize> = (0..needed.min(train.len() * 2)).map(|i| order.at(step as usize * options.batch + i)).collect();
+    used.sort_unstable();
+    used.dedup();
+    let total = used.len() + held_out.len();
+    let mut done = 0;
+    for group in used.chunks(options.batch) {
+        let mut pairs: Vec<Pair> = group.iter().map(|&index| train[index].clone()).collect();
+        set_reference(&plain, &mut pairs);
+        for (&index, pair) in group.iter().zip(pairs) {
+            train[index] = pair;
+        }
+        done += group.len();
+        report(DpoEvent::Reference { done, total });
+    }
+    for group in held_out.chunks_mut(options.batch) {
+        set_reference(&plain, group);
+        done += group.len();
+        report(DpoEvent::Reference { done, total });
+    }
+
+    let schedule = Cosine { peak: options.rate, warmup: options.warmup, steps: options.steps, floor: options.floor };
+    let scale = options.alpha / options.rank as f64;
+    while step < options.steps {
+        let start = Instant::now();
+        let pairs: Vec<&Pair> = (0..options.batch).map(|i| &train[order.at(step as usize * options.batch + i)]).collect();
+        let stack = AdapterStack::new(&config, &[Some(&matrices.adapter(&config, &options.targets, scale))], &graph)?;
+        let margins = margins(&backbone, Lanes::of(&stack), &pairs, &options.loss, &graph);
+        let values: Vec<f32> = margins.clone().inner().into_data().iter::<f32>().collect();
+        let loss = options.loss.loss(margins);
+        let value = f64::from(loss.clone().inner().into_scalar::<f32>());
+        if !value.is_finite() {
+            return Err(TrainError::Diverged { step, loss: value });
+        }
+        let grads = GradientsParams::from_grads(loss.backward(), &matrices);
+        let rate = schedule.rate(step);
+        let (changed, norm) = optimizer.step(matrices, grads, rate);
+        matrices = changed;
+        step += 1;
+        let accuracy = values.iter().filter(|&&margin| margin > 0.0).count() as f64 / values.len() as f64;
+        report(DpoEvent::Step { step, loss: value, accuracy, norm, rate, pairs: pairs.len(), elapsed: start.elapsed() });
+        if step % options.evaluate_every == 0 && step < options.steps {
+            let measured = measure(&plain, &matrices.valid(), options, &held_out)?;
+            report(DpoEvent::HeldOut { step, report: measured });
+        }
+        if step % options.save_every == 0 || step == options.steps {
+            save_checkpoint(&path, &matrices, optimizer.state(), &Progress { step, run: run.clone() })?;
+            report(DpoEvent::Saved { step });
+        }
+    }
+    let matrices = matrices.valid();
+    let measured = measure(&plain, &matrices, options, &held_out)?;
+    report(DpoEvent::HeldOut { step, report: measured });
+    hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, "", &options.output)?;
+    std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
+    Ok(measured)
+}
+
+fn check(options: &DpoOptions) -> Result<(), TrainError> {
+    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
+    for (name, value) in [
+        ("steps", options.steps),
+        ("batch", options.batch as u64),
+        ("rank", options.rank as u64),
+        ("targets", options.targets.len() as u64),
+        ("evaluate-every", options.evaluate_every),
+        ("save-every", options.save_every),
+    ] {
+        if value == 0 {
+            return refuse(name, "0".into(), "must be at least one");
+        }
+    }
+    if options.length < 4 {
+        return refuse("length", options.length.to_string(), "must be at least 4 tokens");
+    }
+    let PreferenceLoss { beta, label_smoothing, .. } = options.loss;
+    if !(beta.is_finite() && beta > 0.0) {
+        return refuse("beta", beta.to_string(), "must be positive and finite");
+    }
+    if !(0.0..0.5).contains(&label_smoothing) {
+        return refuse("label-smoothing", label_smoothing.to_string(), "must lie between 0 and one half");
+    }
+    if !(options.rate.is_finite() && options.rate > 0.0) {
+        return refuse("rate", options.rate.to_string(), "must be positive and finite");
+    }
+    if !(options.held_out > 0.0 && options.held_out < 1.0) {
+        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
+    }
+    Ok(())
+}
+
+/// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded up.
+fn load_pairs(options: &DpoOptions, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
+    let (mut train, mut held_out) = (Vec::new(), Vec::new());
+    let excluded = Excluded::load(&options.exclude)?;
+    for source in &options.sources {
+        for row in read_rows(&source.path)? {
+            if excluded.contains(&row) {
+                continue;
+            }
+            let held = row.is_held_out(options.held_out);
+            let Row::Pair { prompt, chosen, rejected } = row else {
+                return Err(TrainError::NoData {
+                    reason: format!("{}: preference training needs rows with `chosen` and `rejected`", source.path.display()),
+                });
+            };
+            let prompt = encode_prompt(tokenizer, marks, &prompt)?;
+            let side = |text: &str| -> Result<Side, TrainError> {
+                let mut completion = encode(tokenizer, text)?;
+                completion.push(marks.end_of_turn);
+                Ok(Side::new(&prompt, &completion, options.length))
+            };
+            let pair = Pair { chosen: side(&chosen)?, rejected: side(&rejected)? };
+            // Completions that differ only beyond the length limit say nothing.
+            if pair.chosen == pair.rejected {
+                continue;
+            }
+            if held {
+                held_out.push(pair);
+            } else {
+                train.extend(std::iter::repeat_n(pair, source.weight.ceil() as usize));
+            }
+        }
+    }
+    let missing = |what: &str| TrainError::NoData { reason: format!("no pairs {what}: give more data or change --held-out") };
+    if train.is_empty() {
+        return Err(missing("to train on"));
+    }
+    if held_out.is_empty() {
+        return Err(missing("are held out"));
+    }
+    Ok((train, held_out))
+}
+
+/// The order in which pairs are used: each epoch a permutation of its own, found again from the position alone.
+struct Order {
+    seed: u64,
+    pairs: usize,
+}
+
+impl Order {
+    fn at(&self, position: usize) -> usize {
+        // A permutation is cheap to draw again; the last one is kept, since positions come in order.
+        thread_local! {
+            static CACHE: std::cell::RefCell<Option<((u64, usize, usize), Vec<usize>)>> = const { std::cell::RefCell::new(None) };
+        }
+        let epoch = position / self.pairs;
+        let key = (self.seed, self.pairs, epoch);
+        CACHE.with_borrow_mut(|cache| {
+            if cache.as_ref().is_none_or(|(known, _)| *known != key) {
+                let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+                rng.set_stream(epoch as u64);
+                let mut order: Vec<usize> = (0..self.pairs).collect();
+                order.shuffle(&mut rng);
+                *cache = Some((key, order));
+            }
+            cache.as_ref().map_or(0, |(_, order)| order[position % self.pairs])
+        })
+    }
+}
+
+/// Summed log-probabilities of the completions of `sides`, `[sides]`.
+///
+/// Sequences are padded at the end, where causal attention cannot see the padding; only the rows that predict a
+/// completion token reach the head.
+fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device: &Device) -> Tensor<1> {
+    let length = sides.iter().map(|side| side.ids.len() - 1).max().unwrap_or(0);
+    let mut inputs = vec![0_i32; sides.len() * length];
+    let (mut rows, mut targets, mut owners) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, side) in sides.iter().enumerate() {
+        let count = side.ids.len() - 1;
+        for (slot, &id) in inputs[index * length..].iter_mut().zip(&side.ids[..count]) {
+            *slot = id as i32;
+        }
+        for position in count - side.completion..count {
+            rows.push((index * length + position) as i32);
+            targets.push(side.ids[position + 1] as i32);
+            owners.push(index as i32);
+        }
+    }
+    let ints = |values: Vec<i32>| {
+        let count = values.len();
+        Tensor::<1, Int>::from_data(TensorData::new(values, [count]), device)
+    };
+    let inputs = ints(inputs).reshape([sides.len(), length]);
+    let hidden = model.forward(inputs, lanes, Cache::None).select(0, ints(rows));
+    let log_probs = target_log_probs(model.logits(hidden, lanes), ints(targets));
+    Tensor::zeros([sides.len()], device).select_assign(0, ints(owners), log_probs, IndexingUpdateOp::Add)
+}
+
+/// Implicit reward margins of pairs, `[P]`.
+fn margins(model: &Qwen2, lanes: Lanes<'_>, pairs: &[&Pair], loss: &PreferenceLoss, device: &Device) -> Tensor<1> {
+    let count = pairs.len();
+    let sides: Vec<&Side> = pairs.iter().map(|p| &p.chosen).chain(pairs.iter().map(|p| &p.rejected)).collect();
+    let halves =
+        |values: Tensor<1>| LogProbs { chosen: values.clone().slice(0..count), rejected: values.slice(count..2 * count) };
+    let floats = |value: &dyn Fn(&Side) -> f32| {
+        let values: Vec<f32> = sides.iter().map(|side| value(side)).collect();
+        halves(Tensor::from_data(TensorData::new(values, [2 * count]), device))
+    };
+    let policy = halves(completion_log_probs(model, lanes, &sides, device));
+    loss.margins(policy, floats(&Side::reference), floats(&|side| side.completion as f32))
+}
+
+/// Fills in `log ρ` of both sides under the backbone.
+fn set_reference(backbone: &Qwen2, pairs: &mut [Pair]) {
+    let device = backbone.embed_tokens.val().device();
+    let sides: Vec<&Side> = pairs.iter().flat_map(|pair| [&pair.chosen, &pair.rejected]).collect();
+    let values = completion_log_probs(backbone, Lanes::backbone(), &sides, &device).into_data();
+    let values: Vec<f32> = values.iter::<f32>().collect();
+    for (pair, value) in pairs.iter_mut().zip(values.chunks_exact(2)) {
+        pair.chosen.reference = value[0].to_bits();
+        pair.rejected.reference = value[1].to_bits();
+    }
+}
+
+/// Measures held-out pairs.
+fn measure(
+    backbone: &Qwen2,
+    matrices: &Matrices,
+    options: &DpoOptions,
+    held_out: &[Pair],
+) -> Result<PreferenceReport, TrainError> {
+    let config = &backbone.config;
+    let device = backbone.embed_tokens.val().device();
+    let scale = options.alpha / options.rank as f64;
+    let stack = AdapterStack::new(config, &[Some(&matrices.adapter(config, &options.targets, scale))], &device)?;
+    let mut values = Vec::with_capacity(held_out.len());
+    let mut sum = 0.0;
+    for group in held_out.chunks(options.batch) {
+        let pairs: Vec<&Pair> = group.iter().collect();
+        let margins = margins(backbone, Lanes::of(&stack), &pairs, &options.loss, &device);
+        values.extend(margins.clone().into_data().iter::<f32>().map(f64::from));
+        sum += f64::from(options.loss.loss(margins).into_scalar::<f32>()) * pairs.len() as f64;
+    }
+    let lengths: Vec<(usize, usize)> = held_out.iter().map(|pair| (pair.chosen.completion, pair.rejected.completion)).collect();
+    Ok(PreferenceReport::new(sum / held_out.len() as f64, &values, &lengths))
+}
