@@ -6,6 +6,7 @@ use sk_models::device::DeviceError;
 use sk_models::engine::EngineError;
 use sk_models::hf::CheckpointError;
 use sk_models::text::TextError;
+use sk_models::train::TrainError;
 
 use crate::scheme::SchemeError;
 
@@ -15,7 +16,7 @@ use crate::scheme::SchemeError;
 pub enum Error {
     /// A model, tokenizer or adapter that cannot be loaded.
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
+    Checkpoint(Box<CheckpointError>),
     /// A device that cannot be had.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -25,7 +26,7 @@ pub enum Error {
         /// The name it was to be seated under.
         name: String,
         /// What is wrong with it.
-        source: CheckpointError,
+        source: Box<CheckpointError>,
     },
     /// A text that cannot be framed or tokenized.
     #[error(transparent)]
@@ -93,7 +94,19 @@ pub enum Error {
     Output(#[source] io::Error),
     /// Training failed.
     #[error(transparent)]
-    Train(#[from] sk_models::train::TrainError),
+    Train(Box<TrainError>),
+}
+
+impl From<CheckpointError> for Error {
+    fn from(error: CheckpointError) -> Self {
+        Self::Checkpoint(Box::new(error))
+    }
+}
+
+impl From<TrainError> for Error {
+    fn from(error: TrainError) -> Self {
+        Self::Train(Box::new(error))
+    }
 }
 
 impl Error {

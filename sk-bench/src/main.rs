@@ -1,5 +1,6 @@
 //! The `swiss-knife` program.
 
+mod exhaustion;
 mod usage;
 
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Generate(args) => generate::run(&args),
         Command::Chat(args) => chat::run(&args),
-        Command::Train(command) => Ok(train::run(command)?),
+        Command::Train(command) => Ok(train::run(*command)?),
         Command::Bench(args) => bench::run(&args),
     }
 }

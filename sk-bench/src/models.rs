@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sk_core::TokenId;
 use sk_models::assets;
 use sk_models::device::{Device, DeviceName};
-use sk_models::hf::{Checkpoint, CheckpointError};
+use sk_models::hf::Checkpoint;
 use sk_models::lora::LoraAdapter;
 use sk_models::model::Qwen2;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
@@ -53,7 +53,7 @@ impl Models {
             None => return Err(Error::NothingEmbedded),
         };
         let mut open = |source: Option<&str>, built_in: Option<&Path>, role: &str| {
-            loading.begin(role);
+            loading.show(format!("opening the {role}"));
             match (source, built_in) {
                 (Some(source), _) => Checkpoint::open(source, loading).map(Some),
                 (None, Some(directory)) => Checkpoint::from_directory(directory).map(Some),
@@ -76,11 +76,11 @@ impl Models {
         end_of_text.sort_unstable();
         end_of_text.dedup();
 
-        loading.begin("backbone");
+        loading.show("loading the backbone");
         let backbone = Arc::new(checkpoint.model(&device)?.prepare());
         let drafter = match &drafter {
             Some(drafter) => {
-                loading.begin("drafter");
+                loading.show("loading the drafter");
                 Arc::new(drafter.model(&device)?.prepare())
             }
             None => Arc::clone(&backbone),
@@ -111,7 +111,7 @@ impl Models {
 
         let mut adapters = Vec::new();
         for (name, path) in config.adapters() {
-            loading.begin(name);
+            loading.show(format!("loading blade {name}"));
             let source = if let Some(blade) = given.iter().find(|blade| blade.name == name) {
                 blade.source.clone()
             } else if let Some(path) = path {
@@ -132,7 +132,7 @@ impl Models {
     /// # Errors
     /// When it cannot be found or does not fit.
     pub fn adapter(&self, name: &str, source: &str, loading: &mut Loading) -> Result<LoraAdapter, Error> {
-        let blame = |source: CheckpointError| Error::Blade { name: name.to_owned(), source };
+        let blame = |source| Error::Blade { name: name.to_owned(), source: Box::new(source) };
         self.checkpoint.adapter(source, &self.device, loading).map_err(blame)
     }
 

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use owo_colors::OwoColorize;
 
 /// Exit status where the command line is at fault.
-const BAD_INPUT: u8 = 2;
+pub(crate) const BAD_INPUT: u8 = 2;
 
 /// Says `error: …` on one line of standard error.
 pub(crate) fn complain(message: &str) {

@@ -54,7 +54,7 @@ pub enum Command {
     Chat(Box<ChatArgs>),
     /// Train a tokenizer, a language model or a blade.
     #[command(subcommand)]
-    Train(TrainCommand),
+    Train(Box<TrainCommand>),
     /// Measure load time, speed frozen and steered, and peak memory.
     Bench(Box<BenchArgs>),
 }

@@ -1,0 +1,56 @@
+//! Running out of memory is bad input, not a crash: it is said on one line and ends with status 2.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
+
+/// The system's allocator, which ends the program where Rust's would abort it.
+struct Complaining;
+
+#[global_allocator]
+static ALLOCATOR: Complaining = Complaining;
+
+// SAFETY: every call is passed on as it came, and a null pointer never comes back.
+unsafe impl GlobalAlloc for Complaining {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract is that of `System`.
+        checked(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        checked(unsafe { System.realloc(pointer, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
+    if pointer.is_null() {
+        exhausted(size);
+    }
+    pointer
+}
+
+#[cold]
+fn exhausted(size: usize) -> ! {
+    // On the stack: there is no memory to format in.
+    let mut line = [0; 192];
+    let mut rest = &mut line[..];
+    let _ = writeln!(
+        rest,
+        "error: out of memory: {} MiB more are needed; use a smaller model, fewer candidates (--n) or a shorter context",
+        size.div_ceil(1 << 20)
+    );
+    let unused = rest.len();
+    let written = line.len() - unused;
+    let _ = std::io::stderr().write_all(&line[..written]);
+    std::process::exit(i32::from(crate::usage::BAD_INPUT))
+}
