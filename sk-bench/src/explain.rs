@@ -1,10 +1,13 @@
 //! `--explain`: a step as a table.
 
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Row, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Row, Table, TableStyle};
 use sk_core::{SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
 
 use crate::trace::span_text;
+
+/// A rule under the header and nothing else.
+const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// Characters of a candidate's text that are shown.
 const SHOWN: usize = 40;
@@ -15,23 +18,23 @@ const SHOWN: usize = 40;
 /// `color` marks the drawn candidate's row; a table for a `terminal` (standard error) is fitted to its width.
 pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, terminal: bool) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic);
     if terminal {
         table.use_stderr();
     } else {
         table.force_no_tty();
     }
     let mut header = vec!["#".to_owned(), "candidate".to_owned()];
-    header.extend(trace.blades.iter().map(|blade| format!("{} ({:.2}) μ ± σ", blade.name, blade.weight)));
-    header.extend(trace.fluency.is_some().then(|| "fluency ℓ".to_owned()));
-    header.extend(["composite μ ± σ", "rating", "probability", "choice"].map(str::to_owned));
+    header.extend(trace.blades.iter().map(|blade| format!("{} ({:.2})", blade.name, blade.weight)));
+    header.extend(trace.fluency.is_some().then(|| "fluency".to_owned()));
+    header.extend(["composite", "rating", "probability", "choice"].map(str::to_owned));
     table.set_header(header);
     for (i, candidate) in trace.candidates.iter().enumerate() {
         let mut cells = vec![(i + 1).to_string(), shorten(&span_text(tokenizer, &candidate.tokens), candidate.end)];
         cells.extend(trace.blades.iter().map(|blade| format!("{:+.4} ± {:.3}", blade.mu[i], blade.sigma[i])));
         cells.extend(trace.fluency.as_ref().map(|fluency| format!("{:.3}", fluency[i])));
         cells.push(format!("{:+.3} ± {:.3}", trace.mu[i], trace.sigma[i]));
-        cells.push(format!("{:.1}", trace.ratings[i]));
+        cells.push(format!("{:.3}", trace.ratings[i]));
         cells.push(format!("{:.3}", trace.probabilities[i]));
         let chosen = i == trace.chosen;
         cells.push(if chosen { "←" } else { "" }.to_owned());
@@ -41,7 +44,7 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("step {}\n{}", trace.step + 1, table.trim_fmt())
+    format!("step {}: μ ± σ per blade (weight) and together\n{}", trace.step + 1, table.trim_fmt())
 }
 
 /// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a mark where it ends the response.

@@ -19,13 +19,15 @@ impl Loading {
         // indicatif draws on standard error, and only where that is a terminal.
         let spinner = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         spinner.set_style(ProgressStyle::with_template("{spinner:.cyan} {msg:.dim}").unwrap_or(ProgressStyle::default_spinner()));
-        spinner.enable_steady_tick(TICK);
+        if !spinner.is_hidden() {
+            spinner.enable_steady_tick(TICK);
+        }
         Self { spinner, download: None }
     }
 
-    /// Says what is loaded now.
-    pub fn begin(&mut self, what: &str) {
-        self.spinner.set_message(format!("loading {what}"));
+    /// Says what is going on now.
+    pub fn show(&self, what: impl Into<String>) {
+        self.spinner.set_message(what.into());
     }
 }
 

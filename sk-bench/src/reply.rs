@@ -102,28 +102,7 @@ mod tests {
 
     /// One token per byte: token `b` is the byte `b`.
     fn bytes() -> Tokenizer {
-        use std::collections::BTreeMap;
-        let mut spare = 0x100u32;
-        let vocab: BTreeMap<String, u32> = (0..=255u32)
-            .map(|byte| {
-                let printable = matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-                let c = if printable {
-                    byte
-                } else {
-                    spare += 1;
-                    spare - 1
-                };
-                (char::from_u32(c).unwrap().to_string(), byte)
-            })
-            .collect();
-        let byte_level = serde_json::json!({
-            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false
-        });
-        let json = serde_json::json!({
-            "version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
-            "pre_tokenizer": byte_level, "decoder": byte_level, "model": {"type": "BPE", "vocab": vocab, "merges": []}
-        });
-        Tokenizer::from_json("bytes", json.to_string().as_bytes()).unwrap()
+        Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap()
     }
 
     fn tokens(text: &str) -> Vec<TokenId> {

@@ -27,15 +27,15 @@ pub struct Screen<'t> {
 }
 
 impl<'t> Screen<'t> {
-    /// A screen as the options have it.
+    /// A screen as the options have it, which shows the text as it comes if it is to `stream`.
     ///
     /// # Errors
     /// When the trace cannot be created.
-    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs) -> Result<Self, Error> {
+    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, stream: bool) -> Result<Self, Error> {
         Ok(Self {
             tokenizer,
             explain: options.explain,
-            stream: !options.json,
+            stream,
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
             turn: 0,

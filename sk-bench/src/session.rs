@@ -101,7 +101,7 @@ impl<'m> Session<'m> {
         prompt: &[TokenId],
         stop: Option<&'static str>,
         max_new_tokens: usize,
-        on_step: &mut dyn FnMut(Option<&StepTrace>, &str) -> Result<(), Error>,
+        mut on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<(), Error>,
     ) -> Result<Reply, Error> {
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);

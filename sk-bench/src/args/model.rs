@@ -8,17 +8,25 @@ use sk_models::device::DeviceName;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Models")]
 pub struct ModelArgs {
-    /// Backbone: a directory in Hugging Face format, or a hub id such as Qwen/Qwen2.5-7B-Instruct.
-    /// Without it, the model that ships with the program is used, with its drafter and blades.
+    /// Backbone: a directory in Hugging Face format, or a hub id.
+    ///
+    /// Without it, the model that ships with the program is used, with its drafter and blades. A hub id, such as
+    /// Qwen/Qwen2.5-7B-Instruct, is looked up in the hub's cache and downloaded into it.
     #[arg(long, value_name = "DIR|ID")]
     pub backbone: Option<String>,
-    /// Drafter: a directory or a hub id. It must share the backbone's tokenizer. Default: the backbone drafts for itself.
+    /// Drafter: a directory or a hub id.
+    ///
+    /// It must share the backbone's tokenizer. Without it, a backbone that is given drafts for itself.
     #[arg(long, value_name = "DIR|ID")]
     pub drafter: Option<String>,
-    /// A blade: a LoRA adapter in PEFT format, under the name that --weights calls it by. Repeat for more.
+    /// A blade: a LoRA adapter in PEFT format; repeat for more.
+    ///
+    /// NAME is what --weights calls it.
     #[arg(long = "blade", value_name = "NAME=DIR|ID")]
     pub blades: Vec<BladeArg>,
-    /// Device: auto, cpu, cuda, cuda:1, wgpu, wgpu:1 (of those that the program was built with).
+    /// Device: auto, cpu, cuda[:N] or wgpu[:N].
+    ///
+    /// Of those that the program was built with; `auto` is a CUDA GPU if there is one, else the CPU.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceName,
 }

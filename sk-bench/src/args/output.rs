@@ -11,7 +11,9 @@ pub struct GenerationArgs {
     /// Most tokens of a response.
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = positive)]
     pub max_new_tokens: usize,
-    /// Seed of every draw. The same seed, device and settings give the same bytes.
+    /// Seed of every draw.
+    ///
+    /// The same seed, device and settings give the same bytes.
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
     /// How the dialogue becomes a text for the model.
@@ -26,15 +28,16 @@ pub struct GenerationArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Show a table of each step on standard error: candidates, scores, ratings, probabilities, choice.
+    /// Show each step as a table on standard error.
+    ///
+    /// Candidates, each blade's score and dispersion, composites, ratings, probabilities and the choice.
     #[arg(long)]
     pub explain: bool,
-    /// Write a trace: one JSON object per step, in lines. The file appears, whole, when the generation ends.
+    /// Write a trace: one JSON object per step, in lines.
+    ///
+    /// The file appears, whole, when the generation ends.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Print one JSON object at the end instead of the text as it comes.
-    #[arg(long)]
-    pub json: bool,
     /// No summary, no progress.
     #[arg(short, long)]
     pub quiet: bool,

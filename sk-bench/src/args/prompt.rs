@@ -4,12 +4,11 @@ use clap::{Args, ValueEnum};
 
 /// What is asked of the model.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Prompt")]
 pub struct PromptArgs {
     /// The prompt. `-`, or nothing when standard input is not a terminal, reads it from standard input.
     pub prompt: Option<String>,
     /// Read the prompt from a file.
-    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt", help_heading = "Prompt")]
     pub file: Option<PathBuf>,
 }
 

@@ -12,17 +12,23 @@ use crate::weights::WeightsArg;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Steering")]
 pub struct SteeringArgs {
-    /// Weights of the blades, scaled to sum to one; a blade not named gets zero. Default: equal weights.
+    /// Weights of the blades; equal unless given.
+    ///
+    /// They are scaled to sum to one, and a blade that is not named gets zero.
     #[arg(short, long, value_name = "NAME=W,…")]
     pub weights: Option<WeightsArg>,
-    /// A scheme: a TOML file with the sections [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and [selector].
-    /// What it leaves out is as the preset and the convention have it.
+    /// A scheme: a TOML file that fills the slots by name.
+    ///
+    /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and [selector]. What it leaves out is as the
+    /// preset and the convention have it.
     #[arg(long, value_name = "FILE")]
     pub scheme: Option<PathBuf>,
     /// Published operating point.
     #[arg(long, value_name = "PRESET", default_value = "hhh")]
     pub preset: Preset,
-    /// `sound` repairs what is accidental in the published runs; `paper` repeats them.
+    /// What fills in where the paper is silent.
+    ///
+    /// `sound` keeps the paper's equations and repairs what is accidental in the published runs; `paper` repeats them.
     #[arg(long, value_name = "CONVENTION", default_value = "sound")]
     pub convention: Convention,
     /// N, candidates per step.

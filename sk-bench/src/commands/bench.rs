@@ -141,7 +141,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
     }
     let mut runs = Vec::with_capacity(args.repeat);
     for i in 0..args.repeat {
-        Loading::begin(&mut loading, &format!("nothing any more: run {} of {}", i + 1, args.repeat));
+        loading.show(format!("run {} of {}", i + 1, args.repeat));
         runs.push(measure(args, &models, &config, &adapters, &prompt)?);
     }
     drop(loading);
@@ -199,7 +199,7 @@ fn measure(
     for (name, adapter) in adapters {
         session.rack().insert(name.as_str(), adapter.clone());
     }
-    let reply = session.reply(prompt, None, args.new_tokens, &mut |_, _| Ok(()))?;
+    let reply = session.reply(prompt, None, args.new_tokens, |_, _| Ok(()))?;
     Ok(Run { prefill, frozen, steered: reply.rate(), seconds: reply.seconds })
 }
 
@@ -209,7 +209,7 @@ fn rate(tokens: usize, start: Instant) -> f64 {
 
 fn table(report: &Report) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).force_no_tty();
+    table.load_style(presets::NOTHING).force_no_tty();
     let rate = |spread: Spread| (format!("{:.1} tokens/s", spread.median), format!("{:.1} – {:.1}", spread.min, spread.max));
     let mut row = |what: &str, (value, range): (String, String)| {
         table.add_row([what.to_owned(), value, range]);

@@ -85,7 +85,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         config,
         session,
         conversation: generate::conversation(&models, &args.generation, &args.steering)?,
-        screen: Screen::new(&models.tokenizer, &args.output)?,
+        screen: Screen::new(&models.tokenizer, &args.output, true)?,
         max_new_tokens: args.generation.max_new_tokens,
         seed: args.generation.seed,
         loading_quiet: quiet,
@@ -123,7 +123,7 @@ impl Chat<'_> {
         let prompt = self.conversation.ask(&self.models.tokenizer, line)?;
         let stop = self.conversation.framing().stop();
         let screen = &mut self.screen;
-        let answered = self.session.reply(&prompt, stop, self.max_new_tokens, &mut |step, text| screen.step(step, text));
+        let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| screen.step(step, text));
         let reply = match answered {
             Ok(reply) => reply,
             Err(error) => {
@@ -216,18 +216,13 @@ impl Chat<'_> {
         let spec = self.session.spec().snapshot();
         let mut text = String::new();
         for (name, weight) in weights(&spec) {
-            let kind = self.config.blades.iter().find(|blade| blade.name == name);
-            let beta = kind.map_or_else(String::new, |blade| format!("  {}", describe(blade)));
+            let kind = self.config.blades.iter().find(|blade| blade.name == name).map_or("", |blade| blade.kind.name());
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name:<16} {weight:.3}{beta}");
+            let _ = writeln!(text, "{name:<16} {weight:.3}  {kind}");
         }
         text.truncate(text.trim_end().len());
         text
     }
-}
-
-fn describe(blade: &BladeConfig) -> String {
-    format!("{:?}, β {}", blade.kind, blade.beta)
 }
 
 fn weights(spec: &AlignmentSpec) -> Vec<(String, f64)> {

@@ -43,6 +43,9 @@ pub struct GenerateArgs {
     models: ModelArgs,
     #[command(flatten)]
     output: OutputArgs,
+    /// Print one JSON object at the end instead of the text as it comes.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 /// What `--json` prints.
@@ -73,15 +76,15 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let models = Models::load(&args.models, &mut loading)?;
     let mut session = open(&models, &mut config, &args.steering, &args.models, args.generation.seed, &mut loading)?;
     drop(loading);
-    let mut screen = Screen::new(&models.tokenizer, &args.output)?;
+    let mut screen = Screen::new(&models.tokenizer, &args.output, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, &args.steering)?;
     let tokens = conversation.ask(&models.tokenizer, &prompt)?;
 
     interrupt::listen();
     let stop = conversation.framing().stop();
-    let reply = session.reply(&tokens, stop, args.generation.max_new_tokens, &mut |step, text| screen.step(step, text))?;
+    let reply = session.reply(&tokens, stop, args.generation.max_new_tokens, |step, text| screen.step(step, text))?;
     screen.finish()?;
-    if args.output.json {
+    if args.json {
         print_json(&report(&prompt, &reply, &session, &models, args.generation.seed))?;
     }
     screen.end(&reply, args.generation.seed)

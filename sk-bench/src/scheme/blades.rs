@@ -25,6 +25,11 @@ pub enum BladeKind {
 }
 
 impl BladeKind {
+    /// Its name in a scheme file.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
     /// Whether it reads with an adapter.
     pub fn needs_adapter(self) -> bool {
         matches!(self, Self::ImplicitReward | Self::Likelihood)
