@@ -107,6 +107,20 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
+    /// The device of this name, with the name of the one found where this is [`Auto`](Self::Auto).
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn resolve(self) -> Result<(Self, Device), DeviceError> {
+        if self != Self::Auto {
+            return self.open().map(|device| (self, device));
+        }
+        let preference = [Self::Cuda(None), Self::Cpu, Self::Wgpu(None)];
+        let mut found = preference.into_iter().filter_map(|name| name.open().ok().map(|device| (name, device)));
+        found.next().ok_or(DeviceError::NotBuilt { name: self })
+    }
+
     /// The device of this name.
     ///
     /// # Errors
@@ -114,11 +128,7 @@ impl DeviceName {
     /// If this program was built without its backend, or the machine does not have it.
     pub fn open(self) -> Result<Device, DeviceError> {
         match self {
-            Self::Auto => {
-                let preference = [Self::Cuda(None), Self::Cpu, Self::Wgpu(None)];
-                let mut found = preference.into_iter().map(Self::open).filter_map(Result::ok);
-                found.next().ok_or(DeviceError::NotBuilt { name: self })
-            }
+            Self::Auto => self.resolve().map(|(_, device)| device),
             Self::Cpu => cpu(),
             Self::Cuda(index) => cuda(index),
             Self::Wgpu(index) => wgpu(index),
