@@ -1,9 +1,9 @@
 //! The models a command runs on: loaded, checked against each other, and on their device.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use sk_core::TokenId;
+use sk_core::{SpecError, TokenId};
 use sk_models::assets;
 use sk_models::device::{Device, DeviceName};
 use sk_models::hf::Checkpoint;
@@ -33,17 +33,23 @@ pub struct Models {
     checkpoint: Checkpoint,
     device_name: DeviceName,
     device: Device,
-    embedded: Option<assets::Unpacked>,
+    /// Kept, since the checkpoint reads its chat template from there.
+    _embedded: Option<assets::Unpacked>,
 }
 
 impl Models {
-    /// Loads backbone and drafter.
+    /// Loads backbone and drafter, and the adapters that `config` and the command line name. Adapters that `config` does not know yet are
+    /// seated in it, those that ship with the program only where it seats all.
     ///
     /// # Errors
-    /// When one cannot be loaded, they do not share a tokenizer, the device is unknown, or no model is named and none built in.
-    pub fn load(args: &ModelArgs, loading: &mut Loading) -> Result<Self, Error> {
-        let device_name = args.device;
-        let device = device_name.open()?;
+    /// When a model or adapter cannot be loaded, backbone and drafter do not share a tokenizer, the device cannot be had, a blade has no
+    /// adapter or there is none, or no model is named and none built in.
+    pub fn load(
+        args: &ModelArgs,
+        config: &mut SchemeConfig,
+        loading: &mut Loading,
+    ) -> Result<(Self, Vec<(String, LoraAdapter)>), Error> {
+        let (device_name, device) = args.device.resolve()?;
         let embedded = match &args.backbone {
             Some(_) => None,
             None if assets::is_embedded() => {
@@ -52,20 +58,22 @@ impl Models {
             }
             None => return Err(Error::NothingEmbedded),
         };
-        let mut open = |source: Option<&str>, built_in: Option<&Path>, role: &str| {
+        // What can be refused without reading gigabytes is.
+        let sources = adapter_sources(config, &args.blades, embedded.as_ref())?;
+        config.spec()?;
+
+        let mut open = |given: Option<&str>, built_in: Option<PathBuf>, role: &str| {
             loading.show(format!("opening the {role}"));
-            match (source, built_in) {
+            match (given, built_in) {
                 (Some(source), _) => Checkpoint::open(source, loading).map(Some),
-                (None, Some(directory)) => Checkpoint::from_directory(directory).map(Some),
+                (None, Some(directory)) => Checkpoint::from_directory(&directory).map(Some),
                 (None, None) => Ok(None),
             }
         };
         let built_in = embedded.as_ref().map(assets::Unpacked::backbone);
-        let Some(checkpoint) = open(args.backbone.as_deref(), built_in.as_deref(), "backbone")? else {
-            return Err(Error::NothingEmbedded);
-        };
+        let checkpoint = open(args.backbone.as_deref(), built_in, "backbone")?.ok_or(Error::NothingEmbedded)?;
         let built_in = embedded.as_ref().map(assets::Unpacked::drafter);
-        let drafter = open(args.drafter.as_deref(), built_in.as_deref(), "drafter")?;
+        let drafter = open(args.drafter.as_deref(), built_in, "drafter")?;
         let tokenizer = checkpoint.tokenizer().clone();
         let mut end_of_text = checkpoint.end_of_text();
         if let Some(drafter) = &drafter {
@@ -85,46 +93,13 @@ impl Models {
             }
             None => Arc::clone(&backbone),
         };
-        Ok(Self { backbone, drafter, tokenizer, end_of_text, checkpoint, device_name, device, embedded })
-    }
-
-    /// Loads the adapters that `config` and the command line name, and seats in `config` those that it does not know yet.
-    ///
-    /// # Errors
-    /// When an adapter cannot be loaded, is named twice, or a blade of the scheme has none.
-    pub fn adapters(
-        &self,
-        config: &mut SchemeConfig,
-        given: &[BladeArg],
-        loading: &mut Loading,
-    ) -> Result<Vec<(String, LoraAdapter)>, Error> {
-        for (i, blade) in given.iter().enumerate() {
-            if given[..i].iter().any(|other| other.name == blade.name) {
-                return Err(sk_core::SpecError::Duplicate { name: blade.name.clone() }.into());
-            }
+        let models = Self { backbone, drafter, tokenizer, end_of_text, checkpoint, device_name, device, _embedded: embedded };
+        let mut adapters = Vec::with_capacity(sources.len());
+        for (name, source) in sources {
+            let adapter = models.adapter(&name, &source, loading)?;
+            adapters.push((name, adapter));
         }
-        let built_in = if self.embedded.is_some() { assets::blades() } else { Vec::new() };
-        if config.seat_all {
-            built_in.iter().for_each(|name| config.seat(name));
-        }
-        given.iter().for_each(|blade| config.seat(&blade.name));
-
-        let mut adapters = Vec::new();
-        for (name, path) in config.adapters() {
-            loading.show(format!("loading blade {name}"));
-            let source = if let Some(blade) = given.iter().find(|blade| blade.name == name) {
-                blade.source.clone()
-            } else if let Some(path) = path {
-                path.to_string_lossy().into_owned()
-            } else if let Some(embedded) = self.embedded.as_ref().filter(|_| built_in.contains(&name)) {
-                embedded.blade(name).to_string_lossy().into_owned()
-            } else {
-                let hint = format!("give --blade {name}=DIR, or adapter = \"DIR\" in its section");
-                return Err(SchemeError::NoAdapter { name: name.to_owned(), hint }.into());
-            };
-            adapters.push((name.to_owned(), self.adapter(name, &source, loading)?));
-        }
-        Ok(adapters)
+        Ok((models, adapters))
     }
 
     /// Loads one adapter for the backbone, to be seated as `name`.
@@ -132,6 +107,7 @@ impl Models {
     /// # Errors
     /// When it cannot be found or does not fit.
     pub fn adapter(&self, name: &str, source: &str, loading: &mut Loading) -> Result<LoraAdapter, Error> {
+        loading.show(format!("loading blade {name}"));
         let blame = |source| Error::Blade { name: name.to_owned(), source: Box::new(source) };
         self.checkpoint.adapter(source, &self.device, loading).map_err(blame)
     }
@@ -159,6 +135,39 @@ impl Models {
     pub fn device(&self) -> DeviceName {
         self.device_name
     }
+}
+
+/// Where the adapter of each blade of `config` is: on the command line, in the scheme file, or in the program.
+fn adapter_sources(
+    config: &mut SchemeConfig,
+    given: &[BladeArg],
+    embedded: Option<&assets::Unpacked>,
+) -> Result<Vec<(String, String)>, Error> {
+    for (i, blade) in given.iter().enumerate() {
+        if given[..i].iter().any(|other| other.name == blade.name) {
+            return Err(SpecError::Duplicate { name: blade.name.clone() }.into());
+        }
+    }
+    let built_in = if embedded.is_some() { assets::blades() } else { Vec::new() };
+    if config.seat_all {
+        built_in.iter().for_each(|name| config.seat(name));
+    }
+    given.iter().for_each(|blade| config.seat(&blade.name));
+
+    let source = |(name, in_file): (&str, Option<&PathBuf>)| {
+        let on_command_line = given.iter().find(|blade| blade.name == name).map(|blade| blade.source.clone());
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let source = on_command_line.or_else(|| in_file.cloned().map(text)).or_else(|| {
+            let embedded = embedded.filter(|_| built_in.contains(&name))?;
+            Some(text(embedded.blade(name)))
+        });
+        let hint = || format!("give --blade {name}=DIR, or adapter = \"DIR\" in its section");
+        match source {
+            Some(source) => Ok((name.to_owned(), source)),
+            None => Err(SchemeError::NoAdapter { name: name.to_owned(), hint: hint() }.into()),
+        }
+    };
+    config.adapters().map(source).collect()
 }
 
 /// Drafts are handed to the backbone as token ids, so an id must stand for the same bytes in both.

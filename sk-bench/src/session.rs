@@ -7,12 +7,14 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use sk_core::{Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
 use sk_models::engine::AdapterRack;
+use sk_models::lora::LoraAdapter;
 use sk_models::text::Tokenizer;
 
 use crate::models::Models;
 use crate::reply::ReplyText;
-use crate::scheme::{SchemeConfig, SchemeError};
+use crate::scheme::SchemeConfig;
 use crate::trace::Seconds;
+use crate::weights::WeightsArg;
 use crate::{Error, interrupt};
 
 /// Why a response ended.
@@ -65,12 +67,25 @@ pub struct Session<'m> {
 }
 
 impl<'m> Session<'m> {
-    /// The scheme `config` on `models`, with draws that follow from `seed`. The rack of adapters is empty.
+    /// The scheme `config` on `models` with their adapters, with `weights` in place of the scheme's if given, and with draws that follow
+    /// from `seed`.
     ///
     /// # Errors
-    /// When the scheme cannot be built.
-    pub fn new(models: &'m Models, config: &SchemeConfig, seed: u64) -> Result<Self, SchemeError> {
+    /// When the scheme cannot be built, or the weights do not fit its blades.
+    pub fn new(
+        models: &'m Models,
+        config: &SchemeConfig,
+        weights: Option<&WeightsArg>,
+        adapters: Vec<(String, LoraAdapter)>,
+        seed: u64,
+    ) -> Result<Self, Error> {
         let (scheme, rack) = config.build(models)?;
+        if let Some(weights) = weights {
+            scheme.spec.edit(|spec| weights.apply(spec))?;
+        }
+        for (name, adapter) in adapters {
+            rack.insert(name, adapter);
+        }
         let rng = ChaCha8Rng::seed_from_u64(seed);
         Ok(Self { scheme, rack, tokenizer: &models.tokenizer, context_limit: models.context_limit(), rng })
     }

@@ -41,7 +41,7 @@ const TEXT: &str = "The morning train was late again, so we stood on the platfor
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct BenchArgs {
     /// Repetitions.
     #[arg(long, value_name = "TIMES", default_value_t = 5, value_parser = positive, help_heading = "Measurement")]
@@ -129,8 +129,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let start = Instant::now();
     let mut loading = Loading::new(false);
-    let mut models = Models::load(&args.models, &mut loading)?;
-    let adapters = models.adapters(&mut config, &args.models.blades, &mut loading)?;
+    let (mut models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
     let load_seconds = start.elapsed().as_secs_f64();
     models.end_of_text.clear();
 
@@ -192,13 +191,8 @@ fn measure(
     frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
     let frozen = rate(args.new_tokens, start);
 
-    let mut session = Session::new(models, config, args.seed)?;
-    if let Some(weights) = &args.steering.weights {
-        session.spec().edit(|spec| weights.apply(spec))?;
-    }
-    for (name, adapter) in adapters {
-        session.rack().insert(name.as_str(), adapter.clone());
-    }
+    let weights = args.steering.weights.as_ref();
+    let mut session = Session::new(models, config, weights, adapters.to_vec(), args.seed)?;
     let reply = session.reply(prompt, None, args.new_tokens, |_, _| Ok(()))?;
     Ok(Run { prefill, frozen, steered: reply.rate(), seconds: reply.seconds })
 }

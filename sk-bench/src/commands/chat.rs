@@ -36,7 +36,7 @@ While it runs, /help lists the commands.";
 
 /// Options of `chat`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct ChatArgs {
     #[command(flatten)]
     steering: SteeringArgs,
@@ -65,7 +65,7 @@ struct Chat<'a> {
     screen: Screen<'a>,
     max_new_tokens: usize,
     seed: u64,
-    loading_quiet: bool,
+    quiet: bool,
 }
 
 /// Runs the command.
@@ -77,8 +77,9 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme()?;
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
-    let models = Models::load(&args.models, &mut loading)?;
-    let session = generate::open(&models, &mut config, &args.steering, &args.models, args.generation.seed, &mut loading)?;
+    let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
+    let seed = args.generation.seed;
+    let session = Session::new(&models, &config, args.steering.weights.as_ref(), adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
         models: &models,
@@ -87,8 +88,8 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         conversation: generate::conversation(&models, &args.generation, &args.steering)?,
         screen: Screen::new(&models.tokenizer, &args.output, true)?,
         max_new_tokens: args.generation.max_new_tokens,
-        seed: args.generation.seed,
-        loading_quiet: quiet,
+        seed,
+        quiet,
     };
     interrupt::listen();
     let mut lines = Lines::new();
@@ -124,6 +125,7 @@ impl Chat<'_> {
         let stop = self.conversation.framing().stop();
         let screen = &mut self.screen;
         let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| screen.step(step, text));
+        interrupt::clear();
         let reply = match answered {
             Ok(reply) => reply,
             Err(error) => {
@@ -203,7 +205,7 @@ impl Chat<'_> {
         let seat = Seat::new(blade.name.as_str(), built);
         // An edit that will be refused must not replace an adapter in use.
         edit(&self.session.spec().snapshot(), seat.clone())?;
-        let adapter = self.models.adapter(&blade.name, &blade.source, &mut Loading::new(self.loading_quiet))?;
+        let adapter = self.models.adapter(&blade.name, &blade.source, &mut Loading::new(self.quiet))?;
         self.session.rack().insert(blade.name.as_str(), adapter);
         let spec = self.session.spec().edit(|spec| edit(spec, seat))?;
         self.config.blades.retain(|other| other.name != blade.name);

@@ -9,7 +9,7 @@ use crate::args::{FramingArg, GenerationArgs, ModelArgs, OutputArgs, PromptArgs,
 use crate::conversation::{Conversation, Framing};
 use crate::models::Models;
 use crate::progress::Loading;
-use crate::scheme::{Convention, SchemeConfig};
+use crate::scheme::Convention;
 use crate::screen::Screen;
 use crate::session::{Ended, Reply, Session};
 use crate::trace::Seconds;
@@ -31,7 +31,7 @@ Examples:
 
 /// Options of `generate`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct GenerateArgs {
     #[command(flatten)]
     prompt: PromptArgs,
@@ -73,8 +73,9 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme()?;
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
-    let models = Models::load(&args.models, &mut loading)?;
-    let mut session = open(&models, &mut config, &args.steering, &args.models, args.generation.seed, &mut loading)?;
+    let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
+    let seed = args.generation.seed;
+    let mut session = Session::new(&models, &config, args.steering.weights.as_ref(), adapters, seed)?;
     drop(loading);
     let mut screen = Screen::new(&models.tokenizer, &args.output, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, &args.steering)?;
@@ -85,32 +86,9 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let reply = session.reply(&tokens, stop, args.generation.max_new_tokens, |step, text| screen.step(step, text))?;
     screen.finish()?;
     if args.json {
-        print_json(&report(&prompt, &reply, &session, &models, args.generation.seed))?;
+        print_json(&report(&prompt, &reply, &session, &models, seed))?;
     }
-    screen.end(&reply, args.generation.seed)
-}
-
-/// A session on `models` as the options describe it: scheme built, adapters loaded, weights set.
-///
-/// # Errors
-/// When an adapter cannot be loaded, the scheme cannot be built, or the weights do not fit the blades.
-pub(super) fn open<'m>(
-    models: &'m Models,
-    config: &mut SchemeConfig,
-    steering: &SteeringArgs,
-    args: &ModelArgs,
-    seed: u64,
-    loading: &mut Loading,
-) -> Result<Session<'m>, Error> {
-    let adapters = models.adapters(config, &args.blades, loading)?;
-    let session = Session::new(models, config, seed)?;
-    if let Some(weights) = &steering.weights {
-        session.spec().edit(|spec| weights.apply(spec))?;
-    }
-    for (name, adapter) in adapters {
-        session.rack().insert(name, adapter);
-    }
-    Ok(session)
+    screen.end(&reply, seed)
 }
 
 /// An empty dialogue in the framing that the options ask for.

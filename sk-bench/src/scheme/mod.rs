@@ -199,3 +199,60 @@ impl SchemeConfig {
 fn parameter(slot: &'static str, error: &sk_core::ParameterError) -> SchemeError {
     SchemeError::Parameter { slot, reason: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(convention: Convention) -> SchemeConfig {
+        SchemeConfig::reference(convention, &OperatingPoint::HHH)
+    }
+
+    fn overlaid(text: &str) -> Result<SchemeConfig, SchemeError> {
+        let mut config = reference(Convention::Sound);
+        config.overlay("test.toml", text, Path::new("schemes"))?;
+        Ok(config)
+    }
+
+    #[test]
+    fn what_a_file_leaves_out_stays_as_it_was() {
+        assert_eq!(overlaid("").unwrap(), reference(Convention::Sound));
+        let config = overlaid("[selector]\ntemperature = 2\n[aggregator]\nkind = \"round-robin\"\np = inf\n").unwrap();
+        assert_eq!((config.selector.temperature, config.selector.w_blade), (2.0, OperatingPoint::HHH.w_blade));
+        assert_eq!(config.aggregator.kind, AggregatorKind::RoundRobin { link: LinkKind::Probit, p: f64::INFINITY });
+        assert_eq!(config.proposal, reference(Convention::Sound).proposal);
+    }
+
+    #[test]
+    fn the_conventions_differ_where_the_published_runs_do() {
+        let (paper, sound) = (reference(Convention::Paper), reference(Convention::Sound));
+        assert_eq!((paper.proposal.top_k, paper.proposal.repetition_penalty), (50, 1.05));
+        assert!(!paper.proposal.keep_end_of_text && sound.proposal.keep_end_of_text);
+        assert_eq!(paper.granularity.span_tokens.map(std::num::NonZeroUsize::get), Some(512));
+        assert_eq!((paper.granularity.rule, sound.granularity.rule), (Rule::BlankLine, Rule::BlankLine));
+        paper.aggregator.build().unwrap();
+        paper.selector.build().unwrap();
+    }
+
+    #[test]
+    fn listed_blades_replace_the_default_ones_in_the_order_of_the_file() {
+        let text = "[blades.z]\nadapter = \"z\"\nweight = 3\n[blades.a]\nadapter = \"/a\"\nweight = 1\nbeta = 0.5\n[blades.b0]\nkind = \"fluency\"\n";
+        let mut config = overlaid(text).unwrap();
+        assert!(!config.seat_all);
+        let adapters: Vec<_> = config.adapters().map(|(name, path)| (name.to_owned(), path.cloned())).collect();
+        assert_eq!(adapters, [("z".to_owned(), Some(PathBuf::from("schemes/z"))), ("a".to_owned(), Some(PathBuf::from("/a")))]);
+        let spec = config.spec().unwrap();
+        assert_eq!((spec.weight("z"), spec.weight("a"), spec.weight("b0")), (Some(0.75), Some(0.25), None));
+        config.seat("late");
+        assert_eq!(config.spec().unwrap().weight("late"), Some(0.0));
+        assert!(matches!(overlaid("[blades]\n").unwrap().spec(), Err(SchemeError::NoBlade)));
+    }
+
+    #[test]
+    fn unseated_defaults_share_the_weight() {
+        let mut config = reference(Convention::Sound);
+        assert!(matches!(config.spec(), Err(SchemeError::NoBlade)));
+        ["a", "b", "a"].iter().for_each(|name| config.seat(name));
+        assert_eq!(config.spec().unwrap().weights().as_slice(), [0.5, 0.5]);
+    }
+}
