@@ -1,0 +1,212 @@
+//! What is wrong with the input is said on one line that names it, and the exit status is 2.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use crate::common::{CONTEXT, assert_refused, copy_of, edit_json, models, run, run_on_models, run_with_input};
+use serde_json::{Value, json};
+
+fn refused(args: &[&str], parts: &[&str]) {
+    assert_refused(&run_on_models("generate", args), parts);
+}
+
+/// `generate` with one part of the tiny model replaced.
+fn refused_with(option: &str, value: &str, parts: &[&str]) {
+    let backbone = models().join("backbone").display().to_string();
+    let blade = format!("helpful={}", models().join("blades/helpful").display());
+    let mut args = vec!["generate", "Hello"];
+    if option != "--backbone" {
+        args.extend(["--backbone", &backbone]);
+    }
+    if option != "--blade" {
+        args.extend(["--blade", &blade]);
+    }
+    args.extend([option, value]);
+    assert_refused(&run(args), parts);
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn weights() {
+    refused(&["Hi", "-w", "helpful=-1"], &["\"helpful\" is -1", "not negative"]);
+    refused(&["Hi", "-w", "helpful=NaN"], &["\"helpful\" is NaN", "finite"]);
+    refused(&["Hi", "-w", "helpful=inf"], &["\"helpful\" is inf"]);
+    refused(&["Hi", "-w", "helpfull=1"], &["\"helpfull\"", "helpful, honest, harmless"]);
+    refused(&["Hi", "-w", "helpful=0"], &["sum to 0"]);
+    refused(&["Hi", "-w", "helpful"], &["NAME=WEIGHT"]);
+    refused(&["Hi", "-w", "helpful=x"], &["\"x\"", "not a number"]);
+    refused(&["Hi", "-w", "helpful=1,helpful=2"], &["two weights"]);
+}
+
+#[test]
+fn prompts() {
+    refused(&[""], &["prompt is empty"]);
+    refused(&["  \n "], &["prompt is empty"]);
+    assert_refused(&run_with_input("generate", &[], "\n"), &["prompt is empty"]);
+    refused(&["--file", "missing.txt"], &["cannot read missing.txt"]);
+    let long = "word ".repeat(CONTEXT);
+    refused(&[&long], &["prompt has", &CONTEXT.to_string(), "shorten"]);
+    let directory = tempfile::tempdir().unwrap();
+    let binary = directory.path().join("latin1.txt");
+    fs::write(&binary, b"caf\xe9").unwrap();
+    refused(&["--file", &path(&binary)], &["latin1.txt", "UTF-8"]);
+}
+
+#[test]
+fn options() {
+    refused(&["Hi", "--device", "tpu"], &["unknown device", "tpu", "cpu"]);
+    if !cfg!(feature = "cuda") {
+        refused(&["Hi", "--device", "cuda"], &["without cuda", "cpu"]);
+    }
+    refused(&["Hi", "--n", "0"], &["--n", "at least 1"]);
+    refused(&["Hi", "--temperature", "-1"], &["selector", "temperature is -1"]);
+    refused(&["Hi", "--temperature", "nan"], &["temperature is NaN"]);
+    refused(&["Hi", "--alpha", "1.5"], &["alpha is 1.5", "[0, 1]"]);
+    refused(&["Hi", "--beta", "0"], &["beta is 0", "positive"]);
+    refused(&["Hi", "--top-p", "0"], &["top_p is 0"]);
+    refused(&["Hi", "--draft-temperature", "-0.5"], &["temperature is -0.5"]);
+    refused(&["Hi", "--lambda", "-1"], &["lambda is -1"]);
+    refused(&["Hi", "--max-new-tokens", "0"], &["at least 1"]);
+    refused(&["Hi", "--wieghts", "x"], &["--wieghts", "--weights"]);
+    refused(&["Hi", "--preset", "humour"], &["humour", "honesty"]);
+    refused(&["Hi", "--trace", "missing/dir/x.jsonl"], &["cannot write missing/dir/x.jsonl"]);
+    refused(&["Hi", "--blade", "helpful"], &["NAME=DIR"]);
+    refused(&["Hi", "--blade", "helpful=elsewhere"], &["\"helpful\"", "already"]);
+    assert_refused(&run(["generat"]), &["generat", "generate"]);
+    assert_refused(&run(["generate", "Hi", "--backbone", &path(&models().join("backbone"))]), &["no blade", "--blade"]);
+}
+
+#[test]
+fn models_that_are_not_there() {
+    refused_with("--backbone", "./nowhere", &["./nowhere"]);
+    refused_with("--drafter", "nobody/nothing", &["nobody/nothing"]);
+    refused_with("--blade", "helpful=/no/such/adapter", &["\"helpful\"", "/no/such/adapter"]);
+    let directory = tempfile::tempdir().unwrap();
+    let empty = path(directory.path());
+    refused_with("--backbone", &empty, &[&empty, "config.json"]);
+    refused_with("--blade", &format!("helpful={empty}"), &["\"helpful\"", &empty, "adapter_config.json"]);
+}
+
+#[test]
+fn damaged_models() {
+    let directory = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", directory.path());
+    let weights = backbone.join("model.safetensors");
+    let whole = fs::read(&weights).unwrap();
+
+    fs::write(&weights, &whole[..whole.len() / 2]).unwrap();
+    refused_with("--backbone", &path(&backbone), &["model.safetensors", "not a complete"]);
+    fs::remove_file(&weights).unwrap();
+    refused_with("--backbone", &path(&backbone), &["model.safetensors"]);
+    fs::write(&weights, &whole).unwrap();
+
+    edit_json(&backbone.join("config.json"), |config| config["hidden_size"] = json!(32));
+    refused_with("--backbone", &path(&backbone), &["model.safetensors", "shape"]);
+    edit_json(&backbone.join("config.json"), |config| {
+        config["hidden_size"] = json!(16);
+        config["num_hidden_layers"] = json!(3);
+    });
+    refused_with("--backbone", &path(&backbone), &["model.layers.2"]);
+    fs::write(backbone.join("config.json"), "{").unwrap();
+    refused_with("--backbone", &path(&backbone), &["config.json"]);
+}
+
+#[test]
+fn adapters_that_do_not_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    let blade = copy_of("blades/helpful", directory.path());
+    let value = format!("helpful={}", blade.display());
+    let config = blade.join("adapter_config.json");
+    edit_json(&config, |config| config["use_dora"] = json!(true));
+    refused_with("--blade", &value, &["\"helpful\"", "use_dora"]);
+    edit_json(&config, |config| {
+        config["use_dora"] = json!(false);
+        config["target_modules"] = json!(["q_proj"]);
+    });
+    refused_with("--blade", &value, &["\"helpful\"", "down_proj"]);
+    edit_json(&config, |config| config["target_modules"] = json!(["nothing"]));
+    refused_with("--blade", &value, &["\"helpful\"", "target_modules", "no module"]);
+}
+
+#[test]
+fn a_drafter_of_another_family() {
+    let directory = tempfile::tempdir().unwrap();
+    let drafter = copy_of("drafter", directory.path());
+    edit_json(&drafter.join("tokenizer.json"), |tokenizer| {
+        let vocabulary = &mut tokenizer["model"]["vocab"];
+        let (a, b) = (vocabulary["a"].clone(), vocabulary["b"].clone());
+        vocabulary["a"] = b;
+        vocabulary["b"] = a;
+    });
+    refused_with("--drafter", &path(&drafter), &["different tokenizers", "token 97"]);
+}
+
+#[test]
+fn schemes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scheme.toml");
+    let refused = |text: &str, more: &[&str], parts: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let scheme = path(&file);
+        assert_refused(&run_on_models("generate", &[&["Hi", "--scheme", &scheme], more].concat()), parts);
+    };
+    refused("[aggregator\n", &[], &["scheme.toml:1:"]);
+    refused("\n[agregator]\n", &[], &["scheme.toml:2:", "unknown slot \"agregator\"", "did you mean \"aggregator\"?"]);
+    refused("[aggregator]\nkind = \"thurston\"\n", &[], &["scheme.toml:2:", "unknown aggregator", "did you mean \"thurstone\"?"]);
+    refused("[selector]\n\n# T\ntemprature = 1\n", &[], &["scheme.toml:4:", "field of [selector]", "\"temperature\""]);
+    refused("[selector]\ntemperature = \"hot\"\n", &[], &["scheme.toml:2:", "selector.temperature", "a number"]);
+    refused("[selector]\ntemperature = -2\n", &[], &["scheme.toml:1:", "temperature is -2"]);
+    refused("[proposal]\ncandidates = 0\n", &[], &["candidates is 0"]);
+    refused("proposal = 3\n", &[], &["scheme.toml:1:", "proposal", "table"]);
+    refused("[blades.kind]\nadapter = 3\n", &[], &["scheme.toml:2:", "a string"]);
+    refused("[blades.rude]\n", &[], &["\"rude\" has no adapter", "--blade rude=DIR"]);
+    refused("[blades.b0]\nkind = \"fluency\"\n[blades.b1]\nkind = \"fluency\"\n", &[], &["\"b0\"", "\"b1\"", "at most one"]);
+    refused("[blades.helpful]\nweight = -0.5\n", &[], &["weight is -0.5"]);
+    refused("[granularity]\nkind = \"delimiters\"\n", &[], &["delimiters"]);
+    refused("[aggregator]\nkind = \"scores\"\n", &["--rounds", "3"], &["--rounds does not apply", "scores"]);
+    refused("[selector]\nkind = \"argmax\"\n", &["--temperature", "2"], &["--temperature does not apply", "argmax"]);
+    assert_refused(&run_on_models("generate", &["Hi", "--scheme", "none.toml"]), &["none.toml"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn out_of_memory() {
+    // An embedding of 1 GiB in a sparse file, and an address space that holds the file but not the tensor as well.
+    let directory = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", directory.path());
+    edit_json(&backbone.join("config.json"), |config| config["vocab_size"] = json!(1 << 24));
+    enlarge(&backbone.join("model.safetensors"), 1 << 24);
+    let command = format!(
+        "ulimit -v 3000000; exec {} generate Hi --device cpu --backbone {} --blade helpful={}",
+        env!("CARGO_BIN_EXE_swiss-knife"),
+        backbone.display(),
+        models().join("blades/helpful").display()
+    );
+    let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+    assert_refused(&output, &["out of memory", "MiB"]);
+}
+
+/// Gives embedding and head another number of rows, all weights zero, in a file that takes no room on disk.
+fn enlarge(weights: &Path, rows: usize) {
+    let bytes = fs::read(weights).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let mut header: serde_json::Map<String, Value> = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let mut end = 0;
+    for (name, entry) in &mut header {
+        if name.contains("embed_tokens") || name.contains("lm_head") {
+            entry["shape"][0] = json!(rows);
+        }
+        let size = 4 * entry["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product::<u64>();
+        entry["data_offsets"] = json!([end, end + size]);
+        end += size;
+    }
+    let header = Value::Object(header).to_string();
+    let mut file = fs::File::create(weights).unwrap();
+    file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+    file.write_all(header.as_bytes()).unwrap();
+    file.set_len(8 + header.len() as u64 + end).unwrap();
+}

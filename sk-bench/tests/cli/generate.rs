@@ -1,0 +1,244 @@
+//! `swiss-knife generate`, run as a program on a tiny random model.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::common::{BLADES, CONTEXT, model_args, models, program, run, run_on_models, run_with_input, stderr, stdout};
+use serde_json::Value;
+
+/// Rounding of N probabilities.
+const ROUNDING: f64 = 1e-9;
+
+fn records(path: &std::path::Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_response_goes_to_standard_output_and_a_summary_beside_it() {
+    let output = run_on_models("generate", &["Hello there", "--max-new-tokens", "60"]);
+    let text = stdout(&output);
+    assert!(text.ends_with('\n') && text.trim().len() > 10, "{text:?}");
+    let error = stderr(&output);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("tokens/s") && error.contains("seed 42") && error.contains(" step"), "{error}");
+    assert!(!error.contains('\u{1b}'), "no colour in a pipe");
+    let quiet = run_on_models("generate", &["Hello there", "--max-new-tokens", "60", "--quiet"]);
+    assert_eq!((stdout(&quiet), stderr(&quiet)), (text, String::new()));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    let with_seed = |seed| run_on_models("generate", &["Tell me", "--max-new-tokens", "80", "--seed", seed]).stdout;
+    let first = with_seed("7");
+    assert_eq!(first, with_seed("7"));
+    assert_ne!(first, with_seed("8"));
+}
+
+#[test]
+fn the_prompt_may_come_from_an_argument_a_file_or_a_pipe() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("prompt.txt");
+    fs::write(&file, "Why is the sky blue?\n").unwrap();
+    let limit = ["--max-new-tokens", "40"];
+    let argument = stdout(&run_on_models("generate", &[&["Why is the sky blue?"], &limit[..]].concat()));
+    let from_file = run_on_models("generate", &[&["--file", file.to_str().unwrap()], &limit[..]].concat());
+    assert_eq!(stdout(&from_file), argument);
+    for dash in [&["-"][..], &[]] {
+        let piped = run_with_input("generate", &[dash, &limit[..]].concat(), "Why is the sky blue?\n");
+        assert_eq!(stdout(&piped), argument);
+    }
+    let other = stdout(&run_on_models("generate", &[&["Why is the sky red?"], &limit[..]].concat()));
+    assert_ne!(other, argument);
+}
+
+#[test]
+fn weights_presets_conventions_and_numbers_change_what_is_written() {
+    let base = ["Say it", "--max-new-tokens", "60"];
+    let with = |more: &[&str]| stdout(&run_on_models("generate", &[&base[..], more].concat()));
+    let default = with(&[]);
+    let mut seen = vec![default.clone()];
+    for settings in [
+        &["-w", "helpful=1", "--temperature", "0"][..],
+        &["-w", "harmless=1", "--temperature", "0"],
+        &["--preset", "honesty"],
+        &["--convention", "paper"],
+        &["--n", "2"],
+        &["--span-tokens", "3"],
+        &["--draft-temperature", "0.3"],
+        &["--framing", "chat"],
+        &["--framing", "none"],
+        &["--system", "Be brief."],
+    ] {
+        let text = with(settings);
+        assert!(!seen.contains(&text), "{settings:?} changes nothing");
+        seen.push(text);
+    }
+    // What is the default already.
+    let spelled =
+        ["-w", "helpful=2,honest=2,harmless=2", "--preset", "hhh", "--convention", "sound", "--n", "7", "--alpha", "0.5"];
+    assert_eq!(with(&spelled), default);
+}
+
+#[test]
+fn an_explanation_is_a_table_per_step_and_leaves_the_text_alone() {
+    let args = ["Hello", "--max-new-tokens", "40", "--span-tokens", "10", "--n", "5"];
+    let plain = run_on_models("generate", &args);
+    let explained = run_on_models("generate", &[&args[..], &["--explain"]].concat());
+    assert_eq!(stdout(&explained), stdout(&plain));
+    let error = stderr(&explained);
+    let steps = error.lines().filter(|line| line.starts_with("step ")).count();
+    assert!(steps >= 4, "{error}");
+    assert_eq!(error.matches('←').count(), steps, "one choice per step");
+    for title in
+        ["candidate", "helpful (0.33)", "honest (0.33)", "harmless (0.33)", "fluency", "composite", "rating", "probability"]
+    {
+        assert_eq!(error.matches(title).count(), steps, "{title}");
+    }
+    let rows = |step: &str| step.lines().skip(1).filter(|line| line.contains('±')).count();
+    assert!(error.split("step ").skip(1).all(|step| rows(step) == 5), "{error}");
+}
+
+#[test]
+fn a_trace_holds_every_step_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("steps.jsonl");
+    let args = ["Hello", "--max-new-tokens", "50", "--span-tokens", "12", "--json", "--trace", path.to_str().unwrap()];
+    let output = run_on_models("generate", &args);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let records = records(&path);
+    assert_eq!(records.len(), report["steps"].as_u64().unwrap() as usize);
+    let mut tokens = 0;
+    for (step, record) in records.iter().enumerate() {
+        assert_eq!((record["turn"].as_u64(), record["step"].as_u64()), (Some(0), Some(step as u64)));
+        let candidates = record["candidates"].as_array().unwrap();
+        assert_eq!(candidates.len(), 7);
+        for field in ["mu", "sigma", "ratings", "probabilities", "fluency"] {
+            assert_eq!(record[field].as_array().unwrap().len(), 7, "{field}");
+        }
+        let blades = record["blades"].as_array().unwrap();
+        assert_eq!(blades.iter().map(|blade| blade["name"].as_str().unwrap()).collect::<Vec<_>>(), BLADES);
+        for blade in blades {
+            assert!((blade["weight"].as_f64().unwrap() - 1.0 / 3.0).abs() < ROUNDING);
+            assert_eq!((blade["mu"].as_array().unwrap().len(), blade["sigma"].as_array().unwrap().len()), (7, 7));
+        }
+        let mass: f64 = record["probabilities"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).sum();
+        assert!((mass - 1.0).abs() < ROUNDING);
+        let chosen = &candidates[record["chosen"].as_u64().unwrap() as usize];
+        let length = chosen["tokens"].as_array().unwrap().len();
+        assert!(length <= 12 && !chosen["text"].as_str().unwrap().is_empty());
+        assert!(["complete", "end_of_text", "limit"].contains(&chosen["end"].as_str().unwrap()));
+        assert!(record["seconds"]["draft"].as_f64().unwrap() > 0.0);
+        tokens += length;
+    }
+    assert_eq!(tokens as u64, report["tokens"].as_u64().unwrap());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing but the trace is left");
+}
+
+#[test]
+fn a_trace_that_fails_leaves_the_earlier_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("steps.jsonl");
+    fs::write(&path, "earlier\n").unwrap();
+    let long = "x".repeat(CONTEXT);
+    let output = run_on_models("generate", &[long.as_str(), "--trace", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "earlier\n");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_report_in_json_says_what_was_done() {
+    let args = ["Hello", "--max-new-tokens", "30", "--json", "--quiet", "-w", "helpful=3,honest=1", "--seed", "9"];
+    let report: Value = serde_json::from_str(&stdout(&run_on_models("generate", &args))).unwrap();
+    assert_eq!((report["prompt"].as_str(), report["seed"].as_u64()), (Some("Hello"), Some(9)));
+    assert_eq!(report["weights"]["helpful"].as_f64(), Some(0.75));
+    assert_eq!(report["weights"]["harmless"].as_f64(), Some(0.0));
+    assert!(report["tokens"].as_u64().unwrap() <= 30 && report["steps"].as_u64().unwrap() >= 1);
+    assert!(["limit", "end_of_text", "stop_text"].contains(&report["ended"].as_str().unwrap()));
+    let text = run_on_models("generate", &["Hello", "--max-new-tokens", "30", "-w", "helpful=3,honest=1", "--seed", "9"]);
+    assert_eq!(stdout(&text).trim_end_matches('\n'), report["text"].as_str().unwrap().trim_end_matches('\n'));
+}
+
+#[test]
+fn a_response_ends_where_the_context_does() {
+    let prompt = "y".repeat(CONTEXT - 60);
+    let args = [prompt.as_str(), "--json", "--max-new-tokens", "500", "--draft-temperature", "0"];
+    let report: Value = serde_json::from_str(&stdout(&run_on_models("generate", &args))).unwrap();
+    let framing = "\n\nHuman: \n\nAssistant:".len();
+    match report["ended"].as_str().unwrap() {
+        "context_full" => assert_eq!(report["tokens"].as_u64().unwrap() as usize, 60 - framing),
+        ended => assert_eq!(ended, "end_of_text"),
+    }
+}
+
+#[test]
+fn a_scheme_file_fills_the_slots() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("scheme.toml");
+    let blade = models().join("blades/honest").display().to_string();
+    let text = format!(
+        "[proposal]\ncandidates = 4\ntop_k = 20\n[granularity]\nkind = \"fixed-length\"\nspan_tokens = 6\n\
+         [blades.calm]\nadapter = {blade:?}\nweight = 3\n[blades.fit]\nkind = \"backbone-likelihood\"\nweight = 1\n\
+         [normalizer]\nkind = \"rank\"\n[aggregator]\nkind = \"weakest-link\"\n[selector]\nkind = \"argmax\"\n"
+    );
+    fs::write(&path, text).unwrap();
+    let trace = directory.path().join("trace.jsonl");
+    let backbone = models().join("backbone").display().to_string();
+    let scheme = path.to_str().unwrap();
+    let output = run([
+        "generate",
+        "Hi",
+        "--backbone",
+        &backbone,
+        "--scheme",
+        scheme,
+        "--max-new-tokens",
+        "24",
+        "--trace",
+        trace.to_str().unwrap(),
+    ]);
+    stdout(&output);
+    for record in records(&trace) {
+        let names: Vec<&str> = record["blades"].as_array().unwrap().iter().map(|b| b["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["calm", "fit"]);
+        assert_eq!(record["blades"][0]["weight"].as_f64(), Some(0.75));
+        assert_eq!(record["candidates"].as_array().unwrap().len(), 4);
+        assert!(record["fluency"].is_null(), "a file that lists its blades has only those");
+        let chosen = record["chosen"].as_u64().unwrap() as usize;
+        assert_eq!(record["probabilities"][chosen].as_f64(), Some(1.0));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = program()
+        .arg("generate")
+        .args(model_args())
+        .args(["Hello", "--max-new-tokens", "300", "--span-tokens", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0];
+    let mut pipe = child.stdout.take().unwrap();
+    pipe.read_exact(&mut first).unwrap();
+    drop(pipe);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{:?}", output.status);
+    assert!(!stderr(&output).contains("panic") && !stderr(&output).contains("error"), "{}", stderr(&output));
+}
+
+#[test]
+fn help_is_there_for_every_command_and_fits_the_screen() {
+    for command in [&[][..], &["generate"], &["chat"], &["bench"], &["train"], &["train", "lm"], &["train", "tokenizer"]] {
+        for flag in ["-h", "--help"] {
+            let text = stdout(&run([command, &[flag]].concat()));
+            assert!(text.contains("Usage: swiss-knife"), "{text}");
+            let wide = text.lines().find(|line| line.chars().count() > 140);
+            assert_eq!(wide, None, "{command:?} {flag}");
+        }
+    }
+    let version = stdout(&run(["--version"]));
+    assert_eq!(version.trim(), concat!("swiss-knife ", env!("CARGO_PKG_VERSION")));
+}
