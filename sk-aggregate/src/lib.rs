@@ -1,9 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "axioms")]
+pub mod axioms;
 mod copeland;
 mod entry;
 mod fluent;
 mod link;
+mod pairwise;
 mod round_robin;
 mod scores;
 mod spread;
@@ -13,6 +16,7 @@ pub use copeland::Copeland;
 pub use entry::Entry;
 pub use fluent::Fluent;
 pub use link::{Asinh, Identity, Laplace, Link, Logistic, Probit, SignedLog, StudentT, Tanh};
+pub use pairwise::{Kernel, Pairwise};
 pub use round_robin::RoundRobin;
 pub use scores::Scores;
 pub use spread::{PNorm, Spread};

@@ -1,0 +1,43 @@
+//! Which axioms does an operator of one's own satisfy? `cargo run -p sk-aggregate --example axioms [-- --json]`
+
+use sk_aggregate::axioms::{DEFAULT_CASES, DEFAULT_SEED, Report};
+use sk_aggregate::{Kernel, Pairwise, RoundRobin, SwissElo};
+use sk_core::{Aggregator, Batch};
+
+/// ψ = Δ/(1 + |Δ|) · 1/(1 + σ_i + σ_j): an uncertain comparison counts less, whatever the difference.
+struct Discounted;
+
+impl Kernel for Discounted {
+    fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
+        let delta = own.0 - rival.0;
+        delta / (1.0 + delta.abs()) / (1.0 + own.1 + rival.1)
+    }
+}
+
+/// R_i = μ_i − σ_i: a lower confidence bound, and no comparison at all.
+struct LowerBound;
+
+impl Aggregator for LowerBound {
+    fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+        for ((rating, mu), sigma) in ratings.iter_mut().zip(batch.mu()).zip(batch.sigma()) {
+            *rating = mu - sigma;
+        }
+    }
+}
+
+fn main() -> Result<(), sk_core::ParameterError> {
+    let operators: [(&str, &dyn Aggregator); 5] = [
+        ("discounted", &Pairwise(Discounted)),
+        ("lower bound", &LowerBound),
+        ("thurstone", &RoundRobin::thurstone()),
+        ("asinh", &RoundRobin::asinh()),
+        ("swiss-elo", &SwissElo::sound(5, 0.5)?),
+    ];
+    let report = Report::new(operators, DEFAULT_CASES, DEFAULT_SEED);
+    if std::env::args().any(|argument| argument == "--json") {
+        println!("{:#}", report.to_json());
+    } else {
+        print!("{report}");
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use sk_core::Aggregator;
+
+use super::Case;
+use super::laws::{self, Violation};
+
+/// A property that an aggregation operator may have.
+///
+/// A1 to A6 are the paper's; A3′, A5′, A7 and A8 are those with which its representation theorem holds (`thm:rep`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Axiom {
+    /// Anonymity: ratings follow their candidates under any permutation.
+    A1,
+    /// Translation invariance: adding a constant to every score changes no difference of ratings.
+    A2,
+    /// Scale invariance of the ranking: multiplying every score and dispersion by a > 0 keeps order and ties of the ratings.
+    A3,
+    /// A3′, scale invariance of the ratings: multiplying every score and dispersion by a > 0 changes no difference of ratings.
+    A3Prime,
+    /// Monotonicity: raising μ_i raises R_i and lowers every other rating.
+    A4,
+    /// Attenuation: a larger σ_i makes R_i move less for the same step of μ_i, and not at all in the limit.
+    A5,
+    /// A5′, attenuation of the envelope: a larger σ_i lowers the most that R_i can move for a step of μ_i, to nothing in the limit.
+    A5Prime,
+    /// Decomposability: R_i is the sum of what i gets out of meeting each rival alone.
+    A6,
+    /// Constant sum: what the two of a pair get adds up to the same in every pair.
+    A7,
+    /// Single channel: dispersions only set the scale of the difference, ψ(Δ, a, b) = g(Δ/s(a, b)).
+    A8,
+}
+
+impl Axiom {
+    /// All of them, in order.
+    pub const ALL: [Self; 10] =
+        [Self::A1, Self::A2, Self::A3, Self::A3Prime, Self::A4, Self::A5, Self::A5Prime, Self::A6, Self::A7, Self::A8];
+
+    /// The symbol, as "A3′".
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::A1 => "A1",
+            Self::A2 => "A2",
+            Self::A3 => "A3",
+            Self::A3Prime => "A3′",
+            Self::A4 => "A4",
+            Self::A5 => "A5",
+            Self::A5Prime => "A5′",
+            Self::A6 => "A6",
+            Self::A7 => "A7",
+            Self::A8 => "A8",
+        }
+    }
+
+    /// The name, in a word or two.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A1 => "anonymity",
+            Self::A2 => "translation",
+            Self::A3 => "scale (ranking)",
+            Self::A3Prime => "scale (ratings)",
+            Self::A4 => "monotonicity",
+            Self::A5 => "attenuation",
+            Self::A5Prime => "attenuation (envelope)",
+            Self::A6 => "decomposability",
+            Self::A7 => "constant sum",
+            Self::A8 => "single channel",
+        }
+    }
+
+    /// Whether `operator` satisfies the axiom on one case.
+    ///
+    /// # Errors
+    /// When it does not, with both sides of what should have held.
+    pub fn law(self, operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+        match self {
+            Self::A1 => laws::anonymity(operator, case),
+            Self::A2 => laws::translation(operator, case),
+            Self::A3 => laws::scale_of_ranking(operator, case),
+            Self::A3Prime => laws::scale_of_ratings(operator, case),
+            Self::A4 => laws::monotonicity(operator, case),
+            Self::A5 => laws::attenuation(operator, case),
+            Self::A5Prime => laws::envelope(operator, case),
+            Self::A6 => laws::decomposability(operator, case),
+            Self::A7 => laws::constant_sum(operator, case),
+            Self::A8 => laws::single_channel(operator, case),
+        }
+    }
+}
+
+impl fmt::Display for Axiom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.symbol())
+    }
+}
+
+impl Serialize for Axiom {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.symbol())
+    }
+}

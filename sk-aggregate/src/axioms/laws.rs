@@ -1,0 +1,510 @@
+//! One law per axiom: `Ok` where the operator satisfies it on the case, or else both sides of what should have held.
+
+use std::fmt;
+
+use serde::Serialize;
+use sk_core::{Aggregator, Batch};
+
+use super::{Axiom, Case};
+
+/// Two sides may differ by this part of the largest difference of ratings: a sum of sixteen terms is known a thousand times better, and
+/// operators that break a law by a millionth are caught.
+const RELATIVE: f64 = 1e-9;
+
+/// … and by this part of the largest rating, which origin-laden ratings (1500 and so on) are rounded to.
+const ROUNDING: f64 = 64.0 * f64::EPSILON;
+
+/// A rating may go back by this part of the largest difference: what rounding of the link can do.
+const BACK: f64 = 1e-12;
+
+/// How far a probit over max(σ_i, σ_j) must climb for strict growth to be asked for: a hundred roundings of a rating.
+const CLIMB: f64 = 1e-13;
+
+/// A dispersion this many times larger than all else is as good as infinite, and a spread that grows like its square root still is.
+const INFINITE: f64 = (1u64 << 60) as f64;
+
+/// What is left of a sensitivity there must be below this part of it.
+const VANISHED: f64 = 1e-6;
+
+/// How an operator breaks an axiom on a case.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Violation {
+    /// The axiom.
+    pub axiom: Axiom,
+    /// What `left` and `right` are, and how they should relate.
+    pub reason: String,
+    /// One side.
+    pub left: f64,
+    /// The other.
+    pub right: f64,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {:?} against {:?}", self.axiom, self.reason, self.left, self.right)
+    }
+}
+
+type Law = Result<(), Violation>;
+
+/// An operator under the law of one axiom.
+struct Trial<'a> {
+    axiom: Axiom,
+    operator: &'a dyn Aggregator,
+}
+
+impl Trial<'_> {
+    fn broken<T>(&self, reason: impl Into<String>, left: f64, right: f64) -> Result<T, Violation> {
+        Err(Violation { axiom: self.axiom, reason: reason.into(), left, right })
+    }
+
+    /// The ratings of a batch. One that is not a number satisfies no axiom.
+    fn rate(&self, mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>, Violation> {
+        let mut ratings = vec![f64::NAN; mu.len()];
+        self.operator.rate(&Batch::new(mu, sigma), &mut ratings);
+        match ratings.iter().position(|r| !r.is_finite()) {
+            Some(i) => self.broken(format!("rating {i} should be finite"), ratings[i], 0.0),
+            None => Ok(ratings),
+        }
+    }
+
+    /// The first rating of a batch of two: ψ(own; rival) if the operator has a kernel.
+    fn duel(&self, own: (f64, f64), rival: (f64, f64)) -> Result<[f64; 2], Violation> {
+        let ratings = self.rate(&[own.0, rival.0], &[own.1, rival.1])?;
+        Ok([ratings[0], ratings[1]])
+    }
+
+    /// Two vectors of ratings whose differences should agree.
+    fn same_differences(&self, before: &[f64], after: &[f64], what: &str) -> Law {
+        let allowed = tolerance(before).max(tolerance(after));
+        let (before, after) = (centred(before), centred(after));
+        match (0..before.len()).find(|&i| (before[i] - after[i]).abs() > allowed) {
+            Some(i) => {
+                self.broken(format!("rating {i} over the mean, before and after {what}, should agree"), before[i], after[i])
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A1: A(π·(μ, σ)) = π·A(μ, σ), for a transposition, a rotation and the reversal, which generate all permutations.
+///
+/// # Errors
+/// When a rating does not follow its candidate.
+pub fn anonymity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A1, operator };
+    let before = trial.rate(&case.mu, &case.sigma)?;
+    let order: Vec<usize> = (0..case.len()).collect();
+    let (mut swapped, mut rotated, mut reversed) = (order.clone(), order.clone(), order);
+    swapped.swap(case.who, case.rival);
+    rotated.rotate_left(1);
+    reversed.reverse();
+    for (what, order) in [("exchanging two candidates", swapped), ("rotating", rotated), ("reversing", reversed)] {
+        let permuted = |values: &[f64]| order.iter().map(|&i| values[i]).collect::<Vec<f64>>();
+        let after = trial.rate(&permuted(&case.mu), &permuted(&case.sigma))?;
+        let expected = permuted(&before);
+        let allowed = tolerance(&expected);
+        if let Some(k) = (0..after.len()).find(|&k| (after[k] - expected[k]).abs() > allowed) {
+            return trial.broken(
+                format!("rating of candidate {} before and after {what} should agree", order[k]),
+                expected[k],
+                after[k],
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A2: R_i − R_j is the same for (μ + δ, σ) as for (μ, σ).
+///
+/// # Errors
+/// When a difference of ratings moves.
+pub fn translation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A2, operator };
+    let moved: Vec<f64> = case.mu.iter().map(|m| m + case.shift).collect();
+    let what = format!("adding {} to every score", case.shift);
+    trial.same_differences(&trial.rate(&case.mu, &case.sigma)?, &trial.rate(&moved, &case.sigma)?, &what)
+}
+
+/// A3′: R_i − R_j is the same for (aμ, aσ) as for (μ, σ).
+///
+/// # Errors
+/// When a difference of ratings moves.
+pub fn scale_of_ratings(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A3Prime, operator };
+    let (mu, sigma) = scaled(case);
+    let what = format!("multiplying scores and dispersions by {}", case.scale);
+    trial.same_differences(&trial.rate(&case.mu, &case.sigma)?, &trial.rate(&mu, &sigma)?, &what)
+}
+
+/// A3: (aμ, aσ) is ranked as (μ, σ) is, ties included.
+///
+/// Random ratings are rarely close, so the law also moves μ of `who` to where its rating meets that of another and looks whether the tie
+/// survives.
+///
+/// # Errors
+/// When a pair changes its order, or a tie is broken.
+pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A3, operator };
+    let (n, who) = (case.len(), case.who);
+    let before = trial.rate(&case.mu, &case.sigma)?;
+    let (mu, sigma) = scaled(case);
+    let after = trial.rate(&mu, &sigma)?;
+    // Where a link saturates, distinct ratings may round to one: only a reversal counts.
+    let (near, far) = (tolerance(&before), tolerance(&after));
+    for i in 0..n {
+        for j in 0..n {
+            if before[i] - before[j] > near && after[i] - after[j] < -far {
+                let reason = format!("R_{i} − R_{j} before and after multiplying by {} should have one sign", case.scale);
+                return trial.broken(reason, before[i] - before[j], after[i] - after[j]);
+            }
+        }
+    }
+    // With one rival a tie of ratings is a tie of scores.
+    if n < 3 {
+        return Ok(());
+    }
+    for j in (0..n).filter(|&j| j != who) {
+        let Some((tied, scale)) = tie(&trial, case, j)? else { continue };
+        let mu: Vec<f64> = tied.mu.iter().map(|m| m * tied.scale).collect();
+        let after = trial.rate(&mu, &sigma)?;
+        let gap = after[who] - after[j];
+        // The tie itself is known to a few roundings of ratings.
+        if gap.abs() > 100.0 * tolerance(&after) {
+            let reason = format!(
+                "R_{who} and R_{j} tie to {scale:.0e} at μ_{who} = {:?}; after multiplying by {} they should too",
+                tied.mu[who], case.scale
+            );
+            return trial.broken(reason, after[who], after[j]);
+        }
+    }
+    Ok(())
+}
+
+/// `case` with μ of `who` moved to where its rating equals that of `j`, and the difference that remains; `None` where they do not meet.
+fn tie(trial: &Trial<'_>, case: &Case, j: usize) -> Result<Option<(Case, f64)>, Violation> {
+    let who = case.who;
+    let mut moved = case.clone();
+    let gap = |mu: &mut Vec<f64>, at: f64| -> Result<f64, Violation> {
+        mu[who] = at;
+        let ratings = trial.rate(mu, &case.sigma)?;
+        Ok(ratings[who] - ratings[j])
+    };
+    let (lowest, highest) = case.mu.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), &m| (m.min(l), m.max(h)));
+    let (mut low, mut high) = (lowest, highest);
+    if gap(&mut moved.mu, low)? >= 0.0 || gap(&mut moved.mu, high)? <= 0.0 {
+        return Ok(None);
+    }
+    let mut middle = low + 0.5 * (high - low);
+    let mut left = gap(&mut moved.mu, middle)?;
+    while middle > low && middle < high && left != 0.0 {
+        if left < 0.0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+        middle = low + 0.5 * (high - low);
+        left = gap(&mut moved.mu, middle)?;
+    }
+    let ratings = trial.rate(&moved.mu, &case.sigma)?;
+    // A jump over the tie is no tie.
+    if left.abs() > 1e-3 * tolerance(&ratings) {
+        return Ok(None);
+    }
+    Ok(Some((moved, left.abs())))
+}
+
+/// A4: raising μ_i raises R_i and lowers every R_j, strictly where 64 bits can tell.
+///
+/// # Errors
+/// When a rating goes the wrong way, or stands still where it should not.
+pub fn monotonicity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A4, operator };
+    let who = case.who;
+    let mut raised = case.mu.clone();
+    raised[who] += case.step;
+    let step = raised[who] - case.mu[who];
+    let (before, after) = (trial.rate(&case.mu, &case.sigma)?, trial.rate(&raised, &case.sigma)?);
+    let allowed = |ratings: &[f64]| BACK * largest(&centred(ratings)) + ROUNDING * largest(ratings);
+    let back = allowed(&before).max(allowed(&after));
+    let unsaturated = is_unsaturated(&case.mu, &case.sigma) && is_unsaturated(&raised, &case.sigma);
+    let mut any = false;
+    for j in (0..case.len()).filter(|&j| j != who) {
+        let fall = before[j] - after[j];
+        let strict = unsaturated && climb(case, j, step) > CLIMB;
+        any |= strict;
+        if fall < -back || (strict && fall <= 0.0) {
+            return trial.broken(format!("R_{j}, before and after adding {step} to μ_{who}, should fall"), before[j], after[j]);
+        }
+    }
+    if after[who] - before[who] < -back || (any && after[who] <= before[who]) {
+        return trial.broken(format!("R_{who}, before and after adding {step} to μ_{who}, should rise"), before[who], after[who]);
+    }
+    Ok(())
+}
+
+/// Whether every pair is within seven of the larger dispersion, where a probit still climbs in 64 bits.
+fn is_unsaturated(mu: &[f64], sigma: &[f64]) -> bool {
+    (0..mu.len()).all(|i| (0..i).all(|j| (mu[i] - mu[j]).abs() <= 7.0 * sigma[i].max(sigma[j])))
+}
+
+/// A lower bound on the climb of a probit over max(σ_i, σ_j), up to a constant.
+fn climb(case: &Case, j: usize, step: f64) -> f64 {
+    let scale = case.sigma[case.who].max(case.sigma[j]);
+    let furthest = ((case.mu[case.who] - case.mu[j]).abs() + step) / scale;
+    (-0.5 * furthest * furthest).exp() * step / scale
+}
+
+/// A5: |R_i(μ_i + h) − R_i(μ_i)| does not grow with σ_i, and vanishes as σ_i → ∞.
+///
+/// The secant form of the axiom: for a rating that rises with its score it holds for all h iff |∂R_i/∂μ_i| does not grow with σ_i.
+///
+/// # Errors
+/// When a wider σ_i lets the rating move more, or the widest lets it move at all.
+pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A5, operator };
+    if case.len() == 1 {
+        // Without a rival there is no comparison to attenuate.
+        return Ok(());
+    }
+    let who = case.who;
+    let (wider, widest) = wider(case);
+    let moved = |sigma_who: f64| -> Result<(f64, f64), Violation> {
+        let mut sigma = case.sigma.clone();
+        sigma[who] = sigma_who;
+        let mut raised = case.mu.clone();
+        raised[who] += case.step;
+        let (before, after) = (trial.rate(&case.mu, &sigma)?, trial.rate(&raised, &sigma)?);
+        let rounding = ROUNDING * largest(&before).max(largest(&after));
+        Ok(((after[who] - before[who]).abs(), rounding))
+    };
+    fewer_moves(&trial, case, [case.sigma[who], wider, widest], moved, |_| Ok(0.0))
+}
+
+/// A5′: the most that R_i can move for a step of μ_i does not grow with σ_i, and vanishes as σ_i → ∞.
+///
+/// sup_μ |R_i(μ_i + h) − R_i(μ_i)| against N − 1 copies of one rival. For a member of the family it is (N − 1) times the modulus of
+/// continuity of g at h/s, the secant form of L_g Σ_j 1/s_ij. The supremum is taken at the tie, and searched for only where that would
+/// make a violation.
+///
+/// # Errors
+/// When a wider σ_i lets the rating move more, or the widest lets it move at all.
+pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A5Prime, operator };
+    if case.len() == 1 {
+        return Ok(());
+    }
+    let h = case.step;
+    let rival = case.sigma[case.rival];
+    // Two candidates without dispersion would meet among the copies.
+    let n = if rival == 0.0 { 2 } else { case.len() };
+    let moved_at = |sigma_who: f64, offset: f64| -> Result<(f64, f64), Violation> {
+        let (mut mu, mut sigma) = (vec![0.0; n], vec![rival; n]);
+        sigma[0] = sigma_who;
+        mu[0] = offset - 0.5 * h;
+        let before = trial.rate(&mu, &sigma)?;
+        mu[0] = offset + 0.5 * h;
+        let after = trial.rate(&mu, &sigma)?;
+        Ok(((after[0] - before[0]).abs(), ROUNDING * largest(&before).max(largest(&after))))
+    };
+    let (wider, widest) = wider(case);
+    let moved = |sigma_who: f64| moved_at(sigma_who, 0.0);
+    fewer_moves(&trial, case, [case.sigma[case.who], wider, widest], moved, |sigma_who| {
+        supremum(|offset| Ok(moved_at(sigma_who, offset)?.0), largest(&[sigma_who, rival, h]))
+    })
+}
+
+/// The largest value of `f` over the line, by a ladder in units of `scale` and a golden-section search at its best rung.
+fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64, Violation> {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let rungs: Vec<f64> = (-40..=40).map(|k| scale * 2f64.powf(f64::from(k) / 4.0)).flat_map(|x| [x, -x]).collect();
+    let mut best = (f(0.0)?, 0.0);
+    for &x in &rungs {
+        let value = f(x)?;
+        if value > best.0 {
+            best = (value, x);
+        }
+    }
+    let (mut low, mut high) = (best.1 / 1.5, best.1 * 1.5);
+    for _ in 0..60 {
+        let (a, b) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
+        let (left, right) = (f(a)?, f(b)?);
+        best.0 = best.0.max(left).max(right);
+        if left > right {
+            high = b;
+        } else {
+            low = a;
+        }
+    }
+    Ok(best.0)
+}
+
+/// (moved, rounding) at three dispersions, each above the one before and the last as good as infinite, should not grow and should vanish.
+///
+/// `ceiling` looks for more at the first dispersion before a violation is called.
+fn fewer_moves(
+    trial: &Trial<'_>,
+    case: &Case,
+    [sigma, wider, widest]: [f64; 3],
+    moved: impl Fn(f64) -> Result<(f64, f64), Violation>,
+    ceiling: impl Fn(f64) -> Result<f64, Violation>,
+) -> Law {
+    let (who, step) = (case.who, case.step);
+    let (at, rounding) = moved(sigma)?;
+    let (then, more_rounding) = moved(wider)?;
+    let grown = |at: f64| then > at * (1.0 + RELATIVE) + rounding + more_rounding;
+    if grown(at) && grown(ceiling(sigma)?) {
+        let reason =
+            format!("the move of R_{who} for a step of {step} should not grow as σ_{who} goes from {sigma:?} to {wider:?}");
+        return trial.broken(reason, at, then);
+    }
+    let (last, last_rounding) = moved(widest)?;
+    if last > VANISHED * at.max(then) + last_rounding {
+        let reason =
+            format!("the move of R_{who} for a step of {step} should vanish as σ_{who} goes from {sigma:?} to {widest:?}");
+        return trial.broken(reason, at, last);
+    }
+    Ok(())
+}
+
+/// A wider σ of `who`, and one as good as infinite.
+fn wider(case: &Case) -> (f64, f64) {
+    let sigma = case.sigma[case.who];
+    let scale = largest(&case.sigma);
+    let all = scale.max(largest(&case.mu)).max(case.step);
+    (if sigma > 0.0 { sigma * case.widen } else { scale * (case.widen - 1.0) }, all * case.widen * INFINITE)
+}
+
+/// A6: R_i = Σ_j ψ(i; j), where ψ(i; j) is the rating of i in the batch {i, j}; alone, R_i = 0.
+///
+/// Twos are taken in the order of the batch: how an operator depends on order is for A1 to say.
+///
+/// # Errors
+/// When a rating is not the sum.
+pub fn decomposability(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A6, operator };
+    let ratings = trial.rate(&case.mu, &case.sigma)?;
+    let mut sums = vec![0.0; case.len()];
+    let mut peak = 0.0f64;
+    for j in 0..case.len() {
+        for i in 0..j {
+            let [first, second] = trial.duel((case.mu[i], case.sigma[i]), (case.mu[j], case.sigma[j]))?;
+            sums[i] += first;
+            sums[j] += second;
+            peak = peak.max(first.abs()).max(second.abs());
+        }
+    }
+    let allowed = RELATIVE * peak + ROUNDING * largest(&ratings);
+    match (0..case.len()).find(|&i| (ratings[i] - sums[i]).abs() > allowed) {
+        Some(i) => trial.broken(format!("R_{i} should be the sum of its ratings in batches of two"), ratings[i], sums[i]),
+        None => Ok(()),
+    }
+}
+
+/// A7: ψ(i; j) + ψ(j; i) is the same for every pair.
+///
+/// # Errors
+/// When a pair shares out more or less than two candidates of score 0 and dispersion 1.
+pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A7, operator };
+    if case.len() == 1 {
+        return Ok(());
+    }
+    let side = |k: usize| (case.mu[k], case.sigma[k]);
+    let pair = trial.duel(side(case.who), side(case.rival))?;
+    let even = trial.duel((0.0, 1.0), (0.0, 1.0))?;
+    let (sum, constant) = (pair[0] + pair[1], even[0] + even[1]);
+    if (sum - constant).abs() > RELATIVE * largest(&pair).max(largest(&even)) {
+        let (i, j) = (case.who, case.rival);
+        return trial.broken(format!("ψ({i}; {j}) + ψ({j}; {i}) should be what two even candidates share"), sum, constant);
+    }
+    Ok(())
+}
+
+/// A8: ψ(Δ, a, b) = g(Δ/s(a, b)). For any two pairs of dispersions one factor r takes every difference under the first to the difference
+/// under the second that is worth the same.
+///
+/// r is solved for at one difference and tried at others. The rival has score 0.
+///
+/// # Errors
+/// When there is no such factor, or it does not serve for another difference.
+pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    /// In units of the larger dispersion: against a loss, small, large and beyond saturation.
+    const OTHERS: [f64; 8] = [-1.0, 0.25, -0.25, 4.0, -4.0, 12.0, -12.0, 40.0];
+    let trial = Trial { axiom: Axiom::A8, operator };
+    if case.len() == 1 {
+        return Ok(());
+    }
+    let (a, b) = (case.sigma[case.who], case.sigma[case.rival]);
+    let scale = a.max(b);
+    let reference = if a == b { (scale, 0.25 * scale) } else { (scale, scale) };
+    let worth = |delta: f64, (a, b): (f64, f64)| Ok(trial.duel((delta, a), (0.0, b))?[0]);
+    let unit = 0.5 * scale;
+    let Some(r) = factor(|r| Ok(worth(r * unit, reference)? - worth(unit, (a, b))?))? else {
+        let reason = format!(
+            "ψ of a difference of {unit} under σ = ({a}, {b}) should be reached under ({}, {})",
+            reference.0, reference.1
+        );
+        return trial.broken(reason, worth(unit, (a, b))?, worth(unit, reference)?);
+    };
+    for delta in OTHERS.map(|other| other * unit) {
+        let (here, there) = (worth(delta, (a, b))?, worth(r * delta, reference)?);
+        if (here - there).abs() > RELATIVE * here.abs().max(there.abs()) {
+            let reason = format!(
+                "ψ of {delta} under σ = ({a}, {b}) should be ψ of {r} times as much under ({}, {}), as it is for {unit}",
+                reference.0, reference.1
+            );
+            return trial.broken(reason, here, there);
+        }
+    }
+    Ok(())
+}
+
+/// A positive root of `f` by bisection in log r, 1 if it is one.
+fn factor(f: impl Fn(f64) -> Result<f64, Violation>) -> Result<Option<f64>, Violation> {
+    let at_one = f(1.0)?;
+    if at_one == 0.0 {
+        return Ok(Some(1.0));
+    }
+    let rising = at_one < 0.0;
+    let (mut low, mut high) = (1.0, 1.0);
+    let mut found = false;
+    for _ in 0..64 {
+        (low, high) = if rising { (high, 2.0 * high) } else { (0.5 * low, low) };
+        if (f(if rising { high } else { low })? < 0.0) != rising {
+            found = true;
+            break;
+        }
+    }
+    if !found {
+        return Ok(None);
+    }
+    for _ in 0..60 {
+        let middle = low + 0.5 * (high - low);
+        if f(middle)? < 0.0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(Some(low + 0.5 * (high - low)))
+}
+
+fn scaled(case: &Case) -> (Vec<f64>, Vec<f64>) {
+    let scaled = |values: &[f64]| values.iter().map(|v| v * case.scale).collect();
+    (scaled(&case.mu), scaled(&case.sigma))
+}
+
+fn centred(ratings: &[f64]) -> Vec<f64> {
+    let mean = ratings.iter().map(|r| r / ratings.len() as f64).sum::<f64>();
+    ratings.iter().map(|r| r - mean).collect()
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |m, v| v.abs().max(m))
+}
+
+/// How far two ratings may be apart and count as one.
+fn tolerance(ratings: &[f64]) -> f64 {
+    RELATIVE * largest(&centred(ratings)) + ROUNDING * largest(ratings)
+}

@@ -1,0 +1,102 @@
+use std::fmt;
+
+use serde::Serialize;
+use sk_core::Aggregator;
+
+use super::{Axiom, Verdict, check};
+
+/// Operators × axioms.
+///
+/// Printed it is a table, `+` where no counterexample was found and `-` where one was, with the counterexamples below.
+///
+/// ```
+/// use sk_aggregate::axioms::{Axiom, Report};
+/// use sk_aggregate::{RoundRobin, Scores};
+///
+/// let report = Report::new([("thurstone", &RoundRobin::thurstone() as &_), ("scores", &Scores)], 500, 1);
+/// assert!(report.rows[0].verdict(Axiom::A4).holds() && !report.rows[1].verdict(Axiom::A6).holds());
+/// println!("{report}");
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Cases per operator and axiom.
+    pub cases: usize,
+    /// The seed of the cases.
+    pub seed: u64,
+    /// One row per operator.
+    pub rows: Vec<Row>,
+}
+
+/// What one operator satisfies.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The operator's name.
+    pub operator: String,
+    /// One finding per axiom, in the order of [`Axiom::ALL`].
+    pub findings: Vec<Finding>,
+}
+
+/// What was found for one axiom.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// The axiom.
+    pub axiom: Axiom,
+    /// Whether it held.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+impl Report {
+    /// Checks every operator against every axiom on the same cases.
+    pub fn new<'a>(operators: impl IntoIterator<Item = (&'a str, &'a dyn Aggregator)>, cases: usize, seed: u64) -> Self {
+        let row = |(name, operator): (&str, &dyn Aggregator)| {
+            let find = |axiom| Finding { axiom, verdict: check(axiom, operator, cases, seed) };
+            Row { operator: name.to_owned(), findings: Axiom::ALL.map(find).into() }
+        };
+        Self { cases, seed, rows: operators.into_iter().map(row).collect() }
+    }
+
+    /// The report as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!(self)
+    }
+}
+
+impl Row {
+    /// The verdict on `axiom`.
+    ///
+    /// # Panics
+    /// When the row was built by hand without it.
+    pub fn verdict(&self, axiom: Axiom) -> &Verdict {
+        let found = self.findings.iter().find(|finding| finding.axiom == axiom);
+        &found.expect("a row has a finding for every axiom").verdict
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.rows.iter().map(|row| row.operator.chars().count()).max().unwrap_or(0);
+        write!(f, "{:width$}", "")?;
+        for axiom in Axiom::ALL {
+            write!(f, "  {axiom:>3}")?;
+        }
+        writeln!(f)?;
+        for row in &self.rows {
+            write!(f, "{:width$}", row.operator)?;
+            for finding in &row.findings {
+                write!(f, "  {:>3}", if finding.verdict.holds() { "+" } else { "-" })?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "\n+ no counterexample in {} cases (seed {})   - violated", self.cases, self.seed)?;
+        for row in &self.rows {
+            for Finding { axiom, verdict } in &row.findings {
+                if let Verdict::Violated { counterexample, violation, found_after } = verdict {
+                    writeln!(f, "\n{} breaks {axiom}, {} (case {found_after})", row.operator, axiom.name())?;
+                    writeln!(f, "  {violation}\n  at {counterexample}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

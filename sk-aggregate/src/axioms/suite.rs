@@ -1,0 +1,88 @@
+use sk_core::Aggregator;
+
+use super::{Axiom, DEFAULT_CASES, DEFAULT_SEED, Verdict, check};
+
+/// What a test of [`axioms!`](crate::axioms!) does: the axiom holds, or is broken as declared.
+///
+/// # Panics
+/// When it does not come out so.
+#[track_caller]
+pub fn assert_declared(axiom: Axiom, operator: &dyn Aggregator, fails: &[Axiom]) {
+    let (symbol, name) = (axiom.symbol(), axiom.name());
+    match (check(axiom, operator, DEFAULT_CASES, DEFAULT_SEED), fails.contains(&axiom)) {
+        (Verdict::Violated { counterexample, violation, found_after }, false) => {
+            panic!("{symbol} ({name}) is broken, case {found_after}\n  {violation}\n  at {counterexample}");
+        }
+        (Verdict::Holds { cases }, true) => {
+            panic!(
+                "{symbol} ({name}) is declared broken, but no counterexample was found in {cases} cases: take it off the list"
+            );
+        }
+        _ => {}
+    }
+}
+
+/// Writes a test module with one test per axiom for an operator of one's own.
+///
+/// Axioms that the operator breaks are declared with `fails`, separated by spaces; a declared axiom for which no counterexample is found
+/// fails its test, so that the declaration stays true. A3′ and A5′ are written `A3Prime` and `A5Prime`.
+///
+/// ```
+/// use sk_aggregate::{RoundRobin, axioms};
+///
+/// axioms!(asinh => RoundRobin::asinh());
+/// axioms!(thurstone => RoundRobin::thurstone(), fails A5);
+/// ```
+#[macro_export]
+macro_rules! axioms {
+    ($name:ident => $operator:expr $(, fails $($axiom:ident)+)? $(;)?) => {
+        #[cfg(test)]
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            const FAILS: &[$crate::axioms::Axiom] = &[$($($crate::axioms::Axiom::$axiom),+)?];
+
+            #[test]
+            fn a1_anonymity() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A1, &$operator, FAILS);
+            }
+            #[test]
+            fn a2_translation() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A2, &$operator, FAILS);
+            }
+            #[test]
+            fn a3_scale_of_ranking() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A3, &$operator, FAILS);
+            }
+            #[test]
+            fn a3_prime_scale_of_ratings() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A3Prime, &$operator, FAILS);
+            }
+            #[test]
+            fn a4_monotonicity() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A4, &$operator, FAILS);
+            }
+            #[test]
+            fn a5_attenuation() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A5, &$operator, FAILS);
+            }
+            #[test]
+            fn a5_prime_envelope() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A5Prime, &$operator, FAILS);
+            }
+            #[test]
+            fn a6_decomposability() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A6, &$operator, FAILS);
+            }
+            #[test]
+            fn a7_constant_sum() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A7, &$operator, FAILS);
+            }
+            #[test]
+            fn a8_single_channel() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A8, &$operator, FAILS);
+            }
+        }
+    };
+}

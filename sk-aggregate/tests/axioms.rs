@@ -1,0 +1,156 @@
+//! The axioms of every operator that ships, of the counterexamples to necessity, and of an operator of someone else's.
+
+use sk_aggregate::axioms::{Axiom, Cases, Report, Verdict, assert_declared, check};
+use sk_aggregate::{
+    Copeland, Entry, Identity, Kernel, Laplace, Link, PNorm, Pairwise, RoundRobin, Scores, Seeding, SignedLog, Spread, StudentT,
+    SwissElo, Tanh, axioms,
+};
+use sk_core::{Aggregator, Batch};
+
+/// A Student-t link over the Euclidean spread.
+fn student() -> RoundRobin<StudentT, PNorm> {
+    RoundRobin::new(StudentT::new(3.0).unwrap(), PNorm::EUCLIDEAN)
+}
+
+// `thm:rep`, sufficiency as mended: every member satisfies all but A5, and A5 where u·g′(u) does not fall.
+axioms!(thurstone => RoundRobin::thurstone(), fails A5);
+axioms!(bradley_terry => RoundRobin::bradley_terry(), fails A5);
+axioms!(weakest_link => RoundRobin::weakest_link(), fails A5);
+axioms!(laplace => RoundRobin::new(Laplace, PNorm::EUCLIDEAN), fails A5);
+axioms!(tanh => RoundRobin::new(Tanh, PNorm::new(7.0).unwrap()), fails A5);
+axioms!(student_t => student(), fails A5);
+axioms!(asinh => RoundRobin::asinh());
+axioms!(signed_log => RoundRobin::new(SignedLog, PNorm::new(3.0).unwrap()));
+axioms!(identity => RoundRobin::new(Identity, PNorm::SUM));
+
+// `thm:rep`, necessity: operators that satisfy A1 to A6 of the paper and are not of the stated form. What rules them out is A3′, A7 or A8.
+axioms!(double_own_dispersion => Pairwise(DoubleOwn), fails A7);
+axioms!(double_defeats => Pairwise(DoubleDefeats), fails A7);
+axioms!(degree_minus_one => Pairwise(DegreeMinusOne), fails A3Prime);
+axioms!(two_channels => Pairwise(TwoChannels), fails A8);
+
+/// asinh(Δ/(2σ_i + σ_j)): s is not symmetric.
+struct DoubleOwn;
+
+impl Kernel for DoubleOwn {
+    fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
+        ((own.0 - rival.0) / (2.0 * own.1 + rival.1)).asinh()
+    }
+}
+
+/// u for u > 0 and 2u for u < 0: g is not odd.
+struct DoubleDefeats;
+
+impl Kernel for DoubleDefeats {
+    fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
+        let u = (own.0 - rival.0) / own.1.hypot(rival.1);
+        if u > 0.0 { u } else { 2.0 * u }
+    }
+}
+
+/// Δ/(σ_i² + σ_j²): s is of degree 2, the ratings of degree −1, the ranking of degree 0.
+struct DegreeMinusOne;
+
+impl Kernel for DegreeMinusOne {
+    fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
+        (own.0 - rival.0) / (own.1 * own.1 + rival.1 * rival.1)
+    }
+}
+
+/// asinh(Δ/(σ_i + σ_j)) + asinh(Δ/max(σ_i, σ_j)): two members at once.
+struct TwoChannels;
+
+impl Kernel for TwoChannels {
+    fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
+        let delta = own.0 - rival.0;
+        (delta / (own.1 + rival.1)).asinh() + (delta / own.1.max(rival.1)).asinh()
+    }
+}
+
+// Beside the family.
+axioms!(copeland => Copeland, fails A4 A5 A5Prime);
+axioms!(scores => Scores, fails A3Prime A4 A5 A5Prime A6 A7);
+axioms!(swiss_elo_paper => SwissElo::paper(5, 0.5).unwrap(), fails A1 A3 A3Prime A4 A5 A6 A8);
+axioms!(swiss_elo_sound => SwissElo::sound(5, 0.5).unwrap(), fails A4 A5 A6);
+axioms!(swiss_elo_by_index => SwissElo::new(5, Entry::plain(0.0).unwrap(), Seeding::Index).unwrap(), fails A1 A3 A3Prime A4 A5 A6);
+
+// An operator that is only known at run time, and one of someone else's link and spread.
+axioms!(boxed => Box::new(RoundRobin::asinh()) as Box<dyn Aggregator>);
+axioms!(third_party => RoundRobin::new(Softsign, Halfway), fails A5);
+
+/// g(u) = u / (1 + |u|).
+struct Softsign;
+
+impl Link for Softsign {
+    fn g(&self, u: f64) -> f64 {
+        u / (1.0 + u.abs())
+    }
+}
+
+/// s(a, b) = (a + b)/2 + max(a, b)/2.
+struct Halfway;
+
+impl Spread for Halfway {
+    fn s(&self, a: f64, b: f64) -> f64 {
+        0.5 * (a + b + a.max(b))
+    }
+}
+
+#[test]
+#[should_panic(expected = "A5 (attenuation) is broken, case")]
+fn an_undeclared_violation_fails() {
+    assert_declared(Axiom::A5, &RoundRobin::thurstone(), &[]);
+}
+
+#[test]
+#[should_panic(expected = "A4 (monotonicity) is declared broken, but no counterexample was found in 2000 cases")]
+fn a_declaration_that_is_not_true_fails() {
+    assert_declared(Axiom::A4, &RoundRobin::thurstone(), &[Axiom::A4, Axiom::A5]);
+}
+
+#[test]
+fn an_operator_that_leaves_a_rating_unwritten_satisfies_nothing() {
+    struct Forgetful;
+    impl Aggregator for Forgetful {
+        fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+            ratings[0] = batch.mu()[0];
+        }
+    }
+    for case in Cases::new(1).filter(|case| case.len() > 1).take(20) {
+        for axiom in Axiom::ALL {
+            assert!(axiom.law(&Forgetful, &case).is_err_and(|violation| violation.left.is_nan()), "{axiom}");
+        }
+    }
+}
+
+/// E2 by hand: with σ_j = 0 a Thurstone rating is Φ(Δ/σ_i) − ½, and from σ_i = 1 to 2 its rise over Δ = 1 … 2 grows.
+#[test]
+fn counterexamples_are_small_enough_to_check_by_hand() {
+    let Verdict::Violated { counterexample, .. } = check(Axiom::A5, &RoundRobin::thurstone(), 2000, 1) else { panic!() };
+    assert_eq!(counterexample.len(), 2);
+    let numbers = counterexample.mu.iter().chain(&counterexample.sigma).chain([&counterexample.step, &counterexample.widen]);
+    assert!(numbers.copied().all(|x| x.fract() == 0.0 && x.abs() <= 4.0), "{counterexample}");
+}
+
+#[test]
+fn a_report_says_who_breaks_what_and_where() {
+    let operators: [(&str, &dyn Aggregator); 3] =
+        [("asinh", &RoundRobin::asinh()), ("thurstone", &RoundRobin::thurstone()), ("scores", &Scores)];
+    let report = Report::new(operators, 300, 1);
+    let text = report.to_string();
+    println!("{text}");
+    let table: Vec<String> = text.lines().take(4).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let expected = [
+        "A1 A2 A3 A3′ A4 A5 A5′ A6 A7 A8",
+        "asinh + + + + + + + + + +",
+        "thurstone + + + + + - + + + +",
+        "scores + + + - - - - - - +",
+    ];
+    assert_eq!(table, expected);
+    assert!(text.contains("thurstone breaks A5, attenuation (case"));
+    let json = report.to_json();
+    assert_eq!(json["rows"][1]["findings"][5]["axiom"], "A5");
+    assert_eq!(json["rows"][1]["findings"][5]["verdict"], "violated");
+    assert_eq!(json["rows"][1]["findings"][5]["counterexample"]["mu"].as_array().map(Vec::len), Some(2));
+    assert_eq!(json["rows"][0]["findings"][0]["cases"], 300);
+}
