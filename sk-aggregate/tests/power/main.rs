@@ -1,0 +1,103 @@
+//! The power of the axiom kit: operators that are broken on purpose, each in one axiom and as few others as can be, are caught from any of
+//! twenty seeds; sound operators pass a hundred thousand cases.
+
+mod broken;
+
+use sk_aggregate::axioms::{Axiom, DEFAULT_CASES, Verdict, check};
+use sk_aggregate::{Identity, Laplace, PNorm, RoundRobin, SignedLog, StudentT, Tanh};
+use sk_core::Aggregator;
+
+use broken::{Broken, all};
+
+const SEEDS: std::ops::Range<u64> = 0..20;
+
+/// How many cases each seed takes to catch `broken`; panics where one does not.
+fn cases_needed(broken: &Broken) -> Vec<usize> {
+    let needed = |seed| match check(broken.axiom, &*broken.operator, DEFAULT_CASES, seed) {
+        Verdict::Violated { found_after, .. } => found_after,
+        Verdict::Holds { cases } => panic!("{} {} survives {cases} cases of seed {seed}", broken.axiom, broken.how),
+    };
+    SEEDS.map(needed).collect()
+}
+
+#[test]
+fn every_broken_operator_is_caught_from_every_seed() {
+    println!("axiom  median  worst  how it is broken, and the smallest counterexample");
+    for broken in all() {
+        let mut needed = cases_needed(&broken);
+        needed.sort_unstable();
+        println!("{:5}  {:6}  {:5}  {}", broken.axiom, needed[needed.len() / 2], needed[needed.len() - 1], broken.how);
+        if let Verdict::Violated { counterexample, violation, .. } = check(broken.axiom, &*broken.operator, DEFAULT_CASES, 0) {
+            println!("                      {violation}\n                      at {counterexample}");
+            // Shrinking must not lose the violation.
+            assert!(broken.axiom.law(&*broken.operator, &counterexample).is_err());
+        }
+    }
+}
+
+#[test]
+fn there_are_three_for_each_axiom() {
+    for axiom in Axiom::ALL {
+        assert!(all().iter().filter(|broken| broken.axiom == axiom).count() >= 3, "{axiom}");
+    }
+}
+
+/// A broken operator breaks its own axiom and those that it must break with it, and no other.
+#[test]
+fn what_is_broken_is_what_is_said() {
+    let mut wrong = Vec::new();
+    for broken in all() {
+        let found: Vec<Axiom> =
+            Axiom::ALL.into_iter().filter(|&axiom| !check(axiom, &*broken.operator, DEFAULT_CASES, 1).holds()).collect();
+        let mut said = broken.also.to_vec();
+        said.push(broken.axiom);
+        said.sort_unstable();
+        if found != said {
+            wrong.push(format!("{} {}: said {said:?}, found {found:?}", broken.axiom, broken.how));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// An operator, its name and the axioms it breaks.
+type Member = (&'static str, Box<dyn Aggregator>, &'static [Axiom]);
+
+fn sound() -> Vec<Member> {
+    let p = |p| PNorm::new(p).expect("an exponent above 1");
+    vec![
+        ("thurstone", Box::new(RoundRobin::thurstone()), &[Axiom::A5]),
+        ("bradley-terry", Box::new(RoundRobin::bradley_terry()), &[Axiom::A5]),
+        ("weakest link", Box::new(RoundRobin::weakest_link()), &[Axiom::A5]),
+        ("asinh", Box::new(RoundRobin::asinh()), &[]),
+        ("signed log, p = 3", Box::new(RoundRobin::new(SignedLog, p(3.0))), &[]),
+        ("identity, p = 1.5", Box::new(RoundRobin::new(Identity, p(1.5))), &[]),
+        ("tanh, p = 1", Box::new(RoundRobin::new(Tanh, PNorm::SUM)), &[Axiom::A5]),
+        ("laplace, p = 7", Box::new(RoundRobin::new(Laplace, p(7.0))), &[Axiom::A5]),
+        ("student", Box::new(RoundRobin::new(StudentT::new(3.0).expect("positive"), PNorm::EUCLIDEAN)), &[Axiom::A5]),
+    ]
+}
+
+fn pass(cases: usize) {
+    let axioms = |breaks: &[Axiom]| Axiom::ALL.into_iter().filter(|axiom| !breaks.contains(axiom)).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        for (name, operator, breaks) in sound() {
+            scope.spawn(move || {
+                for axiom in axioms(breaks) {
+                    let verdict = check(axiom, &*operator, cases, 99);
+                    assert!(verdict.holds(), "{name}: {verdict:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn sound_operators_pass() {
+    pass(1000);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "minutes without optimisation")]
+fn sound_operators_pass_a_hundred_thousand_cases() {
+    pass(100_000);
+}
