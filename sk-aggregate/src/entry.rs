@@ -55,6 +55,11 @@ impl Entry {
         self.alpha
     }
 
+    /// Whether scores or dispersions are divided by a spread of the batch.
+    pub(crate) fn standardizes(&self) -> bool {
+        self.scores.is_some() || self.dispersions.is_some()
+    }
+
     /// Writes d_i and s_i of each candidate. O(N); no allocation.
     ///
     /// # Panics

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "axioms")]
 pub mod axioms;
+mod certificate;
 mod copeland;
 mod entry;
 mod fluent;
@@ -12,6 +13,7 @@ mod scores;
 mod spread;
 mod swiss_elo;
 
+pub use certificate::{Certify, Modulus, NoCertificate, StabilityCertificate};
 pub use copeland::Copeland;
 pub use entry::Entry;
 pub use fluent::Fluent;

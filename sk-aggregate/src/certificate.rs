@@ -1,0 +1,250 @@
+use sk_core::{Aggregator, Batch, ParameterError};
+
+use crate::{Copeland, Fluent, Link, RoundRobin, Scores, Spread, SwissElo};
+
+/// How much ratings can be moved apart by moving scores: for every ‖δ‖_∞ ≤ D and every pair, (R_i − R_l)(μ + δ) − (R_i − R_l)(μ) is at
+/// most [`sharpened`](Self::sharpened)·D.
+///
+/// Both numbers are per unit of score. They are 0 for a single candidate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Modulus {
+    /// 2(N−1)·L_g/s_min: the published bound on |R_i(μ + δ) − R_i(μ)|, for one rating (`thm:robust`).
+    pub published: f64,
+    /// 2N·L_g/s_min: a bound on the difference of two ratings from the smallest spread alone.
+    pub uniform: f64,
+    /// 2·L_g·C(σ): the same from every spread of the batch, never above `uniform`.
+    pub sharpened: f64,
+}
+
+impl Modulus {
+    fn times(self, factor: f64) -> Self {
+        Self { published: factor * self.published, uniform: factor * self.uniform, sharpened: factor * self.sharpened }
+    }
+}
+
+/// Why no bound can be given.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoCertificate {
+    /// T is not positive and finite.
+    #[error(transparent)]
+    Temperature(#[from] ParameterError),
+    /// Who meets whom, and what a win is worth, jumps with the scores.
+    #[error(
+        "the pairing of a tournament jumps with the scores, so an arbitrarily small change can move its ratings; use a round robin"
+    )]
+    Tournament,
+    /// z-scores divide by the spread of the scores, which may be arbitrarily small.
+    #[error(
+        "scores are standardised on entry, and near a tie that magnifies any change without bound; use an entry that leaves them as they are"
+    )]
+    Standardized,
+    /// The ratings count wins and nothing else.
+    #[error("the rating jumps where two scores tie, so an arbitrarily small change can move it; use a link with a finite slope")]
+    Jump,
+    /// L_g is not known, or infinite.
+    #[error("the link has no known bound on its slope; implement Link::lipschitz for it")]
+    UnboundedSlope,
+    /// Two candidates whose comparison has no scale.
+    #[error(
+        "candidates {i} and {j} are compared on a spread of zero, where any difference decides; give one of them a dispersion"
+    )]
+    NoSpread {
+        /// One of the two.
+        i: usize,
+        /// The other.
+        j: usize,
+    },
+}
+
+/// Operators that can say how far scores move their ratings, or why they cannot.
+pub trait Certify: Aggregator {
+    /// The modulus of the ratings at the dispersions of `batch`. It does not depend on the scores.
+    ///
+    /// # Errors
+    /// When no finite one exists or is known.
+    fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate>;
+}
+
+const _: Option<&dyn Certify> = None;
+
+impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
+    /// With s_ij the spreads of the batch,
+    ///
+    /// ```text
+    /// C(σ) = max_{i≠l} [ 2/s_il + Σ_{j≠i,l} max(1/s_ij, 1/s_lj) ]  ≤  N/s_min
+    /// ```
+    ///
+    /// since rival j moves R_i − R_l by at most 2D·L_g·max(1/s_ij, 1/s_lj), and the pair itself by 4D·L_g/s_il. O(N³).
+    fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+        let slope = self.link.lipschitz().filter(|l| l.is_finite()).ok_or(NoCertificate::UnboundedSlope)?;
+        let (sigma, n) = (batch.sigma(), batch.len());
+        if n == 1 {
+            return Ok(Modulus { published: 0.0, uniform: 0.0, sharpened: 0.0 });
+        }
+        let mut inverse = vec![0.0; n * n];
+        for i in 0..n {
+            for j in 0..i {
+                let reciprocal = self.spread.s(sigma[i], sigma[j]).recip();
+                if !reciprocal.is_finite() {
+                    return Err(NoCertificate::NoSpread { i: j, j: i });
+                }
+                inverse[i * n + j] = reciprocal;
+                inverse[j * n + i] = reciprocal;
+            }
+        }
+        let steepest = inverse.iter().fold(0.0f64, |m, &x| m.max(x));
+        let mut contrast = 0.0f64;
+        for i in 0..n {
+            for l in 0..i {
+                let rivals = (0..n).filter(|&j| j != i && j != l);
+                let through: f64 = rivals.map(|j| inverse[i * n + j].max(inverse[l * n + j])).sum();
+                contrast = contrast.max(2.0 * inverse[i * n + l] + through);
+            }
+        }
+        let n = n as f64;
+        Ok(Modulus {
+            published: 2.0 * (n - 1.0) * slope * steepest,
+            uniform: 2.0 * n * slope * steepest,
+            sharpened: 2.0 * slope * contrast.min(n * steepest),
+        })
+    }
+}
+
+impl Certify for Scores {
+    /// R_i − R_l moves by at most 2D, whatever the dispersions.
+    fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+        let any = if batch.len() == 1 { 0.0 } else { 1.0 };
+        Ok(Modulus { published: any, uniform: 2.0 * any, sharpened: 2.0 * any })
+    }
+}
+
+impl Certify for Copeland {
+    /// Always refused.
+    fn modulus(&self, _: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+        Err(NoCertificate::Jump)
+    }
+}
+
+impl Certify for SwissElo {
+    /// Always refused.
+    fn modulus(&self, _: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+        Err(NoCertificate::Tournament)
+    }
+}
+
+impl<A: Certify> Certify for Fluent<A> {
+    /// The inner modulus times 1 − α at the dispersions it sees; refused where scores are standardised.
+    fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+        if self.entry.standardizes() {
+            return Err(NoCertificate::Standardized);
+        }
+        let (mut d, mut s) = (vec![0.0; batch.len()], vec![0.0; batch.len()]);
+        self.entry.apply(batch, &mut d, &mut s);
+        let alpha = if batch.fluency().is_some() { self.entry.alpha() } else { 0.0 };
+        // At α = 1 scores do not enter, and the dispersions of fluency are zero.
+        if alpha == 1.0 {
+            return Ok(Modulus { published: 0.0, uniform: 0.0, sharpened: 0.0 });
+        }
+        Ok(self.inner.modulus(&Batch::new(&d, &s))?.times(1.0 - alpha))
+    }
+}
+
+/// A bound on how far any change of the scores of at most D can move a softmax choice, and the largest D that a tolerance allows
+/// (`thm:robust`, published and sharpened).
+///
+/// TV is the total variation between the distributions of the choice, softmax(R/T), before and after.
+///
+/// ```text
+/// published   TV ≤ 2(N−1)·L_g·D / (T·s_min)
+/// uniform     TV ≤ tanh( N·L_g·D / (2T·s_min) )
+/// bound       TV ≤ tanh( L_g·D·C(σ) / (2T) )            the least of the three
+/// radius      D_τ = 2T·atanh(τ) / (L_g·C(σ))
+/// ```
+///
+/// It holds for the selection `Softmax` at temperature T on the ratings of the operator as they come, and for nothing else: not for the
+/// champion rule, whose logit has μ and σ beside a z-scored rating. Perturbations are of the scores that the operator is given, after
+/// normalisation.
+///
+/// ```
+/// use sk_aggregate::{NoCertificate, RoundRobin, StabilityCertificate, SwissElo};
+/// use sk_core::Batch;
+///
+/// let batch = Batch::new(&[0.3, 0.1, -0.2], &[1.0, 0.5, 0.8]);
+/// let certificate = StabilityCertificate::new(&RoundRobin::thurstone(), &batch, 0.5)?;
+/// let radius = certificate.radius(0.1)?;
+/// assert!(radius > 0.1 && (certificate.bound(radius) - 0.1).abs() < 1e-12);
+///
+/// let refused = StabilityCertificate::new(&SwissElo::sound(5, 0.5)?, &batch, 0.5);
+/// assert_eq!(refused, Err(NoCertificate::Tournament));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StabilityCertificate {
+    modulus: Modulus,
+    temperature: f64,
+}
+
+impl StabilityCertificate {
+    /// The certificate of `aggregator` on `batch`, under softmax at temperature T in the units of the ratings.
+    ///
+    /// # Errors
+    /// When T is not positive and finite, or the operator has no finite modulus there.
+    pub fn new(aggregator: &dyn Certify, batch: &Batch<'_>, temperature: f64) -> Result<Self, NoCertificate> {
+        let valid = temperature.is_finite() && temperature > 0.0;
+        ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
+        Ok(Self { modulus: aggregator.modulus(batch)?, temperature })
+    }
+
+    /// What it rests on.
+    pub fn modulus(&self) -> Modulus {
+        self.modulus
+    }
+
+    /// T.
+    pub fn temperature(&self) -> f64 {
+        self.temperature
+    }
+
+    /// TV as the paper bounds it, for ‖δ‖_∞ ≤ `delta`. It says nothing where it exceeds 1.
+    pub fn published(&self, delta: f64) -> f64 {
+        self.modulus.published * delta.abs() / self.temperature
+    }
+
+    /// TV from N and s_min alone, for ‖δ‖_∞ ≤ `delta`.
+    pub fn uniform(&self, delta: f64) -> f64 {
+        (self.modulus.uniform * delta.abs() / (4.0 * self.temperature)).tanh()
+    }
+
+    /// TV from every dispersion of the batch, for ‖δ‖_∞ ≤ `delta`: the sharpest of the three.
+    pub fn bound(&self, delta: f64) -> f64 {
+        (self.modulus.sharpened * delta.abs() / (4.0 * self.temperature)).tanh()
+    }
+
+    /// D_τ: no change of any score by less than this moves the choice by more than `tolerance`. Infinite for a single candidate.
+    ///
+    /// # Errors
+    /// When the tolerance is not in [0, 1).
+    pub fn radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
+        check_tolerance(tolerance)?;
+        Ok(ratio(4.0 * self.temperature * tolerance.atanh(), self.modulus.sharpened))
+    }
+
+    /// The radius that the published bound gives.
+    ///
+    /// # Errors
+    /// When the tolerance is not in [0, 1).
+    pub fn published_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
+        check_tolerance(tolerance)?;
+        Ok(ratio(self.temperature * tolerance, self.modulus.published))
+    }
+}
+
+fn check_tolerance(tolerance: f64) -> Result<f64, ParameterError> {
+    ParameterError::check((0.0..1.0).contains(&tolerance), "tolerance", tolerance, "in [0, 1)")
+}
+
+/// Without a slope nothing moves.
+fn ratio(numerator: f64, slope: f64) -> f64 {
+    if slope == 0.0 { f64::INFINITY } else { numerator / slope }
+}

@@ -1,0 +1,270 @@
+//! `thm:robust`: what a change of the scores can do to the choice, and what it cannot.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sk_aggregate::{
+    Certify, Copeland, Entry, Fluent, Identity, Link, NoCertificate, PNorm, RoundRobin, Scores, SignedLog, StabilityCertificate,
+    SwissElo,
+};
+use sk_core::{Aggregator, Batch, Selector};
+use sk_select::{Argmax, Softmax};
+
+/// Rounding of a softmax of ratings known to 1e-14.
+const ROUNDING: f64 = 1e-12;
+
+fn choice(aggregator: &dyn Aggregator, selector: &dyn Selector, mu: &[f64], sigma: &[f64]) -> Vec<f64> {
+    let batch = Batch::new(mu, sigma);
+    let (mut ratings, mut probabilities) = (vec![f64::NAN; mu.len()], vec![f64::NAN; mu.len()]);
+    aggregator.rate(&batch, &mut ratings);
+    selector.distribution(&ratings, &batch, &mut probabilities);
+    probabilities
+}
+
+fn total_variation(p: &[f64], q: &[f64]) -> f64 {
+    0.5 * p.iter().zip(q).map(|(p, q)| (p - q).abs()).sum::<f64>()
+}
+
+fn plus(mu: &[f64], delta: &[f64]) -> Vec<f64> {
+    mu.iter().zip(delta).map(|(m, d)| m + d).collect()
+}
+
+fn members() -> Vec<(&'static str, Box<dyn Certify>)> {
+    vec![
+        ("thurstone", Box::new(RoundRobin::thurstone())),
+        ("bradley-terry", Box::new(RoundRobin::bradley_terry())),
+        ("weakest link", Box::new(RoundRobin::weakest_link())),
+        ("asinh", Box::new(RoundRobin::asinh())),
+        ("signed log", Box::new(RoundRobin::new(SignedLog, PNorm::SUM))),
+        ("identity", Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN))),
+        ("fluent asinh", Box::new(Fluent::new(Entry::plain(0.3).unwrap(), RoundRobin::asinh()))),
+        ("scores", Box::new(Scores)),
+    ]
+}
+
+/// Scores, dispersions over two decades, and a direction of perturbation.
+fn batches() -> impl Strategy<Value = (Vec<f64>, Vec<f64>, Vec<f64>)> {
+    (1usize..9).prop_flat_map(|n| {
+        let sigma = (-1.0f64..1.0).prop_map(|decade| 10f64.powf(decade));
+        (vec(-2.0f64..2.0, n), vec(sigma, n), vec(-1.0f64..=1.0, n))
+    })
+}
+
+/// The δ in the box ‖δ‖_∞ ≤ `radius` that climbing by finite differences of TV arrives at, from a random corner.
+///
+/// The gradient's sign is a corner of the box; a step goes there, or part of the way while that is better.
+fn climb(tv: &dyn Fn(&[f64]) -> f64, n: usize, radius: f64, rng: &mut ChaCha8Rng) -> (Vec<f64>, f64) {
+    let mut delta: Vec<f64> = (0..n).map(|_| if rng.random_bool(0.5) { radius } else { -radius }).collect();
+    let mut best = tv(&delta);
+    let h = 1e-4 * radius;
+    for _ in 0..12 {
+        let gradient: Vec<f64> = (0..n)
+            .map(|i| {
+                let at = |shift: f64| {
+                    let mut moved = delta.clone();
+                    moved[i] = (moved[i] + shift).clamp(-radius, radius);
+                    tv(&moved)
+                };
+                at(h) - at(-h)
+            })
+            .collect();
+        let mut improved = false;
+        for step in [2.0, 0.5, 0.1, 0.02] {
+            let candidate: Vec<f64> =
+                delta.iter().zip(&gradient).map(|(d, g)| (d + step * radius * g.signum()).clamp(-radius, radius)).collect();
+            let value = tv(&candidate);
+            if value > best {
+                (delta, best, improved) = (candidate, value, true);
+                break;
+            }
+        }
+        if !improved {
+            break;
+        }
+    }
+    (delta, best)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Theorem 2 (i): half the gap of the two best scores decides, and the flip is total.
+    #[test]
+    fn argmax_flips_past_half_the_gap_and_not_before(mu in vec(-2.0f64..2.0, 2..9), noise in vec(-1.0f64..=1.0, 9), part in 0.01f64..0.99) {
+        let sigma = vec![1.0; mu.len()];
+        let mut order: Vec<usize> = (0..mu.len()).collect();
+        order.sort_by(|&a, &b| mu[b].total_cmp(&mu[a]));
+        let gap = mu[order[0]] - mu[order[1]];
+        prop_assume!(gap > 1e-9);
+        let before = choice(&Scores, &Argmax, &mu, &sigma);
+        let mut delta = vec![0.0; mu.len()];
+        (delta[order[0]], delta[order[1]]) = (-0.5 * gap * (1.0 + part), 0.5 * gap * (1.0 + part));
+        prop_assert_eq!(total_variation(&before, &choice(&Scores, &Argmax, &plus(&mu, &delta), &sigma)), 1.0);
+        // Anything smaller leaves the choice where it was.
+        let small: Vec<f64> = noise.iter().map(|x| 0.5 * gap * part * x).collect();
+        prop_assert_eq!(total_variation(&before, &choice(&Scores, &Argmax, &plus(&mu, &small), &sigma)), 0.0);
+    }
+
+    /// Theorem 2 (ii), as published and as sharpened, for random perturbations and for one that climbs the gradient.
+    #[test]
+    fn no_perturbation_exceeds_a_bound((mu, sigma, direction) in batches(), decade in -3.0f64..1.0, temperature in 0.05f64..4.0, seed in 0u64..1000) {
+        let radius = 10f64.powf(decade);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        for (name, member) in members() {
+            let certificate = StabilityCertificate::new(&*member, &Batch::new(&mu, &sigma), temperature).unwrap();
+            let softmax = Softmax::new(temperature).unwrap();
+            let before = choice(&*member, &softmax, &mu, &sigma);
+            let tv = |delta: &[f64]| total_variation(&before, &choice(&*member, &softmax, &plus(&mu, delta), &sigma));
+            let scaled: Vec<f64> = direction.iter().map(|d| radius * d).collect();
+            let worst = tv(&scaled).max(climb(&tv, mu.len(), radius, &mut rng).1);
+            for (bound, value) in [("published", certificate.published(radius)), ("uniform", certificate.uniform(radius)), ("sharpened", certificate.bound(radius))] {
+                prop_assert!(worst <= value + ROUNDING, "{name}: {worst} > {bound} {value}");
+            }
+            prop_assert!(certificate.bound(radius) <= certificate.uniform(radius));
+            if mu.len() > 1 && name != "scores" {
+                prop_assert!(certificate.uniform(radius) <= certificate.published(radius) * (1.0 + ROUNDING));
+            }
+        }
+    }
+
+    /// No change below the certified radius moves the choice by more than the tolerance it was asked for.
+    #[test]
+    fn the_radius_inverts_the_bound((mu, sigma, direction) in batches(), tolerance in 0.0f64..0.9, temperature in 0.05f64..4.0) {
+        for (name, member) in members() {
+            let certificate = StabilityCertificate::new(&*member, &Batch::new(&mu, &sigma), temperature).unwrap();
+            let radius = certificate.radius(tolerance).unwrap();
+            prop_assert!(radius >= certificate.published_radius(tolerance).unwrap() * (1.0 - 1e-9), "{name}");
+            if mu.len() == 1 {
+                prop_assert_eq!(radius, f64::INFINITY);
+                continue;
+            }
+            prop_assert!((certificate.bound(radius) - tolerance).abs() < 1e-9);
+            prop_assert!((certificate.published(certificate.published_radius(tolerance).unwrap()) - tolerance).abs() < 1e-9);
+            let softmax = Softmax::new(temperature).unwrap();
+            let delta: Vec<f64> = direction.iter().map(|d| radius * d).collect();
+            let moved = total_variation(&choice(&*member, &softmax, &mu, &sigma), &choice(&*member, &softmax, &plus(&mu, &delta), &sigma));
+            prop_assert!(moved <= tolerance + 1e-9, "{name}: {moved} {tolerance}");
+        }
+    }
+
+    /// Corollary 2: a permutation of the dispersions changes no bound, since none looks at the scores; what it bounds does change.
+    #[test]
+    fn guarantees_see_dispersions_as_a_multiset((mu, sigma, _) in batches(), turn in 1usize..8, delta in 0.0f64..1.0) {
+        let mut permuted = sigma.clone();
+        permuted.rotate_left(turn % mu.len());
+        permuted.reverse();
+        for (name, member) in members() {
+            let certificate = |sigma: &[f64]| StabilityCertificate::new(&*member, &Batch::new(&mu, sigma), 0.5).unwrap();
+            let (before, after) = (certificate(&sigma), certificate(&permuted));
+            for bound in [StabilityCertificate::published, StabilityCertificate::uniform, StabilityCertificate::bound] {
+                let (a, b) = (bound(&before, delta), bound(&after, delta));
+                prop_assert!((a - b).abs() <= 1e-12 * a.max(1e-300), "{name}: {a} {b}");
+            }
+        }
+    }
+}
+
+/// How much of the uniform bound an adversary reaches, N = 2 … 16, with all dispersions equal and small D, where the bound is tightest.
+///
+/// Half of a tied batch raised and half lowered moves 1 − 1/N² of it for odd N and all of it for even N.
+#[test]
+fn the_sharpened_bound_is_nearly_attained() {
+    const SPREAD: f64 = std::f64::consts::SQRT_2;
+    const CURVATURE: f64 = 2e-3;
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let (temperature, radius) = (1.0, 1e-3);
+    println!(" N  reached   of the bound  of the published one");
+    for n in 2..=16 {
+        let (mu, sigma) = (vec![0.0; n], vec![1.0; n]);
+        let member = RoundRobin::thurstone();
+        let certificate = StabilityCertificate::new(&member, &Batch::new(&mu, &sigma), temperature).unwrap();
+        let softmax = Softmax::new(temperature).unwrap();
+        let before = choice(&member, &softmax, &mu, &sigma);
+        let tv = |delta: &[f64]| total_variation(&before, &choice(&member, &softmax, &plus(&mu, delta), &sigma));
+        let halves: Vec<f64> = (0..n).map(|i| if i < n / 2 { radius } else { -radius }).collect();
+        let climbed = (0..8).map(|_| climb(&tv, n, radius, &mut rng).1).fold(0.0, f64::max);
+        let reached = tv(&halves).max(climbed);
+        let (sharpened, published) = (reached / certificate.bound(radius), reached / certificate.published(radius));
+        println!("{n:2}  {reached:.3e}  {sharpened:.4}        {published:.4}");
+        let expected = if n % 2 == 0 { 1.0 } else { 1.0 - 1.0 / (n * n) as f64 };
+        // D = 1e-3 leaves curvature of order D.
+        assert!((sharpened - expected).abs() < CURVATURE, "{n}: {sharpened}");
+        // Equal spreads: the two sharpened bounds agree with the formula.
+        let slope = Link::<f64>::lipschitz(&sk_aggregate::Probit).unwrap();
+        let formula = (n as f64 * slope * radius / (2.0 * temperature * SPREAD)).tanh();
+        assert!(
+            (certificate.bound(radius) - formula).abs() < ROUNDING && (certificate.uniform(radius) - formula).abs() < ROUNDING
+        );
+        // E7: the published one is loose by 4(N−1)/N in this limit.
+        assert!((published - expected * n as f64 / (4.0 * (n as f64 - 1.0))).abs() < CURVATURE, "{n}: {published}");
+    }
+}
+
+/// By hand: Thurstone, N = 2, σ = (3, 4), T = ½. s = 5, L_g = 1/√(2π) = .398942, so C = 2/5 and the bound at D = 1 is
+/// tanh(.398942 · 1 · .4 / 1) = tanh(.159577) = .158236; published 2 · .398942/(½ · 5) = .319154.
+#[test]
+fn a_certificate_by_hand() {
+    let batch = Batch::new(&[0.0, 0.0], &[3.0, 4.0]);
+    let certificate = StabilityCertificate::new(&RoundRobin::thurstone(), &batch, 0.5).unwrap();
+    assert!((certificate.bound(1.0) - 0.158_236).abs() < 1e-6, "{}", certificate.bound(1.0));
+    assert!((certificate.published(1.0) - 0.319_154).abs() < 1e-6);
+    assert_eq!(certificate.bound(-1.0), certificate.bound(1.0));
+    // Three candidates, identity, p = 1, σ = (0, 1, 2): s₀₁ = 1, s₀₂ = 2, s₁₂ = 3. C = max over pairs:
+    // (0,1): 2 + max(½, ⅓) = 2.5; (0,2): 1 + max(1, ⅓) = 2; (1,2): ⅔ + max(1, ½) = 1⅔.
+    let batch = Batch::new(&[0.0; 3], &[0.0, 1.0, 2.0]);
+    let modulus = RoundRobin::new(Identity, PNorm::SUM).modulus(&batch).unwrap();
+    assert_eq!((modulus.published, modulus.uniform, modulus.sharpened), (4.0, 6.0, 5.0));
+    // α = ¼ of fluency leaves ¾ of the scores and of the dispersions: the modulus stays.
+    let fluent = Fluent::new(Entry::plain(0.25).unwrap(), RoundRobin::new(Identity, PNorm::SUM));
+    assert_eq!(fluent.modulus(&batch.with_fluency(&[0.0; 3])).unwrap(), modulus);
+    assert_eq!(fluent.modulus(&batch).unwrap(), modulus);
+    let deaf = Fluent::new(Entry::plain(1.0).unwrap(), RoundRobin::thurstone());
+    assert_eq!(deaf.modulus(&batch.with_fluency(&[0.0; 3])).unwrap().sharpened, 0.0);
+}
+
+#[test]
+fn what_has_no_bound_is_refused_with_the_reason() {
+    struct Cubic;
+    impl Link for Cubic {
+        fn g(&self, u: f64) -> f64 {
+            u.powi(3)
+        }
+    }
+    let batch = Batch::new(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
+    let refused = |operator: &dyn Certify| StabilityCertificate::new(operator, &batch, 1.0).unwrap_err();
+    assert_eq!(refused(&SwissElo::paper(5, 0.5).unwrap()), NoCertificate::Tournament);
+    assert_eq!(refused(&Copeland), NoCertificate::Jump);
+    assert_eq!(refused(&RoundRobin::new(Cubic, PNorm::SUM)), NoCertificate::UnboundedSlope);
+    assert_eq!(refused(&RoundRobin::thurstone()), NoCertificate::NoSpread { i: 0, j: 2 });
+    assert_eq!(refused(&Fluent::new(Entry::sound(0.5).unwrap(), RoundRobin::thurstone())), NoCertificate::Standardized);
+    assert!(refused(&SwissElo::sound(5, 0.5).unwrap()).to_string().contains("pairing of a tournament jumps"));
+    for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let error = StabilityCertificate::new(&Scores, &batch, temperature).unwrap_err();
+        assert!(matches!(error, NoCertificate::Temperature(_)), "{error}");
+    }
+    let certificate = StabilityCertificate::new(&Scores, &batch, 1.0).unwrap();
+    for tolerance in [-0.1, 1.0, f64::NAN] {
+        assert!(certificate.radius(tolerance).is_err() && certificate.published_radius(tolerance).is_err());
+    }
+}
+
+/// E8: a change of 5e-4 in one score of a near-tied batch moves a tournament's ratings by more than a point, in either convention.
+#[test]
+fn a_tournament_jumps() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    for tournament in [SwissElo::sound(5, 0.0).unwrap(), SwissElo::paper(5, 0.0).unwrap()] {
+        let mut largest = 0.0f64;
+        for _ in 0..400 {
+            let mu: Vec<f64> = (0..7).map(|_| 1e-3 * rng.random_range(-1.0..1.0) + f64::from(rng.random_range(0..2u8))).collect();
+            let sigma: Vec<f64> = (0..7).map(|_| rng.random_range(0.1..1.0)).collect();
+            let mut moved = mu.clone();
+            moved[rng.random_range(0..7usize)] += 5e-4;
+            let (mut before, mut after) = ([0.0; 7], [0.0; 7]);
+            tournament.rate(&Batch::new(&mu, &sigma), &mut before);
+            tournament.rate(&Batch::new(&moved, &sigma), &mut after);
+            largest = before.iter().zip(&after).map(|(b, a)| (a - b).abs()).fold(largest, f64::max);
+        }
+        assert!(largest > 1.0, "{largest}");
+    }
+}
