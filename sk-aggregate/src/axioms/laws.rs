@@ -139,8 +139,8 @@ pub fn scale_of_ratings(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
 
 /// A3: (aμ, aσ) is ranked as (μ, σ) is, ties included.
 ///
-/// Random ratings are rarely close, so the law also moves μ of `who` to where its rating meets that of another and looks whether the tie
-/// survives.
+/// Random ratings are rarely close, so the law also moves μ of `who` to where its rating meets that of `rival` and looks whether the
+/// tie survives.
 ///
 /// # Errors
 /// When a pair changes its order, or a tie is broken.
@@ -164,31 +164,28 @@ pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
     if n < 3 {
         return Ok(());
     }
-    for j in (0..n).filter(|&j| j != who) {
-        let Some((tied, scale)) = tie(&trial, case, j)? else { continue };
-        let mu: Vec<f64> = tied.mu.iter().map(|m| m * tied.scale).collect();
-        let after = trial.rate(&mu, &sigma)?;
-        let gap = after[who] - after[j];
-        // The tie itself is known to a few roundings of ratings.
-        if gap.abs() > 100.0 * tolerance(&after) {
-            let reason = format!(
-                "R_{who} and R_{j} tie to {scale:.0e} at μ_{who} = {:?}; after multiplying by {} they should too",
-                tied.mu[who], case.scale
-            );
-            return trial.broken(reason, after[who], after[j]);
-        }
+    let rival = case.rival;
+    let Some((tied, remainder)) = tie(&trial, case)? else { return Ok(()) };
+    let mu: Vec<f64> = tied.mu.iter().map(|m| m * tied.scale).collect();
+    let after = trial.rate(&mu, &sigma)?;
+    if (after[who] - after[rival]).abs() > 100.0 * tolerance(&after) {
+        let reason = format!(
+            "R_{who} and R_{rival} tie to {remainder:.0e} at μ_{who} = {:?}; after multiplying by {} they should too",
+            tied.mu[who], case.scale
+        );
+        return trial.broken(reason, after[who], after[rival]);
     }
     Ok(())
 }
 
-/// `case` with μ of `who` moved to where its rating equals that of `j`, and the difference that remains; `None` where they do not meet.
-fn tie(trial: &Trial<'_>, case: &Case, j: usize) -> Result<Option<(Case, f64)>, Violation> {
+/// `case` with μ of `who` moved to where its rating equals that of `rival`, and the difference that remains; `None` where they do not meet.
+fn tie(trial: &Trial<'_>, case: &Case) -> Result<Option<(Case, f64)>, Violation> {
     let who = case.who;
     let mut moved = case.clone();
     let gap = |mu: &mut Vec<f64>, at: f64| -> Result<f64, Violation> {
         mu[who] = at;
         let ratings = trial.rate(mu, &case.sigma)?;
-        Ok(ratings[who] - ratings[j])
+        Ok(ratings[who] - ratings[case.rival])
     };
     let (lowest, highest) = case.mu.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), &m| (m.min(l), m.max(h)));
     let (mut low, mut high) = (lowest, highest);

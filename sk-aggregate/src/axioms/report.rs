@@ -12,8 +12,10 @@ use super::{Axiom, Verdict, check};
 /// ```
 /// use sk_aggregate::axioms::{Axiom, Report};
 /// use sk_aggregate::{RoundRobin, Scores};
+/// use sk_core::Aggregator;
 ///
-/// let report = Report::new([("thurstone", &RoundRobin::thurstone() as &_), ("scores", &Scores)], 500, 1);
+/// let operators: [(&str, &dyn Aggregator); 2] = [("thurstone", &RoundRobin::thurstone()), ("scores", &Scores)];
+/// let report = Report::new(operators, 500, 1);
 /// assert!(report.rows[0].verdict(Axiom::A4).holds() && !report.rows[1].verdict(Axiom::A6).holds());
 /// println!("{report}");
 /// ```
