@@ -26,4 +26,4 @@ pub use progress::Loading;
 pub use reply::ReplyText;
 pub use screen::Screen;
 pub use session::{Ended, Reply, Session};
-pub use weights::WeightsArg;
+pub use weights::NamedWeights;

@@ -12,9 +12,8 @@ use sk_models::text::Tokenizer;
 
 use crate::models::Models;
 use crate::reply::ReplyText;
-use crate::scheme::SchemeConfig;
+use crate::scheme::{SchemeConfig, SchemeError};
 use crate::trace::Seconds;
-use crate::weights::WeightsArg;
 use crate::{Error, interrupt};
 
 /// Why a response ended.
@@ -67,22 +66,17 @@ pub struct Session<'m> {
 }
 
 impl<'m> Session<'m> {
-    /// The scheme `config` on `models` with their adapters, with `weights` in place of the scheme's if given, and with draws that follow
-    /// from `seed`.
+    /// The scheme `config` on `models` with their adapters, and with draws that follow from `seed`.
     ///
     /// # Errors
-    /// When the scheme cannot be built, or the weights do not fit its blades.
+    /// When the scheme cannot be built.
     pub fn new(
         models: &'m Models,
         config: &SchemeConfig,
-        weights: Option<&WeightsArg>,
         adapters: Vec<(String, LoraAdapter)>,
         seed: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SchemeError> {
         let (scheme, rack) = config.build(models)?;
-        if let Some(weights) = weights {
-            scheme.spec.edit(|spec| weights.apply(spec))?;
-        }
         for (name, adapter) in adapters {
             rack.insert(name, adapter);
         }

@@ -6,9 +6,9 @@ use sk_core::{AlignmentSpec, SpecError};
 
 /// Weights by name, in the order given. Whether they are weights, and whose, is checked where they meet the blades.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WeightsArg(Vec<(String, f64)>);
+pub struct NamedWeights(Vec<(String, f64)>);
 
-impl WeightsArg {
+impl NamedWeights {
     /// `spec` with these weights, scaled to sum to one; a blade not named gets zero.
     ///
     /// # Errors
@@ -18,7 +18,7 @@ impl WeightsArg {
     }
 }
 
-impl FromStr for WeightsArg {
+impl FromStr for NamedWeights {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let mut weights: Vec<(String, f64)> = Vec::new();
@@ -46,10 +46,10 @@ mod tests {
 
     #[test]
     fn weights_are_read_in_order() {
-        let weights: WeightsArg = " helpful=0.6, honest = .3,harmless:1e-1,".parse().unwrap();
+        let weights: NamedWeights = " helpful=0.6, honest = .3,harmless:1e-1,".parse().unwrap();
         assert_eq!(weights.0, [("helpful".to_owned(), 0.6), ("honest".to_owned(), 0.3), ("harmless".to_owned(), 0.1)]);
         for (wrong, says) in [("helpful", "NAME=WEIGHT"), ("a=x", "\"x\""), ("a=1,a=2", "two weights"), (",", "no weight")] {
-            assert!(wrong.parse::<WeightsArg>().unwrap_err().contains(says), "{wrong}");
+            assert!(wrong.parse::<NamedWeights>().unwrap_err().contains(says), "{wrong}");
         }
     }
 }

@@ -31,6 +31,13 @@ pub struct ModelArgs {
     pub device: DeviceName,
 }
 
+impl ModelArgs {
+    /// Whether backbone and drafter are those that ship with the program.
+    pub fn are_shipped(&self) -> bool {
+        self.backbone.is_none() && self.drafter.is_none()
+    }
+}
+
 /// `NAME=DIR`: an adapter and the name it is seated under.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BladeArg {

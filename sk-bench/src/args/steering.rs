@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use sk_core::OperatingPoint;
 
+use super::model::ModelArgs;
 use super::output::positive;
 use crate::scheme::{AggregatorKind, BladeKind, Convention, SchemeConfig, SchemeError, SelectorKind};
-use crate::weights::WeightsArg;
+use crate::weights::NamedWeights;
 
 /// How the model is steered.
 #[derive(Debug, Clone, Default, Args)]
@@ -16,7 +17,7 @@ pub struct SteeringArgs {
     ///
     /// They are scaled to sum to one, and a blade that is not named gets zero.
     #[arg(short, long, value_name = "NAME=W,…")]
-    pub weights: Option<WeightsArg>,
+    pub weights: Option<NamedWeights>,
     /// A scheme: a TOML file that fills the slots by name.
     ///
     /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and [selector]. What it leaves out is as the
@@ -72,6 +73,10 @@ pub struct SteeringArgs {
     pub repetition_penalty: Option<f32>,
 }
 
+/// What the model that ships drafts at under the sound convention. It is a thousandth of the size of those that the operating point was
+/// published with, and at temperature 1 its tail of unlikely tokens is most of what it writes.
+const SHIPPED_DRAFT_TEMPERATURE: f32 = 0.7;
+
 /// The published operating points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Preset {
@@ -99,17 +104,21 @@ impl Preset {
 }
 
 impl SteeringArgs {
-    /// The scheme that these options describe: the preset under the convention, then the file, then single numbers.
+    /// The scheme that these options describe for `models`: the preset under the convention, then the file, then single numbers.
     ///
     /// # Errors
     /// When the file cannot be read as a scheme, a number is out of range, or one does not apply to the scheme's slots.
-    pub fn scheme(&self) -> Result<SchemeConfig, SchemeError> {
+    pub fn scheme(&self, models: &ModelArgs) -> Result<SchemeConfig, SchemeError> {
         let mut config = SchemeConfig::reference(self.convention, &self.preset.operating_point());
+        if models.are_shipped() && self.convention == Convention::Sound {
+            config.proposal.temperature = SHIPPED_DRAFT_TEMPERATURE;
+        }
         if let Some(path) = &self.scheme {
             config.read(path)?;
         }
         self.set_numbers(&mut config)?;
         config.check()?;
+        config.weights.clone_from(&self.weights);
         Ok(config)
     }
 

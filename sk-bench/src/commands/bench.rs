@@ -121,7 +121,7 @@ struct Run {
 /// # Errors
 /// When a model cannot be loaded, the run does not fit its context, or a step fails.
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
-    let mut config = args.steering.scheme()?;
+    let mut config = args.steering.scheme(&args.models)?;
     if args.steering.scheme.is_none() {
         config.granularity.rule = Rule::FixedLength;
         config.granularity.span_tokens = args.steering.span_tokens.and_then(NonZeroUsize::new).or(Some(SPAN));
@@ -191,8 +191,7 @@ fn measure(
     frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
     let frozen = rate(args.new_tokens, start);
 
-    let weights = args.steering.weights.as_ref();
-    let mut session = Session::new(models, config, weights, adapters.to_vec(), args.seed)?;
+    let mut session = Session::new(models, config, adapters.to_vec(), args.seed)?;
     let reply = session.reply(prompt, None, args.new_tokens, |_, _| Ok(()))?;
     Ok(Run { prefill, frozen, steered: reply.rate(), seconds: reply.seconds })
 }

@@ -19,7 +19,7 @@ use crate::progress::Loading;
 use crate::scheme::{BladeConfig, SchemeConfig, SchemeError};
 use crate::screen::Screen;
 use crate::session::Session;
-use crate::weights::WeightsArg;
+use crate::weights::NamedWeights;
 use crate::{Error, interrupt, whole_file};
 use command::{COMMANDS, Command};
 use lines::Lines;
@@ -74,12 +74,12 @@ struct Chat<'a> {
 /// When a model cannot be loaded, or standard output or the trace cannot be written to. What goes wrong in one turn or command is said,
 /// and the dialogue goes on.
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
-    let mut config = args.steering.scheme()?;
+    let mut config = args.steering.scheme(&args.models)?;
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
     let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
     let seed = args.generation.seed;
-    let session = Session::new(&models, &config, args.steering.weights.as_ref(), adapters, seed)?;
+    let session = Session::new(&models, &config, adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
         models: &models,
@@ -173,7 +173,7 @@ impl Chat<'_> {
         Ok(true)
     }
 
-    fn weigh(&mut self, weights: &WeightsArg) -> Result<(), Error> {
+    fn weigh(&mut self, weights: &NamedWeights) -> Result<(), Error> {
         let spec = self.session.spec().edit(|spec| weights.apply(spec))?;
         say(&weights_line(&spec));
         Ok(())

@@ -70,12 +70,12 @@ struct Report<'a> {
 /// When the input is at fault, a model cannot be loaded, or a step fails.
 pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     // What can be refused at once is, before a model is loaded.
-    let mut config = args.steering.scheme()?;
+    let mut config = args.steering.scheme(&args.models)?;
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
     let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
     let seed = args.generation.seed;
-    let mut session = Session::new(&models, &config, args.steering.weights.as_ref(), adapters, seed)?;
+    let mut session = Session::new(&models, &config, adapters, seed)?;
     drop(loading);
     let mut screen = Screen::new(&models.tokenizer, &args.output, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, &args.steering)?;

@@ -28,6 +28,7 @@ pub use proposal::{DraftModel, ProposalConfig};
 pub use selector::{SelectorConfig, SelectorKind};
 
 use crate::models::Models;
+use crate::weights::NamedWeights;
 use document::Document;
 
 /// Which behaviour fills in what the paper leaves open.
@@ -61,6 +62,8 @@ pub struct SchemeConfig {
     pub seat_all: bool,
     /// β of implicit rewards that do not say.
     pub beta: f64,
+    /// Weights in place of those of the blades.
+    pub weights: Option<NamedWeights>,
     /// 𝓝.
     pub normalizer: NormalizerConfig,
     /// 𝓐.
@@ -78,6 +81,7 @@ impl SchemeConfig {
             blades: vec![BladeConfig::fluency()],
             seat_all: true,
             beta: point.beta,
+            weights: None,
             normalizer: NormalizerConfig::published(convention),
             aggregator: AggregatorConfig::published(convention, point),
             selector: SelectorConfig::published(convention, point),
@@ -136,10 +140,10 @@ impl SchemeConfig {
         self.blades.iter().filter(|blade| blade.kind.needs_adapter()).map(|blade| (blade.name.as_str(), blade.adapter.as_ref()))
     }
 
-    /// Ω: the seated blades with the weights the file gives them, or equal ones.
+    /// Ω: the seated blades with their weights, or with equal ones where none is given.
     ///
     /// # Errors
-    /// When there is no blade, β is out of range, or all weights are zero.
+    /// When there is no blade, β is out of range, a weight is not one or names no blade, or all are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
         let weighed: Vec<&BladeConfig> = self.blades.iter().filter(|blade| blade.kind != BladeKind::Fluency).collect();
         if weighed.is_empty() {
@@ -155,7 +159,11 @@ impl SchemeConfig {
         } else {
             Simplex::uniform(seats.len())
         };
-        Ok(AlignmentSpec::new(seats, weights.map_err(sk_core::SpecError::from)?)?)
+        let spec = AlignmentSpec::new(seats, weights.map_err(sk_core::SpecError::from)?)?;
+        Ok(match &self.weights {
+            Some(weights) => weights.apply(&spec)?,
+            None => spec,
+        })
     }
 
     /// The scheme on `models`, and the rack of its backbone's adapters, which is empty.
