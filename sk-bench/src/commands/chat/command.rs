@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use crate::args::BladeArg;
 use crate::suggest;
-use crate::weights::WeightsArg;
+use crate::weights::NamedWeights;
 
 /// What `/help` says.
 pub(super) const COMMANDS: &str = "\
@@ -25,7 +25,7 @@ const NAMES: [&str; 10] = ["help", "quit", "weights", "blades", "seat", "unseat"
 pub(super) enum Command {
     Help,
     Quit,
-    Weights(Option<WeightsArg>),
+    Weights(Option<NamedWeights>),
     Blades,
     Seat(BladeArg),
     Unseat(String),
