@@ -242,3 +242,15 @@ fn help_is_there_for_every_command_and_fits_the_screen() {
     let version = stdout(&run(["--version"]));
     assert_eq!(version.trim(), concat!("swiss-knife ", env!("CARGO_PKG_VERSION")));
 }
+
+#[cfg(feature = "embedded-model")]
+#[test]
+fn the_model_that_ships_needs_no_path() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let args = ["generate", "How do I apologise to a friend?", "-w", "helpful=0.6,honest=0.3,harmless=0.1"];
+    let speak = || program().args(args).args(["--max-new-tokens", "40"]).current_dir(&elsewhere).output().unwrap();
+    let text = stdout(&speak());
+    assert!(text.split_whitespace().count() >= 3, "{text:?}");
+    assert_eq!(text, stdout(&speak()));
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
