@@ -188,3 +188,109 @@ pub fn causal_attention([q, k, v]: [Tensor<2>; 3], [cos, sin]: [Tensor<2>; 2], s
     );
     Tensor::from_dispatch(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Distribution;
+
+    use super::*;
+    use crate::model::Rope;
+
+    /// f32 sums of a few hundred terms, in two orders.
+    const TOLERANCE: f32 = 2e-5;
+
+    fn random(shape: [usize; 2], device: &Device) -> Tensor<2> {
+        Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
+    }
+
+    fn assert_close<const D: usize>(name: &str, found: Tensor<D>, expected: Tensor<D>) {
+        let size = expected.clone().abs().max().into_scalar::<f32>().max(1.0);
+        let error = (found - expected).abs().max().into_scalar::<f32>();
+        assert!(error <= TOLERANCE * size, "{name}: off by {error:e} at size {size}");
+    }
+
+    /// Compares values and, under a random cotangent, gradients of two functions of the same tensors.
+    fn compare(inputs: &[Tensor<2>], fused: impl Fn(&[Tensor<2>]) -> Tensor<2>, composed: impl Fn(&[Tensor<2>]) -> Tensor<2>) {
+        let graph = Device::flex().autodiff();
+        let run = |f: &dyn Fn(&[Tensor<2>]) -> Tensor<2>, cotangent: Option<Tensor<2>>| {
+            let leaves: Vec<Tensor<2>> = inputs.iter().map(|x| Tensor::from_data(x.to_data(), &graph).require_grad()).collect();
+            let y = f(&leaves);
+            let value = y.clone().inner();
+            let weight = cotangent.unwrap_or_else(|| random(value.dims(), &Device::flex()));
+            let grads = (y * Tensor::from_inner(weight.clone())).sum().backward();
+            let grads: Vec<Tensor<2>> = leaves.iter().map(|leaf| leaf.grad(&grads).expect("a tracked leaf")).collect();
+            (value, grads, weight)
+        };
+        let (value, grads, weight) = run(&fused, None);
+        let (expected, expected_grads, _) = run(&composed, Some(weight));
+        assert_close("value", value, expected);
+        for (index, (found, expected)) in grads.into_iter().zip(expected_grads).enumerate() {
+            assert_close(&format!("gradient {index}"), found, expected);
+        }
+    }
+
+    #[test]
+    fn the_norm_and_its_gradient_agree_with_the_composition() {
+        let device = Device::flex();
+        // More rows than one task, and a width that fills no vector evenly.
+        for shape in [[1, 8], [3, 37], [150, 96]] {
+            let inputs = [random(shape, &device), random([1, shape[1]], &device)];
+            compare(
+                &inputs,
+                |x| rms_norm(x[0].clone(), x[1].clone().reshape([shape[1]]), 1e-6),
+                |x| {
+                    let mean = x[0].clone().square().mean_dim(1);
+                    x[0].clone() * mean.add_scalar(1e-6).sqrt().recip() * x[1].clone()
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn the_gated_activation_and_its_gradient_agree_with_the_composition() {
+        let device = Device::flex();
+        for shape in [[1, 5], [70, 300]] {
+            let inputs = [random(shape, &device) * 6.0, random(shape, &device)];
+            compare(&inputs, |x| swiglu(x[0].clone(), x[1].clone()), |x| activation::silu(x[0].clone()) * x[1].clone());
+        }
+    }
+
+    #[test]
+    fn attention_and_its_gradient_agree_with_the_composition() {
+        let device = Device::flex();
+        // Lengths below, at and beyond one block of queries.
+        for (batch, length, heads, groups, width) in [(2, 5, 1, 1, 4), (1, 64, 2, 3, 8), (3, 131, 2, 2, 6)] {
+            let shape = Shape { length, heads, groups, width, scale: (width as f32).sqrt().recip() };
+            let rows = batch * length;
+            let inputs = [
+                random([rows, heads * groups * width], &device),
+                random([rows, heads * width], &device),
+                random([rows, heads * width], &device),
+            ];
+            let graph = device.clone().autodiff();
+            let rope = Rope::new(width, 10_000.0, 0, length, &graph);
+            let hidden = Tensor::<2>::ones([length, length], &graph).triu(1).mul_scalar(-1e30).unsqueeze::<4>();
+            compare(
+                &inputs,
+                |x| causal_attention([x[0].clone(), x[1].clone(), x[2].clone()], rope.tables(), shape),
+                |x| {
+                    let split = |x: &Tensor<2>, heads: usize| x.clone().reshape([batch, length, heads, width]).swap_dims(1, 2);
+                    // Every query head gets its own copy of its key head.
+                    let shared = |x: Tensor<4>| {
+                        x.unsqueeze_dim::<5>(2).expand([batch, heads, groups, length, width]).reshape([
+                            batch,
+                            heads * groups,
+                            length,
+                            width,
+                        ])
+                    };
+                    let query = rope.apply(split(&x[0], heads * groups));
+                    let key = shared(rope.apply(split(&x[1], heads)));
+                    let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(shape.scale) + hidden.clone();
+                    let mixed = activation::softmax(scores, 3).matmul(shared(split(&x[2], heads)));
+                    mixed.swap_dims(1, 2).reshape([rows, heads * groups * width])
+                },
+            );
+        }
+    }
+}

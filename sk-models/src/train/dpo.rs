@@ -1,6 +1,7 @@
 //! Adapters from preference pairs: low-rank changes of a frozen backbone, by direct preference optimisation.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -8,7 +9,7 @@ use std::{
 use burn::{
     module::{Module, Param},
     optim::GradientsParams,
-    tensor::{Device, Distribution, IndexingUpdateOp, Int, Tensor, TensorData},
+    tensor::{Device, Distribution, Int, Tensor, TensorData},
 };
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -18,7 +19,7 @@ use tokenizers::Tokenizer;
 use super::{
     data::{Excluded, Marks, Row, Source, encode, encode_prompt, read_rows},
     error::TrainError,
-    loss::target_log_probs,
+    loss::{sum_by_sequence, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings, Rule},
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     schedule::Cosine,
@@ -264,11 +265,9 @@ pub fn train_dpo(
         steps: options.steps,
     });
     // Only the pairs that the remaining steps will see need a reference.
-    let needed = (options.steps - step.min(options.steps)) as usize * options.batch;
-    let order = Order { seed: options.seed, pairs: train.len() };
-    let mut used: Vec<usize> = (0..needed.min(train.len() * 2)).map(|i| order.at(step as usize * options.batch + i)).collect();
-    used.sort_unstable();
-    used.dedup();
+    let mut order = Order::new(options.seed, train.len());
+    let used: BTreeSet<usize> = (step..options.steps).flat_map(|step| order.step(step, options.batch)).collect();
+    let used: Vec<usize> = used.into_iter().collect();
     let total = used.len() + held_out.len();
     let mut done = 0;
     for group in used.chunks(options.batch) {
@@ -290,7 +289,7 @@ pub fn train_dpo(
     let scale = options.alpha / options.rank as f64;
     while step < options.steps {
         let start = Instant::now();
-        let pairs: Vec<&Pair> = (0..options.batch).map(|i| &train[order.at(step as usize * options.batch + i)]).collect();
+        let pairs: Vec<&Pair> = order.step(step, options.batch).into_iter().map(|index| &train[index]).collect();
         let stack = AdapterStack::new(&config, &[Some(&matrices.adapter(&config, &options.targets, scale))], &graph)?;
         let margins = margins(&backbone, Lanes::of(&stack), &pairs, &options.loss, &graph);
         let values: Vec<f32> = margins.clone().inner().into_data().iter::<f32>().collect();
@@ -399,30 +398,39 @@ fn load_pairs(options: &DpoOptions, tokenizer: &Tokenizer, marks: Marks) -> Resu
     Ok((train, held_out))
 }
 
-/// The order in which pairs are used: each epoch a permutation of its own, found again from the position alone.
+/// The order in which pairs are used: each epoch a permutation of its own, which follows from the seed and the epoch.
 struct Order {
     seed: u64,
-    pairs: usize,
+    epoch: usize,
+    permutation: Vec<usize>,
 }
 
 impl Order {
-    fn at(&self, position: usize) -> usize {
-        // A permutation is cheap to draw again; the last one is kept, since positions come in order.
-        thread_local! {
-            static CACHE: std::cell::RefCell<Option<((u64, usize, usize), Vec<usize>)>> = const { std::cell::RefCell::new(None) };
+    fn new(seed: u64, pairs: usize) -> Self {
+        Self { seed, epoch: 0, permutation: Self::draw(seed, 0, pairs) }
+    }
+
+    fn draw(seed: u64, epoch: usize, pairs: usize) -> Vec<usize> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(epoch as u64);
+        let mut permutation: Vec<usize> = (0..pairs).collect();
+        permutation.shuffle(&mut rng);
+        permutation
+    }
+
+    /// The pair at a position of the endless sequence.
+    fn at(&mut self, position: usize) -> usize {
+        let pairs = self.permutation.len();
+        let epoch = position / pairs;
+        if epoch != self.epoch {
+            (self.epoch, self.permutation) = (epoch, Self::draw(self.seed, epoch, pairs));
         }
-        let epoch = position / self.pairs;
-        let key = (self.seed, self.pairs, epoch);
-        CACHE.with_borrow_mut(|cache| {
-            if cache.as_ref().is_none_or(|(known, _)| *known != key) {
-                let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-                rng.set_stream(epoch as u64);
-                let mut order: Vec<usize> = (0..self.pairs).collect();
-                order.shuffle(&mut rng);
-                *cache = Some((key, order));
-            }
-            cache.as_ref().map_or(0, |(_, order)| order[position % self.pairs])
-        })
+        self.permutation[position % pairs]
+    }
+
+    /// The pairs of a step.
+    fn step(&mut self, step: u64, batch: usize) -> Vec<usize> {
+        (0..batch).map(|i| self.at(step as usize * batch + i)).collect()
     }
 }
 
@@ -452,7 +460,7 @@ fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device
     let inputs = ints(inputs).reshape([sides.len(), length]);
     let hidden = model.forward(inputs, lanes, Cache::None).select(0, ints(rows));
     let log_probs = target_log_probs(model.logits(hidden, lanes), ints(targets));
-    Tensor::zeros([sides.len()], device).select_assign(0, ints(owners), log_probs, IndexingUpdateOp::Add)
+    sum_by_sequence(log_probs, ints(owners), sides.len())
 }
 
 /// Implicit reward margins of pairs, `[P]`.

@@ -26,6 +26,13 @@ pub fn target_log_probs(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1>
     (centred.gather(1, targets.reshape([rows, 1])) - log_total).reshape([rows])
 }
 
+/// Sums per-token values into their sequences: `[M]` values and their owners to `[sequences]`.
+#[must_use]
+pub fn sum_by_sequence(values: Tensor<1>, owners: Tensor<1, Int>, sequences: usize) -> Tensor<1> {
+    let zeros = Tensor::zeros([sequences], &values.device());
+    zeros.select_assign(0, owners, values, IndexingUpdateOp::Add)
+}
+
 /// Cross-entropy of hidden states `[M, H]` under a head of shape `[V, H]`, one target per row.
 ///
 /// The gradient with respect to the hidden states and the head is worked out here, chunk by chunk, in closed form
@@ -68,4 +75,40 @@ pub fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor
     let weight_grad = weight_grad.expect("at least one row").mul_scalar(scale);
     let surrogate = (hidden * Tensor::from_inner(state_grad)).sum() + (head * Tensor::from_inner(weight_grad)).sum();
     SummedLoss { surrogate, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, Distribution, TensorData};
+
+    use super::*;
+
+    /// f32, a softmax over a few dozen entries.
+    const TOLERANCE: f32 = 1e-5;
+
+    #[test]
+    fn the_surrogate_has_the_gradient_of_the_loss() {
+        let graph = Device::flex().autodiff();
+        // More rows than one chunk holds.
+        let (rows, width, vocab) = (CHUNK + 37, 6, 23);
+        let leaf = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), &graph).detach().require_grad();
+        let (hidden, head) = (leaf([rows, width]), leaf([vocab, width]));
+        let ids: Vec<i32> = (0..rows as i32).map(|i| i * 7 % vocab as i32).collect();
+        let targets = Tensor::<1, Int>::from_data(TensorData::new(ids, [rows]), &graph);
+        let scale = 1.0 / rows as f64;
+
+        let fused = chunked_cross_entropy(hidden.clone(), head.clone(), targets.clone(), scale);
+        let grads = fused.surrogate.backward();
+        let logits = hidden.clone().matmul(head.clone().transpose());
+        let plain = target_log_probs(logits, targets).neg().sum();
+        let value = f64::from(plain.clone().inner().into_scalar::<f32>());
+        assert!(((fused.value - value) / value).abs() < f64::from(TOLERANCE));
+        let expected = plain.mul_scalar(scale).backward();
+        for leaf in [hidden, head] {
+            let (found, expected) = (leaf.grad(&grads).unwrap(), leaf.grad(&expected).unwrap());
+            let size = expected.clone().abs().max().into_scalar::<f32>();
+            let error = (found - expected).abs().max().into_scalar::<f32>();
+            assert!(error < TOLERANCE * size.max(1e-2), "off by {error:e} at size {size:e}");
+        }
+    }
 }

@@ -218,3 +218,67 @@ impl ModuleMapper for Update<'_> {
         Param::from_mapped_value(id, Tensor::from_inner(value).require_grad(), mapper)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::{module::Module, tensor::Distribution};
+
+    use super::*;
+
+    #[derive(Module, Debug)]
+    struct Toy {
+        layers: Vec<Param<Tensor<2>>>,
+        bias: Param<Tensor<1>>,
+    }
+
+    #[test]
+    fn orthogonalised_matrices_have_singular_values_near_one() {
+        let device = Device::flex();
+        for shape in [[12, 12], [8, 40], [40, 8]] {
+            let x = orthogonalise(Tensor::random(shape, Distribution::Normal(0.0, 1.0), &device));
+            let gram = if shape[0] < shape[1] { x.clone().matmul(x.transpose()) } else { x.clone().transpose().matmul(x) };
+            // The mean of the squared singular values; the iteration leaves each in about [0.7, 1.2].
+            let side = gram.dims()[0];
+            let eye = Tensor::<2>::eye(side, &device);
+            let mean = (gram * eye).sum().into_scalar::<f32>() / side as f32;
+            assert!((0.5..1.45).contains(&mean), "{shape:?}: {mean}");
+        }
+    }
+
+    #[test]
+    fn adamw_takes_a_signed_first_step_and_decays_matrices_only() {
+        let graph = Device::flex().autodiff();
+        let toy = Toy {
+            layers: vec![Param::from_tensor(Tensor::full([2, 2], 2.0, &graph))],
+            bias: Param::from_tensor(Tensor::full([2], 2.0, &graph)),
+        };
+        let loss = toy.layers[0].val().sum() - toy.bias.val().sum();
+        let grads = GradientsParams::from_grads(loss.backward(), &toy);
+        let settings = OptimizerSettings { rule: Rule::Adamw, weight_decay: 0.5, clip: 0.0, ..Default::default() };
+        let (toy, norm) = Optimizer::new(settings).step(toy, grads, 0.1);
+        // Six gradients of size one.
+        assert!((norm - 6.0_f64.sqrt()).abs() < 1e-6);
+        let weight = toy.layers[0].val().inner().into_data();
+        let bias = toy.bias.val().inner().into_data();
+        // 2·(1 − 0.1·0.5) − 0.1 and 2 + 0.1; the first Adam step is the sign of the gradient.
+        assert!(weight.iter::<f32>().all(|value| (value - 1.8).abs() < 1e-5), "{weight:?}");
+        assert!(bias.iter::<f32>().all(|value| (value - 2.1).abs() < 1e-5), "{bias:?}");
+    }
+
+    #[test]
+    fn a_large_gradient_is_scaled_to_the_limit() {
+        let graph = Device::flex().autodiff();
+        let toy = || Toy { layers: Vec::new(), bias: Param::from_tensor(Tensor::full([2], 0.0, &graph)) };
+        let step = |factor: f64| {
+            let toy = toy();
+            let grads = GradientsParams::from_grads((toy.bias.val().sum() * factor).backward(), &toy);
+            let mut optimizer = Optimizer::new(OptimizerSettings { clip: 1.0, ..Default::default() });
+            let _ = optimizer.step(toy, grads, 0.1);
+            optimizer.state()[0].1.iter::<f32>().collect::<Vec<_>>()
+        };
+        // Beyond the limit only the direction counts.
+        for (a, b) in step(100.0).into_iter().zip(step(1e6)) {
+            assert!((a - b).abs() < 1e-6 * a.abs(), "{a} {b}");
+        }
+    }
+}
