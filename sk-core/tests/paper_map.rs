@@ -1,4 +1,4 @@
-//! The paper map of the book names items and tests as `path::name`: each must exist.
+//! The paper map, the deviations and the theory of the book name items and tests as `path::name`: each must exist.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn every_item_and_test_of_the_paper_map_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut missing = Vec::new();
     let mut checked = 0;
-    for page in ["docs/src/paper-map.md", "docs/src/deviations.md"] {
+    for page in ["docs/src/paper-map.md", "docs/src/deviations.md", "docs/src/theory.md"] {
         let text = fs::read_to_string(root.join(page)).unwrap();
         for reference in quoted(&text).filter(|code| code.contains(".rs")) {
             let (path, name) = reference.split_once("::").unwrap_or((reference, ""));
