@@ -1,1 +1,14 @@
-//! Placeholder.
+#![doc = include_str!("../README.md")]
+pub mod assets;
+pub mod config;
+pub mod device;
+pub mod engine;
+mod files;
+pub mod hf;
+pub mod kernels;
+pub mod lora;
+pub mod model;
+pub mod text;
+pub mod train;
+
+pub use config::{ConfigError, Qwen2Config};

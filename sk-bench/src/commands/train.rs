@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use sk_models::{
     Qwen2Config,
+    device::DeviceName,
     lora::Target,
     train::{
-        Device, TrainError,
         data::{HELD_OUT, Source},
         dpo::{DpoOptions, train_dpo},
         lm::{LmOptions, train_lm},
@@ -20,12 +20,14 @@ use sk_models::{
     },
 };
 
+use crate::Error;
+
 /// What to train.
 #[derive(Debug, Subcommand)]
 pub enum TrainCommand {
     /// Train a byte-level BPE tokenizer in Qwen's manner
     Tokenizer(TokenizerArgs),
-    /// Train a Qwen2 language model from scratch
+    /// Train a Qwen2 language model, from scratch or from another's weights
     Lm(LmArgs),
     /// Train a LoRA adapter of a frozen model from preference pairs, by DPO
     Dpo(DpoArgs),
@@ -84,12 +86,19 @@ pub struct LmArgs {
     /// A .jsonl or .jsonl.gz file, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be repeated
     #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
     data: Vec<Source>,
-    /// Directory with tokenizer.json
-    #[arg(long, value_name = "DIR")]
-    tokenizer: PathBuf,
+    /// Directory with tokenizer.json; that of --init if not given
+    #[arg(long, value_name = "DIR", required_unless_present = "init")]
+    tokenizer: Option<PathBuf>,
+    /// Model directory to continue from, whose shape is kept
+    #[arg(long, value_name = "DIR",
+        conflicts_with_all = ["hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "max_length"])]
+    init: Option<PathBuf>,
     /// Directory for the model; a checkpoint found there is resumed
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
+    /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceName,
     /// Width of the residual stream
     #[arg(long, default_value_t = 256)]
     hidden: usize,
@@ -176,6 +185,9 @@ pub struct DpoArgs {
     /// Directory for the adapter; a checkpoint found there is resumed
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
+    /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceName,
     /// Layers to change
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = target,
         default_value = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj")]
@@ -245,8 +257,8 @@ fn target(name: &str) -> Result<Target, String> {
 ///
 /// # Errors
 ///
-/// See [`TrainError`].
-pub fn run(command: TrainCommand) -> Result<(), TrainError> {
+/// When the device cannot be had, or as [`TrainError`](sk_models::train::TrainError) says.
+pub fn run(command: TrainCommand) -> Result<(), Error> {
     match command {
         TrainCommand::Tokenizer(args) => tokenizer(args),
         TrainCommand::Lm(args) => lm(args),
@@ -254,7 +266,7 @@ pub fn run(command: TrainCommand) -> Result<(), TrainError> {
     }
 }
 
-fn tokenizer(args: TokenizerArgs) -> Result<(), TrainError> {
+fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {
     let output = args.output.clone();
     let tokenizer = train_tokenizer(&TokenizerOptions {
         sources: args.data,
@@ -267,7 +279,8 @@ fn tokenizer(args: TokenizerArgs) -> Result<(), TrainError> {
     Ok(())
 }
 
-fn lm(args: LmArgs) -> Result<(), TrainError> {
+fn lm(args: LmArgs) -> Result<(), Error> {
+    let device = args.device.open()?;
     let options = LmOptions {
         config: Qwen2Config {
             // Replaced by the tokenizer's size.
@@ -286,7 +299,9 @@ fn lm(args: LmArgs) -> Result<(), TrainError> {
             eos_token_ids: Vec::new(),
             pad_token_id: None,
         },
-        tokenizer: args.tokenizer,
+        // One of the two is required.
+        tokenizer: args.tokenizer.or_else(|| args.init.clone()).unwrap_or_default(),
+        initial: args.init,
         sources: args.data,
         held_out: args.held_out,
         output: args.output,
@@ -313,12 +328,13 @@ fn lm(args: LmArgs) -> Result<(), TrainError> {
         precision: args.precision.into(),
     };
     let mut progress = progress::Bar::new(args.steps);
-    train_lm(&options, &Device::flex(), &mut |event| progress.lm(event))?;
+    train_lm(&options, &device, &mut |event| progress.lm(event))?;
     progress.finish();
     Ok(())
 }
 
-fn dpo(args: DpoArgs) -> Result<(), TrainError> {
+fn dpo(args: DpoArgs) -> Result<(), Error> {
+    let device = args.device.open()?;
     let options = DpoOptions {
         model: args.model,
         sources: args.data,
@@ -346,7 +362,7 @@ fn dpo(args: DpoArgs) -> Result<(), TrainError> {
         save_every: args.save_every,
     };
     let mut progress = progress::Bar::new(args.steps);
-    train_dpo(&options, &Device::flex(), &mut |event| progress.dpo(event))?;
+    train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
     progress.finish();
     Ok(())
 }

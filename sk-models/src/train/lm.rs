@@ -24,6 +24,7 @@ use super::{
 use crate::{
     config::Qwen2Config,
     files,
+    hf::Checkpoint,
     lora::Lanes,
     model::{Cache, Qwen2},
 };
@@ -34,8 +35,10 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 /// Settings of a language-model run.
 #[derive(Debug, Clone)]
 pub struct LmOptions {
-    /// The model's shape; its vocabulary and special tokens are taken from the tokenizer.
+    /// The model's shape; its vocabulary and special tokens are taken from the tokenizer. Not looked at where `initial` is given.
     pub config: Qwen2Config,
+    /// A model directory to continue from, whose shape is kept; random weights if none.
+    pub initial: Option<PathBuf>,
     /// The directory with `tokenizer.json`.
     pub tokenizer: PathBuf,
     /// The text.
@@ -125,7 +128,7 @@ struct Progress {
     length: usize,
 }
 
-/// Trains a model from scratch, or resumes a run whose checkpoint is in the output directory.
+/// Trains a model from scratch or from another's weights, or resumes a run whose checkpoint is in the output directory.
 ///
 /// The result depends on the options alone: a run that is interrupted and resumed ends with the same bytes. A
 /// checkpoint is removed once the model is written. Returns the held-out loss at the end, in nats per token.
@@ -138,8 +141,17 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let tokenizer_path = options.tokenizer.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;
-    let mut config = options.config.clone();
-    config.vocab_size = tokenizer.get_vocab_size(true);
+    let initial = options.initial.as_deref().map(Checkpoint::from_directory).transpose()?;
+    let mut config = match &initial {
+        Some(checkpoint) => checkpoint.config().clone(),
+        None => Qwen2Config { vocab_size: tokenizer.get_vocab_size(true), ..options.config.clone() },
+    };
+    if tokenizer.get_vocab_size(true) > config.vocab_size {
+        return Err(TrainError::Tokenizer {
+            path: tokenizer_path.display().to_string(),
+            reason: format!("has more tokens than the model to continue from, which has {}", config.vocab_size),
+        });
+    }
     config.eos_token_ids = vec![marks.end_of_turn];
     config.pad_token_id = Some(marks.end_of_text);
     config.validate("model shape")?;
@@ -154,7 +166,10 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     }
     let device = device.clone().autodiff();
     device.seed(options.seed);
-    let mut model = Qwen2::init(&config, &device);
+    let mut model = match &initial {
+        Some(checkpoint) => Qwen2 { config: config.clone(), ..checkpoint.model(&device)? },
+        None => Qwen2::init(&config, &device),
+    };
     let mut optimizer = Optimizer::new(options.optimizer);
     let path = options.output.join(CHECKPOINT);
     let shape = config.to_json("float32");

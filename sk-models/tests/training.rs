@@ -1,0 +1,359 @@
+//! Training end to end on a handful of sentences: tokenizer, language model, adapter; and resuming each.
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use burn::tensor::Device;
+use sk_models::{
+    Qwen2Config,
+    hf::Checkpoint,
+    lora::Target,
+    train::{
+        TrainError,
+        data::{Corpus, Excluded, Row, frame},
+        data::{Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode_document, encode_prompt, read_rows},
+        dpo::{DpoEvent, DpoOptions, train_dpo},
+        lm::{LmEvent, LmOptions, train_lm},
+        optimizer::{OptimizerSettings, Rule},
+        preference::PreferenceLoss,
+        state::Precision,
+        tokenizer::{TokenizerOptions, load_tokenizer, train_tokenizer},
+    },
+};
+
+/// The weights are drawn from the device's generator, which all threads share.
+static GENERATOR: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const VERBS: [&str; 8] = ["open", "close", "paint", "clean", "sell", "find", "carry", "mend"];
+const THINGS: [&str; 8] = ["door", "window", "boat", "kettle", "chair", "garden", "letter", "coat"];
+
+/// Sixty-four questions with a kind and an unkind answer, and the same as plain dialogues.
+fn write_data(directory: &Path) -> (PathBuf, PathBuf) {
+    let (mut pairs, mut texts) = (String::new(), String::new());
+    for verb in VERBS {
+        for thing in THINGS {
+            let prompt = format!("How do I {verb} the {thing}?");
+            let chosen = format!("You can {verb} the {thing} with both hands.");
+            let rejected = format!("Who would {verb} a {thing}?");
+            pairs += &serde_json::json!({"prompt": prompt, "chosen": chosen, "rejected": rejected}).to_string();
+            pairs.push('\n');
+            texts += &serde_json::json!({"text": format!("{} {chosen}", frame(&prompt))}).to_string();
+            texts.push('\n');
+        }
+    }
+    let (pair_file, text_file) = (directory.join("pairs.jsonl"), directory.join("texts.jsonl"));
+    fs::write(&pair_file, pairs).unwrap();
+    fs::write(&text_file, texts).unwrap();
+    (pair_file, text_file)
+}
+
+fn source(path: &Path) -> Source {
+    Source { path: path.to_owned(), weight: 1.0 }
+}
+
+/// A directory with data and a tokenizer.
+struct Bench {
+    root: tempfile::TempDir,
+    pairs: PathBuf,
+    texts: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let (pairs, texts) = write_data(root.path());
+        train_tokenizer(&TokenizerOptions {
+            sources: vec![source(&texts)],
+            vocab_size: 320,
+            output: root.path().join("tokenizer"),
+            held_out: 0.2,
+            max_length: 64,
+        })
+        .unwrap();
+        Self { root, pairs, texts }
+    }
+
+    fn lm(&self, output: &str) -> LmOptions {
+        LmOptions {
+            config: Qwen2Config {
+                vocab_size: 1,
+                hidden_size: 16,
+                intermediate_size: 32,
+                num_hidden_layers: 2,
+                num_attention_heads: 2,
+                num_key_value_heads: 1,
+                head_dim: 8,
+                rope_theta: 10_000.0,
+                rms_norm_eps: 1e-6,
+                max_position_embeddings: 64,
+                tie_word_embeddings: true,
+                bos_token_id: None,
+                eos_token_ids: Vec::new(),
+                pad_token_id: None,
+            },
+            initial: None,
+            tokenizer: self.root.path().join("tokenizer"),
+            sources: vec![source(&self.texts)],
+            held_out: 0.2,
+            output: self.root.path().join(output),
+            steps: 8,
+            batch: 2,
+            accumulate: 2,
+            length: 24,
+            rate: 1e-2,
+            warmup: 2,
+            floor: 0.1,
+            optimizer: OptimizerSettings::default(),
+            seed: 7,
+            evaluate_every: 4,
+            evaluate_windows: 4,
+            save_every: 3,
+            precision: Precision::F32,
+        }
+    }
+
+    fn dpo(&self, model: &str, output: &str) -> DpoOptions {
+        DpoOptions {
+            model: self.root.path().join(model),
+            sources: vec![source(&self.pairs)],
+            exclude: Vec::new(),
+            held_out: 0.2,
+            output: self.root.path().join(output),
+            targets: Target::ALL.to_vec(),
+            rank: 2,
+            alpha: 4.0,
+            loss: PreferenceLoss { beta: 0.5, label_smoothing: 0.0, length_normalised: false },
+            steps: 8,
+            batch: 4,
+            length: 48,
+            rate: 1e-2,
+            warmup: 2,
+            floor: 0.1,
+            weight_decay: 0.0,
+            clip: 1.0,
+            seed: 3,
+            evaluate_every: 4,
+            save_every: 3,
+        }
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.root.path().join(name)).unwrap()
+    }
+}
+
+/// Breaks a run off after its first checkpoint, as a power cut would.
+fn interrupted(run: impl FnOnce(&mut dyn FnMut(bool))) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut |saved| assert!(!saved, "interrupted here"))));
+    assert!(outcome.is_err(), "the run was not interrupted");
+}
+
+#[test]
+fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    for rule in [Rule::Muon, Rule::Adamw] {
+        let options = |output: &str| {
+            let mut options = bench.lm(output);
+            options.optimizer.rule = rule;
+            options
+        };
+        let whole = format!("whole-{rule:?}");
+        let parts = format!("parts-{rule:?}");
+        train_lm(&options(&whole), &device, &mut |_| {}).unwrap();
+        interrupted(|stop| {
+            let _ = train_lm(&options(&parts), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
+        });
+        let mut resumed = 0;
+        train_lm(&options(&parts), &device, &mut |event| {
+            if let LmEvent::Started { resumed: step, .. } = event {
+                resumed = step;
+            }
+        })
+        .unwrap();
+        assert_eq!(resumed, 3);
+        assert_eq!(bench.bytes(&format!("{whole}/model.safetensors")), bench.bytes(&format!("{parts}/model.safetensors")));
+        assert!(!bench.root.path().join(&parts).join("checkpoint.safetensors").exists());
+    }
+}
+
+#[test]
+fn training_lowers_the_loss_and_the_result_loads() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let mut options = bench.lm("model");
+    options.steps = 60;
+    let mut first = None;
+    let last = train_lm(&options, &Device::flex(), &mut |event| {
+        if let LmEvent::Step { loss, .. } = event {
+            first.get_or_insert(loss);
+        }
+    })
+    .unwrap();
+    let first = first.unwrap();
+    // 64 sentences of one pattern: a few dozen steps must halve ln 320 = 5.8.
+    assert!(last < 0.5 * first, "from {first} to {last}");
+    let checkpoint = Checkpoint::from_directory(&bench.root.path().join("model")).unwrap();
+    let model = checkpoint.model(&Device::flex()).unwrap();
+    assert_eq!(model.config.num_hidden_layers, 2);
+    assert_eq!(checkpoint.tokenizer().id_of(END_OF_TURN), model.config.eos_token_ids.first().copied());
+}
+
+#[test]
+fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    let whole = train_dpo(&bench.dpo("model", "whole"), &device, &mut |_| {}).unwrap();
+    interrupted(|stop| {
+        let _ = train_dpo(&bench.dpo("model", "parts"), &device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
+    });
+    let parts = train_dpo(&bench.dpo("model", "parts"), &device, &mut |_| {}).unwrap();
+    assert_eq!(whole, parts);
+    let file = "adapter_model.safetensors";
+    assert_eq!(bench.bytes(&format!("whole/{file}")), bench.bytes(&format!("parts/{file}")));
+}
+
+#[test]
+fn preferences_are_learned_and_generalise_to_held_out_prompts() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    let mut options = bench.dpo("model", "adapter");
+    options.steps = 60;
+    let report = train_dpo(&options, &device, &mut |_| {}).unwrap();
+    // "You can …" against "Who would …": a constant pattern.
+    assert!(report.pairs >= 6 && report.accuracy > 0.9, "{report:?}");
+    assert!(report.loss < std::f64::consts::LN_2, "{report:?}");
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    interrupted(|stop| {
+        let _ = train_lm(&bench.lm("model"), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
+    });
+    let mut other = bench.lm("model");
+    other.seed += 1;
+    let error = train_lm(&other, &device, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, TrainError::Checkpoint { .. }), "{error}");
+    assert!(error.to_string().contains("checkpoint.safetensors"), "{error}");
+}
+
+#[test]
+fn the_tokenizer_gives_back_every_text() {
+    let bench = Bench::new();
+    let path = bench.root.path().join("tokenizer/tokenizer.json");
+    let tokenizer = load_tokenizer(&path).unwrap();
+    for text in
+        ["", " ", "\n\nHuman: How?\n\nAssistant: So.", "naïve café – 42 €", "日本語 🦀", "a\tb\r\n  c", "don't I'LL we've"]
+    {
+        let ids = tokenizer.encode(text, false).unwrap();
+        assert_eq!(tokenizer.decode(ids.get_ids(), false).unwrap(), text);
+    }
+    let size = tokenizer.get_vocab_size(true) as u32;
+    let special = [END_OF_TEXT, "<|im_start|>", END_OF_TURN].map(|token| tokenizer.token_to_id(token).unwrap());
+    assert_eq!(special, [size - 3, size - 2, size - 1]);
+}
+
+#[test]
+fn every_assistant_turn_and_every_document_is_closed() {
+    let bench = Bench::new();
+    let path = bench.root.path().join("tokenizer/tokenizer.json");
+    let tokenizer = load_tokenizer(&path).unwrap();
+    let marks = Marks::of(&tokenizer, &path).unwrap();
+    let dialogue = "\n\nHuman: One?\n\nAssistant: Two.\n\nHuman: Three?\n\nAssistant: Four.";
+    let ids = encode_document(&tokenizer, marks, dialogue).unwrap();
+    assert_eq!(
+        tokenizer.decode(&ids, false).unwrap(),
+        "\n\nHuman: One?\n\nAssistant: Two.<|im_end|>\n\nHuman: Three?\n\nAssistant: Four.<|im_end|><|endoftext|>"
+    );
+    let prompt = &dialogue[..dialogue.len() - " Four.".len()];
+    let ids = encode_prompt(&tokenizer, marks, prompt).unwrap();
+    assert_eq!(
+        tokenizer.decode(&ids, false).unwrap(),
+        "\n\nHuman: One?\n\nAssistant: Two.<|im_end|>\n\nHuman: Three?\n\nAssistant:"
+    );
+}
+
+#[test]
+fn the_split_is_disjoint_and_goes_by_prompt() {
+    let bench = Bench::new();
+    let rows = read_rows(&bench.pairs).unwrap();
+    let held = rows.iter().filter(|row| row.is_held_out(0.2)).count();
+    assert!((6..=22).contains(&held), "{held} of {}", rows.len());
+    for row in &rows {
+        let Row::Pair { prompt, .. } = row else { panic!("a pair") };
+        let bare = prompt.trim_start_matches("\n\nHuman: ").trim_end_matches("\n\nAssistant:");
+        let exchange = Row::Exchange { prompt: bare.to_owned(), response: "Anything.".into() };
+        assert_eq!(row.is_held_out(0.2), exchange.is_held_out(0.2));
+        // A larger fraction holds out all that a smaller one does.
+        assert!(!row.is_held_out(0.1) || row.is_held_out(0.2));
+    }
+    let excluded = Excluded::load(std::slice::from_ref(&bench.pairs)).unwrap();
+    assert!(rows.iter().all(|row| excluded.contains(row)));
+}
+
+#[test]
+fn windows_resume_at_a_cursor() {
+    let bench = Bench::new();
+    let path = bench.root.path().join("tokenizer/tokenizer.json");
+    let tokenizer = load_tokenizer(&path).unwrap();
+    let marks = Marks::of(&tokenizer, &path).unwrap();
+    let weighted = Source { path: bench.texts.clone(), weight: 1.5 };
+    let corpus = Corpus::load(&[weighted], &tokenizer, marks, 0.2).unwrap();
+    let mut windows = Windows::new(&corpus, 5, 40, Cursor::default()).unwrap();
+    let seen: Vec<_> = (0..200).map(|_| (windows.cursor(), windows.next_window())).collect();
+    assert!(seen.last().unwrap().0.epoch >= 2);
+    for (cursor, window) in seen.iter().step_by(17) {
+        assert_eq!(Windows::new(&corpus, 5, 40, *cursor).unwrap().next_window(), *window);
+    }
+}
+
+#[test]
+fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hh.jsonl");
+    let rows = [
+        serde_json::json!({"chosen": "\n\nHuman: A?\n\nAssistant: b", "rejected": "\n\nHuman: A?\n\nAssistant: c"}),
+        serde_json::json!({"chosen": "\n\nHuman: A?\n\nAssistant: b", "rejected": "\n\nHuman: Z?\n\nAssistant: c"}),
+        serde_json::json!({"chosen": "\n\nHuman: A?\n\nAssistant: b", "rejected": "\n\nHuman: A?\n\nAssistant: b"}),
+    ];
+    fs::write(&path, rows.map(|row| row.to_string()).join("\n")).unwrap();
+    let expected = Row::Pair { prompt: "\n\nHuman: A?\n\nAssistant:".into(), chosen: " b".into(), rejected: " c".into() };
+    // Unequal prompts and equal answers teach nothing and are skipped.
+    assert_eq!(read_rows(&path).unwrap(), [expected]);
+
+    fs::write(&path, "{\"text\": \"fine\"}\n{\"prompt\": \"alone\"}\n").unwrap();
+    let message = read_rows(&path).unwrap_err().to_string();
+    assert!(message.contains("line 2") && message.contains("hh.jsonl"), "{message}");
+}
+
+#[test]
+fn a_run_continues_from_another_models_weights() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let first = LmOptions { steps: 30, ..bench.lm("first") };
+    let trained = train_lm(&first, &Device::flex(), &mut |_| {}).unwrap();
+    // A step too small to change what f32 holds: the loss is that of the weights it began with.
+    let still = LmOptions { steps: 1, rate: 1e-12, initial: Some(first.output.clone()), ..bench.lm("still") };
+    let continued = train_lm(&still, &Device::flex(), &mut |_| {}).unwrap();
+    // The weights went through a file of f32 and a product summed in another order.
+    assert!((continued - trained).abs() < 1e-5, "{continued} against {trained}");
+    let further = LmOptions { steps: 30, initial: Some(first.output), ..bench.lm("further") };
+    let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
+    assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
+}
