@@ -78,6 +78,20 @@ axioms!(swiss_elo_by_index => SwissElo::new(5, Entry::plain(0.0).unwrap(), Seedi
 axioms!(boxed => Box::new(RoundRobin::asinh()) as Box<dyn Aggregator>);
 axioms!(third_party => RoundRobin::new(Softsign, Halfway), fails A5);
 
+// No comparison at all: the rating grows with σ itself, which must not hide that it goes on moving with μ.
+axioms!(lower_bound => LowerBound, fails A3Prime A4 A5 A5Prime A6 A7 A8);
+
+/// R_i = μ_i − σ_i.
+struct LowerBound;
+
+impl Aggregator for LowerBound {
+    fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+        for ((rating, mu), sigma) in ratings.iter_mut().zip(batch.mu()).zip(batch.sigma()) {
+            *rating = mu - sigma;
+        }
+    }
+}
+
 /// g(u) = u / (1 + |u|).
 struct Softsign;
 

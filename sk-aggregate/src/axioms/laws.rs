@@ -20,11 +20,9 @@ const BACK: f64 = 1e-12;
 /// How far a probit over max(σ_i, σ_j) must climb for strict growth to be asked for: a hundred roundings of a rating.
 const CLIMB: f64 = 1e-13;
 
-/// A dispersion this many times larger than all else is as good as infinite, and a spread that grows like its square root still is.
-const INFINITE: f64 = (1u64 << 60) as f64;
-
-/// What is left of a sensitivity there must be below this part of it.
-const VANISHED: f64 = 1e-6;
+/// Dispersions this many times larger than all else are as good as infinite, and what may be left of a sensitivity there: enough for a
+/// spread that grows like their square root. The smaller one is for ratings that grow with σ itself, whose rounding hides the larger.
+const INFINITE: [(f64, f64); 2] = [((1u64 << 30) as f64, 1e-3), ((1u64 << 60) as f64, 1e-6)];
 
 /// How an operator breaks an axiom on a case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -265,7 +263,6 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
         return Ok(());
     }
     let who = case.who;
-    let (wider, widest) = wider(case);
     let moved = |sigma_who: f64| -> Result<(f64, f64), Violation> {
         let mut sigma = case.sigma.clone();
         sigma[who] = sigma_who;
@@ -275,7 +272,7 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
         let rounding = ROUNDING * largest(&before).max(largest(&after));
         Ok(((after[who] - before[who]).abs(), rounding))
     };
-    fewer_moves(&trial, case, [case.sigma[who], wider, widest], moved, |_| Ok(0.0))
+    fewer_moves(&trial, case, moved, |_| Ok(0.0))
 }
 
 /// A5′: the most that R_i can move for a step of μ_i does not grow with σ_i, and vanishes as σ_i → ∞.
@@ -304,9 +301,8 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
         let after = trial.rate(&mu, &sigma)?;
         Ok(((after[0] - before[0]).abs(), ROUNDING * largest(&before).max(largest(&after))))
     };
-    let (wider, widest) = wider(case);
     let moved = |sigma_who: f64| moved_at(sigma_who, 0.0);
-    fewer_moves(&trial, case, [case.sigma[case.who], wider, widest], moved, |sigma_who| {
+    fewer_moves(&trial, case, moved, |sigma_who| {
         supremum(|offset| Ok(moved_at(sigma_who, offset)?.0), largest(&[sigma_who, rival, h]))
     })
 }
@@ -336,17 +332,17 @@ fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64
     Ok(best.0)
 }
 
-/// (moved, rounding) at three dispersions, each above the one before and the last as good as infinite, should not grow and should vanish.
+/// (moved, rounding) should not grow from the dispersion of `who` to a wider one, and should vanish as it goes to infinity.
 ///
 /// `ceiling` looks for more at the first dispersion before a violation is called.
 fn fewer_moves(
     trial: &Trial<'_>,
     case: &Case,
-    [sigma, wider, widest]: [f64; 3],
     moved: impl Fn(f64) -> Result<(f64, f64), Violation>,
     ceiling: impl Fn(f64) -> Result<f64, Violation>,
 ) -> Law {
-    let (who, step) = (case.who, case.step);
+    let (who, step, sigma) = (case.who, case.step, case.sigma[case.who]);
+    let wider = if sigma > 0.0 { sigma * case.widen } else { largest(&case.sigma) * (case.widen - 1.0) };
     let (at, rounding) = moved(sigma)?;
     let (then, more_rounding) = moved(wider)?;
     let grown = |at: f64| then > at * (1.0 + RELATIVE) + rounding + more_rounding;
@@ -355,21 +351,18 @@ fn fewer_moves(
             format!("the move of R_{who} for a step of {step} should not grow as σ_{who} goes from {sigma:?} to {wider:?}");
         return trial.broken(reason, at, then);
     }
-    let (last, last_rounding) = moved(widest)?;
-    if last > VANISHED * at.max(then) + last_rounding {
-        let reason =
-            format!("the move of R_{who} for a step of {step} should vanish as σ_{who} goes from {sigma:?} to {widest:?}");
-        return trial.broken(reason, at, last);
+    // As wide as everything else, where no difference is saturated.
+    let all = largest(&case.sigma).max(largest(&case.mu)).max(step);
+    let peak = at.max(then).max(moved(all)?.0);
+    for (times, left) in INFINITE {
+        let widest = all * times;
+        let (last, rounding) = moved(widest)?;
+        if last > left * peak + rounding {
+            let reason = format!("the move of R_{who} for a step of {step} should vanish as σ_{who} goes to {widest:?}");
+            return trial.broken(reason, peak, last);
+        }
     }
     Ok(())
-}
-
-/// A wider σ of `who`, and one as good as infinite.
-fn wider(case: &Case) -> (f64, f64) {
-    let sigma = case.sigma[case.who];
-    let scale = largest(&case.sigma);
-    let all = scale.max(largest(&case.mu)).max(case.step);
-    (if sigma > 0.0 { sigma * case.widen } else { scale * (case.widen - 1.0) }, all * case.widen * INFINITE)
 }
 
 /// A6: R_i = Σ_j ψ(i; j), where ψ(i; j) is the rating of i in the batch {i, j}; alone, R_i = 0.
