@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sk_bench::args::{Cli, Command};
-use sk_bench::commands::{bench, chat, generate, train};
+use sk_bench::commands::{axioms, bench, chat, generate, train};
 use sk_bench::{Error, interrupt};
 
 fn main() -> ExitCode {
@@ -36,5 +36,6 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Chat(args) => chat::run(&args),
         Command::Train(command) => Ok(train::run(*command)?),
         Command::Bench(args) => bench::run(&args),
+        Command::Axioms(args) => axioms::run(&args),
     }
 }

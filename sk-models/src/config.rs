@@ -207,7 +207,7 @@ impl Qwen2Config {
         }
         let head_dim = match raw.head_dim {
             Some(given) => given,
-            None if raw.hidden_size % heads == 0 => raw.hidden_size / heads,
+            None if raw.hidden_size.is_multiple_of(heads) => raw.hidden_size / heads,
             None => {
                 return refuse(
                     "hidden_size",
@@ -263,10 +263,10 @@ impl Qwen2Config {
                 return refuse(field, "0".into(), "must be at least one");
             }
         }
-        if self.num_attention_heads % self.num_key_value_heads != 0 {
+        if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             return refuse("num_key_value_heads", self.num_key_value_heads.to_string(), "must divide num_attention_heads");
         }
-        if self.head_dim == 0 || self.head_dim % 2 != 0 {
+        if self.head_dim == 0 || !self.head_dim.is_multiple_of(2) {
             return refuse("head_dim", self.head_dim.to_string(), "must be even and at least two");
         }
         if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {

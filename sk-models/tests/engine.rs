@@ -78,7 +78,7 @@ fn plainly(adapter: Option<&LoraAdapter>, context: &[TokenId], span: &[TokenId])
     let ids: Vec<i64> = context.iter().chain(span).map(|&t| i64::from(t)).collect();
     let length = ids.len();
     let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, length]), &model.device());
-    let logits = model.logits(model.forward(tokens, lanes, Cache::None), lanes).into_data().to_vec::<f32>().unwrap();
+    let logits = model.logits(model.forward(tokens, lanes, Cache::None), lanes).try_into_vec_as::<f32>().unwrap();
     let mut reading = Reading::default();
     for (t, &token) in span.iter().enumerate() {
         let row = &logits[(context.len() + t - 1) * 97..][..97];

@@ -14,7 +14,7 @@ pub use steering::{Preset, SteeringArgs};
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, train::TrainCommand};
+use crate::commands::{axioms::AxiomsArgs, bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, train::TrainCommand};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -57,4 +57,6 @@ pub enum Command {
     Train(Box<TrainCommand>),
     /// Measure load time, speed frozen and steered, and peak memory.
     Bench(Box<BenchArgs>),
+    /// Check aggregation operators against the axioms.
+    Axioms(AxiomsArgs),
 }

@@ -1,5 +1,6 @@
 //! The `swiss-knife` program as a user runs it: its output, its files, its errors.
 
+mod axioms;
 mod bad_input;
 mod chat;
 mod common;

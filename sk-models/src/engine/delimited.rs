@@ -17,7 +17,7 @@ impl Delimited {
     /// Spans that end with one of `delimiters`; `token_bytes[t]` are the bytes that token `t` decodes to.
     pub fn new(token_bytes: Arc<[Box<[u8]>]>, delimiters: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let delimiters: Vec<Box<[u8]>> =
-            delimiters.into_iter().map(|d| d.as_ref().into()).filter(|d: &Box<[u8]>| !d.is_empty()).collect();
+            delimiters.into_iter().filter(|d| !d.as_ref().is_empty()).map(|d| d.as_ref().into()).collect();
         let longest = delimiters.iter().map(|d| d.len()).max().unwrap_or(0);
         Self { token_bytes, delimiters, longest }
     }

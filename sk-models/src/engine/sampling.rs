@@ -275,8 +275,7 @@ mod tests {
         /// The nucleus found by partial sorting is the one found by sorting everything.
         #[test]
         fn nucleus_is_minimal(logits in proptest::collection::vec(-6.0f32..6.0, 1..600), top_p in 0.01f32..1.0) {
-            let mut sampler = Sampler::default();
-            sampler.ranked = logits.iter().map(|z| z.exp()).zip(0..).collect();
+            let mut sampler = Sampler { ranked: logits.iter().map(|z| z.exp()).zip(0..).collect(), penalised: Vec::new() };
             let mut all = sampler.ranked.clone();
             sampler.keep_nucleus(top_p);
             all.sort_unstable_by(before);

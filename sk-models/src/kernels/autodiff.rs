@@ -118,8 +118,8 @@ impl<B: FusedOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
 
         // The rotary tables are constants.
         let nodes = [q.node(), k.node(), v.node()];
-        let [q, k, v] = [q, k, v].map(|tensor| tensor.into_primitive());
-        let [cos, sin] = [cos, sin].map(|tensor| tensor.into_primitive());
+        let (q, k, v) = (q.into_primitive(), k.into_primitive(), v.into_primitive());
+        let (cos, sin) = (cos.into_primitive(), sin.into_primitive());
         match Attention.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let out = B::fused_attention(q.clone(), k.clone(), v.clone(), cos.clone(), sin.clone(), shape);
