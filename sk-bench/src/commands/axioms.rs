@@ -1,0 +1,98 @@
+//! `swiss-knife axioms`: which axioms each aggregation operator satisfies.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use sk_aggregate::axioms::{DEFAULT_CASES, DEFAULT_SEED, Report};
+use sk_aggregate::{Copeland, Identity, Laplace, PNorm, RoundRobin, Scores, SignedLog, SwissElo, Tanh};
+use sk_core::{Aggregator, OperatingPoint, ParameterError};
+
+use crate::Error;
+use crate::args::positive;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Every operator that ships
+  swiss-knife axioms
+
+  # Two of them, on many cases, as JSON
+  swiss-knife axioms thurstone asinh --cases 100000 --json
+
+A counterexample is shrunken: few candidates, short numbers. That none was found is no proof that there is none.
+To check an operator of your own, use the feature `axioms` of the crate sk-aggregate.";
+
+/// Options of `axioms`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct AxiomsArgs {
+    /// The operators to check; all of them unless any is named.
+    #[arg(value_name = "OPERATOR", hide_possible_values = true)]
+    operators: Vec<Operator>,
+    /// Cases tried for each operator and axiom.
+    #[arg(long, value_name = "CASES", default_value_t = DEFAULT_CASES, value_parser = positive)]
+    cases: usize,
+    /// Seed of the cases.
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    seed: u64,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// An operator that ships.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Operator {
+    Thurstone,
+    BradleyTerry,
+    WeakestLink,
+    Laplace,
+    Tanh,
+    Asinh,
+    SignedLog,
+    Identity,
+    Copeland,
+    Scores,
+    SwissEloPaper,
+    SwissEloSound,
+}
+
+impl Operator {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn build(self) -> Result<Box<dyn Aggregator>, ParameterError> {
+        let OperatingPoint { rounds, alpha, .. } = OperatingPoint::HHH;
+        Ok(match self {
+            Self::Thurstone => Box::new(RoundRobin::thurstone()),
+            Self::BradleyTerry => Box::new(RoundRobin::bradley_terry()),
+            Self::WeakestLink => Box::new(RoundRobin::weakest_link()),
+            Self::Laplace => Box::new(RoundRobin::new(Laplace, PNorm::EUCLIDEAN)),
+            Self::Tanh => Box::new(RoundRobin::new(Tanh, PNorm::EUCLIDEAN)),
+            Self::Asinh => Box::new(RoundRobin::asinh()),
+            Self::SignedLog => Box::new(RoundRobin::new(SignedLog, PNorm::EUCLIDEAN)),
+            Self::Identity => Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN)),
+            Self::Copeland => Box::new(Copeland),
+            Self::Scores => Box::new(Scores),
+            Self::SwissEloPaper => Box::new(SwissElo::paper(rounds, alpha)?),
+            Self::SwissEloSound => Box::new(SwissElo::sound(rounds, alpha)?),
+        })
+    }
+}
+
+/// Checks the operators and prints the report on standard output.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
+    let chosen = if args.operators.is_empty() { Operator::value_variants() } else { &args.operators };
+    let mut operators = Vec::with_capacity(chosen.len());
+    for &operator in chosen {
+        let built = operator.build().map_err(|error| Error::Usage(error.to_string()))?;
+        operators.push((operator.name(), built));
+    }
+    let report = Report::new(operators.iter().map(|(name, built)| (name.as_str(), &**built)), args.cases, args.seed);
+    let mut out = anstream::stdout().lock();
+    let written = if args.json { writeln!(out, "{:#}", report.to_json()) } else { write!(out, "{report}") };
+    written.map_err(Error::Output)
+}
