@@ -242,10 +242,10 @@ mod tests {
     fn frequencies_follow_the_truncated_distribution() {
         let count = 20_000;
         let tempered: Vec<f64> = LOGITS.iter().map(|&z| (f64::from(z) / 0.7).exp()).collect();
-        // top-k 4 keeps tokens 0, 1, 3, 4; of their mass top-p 0.99 needs all but token 4.
-        let sampling = Sampling::new(0.7, 0.99, 4, 1.0).unwrap();
+        // top-k 4 keeps tokens 0, 1, 3, 4; of their mass top-p 0.98 needs all but token 4.
+        let sampling = Sampling::new(0.7, 0.98, 4, 1.0).unwrap();
         let kept = tempered[0] + tempered[1] + tempered[3];
-        assert!((tempered[1] + tempered[3]) / (kept + tempered[4]) < 0.99 && kept / (kept + tempered[4]) > 0.99);
+        assert!((tempered[1] + tempered[3]) / (kept + tempered[4]) < 0.98 && kept / (kept + tempered[4]) > 0.98);
         let drawn = draws(&sampling, &[], count);
         for token in 0..6u32 {
             let expected = if [0, 1, 3].contains(&token) { tempered[token as usize] / kept } else { 0.0 };
