@@ -1,5 +1,8 @@
 //! What can be said on the command line.
 
+// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 mod model;
 mod output;
 mod prompt;

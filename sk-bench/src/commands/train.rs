@@ -1,5 +1,8 @@
 //! `swiss-knife train`: the tokenizer, the language model, and adapters from preferences.
 
+// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 mod progress;
 
 use std::path::PathBuf;

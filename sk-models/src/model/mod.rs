@@ -1,7 +1,7 @@
 //! The Qwen2 decoder.
 //!
 //! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen product is one
-//! two-dimensional product over all rows. See [`Lanes`](crate::lora::Lanes) for adapters and [`cache`] for keys and
+//! two-dimensional product over all rows. See [`Lanes`] for adapters and [`cache`] for keys and
 //! values.
 
 mod attention;
