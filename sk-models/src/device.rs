@@ -60,10 +60,7 @@ pub enum DeviceError {
 
 /// The devices this program was built with, for messages.
 fn built() -> String {
-    let mut names = Vec::new();
-    if cfg!(feature = "cpu") {
-        names.push("cpu");
-    }
+    let mut names = vec!["cpu"];
     if cfg!(feature = "cuda") {
         names.push("cuda[:N]");
     }
@@ -129,21 +126,11 @@ impl DeviceName {
     pub fn open(self) -> Result<Device, DeviceError> {
         match self {
             Self::Auto => self.resolve().map(|(_, device)| device),
-            Self::Cpu => cpu(),
+            Self::Cpu => Ok(Device::flex()),
             Self::Cuda(index) => cuda(index),
             Self::Wgpu(index) => wgpu(index),
         }
     }
-}
-
-#[cfg(feature = "cpu")]
-fn cpu() -> Result<Device, DeviceError> {
-    Ok(Device::flex())
-}
-
-#[cfg(not(feature = "cpu"))]
-fn cpu() -> Result<Device, DeviceError> {
-    Err(DeviceError::NotBuilt { name: DeviceName::Cpu })
 }
 
 #[cfg(feature = "cuda")]
@@ -213,7 +200,6 @@ mod tests {
         assert!(message.contains("without cuda:1"), "{message}");
     }
 
-    #[cfg(feature = "cpu")]
     #[test]
     fn automatic_choice_always_finds_a_device() {
         assert!(DeviceName::Auto.open().is_ok());

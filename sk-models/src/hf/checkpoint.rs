@@ -214,14 +214,8 @@ fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, Checkpo
     if local.is_dir() { Ok(local.to_owned()) } else { Ok(Hub::from_env()?.resolve(source, progress)?) }
 }
 
-#[cfg(feature = "cpu")]
 fn is_processor(device: &Device) -> bool {
     *device == Device::flex()
-}
-
-#[cfg(not(feature = "cpu"))]
-fn is_processor(_: &Device) -> bool {
-    false
 }
 
 /// Bytes of memory that can be had without swapping, where the system says so.
@@ -232,7 +226,7 @@ fn free_memory() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
