@@ -76,7 +76,7 @@ impl Drafter {
             let rows = logits.chunks_exact_mut(self.model.config.vocab_size);
             for ((span, logits), input) in spans.iter_mut().zip(rows).zip(&inputs) {
                 if span.end.is_none() {
-                    if logits.iter().any(|z| z.is_nan()) {
+                    if logits.iter().any(|z| z.is_nan() || *z == f32::INFINITY) {
                         return Err(EngineError::NotANumber { role: ROLE, token: input[0] }.into());
                     }
                     self.config.extend(span, logits, &mut self.sampler, &request, limit, rng);

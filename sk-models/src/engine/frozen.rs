@@ -46,7 +46,7 @@ impl Frozen {
         // Read as part of the context, so that the next call finds it there.
         let hidden = self.follower.advance(&self.model, last);
         let logits = read(self.model.logits(hidden, Lanes::backbone()))?;
-        if logits.iter().any(|z| z.is_nan()) {
+        if logits.iter().any(|z| z.is_nan() || *z == f32::INFINITY) {
             return Err(EngineError::NotANumber { role: ROLE, token: last });
         }
         Ok(logits)
