@@ -39,7 +39,9 @@ pub enum EngineError {
         message: String,
     },
     /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do not fit the number format.
-    #[error("the {role} returned NaN or infinity for token {token}; its weights or an adapter's are damaged or overflow on this device")]
+    #[error(
+        "the {role} returned NaN or infinity for token {token}; its weights or an adapter's are damaged or overflow on this device"
+    )]
     NotANumber {
         /// Which model.
         role: &'static str,
