@@ -1,4 +1,4 @@
-use crate::Real;
+use crate::{Real, ScoreError, ScoreTable, score};
 
 /// What the normaliser makes of a score table: one composite (μ, σ) per candidate.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,7 +19,8 @@ impl<F: Real> Composite<F> {
     }
 }
 
-/// A candidate batch as 𝓐 and 𝓢 see it: composite scores and dispersions, and the fluency blade's scores where one is seated.
+/// A candidate batch as 𝓐 and 𝓢 see it: composite scores and dispersions, the fluency blade's scores where one is seated, and the scores
+/// of the blades behind the composites where a rule may look at them.
 ///
 /// All slices have length N ≥ 1, one entry per candidate.
 #[derive(Debug, Clone, Copy)]
@@ -27,16 +28,42 @@ pub struct Batch<'a, F = f64> {
     mu: &'a [F],
     sigma: &'a [F],
     fluency: Option<&'a [F]>,
+    blades: Option<&'a ScoreTable<F>>,
 }
 
 impl<'a, F: Real> Batch<'a, F> {
-    /// A batch without a fluency blade.
+    /// A batch without a fluency blade, of numbers that are scores already: they come out of a [`ScoreTable`] and a normaliser.
+    ///
+    /// For numbers from elsewhere there is [`checked`](Self::checked).
     ///
     /// # Panics
     /// When the slices differ in length.
     pub fn new(mu: &'a [F], sigma: &'a [F]) -> Self {
         assert_eq!(mu.len(), sigma.len(), "scores and dispersions must be as many as the candidates");
-        Self { mu, sigma, fluency: None }
+        Self { mu, sigma, fluency: None, blades: None }
+    }
+
+    /// A batch without a fluency blade, of numbers that are still to be checked.
+    ///
+    /// ```
+    /// use sk_core::Batch;
+    /// let refused = Batch::checked(&[0.5, f64::NAN], &[0.1, 0.1]).unwrap_err();
+    /// assert_eq!(refused.to_string(), "score of candidate 1 is NaN; scores must be finite");
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no candidate, the slices differ in length, or a number is not a score: with the candidate's index.
+    pub fn checked(mu: &'a [F], sigma: &'a [F]) -> Result<Self, ScoreError> {
+        if mu.is_empty() {
+            return Err(ScoreError::Empty);
+        }
+        if sigma.len() != mu.len() {
+            return Err(ScoreError::Length { quantity: "dispersions", expected: mu.len(), got: sigma.len() });
+        }
+        for (candidate, (&m, &s)) in mu.iter().zip(sigma).enumerate() {
+            score::check(candidate, m, s)?;
+        }
+        Ok(Self::new(mu, sigma))
     }
 
     /// The same batch with the scores ℓ_S of the fluency blade b₀.
@@ -47,6 +74,16 @@ impl<'a, F: Real> Batch<'a, F> {
     pub fn with_fluency(self, fluency: &'a [F]) -> Self {
         assert_eq!(self.mu.len(), fluency.len(), "fluency scores must be as many as the candidates");
         Self { fluency: Some(fluency), ..self }
+    }
+
+    /// The same batch with the scores of the single blades, before normalisation.
+    ///
+    /// # Panics
+    /// When the table has another number of candidates.
+    #[must_use]
+    pub fn with_blades(self, blades: &'a ScoreTable<F>) -> Self {
+        assert_eq!(self.mu.len(), blades.candidates(), "each blade must have scored all candidates");
+        Self { blades: Some(blades), ..self }
     }
 
     /// N.
@@ -68,5 +105,10 @@ impl<'a, F: Real> Batch<'a, F> {
     /// Length-normalised log-probability of each candidate under the proposal, in nats per token, where b₀ is seated.
     pub fn fluency(&self) -> Option<&'a [F]> {
         self.fluency
+    }
+
+    /// Scores of the single blades before normalisation, where the batch carries them.
+    pub fn blades(&self) -> Option<&'a ScoreTable<F>> {
+        self.blades
     }
 }

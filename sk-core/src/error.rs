@@ -55,6 +55,41 @@ pub enum ScoreError {
         /// Length of this row.
         got: usize,
     },
+    /// A value of a table that is not a score.
+    #[error("blade {blade}: {source}")]
+    Blade {
+        /// Index of the blade (row).
+        blade: usize,
+        /// What is wrong with it.
+        source: Box<ScoreError>,
+    },
+    /// A batch without candidates.
+    #[error("the batch is empty; at least one candidate is needed")]
+    Empty,
+    /// One of the quantities of a batch is given for another number of candidates than the scores.
+    #[error("{got} {quantity} for {expected} scores")]
+    Length {
+        /// Which quantity, in the plural.
+        quantity: &'static str,
+        /// Number of scores.
+        expected: usize,
+        /// Number of values given.
+        got: usize,
+    },
+    /// Names and rows of a table differ in number.
+    #[error("{got} names for the scores of {expected} blades")]
+    Names {
+        /// Number of rows.
+        expected: usize,
+        /// Number of names.
+        got: usize,
+    },
+    /// Two rows of a table have one name.
+    #[error("two blades are called \"{name}\"; names must differ")]
+    SameName {
+        /// The name.
+        name: String,
+    },
 }
 
 /// Weights that are not on the probability simplex.
@@ -192,6 +227,14 @@ pub enum StepError {
         name: String,
         /// Its error.
         source: BoxError,
+    },
+    /// The selector looks at a blade that has no seat.
+    #[error("the selector looks at blade \"{name}\", which is not seated; seated: {seated}")]
+    Unseated {
+        /// The name asked for.
+        name: String,
+        /// The names seated, comma-separated.
+        seated: String,
     },
     /// A selector returned something that is not a distribution.
     #[error("the selector's probabilities are not a distribution: candidate {index} has {value}")]

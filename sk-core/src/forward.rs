@@ -38,6 +38,9 @@ macro_rules! forward_shared {
             fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
                 (**self).distribution(ratings, batch, probabilities);
             }
+            fn blades(&self) -> Vec<Arc<str>> {
+                (**self).blades()
+            }
         }
     )+};
 }

@@ -7,7 +7,7 @@ use rand::Rng;
 use crate::trace::{CandidateTrace, ScoreTrace, StepTrace, Timings};
 use crate::{
     Aggregator, AlignmentSpec, Backbone, Batch, Blade, Candidates, Composite, Context, DraftRequest, Granularity, Normalizer,
-    Observation, Policy, Proposal, Readings, Score, ScoreTable, Selector, Simplex, SpanEnd, SpecHandle, StepError, draw,
+    Observation, Policy, Proposal, Readings, Score, ScoreTable, Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, draw,
 };
 
 /// How far the sum of a selector's probabilities may be from one: N roundings of f64.
@@ -47,11 +47,12 @@ pub enum Finish {
 impl Scheme {
     /// Runs one step: drafts candidates of at most `limit` tokens, scores them, draws the winner and appends it to `context`.
     ///
-    /// Blades of weight zero are not read. Cost: one proposal, one reading of N candidates under the K+1 policies that count, and
+    /// Blades of weight zero are not read, unless the selector looks at them. Cost: one proposal, one reading of N candidates under the K+1 policies that count, and
     /// arithmetic in K·N plus the aggregator's own (`prop:cost`).
     ///
     /// # Errors
-    /// When a slot fails or returns what is not a score or a distribution; `context` is then as it was.
+    /// When a slot fails or returns what is not a score or a distribution, or the selector looks at a blade that is not seated; `context`
+    /// is then as it was.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.spec.snapshot();
         let (drafted, draft) = timed(|| {
@@ -63,7 +64,7 @@ impl Scheme {
         let (scored, score) = timed(|| self.score(&spec, context, &candidates));
         let (blades, fluency) = scored?;
 
-        let (selected, select) = timed(|| self.select(&spec, &blades, fluency.as_deref(), rng));
+        let (selected, select) = timed(|| self.select(&blades, fluency.as_deref(), rng));
         let Selected { composite, ratings, probabilities, chosen } = selected?;
 
         let (committed, commit) = timed(|| {
@@ -119,8 +120,9 @@ impl Scheme {
         context: &Context,
         candidates: &Candidates,
     ) -> Result<(Vec<ScoreTrace>, Option<Vec<f64>>), StepError> {
+        let seats = self.seats(spec)?;
         let policies: BTreeSet<Policy> =
-            spec.active().map(|(seat, _)| seat.blade()).chain(&self.fluency).flat_map(Blade::policies).collect();
+            seats.iter().map(|(seat, _)| seat.blade()).chain(&self.fluency).flat_map(Blade::policies).collect();
         let policies: Vec<Policy> = policies.into_iter().collect();
         let readings = if policies.is_empty() {
             Readings::new()
@@ -135,7 +137,7 @@ impl Scheme {
             Ok::<_, StepError>(scores.iter().map(|s| (s.mu(), s.sigma())).unzip::<_, _, Vec<f64>, Vec<f64>>())
         };
         let mut blades = Vec::new();
-        for (seat, weight) in spec.active() {
+        for (seat, weight) in seats {
             let (mu, sigma) = run(seat.name(), &**seat.blade())?;
             blades.push(ScoreTrace { name: seat.name().to_string(), weight, mu, sigma });
         }
@@ -146,22 +148,27 @@ impl Scheme {
         Ok((blades, fluency))
     }
 
-    fn select(
-        &self,
-        spec: &AlignmentSpec,
-        blades: &[ScoreTrace],
-        fluency: Option<&[f64]>,
-        rng: &mut dyn Rng,
-    ) -> Result<Selected, StepError> {
-        // Each value came out of a `Score`, and a simplex has a positive weight: the table is valid.
-        let table = ScoreTable::new(blades.iter().map(|b| (&b.mu, &b.sigma))).expect("blades return scores");
-        let weights = Simplex::normalized(spec.active().map(|(_, w)| w).collect::<Vec<_>>())
+    /// The seats to be read, with their weights: those that count, and those that the selector looks at.
+    fn seats<'s>(&self, spec: &'s AlignmentSpec) -> Result<Vec<(&'s Seat, f64)>, StepError> {
+        let looked_at = self.selector.blades();
+        if let Some(name) = looked_at.iter().find(|name| spec.weight(name).is_none()) {
+            let seated: Vec<&str> = spec.seats().iter().map(|seat| &**seat.name()).collect();
+            return Err(StepError::Unseated { name: name.to_string(), seated: seated.join(", ") });
+        }
+        let weighed = spec.seats().iter().zip(spec.weights().as_slice().iter().copied());
+        Ok(weighed.filter(|(seat, weight)| *weight > 0.0 || looked_at.contains(seat.name())).collect())
+    }
+
+    fn select(&self, blades: &[ScoreTrace], fluency: Option<&[f64]>, rng: &mut dyn Rng) -> Result<Selected, StepError> {
+        let counting = || blades.iter().filter(|blade| blade.weight > 0.0);
+        let weights = Simplex::normalized(counting().map(|blade| blade.weight).collect::<Vec<_>>())
             .expect("the positive weights of a simplex have a positive sum");
         let mut composite = Composite::default();
-        self.normalizer.combine(&table, &weights, &mut composite);
+        self.normalizer.combine(&table(counting()), &weights, &mut composite);
 
-        let n = table.candidates();
-        let mut batch = Batch::new(&composite.mu, &composite.sigma);
+        let all = table(blades);
+        let n = all.candidates();
+        let mut batch = Batch::new(&composite.mu, &composite.sigma).with_blades(&all);
         if let Some(fluency) = fluency {
             batch = batch.with_fluency(fluency);
         }
@@ -180,6 +187,14 @@ struct Selected {
     ratings: Vec<f64>,
     probabilities: Vec<f64>,
     chosen: usize,
+}
+
+/// The scores of `blades` under their names.
+fn table<'b>(blades: impl IntoIterator<Item = &'b ScoreTrace> + Clone) -> ScoreTable {
+    // Each value came out of a `Score`, a simplex has a positive weight, and seats have names of their own: the table is valid.
+    ScoreTable::new(blades.clone().into_iter().map(|b| (&b.mu, &b.sigma)))
+        .and_then(|table| table.with_names(blades.into_iter().map(|b| b.name.as_str())))
+        .expect("blades return scores")
 }
 
 fn check_distribution(probabilities: &[f64]) -> Result<(), StepError> {

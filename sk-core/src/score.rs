@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Real, ScoreError};
@@ -44,7 +46,8 @@ impl<F: Real> Score<F> {
     }
 }
 
-fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), ScoreError> {
+/// Refuses what is not a score, saying whose.
+pub(crate) fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), ScoreError> {
     let to_f64 = |x: F| x.to_f64().unwrap_or(f64::NAN);
     if !mu.is_finite() {
         return Err(ScoreError::Mu { candidate, value: to_f64(mu) });
@@ -56,24 +59,28 @@ fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), ScoreError> {
 }
 
 /// The scores of N candidates by K blades: two K×N tables, row k for blade k. Neither K nor N is zero.
+///
+/// Rows may carry the names of their blades, so that what addresses a blade by name finds it whichever others are in the table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreTable<F = f64> {
     candidates: usize,
     mu: Vec<F>,
     sigma: Vec<F>,
+    /// One for each row, or none at all.
+    names: Vec<Arc<str>>,
 }
 
 impl<F: Real> ScoreTable<F> {
     /// A table from one `(mu, sigma)` pair of rows per blade.
     ///
     /// # Errors
-    /// When there is no row, a row is empty, rows differ in length, or a value is not a score.
+    /// When there is no row, a row is empty, rows differ in length, or a value is not a score: with the blade and the candidate.
     pub fn new<M, S>(rows: impl IntoIterator<Item = (M, S)>) -> Result<Self, ScoreError>
     where
         M: AsRef<[F]>,
         S: AsRef<[F]>,
     {
-        let mut table = Self { candidates: 0, mu: Vec::new(), sigma: Vec::new() };
+        let mut table = Self { candidates: 0, mu: Vec::new(), sigma: Vec::new(), names: Vec::new() };
         for (blade, (mu, sigma)) in rows.into_iter().enumerate() {
             table.push(blade, mu.as_ref(), sigma.as_ref())?;
         }
@@ -94,11 +101,51 @@ impl<F: Real> ScoreTable<F> {
             }
         }
         for (candidate, (&m, &s)) in mu.iter().zip(sigma).enumerate() {
-            check(candidate, m, s)?;
+            check(candidate, m, s).map_err(|source| ScoreError::Blade { blade, source: Box::new(source) })?;
         }
         self.mu.extend_from_slice(mu);
         self.sigma.extend_from_slice(sigma);
         Ok(())
+    }
+
+    /// The same table with the names of its blades, in the order of the rows.
+    ///
+    /// # Errors
+    /// When there are not as many names as rows, or two are the same.
+    pub fn with_names<S: Into<Arc<str>>>(self, names: impl IntoIterator<Item = S>) -> Result<Self, ScoreError> {
+        let names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
+        if names.len() != self.blades() {
+            return Err(ScoreError::Names { expected: self.blades(), got: names.len() });
+        }
+        for (k, name) in names.iter().enumerate() {
+            if names[..k].contains(name) {
+                return Err(ScoreError::SameName { name: name.to_string() });
+            }
+        }
+        Ok(Self { names, ..self })
+    }
+
+    /// The name of blade `k`, where the rows have names.
+    pub fn name(&self, k: usize) -> Option<&str> {
+        self.names.get(k).map(|name| &**name)
+    }
+
+    /// The row of the blade called `name`.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| &**known == name)
+    }
+
+    /// The same blades over some of the candidates, in the order given.
+    ///
+    /// # Panics
+    /// When there is none, or one is not below [`candidates`](Self::candidates).
+    #[must_use]
+    pub fn pick(&self, candidates: &[usize]) -> Self {
+        assert!(!candidates.is_empty(), "a table has at least one candidate");
+        let pick = |values: &[F]| {
+            values.chunks_exact(self.candidates).flat_map(|row| candidates.iter().map(|&i| row[i])).collect::<Vec<F>>()
+        };
+        Self { candidates: candidates.len(), mu: pick(&self.mu), sigma: pick(&self.sigma), names: self.names.clone() }
     }
 
     /// K, the number of blades.

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use rand::{Rng, RngExt};
 
 use crate::{Batch, Real};
@@ -11,6 +13,13 @@ pub trait Selector<F: Real = f64>: Send + Sync {
     /// # Panics
     /// May panic when the slices differ in length.
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]);
+
+    /// The blades whose scores [`distribution`](Self::distribution) looks at, by the names of their seats.
+    ///
+    /// A step reads them even at weight zero, passes them along in [`Batch::blades`], and fails where one has no seat.
+    fn blades(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
 }
 
 const _: Option<&dyn Selector<f64>> = None;
