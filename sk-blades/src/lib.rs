@@ -1,20 +1,24 @@
 #![doc = include_str!("../README.md")]
 
+mod arm;
 mod dispersion;
 mod ensemble;
 mod error;
 mod expert_amateur;
 mod fluency;
 mod implicit_reward;
+mod informativeness;
 mod likelihood;
 mod reading;
 
+pub use arm::{Ablated, DispersionArm};
 pub use dispersion::Dispersion;
 pub use ensemble::Ensemble;
 pub use error::BladeError;
 pub use expert_amateur::ExpertAmateur;
 pub use fluency::Fluency;
 pub use implicit_reward::ImplicitReward;
+pub use informativeness::{InformativenessError, informativeness, spearman};
 pub use likelihood::Likelihood;
 
 /// The examples of the book, compiled and run.
