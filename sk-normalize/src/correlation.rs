@@ -1,11 +1,22 @@
+use std::sync::Arc;
+
+use sk_core::{Real, ScoreTable};
+
 /// How far from its exact value an entry may be, and how negative an eigenvalue, to be read as rounding.
 const TOLERANCE: f64 = 1e-9;
 
 /// A K×K correlation matrix of blade errors: symmetric, ones on the diagonal, entries in [−1, 1], positive semidefinite.
+///
+/// Given names, its rows belong to the blades so called, whichever of them a table holds and in whatever order: a blade that is reweighted
+/// to zero, unseated or seated anew takes its correlations along. A blade that the matrix does not name counts as fully correlated with all
+/// others, which is the upper bound. Without names, row k belongs to the k-th blade of a table of K, and a table of any other size is
+/// treated as if no blade were named.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correlation {
     size: usize,
     entries: Vec<f64>,
+    /// One for each row, or none at all.
+    names: Vec<Arc<str>>,
 }
 
 /// A matrix that is not a correlation matrix.
@@ -52,6 +63,22 @@ pub enum CorrelationError {
         /// Its mirror image.
         mirrored: f64,
     },
+    /// A name that is used where it cannot be.
+    #[error("blade \"{name}\" is {problem}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it, in words.
+        problem: &'static str,
+    },
+    /// Names and rows differ in number.
+    #[error("{got} names for a correlation matrix of {expected} rows")]
+    Names {
+        /// Number of rows.
+        expected: usize,
+        /// Number of names.
+        got: usize,
+    },
     /// No joint distribution has these correlations.
     #[error("the correlation matrix is not positive semidefinite: blades 0 to {row} cannot be correlated like this")]
     Indefinite {
@@ -77,10 +104,64 @@ impl Correlation {
         if size == 0 {
             return Err(CorrelationError::Shape { row: 0, expected: 1, got: 0 });
         }
-        let matrix = Self { size, entries };
+        let matrix = Self { size, entries, names: Vec::new() };
         matrix.check_entries()?;
         matrix.check_definite()?;
         Ok(matrix)
+    }
+
+    /// The same matrix with the names of its blades, in the order of the rows.
+    ///
+    /// # Errors
+    /// When there are not as many names as rows, or one is used twice.
+    pub fn with_names<N: Into<Arc<str>>>(self, names: impl IntoIterator<Item = N>) -> Result<Self, CorrelationError> {
+        let names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
+        if names.len() != self.size {
+            return Err(CorrelationError::Names { expected: self.size, got: names.len() });
+        }
+        if let Some(name) = names.iter().enumerate().find_map(|(k, name)| names[..k].contains(name).then_some(name)) {
+            return Err(CorrelationError::Name { name: name.to_string(), problem: "named twice" });
+        }
+        Ok(Self { names, ..self })
+    }
+
+    /// A matrix of pairs of blades by name; pairs that are not given are uncorrelated.
+    ///
+    /// ```
+    /// use sk_normalize::Correlation;
+    /// let errors = Correlation::of_pairs([("helpful", "harmless", -0.4), ("helpful", "honest", 0.2)]).unwrap();
+    /// assert_eq!((errors.size(), errors.get(1, 0), errors.get(1, 2)), (3, -0.4, 0.0));
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no pair, a pair is given twice or is of a blade with itself, an entry is outside [−1, 1], or the matrix is indefinite.
+    pub fn of_pairs<'n>(pairs: impl IntoIterator<Item = (&'n str, &'n str, f64)>) -> Result<Self, CorrelationError> {
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        let mut names: Vec<&str> = Vec::new();
+        for &(a, b, _) in &pairs {
+            for name in [a, b] {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        let mut rows = vec![vec![0.0; names.len()]; names.len()];
+        for (k, row) in rows.iter_mut().enumerate() {
+            row[k] = 1.0;
+        }
+        let at = |name: &str| names.iter().position(|known| *known == name).expect("every name of a pair was kept");
+        for (index, &(a, b, value)) in pairs.iter().enumerate() {
+            let refuse = |problem| CorrelationError::Name { name: a.to_owned(), problem };
+            if a == b {
+                return Err(refuse("paired with itself"));
+            }
+            if pairs[..index].iter().any(|&(c, d, _)| (c, d) == (a, b) || (d, c) == (a, b)) {
+                return Err(refuse("paired twice with the same blade"));
+            }
+            rows[at(a)][at(b)] = value;
+            rows[at(b)][at(a)] = value;
+        }
+        Self::new(&rows)?.with_names(names)
     }
 
     /// K.
@@ -95,6 +176,17 @@ impl Correlation {
     pub fn get(&self, row: usize, column: usize) -> f64 {
         assert!(column < self.size);
         self.entries[row * self.size + column]
+    }
+
+    /// The row of this matrix that belongs to each blade of a table.
+    pub(crate) fn rows<F: Real>(&self, scores: &ScoreTable<F>) -> Vec<Option<usize>> {
+        let row = |k: usize| {
+            if self.names.is_empty() {
+                return (scores.blades() == self.size).then_some(k);
+            }
+            scores.name(k).and_then(|name| self.names.iter().position(|known| &**known == name))
+        };
+        (0..scores.blades()).map(row).collect()
     }
 
     fn check_entries(&self) -> Result<(), CorrelationError> {
@@ -160,5 +252,25 @@ mod tests {
         assert!(Correlation::new(&[[1.0, -1.0], [-1.0, 1.0]]).is_ok());
         assert!(Correlation::new(&[[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]).is_ok());
         assert_eq!(Correlation::new(&[[1.0]]).unwrap().size(), 1);
+    }
+
+    #[test]
+    fn names_are_checked() {
+        let identity = || Correlation::new(&[[1.0, 0.0], [0.0, 1.0]]).unwrap();
+        assert_eq!(identity().with_names(["a"]), Err(CorrelationError::Names { expected: 2, got: 1 }));
+        assert!(matches!(identity().with_names(["a", "a"]), Err(CorrelationError::Name { name, .. }) if name == "a"));
+        assert!(identity().with_names(["a", "b"]).is_ok());
+
+        let refuse = |pairs: &[(&str, &str, f64)]| Correlation::of_pairs(pairs.iter().copied()).unwrap_err();
+        assert_eq!(refuse(&[]), CorrelationError::Shape { row: 0, expected: 1, got: 0 });
+        assert_eq!(refuse(&[("a", "b", 0.1), ("c", "c", 1.0)]).to_string(), "blade \"c\" is paired with itself");
+        let twice = "blade \"b\" is paired twice with the same blade";
+        assert_eq!(refuse(&[("a", "b", 0.1), ("b", "a", 0.1)]).to_string(), twice);
+        assert_eq!(refuse(&[("b", "a", 0.1), ("c", "a", 0.1), ("b", "a", 0.2)]).to_string(), twice);
+        assert!(matches!(refuse(&[("a", "b", 1.5)]), CorrelationError::Entry { row: 0, column: 1, .. }));
+        assert!(matches!(
+            refuse(&[("a", "b", -0.6), ("b", "c", -0.6), ("c", "a", -0.6)]),
+            CorrelationError::Indefinite { row: 2 }
+        ));
     }
 }

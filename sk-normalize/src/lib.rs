@@ -2,6 +2,7 @@
 
 mod candidate_batch;
 mod correlation;
+mod influence;
 mod propagation;
 mod rank;
 mod raw;
@@ -9,6 +10,7 @@ mod robust;
 
 pub use candidate_batch::{CandidateBatch, DispersionUnit};
 pub use correlation::{Correlation, CorrelationError};
+pub use influence::influence_shares;
 pub use propagation::Propagation;
 pub use rank::Rank;
 pub use raw::Raw;

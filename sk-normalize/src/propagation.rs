@@ -12,9 +12,7 @@ pub enum Propagation {
     Linear,
     /// Errors are independent: σ_i = √(Σ_k w_k² (σ̂_i^(k))²).
     Independent,
-    /// Errors have a correlation matrix: (Σ_i)_kl = ρ_kl σ̂_i^(k) σ̂_i^(l).
-    ///
-    /// For a table of another number of blades than the matrix the linear rule is used: it needs no correlations and is the upper bound.
+    /// Errors have a correlation matrix: (Σ_i)_kl = ρ_kl σ̂_i^(k) σ̂_i^(l), with ρ_kl = 1, the upper bound, where the matrix says nothing.
     Correlated(Correlation),
 }
 
@@ -32,7 +30,7 @@ impl Propagation {
         assert_eq!(weights.len(), scores.blades(), "one weight per blade");
         out.reset(scores.candidates());
         let correlation = match self {
-            Self::Correlated(correlation) if correlation.size() == scores.blades() => Some(correlation),
+            Self::Correlated(correlation) => Some((correlation, correlation.rows(scores))),
             _ => None,
         };
         let mut coefficients = Vec::new();
@@ -49,27 +47,32 @@ impl Propagation {
                 let combined = match self {
                     // `hypot` rather than squares, which overflow for scores that are large but valid.
                     Self::Independent => total.hypot(coefficient * sigma),
-                    Self::Linear | Self::Correlated(_) => *total + coefficient * sigma,
+                    _ => *total + coefficient * sigma,
                 };
                 *total = combined.min(F::max_value());
             }
         }
-        if let Some(correlation) = correlation {
+        if let Some((correlation, rows)) = correlation {
+            let rho = |k: usize, l: usize| match (rows[k], rows[l]) {
+                (Some(row), Some(column)) => correlation.get(row, column),
+                _ => 1.0,
+            };
             for (i, total) in out.sigma.iter_mut().enumerate() {
-                *total = quadratic_form(correlation, |k| (coefficients[k] * scores.sigma(k)[i]).min(F::max_value()));
+                let a = |k: usize| (coefficients[k] * scores.sigma(k)[i]).min(F::max_value());
+                *total = quadratic_form(scores.blades(), rho, a);
             }
         }
     }
 }
 
-/// √(Σ_kl ρ_kl a_k a_l), in units of the largest |a_k|.
-fn quadratic_form<F: Real>(correlation: &Correlation, a: impl Fn(usize) -> F) -> F {
-    let blades = 0..correlation.size();
+/// √(Σ_kl ρ_kl a_k a_l) over the blades, in units of the largest a_k; none is negative.
+fn quadratic_form<F: Real>(blades: usize, rho: impl Fn(usize, usize) -> f64, a: impl Fn(usize) -> F) -> F {
+    let blades = 0..blades;
     let peak = blades.clone().fold(F::zero(), |m, k| m.max(a(k)));
     if peak == F::zero() {
         return F::zero();
     }
-    let row = |k: usize| blades.clone().map(|l| F::of(correlation.get(k, l)) * (a(l) / peak)).sum::<F>();
+    let row = |k: usize| blades.clone().map(|l| F::of(rho(k, l)) * (a(l) / peak)).sum::<F>();
     let square = blades.clone().map(|k| a(k) / peak * row(k)).sum::<F>();
     // A singular matrix can round below zero.
     (peak * square.max(F::zero()).sqrt()).min(F::max_value())

@@ -120,3 +120,37 @@ fn dispersions_propagate_by_the_correlation_of_errors() {
     // A matrix for another number of blades says nothing: the upper bound is used.
     assert_eq!(sigma(Propagation::Correlated(Correlation::new(&[[1.0]]).unwrap())), 7.0);
 }
+
+/// w_k σ_k = 3 and 4 for "calm" and "kind", 5 for "new".
+#[test]
+fn correlations_follow_the_names_of_blades() {
+    let blade = |name: &'static str| match name {
+        "calm" => (name, 6.0),
+        "kind" => (name, 8.0),
+        _ => (name, 10.0),
+    };
+    let propagation = Propagation::Correlated(Correlation::of_pairs([("kind", "calm", -0.5)]).unwrap());
+    let sigma = |names: &[&'static str]| {
+        let blades: Vec<_> = names.iter().map(|name| blade(name)).collect();
+        let table = ScoreTable::new(blades.iter().map(|(_, sigma)| ([0.0], [*sigma]))).unwrap();
+        let table = table.with_names(blades.iter().map(|(name, _)| *name)).unwrap();
+        let mut out = Composite::default();
+        // Weights of one half each, whatever their sum.
+        let share = Simplex::uniform(names.len()).unwrap();
+        Raw { propagation: propagation.clone() }.combine(&table, &share, &mut out);
+        out.sigma[0] * names.len() as f64 / 2.0
+    };
+    // 9 + 16 − 12, in either order.
+    assert_close(&[sigma(&["calm", "kind"]), sigma(&["kind", "calm"])], &[13f64.sqrt(); 2]);
+    // One of the two left alone, as when the other has weight zero.
+    assert_close(&[sigma(&["calm"]), sigma(&["kind"])], &[3.0, 4.0]);
+    // A blade of which nothing is known adds its whole dispersion to that of each other: 13 + 25 + 2·5·3 + 2·5·4.
+    assert_close(&[sigma(&["calm", "new", "kind"])], &[108f64.sqrt()]);
+    assert_close(&[sigma(&["new", "calm"])], &[8.0]);
+    // A table without names says nothing about whose scores it holds.
+    assert_close(
+        &[combine(&Raw { propagation: propagation.clone() }, &vec![(vec![0.0], vec![6.0]), (vec![0.0], vec![8.0])], &[0.5, 0.5])
+            .sigma[0]],
+        &[7.0],
+    );
+}
