@@ -37,6 +37,21 @@ impl Proposal for Digits {
     }
 }
 
+/// [`First`], that looks at a blade besides.
+struct LookingAt(&'static str);
+
+impl Selector for LookingAt {
+    fn distribution(&self, ratings: &[f64], batch: &Batch<'_>, probabilities: &mut [f64]) {
+        let table = batch.blades().unwrap();
+        assert_eq!(table.candidates(), ratings.len());
+        // By name, whatever else was read.
+        First.distribution(table.mu(table.find(self.0).unwrap()), batch, probabilities);
+    }
+    fn blades(&self) -> Vec<Arc<str>> {
+        vec![self.0.into()]
+    }
+}
+
 /// Reads a token's log-probability as minus its value, and remembers what it was asked.
 #[derive(Default)]
 struct Digital {
@@ -170,6 +185,26 @@ fn only_blades_of_positive_weight_are_read_and_an_edit_takes_effect_at_the_next_
     assert_eq!(digit_mean(&trace.chosen().tokens), largest);
     let variant = |name: &str| vec![Policy::Variant(name.into())];
     assert_eq!(*asked.lock().unwrap(), [variant("small"), variant("large")]);
+}
+
+#[test]
+fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the_composite() {
+    let (mut scheme, asked) = scheme(6);
+    let mut context = Context::new([1]).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    // Through a box and an `Arc`, as schemes hold their slots.
+    scheme.selector = Arc::new(Box::new(LookingAt("large")));
+    let trace = scheme.step(&mut context, 0, 10, &mut rng).unwrap();
+    let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
+    assert_eq!(means[trace.chosen], means.iter().copied().fold(0.0, f64::max));
+    assert_eq!(trace.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
+    let read: Vec<_> = trace.blades.iter().map(|blade| (blade.name.as_str(), blade.weight)).collect();
+    assert_eq!(read, [("small", 1.0), ("large", 0.0)]);
+    assert_eq!(*asked.lock().unwrap(), [vec![Policy::Variant("large".into()), Policy::Variant("small".into())]]);
+
+    scheme.selector = Arc::new(LookingAt("polite"));
+    let error = scheme.step(&mut context, 1, 10, &mut rng).unwrap_err();
+    assert_eq!(error.to_string(), "the selector looks at blade \"polite\", which is not seated; seated: small, large");
 }
 
 #[test]
