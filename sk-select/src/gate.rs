@@ -1,10 +1,12 @@
+use std::sync::Arc;
+
 use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::Buffer;
 use crate::argmax::{highest, point_mass};
 
 /// The quantity a [`Gate`] looks at.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Criterion {
     /// The composite score μ_i. It is relative to the batch unless the normaliser is raw.
@@ -14,10 +16,25 @@ pub enum Criterion {
         /// κ.
         kappa: f64,
     },
+    /// μ_i − κ σ_i of one blade, before normalisation and whatever its weight: a boundary in the blade's own units, which holds from batch to
+    /// batch. A batch that does not carry the blade lets nobody pass.
+    Blade {
+        /// The name of its seat.
+        name: Arc<str>,
+        /// κ; 0 for the score alone.
+        kappa: f64,
+    },
     /// ℓ_S of the fluency blade. Where none is seated, every candidate passes.
     Fluency,
     /// The rating R_i.
     Rating,
+}
+
+impl Criterion {
+    /// The score of the blade `name`.
+    pub fn blade(name: impl Into<Arc<str>>) -> Self {
+        Self::Blade { name: name.into(), kappa: 0.0 }
+    }
 }
 
 /// What a [`Gate`] does when no candidate passes.
@@ -33,8 +50,11 @@ pub enum Fallback {
 /// An inner rule over the candidates whose criterion reaches a threshold.
 ///
 /// The inner rule sees the candidates that pass and no others, so that whatever it standardises or compares is among them. O(N) and the
-/// inner rule; allocates only past 32 candidates.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// inner rule; allocates past 32 candidates, and where the batch carries the scores of its blades.
+///
+/// A gate on a safety blade is the boundary that the paper proposes: what the blade puts below the threshold cannot be drawn, however high
+/// it is rated. Gates nest, the outermost first.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Gate<S> {
     criterion: Criterion,
     threshold: f64,
@@ -49,18 +69,28 @@ impl<S> Gate<S> {
     /// When the threshold or κ is not a number.
     pub fn new(criterion: Criterion, threshold: f64, fallback: Fallback, inner: S) -> Result<Self, ParameterError> {
         ParameterError::check(!threshold.is_nan(), "threshold", threshold, "a number")?;
-        if let Criterion::LowerBound { kappa } = criterion {
+        if let Criterion::LowerBound { kappa } | Criterion::Blade { kappa, .. } = criterion {
             ParameterError::check(kappa.is_finite(), "kappa", kappa, "finite")?;
         }
         Ok(Self { criterion, threshold, fallback, inner })
     }
 
-    fn value<F: Real>(&self, i: usize, ratings: &[F], batch: &Batch<'_, F>) -> F {
-        match self.criterion {
-            Criterion::Score => batch.mu()[i],
-            Criterion::LowerBound { kappa } => batch.mu()[i] - F::of(kappa) * batch.sigma()[i],
-            Criterion::Fluency => batch.fluency().map_or(F::infinity(), |fluency| fluency[i]),
-            Criterion::Rating => ratings[i],
+    /// What the threshold is held against, one value per candidate.
+    fn values<F: Real>(&self, ratings: &[F], batch: &Batch<'_, F>) -> Buffer<F> {
+        let lower_bound = |kappa: f64, mu: &[F], sigma: &[F]| {
+            let kappa = F::of(kappa);
+            mu.iter().zip(sigma).map(|(&mu, &sigma)| mu - kappa * sigma).collect()
+        };
+        match &self.criterion {
+            Criterion::Score => Buffer::from_slice(batch.mu()),
+            Criterion::LowerBound { kappa } => lower_bound(*kappa, batch.mu(), batch.sigma()),
+            Criterion::Blade { name, kappa } => match batch.blades().and_then(|table| Some((table, table.find(name)?))) {
+                Some((table, k)) => lower_bound(*kappa, table.mu(k), table.sigma(k)),
+                // A boundary that cannot be checked is closed.
+                None => Buffer::from_elem(F::neg_infinity(), batch.len()),
+            },
+            Criterion::Fluency => batch.fluency().map_or(Buffer::from_elem(F::infinity(), batch.len()), Buffer::from_slice),
+            Criterion::Rating => Buffer::from_slice(ratings),
         }
     }
 }
@@ -69,7 +99,7 @@ impl<F: Real, S: Selector<F>> Selector<F> for Gate<S> {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         let n = batch.len();
         assert!(ratings.len() == n && probabilities.len() == n, "one rating and one probability per candidate");
-        let values: Buffer<F> = (0..n).map(|i| self.value(i, ratings, batch)).collect();
+        let values = self.values(ratings, batch);
         let passing: Buffer<usize> = (0..n).filter(|&i| values[i] >= F::of(self.threshold)).collect();
         match (passing.len(), self.fallback) {
             (0, Fallback::Best) => return point_mass(highest(&values), probabilities),
@@ -83,11 +113,23 @@ impl<F: Real, S: Selector<F>> Selector<F> for Gate<S> {
         if let Some(fluency) = &fluency {
             subset = subset.with_fluency(fluency);
         }
+        let blades = batch.blades().map(|table| table.pick(&passing));
+        if let Some(blades) = &blades {
+            subset = subset.with_blades(blades);
+        }
         let mut inner = Buffer::from_elem(F::zero(), passing.len());
         self.inner.distribution(&ratings, &subset, &mut inner);
         probabilities.fill(F::zero());
         for (&i, &p) in passing.iter().zip(&inner) {
             probabilities[i] = p;
         }
+    }
+
+    fn blades(&self) -> Vec<Arc<str>> {
+        let mut blades = self.inner.blades();
+        if let Criterion::Blade { name, .. } = &self.criterion {
+            blades.push(Arc::clone(name));
+        }
+        blades
     }
 }

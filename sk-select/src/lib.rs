@@ -2,8 +2,10 @@
 
 mod argmax;
 mod champion;
+mod epsilon_argmax;
 mod gate;
 mod nucleus;
+mod plackett_luce;
 mod softmax;
 mod top_k;
 mod truncate;
@@ -11,8 +13,10 @@ mod uniform;
 
 pub use argmax::Argmax;
 pub use champion::Champion;
+pub use epsilon_argmax::EpsilonArgmax;
 pub use gate::{Criterion, Fallback, Gate};
 pub use nucleus::Nucleus;
+pub use plackett_luce::PlackettLuce;
 pub use softmax::Softmax;
 pub use top_k::TopK;
 pub use uniform::Uniform;

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::truncate::keep_likeliest;
@@ -34,5 +36,9 @@ impl<F: Real, S: Selector<F>> Selector<F> for Nucleus<S> {
             });
             before.count() + 1
         });
+    }
+
+    fn blades(&self) -> Vec<Arc<str>> {
+        self.inner.blades()
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::truncate::keep_likeliest;
@@ -24,5 +26,9 @@ impl<F: Real, S: Selector<F>> Selector<F> for TopK<S> {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         self.inner.distribution(ratings, batch, probabilities);
         keep_likeliest(probabilities, |_| self.k);
+    }
+
+    fn blades(&self) -> Vec<Arc<str>> {
+        self.inner.blades()
     }
 }

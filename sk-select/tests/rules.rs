@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sk_core::{Batch, Deviation, OperatingPoint, Selector, Standardize};
-use sk_select::{Argmax, Champion, Criterion, Fallback, Gate, Nucleus, Softmax, TopK, Uniform};
+use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Fallback, Gate, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
 
 /// Rounding of N exponentials and a division.
 const TOLERANCE: f64 = 1e-12;
@@ -31,6 +31,17 @@ fn argmax_takes_the_lowest_index_of_equals() {
     assert_eq!(of_ratings(&Argmax, &[1.0, 3.0, 3.0, 2.0]), [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(of_ratings(&Argmax, &[-0.0, 0.0]), [1.0, 0.0]);
     assert_eq!(of_ratings(&Argmax, &[-5.0]), [1.0]);
+}
+
+#[test]
+fn epsilon_is_shared_by_all() {
+    let rule = EpsilonArgmax::new(0.2).unwrap();
+    // .2/4 each, and .8 more for the first of the highest.
+    assert_close(&of_ratings(&rule, &[1.0, 3.0, 3.0, 2.0]), &[0.05, 0.85, 0.05, 0.05]);
+    assert_eq!(of_ratings(&rule, &[-5.0]), [1.0]);
+    let ratings = [1.0, 3.0, 3.0, 2.0];
+    assert_eq!(of_ratings(&EpsilonArgmax::new(0.0).unwrap(), &ratings), of_ratings(&Argmax, &ratings));
+    assert_eq!(of_ratings(&EpsilonArgmax::new(1.0).unwrap(), &ratings), of_ratings(&Uniform, &ratings));
 }
 
 #[test]
@@ -129,6 +140,9 @@ fn impossible_parameters_are_refused() {
         assert!(Softmax::new(temperature).is_err());
     }
     assert!(TopK::new(0, Argmax).is_err());
+    for epsilon in [-0.1, 1.1, f64::NAN] {
+        assert!(EpsilonArgmax::new(epsilon).is_err());
+    }
     for mass in [0.0, -0.5, 1.5, f64::NAN] {
         assert!(Nucleus::new(mass, Argmax).is_err());
     }
@@ -146,6 +160,8 @@ fn rules() -> Vec<Box<dyn Selector>> {
         Box::new(Argmax),
         Box::new(Uniform),
         Box::new(softmax),
+        Box::new(PlackettLuce::new(1.3).unwrap()),
+        Box::new(EpsilonArgmax::new(0.3).unwrap()),
         Box::new(champion),
         Box::new(Champion::sound(&OperatingPoint { temperature: 0.1, ..OperatingPoint::HHH }).unwrap()),
         Box::new(TopK::new(3, softmax).unwrap()),
