@@ -58,8 +58,11 @@ fn worked_by_hand() {
     assert!(close(score(&ExpertAmateur), (0.0, 0.0)));
     assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::MinEntropy).unwrap()), (-1.0, 0.625)));
     assert!(close(score(&Likelihood::new(variant("honest"), Dispersion::StandardError).unwrap()), (-1.0, 0.5)));
+    assert_eq!(reward(Dispersion::ZERO).beta(), BETA);
     // Rewards .1 and −.05: mean .025, sample std .15/√2.
     assert!(close(score(&Ensemble::new(["honest", "honest-2"], BETA).unwrap()), (0.025, 0.15 / 2f64.sqrt())));
+    // One of them twice: mean .05, deviations .05 .05 −.1, sample variance .015/2.
+    assert!(close(score(&Ensemble::new(["honest", "honest-2", "honest"], BETA).unwrap()), (0.05, 0.0075f64.sqrt())));
 }
 
 #[test]
