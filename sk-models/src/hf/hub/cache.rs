@@ -1,0 +1,114 @@
+//! The cache on disk: what a repository's directory holds, and when a snapshot is whole.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    error::{HubError, io_error},
+    id::ModelId,
+};
+use crate::{
+    files::write_atomically,
+    hf::safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
+};
+
+/// Files other than weights that a model or an adapter may need, all at the root of its repository.
+pub(super) const SMALL_FILES: [&str; 6] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "adapter_config.json",
+];
+/// The weights of an adapter.
+pub(super) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
+
+/// The directory of a model in the cache.
+pub(super) struct Repository(PathBuf);
+
+impl Repository {
+    pub(super) fn new(cache: &Path, id: &ModelId) -> Self {
+        Self(cache.join(id.cache_name()))
+    }
+
+    /// Contents, named by their hash.
+    pub(super) fn blobs(&self) -> PathBuf {
+        self.0.join("blobs")
+    }
+
+    /// The files of a commit, by name.
+    pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
+        self.0.join("snapshots").join(commit)
+    }
+
+    fn references(&self) -> PathBuf {
+        self.0.join("refs")
+    }
+
+    /// The snapshot of a revision, if all of it is there. A revision without an entry is taken for a commit.
+    pub(super) fn complete(&self, revision: &str) -> Option<PathBuf> {
+        let commit = fs::read_to_string(self.references().join(revision))
+            .map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());
+        let snapshot = self.snapshot(&commit);
+        is_complete(&snapshot).then_some(snapshot)
+    }
+
+    /// Makes room for a commit and returns its snapshot.
+    pub(super) fn create(&self, commit: &str) -> Result<PathBuf, HubError> {
+        let snapshot = self.snapshot(commit);
+        for directory in [&snapshot, &self.blobs(), &self.references()] {
+            fs::create_dir_all(directory).map_err(|source| io_error("create", directory, source))?;
+        }
+        Ok(snapshot)
+    }
+
+    /// Records the commit that a revision stands for.
+    pub(super) fn refer(&self, revision: &str, commit: &str) -> Result<(), HubError> {
+        let reference = self.references().join(revision);
+        write_atomically(&reference, commit.as_bytes()).map_err(|source| io_error("write", &reference, source))
+    }
+}
+
+/// Whether a snapshot has everything that a model or an adapter consists of.
+fn is_complete(snapshot: &Path) -> bool {
+    let present = |name: &str| snapshot.join(name).is_file();
+    let adapter = present("adapter_config.json") && present(ADAPTER_WEIGHTS);
+    let weights = if present(INDEX_FILE) {
+        shards_of(&snapshot.join(INDEX_FILE)).is_ok_and(|shards| shards.iter().all(|name| present(name)))
+    } else {
+        present(SINGLE_FILE)
+    };
+    let model = present("config.json") && present("tokenizer.json") && weights;
+    adapter || model
+}
+
+/// The shard files that an index names.
+pub(super) fn shards_of(index: &Path) -> Result<BTreeSet<String>, HubError> {
+    let text = fs::read_to_string(index).map_err(|source| io_error("read", index, source))?;
+    let shards =
+        shard_names(index, &text).map_err(|error| HubError::Answer { url: INDEX_FILE.to_owned(), reason: error.to_string() })?;
+    Ok(shards.into_values().collect())
+}
+
+/// Makes `target` stand for `blob`: a relative link where the system has them, else the file itself.
+pub(super) fn link(blob: &Path, target: &Path) -> Result<(), HubError> {
+    let failed = |source| io_error("link", target, source);
+    #[cfg(unix)]
+    {
+        let name = blob.file_name().unwrap_or_default();
+        let relative = Path::new("../../blobs").join(name);
+        match std::os::unix::fs::symlink(relative, target) {
+            // Another program was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            outcome => outcome.map_err(failed),
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        fs::rename(blob, target).map_err(failed)
+    }
+}

@@ -1,0 +1,156 @@
+//! What is asked of the hub over HTTP, and what it answers.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use ureq::{Agent, Body, http::Response, tls::RootCerts, tls::TlsConfig};
+
+use super::{error::HubError, id::ModelId};
+
+/// How long a server may stay silent.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Redirections followed before giving up.
+const MAX_HOPS: usize = 8;
+
+/// What the hub says of a file before sending it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Announced {
+    /// Its etag: the SHA-256 of a large file.
+    pub(super) hash: Option<String>,
+    /// Its length, for files that are stored elsewhere.
+    pub(super) length: Option<u64>,
+}
+
+/// The hub's description of a revision.
+#[derive(Deserialize)]
+pub(super) struct Listing {
+    /// The commit.
+    pub(super) sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
+}
+
+impl Listing {
+    /// The names of the files.
+    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
+        self.siblings.iter().map(|file| file.rfilename.as_str())
+    }
+}
+
+/// A hub by its address.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    endpoint: String,
+    /// Sent to the hub, and to nobody else.
+    pub(super) token: Option<String>,
+    agent: Agent,
+}
+
+impl Client {
+    pub(super) fn new(endpoint: &str) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            // Redirections are followed by hand: the hash of a file comes with the first answer, and the token must not
+            // travel to the host that stores the contents.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(SILENCE))
+            .timeout_recv_response(Some(SILENCE))
+            .timeout_per_read(Some(SILENCE))
+            .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
+            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
+            .build();
+        Self { endpoint: endpoint.trim_end_matches('/').to_owned(), token: None, agent: Agent::new_with_config(config) }
+    }
+
+    /// Where one file of a commit is.
+    pub(super) fn file_url(&self, id: &ModelId, commit: &str, name: &str) -> String {
+        format!("{}/{}/resolve/{commit}/{name}", self.endpoint, id.repository)
+    }
+
+    /// The commit of a revision and the files in it.
+    pub(super) fn listing(&self, id: &ModelId) -> Result<Listing, HubError> {
+        let url = format!("{}/api/models/{}/revision/{}", self.endpoint, id.repository, id.revision);
+        let (_, mut response) = self.get(&url, None)?;
+        let listing: Listing = serde_json::from_reader(response.body_mut().as_reader())
+            .map_err(|error| HubError::Answer { url: url.clone(), reason: error.to_string() })?;
+        if !is_hash(&listing.sha) {
+            return Err(HubError::Answer { url, reason: format!("`{}` is not a commit", listing.sha) });
+        }
+        Ok(listing)
+    }
+
+    /// GET, following redirections. What is announced is what the hub's own last answer says, not the host that it
+    /// sends to for the contents.
+    pub(super) fn get(&self, url: &str, from: Option<u64>) -> Result<(Announced, Response<Body>), HubError> {
+        let mut announced = Announced::default();
+        let mut target = url.to_owned();
+        for _ in 0..MAX_HOPS {
+            let at_hub = target.starts_with(&format!("{}/", self.endpoint));
+            // A compressed body would make lengths and ranges meaningless.
+            let mut request = self.agent.get(&target).header("accept-encoding", "identity");
+            if let Some(token) = self.token.as_ref().filter(|_| at_hub) {
+                request = request.header("authorization", format!("Bearer {token}"));
+            }
+            if let Some(from) = from {
+                request = request.header("range", format!("bytes={from}-"));
+            }
+            let response =
+                request.call().map_err(|source| HubError::Connection { url: target.clone(), source: Box::new(source) })?;
+            let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+            if at_hub {
+                announced = Announced {
+                    hash: header("x-linked-etag").or_else(|| header("etag")).map(clean_etag),
+                    length: header("x-linked-size").and_then(|size| size.parse().ok()),
+                };
+            }
+            let status = response.status();
+            if status.is_success() {
+                return Ok((announced, response));
+            }
+            if !status.is_redirection() {
+                return Err(HubError::Status { url: target, status: status.as_u16(), hint: hint(status.as_u16()) });
+            }
+            target = match header("location") {
+                Some(path) if path.starts_with('/') => format!("{}{path}", self.endpoint),
+                Some(elsewhere) => elsewhere.to_owned(),
+                None => return Err(HubError::Answer { url: target, reason: "redirects to nowhere".to_owned() }),
+            };
+        }
+        Err(HubError::Answer { url: url.to_owned(), reason: format!("redirects more than {MAX_HOPS} times") })
+    }
+}
+
+fn hint(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "it needs a token with access: set HF_TOKEN",
+        404 => "check the id and the revision",
+        408 | 429 | 500.. => "try again later",
+        _ => "this is not expected",
+    }
+}
+
+/// An etag without quotes and weakness mark.
+fn clean_etag(etag: &str) -> String {
+    etag.trim_start_matches("W/").trim_matches('"').to_owned()
+}
+
+/// Whether a string is hexadecimal, as commits and SHA-256 are.
+pub(super) fn is_hash(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etags_lose_their_decoration() {
+        assert_eq!(clean_etag("\"abc\""), "abc");
+        assert_eq!(clean_etag("W/\"abc\""), "abc");
+    }
+}

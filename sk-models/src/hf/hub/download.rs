@@ -1,0 +1,150 @@
+//! One file from the hub to the cache: resumed, verified, and renamed when whole.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    client::{Client, is_hash},
+    error::{HubError, io_error},
+    progress::Progress,
+};
+
+/// How often a broken connection is taken up again before giving up.
+const ATTEMPTS: u32 = 5;
+/// The first wait after a broken connection; it doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// Bytes moved at a time.
+const BUFFER: usize = 1 << 16;
+/// HTTP's answer to a range that is honoured.
+const PARTIAL_CONTENT: u16 = 206;
+/// Hexadecimal digits of a SHA-256.
+const SHA256_DIGITS: usize = 64;
+
+/// One file on its way into the cache.
+pub(super) struct Download<'a> {
+    pub(super) client: &'a Client,
+    pub(super) url: &'a str,
+    /// Its name, for messages.
+    pub(super) name: &'a str,
+    /// Where its contents go.
+    pub(super) blobs: &'a Path,
+}
+
+impl Download<'_> {
+    /// Fetches the file, taking up a broken connection again, and returns its blob.
+    pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        let mut pause = FIRST_PAUSE;
+        let mut attempt = 1;
+        loop {
+            match self.attempt(progress) {
+                Err(error) if attempt < ATTEMPTS && error.may_pass() => {
+                    std::thread::sleep(pause);
+                    pause *= 2;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn attempt(&self, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        let (announced, mut response) = self.client.get(self.url, None)?;
+        let Some(hash) = announced.hash.filter(|hash| is_plain(hash)) else {
+            return Err(HubError::Answer { url: self.url.to_owned(), reason: "has no etag".to_owned() });
+        };
+        let blob = self.blobs.join(&hash);
+        let partial = self.blobs.join(format!("{hash}.incomplete"));
+        let failed = |action, source| io_error(action, &partial, source);
+        let mut file =
+            OpenOptions::new().create(true).read(true).append(true).open(&partial).map_err(|source| failed("create", source))?;
+        // Two programs that want the same file take turns; the second then finds it done.
+        file.lock().map_err(|source| failed("lock", source))?;
+        if blob.exists() {
+            return Ok(blob);
+        }
+        let mut present = file.metadata().map_err(|source| failed("read", source))?.len();
+        if present > 0 {
+            (_, response) = self.client.get(self.url, Some(present))?;
+            if response.status().as_u16() != PARTIAL_CONTENT {
+                // The server starts from the beginning, and so must the file.
+                file.set_len(0).map_err(|source| failed("truncate", source))?;
+                present = 0;
+            }
+        }
+        let body = response.body().content_length().map(|rest| rest + present);
+        let length = announced.length.or(body);
+        progress.begin(self.name, length, present);
+        copy(response.body_mut().as_reader(), &mut file, progress).map_err(|error| match error {
+            CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
+            CopyError::Write(source) => failed("write", source),
+        })?;
+        file.sync_all().map_err(|source| failed("write", source))?;
+        self.verify(&partial, &hash, length)?;
+        fs::rename(&partial, &blob).map_err(|source| failed("rename", source))?;
+        progress.end();
+        Ok(blob)
+    }
+
+    /// Checks length and, where the name is one, hash. A file that fails is removed, since no resumption can mend it.
+    fn verify(&self, partial: &Path, hash: &str, length: Option<u64>) -> Result<(), HubError> {
+        let corrupt = |reason: String| {
+            // The error below is what matters; a file that cannot be removed will fail the same way next time.
+            let _ = fs::remove_file(partial);
+            HubError::Corrupt { file: self.name.to_owned(), reason }
+        };
+        let failed = |source| io_error("read", partial, source);
+        let found = fs::metadata(partial).map_err(failed)?.len();
+        if let Some(expected) = length
+            && found < expected
+        {
+            // Cut short without an error: the rest can still be fetched.
+            let cut = io::Error::new(io::ErrorKind::UnexpectedEof, format!("{found} of {expected} bytes"));
+            return Err(HubError::Connection { url: self.url.to_owned(), source: Box::new(cut.into()) });
+        }
+        if let Some(expected) = length
+            && found > expected
+        {
+            return Err(corrupt(format!("{found} bytes where {expected} were announced")));
+        }
+        if hash.len() == SHA256_DIGITS && is_hash(hash) {
+            let mut hasher = Sha256::new();
+            io::copy(&mut File::open(partial).map_err(failed)?, &mut hasher).map_err(failed)?;
+            let digest: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            if digest != hash {
+                return Err(corrupt(format!("its SHA-256 is {digest}, announced {hash}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+enum CopyError {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+fn copy(mut from: impl Read, to: &mut File, progress: &mut dyn Progress) -> Result<(), CopyError> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                to.write_all(&buffer[..count]).map_err(CopyError::Write)?;
+                progress.advance(count as u64);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(CopyError::Read(error)),
+        }
+    }
+}
+
+/// Whether a string can be a file name anywhere.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}

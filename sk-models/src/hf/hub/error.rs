@@ -1,0 +1,94 @@
+//! What can go wrong between an id and its snapshot.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+/// A hub id that cannot be resolved.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// Neither a directory nor an id.
+    #[error("`{0}` is neither a directory nor a hub id such as Qwen/Qwen2.5-0.5B-Instruct")]
+    NotAnId(String),
+    /// No place for the cache.
+    #[error("no cache directory: set HF_HOME, HF_HUB_CACHE or HOME")]
+    NoCache,
+    /// Not in the cache, and downloading is switched off.
+    #[error("{id} is not in {}, and HF_HUB_OFFLINE forbids downloading it", cache.display())]
+    Offline {
+        /// The id.
+        id: String,
+        /// The cache directory.
+        cache: PathBuf,
+    },
+    /// The hub refuses or does not know the model.
+    #[error("{url}: the hub answers {status}; {hint}")]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The connection fails.
+    #[error("{url}: {source}")]
+    Connection {
+        /// What was asked for.
+        url: String,
+        /// Why it failed.
+        source: Box<ureq::Error>,
+    },
+    /// The hub's answer makes no sense.
+    #[error("{url}: {reason}")]
+    Answer {
+        /// What was asked for.
+        url: String,
+        /// What is wrong with the answer.
+        reason: String,
+    },
+    /// What arrived is not what the hub announced.
+    #[error("{file}: download is corrupt: {reason}; run again to fetch it anew")]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// How it differs.
+        reason: String,
+    },
+    /// The repository has no weights in a supported format.
+    #[error("{id} has neither model.safetensors nor adapter_model.safetensors")]
+    NoWeights {
+        /// The id.
+        id: String,
+    },
+    /// The cache cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl HubError {
+    /// Whether trying again may help: connections that break and servers that are overloaded.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Connection { .. } => true,
+            Self::Status { status, .. } => matches!(status, 408 | 429 | 500..),
+            _ => false,
+        }
+    }
+}
+
+/// An I/O error with the file it happened on.
+pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> HubError {
+    HubError::Io { action, path: path.to_owned(), source }
+}

@@ -1,0 +1,158 @@
+//! Checkpoints named by a hub id: found in the hub's cache on disk, or downloaded into it.
+//!
+//! The cache has the layout of Hugging Face's own tools, so that they and this crate share downloads:
+//!
+//! ```text
+//! models--Qwen--Qwen2.5-0.5B-Instruct/
+//!     blobs/<etag>                 contents, named by their hash
+//!     refs/main                    the commit that a revision stands for
+//!     snapshots/<commit>/<file>    links to blobs
+//! ```
+//!
+//! A file appears under its name only when it is complete: it grows as `blobs/<etag>.incomplete`, is verified, and
+//! renamed. A later run goes on where an interrupted one stopped.
+
+mod cache;
+mod client;
+mod download;
+mod error;
+mod id;
+mod progress;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::safetensors::{INDEX_FILE, SINGLE_FILE};
+use cache::{ADAPTER_WEIGHTS, Repository, SMALL_FILES, link, shards_of};
+use client::Client;
+use download::Download;
+pub use error::HubError;
+pub use id::ModelId;
+pub use progress::Progress;
+
+/// Where the hub is, unless `HF_ENDPOINT` says otherwise.
+const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
+
+/// A hub and its cache on this machine.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    client: Client,
+    cache: PathBuf,
+    offline: bool,
+}
+
+impl Hub {
+    /// The hub and cache that the environment names, by the variables of Hugging Face's own tools.
+    ///
+    /// `HF_ENDPOINT`; `HF_HUB_CACHE`, else `HF_HOME/hub`, else `huggingface/hub` under `XDG_CACHE_HOME` or `~/.cache`;
+    /// `HF_TOKEN`, else the file `HF_TOKEN_PATH` or `HF_HOME/token`; `HF_HUB_OFFLINE`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place for the cache.
+    pub fn from_env() -> Result<Self, HubError> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let path = |name: &str| variable(name).map(PathBuf::from);
+        let home = path("HF_HOME").or_else(|| {
+            let cache = path("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
+            Some(cache.join("huggingface"))
+        });
+        let cache = path("HF_HUB_CACHE").or_else(|| home.as_ref().map(|home| home.join("hub")));
+        let token = variable("HF_TOKEN").or_else(|| {
+            let file = path("HF_TOKEN_PATH").or_else(|| home.map(|home| home.join("token")))?;
+            Some(fs::read_to_string(file).ok()?.trim().to_owned()).filter(|token| !token.is_empty())
+        });
+        let offline = variable("HF_HUB_OFFLINE")
+            .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"));
+        let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
+        let mut hub = Self::new(&endpoint, cache.ok_or(HubError::NoCache)?);
+        hub.client.token = token;
+        hub.offline = offline;
+        Ok(hub)
+    }
+
+    /// A hub at the given address with the given cache directory.
+    #[must_use]
+    pub fn new(endpoint: &str, cache: PathBuf) -> Self {
+        Self { client: Client::new(endpoint), cache, offline: false }
+    }
+
+    /// The same hub with an access token, or without one.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<String>) -> Self {
+        self.client.token = token;
+        self
+    }
+
+    /// The same hub, allowed to download or not.
+    #[must_use]
+    pub fn with_offline(mut self, offline: bool) -> Self {
+        self.offline = offline;
+        self
+    }
+
+    /// The directory that `source` names: `source` itself if it is a directory, else the snapshot of a hub id.
+    ///
+    /// A complete snapshot in the cache is used as it is, without asking the hub: a model does not change under a
+    /// user's hands. Otherwise what is missing is downloaded; only the files that a model or an adapter needs are.
+    ///
+    /// # Errors
+    ///
+    /// If `source` is neither a directory nor an id, or the id cannot be resolved.
+    pub fn resolve(&self, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        let local = Path::new(source);
+        if local.is_dir() {
+            return Ok(local.to_owned());
+        }
+        let id: ModelId = source.parse()?;
+        if let Some(snapshot) = Repository::new(&self.cache, &id).complete(&id.revision) {
+            return Ok(snapshot);
+        }
+        if self.offline {
+            return Err(HubError::Offline { id: id.to_string(), cache: self.cache.clone() });
+        }
+        self.download(&id, progress)
+    }
+
+    /// Downloads what is missing of an id and returns its snapshot.
+    fn download(&self, id: &ModelId, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        let listing = self.client.listing(id)?;
+        let repository = Repository::new(&self.cache, id);
+        let snapshot = repository.create(&listing.sha)?;
+        let mut fetch = |name: &str| {
+            let target = snapshot.join(name);
+            if target.exists() {
+                return Ok(());
+            }
+            let url = self.client.file_url(id, &listing.sha, name);
+            let download = Download { client: &self.client, url: &url, name, blobs: &repository.blobs() };
+            link(&download.run(&mut *progress)?, &target)
+        };
+        let present: BTreeSet<&str> = listing.files().collect();
+        for name in SMALL_FILES.into_iter().filter(|name| present.contains(name)) {
+            fetch(name)?;
+        }
+        let mut weights = BTreeSet::new();
+        if present.contains(INDEX_FILE) {
+            fetch(INDEX_FILE)?;
+            weights = shards_of(&snapshot.join(INDEX_FILE))?;
+        } else if present.contains(SINGLE_FILE) {
+            weights.insert(SINGLE_FILE.to_owned());
+        }
+        if present.contains(ADAPTER_WEIGHTS) {
+            weights.insert(ADAPTER_WEIGHTS.to_owned());
+        }
+        if weights.is_empty() {
+            return Err(HubError::NoWeights { id: id.to_string() });
+        }
+        for name in &weights {
+            fetch(name)?;
+        }
+        // Last, so that the revision never names a snapshot that is not whole.
+        repository.refer(&id.revision, &listing.sha)?;
+        Ok(snapshot)
+    }
+}
