@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 #[cfg(feature = "axioms")]
+mod audit;
+#[cfg(feature = "axioms")]
 pub mod axioms;
 mod certificate;
 mod copeland;
@@ -13,6 +15,8 @@ mod scores;
 mod spread;
 mod swiss_elo;
 
+#[cfg(feature = "axioms")]
+pub use audit::{Audit, Jump};
 pub use certificate::{Certify, Modulus, NoCertificate, StabilityCertificate};
 pub use copeland::Copeland;
 pub use entry::Entry;

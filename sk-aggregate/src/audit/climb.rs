@@ -1,0 +1,198 @@
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use super::probes::probed;
+use super::search::{Pair, Search, total_variation};
+
+/// Rivals whose scores a coordinate is tried at, in one sweep.
+const RIVALS: usize = 6;
+
+/// Sweeps over all candidates from one start.
+const SWEEPS: usize = 12;
+
+/// Starts of which the best may be climbed from.
+const STARTS: usize = 8;
+
+/// Share of the worst so far that a start must reach to be climbed from.
+const PROMISING: f64 = 0.5;
+
+/// The pair of largest total variation that the evaluations suffice to find.
+pub(super) fn worst(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair {
+    let given = search.batch().mu().to_vec();
+    let mut worst = probed(search, &given);
+    if anywhere {
+        // What tells ties apart jumps from a tie of all.
+        let tied = probed(search, &vec![given[0]; given.len()]);
+        worst = further(worst, tied);
+    }
+    // Nothing can be moved, or nobody else chosen.
+    if search.radius() == 0.0 || given.len() == 1 {
+        return worst;
+    }
+    climb(search, &mut worst, anywhere, rng);
+    while !search.is_spent() {
+        let mut pair = random(search, anywhere, rng);
+        for k in 1..STARTS {
+            if search.is_spent() {
+                break;
+            }
+            let other = if anywhere && k % 2 == 0 { crossing(search, rng) } else { random(search, anywhere, rng) };
+            pair = further(pair, other);
+        }
+        // A climb costs as much as many starts.
+        if pair.total_variation >= PROMISING * worst.total_variation {
+            climb(search, &mut pair, anywhere, rng);
+        }
+        worst = further(worst, pair);
+    }
+    worst
+}
+
+/// A random pair.
+fn random(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair {
+    let before = if anywhere { scores(search, rng) } else { search.batch().mu().to_vec() };
+    let mut pair = search.still(before);
+    let after = start(search, &pair.before, rng);
+    search.improve(&mut pair, after);
+    pair
+}
+
+/// Two neighbours on the way between two random vectors of scores, found by halving it and keeping the half in which more happens: along a
+/// continuous map that becomes less and less, across a jump it stays.
+fn crossing(search: &mut Search<'_>, rng: &mut ChaCha8Rng) -> Pair {
+    let mut near = search.still(scores(search, rng));
+    let mut far = search.still(scores(search, rng));
+    while near.before.iter().zip(&far.before).any(|(a, b)| search.within(*a, *b) != *b) && !search.is_spent() {
+        // Halves first, so that large scores do not overflow.
+        let middle: Vec<f64> = near.before.iter().zip(&far.before).map(|(a, b)| 0.5 * a + 0.5 * b).collect();
+        if middle == near.before || middle == far.before {
+            break;
+        }
+        let middle = search.still(middle);
+        if total_variation(&near.from, &middle.from) >= total_variation(&middle.from, &far.from) {
+            far = middle;
+        } else {
+            near = middle;
+        }
+    }
+    search.improve(&mut near, far.before);
+    // Where the choice is undecided a change of order tells most.
+    for _ in 0..near.before.len() {
+        if search.is_spent() {
+            break;
+        }
+        meet(search, &mut near, rng);
+    }
+    near
+}
+
+/// Lets two candidates start in a tie, or just off it, and one of them go past the other, if that gets further.
+fn meet(search: &mut Search<'_>, pair: &mut Pair, rng: &mut ChaCha8Rng) {
+    let n = pair.before.len();
+    let i = rng.random_range(0..n);
+    let j = (i + rng.random_range(1..n)) % n;
+    let mut before = pair.before.clone();
+    before[i] = search.within(before[j], before[j] + 0.5 * search.radius() * f64::from(rng.random_range(-1i8..=1)));
+    let mut moved = search.still(before);
+    for past in [1.0, -1.0] {
+        let mut after = moved.before.clone();
+        after[i] += past * search.radius();
+        search.improve(&mut moved, after);
+    }
+    if moved.total_variation > pair.total_variation {
+        *pair = moved;
+    }
+}
+
+fn further(a: Pair, b: Pair) -> Pair {
+    if b.total_variation > a.total_variation { b } else { a }
+}
+
+/// Coordinate ascent: each score in turn is tried at the ends of its interval, where it ties with a rival and just past that, and at random;
+/// where `anywhere`, so is where it starts. A quarter of the evaluations that are left is the most that it takes.
+fn climb(search: &mut Search<'_>, pair: &mut Pair, anywhere: bool, rng: &mut ChaCha8Rng) {
+    let mut order: Vec<usize> = (0..pair.before.len()).collect();
+    let end = search.evaluations() + search.left() / 4;
+    for _ in 0..SWEEPS {
+        let mut improved = false;
+        order.shuffle(rng);
+        for &i in &order {
+            if search.evaluations() >= end {
+                return;
+            }
+            for target in targets(search, &pair.before, &pair.after, i, rng) {
+                let mut after = pair.after.clone();
+                after[i] = target;
+                improved |= search.improve(pair, after);
+            }
+            if anywhere {
+                for target in targets(search, &pair.before, &pair.before, i, rng) {
+                    let mut before = pair.before.clone();
+                    before[i] = target;
+                    improved |= search.restart(pair, before);
+                }
+            }
+        }
+        if !improved {
+            return;
+        }
+    }
+}
+
+/// Scores to try for candidate `i`, when the others stand at `now`.
+fn targets(search: &Search<'_>, before: &[f64], now: &[f64], i: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
+    let (here, radius) = (before[i], search.radius());
+    let mut out = vec![here, here - radius, here + radius];
+    out.extend((0..2).map(|_| now[i] + radius * rng.random_range(-1.0..1.0)));
+    let mut rivals: Vec<f64> = (0..now.len()).filter(|&j| j != i).map(|j| now[j]).collect();
+    let (chosen, _) = rivals.partial_shuffle(rng, RIVALS);
+    for &mut rival in chosen {
+        out.extend([rival, rival.next_up(), rival.next_down(), rival + 1e-3 * radius, rival - 1e-3 * radius]);
+    }
+    out
+}
+
+/// Scores to go to at random: a corner of the box, a point in it, or all gathered at a place but for a little.
+fn start(search: &Search<'_>, before: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> {
+    let radius = search.radius();
+    let share: fn(&mut ChaCha8Rng) -> f64 = match rng.random_range(0..3) {
+        0 => |rng| if rng.random_bool(0.5) { 1.0 } else { -1.0 },
+        1 => |rng| rng.random_range(-1.0..1.0),
+        _ => {
+            let place = before[rng.random_range(0..before.len())] + radius * rng.random_range(-1.0..1.0);
+            let little = radius * 10f64.powf(rng.random_range(-9.0..0.0));
+            return before.iter().map(|&b| search.within(b, place) + little * rng.random_range(-1.0..1.0)).collect();
+        }
+    };
+    before.iter().map(|&b| b + radius * share(rng)).collect()
+}
+
+/// Scores to start from at random: of the spread of the batch, of a few radii, on two levels, or the batch with two brought together.
+fn scores(search: &Search<'_>, rng: &mut ChaCha8Rng) -> Vec<f64> {
+    let (given, radius) = (search.batch().mu(), search.radius());
+    let spread = spread(given, search.batch().sigma());
+    let mut scores = given.to_vec();
+    match rng.random_range(0..4) {
+        0 => scores.iter_mut().for_each(|m| *m = spread * rng.random_range(-2.0..2.0)),
+        1 => scores.iter_mut().for_each(|m| *m = radius * rng.random_range(-4.0..4.0)),
+        2 => {
+            for m in &mut scores {
+                *m = if rng.random_bool(0.5) { spread } else { 0.0 } + radius * rng.random_range(-1.0..1.0);
+            }
+        }
+        _ => {
+            let (i, j) = (rng.random_range(0..given.len()), rng.random_range(0..given.len()));
+            scores[i] = given[j] + radius * rng.random_range(-1.0..1.0);
+        }
+    }
+    scores.iter_mut().for_each(|m| *m = m.clamp(f64::MIN, f64::MAX));
+    scores
+}
+
+/// Half the range of the scores; where they are tied, of the order of a dispersion; and where there is none, 1.
+fn spread(mu: &[f64], sigma: &[f64]) -> f64 {
+    let (low, high) = mu.iter().fold((f64::MAX, f64::MIN), |(low, high), &m| (low.min(m), high.max(m)));
+    let widest = sigma.iter().fold(0.0f64, |widest, &s| widest.max(s));
+    [0.5 * high - 0.5 * low, widest].into_iter().find(|&scale| scale > 0.0).unwrap_or(1.0)
+}
