@@ -17,8 +17,22 @@ pub struct Modulus {
 }
 
 impl Modulus {
+    /// Of what does not look at the scores.
+    pub const ZERO: Self = Self { published: 0.0, uniform: 0.0, sharpened: 0.0 };
+
+    /// Of `rating`·R + `score`·μ, where this is the modulus of the ratings R and both factors are not negative: a score moves by at most D,
+    /// and two of them apart by 2D.
+    #[must_use]
+    pub fn with_scores(self, rating: f64, score: f64) -> Self {
+        Self {
+            published: rating * self.published + score,
+            uniform: rating * self.uniform + 2.0 * score,
+            sharpened: rating * self.sharpened + 2.0 * score,
+        }
+    }
+
     fn times(self, factor: f64) -> Self {
-        Self { published: factor * self.published, uniform: factor * self.uniform, sharpened: factor * self.sharpened }
+        self.with_scores(factor, 0.0)
     }
 }
 
@@ -80,7 +94,7 @@ impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
         let slope = self.link.lipschitz().filter(|l| l.is_finite()).ok_or(NoCertificate::UnboundedSlope)?;
         let (sigma, n) = (batch.sigma(), batch.len());
         if n == 1 {
-            return Ok(Modulus { published: 0.0, uniform: 0.0, sharpened: 0.0 });
+            return Ok(Modulus::ZERO);
         }
         let mut inverse = vec![0.0; n * n];
         for i in 0..n {
@@ -114,8 +128,7 @@ impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
 impl Certify for Scores {
     /// R_i − R_l moves by at most 2D, whatever the dispersions.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
-        let any = if batch.len() == 1 { 0.0 } else { 1.0 };
-        Ok(Modulus { published: any, uniform: 2.0 * any, sharpened: 2.0 * any })
+        Ok(if batch.len() == 1 { Modulus::ZERO } else { Modulus::ZERO.with_scores(0.0, 1.0) })
     }
 }
 
@@ -144,7 +157,7 @@ impl<A: Certify> Certify for Fluent<A> {
         let alpha = if batch.fluency().is_some() { self.entry.alpha() } else { 0.0 };
         // At α = 1 scores do not enter, and the dispersions of fluency are zero.
         if alpha == 1.0 {
-            return Ok(Modulus { published: 0.0, uniform: 0.0, sharpened: 0.0 });
+            return Ok(Modulus::ZERO);
         }
         Ok(self.inner.modulus(&Batch::new(&d, &s))?.times(1.0 - alpha))
     }
@@ -163,8 +176,8 @@ impl<A: Certify> Certify for Fluent<A> {
 /// ```
 ///
 /// It holds for the selection `Softmax` at temperature T on the ratings of the operator as they come, and for nothing else: not for the
-/// champion rule, whose logit has μ and σ beside a z-scored rating. Perturbations are of the scores that the operator is given, after
-/// normalisation.
+/// champion rule, whose logits are z-scored. (Without its standardisation the champion is a softmax of w_tour·R + w_blade·μ and a constant:
+/// [`Modulus::with_scores`].) Perturbations are of the scores that the operator is given, after normalisation.
 ///
 /// ```
 /// use sk_aggregate::{NoCertificate, RoundRobin, StabilityCertificate, SwissElo};
@@ -191,9 +204,17 @@ impl StabilityCertificate {
     /// # Errors
     /// When T is not positive and finite, or the operator has no finite modulus there.
     pub fn new(aggregator: &dyn Certify, batch: &Batch<'_>, temperature: f64) -> Result<Self, NoCertificate> {
+        Ok(Self::of(aggregator.modulus(batch)?, temperature)?)
+    }
+
+    /// The certificate of softmax at temperature T over logits·T of which the modulus is known, ratings or not.
+    ///
+    /// # Errors
+    /// When T is not positive and finite.
+    pub fn of(modulus: Modulus, temperature: f64) -> Result<Self, ParameterError> {
         let valid = temperature.is_finite() && temperature > 0.0;
         ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
-        Ok(Self { modulus: aggregator.modulus(batch)?, temperature })
+        Ok(Self { modulus, temperature })
     }
 
     /// What it rests on.
@@ -228,6 +249,15 @@ impl StabilityCertificate {
     pub fn radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
         check_tolerance(tolerance)?;
         Ok(ratio(4.0 * self.temperature * tolerance.atanh(), self.modulus.sharpened))
+    }
+
+    /// The radius that N and s_min alone give, 2T·s_min·atanh(τ)/(N·L_g).
+    ///
+    /// # Errors
+    /// When the tolerance is not in [0, 1).
+    pub fn uniform_radius(&self, tolerance: f64) -> Result<f64, ParameterError> {
+        check_tolerance(tolerance)?;
+        Ok(ratio(4.0 * self.temperature * tolerance.atanh(), self.modulus.uniform))
     }
 
     /// The radius that the published bound gives.

@@ -8,8 +8,8 @@ use sk_aggregate::{
     Certify, Copeland, Entry, Fluent, Identity, Link, NoCertificate, PNorm, RoundRobin, Scores, SignedLog, StabilityCertificate,
     SwissElo,
 };
-use sk_core::{Aggregator, Batch, Selector};
-use sk_select::{Argmax, Softmax};
+use sk_core::{Aggregator, Batch, OperatingPoint, Selector};
+use sk_select::{Argmax, Champion, Softmax};
 
 /// Rounding of a softmax of ratings known to 1e-14.
 const ROUNDING: f64 = 1e-12;
@@ -86,8 +86,32 @@ fn climb(tv: &dyn Fn(&[f64]) -> f64, n: usize, radius: f64, rng: &mut ChaCha8Rng
     (delta, best)
 }
 
+/// What the champion draws from when nothing is standardised: w_tour·R + w_blade·(μ − λσ).
+fn plain_champion(temperature: f64) -> Champion {
+    Champion::new(&OperatingPoint { temperature, w_tour: 0.7, w_blade: 1.5, lambda: 0.4, ..OperatingPoint::HHH }, None).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// The same for a champion without standardisation, from the modulus of its logits.
+    #[test]
+    fn a_plain_champion_is_covered((mu, sigma, direction) in batches(), decade in -3.0f64..1.0, temperature in 0.05f64..4.0, seed in 0u64..1000) {
+        let radius = 10f64.powf(decade);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        for (name, member) in members() {
+            let modulus = member.modulus(&Batch::new(&mu, &sigma)).unwrap().with_scores(0.7, 1.5);
+            let certificate = StabilityCertificate::of(modulus, temperature).unwrap();
+            let champion = plain_champion(temperature);
+            let before = choice(&*member, &champion, &mu, &sigma);
+            let tv = |delta: &[f64]| total_variation(&before, &choice(&*member, &champion, &plus(&mu, delta), &sigma));
+            let scaled: Vec<f64> = direction.iter().map(|d| radius * d).collect();
+            let worst = tv(&scaled).max(climb(&tv, mu.len(), radius, &mut rng).1);
+            for value in [certificate.published(radius), certificate.uniform(radius), certificate.bound(radius)] {
+                prop_assert!(worst <= value + ROUNDING, "{name}: {worst} > {value}");
+            }
+        }
+    }
 
     /// Theorem 2 (i): half the gap of the two best scores decides, and the flip is total.
     #[test]
@@ -133,12 +157,14 @@ proptest! {
     fn the_radius_inverts_the_bound((mu, sigma, direction) in batches(), tolerance in 0.0f64..0.9, temperature in 0.05f64..4.0) {
         for (name, member) in members() {
             let certificate = StabilityCertificate::new(&*member, &Batch::new(&mu, &sigma), temperature).unwrap();
-            let radius = certificate.radius(tolerance).unwrap();
+            let (radius, uniform) = (certificate.radius(tolerance).unwrap(), certificate.uniform_radius(tolerance).unwrap());
             prop_assert!(radius >= certificate.published_radius(tolerance).unwrap() * (1.0 - 1e-9), "{name}");
+            prop_assert!(radius >= uniform, "{name}");
             if mu.len() == 1 {
-                prop_assert_eq!(radius, f64::INFINITY);
+                prop_assert_eq!((radius, uniform), (f64::INFINITY, f64::INFINITY));
                 continue;
             }
+            prop_assert!((certificate.uniform(uniform) - tolerance).abs() < 1e-9);
             prop_assert!((certificate.bound(radius) - tolerance).abs() < 1e-9);
             prop_assert!((certificate.published(certificate.published_radius(tolerance).unwrap()) - tolerance).abs() < 1e-9);
             let softmax = Softmax::new(temperature).unwrap();
@@ -219,6 +245,9 @@ fn a_certificate_by_hand() {
     let fluent = Fluent::new(Entry::plain(0.25).unwrap(), RoundRobin::new(Identity, PNorm::SUM));
     assert_eq!(fluent.modulus(&batch.with_fluency(&[0.0; 3])).unwrap(), modulus);
     assert_eq!(fluent.modulus(&batch).unwrap(), modulus);
+    // Two identity ratings and half a score: what each moves, added.
+    let mixed = modulus.with_scores(2.0, 0.5);
+    assert_eq!((mixed.published, mixed.uniform, mixed.sharpened), (8.5, 13.0, 11.0));
     let deaf = Fluent::new(Entry::plain(1.0).unwrap(), RoundRobin::thurstone());
     assert_eq!(deaf.modulus(&batch.with_fluency(&[0.0; 3])).unwrap().sharpened, 0.0);
 }
@@ -246,6 +275,7 @@ fn what_has_no_bound_is_refused_with_the_reason() {
     let certificate = StabilityCertificate::new(&Scores, &batch, 1.0).unwrap();
     for tolerance in [-0.1, 1.0, f64::NAN] {
         assert!(certificate.radius(tolerance).is_err() && certificate.published_radius(tolerance).is_err());
+        assert!(certificate.uniform_radius(tolerance).is_err());
     }
 }
 
