@@ -29,7 +29,7 @@ impl DispersionArm {
         }
     }
 
-    /// The table under this arm; scores stay.
+    /// The table under this arm; scores and names stay.
     ///
     /// Shuffling permutes the candidates alike for every blade, which is to permute the composite dispersion, whatever the normaliser and
     /// the propagation.
@@ -44,7 +44,12 @@ impl DispersionArm {
             let sigma = scores.sigma(k);
             (scores.mu(k), from.iter().map(|&i| scale * sigma[i]).collect::<Vec<_>>())
         };
-        ScoreTable::new((0..scores.blades()).map(row)).expect("the entries of a table are scores wherever they stand")
+        let table =
+            ScoreTable::new((0..scores.blades()).map(row)).expect("the entries of a table are scores wherever they stand");
+        match (0..scores.blades()).map(|k| scores.name(k)).collect::<Option<Vec<_>>>() {
+            Some(names) => table.with_names(names).expect("the names of a table are as many as its rows, and different"),
+            None => table,
+        }
     }
 }
 

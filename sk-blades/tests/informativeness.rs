@@ -111,15 +111,18 @@ proptest! {
 
     /// Real keeps a table, zero keeps its scores, shuffled keeps the multiset and moves all blades alike.
     #[test]
-    fn arms_touch_dispersions_alone(n in 1usize..9, blades in 1usize..4, seed in any::<u64>()) {
+    fn arms_touch_dispersions_alone(n in 1usize..9, blades in 1usize..4, seed in any::<u64>(), named in any::<bool>()) {
         let row = |k: usize| ((0..n).map(|i| (k * n + i) as f64).collect::<Vec<_>>(), (0..n).map(|i| (10 * k + i) as f64).collect::<Vec<_>>());
-        let table = ScoreTable::new((0..blades).map(row)).unwrap();
+        let mut table = ScoreTable::new((0..blades).map(row)).unwrap();
+        if named {
+            table = table.with_names((0..blades).map(|k| k.to_string())).unwrap();
+        }
         let under = |arm: DispersionArm| arm.table(&table, &mut ChaCha8Rng::seed_from_u64(seed));
         prop_assert_eq!(&under(DispersionArm::Real), &table);
         let (shuffled, zero) = (under(DispersionArm::Shuffled), under(DispersionArm::Zero));
         prop_assert_eq!(&shuffled, &under(DispersionArm::Shuffled));
         for k in 0..blades {
-            prop_assert_eq!(shuffled.mu(k), table.mu(k));
+            prop_assert_eq!((shuffled.mu(k), shuffled.name(k), zero.name(k)), (table.mu(k), table.name(k), table.name(k)));
             prop_assert_eq!(zero.mu(k), table.mu(k));
             prop_assert!(zero.sigma(k).iter().all(|&s| s == 0.0));
             let mut sorted = shuffled.sigma(k).to_vec();
