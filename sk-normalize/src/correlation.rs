@@ -255,6 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn rounding_is_not_an_error_and_more_than_rounding_is() {
+        let (small, large) = (0.9 * TOLERANCE, 3.0 * TOLERANCE);
+        let pair = |diagonal: f64, upper: f64, lower: f64| Correlation::new(&[[diagonal, upper], [lower, 1.0]]);
+        // An entry a hair above one, with an eigenvalue a hair below zero.
+        assert!(pair(1.0, 1.0 + small, 1.0 + small).is_ok());
+        assert!(matches!(pair(1.0, 1.0 + large, 1.0 + large), Err(CorrelationError::Entry { .. })));
+        assert!(pair(1.0 - small, 0.5, 0.5 + small).is_ok());
+        assert!(matches!(pair(1.0 - large, 0.5, 0.5), Err(CorrelationError::Diagonal { row: 0, .. })));
+        assert!(matches!(pair(1.0, 0.5, 0.5 + large), Err(CorrelationError::Asymmetric { .. })));
+        // Eigenvalue 1 − 2ρ = −2·large.
+        let opposed = |rho: f64| Correlation::new(&[[1.0, rho, rho], [rho, 1.0, rho], [rho, rho, 1.0]]);
+        assert!(opposed(-0.5 - 0.4 * TOLERANCE).is_ok());
+        assert_eq!(opposed(-0.5 - large), Err(CorrelationError::Indefinite { row: 2 }));
+    }
+
+    #[test]
     fn names_are_checked() {
         let identity = || Correlation::new(&[[1.0, 0.0], [0.0, 1.0]]).unwrap();
         assert_eq!(identity().with_names(["a"]), Err(CorrelationError::Names { expected: 2, got: 1 }));

@@ -69,7 +69,7 @@ fn gates_nest_and_the_inner_one_sees_those_that_passed() {
 
 #[test]
 fn rules_name_the_blades_they_look_at() {
-    let named = |rule: &dyn Selector| rule.blades().iter().map(|name| name.to_string()).collect::<Vec<_>>();
+    let named = |rule: &dyn Selector| rule.blades().iter().map(ToString::to_string).collect::<Vec<_>>();
     assert!(named(&Argmax).is_empty());
     assert!(named(&Gate::new(Criterion::Score, 0.0, Fallback::Best, Argmax).unwrap()).is_empty());
     let nested = gate("a", 0.0, 0.0, Fallback::Best, gate("b", 0.0, 0.0, Fallback::Best, Argmax));

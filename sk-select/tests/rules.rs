@@ -101,8 +101,10 @@ fn a_cold_champion_is_the_highest_logit() {
         let cold = Champion::paper(&point(temperature)).unwrap();
         assert_eq!(select(&cold, &[1500.0; 3], &batch), [0.0, 1.0, 0.0]);
     }
-    let warm = Champion::paper(&point(1.1e-5)).unwrap();
-    assert_eq!(select(&warm, &[1500.0; 3], &batch), [0.0, 0.5, 0.5]);
+    for temperature in [1e-5, 1.1e-5] {
+        let warm = Champion::paper(&point(temperature)).unwrap();
+        assert_eq!(select(&warm, &[1500.0; 3], &batch), [0.0, 0.5, 0.5]);
+    }
 }
 
 #[test]
