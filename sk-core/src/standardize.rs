@@ -121,6 +121,11 @@ impl Standardize {
         self.deviation
     }
 
+    /// ε.
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
     /// Moments of a batch under this rule's divisor.
     ///
     /// # Panics
@@ -202,6 +207,8 @@ mod tests {
         assert_eq!(error.to_string(), "epsilon is -0.000001; it must be finite and not negative");
         assert!(Standardize::new(Deviation::Sample, 0.0, f64::NAN).is_err());
         assert_eq!(Standardize::new(Deviation::Sample, 1e-6, 1e-8), Ok(Standardize::PAPER));
+        let population = Standardize::new(Deviation::Population, 0.5, 0.0).unwrap();
+        assert_eq!((population.deviation(), population.epsilon()), (Deviation::Population, 0.5));
     }
 
     #[test]
