@@ -218,7 +218,9 @@ mod tests {
         assert_eq!(unseated.weight("helpful"), None);
         let swapped = spec().swap("honest", seat("truthful")).unwrap();
         assert_eq!(swapped.weight("truthful"), Some(0.3));
-        let named = spec().with_named_weights([("honest", 3.0), ("harmless", 1.0)]).unwrap();
+        assert_eq!(spec().seat(seat("idle"), 0.0).unwrap().weight("idle"), Some(0.0));
+        assert_eq!(spec().seat(seat("only"), 1.0).unwrap().active().count(), 1);
+        let named = spec().with_named_weights([("honest", 3.0), ("harmless", 1.0), ("helpful", 0.0)]).unwrap();
         assert_eq!(
             named.active().map(|(s, w)| (s.name().to_string(), w)).collect::<Vec<_>>(),
             [("honest".to_owned(), 0.75), ("harmless".to_owned(), 0.25)]

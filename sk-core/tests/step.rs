@@ -170,6 +170,7 @@ fn the_winner_is_appended_and_the_trace_says_why() {
     assert_eq!(context.response(), trace.chosen().tokens);
     assert_eq!(trace.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
     assert_eq!(trace.sigma, [0.5; 5]);
+    assert_eq!((trace.step, trace.chosen()), (0, &trace.candidates[trace.chosen]));
 }
 
 #[test]
@@ -236,6 +237,60 @@ fn the_same_seed_gives_the_same_tokens() {
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn the_fluency_blade_is_scored_beside_the_others_and_has_no_weight() {
+    struct Length;
+    impl Blade for Length {
+        fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+            for (score, candidate) in out.iter_mut().zip(step.candidates) {
+                *score = Score::new(candidate.tokens.len() as f64, 0.0)?;
+            }
+            Ok(())
+        }
+    }
+    struct Fluency;
+    impl Aggregator for Fluency {
+        fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+            ratings.copy_from_slice(batch.fluency().unwrap());
+        }
+    }
+    let (mut scheme, _) = scheme(4);
+    let mut context = Context::new([1]).unwrap();
+    let trace = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    assert_eq!((trace.fluency, trace.blades.len()), (None, 1));
+    scheme.fluency = Some(Arc::new(Length));
+    scheme.aggregator = Arc::new(Fluency);
+    let trace = scheme.step(&mut context, 1, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+    let lengths: Vec<f64> = trace.candidates.iter().map(|c| c.tokens.len() as f64).collect();
+    assert_eq!((trace.step, &trace.ratings, trace.blades.len()), (1, &lengths, 1));
+    assert_eq!(trace.fluency, Some(lengths));
+}
+
+#[test]
+fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
+    struct Fixed(Vec<f64>);
+    impl Selector for Fixed {
+        fn distribution(&self, _: &[f64], _: &Batch<'_>, probabilities: &mut [f64]) {
+            probabilities.copy_from_slice(&self.0);
+        }
+    }
+    let step = |probabilities: &[f64]| {
+        let (mut scheme, _) = scheme(probabilities.len());
+        scheme.selector = Arc::new(Fixed(probabilities.to_vec()));
+        scheme.step(&mut Context::new([1]).unwrap(), 0, 10, &mut ChaCha8Rng::seed_from_u64(9))
+    };
+    // Five roundings are allowed for five candidates.
+    for off in [0.0, 4e-9, -4e-9] {
+        assert!(step(&[0.2, 0.2, 0.2, 0.2, 0.2 + off]).is_ok(), "{off}");
+    }
+    for off in [6e-9, -6e-9, 0.1] {
+        assert!(matches!(step(&[0.2, 0.2, 0.2, 0.2, 0.2 + off]), Err(StepError::Mass { .. })), "{off}");
+    }
+    assert_eq!(step(&[0.0, 1.0 + 5e-10]).unwrap().chosen, 1);
+    assert!(matches!(step(&[0.0, 1.0 + 2e-9]), Err(StepError::Distribution { index: 1, .. })));
+    assert!(matches!(step(&[0.5, 0.5 + 1e-9, -1e-9]), Err(StepError::Distribution { index: 2, .. })));
 }
 
 #[test]
