@@ -7,6 +7,7 @@ use burn::{
 
 use super::{
     cache::{Prefix, Suffix},
+    initial::Initial,
     projection::Projection,
     rope::Rope,
 };
@@ -131,10 +132,13 @@ impl Attention {
         }
     }
 
-    pub(super) fn random(config: &Qwen2Config, std: f64, out_std: f64, device: &Device) -> Self {
+    pub(super) fn initial(config: &Qwen2Config, initial: &mut Initial<'_>) -> Self {
         let (hidden, query, key) = (config.hidden_size, config.query_size(), config.key_value_size());
-        let input = |width| Projection::random(hidden, width, true, std, device);
-        let output = Projection::random(query, hidden, false, out_std, device);
+        let output = Projection::new(initial.residual([query, hidden]), None);
+        let mut input = |width| {
+            let bias = Tensor::zeros([width], initial.device());
+            Projection::new(initial.matrix([hidden, width]), Some(bias))
+        };
         Self::new(config, [input(query), input(key), input(key), output])
     }
 

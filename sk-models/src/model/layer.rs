@@ -1,12 +1,10 @@
 //! One decoder layer.
 
-use burn::{
-    module::Module,
-    tensor::{Device, Tensor},
-};
+use burn::{module::Module, tensor::Tensor};
 
 use super::{
     attention::{Attention, Cache, Pass},
+    initial::Initial,
     mlp::Mlp,
     norm::Norm,
 };
@@ -26,13 +24,14 @@ pub struct Layer {
 }
 
 impl Layer {
-    pub(super) fn random(config: &Qwen2Config, std: f64, out_std: f64, device: &Device) -> Self {
+    pub(super) fn initial(config: &Qwen2Config, initial: &mut Initial<'_>) -> Self {
+        let device = initial.device();
         let norm = || Norm::ones(config.hidden_size, config.rms_norm_eps, device);
         Self {
             input_layernorm: norm(),
-            self_attn: Attention::random(config, std, out_std, device),
+            self_attn: Attention::initial(config, initial),
             post_attention_layernorm: norm(),
-            mlp: Mlp::random(config, std, out_std, device),
+            mlp: Mlp::initial(config, initial),
         }
     }
 

@@ -1,11 +1,8 @@
 //! The gated feed-forward layer.
 
-use burn::{
-    module::Module,
-    tensor::{Device, Tensor},
-};
+use burn::{module::Module, tensor::Tensor};
 
-use super::projection::Projection;
+use super::{initial::Initial, projection::Projection};
 use crate::{
     config::Qwen2Config,
     kernels::swiglu,
@@ -24,12 +21,12 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    pub(super) fn random(config: &Qwen2Config, std: f64, out_std: f64, device: &Device) -> Self {
+    pub(super) fn initial(config: &Qwen2Config, initial: &mut Initial<'_>) -> Self {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         Self {
-            gate_proj: Projection::random(hidden, inner, false, std, device),
-            up_proj: Projection::random(hidden, inner, false, std, device),
-            down_proj: Projection::random(inner, hidden, false, out_std, device),
+            gate_proj: Projection::new(initial.matrix([hidden, inner]), None),
+            up_proj: Projection::new(initial.matrix([hidden, inner]), None),
+            down_proj: Projection::new(initial.residual([inner, hidden]), None),
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod attention;
 pub mod cache;
+mod initial;
 mod layer;
 mod mlp;
 mod norm;
@@ -14,10 +15,11 @@ mod rope;
 
 use burn::{
     module::{Module, Param},
-    tensor::{Device, Distribution, Int, Tensor, module::embedding},
+    tensor::{Device, Int, Tensor, module::embedding},
 };
 
 pub use attention::{Attention, Cache, Pass};
+use initial::Initial;
 pub use layer::Layer;
 pub use mlp::Mlp;
 pub use norm::Norm;
@@ -25,9 +27,6 @@ pub use projection::Projection;
 pub use rope::Rope;
 
 use crate::{config::Qwen2Config, lora::Lanes};
-
-/// Standard deviation of the initial weights, as in GPT-2.
-const INITIAL_STD: f64 = 0.02;
 
 /// A Qwen2 decoder: embedding, layers, final norm, head.
 #[derive(Module, Debug)]
@@ -51,13 +50,25 @@ impl Qwen2 {
     /// Draws from the device's generator: call `device.seed` first to make it repeatable.
     #[must_use]
     pub fn init(config: &Qwen2Config, device: &Device) -> Self {
-        let out_std = INITIAL_STD / (2.0 * config.num_hidden_layers as f64).sqrt();
-        let normal = |shape| Param::from_tensor(Tensor::random(shape, Distribution::Normal(0.0, INITIAL_STD), device));
+        Self::new(config, Initial::from_device(config, device))
+    }
+
+    /// Random weights that follow from `seed` alone, the same on every device and machine: uniform, with the deviations of
+    /// [`init`](Self::init).
+    ///
+    /// A model of any shape without a checkpoint, for tests and benches; O(parameters) on the processor.
+    #[must_use]
+    pub fn random(config: &Qwen2Config, seed: u64, device: &Device) -> Self {
+        Self::new(config, Initial::from_seed(seed, config, device))
+    }
+
+    fn new(config: &Qwen2Config, mut initial: Initial<'_>) -> Self {
+        let (vocabulary, hidden) = (config.vocab_size, config.hidden_size);
         Self {
-            embed_tokens: normal([config.vocab_size, config.hidden_size]),
-            layers: (0..config.num_hidden_layers).map(|_| Layer::random(config, INITIAL_STD, out_std, device)).collect(),
-            norm: Norm::ones(config.hidden_size, config.rms_norm_eps, device),
-            lm_head: (!config.tie_word_embeddings).then(|| normal([config.hidden_size, config.vocab_size])),
+            embed_tokens: Param::from_tensor(initial.matrix([vocabulary, hidden])),
+            layers: (0..config.num_hidden_layers).map(|_| Layer::initial(config, &mut initial)).collect(),
+            norm: Norm::ones(hidden, config.rms_norm_eps, initial.device()),
+            lm_head: (!config.tie_word_embeddings).then(|| Param::from_tensor(initial.matrix([hidden, vocabulary]))),
             config: config.clone(),
         }
     }

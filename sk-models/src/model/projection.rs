@@ -2,7 +2,7 @@
 
 use burn::{
     module::{Module, Param},
-    tensor::{Device, Distribution, Tensor, module::linear},
+    tensor::{Tensor, module::linear},
 };
 
 use crate::lora::LaneDelta;
@@ -19,13 +19,10 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Normal weights of the given standard deviation and, if asked for, a zero bias.
+    /// A layer of weights `[in, out]` and, where it has one, a bias `[out]`.
     #[must_use]
-    pub fn random(input: usize, output: usize, bias: bool, std: f64, device: &Device) -> Self {
-        Self {
-            weight: Param::from_tensor(Tensor::random([input, output], Distribution::Normal(0.0, std), device)),
-            bias: bias.then(|| Param::from_tensor(Tensor::zeros([output], device))),
-        }
+    pub fn new(weight: Tensor<2>, bias: Option<Tensor<1>>) -> Self {
+        Self { weight: Param::from_tensor(weight), bias: bias.map(Param::from_tensor) }
     }
 
     /// Applies the layer to `[M, in]`, then adds the low-rank term of each row's lane.

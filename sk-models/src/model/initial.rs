@@ -1,0 +1,121 @@
+//! Initial weights, and where they are drawn.
+
+use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use crate::config::Qwen2Config;
+
+/// Standard deviation of the initial weights, as in GPT-2.
+const STD: f64 = 0.02;
+/// Values that one task draws at a time.
+const CHUNK: usize = 1 << 16;
+
+/// Draws the matrices of a decoder, one after the other.
+pub(super) struct Initial<'a> {
+    source: Source,
+    output_std: f64,
+    device: &'a Device,
+}
+
+enum Source {
+    /// The device's own generator: normal values.
+    Device,
+    /// ChaCha8, a stream per matrix: uniform values, the same on every device.
+    Seed { seed: u64, matrices: u64 },
+}
+
+impl<'a> Initial<'a> {
+    pub(super) fn from_device(config: &Qwen2Config, device: &'a Device) -> Self {
+        Self::new(Source::Device, config, device)
+    }
+
+    pub(super) fn from_seed(seed: u64, config: &Qwen2Config, device: &'a Device) -> Self {
+        Self::new(Source::Seed { seed, matrices: 0 }, config, device)
+    }
+
+    fn new(source: Source, config: &Qwen2Config, device: &'a Device) -> Self {
+        Self { source, output_std: STD / (2.0 * config.num_hidden_layers as f64).sqrt(), device }
+    }
+
+    /// Where the weights go.
+    pub(super) fn device(&self) -> &'a Device {
+        self.device
+    }
+
+    /// A matrix of deviation 0.02.
+    pub(super) fn matrix(&mut self, shape: [usize; 2]) -> Tensor<2> {
+        self.draw(shape, STD)
+    }
+
+    /// A matrix whose product is added to the residual stream, of deviation `0.02 / √(2·layers)`.
+    pub(super) fn residual(&mut self, shape: [usize; 2]) -> Tensor<2> {
+        self.draw(shape, self.output_std)
+    }
+
+    fn draw(&mut self, shape: [usize; 2], std: f64) -> Tensor<2> {
+        match &mut self.source {
+            Source::Device => Tensor::random(shape, Distribution::Normal(0.0, std), self.device),
+            Source::Seed { seed, matrices } => {
+                let values = uniform(*seed, *matrices, shape[0] * shape[1], std);
+                *matrices += 1;
+                Tensor::from_data(TensorData::new(values, shape), self.device)
+            }
+        }
+    }
+}
+
+/// Uniform values of mean 0 and the given deviation.
+///
+/// They do not depend on the number of threads: each chunk begins at its own place of the stream.
+fn uniform(seed: u64, stream: u64, count: usize, std: f64) -> Vec<f32> {
+    // The deviation of a uniform distribution is its half width over √3.
+    let half_width = (std * 3.0_f64.sqrt()) as f32;
+    let mut values = vec![0.0; count];
+    values.par_chunks_mut(CHUNK).enumerate().for_each(|(index, chunk)| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(stream);
+        // A value takes one word.
+        rng.set_word_pos((index * CHUNK) as u128);
+        for value in chunk {
+            *value = half_width * (2.0 * rng.random::<f32>() - 1.0);
+        }
+    });
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_deviation_asked_for() {
+        let count = 3 * CHUNK + 5;
+        let values = uniform(1, 0, count, STD);
+        let moment = |power: i32| values.iter().map(|&v| f64::from(v).powi(power)).sum::<f64>() / count as f64;
+        // Six standard errors: that of the mean is σ/√n, and of the mean square σ²·√(4/5)/√n for a uniform distribution.
+        let error = 6.0 / (count as f64).sqrt();
+        assert!(moment(1).abs() < error * STD, "{}", moment(1));
+        assert!((moment(2) / (STD * STD) - 1.0).abs() < error, "{}", moment(2));
+    }
+
+    #[test]
+    fn seeds_streams_and_chunks_are_independent_and_repeat() {
+        let values = uniform(1, 0, 2 * CHUNK, STD);
+        assert_eq!(values, uniform(1, 0, 2 * CHUNK, STD));
+        assert_eq!(values[..100], uniform(1, 0, 100, STD), "a shorter matrix is a beginning");
+        assert_ne!(values[..100], values[CHUNK..CHUNK + 100]);
+        assert_ne!(values[..100], uniform(1, 1, 100, STD));
+        assert_ne!(values[..100], uniform(2, 0, 100, STD));
+    }
+
+    #[test]
+    fn drawing_in_chunks_is_drawing_in_one_go() {
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        rng.set_stream(4);
+        let half_width = (STD * 3.0_f64.sqrt()) as f32;
+        let expected: Vec<f32> = (0..CHUNK + 100).map(|_| half_width * (2.0 * rng.random::<f32>() - 1.0)).collect();
+        assert_eq!(uniform(9, 4, CHUNK + 100, STD), expected);
+    }
+}
