@@ -3,6 +3,7 @@
 mod checkpoint;
 mod error;
 mod hub;
+mod layout;
 mod peft;
 mod safetensors;
 mod weights;
@@ -10,6 +11,7 @@ mod weights;
 pub use checkpoint::{Checkpoint, GenerationConfig};
 pub use error::CheckpointError;
 pub use hub::{Hub, HubError, ModelId, Progress};
+pub use layout::tensor_shapes;
 pub use peft::{load_adapter, save_adapter};
 pub use safetensors::TensorFiles;
 pub use weights::load_model;

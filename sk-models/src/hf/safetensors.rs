@@ -216,6 +216,15 @@ impl TensorFiles {
         Ok(values)
     }
 
+    /// Checks that a tensor is there, of the given shape and of a floating-point type, without reading it.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn check(&self, name: &str, shape: &[usize]) -> Result<(), CheckpointError> {
+        self.bytes(name, shape).map(drop)
+    }
+
     /// The raw bytes of a tensor, after checking shape and type.
     fn bytes(&self, name: &str, shape: &[usize]) -> Result<(Float, &[u8]), CheckpointError> {
         let shard = self.place.get(name).map(|&position| &self.shards[position]);

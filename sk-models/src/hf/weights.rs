@@ -1,72 +1,75 @@
 //! A decoder from the tensors of a checkpoint.
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::collections::HashSet;
 
 use burn::{
     module::Param,
     tensor::{Device, Tensor, TensorData},
 };
 
-use super::{error::CheckpointError, safetensors::TensorFiles};
+use super::{
+    error::CheckpointError,
+    layout::{EMBEDDING, FINAL_NORM, HEAD, has_bias, layer, tensor_shapes},
+    safetensors::TensorFiles,
+};
 use crate::{
     config::Qwen2Config,
     lora::Target,
     model::{Attention, Layer, Mlp, Norm, Projection, Qwen2},
 };
 
-/// Name of the head's weights.
-const HEAD: &str = "lm_head.weight";
-
 /// Builds a decoder from the tensors of a checkpoint, in the device's float type.
 ///
-/// Linear layers are transposed to `[in, out]`. A tied head is not copied; see [`Qwen2::prepare`].
+/// Linear layers are transposed to `[in, out]`. A tied head is not copied; see [`Qwen2::prepare`]. Names and shapes are
+/// checked before the first tensor is read.
 ///
 /// # Errors
 ///
 /// If a tensor is missing or of another shape, or if there is one that the decoder has no place for: weights that would
 /// be ignored belong to another architecture.
 pub fn load_model(config: &Qwen2Config, files: &TensorFiles, device: &Device) -> Result<Qwen2, CheckpointError> {
-    let source = Source { config, files, device, taken: RefCell::default() };
-    let model = Qwen2 {
-        embed_tokens: Param::from_tensor(source.tensor("model.embed_tokens.weight", [config.vocab_size, config.hidden_size])?),
+    let shapes = tensor_shapes(config);
+    for (name, shape) in &shapes {
+        files.check(name, shape)?;
+    }
+    let known: HashSet<&str> = shapes.iter().map(|(name, _)| name.as_str()).collect();
+    // A tied head is the embedding, whatever else is in the file; rotary frequencies follow from the configuration.
+    let implied = |name: &str| (config.tie_word_embeddings && name == HEAD) || name.ends_with(".rotary_emb.inv_freq");
+    files.refuse_unknown(|name| known.contains(name) || implied(name))?;
+
+    let source = Source { config, files, device };
+    Ok(Qwen2 {
+        embed_tokens: Param::from_tensor(source.tensor(EMBEDDING, [config.vocab_size, config.hidden_size])?),
         layers: (0..config.num_hidden_layers).map(|index| source.layer(index)).collect::<Result<_, _>>()?,
-        norm: source.norm("model.norm")?,
+        norm: source.norm(FINAL_NORM)?,
         lm_head: if config.tie_word_embeddings {
             None
         } else {
             Some(Param::from_tensor(source.matrix(HEAD, (config.hidden_size, config.vocab_size))?))
         },
         config: config.clone(),
-    };
-    let taken = source.taken.into_inner();
-    // A tied head is the embedding, whatever else is in the file; rotary frequencies follow from the configuration.
-    let implied = |name: &str| (config.tie_word_embeddings && name == HEAD) || name.ends_with(".rotary_emb.inv_freq");
-    files.refuse_unknown(|name| taken.contains(name) || implied(name))?;
-    Ok(model)
+    })
 }
 
-/// The tensors, and which of them have been asked for.
+/// The tensors, and where they go.
 struct Source<'a> {
     config: &'a Qwen2Config,
     files: &'a TensorFiles,
     device: &'a Device,
-    taken: RefCell<BTreeSet<String>>,
 }
 
 impl Source<'_> {
     fn layer(&self, index: usize) -> Result<Layer, CheckpointError> {
-        let path = format!("model.layers.{index}");
-        let projection = |target: Target| {
-            let bias = matches!(target, Target::Query | Target::Key | Target::Value);
-            self.projection(&format!("{path}.{}", target.path()), target.dims(self.config), bias)
-        };
+        let path = layer(index);
+        let projection =
+            |target: Target| self.projection(&format!("{path}.{}", target.path()), target.dims(self.config), has_bias(target));
         Ok(Layer {
-            input_layernorm: self.norm(&format!("{path}.input_layernorm"))?,
+            input_layernorm: self.norm(&format!("{path}.input_layernorm.weight"))?,
             self_attn: Attention::new(
                 self.config,
                 [projection(Target::Query)?, projection(Target::Key)?, projection(Target::Value)?, projection(Target::Output)?],
             ),
-            post_attention_layernorm: self.norm(&format!("{path}.post_attention_layernorm"))?,
+            post_attention_layernorm: self.norm(&format!("{path}.post_attention_layernorm.weight"))?,
             mlp: Mlp {
                 gate_proj: projection(Target::Gate)?,
                 up_proj: projection(Target::Up)?,
@@ -78,22 +81,20 @@ impl Source<'_> {
     fn projection(&self, path: &str, (input, output): (usize, usize), bias: bool) -> Result<Projection, CheckpointError> {
         let weight = self.matrix(&format!("{path}.weight"), (input, output))?;
         let bias = if bias { Some(self.tensor(&format!("{path}.bias"), [output])?) } else { None };
-        Ok(Projection { weight: Param::from_tensor(weight), bias: bias.map(Param::from_tensor) })
+        Ok(Projection::new(weight, bias))
     }
 
-    fn norm(&self, path: &str) -> Result<Norm, CheckpointError> {
-        let weight = self.tensor(&format!("{path}.weight"), [self.config.hidden_size])?;
+    fn norm(&self, name: &str) -> Result<Norm, CheckpointError> {
+        let weight = self.tensor(name, [self.config.hidden_size])?;
         Ok(Norm::new(weight, self.config.rms_norm_eps))
     }
 
     /// `[out, in]` on disk, `[in, out]` here.
     fn matrix(&self, name: &str, (input, output): (usize, usize)) -> Result<Tensor<2>, CheckpointError> {
-        self.taken.borrow_mut().insert(name.to_owned());
         transposed(self.files, name, [output, input], self.device)
     }
 
     fn tensor<const D: usize>(&self, name: &str, shape: [usize; D]) -> Result<Tensor<D>, CheckpointError> {
-        self.taken.borrow_mut().insert(name.to_owned());
         let values = self.files.read(name, &shape)?;
         Ok(Tensor::from_data(TensorData::new(values, shape), self.device))
     }

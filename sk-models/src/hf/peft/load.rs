@@ -9,6 +9,7 @@ use crate::{
     config::Qwen2Config,
     hf::{
         error::CheckpointError,
+        layout::{EMBEDDING, HEAD},
         safetensors::{ADAPTER_HINT, TensorFiles},
         weights::transposed,
     },
@@ -72,13 +73,12 @@ pub fn load_adapter(
 
 /// The backbone's tensor that an adapter's tensor of this name is a copy of.
 fn copied(name: &str, config: &Qwen2Config) -> Option<&'static str> {
-    const EMBEDDING: &str = "model.embed_tokens.weight";
     let path = name.strip_prefix(PREFIX)?;
     let path = path.strip_suffix(".base_layer.weight").or_else(|| path.strip_suffix(".weight"))?;
     match path {
         "model.embed_tokens" => Some(EMBEDDING),
         "lm_head" if config.tie_word_embeddings => Some(EMBEDDING),
-        "lm_head" => Some("lm_head.weight"),
+        "lm_head" => Some(HEAD),
         _ => None,
     }
 }
