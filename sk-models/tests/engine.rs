@@ -36,12 +36,14 @@ fn noise(rng: &mut ChaCha8Rng, shape: [usize; 2], scale: f32) -> Tensor<2> {
 fn model() -> Arc<Qwen2> {
     static MODEL: OnceLock<Arc<Qwen2>> = OnceLock::new();
     Arc::clone(MODEL.get_or_init(|| {
-        let mut model = Qwen2::init(&config(), &Device::flex());
+        let mut model = Qwen2::random(&config(), 1, &Device::flex());
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         model.embed_tokens = Param::from_tensor(noise(&mut rng, [97, 32], 1.0));
         model.lm_head = Some(Param::from_tensor(noise(&mut rng, [32, 97], 1.0)));
         for layer in &mut model.layers {
-            for projection in [&mut layer.self_attn.q_proj, &mut layer.self_attn.v_proj, &mut layer.mlp.down_proj] {
+            let (attention, mlp) = (&mut layer.self_attn, &mut layer.mlp);
+            let mixing = [&mut attention.q_proj, &mut attention.k_proj, &mut attention.v_proj, &mut attention.o_proj];
+            for projection in mixing.into_iter().chain([&mut mlp.gate_proj, &mut mlp.up_proj, &mut mlp.down_proj]) {
                 projection.weight = Param::from_tensor(noise(&mut rng, projection.weight.val().dims(), 0.6));
             }
         }
@@ -144,7 +146,7 @@ fn one_pass_reads_what_plain_passes_read_step_after_step() {
     // The adapters say something else than the backbone, or none of the above means anything.
     let last = candidates(&mut rng, &[4]);
     let (with, without) = (plainly(Some(&honest()), &context, &last[0].tokens), plainly(None, &context, &last[0].tokens));
-    assert!(with.log_probs.iter().zip(&without.log_probs).any(|(a, b)| (a - b).abs() > 100.0 * TOLERANCE));
+    assert!(with.log_probs.iter().zip(&without.log_probs).any(|(a, b)| (a - b).abs() > 0.1));
 }
 
 #[test]

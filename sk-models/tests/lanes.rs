@@ -40,7 +40,7 @@ fn model(device: &Device) -> Qwen2 {
             param.map(|value| if D == 2 { value.mul_scalar(10.0) } else { value })
         }
     }
-    burn::module::Module::map(Qwen2::init(&config(), device), &mut Enlarge)
+    burn::module::Module::map(Qwen2::random(&config(), 1, device), &mut Enlarge)
 }
 
 /// An adapter of the given rank on every layer, the embedding and the head.
