@@ -271,6 +271,59 @@ fn frozen_decoding_is_a_drafter_of_one() {
     assert_eq!(context[3..], drafted[0].tokens);
 }
 
+/// The test model with one weight per row of its head replaced: the first row's for token 5, and its negative for token 6. Where the
+/// weight is infinite one of the two logits is +∞, whatever the sign of the hidden state.
+fn damaged(weight: f32) -> Arc<Qwen2> {
+    let mut model = (*model()).clone();
+    let head = model.lm_head.take().expect("the head is not tied").val();
+    let spoilt = Tensor::from_data(TensorData::new(vec![weight, -weight], [1, 2]), &Device::flex());
+    model.lm_head = Some(Param::from_tensor(head.slice_assign([0..1, 5..7], spoilt)));
+    Arc::new(model)
+}
+
+#[test]
+fn logits_that_are_no_numbers_name_the_model_and_the_token() {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    let config = DrafterConfig {
+        candidates: 3,
+        sampling: Sampling::new(1.0, 1.0, 0, 1.0).unwrap(),
+        end_of_text: vec![],
+        keep_end_of_text: true,
+    };
+    for weight in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for sampling in [Sampling::greedy(), config.sampling] {
+            let mut context = vec![3, 2, 1];
+            let frozen = Frozen::new(damaged(weight)).decode(&mut context, &sampling, 4, &[], &mut rng, |_| true);
+            assert_eq!(frozen, Err(EngineError::NotANumber { role: "model", token: 1 }));
+            assert_eq!(context, [3, 2, 1]);
+        }
+        let request = DraftRequest { context: &[3, 2, 1], granularity: &Response, limit: 4 };
+        let drafted = Drafter::new(damaged(weight), config.clone()).propose(request, &mut rng).unwrap_err();
+        assert_eq!(drafted.downcast_ref(), Some(&EngineError::NotANumber { role: "drafter", token: 1 }));
+
+        let candidate = Candidate { tokens: vec![7, 8], log_probs: vec![-1.0; 2], end: SpanEnd::Complete };
+        let candidates = Candidates::new(vec![candidate]).unwrap();
+        let read = Verifier::new(damaged(weight)).read(&[3, 2, 1], &candidates, &[Policy::Backbone]).unwrap_err();
+        assert_eq!(read.downcast_ref(), Some(&EngineError::NotANumber { role: "backbone", token: 7 }));
+    }
+}
+
+#[test]
+fn an_adapter_that_is_no_number_spoils_its_own_lane_only() {
+    let mut spoilt = honest();
+    let (input, output) = Target::Up.dims(&config());
+    let device = Device::flex();
+    let change = LowRank { a: Tensor::full([input, 1], f32::NAN, &device), b: Tensor::ones([1, output], &device), scale: 1.0 };
+    spoilt.layers[2].set(Target::Up, change);
+    let mut verifier = verifier();
+    verifier.adapters().insert("spoilt", spoilt);
+    let candidates = candidates(&mut ChaCha8Rng::seed_from_u64(12), &[3, 2]);
+    let read = verifier.read(&[1, 2], &candidates, &[Policy::Backbone, variant("spoilt")]).unwrap_err();
+    assert!(matches!(read.downcast_ref(), Some(EngineError::NotANumber { role: "backbone", .. })), "{read}");
+    let readings = verifier.read(&[1, 2], &candidates, &[Policy::Backbone, variant("honest")]).unwrap();
+    expect(&readings, &variant("honest"), Some(&honest()), &[1, 2], &candidates);
+}
+
 #[test]
 fn contexts_and_names_that_do_not_fit_are_named() {
     let mut rng = ChaCha8Rng::seed_from_u64(10);
