@@ -211,7 +211,14 @@ impl Checkpoint {
 /// The directory of a model or adapter. A directory is taken without looking at the environment's hub.
 fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
-    if local.is_dir() { Ok(local.to_owned()) } else { Ok(Hub::from_env()?.resolve(source, progress)?) }
+    if local.is_dir() { Ok(local.to_owned()) } else { ask(&Hub::from_env()?, source, progress) }
+}
+
+/// The snapshot of a hub id. Where there is none, a directory may have been meant, and the error says that too.
+fn ask(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
+    hub.resolve(source, progress).map_err(|error| {
+        if error.is_absence() { CheckpointError::Nowhere { name: source.to_owned(), source: error } } else { error.into() }
+    })
 }
 
 fn is_processor(device: &Device) -> bool {
@@ -228,6 +235,12 @@ fn free_memory() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write},
+        net::TcpListener,
+        thread,
+    };
+
     use super::*;
 
     #[test]
@@ -246,6 +259,33 @@ mod tests {
         assert!(checkpoint.check_memory(&device, None).is_ok());
         let message = checkpoint.check_memory(&device, Some(needed - 1)).unwrap_err().to_string();
         assert!(message.contains("memory") && message.contains("tied"), "{message}");
+    }
+
+    #[test]
+    fn a_name_that_is_nowhere_is_looked_for_in_both_places() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let head = BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).count();
+            stream.write_all(b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").unwrap();
+            head
+        });
+        let cache = tempfile::tempdir().unwrap();
+        let hub = Hub::new(&endpoint, cache.path().to_owned());
+        let says = |hub: &Hub, part: &str| {
+            let message = ask(hub, "models/mine", &mut ()).unwrap_err().to_string();
+            assert!(message.starts_with("there is no directory `models/mine` here"), "{message}");
+            assert!(message.contains(part) && !message.contains('\n'), "{message}");
+        };
+        says(&hub, "the hub answers 404");
+        assert!(server.join().unwrap() > 0);
+        // Nobody listens any more.
+        says(&hub, &endpoint);
+        says(&hub.with_offline(true), "HF_HUB_OFFLINE");
+        // What cannot be an id was not looked for on the hub.
+        let message = ask(&Hub::new(&endpoint, cache.path().to_owned()), "./mine", &mut ()).unwrap_err().to_string();
+        assert!(message.contains("neither a directory nor a hub id"), "{message}");
     }
 
     const BYTES_ONLY: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,

@@ -151,6 +151,14 @@ pub enum CheckpointError {
     /// A tokenizer or chat template that is not supported.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// A name that could be that of a directory or of a model on the hub, and is neither.
+    #[error("there is no directory `{name}` here, and as a hub id it fails: {source}")]
+    Nowhere {
+        /// What was given.
+        name: String,
+        /// What the hub says.
+        source: HubError,
+    },
     /// A hub id that cannot be resolved.
     #[error(transparent)]
     Hub(#[from] HubError),

@@ -86,6 +86,11 @@ impl HubError {
             _ => false,
         }
     }
+
+    /// Whether nothing of the model was seen: the id may not be meant as one.
+    pub(in crate::hf) fn is_absence(&self) -> bool {
+        matches!(self, Self::Offline { .. } | Self::Connection { .. } | Self::Status { status: 401 | 403 | 404, .. })
+    }
 }
 
 /// An I/O error with the file it happened on.
