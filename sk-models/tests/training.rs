@@ -14,7 +14,7 @@ use sk_models::{
     lora::Target,
     train::{
         TrainError,
-        data::{Corpus, Excluded, Row, frame},
+        data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame},
         data::{Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode_document, encode_prompt, read_rows},
         dpo::{DpoEvent, DpoOptions, train_dpo},
         lm::{LmEvent, LmOptions, train_lm},
@@ -72,6 +72,7 @@ impl Bench {
         let (pairs, texts) = write_data(root.path());
         train_tokenizer(&TokenizerOptions {
             sources: vec![source(&texts)],
+            exclude: Vec::new(),
             vocab_size: 320,
             output: root.path().join("tokenizer"),
             held_out: 0.2,
@@ -102,6 +103,7 @@ impl Bench {
             initial: None,
             tokenizer: self.root.path().join("tokenizer"),
             sources: vec![source(&self.texts)],
+            exclude: Vec::new(),
             held_out: 0.2,
             output: self.root.path().join(output),
             steps: 8,
@@ -308,13 +310,66 @@ fn the_split_is_disjoint_and_goes_by_prompt() {
 }
 
 #[test]
+fn the_turns_of_a_dialogue_stay_on_one_side() {
+    for opening in ["One?", "Who is it?", "What is a tide?", "Why?"] {
+        let sides: Vec<bool> = [
+            Row::Exchange { prompt: opening.into(), response: "This.".into() },
+            Row::Text(format!("{} This.{HUMAN} And then?{ASSISTANT} That.", frame(opening))),
+            Row::Pair {
+                prompt: format!("{} This.{HUMAN} And then?{ASSISTANT}", frame(opening)),
+                chosen: " That.".into(),
+                rejected: " No.".into(),
+            },
+        ]
+        .iter()
+        .map(|row| row.is_held_out(0.5))
+        .collect();
+        assert!(sides.iter().all(|&side| side == sides[0]), "{opening}: {sides:?}");
+    }
+}
+
+#[test]
+fn a_question_is_excluded_in_whatever_turn_it_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("questions.csv");
+    fs::write(&table, "\u{feff}Type,Question\nx,\"Who is it, really?\"\n").unwrap();
+    let dialogues = folder.path().join("dialogues.jsonl");
+    let later = "Tell me about the tides of the sea, please.";
+    let line = json!({ "text": format!("{} Hello.{HUMAN} Yes, please.{ASSISTANT} What?{HUMAN} {later}{ASSISTANT} So.", frame("Good day")) });
+    fs::write(&dialogues, format!("{line}\n")).unwrap();
+    let excluded = Excluded::load(&[table, dialogues]).unwrap();
+
+    let asks = |turn: &str| {
+        let whole = Row::Exchange { prompt: turn.into(), response: "So.".into() };
+        let second = Row::Text(format!("{} What?{HUMAN} {turn}{ASSISTANT} So.", frame("Something else")));
+        (excluded.contains(&whole), excluded.contains(&second))
+    };
+    assert_eq!(asks("who is it  REALLY"), (true, true));
+    assert_eq!(asks("Good day!"), (true, true));
+    assert_eq!(asks(later), (true, true));
+    assert_eq!(asks("Yes, please."), (false, false), "too short for a question of its own");
+    assert_eq!(asks("Who was it, really?"), (false, false));
+    assert!(!excluded.contains(&Row::Text("Who is it, really?".into())), "plain text asks nobody");
+    assert!(!Excluded::default().contains(&Row::Text(frame("Good day"))));
+}
+
+#[test]
+fn a_table_without_questions_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("table.csv");
+    fs::write(&table, "a,b\n1,2\n").unwrap();
+    let error = Excluded::load(std::slice::from_ref(&table)).unwrap_err().to_string();
+    assert!(error.contains("table.csv") && error.contains("column `prompt` or `question`"), "{error}");
+}
+
+#[test]
 fn windows_resume_at_a_cursor() {
     let bench = Bench::new();
     let path = bench.root.path().join("tokenizer/tokenizer.json");
     let tokenizer = load_tokenizer(&path).unwrap();
     let marks = Marks::of(&tokenizer, &path).unwrap();
     let weighted = Source { path: bench.texts.clone(), weight: 1.5 };
-    let corpus = Corpus::load(&[weighted], &tokenizer, marks, 0.2).unwrap();
+    let corpus = Corpus::load(&[weighted], &Excluded::default(), &tokenizer, marks, 0.2).unwrap();
     let mut windows = Windows::new(&corpus, 5, 40, Cursor::default()).unwrap();
     let seen: Vec<_> = (0..200).map(|_| (windows.cursor(), windows.next_window())).collect();
     assert!(seen.last().unwrap().0.epoch >= 2);

@@ -42,6 +42,9 @@ pub struct TokenizerArgs {
     /// A .jsonl or .jsonl.gz file of text, dialogues or pairs; may be repeated
     #[arg(long = "data", value_name = "FILE", required = true)]
     data: Vec<Source>,
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    exclude: Vec<PathBuf>,
     /// Entries, special tokens included
     #[arg(long, default_value_t = 4096)]
     vocab_size: usize,
@@ -89,6 +92,9 @@ pub struct LmArgs {
     /// A .jsonl or .jsonl.gz file, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be repeated
     #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
     data: Vec<Source>,
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    exclude: Vec<PathBuf>,
     /// Directory with tokenizer.json; that of --init if not given
     #[arg(long, value_name = "DIR", required_unless_present = "init")]
     tokenizer: Option<PathBuf>,
@@ -179,7 +185,7 @@ pub struct DpoArgs {
     /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be repeated
     #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
     data: Vec<Source>,
-    /// Leave out pairs whose prompt occurs in this file; may be repeated
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
     /// Directory of the model to adapt
@@ -273,6 +279,7 @@ fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {
     let output = args.output.clone();
     let tokenizer = train_tokenizer(&TokenizerOptions {
         sources: args.data,
+        exclude: args.exclude,
         vocab_size: args.vocab_size,
         output: args.output,
         held_out: args.held_out,
@@ -306,6 +313,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         tokenizer: args.tokenizer.or_else(|| args.init.clone()).unwrap_or_default(),
         initial: args.init,
         sources: args.data,
+        exclude: args.exclude,
         held_out: args.held_out,
         output: args.output,
         steps: args.steps,

@@ -9,8 +9,13 @@
 //!
 //! # Split
 //!
-//! A document is held out if a hash of its key falls below the held-out fraction. The key is the prompt where there
-//! is one and the text otherwise, so the same prompt is held out of language-model and of preference training.
+//! A document is held out if a hash of its key falls below the held-out fraction. The key is the first human turn
+//! where there is one and the text otherwise: what is held out of language-model training is held out of preference
+//! training, and the turns of one dialogue, which preference data tend to list one by one, stay on one side.
+//!
+//! # Exclusion
+//!
+//! [`Excluded`] leaves out every row that shares a question with evaluation files, wherever in a dialogue it is asked.
 
 use std::{
     collections::HashSet,
@@ -120,22 +125,29 @@ impl Row {
         }
     }
 
-    /// The framed prompt where there is one, else the text: what decides on which side of the split the row falls.
-    ///
-    /// An exchange and a pair with the same prompt have the same key.
+    /// What the human says, turn by turn; nothing for plain text.
+    pub fn human_turns(&self) -> impl Iterator<Item = &str> {
+        let (bare, framed) = match self {
+            Self::Exchange { prompt, .. } => (Some(prompt.as_str()), ""),
+            Self::Text(text) | Self::Pair { prompt: text, .. } => (None, text.as_str()),
+        };
+        let turns = framed.split(HUMAN).skip(1).map(|turn| turn.split(ASSISTANT).next().unwrap_or(turn));
+        bare.into_iter().chain(turns).map(str::trim)
+    }
+
+    /// The first human turn where there is one, else the text: what decides on which side of the split the row falls.
     #[must_use]
-    pub fn framed_key(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Exchange { prompt, .. } => frame(prompt),
-            Self::Pair { prompt, .. } => prompt.clone(),
-        }
+    pub fn key(&self) -> &str {
+        let text = match self {
+            Self::Text(text) | Self::Pair { prompt: text, .. } | Self::Exchange { prompt: text, .. } => text,
+        };
+        self.human_turns().next().unwrap_or(text)
     }
 
     /// Whether the row is held out at the given fraction.
     #[must_use]
     pub fn is_held_out(&self, fraction: f64) -> bool {
-        (hash(&self.framed_key()) as f64) < fraction * 2.0_f64.powi(64)
+        (hash(self.key()) as f64) < fraction * 2.0_f64.powi(64)
     }
 
     /// The text of the row for language modelling: of a pair, the better side.
@@ -212,33 +224,72 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
     Ok(rows)
 }
 
-/// Prompts whose rows are left out, whatever file they are in.
+/// Questions whose rows are left out, whatever file and whatever turn they are in.
+///
+/// Questions are compared by their letters and digits in lower case. What opens a dialogue counts always; a later turn
+/// counts if it is longer than [`Excluded::INCIDENTAL`], for "yes, please" is nobody's question.
 #[derive(Debug, Clone, Default)]
 pub struct Excluded {
-    prompts: HashSet<String>,
+    questions: HashSet<String>,
 }
 
 impl Excluded {
-    /// Collects the prompts of the given files.
+    /// Later turns of at most so many letters and digits are no questions of their own.
+    pub const INCIDENTAL: usize = 25;
+
+    /// Collects the questions of the given files: rows as [`read_rows`] takes them, or a `.csv` table with a column
+    /// `prompt` or `question`.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read.
+    /// If a file cannot be read, or a table has no such column.
     pub fn load(paths: &[PathBuf]) -> Result<Self, TrainError> {
-        let mut prompts = HashSet::new();
+        let mut questions = HashSet::new();
         for path in paths {
+            if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
+                questions.extend(read_questions(path)?);
+                continue;
+            }
             for row in read_rows(path)? {
-                prompts.insert(row.framed_key());
+                let turns = row.human_turns().map(letters).enumerate();
+                questions.extend(turns.filter(|(at, turn)| *at == 0 || turn.len() > Self::INCIDENTAL).map(|(_, turn)| turn));
             }
         }
-        Ok(Self { prompts })
+        questions.remove("");
+        Ok(Self { questions })
     }
 
-    /// Whether a row has one of the prompts.
+    /// Whether a row asks one of the questions.
     #[must_use]
     pub fn contains(&self, row: &Row) -> bool {
-        !self.prompts.is_empty() && self.prompts.contains(&row.framed_key())
+        !self.questions.is_empty() && row.human_turns().any(|turn| self.questions.contains(&letters(turn)))
     }
+}
+
+/// Letters and digits, in lower case.
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// The normalised entries of the column `prompt` or `question` of a table.
+fn read_questions(path: &Path) -> Result<Vec<String>, TrainError> {
+    let refuse = |line: u64, reason: String| TrainError::Row { path: path.display().to_string(), line: line as usize, reason };
+    let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
+    let mut table = csv::Reader::from_reader(BufReader::new(file));
+    let headers = table.headers().map_err(|error| refuse(1, error.to_string()))?;
+    // Spreadsheets put a byte-order mark before the first name.
+    let name = |header: &str| header.trim_start_matches('\u{feff}').trim().to_lowercase();
+    let column = headers
+        .iter()
+        .position(|header| matches!(name(header).as_str(), "prompt" | "question"))
+        .ok_or_else(|| refuse(1, "expected a column `prompt` or `question`".into()))?;
+    table
+        .records()
+        .map(|record| {
+            let record = record.map_err(|error| refuse(error.position().map_or(0, csv::Position::line), error.to_string()))?;
+            Ok(letters(record.get(column).unwrap_or_default()))
+        })
+        .collect()
 }
 
 /// The ids of the two tokens that the framing needs.
@@ -329,15 +380,21 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads, splits and encodes the given sources.
+    /// Reads, splits and encodes the given sources, but for the excluded rows.
     ///
     /// # Errors
     ///
     /// If a file cannot be read or encoded, or nothing is left to train on.
-    pub fn load(sources: &[Source], tokenizer: &Tokenizer, marks: Marks, held_out: f64) -> Result<Self, TrainError> {
+    pub fn load(
+        sources: &[Source],
+        excluded: &Excluded,
+        tokenizer: &Tokenizer,
+        marks: Marks,
+        held_out: f64,
+    ) -> Result<Self, TrainError> {
         let mut corpus = Self::default();
         for source in sources {
-            for row in read_rows(&source.path)? {
+            for row in read_rows(&source.path)?.into_iter().filter(|row| !excluded.contains(row)) {
                 let ids = encode_document(tokenizer, marks, &row.document())?;
                 if row.is_held_out(held_out) {
                     corpus.held_out.push(ids);

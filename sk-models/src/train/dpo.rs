@@ -43,7 +43,7 @@ pub struct DpoOptions {
     pub model: PathBuf,
     /// Preference pairs.
     pub sources: Vec<Source>,
-    /// Files whose prompts are left out of the pairs.
+    /// Files whose questions are left out of the pairs.
     pub exclude: Vec<PathBuf>,
     /// Share of the prompts held out.
     pub held_out: f64,
@@ -265,7 +265,7 @@ pub fn train_dpo(
         steps: options.steps,
     });
     // Only the pairs that the remaining steps will see need a reference.
-    let mut order = Order::new(options.seed, train.len());
+    let mut order = Order::new(options.seed, &train);
     let used: BTreeSet<usize> = (step..options.steps).flat_map(|step| order.step(step, options.batch)).collect();
     let used: Vec<usize> = used.into_iter().collect();
     let total = used.len() + held_out.len();
@@ -399,21 +399,29 @@ fn load_pairs(options: &DpoOptions, tokenizer: &Tokenizer, marks: Marks) -> Resu
 }
 
 /// The order in which pairs are used: each epoch a permutation of its own, which follows from the seed and the epoch.
+///
+/// The pairs of [`Order::WINDOW`] successive steps are dealt out by length, so that a batch is padded little; which of
+/// these batches comes first is drawn.
 struct Order {
     seed: u64,
     epoch: usize,
     permutation: Vec<usize>,
+    /// Tokens of the longer side of each pair.
+    lengths: Vec<usize>,
 }
 
 impl Order {
-    fn new(seed: u64, pairs: usize) -> Self {
-        Self { seed, epoch: 0, permutation: Self::draw(seed, 0, pairs) }
+    const WINDOW: u64 = 16;
+
+    fn new(seed: u64, pairs: &[Pair]) -> Self {
+        let lengths: Vec<usize> = pairs.iter().map(|pair| pair.chosen.ids.len().max(pair.rejected.ids.len())).collect();
+        Self { seed, epoch: 0, permutation: Self::shuffled(seed, 0, pairs.len()), lengths }
     }
 
-    fn draw(seed: u64, epoch: usize, pairs: usize) -> Vec<usize> {
+    fn shuffled(seed: u64, stream: u64, count: usize) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(epoch as u64);
-        let mut permutation: Vec<usize> = (0..pairs).collect();
+        rng.set_stream(stream);
+        let mut permutation: Vec<usize> = (0..count).collect();
         permutation.shuffle(&mut rng);
         permutation
     }
@@ -423,14 +431,22 @@ impl Order {
         let pairs = self.permutation.len();
         let epoch = position / pairs;
         if epoch != self.epoch {
-            (self.epoch, self.permutation) = (epoch, Self::draw(self.seed, epoch, pairs));
+            (self.epoch, self.permutation) = (epoch, Self::shuffled(self.seed, epoch as u64, pairs));
         }
         self.permutation[position % pairs]
     }
 
     /// The pairs of a step.
     fn step(&mut self, step: u64, batch: usize) -> Vec<usize> {
-        (0..batch).map(|i| self.at(step as usize * batch + i)).collect()
+        let window = step / Self::WINDOW;
+        let size = Self::WINDOW as usize * batch;
+        let start = window as usize * size;
+        let mut pairs: Vec<usize> = (start..start + size).map(|position| self.at(position)).collect();
+        pairs.sort_by_key(|&pair| (self.lengths[pair], pair));
+        // Streams of windows are counted from the other end than those of epochs.
+        let batches = Self::shuffled(self.seed, u64::MAX - window, Self::WINDOW as usize);
+        let first = batches[(step % Self::WINDOW) as usize] * batch;
+        pairs[first..first + batch].to_vec()
     }
 }
 

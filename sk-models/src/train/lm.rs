@@ -13,7 +13,7 @@ use burn::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    data::{Corpus, Cursor, Marks, Source, Windows},
+    data::{Corpus, Cursor, Excluded, Marks, Source, Windows},
     error::TrainError,
     loss::{chunked_cross_entropy, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings},
@@ -43,6 +43,8 @@ pub struct LmOptions {
     pub tokenizer: PathBuf,
     /// The text.
     pub sources: Vec<Source>,
+    /// Files whose questions are left out of the text.
+    pub exclude: Vec<PathBuf>,
     /// Share of the documents held out.
     pub held_out: f64,
     /// Where the model and the checkpoint go.
@@ -157,7 +159,8 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     config.validate("model shape")?;
     files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
 
-    let corpus = Corpus::load(&options.sources, &tokenizer, marks, options.held_out)?;
+    let excluded = Excluded::load(&options.exclude)?;
+    let corpus = Corpus::load(&options.sources, &excluded, &tokenizer, marks, options.held_out)?;
     let held_out = corpus.held_out_windows(options.length, options.evaluate_windows);
     if held_out.is_empty() {
         return Err(TrainError::NoData {

@@ -19,7 +19,7 @@ use tokenizers::{
 };
 
 use super::{
-    data::{END_OF_TEXT, END_OF_TURN, Source, read_rows},
+    data::{END_OF_TEXT, END_OF_TURN, Excluded, Source, read_rows},
     error::TrainError,
 };
 use crate::files;
@@ -41,6 +41,8 @@ message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_pro
 pub struct TokenizerOptions {
     /// The text; weights are ignored.
     pub sources: Vec<Source>,
+    /// Files whose questions are left out of the text.
+    pub exclude: Vec<PathBuf>,
     /// Entries, the three special tokens included.
     pub vocab_size: usize,
     /// The directory to write `tokenizer.json` and `tokenizer_config.json` to.
@@ -72,10 +74,11 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
         path: options.output.display().to_string(),
         reason: error.to_string(),
     };
+    let excluded = Excluded::load(&options.exclude)?;
     let mut documents = Vec::new();
     for source in &options.sources {
         for row in read_rows(&source.path)? {
-            if !row.is_held_out(options.held_out) {
+            if !row.is_held_out(options.held_out) && !excluded.contains(&row) {
                 documents.push(row.document());
             }
         }
