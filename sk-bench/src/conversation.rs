@@ -2,6 +2,7 @@
 
 use sk_core::TokenId;
 use sk_models::text::{ChatTemplate, Message, Role, TextError, Tokenizer, plain_prompt};
+use sk_models::train::data::{END_OF_TEXT, END_OF_TURN};
 
 /// How a dialogue becomes a text for the model.
 #[derive(Debug)]
@@ -90,9 +91,15 @@ impl Conversation {
         if self.tokens.is_empty() {
             return tokenizer.encode(&self.framing.render(&self.messages)?);
         }
+        let mut tokens = self.tokens.clone();
+        // A turn of the plain framings does not depend on the turns before it.
+        let turn = &self.messages[self.messages.len() - 1..];
         let addition = match &self.framing {
-            // A turn of these framings does not depend on the turns before it.
-            Framing::Hh { .. } | Framing::Bare => self.framing.render(&self.messages[self.messages.len() - 1..])?,
+            Framing::Bare => self.framing.render(turn)?,
+            Framing::Hh { .. } => {
+                close_turn(&mut tokens, tokenizer);
+                self.framing.render(turn)?
+            }
             Framing::Chat(template) => {
                 let whole = template.prompt(&self.messages)?;
                 let said = tokenizer.decode(&self.tokens)?;
@@ -103,8 +110,87 @@ impl Conversation {
                 }
             }
         };
-        let mut tokens = self.tokens.clone();
         tokens.extend(tokenizer.encode(&addition)?);
         Ok(tokens)
+    }
+}
+
+/// Ends the answer that `tokens` ends with as training ends every turn: nothing blank after the last word, then the end-of-turn token.
+/// The model may have ended it otherwise, or not at all where a limit or a stop text did.
+fn close_turn(tokens: &mut Vec<TokenId>, tokenizer: &Tokenizer) {
+    let Some(end_of_turn) = tokenizer.id_of(END_OF_TURN) else { return };
+    let end_of_text = tokenizer.id_of(END_OF_TEXT);
+    let ends = |token| token == end_of_turn || Some(token) == end_of_text;
+    let is_blank = |token| tokenizer.token_bytes(token).is_ok_and(|bytes| bytes.iter().all(u8::is_ascii_whitespace));
+    while tokens.last().is_some_and(|&token| ends(token) || is_blank(token)) {
+        tokens.pop();
+    }
+    tokens.push(end_of_turn);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sk_models::train::data::{Marks, encode_prompt};
+    use sk_models::train::tokenizer::load_tokenizer;
+
+    use super::*;
+
+    /// The tokenizer of the model that ships with the program, which merges bytes into words.
+    const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sk-models/assets/backbone/tokenizer.json");
+
+    const TURNS: [(&str, &str); 3] = [
+        ("How do I apologise?", "Say what you did, and that you're sorry."),
+        ("In 3 words?", "I am sorry!\n\n1. Mean it."),
+        ("Thanks, naïve café ☕", "You're welcome."),
+    ];
+
+    /// A dialogue of the given turns, each answer ended by the tokens that `ending` gives it.
+    fn asked(tokenizer: &Tokenizer, framing: Framing, ending: impl Fn(usize) -> Vec<TokenId>) -> Vec<TokenId> {
+        let mut conversation = Conversation::new(framing, None);
+        for (turn, (question, answer)) in TURNS.iter().enumerate() {
+            let mut tokens = conversation.ask(tokenizer, question).unwrap();
+            tokens.extend(tokenizer.encode(&format!(" {answer}")).unwrap());
+            tokens.extend(ending(turn));
+            conversation.answer(tokens, answer);
+        }
+        conversation.ask(tokenizer, "Bye.").unwrap()
+    }
+
+    #[test]
+    fn a_dialogue_reads_as_it_was_trained_however_its_answers_ended() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let trained = load_tokenizer(Path::new(TOKENIZER)).unwrap();
+        let marks = Marks::of(&trained, Path::new(TOKENIZER)).unwrap();
+        let dialogue: String = TURNS.iter().map(|(q, a)| format!("\n\nHuman: {q}\n\nAssistant: {a}")).collect();
+        let expected = encode_prompt(&trained, marks, &format!("{dialogue}\n\nHuman: Bye.\n\nAssistant:")).unwrap();
+        assert_eq!(expected.iter().filter(|&&token| token == marks.end_of_turn).count(), TURNS.len());
+
+        let blank = tokenizer.encode(" \n").unwrap();
+        let endings =
+            [vec![marks.end_of_turn], vec![marks.end_of_text], vec![], blank.clone(), [blank, vec![marks.end_of_turn]].concat()];
+        for ending in &endings {
+            assert_eq!(asked(&tokenizer, Framing::Hh { stop: true }, |_| ending.clone()), expected, "{ending:?}");
+        }
+        assert_eq!(asked(&tokenizer, Framing::Hh { stop: false }, |turn| endings[turn].clone()), expected);
+    }
+
+    #[test]
+    fn without_a_frame_nothing_is_added_between_turns() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let text: String = TURNS.iter().map(|(q, a)| format!("{q} {a}")).collect();
+        let said = tokenizer.decode(&asked(&tokenizer, Framing::Bare, |_| vec![])).unwrap();
+        assert_eq!(said, format!("{text}Bye."));
+    }
+
+    #[test]
+    fn a_question_that_is_taken_back_leaves_no_trace() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let mut conversation = Conversation::new(Framing::Hh { stop: true }, None);
+        let first = conversation.ask(&tokenizer, "One?").unwrap();
+        conversation.retract();
+        assert!(conversation.messages().is_empty());
+        assert_eq!(conversation.ask(&tokenizer, "One?").unwrap(), first);
     }
 }
