@@ -37,8 +37,9 @@ impl<'a, F: Real> Batch<'a, F> {
     /// For numbers from elsewhere there is [`checked`](Self::checked).
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// When there is no candidate or the slices differ in length.
     pub fn new(mu: &'a [F], sigma: &'a [F]) -> Self {
+        assert!(!mu.is_empty(), "a batch holds at least one candidate");
         assert_eq!(mu.len(), sigma.len(), "scores and dispersions must be as many as the candidates");
         Self { mu, sigma, fluency: None, blades: None }
     }

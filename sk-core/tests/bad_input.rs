@@ -27,6 +27,18 @@ fn a_batch_says_which_candidate_is_at_fault() {
 }
 
 #[test]
+#[should_panic(expected = "at least one candidate")]
+fn a_batch_is_not_empty() {
+    let _ = Batch::<f64>::new(&[], &[]);
+}
+
+#[test]
+#[should_panic(expected = "as many as the candidates")]
+fn dispersions_are_as_many_as_the_candidates() {
+    let _ = Batch::new(&[1.0, 2.0], &[0.0]);
+}
+
+#[test]
 #[should_panic(expected = "as many as the candidates")]
 fn fluency_scores_are_as_many_as_the_candidates() {
     let _ = Batch::new(&[1.0, 2.0], &[0.0, 0.0]).with_fluency(&[0.0]);

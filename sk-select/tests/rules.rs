@@ -66,6 +66,8 @@ fn top_k_and_nucleus_renormalise_what_they_keep() {
     assert_close(&of_ratings(&Nucleus::new(1.0, softmax).unwrap(), &ratings), &[0.1, 0.2, 0.3, 0.4]);
     // Equals are kept from the lowest index.
     assert_close(&of_ratings(&TopK::new(2, Uniform).unwrap(), &[0.0; 4]), &[0.5, 0.5, 0.0, 0.0]);
+    // A mass that is reached exactly is reached.
+    assert_close(&of_ratings(&Nucleus::new(0.5, Uniform).unwrap(), &[0.0; 4]), &[0.5, 0.5, 0.0, 0.0]);
     assert_close(&of_ratings(&Nucleus::new(0.6, Uniform).unwrap(), &[0.0; 4]), &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]);
 }
 
