@@ -31,6 +31,8 @@ fn by_hand_and_as_scipy_has_it() {
     let quality = [0.5, -1.0, 0.8, 1.1, -0.55, -0.4, 1.25];
     let sigma = [0.3, 0.45, 1.2, 0.6, 0.1, 0.2, 0.9];
     assert!((informativeness(&mu, &quality, &sigma).unwrap() - SCIPY).abs() < ROUNDING);
+    // A dispersion of zero is one.
+    assert_eq!(informativeness(&[1.0, 3.0], &[1.0, 1.0], &[0.0, 2.0]), Ok(1.0));
 }
 
 /// `spearmanr(sigma, abs(mu - quality)).statistic` of the last case above.
