@@ -14,6 +14,7 @@ mod reply;
 pub mod scheme;
 mod screen;
 mod session;
+pub mod stats;
 pub mod suggest;
 pub mod trace;
 mod weights;

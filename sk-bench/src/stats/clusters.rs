@@ -1,0 +1,47 @@
+use std::collections::BTreeMap;
+
+use super::mean;
+
+/// Differences grouped by what they share, such as the prompt.
+///
+/// Cells of one prompt under several weight vectors are not independent: a prompt that suits one scheme suits it at every weight. Resampling
+/// cells then takes them for more evidence than they are; resampling prompts does not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clusters {
+    groups: Vec<Vec<f64>>,
+}
+
+impl Clusters {
+    /// Groups `differences` by `keys`; groups are in ascending order of key.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn of<K: Ord + Copy>(differences: &[f64], keys: &[K]) -> Self {
+        assert_eq!(differences.len(), keys.len(), "one key per difference");
+        let mut groups: BTreeMap<K, Vec<f64>> = BTreeMap::new();
+        for (&difference, &key) in differences.iter().zip(keys) {
+            groups.entry(key).or_default().push(difference);
+        }
+        Self { groups: groups.into_values().collect() }
+    }
+
+    /// How many clusters there are.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The mean difference of each cluster.
+    pub fn means(&self) -> Vec<f64> {
+        self.groups.iter().map(|group| mean(group)).collect()
+    }
+
+    /// Sum and number of the differences of each cluster.
+    pub fn totals(&self) -> Vec<(f64, f64)> {
+        self.groups.iter().map(|group| (group.iter().sum(), group.len() as f64)).collect()
+    }
+}

@@ -1,0 +1,41 @@
+/// The arithmetic mean; NaN of no values.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The middle value, or the mean of the middle two; NaN of no values.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+/// The standard deviation √(Σ(x − x̄)²/n); NaN of no values.
+pub fn population_std(values: &[f64]) -> f64 {
+    (squares(values) / values.len() as f64).sqrt()
+}
+
+/// The standard deviation √(Σ(x − x̄)²/(n − 1)); NaN of fewer than two values.
+pub fn sample_std(values: &[f64]) -> f64 {
+    if values.len() < 2 { f64::NAN } else { (squares(values) / (values.len() - 1) as f64).sqrt() }
+}
+
+/// The slope of the least-squares line of `y` on `x`; NaN where `x` is constant.
+///
+/// # Panics
+/// When the lengths differ.
+pub fn slope(x: &[f64], y: &[f64]) -> f64 {
+    assert_eq!(x.len(), y.len(), "one y per x");
+    let (centre_x, centre_y) = (mean(x), mean(y));
+    let shared: f64 = x.iter().zip(y).map(|(x, y)| (x - centre_x) * (y - centre_y)).sum();
+    shared / squares(x)
+}
+
+fn squares(values: &[f64]) -> f64 {
+    let centre = mean(values);
+    values.iter().map(|value| (value - centre).powi(2)).sum()
+}

@@ -1,0 +1,44 @@
+/// Ranks from 1, ties sharing the mean of theirs.
+///
+/// They are kept doubled, as whole numbers, so that sums of ranks are exact and can be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranks {
+    doubled: Vec<u64>,
+    ties: Vec<usize>,
+}
+
+impl Ranks {
+    /// Ranks `values`, the smallest first. O(n log n).
+    pub fn of(values: &[f64]) -> Self {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+        let mut doubled = vec![0; values.len()];
+        let mut ties = Vec::new();
+        let mut first = 0;
+        // By value, so that 0 and −0 tie.
+        for group in order.chunk_by(|&a, &b| values[a] == values[b]) {
+            let last = first + group.len();
+            for &i in group {
+                doubled[i] = (first + 1 + last) as u64;
+            }
+            ties.push(group.len());
+            first = last;
+        }
+        Self { doubled, ties }
+    }
+
+    /// Twice each rank.
+    pub fn doubled(&self) -> &[u64] {
+        &self.doubled
+    }
+
+    /// How many values share each distinct value, in ascending order of value.
+    pub fn tie_sizes(&self) -> &[usize] {
+        &self.ties
+    }
+
+    /// Whether any two values are equal.
+    pub fn has_ties(&self) -> bool {
+        self.ties.iter().any(|&size| size > 1)
+    }
+}

@@ -1,0 +1,111 @@
+use rand::RngExt;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::permutations::{Position, enumerate};
+use super::spearman::{approximate_p, correlation};
+use super::{Ranks, Spearman, mean, population_std, slope};
+
+/// Permutations drawn where there are too many points to enumerate them.
+const DRAWN: usize = 99_999;
+
+/// Whether achieved axes follow the requested weights, over the points of a sweep (`tab:steerability-full`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Steering {
+    /// One entry per axis; `None` for an axis that does not move, or a weight that does not.
+    pub axes: Vec<Option<AxisSteering>>,
+    /// All axes together; `None` where no axis moves.
+    pub pooled: Option<PooledSteering>,
+}
+
+/// How one axis follows its own weight.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AxisSteering {
+    /// The rank correlation of weight and axis.
+    pub spearman: Spearman,
+    /// Least-squares slope of the axis on the weight.
+    pub slope: f64,
+    /// Largest minus smallest achieved value.
+    pub range: f64,
+}
+
+/// How all axes follow their weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PooledSteering {
+    /// Pairs: points × axes.
+    pub n: usize,
+    /// Spearman's coefficient of weight and achieved value, the latter standardised within its axis (population deviation).
+    pub rho: f64,
+    /// The p-value of that many *independent* pairs, as published. The pairs are not independent: the weights of a point sum to one, and
+    /// the axes of a point come from the same responses.
+    pub p: f64,
+    /// The p-value of permuting whole points: all of them up to ten points, 99,999 seeded draws beyond. Twice the smaller tail.
+    pub permutation_p: f64,
+    /// Least-squares slope of the standardised values on the weights.
+    pub slope: f64,
+}
+
+impl Steering {
+    /// The steering of a sweep: per point the requested weights and the achieved axes, weight k belonging to axis k.
+    ///
+    /// `seed` decides the permutations that are drawn where there are more than ten points.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn of<const D: usize>(weights: &[[f64; D]], achieved: &[[f64; D]], seed: u64) -> Self {
+        assert_eq!(weights.len(), achieved.len(), "one achieved point per weight vector");
+        let column = |rows: &[[f64; D]], axis: usize| -> Vec<f64> { rows.iter().map(|row| row[axis]).collect() };
+        let axes = (0..D).map(|axis| AxisSteering::of(&column(weights, axis), &column(achieved, axis))).collect();
+        let standardised: Vec<Vec<f64>> = (0..D).map(|axis| standardise(&column(achieved, axis))).collect();
+        let points: Vec<[f64; D]> = (0..weights.len()).map(|i| std::array::from_fn(|axis| standardised[axis][i])).collect();
+        Self { axes, pooled: PooledSteering::of(weights, &points, seed) }
+    }
+}
+
+impl AxisSteering {
+    fn of(weights: &[f64], achieved: &[f64]) -> Option<Self> {
+        let spearman = Spearman::of(weights, achieved)?;
+        let (low, high) = achieved.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
+        Some(Self { spearman, slope: slope(weights, achieved), range: high - low })
+    }
+}
+
+impl PooledSteering {
+    fn of<const D: usize>(weights: &[[f64; D]], standardised: &[[f64; D]], seed: u64) -> Option<Self> {
+        let (x, y) = (weights.as_flattened(), standardised.as_flattened());
+        let (ranks_x, ranks_y) = (Ranks::of(x), Ranks::of(y));
+        let rho = correlation(ranks_x.doubled(), ranks_y.doubled())?;
+        // Permuting points moves whole rows of weights, so the pooled ranks stay and only their pairing changes.
+        let rows = |ranks: &Ranks| -> Vec<Vec<u64>> { ranks.doubled().chunks(D).map(<[u64]>::to_vec).collect() };
+        let (rows_x, rows_y) = (rows(&ranks_x), rows(&ranks_y));
+        let dot = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<u64>();
+        let cost: Vec<Vec<u64>> = rows_x.iter().map(|x| rows_y.iter().map(|y| dot(x, y)).collect()).collect();
+        let position = enumerate(&cost).unwrap_or_else(|| draw(&cost, seed));
+        Some(Self { n: x.len(), rho, p: approximate_p(rho, x.len()), permutation_p: position.two_sided(), slope: slope(x, y) })
+    }
+}
+
+/// (x − mean)/std, zeros where there is no spread.
+fn standardise(values: &[f64]) -> Vec<f64> {
+    let (centre, scale) = (mean(values), population_std(values));
+    // Equal values can have a mean that differs from them by rounding.
+    let flat = values.iter().all(|value| *value == values[0]);
+    values.iter().map(|value| if flat { 0.0 } else { (value - centre) / scale }).collect()
+}
+
+/// The observed order and [`DRAWN`] shuffles.
+fn draw(cost: &[Vec<u64>], seed: u64) -> Position {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut order: Vec<usize> = (0..cost.len()).collect();
+    let sum = |order: &[usize]| order.iter().enumerate().map(|(i, &j)| cost[j][i]).sum::<u64>();
+    let observed = sum(&order);
+    let mut position = Position::default();
+    position.count(observed, observed);
+    for _ in 0..DRAWN {
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.random_range(0..=i));
+        }
+        position.count(sum(&order), observed);
+    }
+    position
+}
