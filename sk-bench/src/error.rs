@@ -8,6 +8,7 @@ use sk_models::hf::CheckpointError;
 use sk_models::text::TextError;
 use sk_models::train::TrainError;
 
+use crate::report::ReportError;
 use crate::scheme::SchemeError;
 
 /// Why a command did not do what it was asked to.
@@ -92,6 +93,9 @@ pub enum Error {
     /// Standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
+    /// Results that cannot be reported.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),

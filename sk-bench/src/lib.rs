@@ -11,6 +11,7 @@ mod models;
 mod progress;
 mod prompt;
 mod reply;
+pub mod report;
 pub mod scheme;
 mod screen;
 mod session;

@@ -17,7 +17,7 @@ pub use steering::{Preset, SteeringArgs};
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{axioms::AxiomsArgs, bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, train::TrainCommand};
+use crate::commands::{axioms::AxiomsArgs, bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, report::ReportArgs, train::TrainCommand};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -60,6 +60,8 @@ pub enum Command {
     Train(Box<TrainCommand>),
     /// Measure load time, speed frozen and steered, and peak memory.
     Bench(Box<BenchArgs>),
+    /// Make tables of judged results, with intervals and tests.
+    Report(ReportArgs),
     /// Check aggregation operators against the axioms.
     Axioms(AxiomsArgs),
 }

@@ -4,4 +4,5 @@ pub mod axioms;
 pub mod bench;
 pub mod chat;
 pub mod generate;
+pub mod report;
 pub mod train;

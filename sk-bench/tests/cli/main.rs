@@ -5,3 +5,4 @@ mod bad_input;
 mod chat;
 mod common;
 mod generate;
+mod report;

@@ -1,0 +1,127 @@
+//! `swiss-knife report`: tables on judged results.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::Error;
+use crate::args::positive;
+use crate::report::{RawResults, Report, Resampling};
+use crate::whole_file;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Every table, on the terminal
+  swiss-knife report results
+
+  # One of them, as LaTeX
+  swiss-knife report results --table methods --format latex
+
+  # All of them as CSV and LaTeX, with report.txt and report.json
+  swiss-knife report results --out tables
+
+DIR holds judged_frontier.csv, with one row per method, weight vector and prompt, and may hold judged_ablations.csv and
+candidate_steps.jsonl; each may be gzipped. Where a method is one of the paper's, the tables \"reproduction\" and
+\"differences\" hold the published figures against the cells.";
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct ReportArgs {
+    /// The folder of raw results.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The method that the others are compared with.
+    #[arg(long, value_name = "METHOD", default_value = "swiss")]
+    reference: String,
+    /// Resamples of every bootstrap interval.
+    #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = positive)]
+    resamples: usize,
+    /// Seed of the resamples.
+    #[arg(long, default_value_t = Resampling::default().seed)]
+    seed: u64,
+    /// Only this table; may be given several times.
+    #[arg(long = "table", value_name = "NAME")]
+    tables: Vec<String>,
+    /// How to print.
+    #[arg(long, value_name = "FORMAT", default_value = "plain")]
+    format: Format,
+    /// Write every table to this folder instead, as CSV and LaTeX, with report.txt and report.json.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// How tables are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Text for a terminal.
+    Plain,
+    /// Comma-separated values, all digits.
+    Csv,
+    /// LaTeX with booktabs.
+    Latex,
+    /// JSON, all digits.
+    Json,
+}
+
+/// Reads the results, computes the tables, and prints or writes them.
+///
+/// # Errors
+/// When the results cannot be read or hold what they must not, or the report cannot be written.
+pub fn run(args: &ReportArgs) -> Result<(), Error> {
+    let results = RawResults::read(&args.folder)?;
+    let resampling = Resampling { resamples: args.resamples, seed: args.seed };
+    let mut report = Report::of(&results, &args.reference, resampling)?;
+    if !args.tables.is_empty() {
+        choose(&mut report, &args.tables)?;
+    }
+    match &args.out {
+        Some(folder) => write(&report, folder),
+        None => print(&report, args.format),
+    }
+}
+
+/// Keeps the named tables, those of the appendix too.
+fn choose(report: &mut Report, names: &[String]) -> Result<(), Error> {
+    let known: Vec<&str> = report.tables.iter().map(|table| table.id.as_str()).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(Error::Usage(format!("no table \"{name}\" in this report; {}", crate::suggest::hint(name, &known))));
+    }
+    report.tables.retain(|table| names.contains(&table.id));
+    report.tables.iter_mut().for_each(|table| table.appendix = false);
+    Ok(())
+}
+
+fn print(report: &Report, format: Format) -> Result<(), Error> {
+    let joined = |of: fn(&crate::report::Table) -> String| report.tables.iter().map(of).collect::<Vec<_>>().join("\n");
+    let text = match format {
+        Format::Plain => report.plain(),
+        Format::Csv => joined(crate::report::Table::csv),
+        Format::Latex => joined(crate::report::Table::latex),
+        Format::Json => json(report),
+    };
+    anstream::stdout().lock().write_all(text.as_bytes()).map_err(Error::Output)
+}
+
+fn write(report: &Report, folder: &Path) -> Result<(), Error> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Write { path, source }
+    };
+    fs::create_dir_all(folder).map_err(failed(folder))?;
+    let mut files = vec![("report.txt".to_owned(), report.plain()), ("report.json".to_owned(), json(report))];
+    for table in &report.tables {
+        files.extend([(format!("{}.csv", table.id), table.csv()), (format!("{}.tex", table.id), table.latex())]);
+    }
+    for (name, text) in files {
+        let path = folder.join(name);
+        whole_file::write(&path, text.as_bytes()).map_err(failed(&path))?;
+    }
+    Ok(())
+}
+
+fn json(report: &Report) -> String {
+    format!("{:#}\n", serde_json::json!(report))
+}

@@ -1,0 +1,84 @@
+use super::CandidateStep;
+use crate::stats::{influence_shares, mean, median};
+
+/// What candidate batches say about how blades and tournament combine, in one arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mechanism {
+    /// The arm.
+    pub arm: String,
+    /// Its steps.
+    pub steps: usize,
+    /// Per blade, by falling spread.
+    pub blades: Vec<BladeSpread>,
+    /// The median over steps of std(tournament term)/std(blade term) in the champion's logit.
+    pub scale_ratio: f64,
+    /// The share, among steps with a choice, of those in which no candidate had a higher composite than the one drawn.
+    pub best_chosen: f64,
+}
+
+/// What a blade's raw scores spread over within a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BladeSpread {
+    /// The blade.
+    pub blade: String,
+    /// The median of std(μ⁽ᵏ⁾) over the steps it was seated at.
+    pub median_std: f64,
+    /// That over the smallest blade's.
+    pub ratio: f64,
+    /// Its mean influence share at equal weights, over the steps where every blade was seated (Theorem 3(i), `thm:cbn`).
+    pub share: Option<f64>,
+}
+
+impl Mechanism {
+    /// One entry per arm, in the order in which arms occur.
+    pub fn by_arm(steps: &[CandidateStep]) -> Vec<Self> {
+        let mut arms: Vec<(&str, Vec<&CandidateStep>)> = Vec::new();
+        for step in steps {
+            match arms.iter_mut().find(|(arm, _)| *arm == step.arm) {
+                Some((_, steps)) => steps.push(step),
+                None => arms.push((&step.arm, vec![step])),
+            }
+        }
+        arms.into_iter().map(|(arm, steps)| Self::of(arm, &steps)).collect()
+    }
+
+    fn of(arm: &str, steps: &[&CandidateStep]) -> Self {
+        let mut names: Vec<&String> = steps.iter().flat_map(|step| step.raw_blade_mu_stds.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let spreads =
+            |blade: &String| steps.iter().filter_map(|step| step.raw_blade_mu_stds.get(blade).copied()).collect::<Vec<_>>();
+        let medians: Vec<f64> = names.iter().map(|blade| median(&spreads(blade))).collect();
+        let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+        // Blades are in order of name in every step.
+        let whole = steps.iter().filter(|step| step.raw_blade_mu_stds.len() == names.len());
+        let even = vec![1.0 / names.len() as f64; names.len()];
+        let shares: Vec<Vec<f64>> = whole
+            .filter_map(|step| influence_shares(&even, &step.raw_blade_mu_stds.values().copied().collect::<Vec<_>>()))
+            .collect();
+        let share = |k: usize| (!shares.is_empty()).then(|| mean(&shares.iter().map(|shares| shares[k]).collect::<Vec<_>>()));
+        let spread = |(k, blade): (usize, &&String)| BladeSpread {
+            blade: (*blade).clone(),
+            median_std: medians[k],
+            ratio: medians[k] / least,
+            share: share(k),
+        };
+        let mut blades: Vec<BladeSpread> = names.iter().enumerate().map(spread).collect();
+        blades.sort_by(|a, b| b.median_std.total_cmp(&a.median_std));
+        let choices: Vec<bool> = steps.iter().filter_map(|step| drew_the_best(step)).collect();
+        Self {
+            arm: arm.to_owned(),
+            steps: steps.len(),
+            blades,
+            scale_ratio: median(&steps.iter().map(|step| step.logit_scale_ratio).collect::<Vec<_>>()),
+            best_chosen: choices.iter().filter(|&&best| best).count() as f64 / choices.len() as f64,
+        }
+    }
+}
+
+/// Whether no candidate had a higher composite than the one drawn; `None` of a batch of one or without composites.
+fn drew_the_best(step: &CandidateStep) -> Option<bool> {
+    let composites = step.candidate_mus.iter().copied().collect::<Option<Vec<f64>>>()?;
+    let chosen = composites.get(step.selected_idx)?;
+    (composites.len() > 1).then(|| composites.iter().all(|mu| mu <= chosen))
+}

@@ -1,0 +1,25 @@
+//! Reports on judged sweeps: from raw cells to tables, and from tables to text.
+//!
+//! [`RawResults`] are what was measured: judged responses, and candidate batches. [`Report::of`] makes [`Table`]s of them, whose values are
+//! numbers until a renderer prints them: [`Report::plain`], [`Table::csv`], [`Table::latex`], or JSON through serde. Where the results are
+//! those of the paper, the report holds every published figure beside the one that follows from the cells.
+
+mod contrast;
+mod error;
+mod mechanism;
+mod published;
+mod raw;
+mod render;
+mod rubrics;
+mod sweep;
+mod table;
+mod tables;
+
+pub use contrast::{Contrast, Resampling};
+pub use error::ReportError;
+pub use mechanism::{BladeSpread, Mechanism};
+pub use published::{Comparison, Ledger, Verdict};
+pub use raw::{Ablation, Arm, CandidateStep, RawResults};
+pub use rubrics::{AXES, Rubric, Rubrics};
+pub use sweep::{Cell, Method, Sweep, WeightVector};
+pub use table::{Column, Kind, Report, Table, Value};

@@ -1,0 +1,255 @@
+use std::fmt;
+
+use super::table::{Kind, Table};
+
+/// What the paper prints: source, subject, part, quantity, the figure as printed.
+const PUBLISHED: &str = include_str!("published.csv");
+
+/// Slack for printed digits: a value that rounds to them in another order of summation.
+const ROUNDING: f64 = 1e-9;
+
+/// Recomputed figures, gathered while tables are made, to be held against the published ones.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ledger {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Entry {
+    source: &'static str,
+    subject: String,
+    part: String,
+    quantity: &'static str,
+    reading: &'static str,
+    value: f64,
+    noise: f64,
+}
+
+/// A published figure and what the raw cells give for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The table or section, by its label in the paper's source.
+    pub source: &'static str,
+    /// What it is about: a method, an axis, a contrast.
+    pub subject: String,
+    /// A part of that: a weight vector, an axis, a blade; often empty.
+    pub part: String,
+    /// Which figure.
+    pub quantity: &'static str,
+    /// The convention under which it was recomputed, where the paper's is in question; empty otherwise.
+    pub reading: &'static str,
+    /// As printed.
+    pub published: &'static str,
+    /// As recomputed.
+    pub recomputed: f64,
+    /// What to make of it.
+    pub verdict: Verdict,
+}
+
+/// How a recomputed figure compares with the printed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It rounds to the printed digits.
+    Same,
+    /// It ends an interval, and differs by no more than two sets of resamples may.
+    WithinResampling,
+    /// It does not.
+    Differs,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Same => "same",
+            Self::WithinResampling => "same within resampling",
+            Self::Differs => "differs",
+        })
+    }
+}
+
+/// Where a figure belongs.
+pub(super) struct At<'a> {
+    pub(super) source: &'static str,
+    pub(super) subject: &'a str,
+    pub(super) part: &'a str,
+    pub(super) reading: &'static str,
+}
+
+impl Ledger {
+    /// Notes a figure.
+    pub(super) fn note(&mut self, at: &At<'_>, quantity: &'static str, value: f64) {
+        self.note_noisy(at, quantity, value, 0.0);
+    }
+
+    /// Notes a figure that another run of the resampling may move by `noise`.
+    pub(super) fn note_noisy(&mut self, at: &At<'_>, quantity: &'static str, value: f64, noise: f64) {
+        let (subject, part) = (at.subject.to_owned(), at.part.to_owned());
+        self.entries.push(Entry { source: at.source, subject, part, quantity, reading: at.reading, value, noise });
+    }
+
+    /// Every noted figure that the paper prints, in the paper's order.
+    pub fn comparisons(&self) -> Vec<Comparison> {
+        let published = PUBLISHED.lines().skip(1).filter_map(|line| {
+            let mut fields = line.split(',');
+            Some([fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?])
+        });
+        let mut comparisons = Vec::new();
+        for [source, subject, part, quantity, printed] in published {
+            let here = |entry: &&Entry| {
+                (entry.source, &*entry.subject, &*entry.part, entry.quantity) == (source, subject, part, quantity)
+            };
+            comparisons.extend(self.entries.iter().filter(here).map(|entry| Comparison {
+                source: entry.source,
+                subject: entry.subject.clone(),
+                part: entry.part.clone(),
+                quantity: entry.quantity,
+                reading: entry.reading,
+                published: printed,
+                recomputed: entry.value,
+                verdict: verdict(printed, entry.value, entry.noise),
+            }));
+        }
+        comparisons
+    }
+
+    /// The comparison as tables: counts, what differs, and everything.
+    pub(super) fn tables(&self) -> Vec<Table> {
+        let comparisons = self.comparisons();
+        if comparisons.is_empty() {
+            return Vec::new();
+        }
+        vec![summary(&comparisons), differences(&comparisons), everything(&comparisons)]
+    }
+}
+
+fn summary(comparisons: &[Comparison]) -> Table {
+    let columns = [
+        ("where", Kind::Text),
+        ("figure", Kind::Text),
+        ("read as", Kind::Text),
+        ("figures", Kind::Count),
+        ("same", Kind::Count),
+        ("within resampling", Kind::Count),
+        ("differ", Kind::Count),
+    ];
+    let mut table = Table::new("reproduction", "Published figures against the raw cells", &columns);
+    let key = |c: &Comparison| (c.source, c.quantity, c.reading);
+    let mut keys = Vec::new();
+    for comparison in comparisons {
+        if !keys.contains(&key(comparison)) {
+            keys.push(key(comparison));
+        }
+    }
+    for (source, quantity, reading) in keys {
+        let group: Vec<_> = comparisons.iter().filter(|c| key(c) == (source, quantity, reading)).collect();
+        let count = |verdict| group.iter().filter(|c| c.verdict == verdict).count();
+        table.row(vec![
+            source.into(),
+            quantity.into(),
+            reading.into(),
+            group.len().into(),
+            count(Verdict::Same).into(),
+            count(Verdict::WithinResampling).into(),
+            count(Verdict::Differs).into(),
+        ]);
+    }
+    table.note("\"read as\" names the convention where the paper's words and its figures part; both readings are listed.")
+}
+
+const COLUMNS: [(&str, Kind); 8] = [
+    ("where", Kind::Text),
+    ("subject", Kind::Text),
+    ("part", Kind::Text),
+    ("figure", Kind::Text),
+    ("read as", Kind::Text),
+    ("published", Kind::Text),
+    ("recomputed", Kind::Text),
+    ("verdict", Kind::Text),
+];
+
+fn differences(comparisons: &[Comparison]) -> Table {
+    let mut table = Table::new("differences", "Published figures that do not follow from the raw cells, as read", &COLUMNS);
+    list(&mut table, comparisons.iter().filter(|comparison| comparison.verdict == Verdict::Differs));
+    table
+}
+
+fn everything(comparisons: &[Comparison]) -> Table {
+    let mut table = Table::new("comparison", "Every published figure beside the recomputed one", &COLUMNS);
+    list(&mut table, comparisons.iter());
+    table.appendix = true;
+    table
+}
+
+fn list<'a>(table: &mut Table, comparisons: impl Iterator<Item = &'a Comparison>) {
+    for comparison in comparisons {
+        table.row(vec![
+            comparison.source.into(),
+            comparison.subject.as_str().into(),
+            comparison.part.as_str().into(),
+            comparison.quantity.into(),
+            comparison.reading.into(),
+            comparison.published.into(),
+            alike(comparison.published, comparison.recomputed).into(),
+            comparison.verdict.to_string().into(),
+        ]);
+    }
+}
+
+/// `value` with one digit more than `printed` has.
+fn alike(printed: &str, value: f64) -> String {
+    let decimals = |mantissa: &str| mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len()) + 1;
+    match printed.split_once('e') {
+        Some((mantissa, _)) => format!("{value:.*e}", decimals(mantissa)),
+        None if printed.contains('.') => format!("{value:.*}", decimals(printed)),
+        None if value.fract() == 0.0 => format!("{value}"),
+        None => format!("{value:.1}"),
+    }
+}
+
+fn verdict(printed: &str, value: f64, noise: f64) -> Verdict {
+    let Ok(figure) = printed.parse::<f64>() else { return Verdict::Differs };
+    let (mantissa, exponent) = printed.split_once('e').unwrap_or((printed, "0"));
+    let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len()) as i32;
+    let unit = 10_f64.powi(exponent.parse::<i32>().unwrap_or_default() - decimals);
+    let off = (value - figure).abs();
+    let half = unit * (0.5 + ROUNDING);
+    if off <= half {
+        Verdict::Same
+    } else if off <= half + noise {
+        Verdict::WithinResampling
+    } else {
+        Verdict::Differs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_digits_decide() {
+        assert_eq!(verdict("0.797", 0.7974, 0.0), Verdict::Same);
+        assert_eq!(verdict("0.797", 0.7976, 0.0), Verdict::Differs);
+        assert_eq!(verdict("0.797", 0.7976, 0.001), Verdict::WithinResampling);
+        assert_eq!(verdict("2.46e-15", 2.464e-15, 0.0), Verdict::Same);
+        assert_eq!(verdict("2.46e-15", 2.51e-15, 0.0), Verdict::Differs);
+        assert_eq!(verdict("524", 524.35, 0.0), Verdict::Same);
+        assert_eq!(verdict("4", f64::NAN, 0.0), Verdict::Differs);
+        assert_eq!(
+            (alike("0.797", 0.79712), alike("6e-35", 6.114e-35), alike("4", 4.0)),
+            ("0.7971".into(), "6.1e-35".into(), "4".into())
+        );
+    }
+
+    #[test]
+    fn the_published_figures_are_numbers_and_named_once() {
+        let mut keys: Vec<&str> = Vec::new();
+        for line in PUBLISHED.lines().skip(1) {
+            let (key, printed) = line.rsplit_once(',').unwrap();
+            assert_eq!(key.split(',').count(), 4, "{line}");
+            assert!(printed.parse::<f64>().is_ok() && !keys.contains(&key), "{line}");
+            keys.push(key);
+        }
+        assert!(keys.len() > 500);
+    }
+}

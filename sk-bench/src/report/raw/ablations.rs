@@ -1,0 +1,48 @@
+use std::collections::HashSet;
+
+use super::Source;
+use super::sheet::Sheet;
+use crate::report::{Cell, ReportError, Rubric};
+
+/// Arms that differ in one slot, on the same prompts at the same weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ablation {
+    /// Its name.
+    pub name: String,
+    /// Its arms, in the order of the file.
+    pub arms: Vec<Arm>,
+}
+
+/// One arm of an ablation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arm {
+    /// Its name.
+    pub name: String,
+    /// Its judged responses.
+    pub cells: Vec<Cell>,
+}
+
+/// Reads the single-objective ablations, which have no honesty rubrics.
+pub(super) fn read(source: Source) -> Result<Vec<Ablation>, ReportError> {
+    const ABSENT: [Rubric; 3] = [Rubric::Truthfulness, Rubric::NonDeception, Rubric::EpistemicHonesty];
+    let sheet = Sheet::read(source)?;
+    let mut ablations: Vec<Ablation> = Vec::new();
+    let mut seen = HashSet::new();
+    for row in sheet.rows() {
+        let (name, arm, prompt) = (row.text("ablation")?, row.text("arm")?, row.whole("prompt_id")?);
+        if !seen.insert((name, arm, prompt)) {
+            let (method, configuration) = (arm.to_owned(), name.to_owned());
+            return Err(ReportError::Duplicate { path: sheet.path().clone(), line: row.line(), method, configuration, prompt });
+        }
+        let ablation = match ablations.iter_mut().position(|known| known.name == name) {
+            Some(known) => &mut ablations[known],
+            None => ablations.push_mut(Ablation { name: name.to_owned(), arms: Vec::new() }),
+        };
+        let arm = match ablation.arms.iter().position(|known| known.name == arm) {
+            Some(known) => &mut ablation.arms[known],
+            None => ablation.arms.push_mut(Arm { name: arm.to_owned(), cells: Vec::new() }),
+        };
+        arm.cells.push(Cell { configuration: 0, prompt, rubrics: row.rubrics(&ABSENT)? });
+    }
+    Ok(ablations)
+}

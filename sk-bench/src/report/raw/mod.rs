@@ -1,0 +1,78 @@
+//! Raw results on disk: judged cells and candidate steps.
+
+mod ablations;
+mod frontier;
+mod sheet;
+mod steps;
+
+use std::io::{self, Read};
+use std::path::Path;
+
+pub use ablations::{Ablation, Arm};
+pub use steps::CandidateStep;
+
+use super::{ReportError, Sweep};
+
+/// What a folder of raw results holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawResults {
+    /// The judged sweep: `judged_frontier.csv`.
+    pub sweep: Sweep,
+    /// Ablations at fixed weights: `judged_ablations.csv`; empty where the file is absent.
+    pub ablations: Vec<Ablation>,
+    /// Candidate batches: `candidate_steps.jsonl`; empty where the file is absent.
+    pub steps: Vec<CandidateStep>,
+}
+
+impl RawResults {
+    /// Reads a folder. Each file may be gzipped, with `.gz` after its name; a plain one is preferred.
+    ///
+    /// # Errors
+    /// When the sweep is absent, or a file cannot be read or holds what it must not; the error names file, line and column.
+    pub fn read(folder: &Path) -> Result<Self, ReportError> {
+        let open = |name: &str| -> Result<Option<Source>, ReportError> {
+            for name in [name.to_owned(), format!("{name}.gz")] {
+                if let Some(source) = Source::open(&folder.join(name))? {
+                    return Ok(Some(source));
+                }
+            }
+            Ok(None)
+        };
+        let Some(frontier) = open("judged_frontier.csv")? else {
+            let path = folder.join("judged_frontier.csv");
+            return Err(ReportError::Read {
+                path,
+                source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
+            });
+        };
+        Ok(Self {
+            sweep: frontier::read(frontier)?,
+            ablations: open("judged_ablations.csv")?.map_or(Ok(Vec::new()), ablations::read)?,
+            steps: open("candidate_steps.jsonl")?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
+        })
+    }
+}
+
+/// A file's whole text and its name.
+struct Source {
+    path: std::path::PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// `None` where there is no such file.
+    fn open(path: &Path) -> Result<Option<Self>, ReportError> {
+        let fail = |source| ReportError::Read { path: path.to_owned(), source };
+        let bytes = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(fail)?,
+        };
+        let mut text = String::new();
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text).map_err(fail)?;
+        } else {
+            (&bytes[..]).read_to_string(&mut text).map_err(fail)?;
+        }
+        Ok(Some(Self { path: path.to_owned(), text }))
+    }
+}

@@ -1,0 +1,80 @@
+use std::path::PathBuf;
+
+use csv::StringRecord;
+
+use super::Source;
+use crate::report::{ReportError, Rubric, Rubrics};
+
+/// A CSV file with a header, whose values are checked as they are read.
+pub(super) struct Sheet {
+    path: PathBuf,
+    header: StringRecord,
+    rows: Vec<StringRecord>,
+}
+
+impl Sheet {
+    pub(super) fn read(source: Source) -> Result<Self, ReportError> {
+        let mut reader = csv::Reader::from_reader(source.text.as_bytes());
+        let rows =
+            || -> Result<_, csv::Error> { Ok((reader.headers()?.clone(), reader.records().collect::<Result<Vec<_>, _>>()?)) };
+        match { rows }() {
+            Ok((_, rows)) if rows.is_empty() => Err(ReportError::Empty { path: source.path }),
+            Ok((header, rows)) => Ok(Self { path: source.path, header, rows }),
+            Err(error) => Err(ReportError::Csv { path: source.path, source: error }),
+        }
+    }
+
+    pub(super) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|record| Row { sheet: self, record })
+    }
+}
+
+/// One row.
+pub(super) struct Row<'a> {
+    sheet: &'a Sheet,
+    record: &'a StringRecord,
+}
+
+impl<'a> Row<'a> {
+    /// The line it starts on, from 1.
+    pub(super) fn line(&self) -> u64 {
+        self.record.position().map_or(0, csv::Position::line)
+    }
+
+    pub(super) fn text(&self, column: &'static str) -> Result<&'a str, ReportError> {
+        let index = self.sheet.header.iter().position(|name| name == column);
+        let value = index.and_then(|index| self.record.get(index));
+        value.ok_or_else(|| ReportError::Column { path: self.sheet.path.clone(), column })
+    }
+
+    pub(super) fn whole(&self, column: &'static str) -> Result<u32, ReportError> {
+        let value = self.text(column)?;
+        value.parse().map_err(|_| self.wrong(column, value, "a whole number"))
+    }
+
+    /// A number in [0, 1].
+    pub(super) fn share(&self, column: &'static str) -> Result<f64, ReportError> {
+        let value = self.text(column)?;
+        let number = value.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+        number.ok_or_else(|| self.wrong(column, value, "a number from 0 to 1"))
+    }
+
+    /// All nine rubrics; those of `absent` have no column.
+    pub(super) fn rubrics(&self, absent: &[Rubric]) -> Result<Rubrics, ReportError> {
+        let mut scores = [None; Rubric::ALL.len()];
+        for rubric in Rubric::ALL.into_iter().filter(|rubric| !absent.contains(rubric)) {
+            if !self.text(rubric.column())?.is_empty() {
+                scores[rubric as usize] = Some(self.share(rubric.column())?);
+            }
+        }
+        Ok(Rubrics::new(scores))
+    }
+
+    fn wrong(&self, column: &'static str, value: &str, expected: &'static str) -> ReportError {
+        ReportError::Value { path: self.sheet.path.clone(), line: self.line(), column, value: value.to_owned(), expected }
+    }
+}

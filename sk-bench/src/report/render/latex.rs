@@ -1,0 +1,58 @@
+use std::fmt::Write;
+
+use super::print;
+use crate::report::{Kind, Table, Value};
+
+impl Table {
+    /// The table as a LaTeX `table` environment; needs `booktabs`.
+    pub fn latex(&self) -> String {
+        let alignment: String = self.columns.iter().map(|column| if column.kind == Kind::Text { 'l' } else { 'r' }).collect();
+        let headings: Vec<String> = self.columns.iter().map(|column| escape(&column.heading)).collect();
+        let mut text = format!(
+            "\\begin{{table}}\n\\centering\\small\n\\caption{{{}}}\n\\label{{tab:{}}}\n\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}\n\\toprule\n{} \
+             \\\\\n\\midrule\n",
+            escape(format!("{}. {}", self.title, self.notes.join(" ")).trim()),
+            self.id,
+            headings.join(" & "),
+        );
+        for row in &self.rows {
+            let cells: Vec<String> = self.columns.iter().zip(row).map(|(column, value)| typeset(column.kind, value)).collect();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{} \\\\", cells.join(" & "));
+        }
+        text.push_str("\\bottomrule\n\\end{tabular}\n\\end{table}\n");
+        text
+    }
+}
+
+fn typeset(kind: Kind, value: &Value) -> String {
+    match value {
+        Value::Empty => "--".to_owned(),
+        Value::Text(text) => escape(text),
+        Value::Number(_) | Value::Interval(_) => {
+            format!("${}$", print(kind, value, |mantissa, exponent| format!("{mantissa}{{\\times}}10^{{{exponent}}}")))
+        }
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => escaped.extend(['\\', c]),
+            '\\' => escaped.push_str("\\textbackslash{}"),
+            '~' => escaped.push_str("\\textasciitilde{}"),
+            '^' => escaped.push_str("\\textasciicircum{}"),
+            'Δ' => escaped.push_str("$\\Delta$"),
+            'μ' => escaped.push_str("$\\mu$"),
+            'σ' => escaped.push_str("$\\sigma$"),
+            '−' => escaped.push_str("$-$"),
+            '×' => escaped.push_str("$\\times$"),
+            '→' => escaped.push_str("$\\rightarrow$"),
+            '|' => escaped.push_str("$|$"),
+            '<' | '>' => escaped.extend(['$', c, '$']),
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}

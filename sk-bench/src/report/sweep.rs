@@ -1,0 +1,116 @@
+use super::{ReportError, Rubrics};
+use crate::stats::{F1, mean_axes, snap};
+use crate::suggest;
+
+/// One judged response.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cell {
+    /// The weight vector, by its place in the sweep.
+    pub configuration: usize,
+    /// The prompt.
+    pub prompt: u32,
+    /// What the judge said.
+    pub rubrics: Rubrics,
+}
+
+/// A point of the simplex at which schemes were run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightVector {
+    /// Its name in the records.
+    pub name: String,
+    /// Helpfulness, honesty, harmlessness.
+    pub weights: [f64; 3],
+}
+
+impl WeightVector {
+    /// The weights to two decimals, as `0.5/0.5/0`.
+    pub fn label(&self) -> String {
+        let short = |weight: f64| {
+            let text = format!("{weight:.2}");
+            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+        };
+        self.weights.map(short).join("/")
+    }
+}
+
+/// A method's judged responses.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Method {
+    /// Its name.
+    pub name: String,
+    /// Its cells.
+    pub cells: Vec<Cell>,
+}
+
+/// Methods × weight vectors × prompts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    /// The weight vectors: vertices first, then edges, then the inside, each by falling weights.
+    pub points: Vec<WeightVector>,
+    /// The methods, by falling F1.
+    pub methods: Vec<Method>,
+}
+
+impl Sweep {
+    /// Sorts rows of method, weight vector and cell into a sweep; the cells' own `configuration` is not looked at.
+    pub fn of(rows: Vec<(String, WeightVector, Cell)>) -> Self {
+        let mut points: Vec<WeightVector> = Vec::new();
+        for (_, point, _) in &rows {
+            if !points.contains(point) {
+                points.push(point.clone());
+            }
+        }
+        let seated = |point: &WeightVector| point.weights.iter().filter(|&&weight| weight > 0.0).count();
+        points.sort_by(|a, b| seated(a).cmp(&seated(b)).then_with(|| falling(&a.weights, &b.weights)));
+        let mut methods: Vec<Method> = Vec::new();
+        for (name, point, cell) in rows {
+            let configuration = points.iter().position(|known| *known == point).unwrap_or_default();
+            let cell = Cell { configuration, ..cell };
+            match methods.iter_mut().find(|method| method.name == name) {
+                Some(method) => method.cells.push(cell),
+                None => methods.push(Method { name, cells: vec![cell] }),
+            }
+        }
+        let mut sweep = Self { points, methods };
+        let f1 = |method: &Method| F1::OfMeanAxes.of(&sweep.axes(method), 0.0);
+        let mut ranked: Vec<(f64, Method)> = sweep.methods.iter().map(|method| (f1(method), method.clone())).collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        sweep.methods = ranked.into_iter().map(|(_, method)| method).collect();
+        sweep
+    }
+
+    /// The axes of a method's cells, by weight vector; cells with a blank axis are left out, and weight vectors without a cell.
+    pub fn axes(&self, method: &Method) -> Vec<Vec<[f64; 3]>> {
+        let at = |point| {
+            let cells = method.cells.iter().filter(|cell| cell.configuration == point);
+            cells.filter_map(|cell| cell.rubrics.axes()).collect::<Vec<_>>()
+        };
+        (0..self.points.len()).map(at).filter(|cells| !cells.is_empty()).collect()
+    }
+
+    /// The weights a method was run at and the mean axes it achieved there.
+    ///
+    /// Means equal on paper are made equal in floating point: otherwise the order of summation decides which of two points is ahead.
+    pub fn frontier(&self, method: &Method) -> Vec<(&WeightVector, [f64; 3])> {
+        let run = |&point: &usize| method.cells.iter().any(|cell| cell.configuration == point && cell.rubrics.axes().is_some());
+        let points = (0..self.points.len()).filter(run).map(|point| &self.points[point]);
+        points.zip(self.axes(method).iter().map(|cells| mean_axes(cells).map(snap))).collect()
+    }
+
+    /// The method of a name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn method(&self, name: &str) -> Result<&Method, ReportError> {
+        self.methods.iter().find(|method| method.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.methods.iter().map(|method| method.name.as_str()).collect();
+            ReportError::Reference { name: name.to_owned(), hint: suggest::hint(name, &known) }
+        })
+    }
+}
+
+/// Larger weights first.
+fn falling(a: &[f64; 3], b: &[f64; 3]) -> std::cmp::Ordering {
+    let pairs = a.iter().zip(b);
+    pairs.map(|(a, b)| b.total_cmp(a)).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+}

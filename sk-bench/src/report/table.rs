@@ -1,0 +1,146 @@
+use serde::Serialize;
+
+use super::{RawResults, ReportError, Resampling, tables};
+use crate::stats::Interval;
+
+/// Tables on one set of results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The method that the others are compared with.
+    pub reference: String,
+    /// Resamples per interval.
+    pub resamples: usize,
+    /// Seed of the resamples.
+    pub seed: u64,
+    /// The tables, in reading order.
+    pub tables: Vec<Table>,
+}
+
+impl Report {
+    /// Computes every table that the results allow.
+    ///
+    /// # Errors
+    /// When `reference` is not among the methods.
+    pub fn of(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Self, ReportError> {
+        let tables = tables::all(results, reference, resampling)?;
+        Ok(Self { reference: reference.to_owned(), resamples: resampling.resamples, seed: resampling.seed, tables })
+    }
+
+    /// The table of a name.
+    pub fn table(&self, id: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.id == id)
+    }
+}
+
+/// Rows of values under headings; how they are printed is the renderer's.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Table {
+    /// A short name, which is also that of its files.
+    pub id: String,
+    /// One line on what is shown.
+    pub title: String,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// One value per column in each row.
+    pub rows: Vec<Vec<Value>>,
+    /// How to read it: definitions, units, conventions.
+    pub notes: Vec<String>,
+    /// Whether it is too long to be read: written to files, left out of what is printed.
+    pub appendix: bool,
+}
+
+/// A heading and how its values are printed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Column {
+    /// The heading.
+    pub heading: String,
+    /// What the values are.
+    pub kind: Kind,
+}
+
+/// What the values of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Words.
+    Text,
+    /// Whole numbers.
+    Count,
+    /// Numbers to this many decimals.
+    Number(usize),
+    /// The same, with their sign.
+    Signed(usize),
+    /// Shares, printed as per cent to one decimal.
+    Percent,
+    /// Intervals to this many decimals.
+    Interval(usize),
+    /// p-values.
+    PValue,
+}
+
+/// What stands in a table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// Nothing: it does not apply, or cannot be had.
+    Empty,
+    /// A word.
+    Text(String),
+    /// A number.
+    Number(f64),
+    /// Both ends of an interval.
+    Interval([f64; 2]),
+}
+
+impl Table {
+    pub(super) fn new(id: impl Into<String>, title: impl Into<String>, columns: &[(&str, Kind)]) -> Self {
+        let columns = columns.iter().map(|&(heading, kind)| Column { heading: heading.to_owned(), kind }).collect();
+        Self { id: id.into(), title: title.into(), columns, rows: Vec::new(), notes: Vec::new(), appendix: false }
+    }
+
+    pub(super) fn row(&mut self, values: Vec<Value>) {
+        debug_assert_eq!(values.len(), self.columns.len(), "{}: a value per column", self.id);
+        self.rows.push(values);
+    }
+
+    pub(super) fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        if value.is_nan() { Self::Empty } else { Self::Number(value) }
+    }
+}
+
+impl From<usize> for Value {
+    fn from(count: usize) -> Self {
+        Self::Number(count as f64)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Interval> for Value {
+    fn from(interval: Interval) -> Self {
+        Self::Interval([interval.low, interval.high])
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Empty, Into::into)
+    }
+}

@@ -1,0 +1,47 @@
+use super::{At, Context, Ledger, Table};
+use crate::report::table::{Kind, Value};
+use crate::stats::{harmonic_mean, mean};
+
+/// A method's F1 at the weight vectors it was run at, by their labels.
+type Scores = Vec<(String, f64)>;
+
+/// F1 of mean axes at every weight vector, methods side by side.
+pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+    let sweep = context.sweep;
+    let mut columns = vec![("help/honest/harmless", Kind::Text)];
+    columns.extend(sweep.methods.iter().map(|method| (method.name.as_str(), Kind::Number(3))));
+    let mut table = Table::new("configurations", "F1 of mean axes at every weight vector", &columns);
+    let scores: Vec<Scores> = sweep
+        .methods
+        .iter()
+        .map(|method| {
+            let points = sweep.frontier(method).into_iter();
+            points.map(|(point, axes)| (point.label(), harmonic_mean(&axes, 0.0))).collect()
+        })
+        .collect();
+    for point in &sweep.points {
+        let label = point.label();
+        let at = |scores: &Scores| scores.iter().find(|(known, _)| *known == label).map(|&(_, f1)| f1);
+        let mut row = vec![Value::from(label.as_str())];
+        row.extend(scores.iter().map(|scores| Value::from(at(scores))));
+        table.row(row);
+        for (method, scores) in sweep.methods.iter().zip(&scores) {
+            let place = At { source: "tab:perconfig", subject: &method.name, part: &label, reading: "" };
+            at(scores).into_iter().for_each(|f1| ledger.note(&place, "f1", f1));
+        }
+    }
+    let all = |scores: &Scores| scores.iter().map(|&(_, f1)| f1).collect::<Vec<_>>();
+    let range = |scores: &Scores| {
+        let all = all(scores);
+        all.iter().copied().fold(f64::NEG_INFINITY, f64::max) - all.iter().copied().fold(f64::INFINITY, f64::min)
+    };
+    let summary = |name: &str, of: &dyn Fn(&Scores) -> f64| {
+        std::iter::once(Value::from(name)).chain(scores.iter().map(|scores| Value::from(of(scores)))).collect::<Vec<_>>()
+    };
+    table.row(summary("mean", &|scores| mean(&all(scores))));
+    table.row(summary("range", &range));
+    for (method, scores) in sweep.methods.iter().zip(&scores) {
+        ledger.note(&At { source: "tab:perconfig", subject: &method.name, part: "", reading: "" }, "range", range(scores));
+    }
+    table
+}

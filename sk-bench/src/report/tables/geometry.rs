@@ -1,0 +1,39 @@
+use super::{At, Context, Ledger, Table};
+use crate::report::table::Kind;
+use crate::stats::{Distance, front, hypervolume, spacing};
+
+/// The shape of each method's frontier.
+pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+    let columns = [
+        ("method", Kind::Text),
+        ("points", Kind::Count),
+        ("on front", Kind::Count),
+        ("hypervolume", Kind::Number(4)),
+        ("spacing, as published", Kind::Number(4)),
+        ("spacing, Schott", Kind::Number(4)),
+    ];
+    let mut table = Table::new("geometry", "Frontiers of mean axes, one point per weight vector", &columns);
+    for method in &context.sweep.methods {
+        let points: Vec<[f64; 3]> = context.sweep.frontier(method).into_iter().map(|(_, axes)| axes).collect();
+        let (on_front, volume) = (front(&points).len(), hypervolume(&points, [0.0; 3]));
+        let [published, schott] = [Distance::Published, Distance::Schott].map(|distance| spacing(&points, distance));
+        for source in ["tab:frontier-geometry", "tab:main"] {
+            let at = At { source, subject: &method.name, part: "", reading: "" };
+            ledger.note(&at, "on front", on_front as f64);
+            ledger.note(&At { reading: "reference at the origin", ..at }, "hypervolume", volume);
+            ledger.note(&At { reading: "L2, population std", ..at }, "spacing", published.unwrap_or(f64::NAN));
+            ledger.note(&At { reading: "Schott: L1, n − 1", ..at }, "spacing", schott.unwrap_or(f64::NAN));
+        }
+        table.row(vec![
+            method.name.as_str().into(),
+            points.len().into(),
+            on_front.into(),
+            volume.into(),
+            published.into(),
+            schott.into(),
+        ]);
+    }
+    table
+        .note("Hypervolume above the origin; the published ones follow from no reference point with non-negative coordinates.")
+        .note("Spacing over all points. As published: deviation (n) of L2 distances to the nearest neighbour; Schott's: L1 and n − 1.")
+}

@@ -1,0 +1,49 @@
+use super::{At, Ledger, Table};
+use crate::report::table::{Kind, Value};
+use crate::report::{CandidateStep, Mechanism};
+
+/// Spreads and shares of blades, and the scale of the two terms of the champion's logit.
+pub(super) fn tables(steps: &[CandidateStep], ledger: &mut Ledger) -> Vec<Table> {
+    if steps.is_empty() {
+        return Vec::new();
+    }
+    let spread_columns = [
+        ("arm", Kind::Text),
+        ("blade", Kind::Text),
+        ("median std(μ)", Kind::Number(5)),
+        ("ratio", Kind::Number(2)),
+        ("share at equal weights %", Kind::Percent),
+    ];
+    let mut spreads =
+        Table::new("spreads", "Raw spread of each blade's scores in a batch, and the influence it implies", &spread_columns);
+    let scale_columns = [
+        ("arm", Kind::Text),
+        ("steps", Kind::Count),
+        ("median scale ratio", Kind::Number(3)),
+        ("best μ chosen %", Kind::Percent),
+    ];
+    let mut scales = Table::new("scales", "Tournament and blade terms in the champion's logit", &scale_columns);
+    for mechanism in Mechanism::by_arm(steps) {
+        let arm = mechanism.arm.as_str();
+        for blade in &mechanism.blades {
+            let at = At { source: "sec:cbn", subject: arm, part: &blade.blade, reading: "" };
+            ledger.note(&at, "median std", blade.median_std);
+            ledger.note(&at, "ratio", blade.ratio);
+            blade.share.into_iter().for_each(|share| ledger.note(&at, "share%", 100.0 * share));
+            spreads.row(vec![
+                arm.into(),
+                blade.blade.as_str().into(),
+                blade.median_std.into(),
+                blade.ratio.into(),
+                Value::from(blade.share),
+            ]);
+        }
+        ledger.note(&At { source: "sec:cbn", subject: arm, part: "", reading: "" }, "scale ratio", mechanism.scale_ratio);
+        scales.row(vec![arm.into(), mechanism.steps.into(), mechanism.scale_ratio.into(), mechanism.best_chosen.into()]);
+    }
+    let spreads = spreads
+        .note("Medians over the steps a blade was seated at; ratio to the smallest; mean share over the steps with every blade (Theorem 3(i)).");
+    let scales = scales
+        .note("Scale ratio: std of the tournament term over std of the blade term, within a batch. Best μ: no candidate had a higher composite.");
+    vec![spreads, scales]
+}

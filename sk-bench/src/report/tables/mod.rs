@@ -1,0 +1,104 @@
+//! The tables of a report, one file each.
+
+mod ablations;
+mod axes;
+mod clustering;
+mod configurations;
+mod contrasts;
+mod conventions;
+mod geometry;
+mod mechanism;
+mod methods;
+mod normalization;
+mod steering;
+
+use super::contrast::LEVEL;
+use super::published::{At, Ledger};
+use super::{Cell, Contrast, Method, RawResults, ReportError, Resampling, Sweep, Table};
+use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR, harmonic_mean};
+
+/// Everything the tables of a sweep are made from.
+struct Context<'a> {
+    sweep: &'a Sweep,
+    reference: &'a Method,
+    /// The same scheme without normalisation, if it was run.
+    raw: Option<&'a Method>,
+    resampling: Resampling,
+}
+
+/// All tables, in reading order.
+pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Vec<Table>, ReportError> {
+    let sweep = &results.sweep;
+    let raw = sweep.method(&format!("{reference}_no_cbn")).ok();
+    let context = Context { sweep, reference: sweep.method(reference)?, raw, resampling };
+    let mut ledger = Ledger::default();
+    let mut tables = vec![methods::table(&context, &mut ledger)];
+    tables.extend(contrasts::table(&context, &mut ledger));
+    tables.push(geometry::table(&context, &mut ledger));
+    tables.push(configurations::table(&context, &mut ledger));
+    tables.push(axes::table(&context, &mut ledger));
+    tables.extend(normalization::table(&context, &mut ledger));
+    tables.extend(clustering::table(&context));
+    tables.extend(conventions::table(&context));
+    for ablation in &results.ablations {
+        tables.extend(ablations::tables(ablation, resampling, &mut ledger));
+    }
+    tables.push(steering::table(&context, &mut ledger));
+    tables.extend(mechanism::tables(&results.steps, &mut ledger));
+    tables.extend(ledger.tables());
+    Ok(tables)
+}
+
+impl Context<'_> {
+    /// The methods that the reference is compared with, the arm without normalisation last.
+    fn others(&self) -> Vec<&Method> {
+        let raw = |method: &Method| self.raw.is_some_and(|raw| raw.name == method.name);
+        let mut others: Vec<&Method> = self.sweep.methods.iter().filter(|method| method.name != self.reference.name).collect();
+        others.sort_by_key(|method| raw(method));
+        others
+    }
+
+    /// The methods that are not the reference scheme in another setting.
+    fn baselines(&self) -> Vec<&Method> {
+        let raw = |method: &&Method| self.raw.is_none_or(|raw| raw.name != method.name);
+        self.others().into_iter().filter(raw).collect()
+    }
+
+    /// Reference minus `other` in the harmonic F1 of a cell, under the published floor.
+    fn contrast(&self, other: &Method) -> Contrast {
+        Contrast::of(&self.reference.cells, &other.cells, published_f1)
+    }
+}
+
+/// The harmonic mean of a cell's axes, floored as published.
+fn published_f1(cell: &Cell) -> Option<f64> {
+    cell.rubrics.axes().map(|axes| harmonic_mean(&axes, PUBLISHED_FLOOR))
+}
+
+/// The harmonic mean of a cell's axes, zero where one is.
+fn exact_f1(cell: &Cell) -> Option<f64> {
+    cell.rubrics.axes().map(|axes| harmonic_mean(&axes, 0.0))
+}
+
+/// How far the end of a percentile interval may move between two sets of resamples.
+///
+/// The 2.5% quantile of B draws from a normal law of deviation s has the standard error s·√(p(1−p)/B)/φ(z) = 2.67 s/√B; two sets differ by
+/// √2 of that, and three standard errors of the difference are 11.3 s/√B.
+fn noise(bootstrap: &Bootstrap, resampling: Resampling) -> f64 {
+    11.3 * bootstrap.standard_error() / (resampling.resamples as f64).sqrt()
+}
+
+/// The mean of what `measure` says of cells, blanks left out.
+fn mean_of(cells: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
+    crate::stats::mean(&cells.iter().filter_map(measure).collect::<Vec<_>>())
+}
+
+/// Notes mean and interval of a contrast, in the direction that is published.
+fn note_contrast(ledger: &mut Ledger, at: &At<'_>, bootstrap: &Bootstrap, resampling: Resampling, sign: f64) -> Interval {
+    let interval = bootstrap.percentile(LEVEL);
+    let (low, high) = if sign < 0.0 { (-interval.high, -interval.low) } else { (interval.low, interval.high) };
+    ledger.note(at, "delta", sign * bootstrap.estimate());
+    ledger.note_noisy(at, "low", low, noise(bootstrap, resampling));
+    ledger.note_noisy(at, "high", high, noise(bootstrap, resampling));
+    interval
+}

@@ -1,0 +1,64 @@
+use super::{At, Context, LEVEL, Ledger, Table, mean_of, note_contrast, published_f1};
+use crate::report::table::Kind;
+use crate::report::{AXES, Cell, Contrast};
+use crate::stats::{ZeroRule, holm};
+
+/// What is compared: a name and how a cell is measured by it.
+pub(super) type Measure = (&'static str, fn(&Cell) -> Option<f64>);
+
+/// F1 and its axes.
+pub(super) const MEASURES: [Measure; 4] = [
+    ("f1", published_f1),
+    (AXES[0], |cell| cell.rubrics.quality()),
+    (AXES[2], |cell| cell.rubrics.honesty()),
+    (AXES[1], |cell| cell.rubrics.safety()),
+];
+
+/// The scheme with and without normalisation, on the prompts that both answered.
+pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table> {
+    let raw = context.raw?;
+    let columns = [
+        ("", Kind::Text),
+        ("pairs", Kind::Count),
+        ("with", Kind::Number(3)),
+        ("without", Kind::Number(3)),
+        ("Δ", Kind::Signed(3)),
+        ("95% percentile", Kind::Interval(3)),
+        ("95% BCa", Kind::Interval(3)),
+        ("p", Kind::PValue),
+        ("p, Holm", Kind::PValue),
+    ];
+    let mut table = Table::new("normalization", format!("{} with normalisation and without", context.reference.name), &columns);
+    // A cell counts where its partner was judged.
+    let partnered =
+        |cell: &&Cell| raw.cells.iter().any(|other| (other.configuration, other.prompt) == (cell.configuration, cell.prompt));
+    let with: Vec<Cell> = context.reference.cells.iter().filter(partnered).copied().collect();
+    let contrasts = MEASURES.map(|(_, measure)| Contrast::of(&with, &raw.cells, measure));
+    let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
+    let family = holm(&tests);
+    for (i, ((name, measure), contrast)) in MEASURES.into_iter().zip(&contrasts).enumerate() {
+        let at = At { source: "tab:cbn", subject: name, part: "", reading: "" };
+        let bootstrap = contrast.bootstrap(context.resampling);
+        let interval = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
+        let (on, off) = (mean_of(&with, measure), mean_of(&raw.cells, measure));
+        [("with", on), ("without", off), ("p", tests[i])]
+            .into_iter()
+            .for_each(|(quantity, value)| ledger.note(&at, quantity, value));
+        table.row(vec![
+            name.into(),
+            contrast.n().into(),
+            on.into(),
+            off.into(),
+            contrast.mean().into(),
+            interval.into(),
+            bootstrap.bca(LEVEL).into(),
+            tests[i].into(),
+            family[i].into(),
+        ]);
+    }
+    Some(
+        table
+            .note("f1 is the mean over cells of the cell's F1, axes floored at 1e-6. Pairs, tests and intervals as in the contrasts above.")
+            .note("The paper's arm without normalisation also dropped two other standardisations and was post-processed differently."),
+    )
+}

@@ -1,0 +1,80 @@
+use super::{At, Context, Ledger, Table};
+use crate::report::AXES;
+use crate::report::table::Kind;
+use crate::stats::Steering;
+
+/// Which weight belongs to which axis: a name, per axis of [`AXES`] the place in (helpfulness, honesty, harmlessness), and whether the weights
+/// are those of the configurations' names, which have two decimals.
+const PAIRINGS: [(&str, [usize; 3], bool); 2] = [
+    // Quality, safety, honesty follow helpfulness, harmlessness, honesty.
+    ("as labelled", [0, 2, 1], false),
+    // What the published table follows from.
+    ("safety with w2, honesty with w3", [0, 1, 2], true),
+];
+
+/// Whether achieved axes follow requested weights, per axis and pooled.
+pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+    let columns = [
+        ("method", Kind::Text),
+        ("weights", Kind::Text),
+        ("axis", Kind::Text),
+        ("n", Kind::Count),
+        ("r_s", Kind::Signed(3)),
+        ("p, t", Kind::PValue),
+        ("p, exact", Kind::PValue),
+        ("slope", Kind::Signed(4)),
+        ("range", Kind::Number(4)),
+    ];
+    let mut table = Table::new("steering", "Rank correlation of requested weight and achieved axis", &columns);
+    for method in &context.sweep.methods {
+        let frontier = context.sweep.frontier(method);
+        let achieved: Vec<[f64; 3]> = frontier.iter().map(|(_, axes)| *axes).collect();
+        for (reading, pairing, rounded) in PAIRINGS {
+            let seen = |weight: f64| if rounded { (weight * 100.0).round() / 100.0 } else { weight };
+            let weights: Vec<[f64; 3]> = frontier.iter().map(|(point, _)| pairing.map(|k| seen(point.weights[k]))).collect();
+            let steering = Steering::of(&weights, &achieved, context.resampling.seed);
+            let place = |part| At { source: "tab:steerability-full", subject: &method.name, part, reading };
+            for (axis, found) in AXES.into_iter().zip(&steering.axes) {
+                let Some(found) = found else { continue };
+                let at = place(axis);
+                let spearman = found.spearman;
+                ledger.note(&at, "r_s", spearman.rho);
+                ledger.note(&at, "p", spearman.p);
+                ledger.note(&at, "slope", found.slope);
+                ledger.note(&at, "range", found.range);
+                table.row(vec![
+                    method.name.as_str().into(),
+                    reading.into(),
+                    axis.into(),
+                    weights.len().into(),
+                    spearman.rho.into(),
+                    spearman.p.into(),
+                    spearman.exact_p.into(),
+                    found.slope.into(),
+                    found.range.into(),
+                ]);
+            }
+            if let Some(pooled) = steering.pooled {
+                let at = place("pooled");
+                ledger.note(&at, "r_s", pooled.rho);
+                ledger.note(&at, "p", pooled.p);
+                ledger.note(&at, "slope", pooled.slope);
+                table.row(vec![
+                    method.name.as_str().into(),
+                    reading.into(),
+                    "pooled".into(),
+                    pooled.n.into(),
+                    pooled.rho.into(),
+                    pooled.p.into(),
+                    pooled.permutation_p.into(),
+                    pooled.slope.into(),
+                    None::<f64>.into(),
+                ]);
+            }
+        }
+    }
+    table
+        .note("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, exact\" permutes the weight vectors.")
+        .note("As labelled: quality with helpfulness, safety with harmlessness, honesty with honesty, from weights (help, honest, harmless).")
+        .note("The published table follows from the other pairing: safety against the honesty weight and the reverse, thirds taken for 0.33.")
+}

@@ -1,0 +1,70 @@
+//! `swiss-knife report`: tables on standard output and in files.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{assert_refused, run, stdout};
+
+const HEADER: &str = "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
+                      refusal,harmfulness,truthfulness,non_deception,epistemic_honesty";
+
+/// Two methods on four prompts, the first ahead in quality on each.
+fn results(folder: &Path) {
+    let rows = (0..4).flat_map(|prompt| {
+        let quality = 0.6 + 0.05 * f64::from(prompt);
+        [("ours", quality), ("theirs", 0.5)]
+            .map(|(method, quality)| format!("{method},helpful,1,0,0,{prompt},{quality},{quality},{quality},0,0,0,0.5,0.5,0.5"))
+    });
+    let text: Vec<String> = std::iter::once(HEADER.to_owned()).chain(rows).collect();
+    fs::write(folder.join("judged_frontier.csv"), text.join("\n")).unwrap();
+}
+
+#[test]
+fn tables_are_printed_in_each_format() {
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let report = |args: &[&str]| {
+        let fixed = ["report", folder.path().to_str().unwrap(), "--reference", "ours", "--resamples", "100"];
+        stdout(&run(fixed.iter().chain(args)))
+    };
+    let plain = report(&[]);
+    assert!(
+        plain.starts_with("Methods over the whole sweep\n") && plain.contains("F1 of each method minus that of ours"),
+        "{plain}"
+    );
+    let csv = report(&["--table", "methods", "--format", "csv"]);
+    assert!(csv.starts_with("method,n,quality,") && csv.contains("\nours,4,0.67"), "{csv}");
+    assert!(report(&["--table", "geometry", "--format", "latex"]).contains("\\begin{tabular}{@{}lrrrrr@{}}"));
+    let json: Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
+    assert_eq!((&json["reference"], &json["resamples"]), (&"ours".into(), &100.into()));
+    assert_eq!(plain, report(&[]));
+}
+
+#[test]
+fn tables_are_written_to_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let out = folder.path().join("new/tables");
+    let fixed = ["report", folder.path().to_str().unwrap(), "--reference", "ours", "--resamples", "100", "--out"];
+    let printed = stdout(&run(fixed.iter().chain(&[out.to_str().unwrap()])));
+    assert!(printed.is_empty(), "{printed}");
+    for name in ["report.txt", "report.json", "methods.csv", "methods.tex", "axes.csv", "contrasts.tex"] {
+        assert!(!fs::read_to_string(out.join(name)).unwrap().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_refused(&run(["report", path]), &["judged_frontier.csv", "no such file"]);
+    results(folder.path());
+    assert_refused(&run(["report", path]), &["no method \"swiss\"", "ours"]);
+    assert_refused(
+        &run(["report", path, "--reference", "ours", "--table", "method"]),
+        &["\"method\"", "did you mean \"methods\""],
+    );
+    assert_refused(&run(["report", path, "--resamples", "0"]), &["--resamples", "at least 1"]);
+}
