@@ -335,7 +335,7 @@ fn a_question_is_excluded_in_whatever_turn_it_is_asked() {
     fs::write(&table, "\u{feff}Type,Question\nx,\"Who is it, really?\"\n").unwrap();
     let dialogues = folder.path().join("dialogues.jsonl");
     let later = "Tell me about the tides of the sea, please.";
-    let line = json!({ "text": format!("{} Hello.{HUMAN} Yes, please.{ASSISTANT} What?{HUMAN} {later}{ASSISTANT} So.", frame("Good day")) });
+    let line = serde_json::json!({ "text": format!("{} Hello.{HUMAN} Yes, please.{ASSISTANT} What?{HUMAN} {later}{ASSISTANT} So.", frame("Good day")) });
     fs::write(&dialogues, format!("{line}\n")).unwrap();
     let excluded = Excluded::load(&[table, dialogues]).unwrap();
 
