@@ -86,8 +86,8 @@ impl<S> Gate<S> {
             Criterion::LowerBound { kappa } => lower_bound(*kappa, batch.mu(), batch.sigma()),
             Criterion::Blade { name, kappa } => match batch.blades().and_then(|table| Some((table, table.find(name)?))) {
                 Some((table, k)) => lower_bound(*kappa, table.mu(k), table.sigma(k)),
-                // A boundary that cannot be checked is closed.
-                None => Buffer::from_elem(F::neg_infinity(), batch.len()),
+                // A boundary that cannot be checked is closed: NaN reaches no threshold, not even minus infinity.
+                None => Buffer::from_elem(F::nan(), batch.len()),
             },
             Criterion::Fluency => batch.fluency().map_or(Buffer::from_elem(F::infinity(), batch.len()), Buffer::from_slice),
             Criterion::Rating => Buffer::from_slice(ratings),
