@@ -94,6 +94,19 @@ fn the_same_seed_gives_the_same_report_whatever_the_order_of_rows() {
 }
 
 #[test]
+fn methods_that_share_no_prompt_have_an_empty_contrast() {
+    let text = small()
+        .replace("theirs,helpful,1,0,0,", "theirs,helpful,1,0,0,1")
+        .replace("theirs,harmless,0,0,1,", "theirs,harmless,0,0,1,1");
+    let report = report(&text);
+    assert_eq!(number(&report, "contrasts", "theirs", "pairs"), 0.0);
+    for column in ["ΔF1", "95% percentile", "95% BCa", "p", "p, Holm", "reference wins %"] {
+        assert_eq!(value(&report, "contrasts", "theirs", column), &Value::Empty, "{column}");
+    }
+    assert!(!report.plain().contains("NaN"));
+}
+
+#[test]
 fn every_renderer_prints_every_row() {
     let report = report(&small());
     let plain = report.plain();

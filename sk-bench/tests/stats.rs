@@ -279,6 +279,10 @@ fn what_has_no_answer_says_so() {
     assert_eq!((hypervolume(&[], [0.0; 3]), front::<3>(&[])), (0.0, vec![]));
     assert!(influence_shares(&[0.0, 1.0], &[1.0, 0.0]).is_none());
     assert!(Bootstrap::of_mean(&[2.0, 2.0], 50, 1).bca(0.95).is_none());
+    let nothing = Bootstrap::of_mean(&[], 50, 1);
+    assert!(nothing.estimate().is_nan() && nothing.percentile(0.95).low.is_nan() && nothing.bca(0.95).is_none());
+    let family = holm(&[0.02, f64::NAN, 0.03]);
+    assert!(family[1].is_nan() && [family[0], family[2]] == [0.04, 0.04]);
     assert!(median(&[]).is_nan());
     let still = Steering::of(&[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], &[[0.1; 2]; 3], 1);
     assert!(still.axes.iter().all(Option::is_none) && still.pooled.is_none());

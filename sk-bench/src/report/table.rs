@@ -135,7 +135,8 @@ impl From<String> for Value {
 
 impl From<Interval> for Value {
     fn from(interval: Interval) -> Self {
-        Self::Interval([interval.low, interval.high])
+        let Interval { low, high } = interval;
+        if low.is_nan() || high.is_nan() { Self::Empty } else { Self::Interval([low, high]) }
     }
 }
 

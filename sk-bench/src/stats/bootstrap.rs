@@ -42,8 +42,11 @@ pub struct Bootstrap {
 impl Bootstrap {
     /// Resamples `units` units `resamples` times and applies `statistic` to the indices drawn.
     ///
-    /// The same seed gives the same resamples. O((resamples + units)·units) for a statistic that is linear in its draw.
+    /// The same seed gives the same resamples. Without a unit there is nothing to draw, and everything is NaN. O((resamples + units)·units) for a statistic that is linear in its draw.
     pub fn new(units: usize, resamples: usize, seed: u64, statistic: impl Fn(&[usize]) -> f64) -> Self {
+        if units == 0 {
+            return Self::from_parts(f64::NAN, vec![f64::NAN; resamples], Vec::new());
+        }
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let all: Vec<usize> = (0..units).collect();
         let mut drawn = all.clone();
