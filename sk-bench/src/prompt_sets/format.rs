@@ -1,0 +1,107 @@
+//! The formats prompts come in, and how one is recognised.
+
+use std::io::BufRead;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Prompt, PromptSetError, hh, json_lines, truthful_qa, xstest};
+use crate::lines;
+
+/// A format of prompts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// HH-RLHF: `{"chosen": …, "rejected": …}` in lines.
+    Hh,
+    /// TruthfulQA: CSV with the columns Type, Category and Question.
+    TruthfulQa,
+    /// XSTest: CSV with the columns id, prompt, type, label and focus.
+    #[value(name = "xstest")]
+    XsTest,
+    /// `{"prompt": …}` in lines, with `id` and `labels` if there are any.
+    #[value(name = "jsonl")]
+    JsonLines,
+}
+
+/// Reads the prompts of a file, in the order of the file.
+///
+/// Without a format, the first line decides: a JSON object with `chosen` is HH-RLHF and one with `prompt` plain lines; a table is told by
+/// its columns. Whether a file is gzipped is told by its contents.
+///
+/// # Errors
+/// When the file cannot be read, its format cannot be told, a line is not of that format, or it holds no prompt. Errors name file and line.
+pub fn read(path: &Path, format: Option<Format>) -> Result<Vec<Prompt>, PromptSetError> {
+    let format = match format {
+        Some(format) => format,
+        None => detect(path)?.ok_or_else(|| PromptSetError::UnknownFormat { path: path.to_owned() })?,
+    };
+    let prompts = match format {
+        Format::Hh => hh::read(path),
+        Format::TruthfulQa => truthful_qa::read(path),
+        Format::XsTest => xstest::read(path),
+        Format::JsonLines => json_lines::read(path),
+    }?;
+    if prompts.is_empty() { Err(PromptSetError::Empty { path: path.to_owned() }) } else { Ok(prompts) }
+}
+
+fn detect(path: &Path) -> Result<Option<Format>, PromptSetError> {
+    let failed = |source| PromptSetError::Read { path: path.to_owned(), source };
+    let mut lines = lines::open(path).map_err(failed)?.lines();
+    let first = loop {
+        match lines.next().transpose().map_err(failed)? {
+            Some(line) if line.trim().is_empty() => {}
+            Some(line) => break line,
+            None => return Err(PromptSetError::Empty { path: path.to_owned() }),
+        }
+    };
+    if let Ok(Value::Object(row)) = serde_json::from_str(&first) {
+        let has = |field| row.contains_key(field);
+        return Ok(if has("prompt") { Some(Format::JsonLines) } else { has("chosen").then_some(Format::Hh) });
+    }
+    let columns: Vec<&str> = first.trim().split(',').collect();
+    let has = |wanted: &[&str]| wanted.iter().all(|column| columns.contains(column));
+    Ok(match () {
+        () if has(&truthful_qa::COLUMNS) => Some(Format::TruthfulQa),
+        () if has(&xstest::COLUMNS) => Some(Format::XsTest),
+        () => None,
+    })
+}
+
+/// What a file is called: its name, after the name of its folder where the name alone says little, as `test.jsonl` does.
+pub(super) fn name(path: &Path) -> String {
+    let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = last(path);
+    match path.parent().map(last) {
+        Some(folder) if matches!(without_extensions(&file), "test" | "train" | "validation") && !folder.is_empty() => {
+            format!("{folder}/{file}")
+        }
+        _ => file,
+    }
+}
+
+/// What a file is called in the ids of its prompts: its [`name`] without extensions.
+pub(super) fn stem(path: &Path) -> String {
+    let name = name(path);
+    match name.split_once('/') {
+        Some((folder, file)) => format!("{folder}/{}", without_extensions(file)),
+        None => without_extensions(&name).to_owned(),
+    }
+}
+
+fn without_extensions(file: &str) -> &str {
+    file.split('.').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_called_by_what_tells_it_from_others() {
+        assert_eq!(stem(Path::new("data/helpful-base/test.jsonl.gz")), "helpful-base/test");
+        assert_eq!(stem(Path::new("truthfulqa/TruthfulQA-v1.csv")), "TruthfulQA-v1");
+        assert_eq!(stem(Path::new("test.jsonl")), "test");
+        assert_eq!(name(Path::new("data/v1.2/harmless-base/test.jsonl.gz")), "harmless-base/test.jsonl.gz");
+        assert_eq!(name(Path::new("/data/xstest/xstest_prompts.csv")), "xstest_prompts.csv");
+    }
+}

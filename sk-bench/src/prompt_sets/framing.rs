@@ -1,0 +1,35 @@
+//! The framing of HH-RLHF: `"\n\nHuman: …\n\nAssistant: …"`.
+
+/// Begins a turn of the person.
+const HUMAN: &str = "\n\nHuman:";
+/// Begins a turn of the assistant.
+pub(super) const ASSISTANT: &str = "\n\nAssistant:";
+
+/// Whether a text is a dialogue that waits for the assistant to go on.
+pub fn is_framed(text: &str) -> bool {
+    text.contains(HUMAN) && text.ends_with(ASSISTANT)
+}
+
+/// A question as a dialogue of one turn.
+pub(super) fn frame(question: &str) -> String {
+    format!("{HUMAN} {question}{ASSISTANT}")
+}
+
+/// A dialogue up to and including its last `"\n\nAssistant:"`, if it has one.
+pub(super) fn before_last_answer(dialogue: &str) -> Option<&str> {
+    dialogue.rfind(ASSISTANT).map(|start| &dialogue[..start + ASSISTANT.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_answer_is_cut_and_earlier_ones_stay() {
+        let dialogue = "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant: Farewell.";
+        let prompt = before_last_answer(dialogue).unwrap();
+        assert_eq!(prompt, "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Bye\n\nAssistant:");
+        assert!(is_framed(prompt) && !is_framed(dialogue) && is_framed(&frame("Why?")));
+        assert_eq!(before_last_answer("Human: Hi"), None);
+    }
+}

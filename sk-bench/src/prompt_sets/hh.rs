@@ -1,0 +1,36 @@
+//! HH-RLHF: pairs of dialogues that differ in their last answer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Prompt, PromptSetError, format, framing};
+use crate::lines::{json_fault, numbered_lines};
+
+#[derive(Deserialize)]
+struct Row {
+    chosen: String,
+}
+
+/// The prompts of a file: each `chosen` dialogue up to and including its last `"\n\nAssistant:"`.
+pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+    let stem = format::stem(path);
+    let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
+    let mut prompts = Vec::new();
+    for (row, (line, text)) in lines.enumerate() {
+        let wrong = |reason: String| PromptSetError::Line { path: path.to_owned(), line, reason };
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        let Row { chosen } = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        let prompt = framing::before_last_answer(&chosen)
+            .ok_or_else(|| wrong("field `chosen` has no turn of the assistant (\"\\n\\nAssistant:\")".to_owned()))?;
+        prompts.push(Prompt {
+            id: format!("{stem}:{row}"),
+            prompt: prompt.to_owned(),
+            source: format::name(path),
+            row,
+            labels: BTreeMap::new(),
+        });
+    }
+    Ok(prompts)
+}

@@ -1,0 +1,65 @@
+//! Plain JSON lines, which are also what is written.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Prompt, PromptSetError, format, framing};
+use crate::lines::{json_fault, numbered_lines};
+
+#[derive(Deserialize)]
+struct Row {
+    prompt: String,
+    id: Option<Value>,
+    source: Option<String>,
+    row: Option<usize>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// The prompts of a file. A prompt that is not framed yet becomes a dialogue of one turn; one without an id is named by file and row.
+pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
+    let stem = format::stem(path);
+    let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
+    let (mut prompts, mut ids) = (Vec::new(), HashSet::new());
+    for (index, (line, text)) in lines.enumerate() {
+        let wrong = |reason: String| PromptSetError::Line { path: path.to_owned(), line, reason };
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        let Row { prompt, id, source, row, labels } = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        if prompt.trim().is_empty() {
+            return Err(wrong("field `prompt` is empty".to_owned()));
+        }
+        let id = match id {
+            Some(Value::String(id)) => id,
+            Some(Value::Number(id)) => id.to_string(),
+            None => format!("{stem}:{index}"),
+            Some(_) => return Err(wrong("field `id` is neither a text nor a number".to_owned())),
+        };
+        if !ids.insert(id.clone()) {
+            return Err(wrong(format!("id \"{id}\" is taken by an earlier line")));
+        }
+        prompts.push(Prompt {
+            id,
+            prompt: if framing::is_framed(&prompt) { prompt } else { framing::frame(&prompt) },
+            source: source.unwrap_or_else(|| format::name(path)),
+            row: row.unwrap_or(index),
+            labels,
+        });
+    }
+    Ok(prompts)
+}
+
+/// Writes prompts as JSON lines, which [`read`](super::read) gives back unchanged.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write(prompts: &[Prompt], mut out: impl Write) -> io::Result<()> {
+    for prompt in prompts {
+        serde_json::to_writer(&mut out, prompt)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}

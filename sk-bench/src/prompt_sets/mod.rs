@@ -1,0 +1,50 @@
+//! Evaluation prompts: read from public data sets, rebuilt as the paper drew them, sampled by stratum.
+//!
+//! | format | reads | labels of a prompt |
+//! |---|---|---|
+//! | [`Format::Hh`] | HH-RLHF, `.jsonl` or `.jsonl.gz` | |
+//! | [`Format::TruthfulQa`] | TruthfulQA, CSV | `type`, `category` |
+//! | [`Format::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
+//! | [`Format::JsonLines`] | `{"prompt": …}` in lines, and what [`export`](write) writes | whatever `labels` holds |
+//!
+//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`, ready for a model to go on.
+
+mod error;
+mod format;
+mod framing;
+mod hh;
+mod json_lines;
+mod paper;
+mod sample;
+mod table;
+mod truthful_qa;
+mod xstest;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use error::PromptSetError;
+pub use format::{Format, read};
+pub use framing::is_framed;
+pub use json_lines::write;
+pub use paper::{AXES, PaperSet};
+pub use sample::{Allocation, sample};
+
+/// A prompt, and where it was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// Names the prompt within its set, such as `helpful-base/test:456`.
+    pub id: String,
+    /// The dialogue so far, framed; it ends with `"\n\nAssistant:"`.
+    pub prompt: String,
+    /// Name of the file it came from, without the folders that differ from machine to machine.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Its row there, from 0, a header not counted.
+    #[serde(default)]
+    pub row: usize,
+    /// What can be stratified by, such as `axis` or `category`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}

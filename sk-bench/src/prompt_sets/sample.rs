@@ -1,0 +1,182 @@
+//! Stratified samples.
+
+use std::collections::{BTreeMap, HashSet};
+
+use clap::ValueEnum;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use sha2::{Digest, Sha256};
+
+use super::{Prompt, PromptSetError};
+
+/// How many prompts each stratum gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Allocation {
+    /// The same number each; what cannot be shared evenly goes to the first strata by name.
+    Balanced,
+    /// In proportion to their sizes, by largest remainders.
+    Proportional,
+}
+
+/// `count` different prompts drawn without replacement, stratum by stratum, in the order of the strata's names.
+///
+/// Prompts with the same text count as one, the first: a prompt that occurs twice would be two dependent observations. Each stratum is
+/// shuffled by a generator of its own, made of the seed and the stratum's name, and gives the first of its prompts. So a sample does not
+/// depend on the order of the files or on which other strata there are, and with [`Allocation::Balanced`] a smaller sample of the same seed
+/// is a part of a larger one.
+///
+/// Without a label there is one stratum.
+///
+/// # Errors
+/// When a prompt lacks the label, or a stratum has fewer prompts than it is to give.
+pub fn sample(
+    prompts: &[Prompt],
+    count: usize,
+    label: Option<&str>,
+    allocation: Allocation,
+    seed: u64,
+) -> Result<Vec<Prompt>, PromptSetError> {
+    let mut strata: BTreeMap<&str, Vec<&Prompt>> = BTreeMap::new();
+    let mut seen = HashSet::new();
+    for prompt in prompts {
+        let stratum = match label {
+            None => "",
+            Some(label) => prompt.labels.get(label).ok_or_else(|| unlabelled(prompt, label))?,
+        };
+        if seen.insert(&prompt.prompt) {
+            strata.entry(stratum).or_default().push(prompt);
+        }
+    }
+    let sizes: Vec<usize> = strata.values().map(Vec::len).collect();
+    let shares = match allocation {
+        Allocation::Balanced => balanced(count, sizes.len()),
+        Allocation::Proportional => proportional(count, &sizes),
+    };
+    let mut drawn = Vec::with_capacity(count);
+    for ((name, mut members), wanted) in strata.into_iter().zip(shares) {
+        if members.len() < wanted {
+            let stratum = label.map_or("the set".to_owned(), |label| format!("stratum {label} = \"{name}\""));
+            return Err(PromptSetError::Scarce { stratum, available: members.len(), wanted });
+        }
+        // By text, so that neither the order of the file nor the ids decide.
+        members.sort_by(|a, b| a.prompt.cmp(&b.prompt));
+        members.shuffle(&mut generator(seed, name));
+        drawn.extend(members.into_iter().take(wanted).cloned());
+    }
+    Ok(drawn)
+}
+
+fn unlabelled(prompt: &Prompt, label: &str) -> PromptSetError {
+    let known: Vec<&str> = prompt.labels.keys().map(String::as_str).collect();
+    let hint = crate::suggest::hint(label, &known);
+    PromptSetError::Unlabelled { id: prompt.id.clone(), label: label.to_owned(), hint }
+}
+
+/// The generator of a stratum: the first 32 bytes of SHA-256 over the seed and the name.
+fn generator(seed: u64, stratum: &str) -> ChaCha8Rng {
+    let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(stratum).finalize();
+    ChaCha8Rng::from_seed(digest.into())
+}
+
+fn balanced(count: usize, strata: usize) -> Vec<usize> {
+    (0..strata).map(|index| count / strata + usize::from(index < count % strata)).collect()
+}
+
+/// Hamilton's method: whole quotas first, then the largest remainders, ties to the first. Integers only, so that no rounding decides.
+fn proportional(count: usize, sizes: &[usize]) -> Vec<usize> {
+    let total: usize = sizes.iter().sum();
+    let mut shares: Vec<usize> = sizes.iter().map(|size| count * size / total.max(1)).collect();
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|&index| std::cmp::Reverse(count * sizes[index] % total.max(1)));
+    let left = count - shares.iter().sum::<usize>();
+    for index in order.into_iter().cycle().take(left) {
+        shares[index] += 1;
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompts(strata: &[(&str, usize)]) -> Vec<Prompt> {
+        let mut prompts = Vec::new();
+        for (name, size) in strata {
+            for row in 0..*size {
+                prompts.push(Prompt {
+                    id: format!("{name}:{row}"),
+                    prompt: format!("{name} {row}"),
+                    source: String::new(),
+                    row,
+                    labels: BTreeMap::from([("axis".to_owned(), (*name).to_owned())]),
+                });
+            }
+        }
+        prompts
+    }
+
+    fn ids(prompts: &[Prompt]) -> Vec<&str> {
+        prompts.iter().map(|prompt| prompt.id.as_str()).collect()
+    }
+
+    #[test]
+    fn shares_worked_by_hand() {
+        assert_eq!(balanced(11, 3), [4, 4, 3]);
+        // Quotas of 10 by sizes 6, 5, 2: 4.615, 3.846, 1.538; whole parts 4, 3, 1; the two left go to .846 and .615.
+        assert_eq!(proportional(10, &[6, 5, 2]), [5, 4, 1]);
+        assert_eq!(proportional(13, &[6, 5, 2]), [6, 5, 2]);
+    }
+
+    #[test]
+    fn a_sample_depends_on_the_seed_and_on_nothing_else() {
+        let all = prompts(&[("a", 30), ("b", 40), ("c", 9)]);
+        let draw = |all: &[Prompt], count, seed| sample(all, count, Some("axis"), Allocation::Balanced, seed).unwrap();
+        let drawn = draw(&all, 15, 42);
+        let mut reversed = all.clone();
+        reversed.reverse();
+        assert_eq!(drawn, draw(&reversed, 15, 42));
+        assert_ne!(drawn, draw(&all, 15, 43));
+        for stratum in ["a", "b", "c"] {
+            assert_eq!(drawn.iter().filter(|prompt| prompt.labels["axis"] == stratum).count(), 5);
+        }
+        let fewer = draw(&all, 6, 42);
+        assert!(fewer.iter().all(|prompt| drawn.contains(prompt)));
+        // Without the other strata, the same prompts of this one.
+        let alone = draw(&prompts(&[("b", 40)]), 5, 42);
+        assert_eq!(ids(&alone), ids(&drawn[5..10]));
+    }
+
+    #[test]
+    fn every_prompt_of_a_stratum_is_as_likely_as_any_other() {
+        // 4 of 8 over 2,000 seeds: each is drawn 1,000 times with a standard deviation of 22.4; five of those are allowed.
+        const SEEDS: u64 = 2000;
+        const FIVE_DEVIATIONS: i64 = 112;
+        let all = prompts(&[("a", 8)]);
+        let mut drawn = [0_i64; 8];
+        for seed in 0..SEEDS {
+            for prompt in sample(&all, 4, None, Allocation::Balanced, seed).unwrap() {
+                drawn[prompt.row] += 1;
+            }
+        }
+        assert!(drawn.iter().all(|count| (count - 1000).abs() < FIVE_DEVIATIONS), "{drawn:?}");
+    }
+
+    #[test]
+    fn a_text_that_occurs_twice_is_one_prompt() {
+        let mut all = prompts(&[("a", 3)]);
+        all[2].prompt = all[0].prompt.clone();
+        assert_eq!(sample(&all, 2, None, Allocation::Balanced, 1).unwrap().len(), 2);
+        let error = sample(&all, 3, None, Allocation::Balanced, 1).unwrap_err().to_string();
+        assert!(error.contains("the set has 2 different prompts and 3 are wanted"), "{error}");
+    }
+
+    #[test]
+    fn a_stratum_that_is_too_small_is_named() {
+        let all = prompts(&[("a", 9), ("b", 2)]);
+        let error = sample(&all, 8, Some("axis"), Allocation::Balanced, 1).unwrap_err().to_string();
+        assert!(error.contains("axis = \"b\" has 2") && error.contains("4 are wanted"), "{error}");
+        let error = sample(&all, 2, Some("axes"), Allocation::Balanced, 1).unwrap_err().to_string();
+        assert!(error.contains("\"axes\"") && error.contains("did you mean \"axis\"?"), "{error}");
+    }
+}

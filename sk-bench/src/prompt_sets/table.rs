@@ -1,0 +1,72 @@
+//! Rows of a CSV file by the names of their columns.
+
+use std::path::{Path, PathBuf};
+
+use csv::StringRecord;
+
+use super::PromptSetError;
+use crate::lines;
+
+/// A table in memory.
+pub(super) struct Table<const N: usize> {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Where each row begins, and its fields in the columns asked for.
+    pub(super) rows: Vec<(usize, [String; N])>,
+}
+
+impl<const N: usize> Table<N> {
+    /// Reads a table, gzipped or not, reduced to the columns asked for.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not UTF-8, lacks a column, or a row has another number of fields than the header.
+    pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, PromptSetError> {
+        let mut bytes = Vec::new();
+        lines::open(path)
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
+        let mut table = Self { path: path.to_owned(), bytes, rows: Vec::new() };
+        table.rows = table.parse(columns)?;
+        Ok(table)
+    }
+
+    fn parse(&self, columns: [&'static str; N]) -> Result<Vec<(usize, [String; N])>, PromptSetError> {
+        let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
+        let header = reader.headers().map_err(|error| self.failure(&error))?.clone();
+        let mut places = [0; N];
+        for (place, column) in places.iter_mut().zip(columns) {
+            *place = header.iter().position(|name| name == column).ok_or_else(|| PromptSetError::Column {
+                path: self.path.clone(),
+                column,
+                found: header.iter().map(str::to_owned).collect(),
+            })?;
+        }
+        let mut rows = Vec::new();
+        let mut record = StringRecord::new();
+        while reader.read_record(&mut record).map_err(|error| self.failure(&error))? {
+            let start = record.position().map_or(0, |position| position.byte() as usize);
+            rows.push((start, places.map(|place| record.get(place).unwrap_or_default().to_owned())));
+        }
+        Ok(rows)
+    }
+
+    /// The error of a row that begins at `start`.
+    pub(super) fn wrong(&self, start: usize, reason: String) -> PromptSetError {
+        // The parser counts a line end of two bytes as passed after the first, and blank lines as part of the row that follows.
+        let blank = self.bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let line = 1 + self.bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
+        PromptSetError::Line { path: self.path.clone(), line, reason }
+    }
+
+    fn failure(&self, error: &csv::Error) -> PromptSetError {
+        let start = error.position().map_or(0, |position| position.byte() as usize);
+        let reason = match error.kind() {
+            csv::ErrorKind::Utf8 { .. } => "it is not UTF-8".to_owned(),
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                format!("it has {len} fields where the header has {expected_len}; is a quotation mark missing?")
+            }
+            _ => error.to_string(),
+        };
+        self.wrong(start, reason)
+    }
+}
