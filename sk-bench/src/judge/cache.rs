@@ -1,0 +1,116 @@
+//! Scores remembered on disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Identity, Judge, JudgeError, Question, Rubric, Score, Verdict};
+use crate::whole_file;
+
+/// Version of the layout below; it is part of every key.
+const LAYOUT: u32 = 1;
+
+/// A judge that asks another one only what it was not asked before.
+///
+/// A score is kept in a file of its own, named by SHA-256 over the judge's identity, the rubric's name, version and text, the pass, the
+/// conversation and the response. Files are written whole or not at all, so that processes may share a cache. Abstentions are not kept: another
+/// run may get an answer. A file that is damaged counts as absent.
+#[derive(Debug)]
+pub struct Cached<J> {
+    judge: J,
+    directory: PathBuf,
+    hits: AtomicUsize,
+}
+
+/// What decides a score.
+#[derive(Serialize)]
+struct Material<'a> {
+    layout: u32,
+    judge: &'a Identity,
+    rubric: [&'a str; 5],
+    version: u32,
+    pass: u32,
+    prompt: &'a str,
+    response: &'a str,
+}
+
+/// What a file holds: the score, and for people what it is of.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    judge: Identity,
+    rubric: String,
+    version: u32,
+    pass: u32,
+    score: Score,
+}
+
+impl<J: Judge> Cached<J> {
+    /// A judge with its scores kept in a directory, which is created.
+    ///
+    /// # Errors
+    /// When the directory cannot be created.
+    pub fn new(judge: J, directory: &Path) -> Result<Self, JudgeError> {
+        fs::create_dir_all(directory).map_err(|source| JudgeError::Write { path: directory.to_owned(), source })?;
+        Ok(Self { judge, directory: directory.to_owned(), hits: AtomicUsize::new(0) })
+    }
+
+    /// How many questions were answered without asking.
+    pub fn hits(&self) -> usize {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// The judge that is asked.
+    pub fn inner(&self) -> &J {
+        &self.judge
+    }
+
+    fn path(&self, question: &Question<'_>) -> PathBuf {
+        let Rubric { name, version, criterion, low, middle, high, .. } = *question.rubric;
+        let material = Material {
+            layout: LAYOUT,
+            judge: self.identity(),
+            rubric: [name, criterion, low, middle, high],
+            version,
+            pass: question.pass,
+            prompt: question.prompt,
+            response: question.response,
+        };
+        // Numbers and texts always serialise; a failure would only mean a key that is never found.
+        let key: String =
+            Sha256::digest(serde_json::to_vec(&material).unwrap_or_default()).iter().map(|byte| format!("{byte:02x}")).collect();
+        self.directory.join(&key[..2]).join(format!("{}.json", &key[2..]))
+    }
+
+    fn keep(&self, path: &Path, question: &Question<'_>, score: &Score) -> Result<(), JudgeError> {
+        let Rubric { name, version, .. } = *question.rubric;
+        let entry =
+            Entry { judge: self.identity().clone(), rubric: name.to_owned(), version, pass: question.pass, score: score.clone() };
+        let folder = path.parent().unwrap_or(&self.directory);
+        fs::create_dir_all(folder)
+            .and_then(|()| whole_file::write(path, &serde_json::to_vec(&entry)?))
+            .map_err(|source| JudgeError::Write { path: path.to_owned(), source })
+    }
+}
+
+impl<J: Judge> Judge for Cached<J> {
+    fn identity(&self) -> &Identity {
+        self.judge.identity()
+    }
+
+    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
+        let path = self.path(question);
+        let entry = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Entry>(&bytes).ok());
+        if let Some(entry) = entry {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(Verdict::Score(entry.score));
+        }
+        let verdict = self.judge.judge(question)?;
+        if let Verdict::Score(score) = &verdict {
+            self.keep(&path, question, score)?;
+        }
+        Ok(verdict)
+    }
+}

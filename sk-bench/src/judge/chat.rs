@@ -1,0 +1,362 @@
+//! A language model behind an OpenAI-compatible endpoint, as a judge.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::endpoint::Answer;
+use super::question::{Turn, WORDING, form};
+use super::retry::{Pace, sleep};
+use super::weighted::TokenLogprob;
+use super::{Endpoint, Identity, Judge, JudgeError, Question, Retry, Scale, Score, Verdict, answer, weighted};
+
+/// How often a model is told that its answer was none, before it counts as an abstention.
+const REMINDERS: usize = 2;
+/// Alternatives asked for at each token: as many as the common servers give.
+const ALTERNATIVES: u32 = 20;
+
+/// How a score is made of what the model says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scoring {
+    /// The whole number that the model writes, with its reason.
+    Integer,
+    /// The mean of the scale under the model's probabilities of each number, as in G-Eval.
+    Logprob,
+}
+
+/// How an answer is made to have the right form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Structure {
+    /// `response_format` with a JSON schema.
+    Schema,
+    /// `response_format` with any JSON object.
+    Object,
+    /// By asking for it.
+    Plain,
+}
+
+impl Structure {
+    const ALL: [Self; 3] = [Self::Schema, Self::Object, Self::Plain];
+}
+
+/// Settings of a [`ChatJudge`].
+#[derive(Debug, Clone)]
+pub struct ChatSettings {
+    /// The model's name on the server.
+    pub model: String,
+    /// How a score is made of what the model says.
+    pub scoring: Scoring,
+    /// The scale the model answers on.
+    pub scale: Scale,
+    /// Sampling temperature.
+    pub temperature: f64,
+    /// Most tokens of an answer.
+    pub max_tokens: u32,
+    /// How an answer is made to have the right form. `None` takes the strictest way that the server supports.
+    pub structure: Option<Structure>,
+    /// Fields to add to each request, over those there are; null takes a field out.
+    pub extra: Map<String, Value>,
+    /// When to ask again.
+    pub retry: Retry,
+}
+
+impl ChatSettings {
+    /// The settings of greedy judging: temperature 0, and the scale and length that fit the scoring.
+    pub fn new(model: impl Into<String>, scoring: Scoring) -> Self {
+        Self {
+            model: model.into(),
+            scoring,
+            scale: match scoring {
+                Scoring::Integer => Scale::TENTHS,
+                Scoring::Logprob => Scale::ONE_TO_FIVE,
+            },
+            temperature: 0.0,
+            max_tokens: match scoring {
+                Scoring::Integer => 512,
+                Scoring::Logprob => 16,
+            },
+            structure: None,
+            extra: Map::new(),
+            retry: Retry::default(),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        let mut settings = format!("wording {WORDING}, temperature {}, max_tokens {}", self.temperature, self.max_tokens);
+        if !self.extra.is_empty() {
+            // Sorted, so that the order on the command line does not matter.
+            let mut fields: Vec<String> = self.extra.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            fields.sort();
+            settings = format!("{settings}, {}", fields.join(", "));
+        }
+        Identity {
+            model: self.model.clone(),
+            scoring: self.scoring.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()),
+            scale: self.scale.to_string(),
+            settings,
+        }
+    }
+}
+
+/// A judge that asks a chat model.
+///
+/// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object. The first request asks for a JSON schema; a server that
+/// refuses is asked for any JSON object, then for nothing; what it accepted is remembered. Whatever the server promises, the answer is
+/// read strictly. With [`Scoring::Logprob`] the answer is a bare number and needs no form.
+///
+/// **Trouble.** Broken connections, time-outs, half answers and the statuses 408, 409, 425, 429 and 5xx are met by asking again after a pause that
+/// doubles, with jitter, and is never shorter than `Retry-After`; the pause holds for all questions of this judge. An answer that is no
+/// score is met by two reminders, and then counts as an abstention.
+#[derive(Debug)]
+pub struct ChatJudge {
+    endpoint: Endpoint,
+    settings: ChatSettings,
+    identity: Identity,
+    /// Position in [`Structure::ALL`] of the strictest form that the server was not seen to refuse.
+    structure: AtomicU8,
+    pace: Pace,
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Message,
+    finish_reason: Option<String>,
+    logprobs: Option<Logprobs>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    content: Option<String>,
+    refusal: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Logprobs {
+    content: Option<Vec<TokenLogprob>>,
+}
+
+impl ChatJudge {
+    /// A judge at an endpoint.
+    ///
+    /// # Errors
+    /// When scores are to be weighted by log-probabilities on a scale with numbers of two digits, which are not one token everywhere.
+    pub fn new(endpoint: Endpoint, settings: ChatSettings) -> Result<Self, JudgeError> {
+        if settings.scoring == Scoring::Logprob && !settings.scale.is_single_digit() {
+            return Err(JudgeError::WideScale { scale: settings.scale });
+        }
+        let first = match settings.scoring {
+            Scoring::Integer => settings.structure.unwrap_or(Structure::Schema),
+            Scoring::Logprob => Structure::Plain,
+        };
+        let identity = settings.identity();
+        Ok(Self { endpoint, settings, identity, structure: AtomicU8::new(first as u8), pace: Pace::default() })
+    }
+
+    /// How answers are made to have the right form now: what was set, or what the server was found to support.
+    pub fn structure(&self) -> Structure {
+        Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)]
+    }
+
+    fn body(&self, turns: &[Turn], pass: u32, structure: Structure) -> Value {
+        let ChatSettings { model, scoring, scale, temperature, max_tokens, extra, .. } = &self.settings;
+        let mut body = json!({
+            "model": model,
+            "messages": turns,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            // Passes differ where the server draws at all.
+            "seed": pass,
+        });
+        if *scoring == Scoring::Logprob {
+            body["logprobs"] = json!(true);
+            body["top_logprobs"] = json!(ALTERNATIVES);
+        }
+        match structure {
+            Structure::Schema => body["response_format"] = json!({"type": "json_schema", "json_schema": schema(*scale)}),
+            Structure::Object => body["response_format"] = json!({"type": "json_object"}),
+            Structure::Plain => {}
+        }
+        if let Some(body) = body.as_object_mut() {
+            for (name, value) in extra {
+                if value.is_null() {
+                    body.remove(name);
+                } else {
+                    body.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        body
+    }
+
+    /// A completion, in the strictest form that the server supports.
+    fn complete(&self, turns: &[Turn], pass: u32) -> Result<Choice, JudgeError> {
+        let first = self.structure();
+        let mut refusal = None;
+        for structure in Structure::ALL.into_iter().filter(|structure| *structure >= first) {
+            match self.persist(&self.body(turns, pass, structure)) {
+                Ok(choice) => {
+                    // Only once a laxer form was accepted is it known that the form was what the server minded.
+                    self.structure.fetch_max(structure as u8, Ordering::Relaxed);
+                    return Ok(choice);
+                }
+                Err(JudgeError::Rejected { url, status, body }) => {
+                    // The first complaint is about the request as it was meant; keep that one.
+                    refusal.get_or_insert(JudgeError::Rejected { url, status, body });
+                    if self.settings.structure.is_some() {
+                        break;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| self.unanswered(0, "nothing was asked")))
+    }
+
+    /// Asks until there is a whole answer, or attempts run out.
+    fn persist(&self, body: &Value) -> Result<Choice, JudgeError> {
+        let Retry { attempts, patience, .. } = self.settings.retry;
+        let mut last = String::new();
+        for attempt in 0..attempts {
+            if !self.pace.wait() {
+                return Err(JudgeError::Interrupted);
+            }
+            let mut pause = self.settings.retry.pause(attempt);
+            match self.endpoint.ask(body) {
+                Ok(Answer { status: 200, body, .. }) => match first_choice(&body) {
+                    Ok(choice) => return Ok(choice),
+                    Err(reason) => last = format!("its answer is no chat completion ({reason}): {}", self.endpoint.gist(&body)),
+                },
+                Ok(Answer { status, retry_after, body }) => {
+                    let body = self.endpoint.gist(&body);
+                    if !is_passing(status) {
+                        return Err(self.refused(status, body));
+                    }
+                    last = format!("status {status}: {body}");
+                    if let Some(asked) = retry_after {
+                        if asked > patience {
+                            last = format!("{last}; it asks to wait for {} s", asked.as_secs());
+                            return Err(self.unanswered(attempt + 1, &last));
+                        }
+                        pause = pause.max(asked);
+                    }
+                    if retry_after.is_some() || status == 429 {
+                        self.pace.hold(pause);
+                    }
+                }
+                Err(trouble) => last = trouble,
+            }
+            if attempt + 1 < attempts && !sleep(pause) {
+                return Err(JudgeError::Interrupted);
+            }
+        }
+        Err(self.unanswered(attempts, &last))
+    }
+
+    fn unanswered(&self, attempts: u32, last: &str) -> JudgeError {
+        JudgeError::Unanswered { url: self.endpoint.completions(), attempts, last: last.to_owned() }
+    }
+
+    fn refused(&self, status: u16, body: String) -> JudgeError {
+        let url = self.endpoint.completions();
+        match status {
+            401 | 403 => {
+                let hint = if self.endpoint.has_key() { "check the API key" } else { "no API key was sent; see --api-key-env" };
+                JudgeError::Forbidden { url, status, body, hint: hint.to_owned() }
+            }
+            404 => JudgeError::NotFound { url, model: self.settings.model.clone(), body },
+            _ => JudgeError::Rejected { url, status, body },
+        }
+    }
+
+    /// The score in a completion. The inner error says why there is none.
+    fn score(&self, choice: &Choice) -> Result<Result<Score, String>, JudgeError> {
+        let scale = self.settings.scale;
+        if choice.finish_reason.as_deref() == Some("length") {
+            return Ok(Err(format!("its answer was cut off after {} tokens", self.settings.max_tokens)));
+        }
+        Ok(match self.settings.scoring {
+            Scoring::Integer => {
+                let text = choice.message.content.as_deref().unwrap_or_default();
+                answer::object(text, scale).map(|(score, reason)| Score {
+                    value: scale.to_unit(score as f64),
+                    reason,
+                    mass: None,
+                })
+            }
+            Scoring::Logprob => {
+                let tokens = choice.logprobs.as_ref().and_then(|logprobs| logprobs.content.as_deref());
+                let tokens = tokens.filter(|tokens| !tokens.is_empty()).ok_or_else(|| JudgeError::NoLogprobs {
+                    url: self.endpoint.completions(),
+                    model: self.settings.model.clone(),
+                })?;
+                weighted::expectation(tokens, scale).map(|(mean, mass)| Score {
+                    value: scale.to_unit(mean),
+                    reason: None,
+                    mass: Some(mass),
+                })
+            }
+        })
+    }
+}
+
+impl Judge for ChatJudge {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
+        let ChatSettings { scale, scoring, .. } = self.settings;
+        let mut turns = question.turns(scale, scoring);
+        let mut fault = String::new();
+        for reminder in 0..=REMINDERS {
+            if reminder > 0 {
+                turns.push(Turn::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
+            }
+            let choice = self.complete(&turns, question.pass)?;
+            if let Some(refusal) = choice.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
+                return Ok(Verdict::Abstention(format!("the judge declines: {}", self.endpoint.gist(refusal))));
+            }
+            if choice.finish_reason.as_deref() == Some("content_filter") {
+                return Ok(Verdict::Abstention("the server's content filter withholds the answer".to_owned()));
+            }
+            match self.score(&choice)? {
+                Ok(score) => return Ok(Verdict::Score(score)),
+                Err(reason) => fault = reason,
+            }
+            turns.push(Turn::assistant(choice.message.content.unwrap_or_default()));
+        }
+        Ok(Verdict::Abstention(fault))
+    }
+}
+
+/// Whether a status may be another one the next time.
+fn is_passing(status: u16) -> bool {
+    matches!(status, 408 | 409 | 425 | 429) || (status >= 500 && status != 501)
+}
+
+fn first_choice(body: &str) -> Result<Choice, String> {
+    let completion: Completion = serde_json::from_str(body).map_err(|error| error.to_string())?;
+    completion.choices.into_iter().next().ok_or_else(|| "it has no choice".to_owned())
+}
+
+/// The form of an answer. Scores are listed one by one, since not every server honours bounds.
+fn schema(scale: Scale) -> Value {
+    let scores: Vec<u8> = (scale.low()..=scale.high()).collect();
+    json!({
+        "name": "judgement",
+        "strict": true,
+        "schema": {
+            "type": "object",
+            "properties": {"reason": {"type": "string"}, "score": {"type": "integer", "enum": scores}},
+            "required": ["reason", "score"],
+            "additionalProperties": false,
+        },
+    })
+}

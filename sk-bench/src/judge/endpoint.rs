@@ -1,0 +1,221 @@
+//! An OpenAI-compatible server: requests, and what comes back.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::Utc;
+use serde::Deserialize;
+use serde_json::Value;
+use ureq::Agent;
+use ureq::http::Uri;
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::JudgeError;
+use super::retry::retry_after;
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest answer read.
+const LONGEST: u64 = 8 << 20;
+/// Characters of a server's complaint that are shown.
+const SHOWN: usize = 300;
+
+/// An API key. It is sent to the endpoint and shown nowhere.
+#[derive(Clone)]
+pub struct Key(String);
+
+impl Key {
+    /// The key in an environment variable; none if the variable is unset or empty.
+    ///
+    /// # Errors
+    /// When the value cannot stand in a header.
+    pub fn from_env(variable: &str) -> Result<Option<Self>, JudgeError> {
+        let Some(value) = std::env::var_os(variable) else { return Ok(None) };
+        Self::new(&value.to_string_lossy()).ok_or_else(|| JudgeError::Key { variable: variable.to_owned() })
+    }
+
+    /// A key, none if the text is blank. Outer `None` if it cannot stand in a header.
+    fn new(text: &str) -> Option<Option<Self>> {
+        let text = text.trim();
+        let fits = text.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then(|| (!text.is_empty()).then(|| Self(text.to_owned())))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// Where a server is, and how it is talked to.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    agent: Agent,
+    base: String,
+    key: Option<Key>,
+}
+
+/// An answer of the server, whatever its status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: String,
+}
+
+impl Endpoint {
+    /// The server at a base address such as `http://localhost:8000/v1`. Where only a host is given, `/v1` is added.
+    ///
+    /// `timeout` bounds each request from the first byte sent to the last received.
+    ///
+    /// # Errors
+    /// When the address is not one.
+    pub fn new(url: &str, key: Option<Key>, timeout: Duration) -> Result<Self, JudgeError> {
+        let wrong = |reason: &str| JudgeError::Url { url: url.to_owned(), reason: reason.to_owned() };
+        let uri: Uri = url.parse().map_err(|_| wrong("it is not an address"))?;
+        let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+            return Err(wrong("it does not begin with http:// or https://"));
+        };
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(wrong("it holds a user name; keys come from an environment variable"));
+        }
+        let trimmed = url.trim_end_matches('/').trim_end_matches("/chat/completions");
+        let base = if uri.path() == "/" { format!("{trimmed}/v1") } else { trimmed.to_owned() };
+        let here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            // A key must not travel to where a redirection points.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(CONNECT.min(timeout)))
+            .timeout_global(Some(timeout))
+            .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
+            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
+        if here {
+            // No proxy leads back to this machine.
+            config = config.proxy(None);
+        }
+        Ok(Self { agent: Agent::new_with_config(config.build()), base, key })
+    }
+
+    /// Where chat completions are asked for.
+    pub(super) fn completions(&self) -> String {
+        format!("{}/chat/completions", self.base)
+    }
+
+    /// The one model that the server offers.
+    ///
+    /// # Errors
+    /// When the server cannot be asked, or offers none or several.
+    pub fn only_model(&self) -> Result<String, JudgeError> {
+        #[derive(Deserialize)]
+        struct Models {
+            data: Vec<Model>,
+        }
+        #[derive(Deserialize)]
+        struct Model {
+            id: String,
+        }
+        let url = format!("{}/models", self.base);
+        let unclear = |reason: String| JudgeError::WhichModel { url: url.clone(), reason };
+        let mut request = self.agent.get(&url);
+        if let Some(Key(key)) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let answer = self.read(request.call()).map_err(unclear)?;
+        if answer.status != 200 {
+            return Err(unclear(format!("the server answers {}: {}", answer.status, self.gist(&answer.body))));
+        }
+        let models: Models =
+            serde_json::from_str(&answer.body).map_err(|error| unclear(format!("its list of models: {error}")))?;
+        match models.data.as_slice() {
+            [] => Err(unclear("the server offers no model".to_owned())),
+            [only] => Ok(only.id.clone()),
+            several => {
+                let names: Vec<&str> = several.iter().map(|model| model.id.as_str()).collect();
+                Err(unclear(format!("the server offers several models: {}", names.join(", "))))
+            }
+        }
+    }
+
+    /// Asks for a chat completion, once.
+    ///
+    /// # Errors
+    /// What went wrong on the way, when no whole answer arrived.
+    pub(super) fn ask(&self, body: &Value) -> Result<Answer, String> {
+        let mut request = self.agent.post(self.completions()).content_type("application/json");
+        if let Some(Key(key)) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        self.read(request.send(body.to_string()))
+    }
+
+    fn read(&self, sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
+        let mut response = sent.map_err(|error| self.gist(&error.to_string()))?;
+        let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let retry_after = header.and_then(|value| retry_after(value, Utc::now()));
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(LONGEST).lossy_utf8(true).read_to_string();
+        Ok(Answer { status, retry_after, body: body.map_err(|error| self.gist(&error.to_string()))? })
+    }
+
+    /// A server's words as they may be shown: its own message if there is one, on one line, not too long, and without the key.
+    pub(super) fn gist(&self, body: &str) -> String {
+        let parsed: Option<Value> = serde_json::from_str(body).ok();
+        let message = parsed.as_ref().and_then(|body| {
+            let error = body.get("error").unwrap_or(body);
+            error.get("message").or(Some(error)).and_then(Value::as_str)
+        });
+        let mut text = message.unwrap_or(body).split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(Key(key)) = &self.key {
+            text = text.replace(key, "…");
+        }
+        if text.chars().count() > SHOWN {
+            text = text.chars().take(SHOWN).chain(['…']).collect();
+        }
+        if text.is_empty() { "(no message)".to_owned() } else { text }
+    }
+
+    /// Whether a key is sent.
+    pub(super) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(url: &str) -> Result<Endpoint, JudgeError> {
+        Endpoint::new(url, Key::new("sk-secret").unwrap(), Duration::from_secs(1))
+    }
+
+    #[test]
+    fn addresses_are_completed() {
+        for (given, asked) in [
+            ("http://localhost:8000", "http://localhost:8000/v1/chat/completions"),
+            ("http://localhost:8000/", "http://localhost:8000/v1/chat/completions"),
+            ("http://localhost:11434/v1/", "http://localhost:11434/v1/chat/completions"),
+            ("https://host/api/v3/chat/completions", "https://host/api/v3/chat/completions"),
+        ] {
+            assert_eq!(endpoint(given).unwrap().completions(), asked);
+        }
+        for wrong in ["localhost:8000", "ftp://host/v1", "", "http://user:pw@host/v1", "/v1"] {
+            assert!(endpoint(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        let endpoint = endpoint("http://localhost:1/v1").unwrap();
+        assert!(!format!("{endpoint:?}").contains("sk-secret"));
+        assert_eq!(
+            endpoint.gist(r#"{"error": {"message": "Incorrect API key\n provided: sk-secret."}}"#),
+            "Incorrect API key provided: …."
+        );
+        assert_eq!(endpoint.gist(r#"{"error": "no such model"}"#), "no such model");
+        assert_eq!(endpoint.gist(&"x".repeat(1000)).chars().count(), SHOWN + 1);
+        assert!(Key::new("two\nlines").is_none() && Key::new(" ").unwrap().is_none());
+    }
+}

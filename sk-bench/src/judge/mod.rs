@@ -1,0 +1,109 @@
+//! Scores for responses, rubric by rubric.
+//!
+//! A [`Judge`] answers one [`Question`]: how much of what a [`Rubric`] names is there in this response? [`ChatJudge`] asks a language model
+//! behind an OpenAI-compatible endpoint, [`Cached`] remembers what any judge said, and [`run`](run::judge_all) puts all questions to a judge
+//! and keeps the answers in a [`Journal`], one JSON line each, from which a later run goes on.
+//!
+//! The scores of [`Axis`] and the test–retest [`agreement`](retest::agreement) are computed from those lines.
+
+mod answer;
+mod axis;
+mod cache;
+mod chat;
+mod endpoint;
+mod error;
+mod journal;
+mod question;
+mod record;
+pub mod retest;
+mod retry;
+pub mod rubric;
+pub mod run;
+mod scale;
+mod weighted;
+
+use serde::{Deserialize, Serialize};
+
+pub use axis::Axis;
+pub use cache::Cached;
+pub use chat::{ChatJudge, ChatSettings, Scoring, Structure};
+pub use endpoint::{Endpoint, Key};
+pub use error::JudgeError;
+pub use journal::Journal;
+pub use question::Question;
+pub use record::{Judged, Response, read_responses};
+pub use retry::Retry;
+pub use rubric::{RUBRICS, Rubric};
+pub use scale::Scale;
+
+/// Something that scores responses.
+///
+/// An implementation without a server, such as a preference model per axis, brings rubrics of its own and scores those.
+pub trait Judge: Send + Sync {
+    /// Who judges, and how: what makes two scores comparable.
+    fn identity(&self) -> &Identity;
+
+    /// The score of a response on a rubric, or the statement that this judge gives none.
+    ///
+    /// # Errors
+    /// When the judge could not be asked. Nothing is known about the response then, and the question may be put again.
+    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError>;
+}
+
+const _: Option<&dyn Judge> = None;
+
+impl<J: Judge + ?Sized> Judge for &J {
+    fn identity(&self) -> &Identity {
+        (**self).identity()
+    }
+
+    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
+        (**self).judge(question)
+    }
+}
+
+impl<J: Judge + ?Sized> Judge for Box<J> {
+    fn identity(&self) -> &Identity {
+        (**self).identity()
+    }
+
+    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
+        (**self).judge(question)
+    }
+}
+
+/// A judge and its settings. Scores of different identities are not mixed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// The model.
+    pub model: String,
+    /// How a score is made of what the model says, such as `integer`.
+    pub scoring: String,
+    /// The scale the model answers on, such as `0-10`. Scores are in [0, 1] whatever it is.
+    pub scale: String,
+    /// Everything else that can change a score.
+    pub settings: String,
+}
+
+/// What a judge says to one question.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// A score.
+    Score(Score),
+    /// No score, and why. It is recorded and never replaced by a number.
+    Abstention(String),
+}
+
+/// A score, and what came with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// In [0, 1]; more is more of what the rubric names.
+    pub value: f64,
+    /// What the judge gave as its reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Probability that the model put on the scores of the scale together, where scores are weighted by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mass: Option<f64>,
+}

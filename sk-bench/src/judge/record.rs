@@ -1,0 +1,170 @@
+//! What is read and what is written: responses and judgements, one JSON object per line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Axis, Identity, JudgeError, Question, Verdict};
+use crate::lines::{json_fault, numbered_lines};
+
+/// Characters of a digest of a response's text.
+const DIGITS: usize = 16;
+
+/// A response to be judged. Fields that are not named here are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// Names the response; no two in a file are alike.
+    pub id: String,
+    /// The dialogue that it answers.
+    pub prompt: String,
+    /// What the model wrote.
+    pub response: String,
+    /// What made it, such as `swiss` or `best-of-n`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// The weights, by name of the blade.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, f64>,
+    /// Names the prompt; responses to one prompt are not independent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<String>,
+    /// The seed it was drawn with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+impl Response {
+    /// A short digest of what is judged, by which a judgement is tied to its text.
+    pub fn digest(&self) -> String {
+        let digest = Sha256::new().chain_update(&self.prompt).chain_update([0]).chain_update(&self.response).finalize();
+        let mut text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.truncate(DIGITS);
+        text
+    }
+}
+
+/// Reads responses from JSON lines, gzipped or not, in the order of the file.
+///
+/// # Errors
+/// When the file cannot be read, holds no response, a line is not one, or two have the same id. Errors name file and line.
+pub fn read_responses(path: &Path) -> Result<Vec<Response>, JudgeError> {
+    let lines = numbered_lines(path).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
+    let (mut responses, mut ids) = (Vec::new(), HashMap::new());
+    for (line, text) in lines {
+        let wrong = |reason: String| JudgeError::Record { path: path.to_owned(), line, reason };
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        let response: Response = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        if let Some(earlier) = ids.insert(response.id.clone(), line) {
+            return Err(wrong(format!("id \"{}\" is taken by line {earlier}", response.id)));
+        }
+        responses.push(response);
+    }
+    if responses.is_empty() { Err(JudgeError::NoResponses { path: path.to_owned() }) } else { Ok(responses) }
+}
+
+/// A judgement: one response, one rubric, one pass.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The response.
+    pub id: String,
+    /// What made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<String>,
+    /// Its weights.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, f64>,
+    /// Its prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<String>,
+    /// Its seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// [`Response::digest`] of the text judged.
+    pub digest: String,
+    /// The rubric.
+    pub rubric: String,
+    /// The version of its text.
+    pub rubric_version: u32,
+    /// The axis it counts for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<Axis>,
+    /// Independent repetitions have different numbers.
+    pub pass: u32,
+    /// Who judged, and how.
+    pub judge: Identity,
+    /// The score in [0, 1]; null where the judge abstained.
+    pub score: Option<f64>,
+    /// Why there is no score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abstention: Option<String>,
+    /// What the judge gave as its reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Probability on the scale, where scores are weighted by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mass: Option<f64>,
+    /// Seconds that the answer took.
+    pub seconds: f64,
+}
+
+/// What tells judgements apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct JudgedKey {
+    id: String,
+    rubric: String,
+    version: u32,
+    pass: u32,
+    judge: Identity,
+}
+
+impl Judged {
+    /// The record of a verdict.
+    pub fn new(response: &Response, question: &Question<'_>, judge: &Identity, verdict: Verdict, seconds: f64) -> Self {
+        let (score, abstention) = match verdict {
+            Verdict::Score(score) => (Some(score), None),
+            Verdict::Abstention(reason) => (None, Some(reason)),
+        };
+        Self {
+            id: response.id.clone(),
+            scheme: response.scheme.clone(),
+            weights: response.weights.clone(),
+            prompt_id: response.prompt_id.clone(),
+            seed: response.seed,
+            digest: response.digest(),
+            rubric: question.rubric.name.to_owned(),
+            rubric_version: question.rubric.version,
+            axis: question.rubric.axis,
+            pass: question.pass,
+            judge: judge.clone(),
+            score: score.as_ref().map(|score| score.value),
+            mass: score.as_ref().and_then(|score| score.mass),
+            reason: score.and_then(|score| score.reason),
+            abstention,
+            seconds,
+        }
+    }
+
+    pub(super) fn key(&self) -> JudgedKey {
+        JudgedKey {
+            id: self.id.clone(),
+            rubric: self.rubric.clone(),
+            version: self.rubric_version,
+            pass: self.pass,
+            judge: self.judge.clone(),
+        }
+    }
+}
+
+impl JudgedKey {
+    pub(super) fn of(response: &Response, question: &Question<'_>, judge: &Identity) -> Self {
+        Self {
+            id: response.id.clone(),
+            rubric: question.rubric.name.to_owned(),
+            version: question.rubric.version,
+            pass: question.pass,
+            judge: judge.clone(),
+        }
+    }
+}

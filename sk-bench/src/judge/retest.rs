@@ -1,0 +1,117 @@
+//! Test–retest agreement: how far a judge moves a response that did not change.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::Judged;
+
+/// Agreement of two passes on one rubric.
+///
+/// A response counts if both passes gave it a score; abstentions are excluded pairwise and counted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Agreement {
+    /// The rubric.
+    pub rubric: String,
+    /// Responses with two scores.
+    pub pairs: usize,
+    /// Responses that lack a score in at least one pass.
+    pub excluded: usize,
+    /// Pearson correlation; none where a pass gave all responses the same score, or there are fewer than two.
+    pub pearson: Option<f64>,
+    /// Mean of |second − first|; none without pairs.
+    pub mean_absolute_change: Option<f64>,
+    /// Mean of second − first; none without pairs.
+    pub mean_change: Option<f64>,
+    /// Share of pairs with exactly the same score; none without pairs.
+    pub unchanged: Option<f64>,
+}
+
+impl Agreement {
+    /// The agreement of paired scores.
+    pub fn of(rubric: &str, pairs: &[(f64, f64)], excluded: usize) -> Self {
+        let mean = |value: &dyn Fn(&(f64, f64)) -> f64| {
+            (!pairs.is_empty()).then(|| pairs.iter().map(value).sum::<f64>() / pairs.len() as f64)
+        };
+        Self {
+            rubric: rubric.to_owned(),
+            pairs: pairs.len(),
+            excluded,
+            pearson: pearson(pairs),
+            mean_absolute_change: mean(&|(first, second)| (second - first).abs()),
+            mean_change: mean(&|(first, second)| second - first),
+            unchanged: mean(&|(first, second)| f64::from(u8::from(first == second))),
+        }
+    }
+}
+
+/// Agreement of two passes, rubric by rubric, in the order in which rubrics first occur.
+pub fn agreement(records: &[Judged], first: u32, second: u32) -> Vec<Agreement> {
+    let mut rubrics: Vec<&str> = Vec::new();
+    let mut cells: HashMap<(&str, &str), [Option<f64>; 2]> = HashMap::new();
+    for record in records.iter().filter(|record| record.pass == first || record.pass == second) {
+        if !rubrics.contains(&record.rubric.as_str()) {
+            rubrics.push(&record.rubric);
+        }
+        cells.entry((&record.rubric, &record.id)).or_default()[usize::from(record.pass == second)] = record.score;
+    }
+    let row = |rubric: &str| {
+        let (mut pairs, mut excluded) = (Vec::new(), 0);
+        for (_, scores) in cells.iter().filter(|((of, _), _)| *of == rubric) {
+            match scores {
+                [Some(first), Some(second)] => pairs.push((*first, *second)),
+                _ => excluded += 1,
+            }
+        }
+        // Sums must not depend on the order of a hash table.
+        pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        Agreement::of(rubric, &pairs, excluded)
+    };
+    rubrics.into_iter().map(row).collect()
+}
+
+/// Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² · Σ (y − ȳ)²).
+fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
+    // Compared before the mean is taken, whose rounding would make equal scores differ from it.
+    let varies = |side: &dyn Fn(&(f64, f64)) -> f64| pairs.windows(2).any(|two| side(&two[0]) != side(&two[1]));
+    if !varies(&|pair| pair.0) || !varies(&|pair| pair.1) {
+        return None;
+    }
+    let n = pairs.len() as f64;
+    let (x, y) = pairs.iter().fold((0.0, 0.0), |(x, y), pair| (x + pair.0 / n, y + pair.1 / n));
+    let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
+    for pair in pairs {
+        let (dx, dy) = (pair.0 - x, pair.1 - y);
+        xx += dx * dx;
+        yy += dy * dy;
+        xy += dx * dy;
+    }
+    Some((xy / (xx * yy).sqrt()).clamp(-1.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounding of sums of a few numbers near one.
+    const ROUNDING: f64 = 1e-12;
+
+    #[test]
+    fn worked_by_hand() {
+        // x̄ = .5, ȳ = .5; dx = (−.5, 0, .5), dy = (−.5, .25, .25): xy = .375, xx = .5, yy = .375; r = .375/√.1875 = .8660.
+        let agreement = Agreement::of("toxicity", &[(0.0, 0.0), (0.5, 0.75), (1.0, 0.75)], 2);
+        assert!((agreement.pearson.unwrap() - 0.75_f64.sqrt()).abs() < ROUNDING);
+        assert!((agreement.mean_absolute_change.unwrap() - 0.5 / 3.0).abs() < ROUNDING);
+        assert!(agreement.mean_change.unwrap().abs() < ROUNDING);
+        assert!((agreement.unchanged.unwrap() - 1.0 / 3.0).abs() < ROUNDING);
+        assert_eq!((agreement.pairs, agreement.excluded), (3, 2));
+    }
+
+    #[test]
+    fn what_is_undefined_has_no_number() {
+        assert_eq!(Agreement::of("refusal", &[(0.1, 0.2), (0.1, 0.3)], 0).pearson, None);
+        assert_eq!(Agreement::of("refusal", &[(0.1, 0.2)], 0).pearson, None);
+        let empty = Agreement::of("refusal", &[], 3);
+        assert_eq!((empty.pearson, empty.mean_absolute_change, empty.unchanged), (None, None, None));
+    }
+}

@@ -1,0 +1,124 @@
+//! When to ask again: exponential backoff with jitter, and what servers say in `Retry-After`.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+
+use crate::interrupt;
+
+/// How long a pause may last before Ctrl-C is noticed.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// How often and how fast a question that found no answer is put again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Retry {
+    /// Attempts in all.
+    pub attempts: u32,
+    /// The pause after the first; it doubles each time.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+    /// The longest pause that a server may ask for by `Retry-After`; one that asks for more is not waited for.
+    pub patience: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: 6, first: Duration::from_secs(1), longest: Duration::from_secs(60), patience: Duration::from_secs(600) }
+    }
+}
+
+impl Retry {
+    /// The pause after a failed attempt, counted from 0: min(longest, first·2^attempt), of which a random share between a half and all, so
+    /// that requests that failed together do not come back together.
+    pub(super) fn pause(&self, attempt: u32) -> Duration {
+        let full = self.first.saturating_mul(2_u32.saturating_pow(attempt)).min(self.longest);
+        full.mul_f64(0.5 + 0.5 * jitter())
+    }
+}
+
+/// Uniform in [0, 1). The standard library seeds each hasher anew, which is all the randomness that jitter needs.
+fn jitter() -> f64 {
+    (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The pause that `Retry-After` asks for: seconds, or a date. A date that has passed asks for none.
+pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = DateTime::parse_from_rfc2822(value).ok()?;
+    Some((date.with_timezone(&Utc) - now).to_std().unwrap_or_default())
+}
+
+/// A moment before which nobody asks. A server that is overloaded is overloaded for all questions, not for one.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    not_before: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// Holds all questions back for a while.
+    pub(super) fn hold(&self, pause: Duration) {
+        let mut not_before = self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
+        *not_before = (*not_before).max(Instant::now().checked_add(pause));
+    }
+
+    /// Waits until questions may be put. False if Ctrl-C was pressed meanwhile.
+    pub(super) fn wait(&self) -> bool {
+        loop {
+            let until = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
+            match until.and_then(|until| until.checked_duration_since(Instant::now())).filter(|left| !left.is_zero()) {
+                None => return !interrupt::requested(),
+                Some(left) => {
+                    if !sleep(left.min(SLICE)) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sleeps. False if Ctrl-C was pressed meanwhile.
+pub(super) fn sleep(pause: Duration) -> bool {
+    let end = Instant::now() + pause;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        if interrupt::requested() {
+            return false;
+        }
+        std::thread::sleep(left.min(SLICE));
+    }
+    !interrupt::requested()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeZone;
+
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_limit_with_jitter() {
+        let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10), ..Retry::default() };
+        for (attempt, full) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 10.0), (40, 10.0)] {
+            let pauses: Vec<f64> = (0..50).map(|_| retry.pause(attempt).as_secs_f64()).collect();
+            assert!(pauses.iter().all(|pause| (full / 2.0..full).contains(pause)), "{attempt}: {pauses:?}");
+            assert!(pauses.iter().any(|pause| *pause != pauses[0]), "no jitter");
+        }
+    }
+
+    #[test]
+    fn servers_name_seconds_or_a_date() {
+        let now = Utc.with_ymd_and_hms(2015, 10, 21, 7, 28, 0).unwrap();
+        let after = |value| retry_after(value, now);
+        assert_eq!(after(" 12 "), Some(Duration::from_secs(12)));
+        assert_eq!(after("Wed, 21 Oct 2015 07:28:30 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(after("Wed, 21 Oct 2015 07:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(after("soon"), None);
+        assert_eq!(after("-1"), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Scores weighted by the model's own probabilities, as in G-Eval.
+
+use serde::Deserialize;
+
+use super::Scale;
+
+/// Least probability that must be on the scores of the scale together. Below it the model would rather have said something else, and the
+/// mean of the rest says nothing.
+const LEAST_MASS: f64 = 0.5;
+
+/// A token of an answer, and what might have stood in its place.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct TokenLogprob {
+    pub(super) token: String,
+    pub(super) logprob: f64,
+    #[serde(default)]
+    pub(super) top_logprobs: Vec<Alternative>,
+}
+
+/// A token and its log-probability in nats.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Alternative {
+    pub(super) token: String,
+    pub(super) logprob: f64,
+}
+
+/// The mean score on the scale and the probability it rests on: Σ s·p(s) / Σ p(s) over the scores s of the scale, at the token that gives the
+/// score. Tokens that differ in white space count together.
+///
+/// The answer must be one whole number on the scale, which must be one token. Scores that are not among the alternatives the server lists
+/// count as impossible.
+///
+/// # Errors
+/// What is wrong with the answer.
+pub(super) fn expectation(tokens: &[TokenLogprob], scale: Scale) -> Result<(f64, f64), String> {
+    let said: String = tokens.iter().map(|token| token.token.as_str()).collect();
+    let off = || format!("it says \"{}\", not a whole number on the scale {scale}", said.trim());
+    let mut numbers = tokens.iter().filter(|token| token.token.contains(|c: char| c.is_ascii_digit()));
+    let (Some(token), None) = (numbers.next(), numbers.next()) else { return Err(off()) };
+    score(&token.token, scale).ok_or_else(off)?;
+
+    let own = (!token.top_logprobs.iter().any(|other| other.token == token.token)).then_some((&token.token, token.logprob));
+    let listed = token.top_logprobs.iter().map(|other| (&other.token, other.logprob));
+    let (mut mass, mut sum) = (0.0, 0.0);
+    for (text, logprob) in listed.chain(own) {
+        if let Some(score) = score(text, scale) {
+            let probability = logprob.exp();
+            mass += probability;
+            sum += probability * score as f64;
+        }
+    }
+    if mass >= LEAST_MASS {
+        Ok((sum / mass, mass))
+    } else {
+        Err(format!("only {mass:.3} of its probability is on the scale {scale}"))
+    }
+}
+
+fn score(token: &str, scale: Scale) -> Option<u64> {
+    token.trim().parse().ok().filter(|&score| scale.contains(score))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounding of a handful of exponentials and logarithms.
+    const ROUNDING: f64 = 1e-12;
+
+    fn token(token: &str, top: &[(&str, f64)]) -> TokenLogprob {
+        let top_logprobs = top.iter().map(|(token, p)| Alternative { token: (*token).to_owned(), logprob: p.ln() }).collect();
+        TokenLogprob { token: token.to_owned(), logprob: top.first().map_or(0.0, |(_, p)| p.ln()), top_logprobs }
+    }
+
+    #[test]
+    fn worked_by_hand() {
+        // 4 with .5 + .1 (a space before it), 5 with .3; 9 and a word are off the scale: (.6·4 + .3·5)/.9 = 4.3333.
+        let answer = token("4", &[("4", 0.5), ("5", 0.3), (" 4", 0.1), ("9", 0.05), ("four", 0.05)]);
+        let (mean, mass) = expectation(&[token(" ", &[]), answer, token("\n", &[])], Scale::ONE_TO_FIVE).unwrap();
+        assert!((mean - 3.9 / 0.9).abs() < ROUNDING && (mass - 0.9).abs() < ROUNDING, "{mean} {mass}");
+    }
+
+    #[test]
+    fn a_token_that_is_not_listed_among_its_own_alternatives_counts() {
+        let mut answer = token("2", &[("1", 0.25)]);
+        answer.logprob = 0.5_f64.ln();
+        let (mean, mass) = expectation(&[answer], Scale::ONE_TO_FIVE).unwrap();
+        // (.25·1 + .5·2)/.75
+        assert!((mean - 1.25 / 0.75).abs() < ROUNDING && (mass - 0.75).abs() < ROUNDING);
+    }
+
+    #[test]
+    fn wrong_digits_and_doubts_are_no_scores() {
+        let refused = |tokens: &[TokenLogprob]| expectation(tokens, Scale::ONE_TO_FIVE).unwrap_err();
+        assert!(refused(&[token("7", &[("7", 0.9)])]).contains("\"7\""));
+        assert!(refused(&[token("1", &[("1", 0.9)]), token("0", &[("0", 0.9)])]).contains("\"10\""));
+        assert!(refused(&[token("good", &[("good", 0.9)])]).contains("good"));
+        assert!(refused(&[]).contains("not a whole number"));
+        assert!(refused(&[token("3", &[("3", 0.3), ("well", 0.6)])]).contains("0.300"));
+    }
+}
