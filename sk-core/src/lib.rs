@@ -54,18 +54,22 @@ pub trait Real: num_traits::Float + std::fmt::Debug + Default + std::iter::Sum +
 }
 
 impl Real for f32 {
+    #[inline]
     fn of(value: f64) -> Self {
         value as f32
     }
+    #[inline]
     fn widen(self) -> f64 {
         f64::from(self)
     }
 }
 
 impl Real for f64 {
+    #[inline]
     fn of(value: f64) -> Self {
         value
     }
+    #[inline]
     fn widen(self) -> f64 {
         self
     }
