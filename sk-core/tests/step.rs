@@ -199,12 +199,23 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
     assert_eq!(means[trace.chosen], means.iter().copied().fold(0.0, f64::max));
     assert_eq!(trace.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
+    // A normaliser may do more with a row than weigh it, so it sees those that count and no others.
+    struct Rows;
+    impl Normalizer for Rows {
+        fn combine(&self, scores: &ScoreTable, weights: &Simplex, out: &mut Composite) {
+            assert_eq!((scores.blades(), scores.name(0), weights.as_slice()), (1, Some("small"), &[1.0][..]));
+            WeightedSum.combine(scores, weights, out);
+        }
+    }
     let read: Vec<_> = trace.blades.iter().map(|blade| (blade.name.as_str(), blade.weight)).collect();
     assert_eq!(read, [("small", 1.0), ("large", 0.0)]);
     assert_eq!(*asked.lock().unwrap(), [vec![Policy::Variant("large".into()), Policy::Variant("small".into())]]);
 
+    scheme.normalizer = Arc::new(Rows);
+    scheme.step(&mut context, 1, 10, &mut rng).unwrap();
+
     scheme.selector = Arc::new(LookingAt("polite"));
-    let error = scheme.step(&mut context, 1, 10, &mut rng).unwrap_err();
+    let error = scheme.step(&mut context, 2, 10, &mut rng).unwrap_err();
     assert_eq!(error.to_string(), "the selector looks at blade \"polite\", which is not seated; seated: small, large");
 }
 
