@@ -5,7 +5,7 @@ use crate::Buffer;
 /// The Copeland score: how many candidates score lower, less how many score higher.
 ///
 /// The limit of every bounded link with g(∞) = 1 as all dispersions vanish; half of it plus (N−1)/2 is the Borda count. Blind to σ.
-/// O(N log N); allocates only past 32 candidates.
+/// O(N log N); no allocation once a thread has rated a batch of the size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copeland;
 
@@ -13,7 +13,8 @@ impl<F: Real> Aggregator<F> for Copeland {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         let mu = batch.mu();
         assert_eq!(ratings.len(), mu.len(), "one rating per candidate");
-        let mut order: Buffer<usize> = (0..mu.len()).collect();
+        let mut order = Buffer::of(0, mu.len());
+        order.iter_mut().enumerate().for_each(|(i, candidate)| *candidate = i);
         // Scores are finite, so the order is total.
         order.sort_unstable_by(|&a, &b| mu[a].widen().total_cmp(&mu[b].widen()));
         let mut below = 0;

@@ -5,7 +5,7 @@ use crate::{Buffer, Entry};
 /// Any aggregator with the fluency blade mixed in: the inner operator rates (d_i, s_i) in place of (μ_i, σ_i), as [`Entry`] makes them.
 ///
 /// `Fluent::new(Entry::sound(0.5)?, RoundRobin::thurstone())` is the exact member of the family that the tournament
-/// [`SwissElo`](crate::SwissElo) samples. The cost of the inner operator plus O(N); allocates only past 32 candidates.
+/// [`SwissElo`](crate::SwissElo) samples. The cost of the inner operator plus O(N); no allocation once a thread has rated a batch of the size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fluent<A> {
     /// How fluency and scores are mixed.
@@ -23,9 +23,9 @@ impl<A> Fluent<A> {
 
 impl<F: Real, A: Aggregator<F>> Aggregator<F> for Fluent<A> {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
-        let mut d = Buffer::from_elem(F::zero(), batch.len());
-        let mut s = Buffer::from_elem(F::zero(), batch.len());
-        self.entry.apply(batch, &mut d, &mut s);
-        self.inner.rate(&Batch::new(&d, &s), ratings);
+        let mut entered = Buffer::of(F::zero(), 2 * batch.len());
+        let (d, s) = entered.split_at_mut(batch.len());
+        self.entry.apply(batch, d, s);
+        self.inner.rate(&Batch::new(d, s), ratings);
     }
 }

@@ -4,10 +4,13 @@
 mod audit;
 #[cfg(feature = "axioms")]
 pub mod axioms;
+mod buffer;
 mod certificate;
 mod copeland;
+mod elementary;
 mod entry;
 mod fluent;
+mod lanes;
 mod link;
 mod pairwise;
 mod round_robin;
@@ -28,8 +31,7 @@ pub use scores::Scores;
 pub use spread::{PNorm, Spread};
 pub use swiss_elo::{Bracket, Match, Round, START, Seeding, SwissElo};
 
-/// One number per candidate. Batches of a decoding step fit on the stack.
-type Buffer<T> = smallvec::SmallVec<[T; 32]>;
+use buffer::Buffer;
 
 /// The examples of the book and of the workspace's README, compiled and run.
 #[cfg(doctest)]

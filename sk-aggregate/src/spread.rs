@@ -1,13 +1,27 @@
 use sk_core::{ParameterError, Real};
 
+use crate::elementary;
+use crate::lanes::{self, Function};
+
 /// s, the spread of a pairwise operator: the scale on which two scores are compared, from their dispersions (`thm:rep`).
 ///
 /// # For implementors
 /// s must be symmetric, homogeneous of degree 1, and non-decreasing and unbounded in each argument. Homogeneity forces s(0, 0) = 0; the
-/// operators define their ratings there as the limit.
+/// operators define their ratings there as the limit. One method is enough; [`apply`](Self::apply) is for spreads that are faster on many
+/// values at once.
 pub trait Spread<F: Real = f64>: Send + Sync {
     /// s(a, b), for finite a, b ≥ 0.
     fn s(&self, a: F, b: F) -> F;
+
+    /// Replaces each a by s(a, b), for as many finite a, b ≥ 0.
+    ///
+    /// [`PNorm`] does it with the widest vectors of the processor, within 2e-15 of the exact value (relative).
+    ///
+    /// # Panics
+    /// May panic when the slices differ in length.
+    fn apply(&self, a: &mut [F], b: &[F]) {
+        a.iter_mut().zip(b).for_each(|(a, &b)| *a = self.s(*a, b));
+    }
 }
 
 const _: Option<&dyn Spread<f64>> = None;
@@ -17,6 +31,9 @@ macro_rules! forward {
         impl<F: Real, T: Spread<F> + ?Sized> Spread<F> for $pointer {
             fn s(&self, a: F, b: F) -> F {
                 (**self).s(a, b)
+            }
+            fn apply(&self, a: &mut [F], b: &[F]) {
+                (**self).apply(a, b)
             }
         }
     )+};
@@ -69,6 +86,32 @@ impl<F: Real> Spread<F> for PNorm {
         }
         let p = F::of(self.p);
         large * ((small / large).powf(p).ln_1p() / p).exp()
+    }
+
+    fn apply(&self, a: &mut [F], b: &[F]) {
+        let pairs = a.iter_mut().zip(b);
+        if self.p == 2.0 {
+            pairs.for_each(|(a, &b)| *a = euclidean(*a, b));
+        } else if self.p == 1.0 {
+            pairs.for_each(|(a, &b)| *a = *a + b);
+        } else if self.p.is_infinite() {
+            pairs.for_each(|(a, &b)| *a = if *a < b { b } else { *a });
+        } else {
+            lanes::zip(a, b, self);
+        }
+    }
+}
+
+impl Function<2> for PNorm {
+    /// 1 < p < ∞.
+    #[inline(always)]
+    fn at(&self, [a, b]: [f64; 2]) -> f64 {
+        let (small, large) = if a < b { (a, b) } else { (b, a) };
+        let ratio = small / large;
+        // Below this (and where both are zero) the smaller adds nothing for any p.
+        let ratio = if ratio > 1e-300 { ratio } else { 1e-300 };
+        let power = elementary::exp(self.p * elementary::ln(ratio));
+        large * elementary::exp(elementary::ln_1p(power) / self.p)
     }
 }
 

@@ -5,6 +5,8 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 use sk_core::Real;
 
 use super::Link;
+use crate::elementary;
+use crate::lanes::{self, Function};
 
 /// g(u) = Φ(u) − ½, the probit link: Thurstone's Case V with the Euclidean spread (`cor:family`). L_g = 1/√(2π).
 ///
@@ -16,8 +18,18 @@ impl<F: Real> Link<F> for Probit {
     fn g(&self, u: F) -> F {
         F::of(0.5 * libm::erf(u.widen() * FRAC_1_SQRT_2))
     }
+    fn apply(&self, u: &mut [F]) {
+        lanes::map(u, self);
+    }
     fn lipschitz(&self) -> Option<F> {
         Some(F::of((2.0 * PI).sqrt().recip()))
+    }
+}
+
+impl Function<1> for Probit {
+    #[inline(always)]
+    fn at(&self, [u]: [f64; 1]) -> f64 {
+        (0.5 * elementary::erf(u.abs() * FRAC_1_SQRT_2)).copysign(u)
     }
 }
 
@@ -37,8 +49,18 @@ impl<F: Real> Link<F> for Logistic {
         let half = F::of(0.5);
         half * (half * u).tanh()
     }
+    fn apply(&self, u: &mut [F]) {
+        lanes::map(u, self);
+    }
     fn lipschitz(&self) -> Option<F> {
         Some(F::of(0.25))
+    }
+}
+
+impl Function<1> for Logistic {
+    #[inline(always)]
+    fn at(&self, [u]: [f64; 1]) -> f64 {
+        (0.5 * elementary::tanh(0.5 * u.abs())).copysign(u)
     }
 }
 
@@ -50,8 +72,18 @@ impl<F: Real> Link<F> for Tanh {
     fn g(&self, u: F) -> F {
         u.tanh()
     }
+    fn apply(&self, u: &mut [F]) {
+        lanes::map(u, self);
+    }
     fn lipschitz(&self) -> Option<F> {
         Some(F::one())
+    }
+}
+
+impl Function<1> for Tanh {
+    #[inline(always)]
+    fn at(&self, [u]: [f64; 1]) -> f64 {
+        elementary::tanh(u.abs()).copysign(u)
     }
 }
 
@@ -64,7 +96,17 @@ impl<F: Real> Link<F> for Laplace {
         let magnitude = -F::of(0.5) * (-u.abs()).exp_m1();
         if u < F::zero() { -magnitude } else { magnitude }
     }
+    fn apply(&self, u: &mut [F]) {
+        lanes::map(u, self);
+    }
     fn lipschitz(&self) -> Option<F> {
         Some(F::of(0.5))
+    }
+}
+
+impl Function<1> for Laplace {
+    #[inline(always)]
+    fn at(&self, [u]: [f64; 1]) -> f64 {
+        (-0.5 * elementary::exp_m1_of_negative(-u.abs())).copysign(u)
     }
 }

@@ -4,6 +4,8 @@
 use sk_core::Real;
 
 use super::Link;
+use crate::elementary;
+use crate::lanes::{self, Function};
 
 /// Up to here a square is representable in either precision, and from here on √(u² + 1) is u to rounding.
 const SQUARES_TO: f64 = 1e9;
@@ -24,8 +26,18 @@ impl<F: Real> Link<F> for Asinh {
         };
         if u < F::zero() { -magnitude } else { magnitude }
     }
+    fn apply(&self, u: &mut [F]) {
+        lanes::map(u, self);
+    }
     fn lipschitz(&self) -> Option<F> {
         Some(F::one())
+    }
+}
+
+impl Function<1> for Asinh {
+    #[inline(always)]
+    fn at(&self, [u]: [f64; 1]) -> f64 {
+        elementary::asinh(u.abs()).copysign(u)
     }
 }
 
@@ -38,8 +50,18 @@ impl<F: Real> Link<F> for SignedLog {
         let magnitude = u.abs().ln_1p();
         if u < F::zero() { -magnitude } else { magnitude }
     }
+    fn apply(&self, u: &mut [F]) {
+        lanes::map(u, self);
+    }
     fn lipschitz(&self) -> Option<F> {
         Some(F::one())
+    }
+}
+
+impl Function<1> for SignedLog {
+    #[inline(always)]
+    fn at(&self, [u]: [f64; 1]) -> f64 {
+        elementary::ln_1p(u.abs()).copysign(u)
     }
 }
 
@@ -54,6 +76,7 @@ impl<F: Real> Link<F> for Identity {
     fn g(&self, u: F) -> F {
         u
     }
+    fn apply(&self, _: &mut [F]) {}
     fn lipschitz(&self) -> Option<F> {
         Some(F::one())
     }

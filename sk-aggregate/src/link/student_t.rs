@@ -3,6 +3,8 @@ use std::f64::consts::PI;
 use sk_core::{ParameterError, Real};
 
 use super::Link;
+use crate::elementary;
+use crate::lanes::{self, LANES, Wide};
 
 /// g(u) = F_ν(u) − ½ for Student's t distribution with ν > 0 degrees of freedom: bounded like the probit, with heavier tails, so that a
 /// large difference is discounted less sharply. L_g is the density at 0. ν = 1 is the Cauchy link, ν → ∞ the probit.
@@ -13,7 +15,12 @@ pub struct StudentT {
     nu: f64,
     /// 1 / B(ν/2, ½).
     scale: f64,
+    /// Terms of the continued fraction that suffice for any u, where that is not too many.
+    terms: Option<usize>,
 }
+
+/// Fractions of more terms are evaluated one by one, as far as each needs.
+const MOST_TERMS: usize = 64;
 
 impl StudentT {
     /// Student's t with `nu` degrees of freedom.
@@ -22,7 +29,9 @@ impl StudentT {
     /// When ν is not positive and finite.
     pub fn new(nu: f64) -> Result<Self, ParameterError> {
         ParameterError::check(nu.is_finite() && nu > 0.0, "degrees of freedom", nu, "positive and finite")?;
-        Ok(Self { nu, scale: gamma_ratio(nu / 2.0) / PI.sqrt() })
+        let (b, split) = (nu / 2.0, split(nu));
+        let terms = terms(0.5, b, split).zip(terms(b, 0.5, 1.0 - split)).map(|(lower, upper)| lower.max(upper));
+        Ok(Self { nu, scale: gamma_ratio(b) / PI.sqrt(), terms })
     }
 
     /// ν.
@@ -46,12 +55,17 @@ impl StudentT {
         let (a, b) = (0.5, self.nu / 2.0);
         // x^a y^b / B(a, b); the continued fraction converges fast on the side of the mean.
         let front = self.scale * root_x * (b * log_y).exp();
-        if x < (a + 1.0) / (a + b + 2.0) {
+        if x < split(self.nu) {
             0.5 * front * beta_fraction(a, b, x) / a
         } else {
             0.5 * (1.0 - front * beta_fraction(b, a, y) / b)
         }
     }
+}
+
+/// x = u²/(ν + u²) below which the fraction of x converges faster than that of 1 − x: the mean of the beta distribution, nearly.
+fn split(nu: f64) -> f64 {
+    1.5 / (nu / 2.0 + 2.5)
 }
 
 /// Γ(b + ½) / Γ(b).
@@ -69,6 +83,12 @@ impl<F: Real> Link<F> for StudentT {
     fn g(&self, u: F) -> F {
         let magnitude = F::of(self.half_mass(u.widen()));
         if u < F::zero() { -magnitude } else { magnitude }
+    }
+    fn apply(&self, u: &mut [F]) {
+        match self.terms {
+            Some(terms) => lanes::widest(Fractions { link: self, terms, u }),
+            None => u.iter_mut().for_each(|u| *u = self.g(*u)),
+        }
     }
     fn lipschitz(&self) -> Option<F> {
         Some(F::of(self.scale / self.nu.sqrt()))
@@ -101,4 +121,92 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
         }
     }
     value
+}
+
+/// The k-th partial numerator of the continued fraction of the incomplete beta function, over x: 1/(1 + d_1 x/(1 + d_2 x/(1 + …))).
+fn numerator(a: f64, b: f64, k: usize) -> f64 {
+    let m = (k / 2) as f64;
+    if k.is_multiple_of(2) {
+        m * (b - m) / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
+    } else {
+        -(a + m) * (a + b + m) / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
+    }
+}
+
+/// How many terms the fraction needs at x, and so at anything less, if [`MOST_TERMS`] are enough.
+fn terms(a: f64, b: f64, x: f64) -> Option<usize> {
+    let (mut above, mut below) = ((1.0, 1.0), (0.0, 1.0));
+    for k in 1..=MOST_TERMS {
+        let d = numerator(a, b, k) * x;
+        let before = above.1 / below.1;
+        above = (above.1, above.1 + d * above.0);
+        below = (below.1, below.1 + d * below.0);
+        if (above.1 / below.1 / before - 1.0).abs() < f64::EPSILON {
+            return Some(k);
+        }
+    }
+    None
+}
+
+/// [`StudentT`] on many values: the continued fraction by its forward recurrence, which takes no division per term, with as many terms for
+/// all.
+struct Fractions<'a, F> {
+    link: &'a StudentT,
+    terms: usize,
+    u: &'a mut [F],
+}
+
+type Lanes = [f64; LANES];
+
+impl<F: Real> Wide for Fractions<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { link, terms, u } = self;
+        let (b, split) = (link.nu / 2.0, split(link.nu));
+        let root = link.nu.sqrt();
+        // Below the split and above it.
+        let mut d = [[0.0; 2]; MOST_TERMS];
+        for (k, d) in d[..terms].iter_mut().enumerate() {
+            *d = [numerator(0.5, b, k + 1), numerator(b, 0.5, k + 1)];
+        }
+        for u in u.chunks_mut(LANES) {
+            let mut v = [1.0; LANES];
+            v.iter_mut().zip(&*u).for_each(|(v, u)| *v = u.widen().abs() / root);
+            let (mut front, mut z, mut lower) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+            for l in 0..LANES {
+                // As `half_mass`, with w the smaller of v and 1/v.
+                let near = v[l] <= 1.0;
+                let w = if near { v[l] } else { 1.0 / v[l] };
+                let square = w * w;
+                let (small, large) = (square / (1.0 + square), 1.0 / (1.0 + square));
+                let (x, y) = if near { (small, large) } else { (large, small) };
+                let root_x = large.sqrt() * if near { w } else { 1.0 };
+                let w = if w > 1e-290 { w } else { 1e-290 };
+                let log_y = if near { 0.0 } else { 2.0 * elementary::ln(w) } - elementary::ln_1p(square);
+                front[l] = link.scale * root_x * elementary::exp(b * log_y);
+                lower[l] = if x < split { 1.0 } else { 0.0 };
+                z[l] = if x < split { x } else { y };
+            }
+            let (above, below) = continuants(&d[..terms], &z, &lower);
+            for (l, u) in u.iter_mut().enumerate() {
+                let beta = front[l] * below[l] / above[l];
+                let mass = if lower[l] > 0.0 { beta } else { 0.5 * (1.0 - beta / b) };
+                *u = F::of(mass.copysign(u.widen()));
+            }
+        }
+    }
+}
+
+/// Numerator and denominator of 1 + d_1 z/(1 + d_2 z/(1 + …)), with the d of the lower side where `lower` is 1, of the upper where 0.
+#[inline(always)]
+fn continuants(d: &[[f64; 2]], z: &Lanes, lower: &Lanes) -> (Lanes, Lanes) {
+    let (mut above, mut below) = (([1.0; LANES], [1.0; LANES]), ([0.0; LANES], [1.0; LANES]));
+    for &[down, up] in d {
+        for l in 0..LANES {
+            let d = z[l] * if lower[l] > 0.0 { down } else { up };
+            (above.0[l], above.1[l]) = (above.1[l], above.1[l] + d * above.0[l]);
+            (below.0[l], below.1[l]) = (below.1[l], below.1[l] + d * below.0[l]);
+        }
+    }
+    (above.1, below.1)
 }

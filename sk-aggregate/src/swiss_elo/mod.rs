@@ -33,7 +33,7 @@ const MATCH_EPSILON: f64 = 1e-8;
 /// (A4) and decomposability (A6) fail. For the exact member use [`Fluent`](crate::Fluent) over a
 /// [`RoundRobin`](crate::RoundRobin).
 ///
-/// O(R·N·(R + log N)); allocates only past 32 candidates (and for R·N past 128).
+/// O(R·N·(R + log N)); no allocation once a thread has rated batches of a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SwissElo {
     rounds: usize,
@@ -112,17 +112,23 @@ impl SwissElo {
         let n = batch.len();
         assert_eq!(ratings.len(), n, "one rating per candidate");
         // From here on a player is known by its seed, so that nothing below depends on the order of the input.
-        let order = self.seeding.order(batch);
-        let (d, s) = self.enter(batch, &order);
-        let mut rating = Buffer::from_elem(F::of(START), n);
-        let mut pairing = Pairing::new(n, self.rounds);
+        let mut places = Buffer::of(0, n + Pairing::size(n, self.rounds));
+        let (order, places) = places.split_at_mut(n);
+        self.seeding.order(batch, order);
+        let mut numbers = Buffer::of(F::zero(), 6 * n);
+        let (entered, numbers) = numbers.split_at_mut(2 * n);
+        let (d, s) = entered.split_at_mut(n);
+        let (rating, seeded) = numbers.split_at_mut(n);
+        self.enter(batch, order, seeded, d, s);
+        rating.fill(F::of(START));
+        let mut pairing = Pairing::new(n, self.rounds, places);
         for r in 0..self.rounds {
             let k = F::of(self.k(r));
-            let (pairs, bye) = pairing.next(&rating);
+            let (pairs, bye) = pairing.next(rating);
             if let Some(rounds) = &mut record {
                 rounds.push(Round { k, matches: Vec::with_capacity(n / 2), bye: bye.map(|p| order[p]), ratings: Vec::new() });
             }
-            for &(i, j) in pairs {
+            for &[i, j] in pairs {
                 let score = win_probability(d[i] - d[j], s[i], s[j]);
                 let expected = expected_score(rating[i] - rating[j]);
                 // Nobody plays twice in a round, so these are the ratings from its start.
@@ -135,27 +141,30 @@ impl SwissElo {
             }
             if let Some(round) = record.as_mut().and_then(|rounds| rounds.last_mut()) {
                 round.ratings = vec![F::zero(); n];
-                order.iter().zip(&rating).for_each(|(&candidate, &rating)| round.ratings[candidate] = rating);
+                order.iter().zip(&*rating).for_each(|(&candidate, &rating)| round.ratings[candidate] = rating);
             }
         }
-        self.seeding.share(batch, &order, &mut rating);
-        for (&candidate, &rating) in order.iter().zip(&rating) {
+        self.seeding.share(batch, order, rating);
+        for (&candidate, &rating) in order.iter().zip(&*rating) {
             ratings[candidate] = rating;
         }
     }
 
-    /// d and s of each seed.
-    fn enter<F: Real>(&self, batch: &Batch<'_, F>, order: &[usize]) -> (Buffer<F>, Buffer<F>) {
-        let seeded = |values: &[F]| order.iter().map(|&candidate| values[candidate]).collect::<Buffer<F>>();
-        let (mu, sigma, fluency) = (seeded(batch.mu()), seeded(batch.sigma()), batch.fluency().map(seeded));
-        let mut seeds = Batch::new(&mu, &sigma);
-        if let Some(fluency) = &fluency {
-            seeds = seeds.with_fluency(fluency);
-        }
-        let mut d = Buffer::from_elem(F::zero(), order.len());
-        let mut s = d.clone();
-        self.entry.apply(&seeds, &mut d, &mut s);
-        (d, s)
+    /// Writes d and s of each seed, from the columns of the batch in the order of seeds, which are written to `seeded`.
+    fn enter<F: Real>(&self, batch: &Batch<'_, F>, order: &[usize], seeded: &mut [F], d: &mut [F], s: &mut [F]) {
+        let n = order.len();
+        let mut columns = seeded.chunks_exact_mut(n);
+        let mut seed = |values: &[F]| {
+            let column = columns.next().unwrap_or_default();
+            column.iter_mut().zip(order).for_each(|(value, &candidate)| *value = values[candidate]);
+            &*column
+        };
+        let seeds = Batch::new(seed(batch.mu()), seed(batch.sigma()));
+        let seeds = match batch.fluency() {
+            Some(fluency) => seeds.with_fluency(seed(fluency)),
+            None => seeds,
+        };
+        self.entry.apply(&seeds, d, s);
     }
 }
 

@@ -2,8 +2,6 @@ use std::cmp::Ordering;
 
 use sk_core::{Batch, Real};
 
-use crate::Buffer;
-
 /// How ties of rating are broken when a round is paired; the first round, where all are tied, is paired by it alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Seeding {
@@ -19,15 +17,15 @@ pub enum Seeding {
 }
 
 impl Seeding {
-    /// The candidates in the order of their seeds, the strongest first.
-    pub(super) fn order<F: Real>(self, batch: &Batch<'_, F>) -> Buffer<usize> {
-        let mut order: Buffer<usize> = (0..batch.len()).collect();
+    /// Writes the candidates in the order of their seeds, the strongest first.
+    pub(super) fn order<F: Real>(self, batch: &Batch<'_, F>, order: &mut [usize]) {
+        order.iter_mut().enumerate().for_each(|(i, candidate)| *candidate = i);
         match self {
             Self::Index => {}
-            Self::Score => order.sort_by(|&a, &b| descending(batch.mu(), a, b)),
-            Self::Canonical => order.sort_by(|&a, &b| strength(batch, a, b)),
+            // Ties by position: a stable order, without the memory that a stable sort takes.
+            Self::Score => order.sort_unstable_by(|&a, &b| descending(batch.mu(), a, b).then(a.cmp(&b))),
+            Self::Canonical => order.sort_unstable_by(|&a, &b| strength(batch, a, b).then(a.cmp(&b))),
         }
-        order
     }
 
     /// Gives candidates that cannot be told apart the mean of their ratings, in seed order.
