@@ -1,51 +1,95 @@
-//! Time to rate one batch, for each operator and batch size. Throughput is in pairs, of which a round-robin compares N(N−1)/2.
+//! Time to rate one batch, for each operator and batch size. Throughput is in pairs, of which a round robin compares N(N−1)/2.
+//!
+//! `SIZES` are the published batch and ones that a pool of responses could have. A name selects: `cargo bench -p sk-aggregate -- "/7/"`.
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_aggregate::{Copeland, Entry, Fluent, PNorm, Probit, RoundRobin, Scores, StudentT, SwissElo};
-use sk_core::{Aggregator, Batch, OperatingPoint};
+use sk_aggregate::{
+    Asinh, Copeland, Entry, Fluent, Identity, Kernel, Laplace, Link, Logistic, PNorm, Pairwise, Probit, RoundRobin, Scores,
+    SignedLog, StudentT, SwissElo, Tanh,
+};
+use sk_core::{Aggregator, Batch, OperatingPoint, Real};
 
-/// The published batch, one that leaves the stack, and ones that a pool of responses could have.
 const SIZES: [usize; 4] = [7, 64, 1024, 16_384];
 
-fn operators() -> Vec<(&'static str, Box<dyn Aggregator>)> {
+/// A pairwise operator of somebody else's.
+struct Softsign;
+
+impl<F: Real> Kernel<F> for Softsign {
+    fn psi(&self, own: (F, F), rival: (F, F)) -> F {
+        let delta = own.0 - rival.0;
+        delta / (own.1 + rival.1 + delta.abs())
+    }
+}
+
+fn operators<F: Real>() -> Vec<(&'static str, Box<dyn Aggregator<F>>)> {
+    fn member<F: Real>(link: impl Link<F> + 'static, p: f64) -> Box<dyn Aggregator<F>> {
+        Box::new(RoundRobin::new(link, PNorm::new(p).expect("an exponent from 1")))
+    }
     let OperatingPoint { rounds, alpha, .. } = OperatingPoint::HHH;
     let entry = Entry::sound(alpha).expect("a published coefficient");
+    let student = |nu| StudentT::new(nu).expect("positive");
     vec![
         ("scores", Box::new(Scores)),
         ("copeland", Box::new(Copeland)),
-        ("thurstone", Box::new(RoundRobin::thurstone())),
-        ("bradley-terry", Box::new(RoundRobin::bradley_terry())),
-        ("weakest-link", Box::new(RoundRobin::weakest_link())),
-        ("asinh", Box::new(RoundRobin::asinh())),
-        ("probit, p = 3", Box::new(RoundRobin::new(Probit, PNorm::new(3.0).expect("an exponent above 1")))),
-        ("student", Box::new(RoundRobin::new(StudentT::new(3.0).expect("positive"), PNorm::EUCLIDEAN))),
+        ("probit p=2 (thurstone)", Box::new(RoundRobin::thurstone())),
+        ("logistic p=1 (bradley-terry)", Box::new(RoundRobin::bradley_terry())),
+        ("probit p=inf (weakest link)", Box::new(RoundRobin::weakest_link())),
+        ("asinh p=2", Box::new(RoundRobin::asinh())),
+        ("probit p=1", member(Probit, 1.0)),
+        ("probit p=3", member(Probit, 3.0)),
+        ("probit p=7", member(Probit, 7.0)),
+        ("logistic p=2", member(Logistic, 2.0)),
+        ("tanh p=2", member(Tanh, 2.0)),
+        ("laplace p=2", member(Laplace, 2.0)),
+        ("signed log p=2", member(SignedLog, 2.0)),
+        ("identity p=2", member(Identity, 2.0)),
+        ("asinh p=1", member(Asinh, 1.0)),
+        ("student 3 p=2", member(student(3.0), 2.0)),
+        ("student 4.5 p=2", member(student(4.5), 2.0)),
+        ("pairwise", Box::new(Pairwise(Softsign))),
         ("fluent thurstone", Box::new(Fluent::new(entry, RoundRobin::thurstone()))),
-        ("swiss-elo", Box::new(SwissElo::sound(rounds, alpha).expect("a published point"))),
+        ("swiss-elo paper", Box::new(SwissElo::paper(rounds, alpha).expect("a published point"))),
+        ("swiss-elo sound", Box::new(SwissElo::sound(rounds, alpha).expect("a published point"))),
     ]
 }
 
-fn rate(criterion: &mut Criterion) {
+fn rate<F: Real>(criterion: &mut Criterion, precision: &str) {
     for n in SIZES {
         let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
-        let mut column = |low: f64, high: f64| (0..n).map(|_| rng.random_range(low..high)).collect::<Vec<f64>>();
+        let mut column = |low: f64, high: f64| (0..n).map(|_| F::of(rng.random_range(low..high))).collect::<Vec<F>>();
         let (mu, sigma, fluency) = (column(-2.0, 2.0), column(0.1, 2.0), column(-4.0, 0.0));
         let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
-        let mut ratings = vec![0.0; n];
-        let mut group = criterion.benchmark_group(format!("rate/{n}"));
+        let mut ratings = vec![F::zero(); n];
+        let mut group = criterion.benchmark_group(format!("rate {precision}/{n}"));
         group.throughput(Throughput::Elements((n * (n - 1) / 2) as u64));
-        if n > 1024 {
-            group.sample_size(10);
-        }
-        for (name, operator) in operators() {
+        group.sampling_mode(SamplingMode::Flat).sample_size(if n > 1024 { 10 } else { 50 });
+        group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(1000));
+        for (name, operator) in operators::<F>() {
             group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-                bencher.iter(|| operator.rate(std::hint::black_box(&batch), &mut ratings));
+                bencher.iter(|| operator.rate(black_box(&batch), &mut ratings));
             });
         }
+        group.bench_function(BenchmarkId::from_parameter("entry"), |bencher| {
+            let entry = Entry::sound(0.5).expect("a coefficient");
+            let mut s = vec![F::zero(); n];
+            bencher.iter(|| entry.apply(black_box(&batch), &mut ratings, &mut s));
+        });
         group.finish();
     }
 }
 
-criterion_group!(benches, rate);
+fn double(criterion: &mut Criterion) {
+    rate::<f64>(criterion, "f64");
+}
+
+fn single(criterion: &mut Criterion) {
+    rate::<f32>(criterion, "f32");
+}
+
+criterion_group!(benches, double, single);
 criterion_main!(benches);

@@ -1,0 +1,287 @@
+//! Many values at once against one at a time: links and spreads against 40 digits and their own scalar methods, round robins against
+//! [`RoundRobin::rate_pair_by_pair`].
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sk_aggregate::{Asinh, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, SignedLog, Spread, StudentT, Tanh};
+use sk_core::{Aggregator, Batch, Real};
+
+/// What `Link::apply` and `Spread::apply` promise, relative to the exact value: some ten roundings, none of them magnified. The largest
+/// seen is 9e-16.
+const ELEMENTARY: f64 = 2e-15;
+/// The same for the continued fraction of Student's t, by its forward recurrence.
+const INCOMPLETE_BETA: f64 = 2e-13;
+
+/// One term of a rating, relative: g and s each within the above of exact on either path, and |u·g′(u)| ≤ |g(u)| for every link here, so
+/// that an error of u is not magnified. Sums of N terms add N roundings, in either order.
+fn rating_tolerance(n: usize, link: f64) -> f64 {
+    3.0 * link + 2.0 * n as f64 * f64::EPSILON
+}
+
+fn student(nu: f64) -> StudentT {
+    StudentT::new(nu).unwrap()
+}
+
+/// Links by the names of `reference/links.json`, and their tolerance.
+fn links<F: Real>() -> Vec<(&'static str, Box<dyn Link<F>>, f64)> {
+    vec![
+        ("probit", Box::new(Probit), ELEMENTARY),
+        ("logistic", Box::new(Logistic), ELEMENTARY),
+        ("tanh", Box::new(Tanh), ELEMENTARY),
+        ("laplace", Box::new(Laplace), ELEMENTARY),
+        ("asinh", Box::new(Asinh), ELEMENTARY),
+        ("signed_log", Box::new(SignedLog), ELEMENTARY),
+        ("student_0.1", Box::new(student(0.1)), INCOMPLETE_BETA),
+        ("student_1", Box::new(student(1.0)), INCOMPLETE_BETA),
+        ("student_2", Box::new(student(2.0)), INCOMPLETE_BETA),
+        ("student_3.5", Box::new(student(3.5)), INCOMPLETE_BETA),
+        ("student_30", Box::new(student(30.0)), INCOMPLETE_BETA),
+        ("student_10000", Box::new(student(10_000.0)), INCOMPLETE_BETA),
+    ]
+}
+
+fn spreads() -> Vec<PNorm> {
+    [1.0, 1.5, 2.0, 3.0, 7.0, 1e6, f64::INFINITY].map(|p| PNorm::new(p).unwrap()).into()
+}
+
+#[test]
+fn links_of_many_values_agree_with_forty_digits() {
+    let table: BTreeMap<String, Vec<(f64, f64)>> = serde_json::from_str(include_str!("reference/links.json")).unwrap();
+    assert_eq!(table.len(), links::<f64>().len());
+    for (name, link, tolerance) in links::<f64>() {
+        let mut g: Vec<f64> = table[name].iter().flat_map(|&(u, _)| [u, -u]).collect();
+        link.apply(&mut g);
+        let mut worst = (0.0, 0.0);
+        for (g, &(u, expected)) in g.chunks(2).zip(&table[name]) {
+            let error = (g[0] / expected - 1.0).abs();
+            assert!(error <= tolerance, "{name}: g({u:e}) = {:e} is not {expected:e}, relative error {error:e}", g[0]);
+            assert_eq!(g[1], -g[0], "{name} at {u}");
+            worst = if error > worst.0 { (error, u) } else { worst };
+        }
+        println!("{name}: worst relative error {:.2e} at u = {:e}", worst.0, worst.1);
+    }
+}
+
+/// Densely, where the table is sparse: every link against its scalar self, over sixty decades and where it bends. Lengths that are no
+/// multiple of a vector are among them.
+#[test]
+fn links_of_many_values_agree_with_one_at_a_time() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    for (name, link, tolerance) in links::<f64>() {
+        let mut worst = 0.0f64;
+        for round in 0..4000 {
+            let sign = |rng: &mut ChaCha8Rng| if rng.random_bool(0.5) { 1.0 } else { -1.0 };
+            let far = 10f64.powf(rng.random_range(-30.0..30.0));
+            let near: f64 = rng.random_range(0.0..10.0);
+            let u: Vec<f64> =
+                (0..round % 19).map(|k| sign(&mut rng) * if k % 3 == 0 { far } else { near / (k + 1) as f64 }).collect();
+            let mut g = u.clone();
+            link.apply(&mut g);
+            for (g, u) in g.into_iter().zip(u) {
+                // The scalar link is itself only so good.
+                let error = (g / link.g(u) - 1.0).abs();
+                assert!(error <= 2.0 * tolerance, "{name}: g({u:e}) = {g:e}, one at a time {:e}: {error:e}", link.g(u));
+                worst = worst.max(error);
+            }
+        }
+        println!("{name}: largest relative difference {worst:.2e}");
+    }
+}
+
+#[test]
+fn the_ends_of_the_range() {
+    for (name, link, _) in links::<f64>() {
+        let mut g = [0.0, -0.0, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, 1e154, 1e155, 1e9];
+        let u = g;
+        link.apply(&mut g);
+        for (&g, u) in g.iter().zip(u) {
+            assert!(g.is_finite(), "{name} at {u:e}");
+            let one = link.g(u);
+            // A subnormal g holds few digits.
+            let same = if one.abs() < 1e-300 { (g - one).abs() < 1e-307 } else { (g / one - 1.0).abs() <= 2.0 * INCOMPLETE_BETA };
+            assert!(same, "{name} at {u:e}: {g:e} and {one:e}");
+        }
+    }
+    // Bounded links saturate exactly, so that certainty counts alike on either path.
+    for (name, link, _) in links::<f64>().into_iter().take(4) {
+        let mut g = [40.0];
+        link.apply(&mut g);
+        assert_eq!(g[0], if name == "tanh" { 1.0 } else { 0.5 }, "{name}");
+    }
+}
+
+#[test]
+fn single_precision_is_the_rounded_double() {
+    let table: BTreeMap<String, Vec<(f64, f64)>> = serde_json::from_str(include_str!("reference/links.json")).unwrap();
+    for (name, link, _) in links::<f32>() {
+        for &(u, expected) in table[name].iter().filter(|(u, _)| (1e-20..1e30).contains(u)) {
+            let mut g = [u as f32];
+            link.apply(&mut g);
+            // The argument is rounded too.
+            assert!((f64::from(g[0]) / expected - 1.0).abs() < 4e-7, "{name} at {u}");
+        }
+    }
+}
+
+fn rate<F: Real>(member: &RoundRobin<&dyn Link<F>, PNorm>, mu: &[F], sigma: &[F]) -> (Vec<F>, Vec<F>) {
+    let batch = Batch::new(mu, sigma);
+    let (mut fast, mut slow) = (vec![F::nan(); mu.len()], vec![F::nan(); mu.len()]);
+    member.rate(&batch, &mut fast);
+    member.rate_pair_by_pair(&batch, &mut slow);
+    (fast, slow)
+}
+
+/// Fails unless every rating is within the tolerance of the sum of the magnitudes of its terms.
+fn compare(name: &str, link: &dyn Link, spread: PNorm, tolerance: f64, mu: &[f64], sigma: &[f64]) -> Result<(), TestCaseError> {
+    let n = mu.len();
+    let (fast, slow) = rate(&RoundRobin::new(link, spread), mu, sigma);
+    let limit = f64::MAX / (4 * n) as f64;
+    for i in 0..n {
+        let term = |j: usize| {
+            let s = spread.s(sigma[i] / 4.0, sigma[j] / 4.0);
+            let delta = mu[i] / 4.0 - mu[j] / 4.0;
+            if delta == 0.0 { 0.0 } else { link.g((delta.abs() / s).min(limit)) }
+        };
+        let scale: f64 = (0..n).filter(|&j| j != i).map(term).sum();
+        let error = (fast[i] - slow[i]).abs();
+        // Quarters of the smallest numbers are not exact; such terms are below 1e-300.
+        let allowed = rating_tolerance(n, tolerance) * scale + 1e-300;
+        prop_assert!(error <= allowed, "{name}, p = {}: rating {i} is {:e}, pair by pair {:e}", spread.p(), fast[i], slow[i]);
+    }
+    Ok(())
+}
+
+/// Scores and dispersions with ties, zeros, thirty decades, the ends of the range, and differences that saturate.
+fn hard() -> impl Strategy<Value = (f64, f64)> {
+    let mu = prop_oneof![
+        4 => -2.0f64..2.0,
+        1 => (-3i32..3).prop_map(f64::from),
+        1 => (-15.0f64..15.0).prop_map(|d| 10f64.powf(d)),
+        1 => prop_oneof![Just(0.0), Just(1e300), Just(-1e300), Just(1e-300), Just(f64::MAX), Just(f64::MIN), Just(5e-324)],
+    ];
+    let sigma = prop_oneof![
+        4 => 0.1f64..2.0,
+        1 => Just(0.0),
+        1 => (-15.0f64..15.0).prop_map(|d| 10f64.powf(d)),
+        1 => prop_oneof![Just(1e300), Just(1e-300), Just(f64::MAX), Just(1e-160), Just(1e160)],
+    ];
+    (mu, sigma)
+}
+
+/// Every link with every spread.
+fn compare_all(players: Vec<(f64, f64)>) -> Result<(), TestCaseError> {
+    let (mu, sigma): (Vec<f64>, Vec<f64>) = players.into_iter().unzip();
+    for spread in spreads() {
+        for (name, link, tolerance) in links() {
+            compare(name, &*link, spread, tolerance, &mu, &sigma)?;
+        }
+        compare("identity", &Identity, spread, ELEMENTARY, &mu, &sigma)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn ratings_agree_with_pair_by_pair(players in vec((-2.0f64..2.0, 0.1f64..3.0), 1..40)) {
+        compare_all(players)?;
+    }
+
+    #[test]
+    fn ratings_agree_with_pair_by_pair_at_the_edges(players in vec(hard(), 1..40)) {
+        compare_all(players)?;
+    }
+
+    #[test]
+    fn single_precision_ratings_agree(players in vec((-2.0f32..2.0, 0.0f32..3.0), 1..40)) {
+        let (mu, sigma): (Vec<f32>, Vec<f32>) = players.into_iter().unzip();
+        for spread in spreads() {
+            for (name, link, _) in links::<f32>() {
+                let (fast, slow) = rate(&RoundRobin::new(&*link, spread), &mu, &sigma);
+                for (a, b) in fast.iter().zip(&slow) {
+                    // Forty terms of order 1 to 10, each known to a few units in the last place.
+                    prop_assert!((a - b).abs() <= 2e-4, "{name}: {a} {b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn spreads_of_many_pairs_agree_with_one_at_a_time(pairs in vec((hard(), hard()), 0..20)) {
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().map(|(a, b)| (a.1, b.1)).unzip();
+        for spread in spreads() {
+            let mut s = a.clone();
+            spread.apply(&mut s, &b);
+            for (k, s) in s.into_iter().enumerate() {
+                let one = spread.s(a[k], b[k]);
+                prop_assert!(s == one || (s / one - 1.0).abs() <= 2.0 * ELEMENTARY, "{} {} {s:e} {one:e}", a[k], b[k]);
+            }
+        }
+    }
+}
+
+/// Batches of one block and of many, of an even and an odd number of them, and past the length from which rounds are shared.
+#[test]
+fn large_batches_agree_with_pair_by_pair() {
+    for n in [127, 128, 129, 256, 300, 511, 1100] {
+        let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
+        let mu: Vec<f64> = (0..n).map(|_| rng.random_range(-2.0..2.0)).collect();
+        let sigma: Vec<f64> = (0..n).map(|k| if k % 97 == 0 { 0.0 } else { rng.random_range(0.1..2.0) }).collect();
+        for (link, spread) in [(&Probit as &dyn Link, PNorm::EUCLIDEAN), (&Asinh, PNorm::SUM)] {
+            compare("large", link, spread, ELEMENTARY, &mu, &sigma).unwrap();
+        }
+    }
+}
+
+/// Somebody else's link and spread, of one method each, take the same path.
+#[test]
+fn one_method_is_enough() {
+    struct Softsign;
+    impl Link for Softsign {
+        fn g(&self, u: f64) -> f64 {
+            u / (1.0 + u.abs())
+        }
+    }
+    struct Mean;
+    impl Spread for Mean {
+        fn s(&self, a: f64, b: f64) -> f64 {
+            0.5 * (a + b)
+        }
+    }
+    let mu: Vec<f64> = (0..150).map(|k| f64::from(k * 37 % 101)).collect();
+    let sigma: Vec<f64> = (0..150).map(|k| f64::from(k % 5)).collect();
+    let member = RoundRobin::new(Box::new(Softsign) as Box<dyn Link>, Mean);
+    let (mut fast, mut slow) = (vec![f64::NAN; 150], vec![f64::NAN; 150]);
+    member.rate(&Batch::new(&mu, &sigma), &mut fast);
+    member.rate_pair_by_pair(&Batch::new(&mu, &sigma), &mut slow);
+    for (a, b) in fast.iter().zip(slow) {
+        // 149 terms of at most 1.
+        assert!((a - b).abs() < 149.0 * rating_tolerance(149, f64::EPSILON), "{a} {b}");
+    }
+}
+
+/// The same bits on one thread, on three, and without any.
+#[cfg(feature = "parallel")]
+#[test]
+fn ratings_do_not_depend_on_the_number_of_threads() {
+    for n in [512, 1100, 2000] {
+        let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
+        let mu: Vec<f64> = (0..n).map(|_| rng.random_range(-2.0..2.0)).collect();
+        let sigma: Vec<f64> = (0..n).map(|_| rng.random_range(0.1..2.0)).collect();
+        let rated = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut ratings = vec![f64::NAN; n];
+            pool.install(|| RoundRobin::thurstone().rate(&Batch::new(&mu, &sigma), &mut ratings));
+            ratings
+        };
+        let alone = rated(1);
+        for threads in [2, 3, 8] {
+            assert!(rated(threads).iter().zip(&alone).all(|(a, b)| a.to_bits() == b.to_bits()), "{threads} threads");
+        }
+    }
+}
