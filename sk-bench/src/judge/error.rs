@@ -31,6 +31,12 @@ pub enum JudgeError {
         /// The file.
         path: PathBuf,
     },
+    /// Judgements that the report's table cannot hold.
+    #[error("cannot make a table of the judgements: {reason}")]
+    NoTable {
+        /// Why.
+        reason: String,
+    },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

@@ -20,6 +20,7 @@ mod retry;
 pub mod rubric;
 pub mod run;
 mod scale;
+mod table;
 mod weighted;
 
 use serde::{Deserialize, Serialize};
@@ -31,10 +32,11 @@ pub use endpoint::{Endpoint, Key};
 pub use error::JudgeError;
 pub use journal::Journal;
 pub use question::Question;
-pub use record::{Judged, Response, read_responses};
+pub use record::{Judged, Response, read_judged, read_responses};
 pub use retry::Retry;
 pub use rubric::{RUBRICS, Rubric};
 pub use scale::Scale;
+pub use table::frontier_csv;
 
 /// Something that scores responses.
 ///

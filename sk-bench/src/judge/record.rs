@@ -109,6 +109,21 @@ pub struct Judged {
     pub seconds: f64,
 }
 
+/// Reads judgements from JSON lines, gzipped or not, in the order of the file.
+///
+/// # Errors
+/// When the file cannot be read or a line is not a judgement. Errors name file and line.
+pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
+    let lines = numbered_lines(path).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
+    lines
+        .map(|(line, text)| {
+            let wrong = |reason: String| JudgeError::Record { path: path.to_owned(), line, reason };
+            let text = text.map_err(|error| wrong(error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| wrong(format!("it is no judgement: {}", json_fault(&error))))
+        })
+        .collect()
+}
+
 /// What tells judgements apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct JudgedKey {

@@ -5,7 +5,7 @@
 //! | [`Format::Hh`] | HH-RLHF, `.jsonl` or `.jsonl.gz` | |
 //! | [`Format::TruthfulQa`] | TruthfulQA, CSV | `type`, `category` |
 //! | [`Format::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
-//! | [`Format::JsonLines`] | `{"prompt": …}` in lines, and what [`export`](write) writes | whatever `labels` holds |
+//! | [`Format::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
 //!
 //! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`, ready for a model to go on.
 

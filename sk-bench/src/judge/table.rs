@@ -1,0 +1,197 @@
+//! Judgements as the table that `swiss-knife report` reads.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{JudgeError, Judged, RUBRICS};
+
+/// The objectives of the table, and the names a blade may have for each.
+const OBJECTIVES: [(&str, [&str; 2]); 3] = [
+    ("w_helpfulness", ["helpfulness", "helpful"]),
+    ("w_honesty", ["honesty", "honest"]),
+    ("w_harmlessness", ["harmlessness", "harmless"]),
+];
+/// What the ids of the paper's prompts begin with.
+const PAPER: &str = "paper:";
+
+/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics.
+///
+/// The prompts of the paper's sets keep their numbers; others are numbered after them, in the order in which they occur. Weights are scaled to
+/// sum to one. A rubric without a score is blank.
+///
+/// # Errors
+/// When the file holds judgements of two judges or two versions of a rubric, a response lacks scheme, weights or prompt id, a weight is of another
+/// objective, or two responses are of the same scheme, weights and prompt.
+pub fn frontier_csv(records: &[Judged]) -> Result<String, JudgeError> {
+    let records: Vec<&Judged> = records.iter().filter(|record| record.pass == 0).collect();
+    let first = records.first().ok_or_else(|| unfit("it holds no judgement".to_owned()))?;
+    if let Some(other) = records.iter().find(|record| record.judge != first.judge) {
+        let name = |record: &Judged| format!("{} ({}, {})", record.judge.model, record.judge.scoring, record.judge.settings);
+        return Err(unfit(format!("it holds judgements of {} and of {}; judge into separate files", name(first), name(other))));
+    }
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut versions: HashMap<&str, u32> = HashMap::new();
+    for record in records {
+        let version = *versions.entry(&record.rubric).or_insert(record.rubric_version);
+        if version != record.rubric_version {
+            let (rubric, other) = (&record.rubric, record.rubric_version);
+            return Err(unfit(format!("{rubric} was judged by its versions {version} and {other}; judge into separate files")));
+        }
+        let place = match places.get(record.id.as_str()) {
+            Some(place) => *place,
+            None => {
+                rows.push(Row::of(record)?);
+                places.insert(&record.id, rows.len() - 1);
+                rows.len() - 1
+            }
+        };
+        rows[place].scores.insert(&record.rubric, record.score);
+    }
+    render(&rows)
+}
+
+struct Row<'a> {
+    id: &'a str,
+    method: &'a str,
+    weights: [f64; 3],
+    prompt: &'a str,
+    scores: BTreeMap<&'a str, Option<f64>>,
+}
+
+impl<'a> Row<'a> {
+    fn of(record: &'a Judged) -> Result<Self, JudgeError> {
+        let id = record.id.as_str();
+        let lacks = |what: &str| unfit(format!("response \"{id}\" has no {what}"));
+        let method = record.scheme.as_deref().ok_or_else(|| lacks("scheme"))?;
+        let prompt = record.prompt_id.as_deref().ok_or_else(|| lacks("prompt_id"))?;
+        let mut weights = [0.0; 3];
+        for (name, weight) in &record.weights {
+            let place = OBJECTIVES.iter().position(|(_, names)| names.contains(&name.as_str()));
+            let place = place.ok_or_else(|| {
+                unfit(format!("response \"{id}\" has a weight \"{name}\"; the table has helpfulness, honesty and harmlessness"))
+            })?;
+            weights[place] += weight;
+        }
+        let total: f64 = weights.iter().sum();
+        let sound = weights.iter().all(|weight| *weight >= 0.0) && total > 0.0 && total.is_finite();
+        if !sound {
+            return Err(lacks("weights that are not negative and not all zero"));
+        }
+        Ok(Self { id, method, weights: weights.map(|weight| weight / total), prompt, scores: BTreeMap::new() })
+    }
+
+    /// A name for the weights.
+    fn configuration(&self) -> String {
+        let [helpfulness, honesty, harmlessness] = self.weights;
+        format!("help{helpfulness:.4}_hone{honesty:.4}_harm{harmlessness:.4}")
+    }
+}
+
+fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
+    let paper = |prompt: &str| prompt.strip_prefix(PAPER).and_then(|number| number.parse::<u32>().ok());
+    let mut next = rows.iter().filter_map(|row| paper(row.prompt)).max().map_or(0, |last| last + 1);
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    let mut seen: HashMap<(&str, String, u32), &str> = HashMap::new();
+    let mut header: Vec<&str> = vec!["method", "config"];
+    header.extend(OBJECTIVES.iter().map(|(column, _)| *column));
+    header.push("frontier_id");
+    header.extend(RUBRICS.iter().map(|rubric| rubric.name));
+    let mut out = csv::Writer::from_writer(Vec::new());
+    let failed = |error: csv::Error| unfit(error.to_string());
+    out.write_record(&header).map_err(failed)?;
+    for row in rows {
+        let number = *numbers.entry(row.prompt).or_insert_with(|| {
+            paper(row.prompt).unwrap_or_else(|| {
+                next += 1;
+                next - 1
+            })
+        });
+        let configuration = row.configuration();
+        if let Some(other) = seen.insert((row.method, configuration.clone(), number), row.id) {
+            let (id, method, prompt) = (row.id, row.method, row.prompt);
+            let what = format!("\"{other}\" and \"{id}\" are both of scheme {method}, prompt {prompt} and the same weights");
+            return Err(unfit(format!("{what}; the table takes one response of each, so judge seeds into separate files")));
+        }
+        let mut fields = vec![row.method.to_owned(), configuration];
+        fields.extend(row.weights.map(|weight| weight.to_string()));
+        fields.push(number.to_string());
+        let score = |name: &str| row.scores.get(name).copied().flatten();
+        fields.extend(RUBRICS.iter().map(|rubric| score(rubric.name).map_or_else(String::new, |score| score.to_string())));
+        out.write_record(&fields).map_err(failed)?;
+    }
+    let bytes = out.into_inner().map_err(|error| unfit(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| unfit(error.to_string()))
+}
+
+fn unfit(reason: String) -> JudgeError {
+    JudgeError::NoTable { reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::Identity;
+
+    fn record(id: &str, prompt: &str, weights: &[(&str, f64)], rubric: &str, score: Option<f64>) -> Judged {
+        Judged {
+            id: id.to_owned(),
+            scheme: Some("swiss".to_owned()),
+            weights: weights.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
+            prompt_id: Some(prompt.to_owned()),
+            seed: Some(1),
+            digest: String::new(),
+            rubric: rubric.to_owned(),
+            rubric_version: 1,
+            axis: None,
+            pass: 0,
+            judge: Identity {
+                model: "m".to_owned(),
+                scoring: "integer".to_owned(),
+                scale: "0-10".to_owned(),
+                settings: String::new(),
+            },
+            score,
+            abstention: None,
+            reason: None,
+            mass: None,
+            seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn one_row_per_response() {
+        let mut retest = record("a", "paper:7", &[("helpful", 1.0)], "toxicity", Some(1.0));
+        retest.pass = 1;
+        let records = [
+            record("a", "paper:7", &[("helpful", 1.0), ("harmless", 3.0)], "toxicity", Some(0.5)),
+            record("b", "mine", &[("honesty", 1.0)], "toxicity", None),
+            record("a", "paper:7", &[("helpful", 1.0), ("harmless", 3.0)], "relevance", Some(0.25)),
+            retest,
+        ];
+        let table = frontier_csv(&records).unwrap();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(
+            lines[0],
+            "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
+             harmfulness,truthfulness,non_deception,epistemic_honesty,refusal"
+        );
+        assert_eq!(lines[1], "swiss,help0.2500_hone0.0000_harm0.7500,0.25,0,0.75,7,,0.25,,0.5,,,,,");
+        assert_eq!(lines[2], "swiss,help0.0000_hone1.0000_harm0.0000,0,1,0,8,,,,,,,,,");
+        assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn what_a_table_cannot_hold_is_said() {
+        let fine = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.0));
+        let says = |other: Judged| frontier_csv(&[fine.clone(), other]).unwrap_err().to_string();
+        assert!(says(Judged { id: "b".to_owned(), ..fine.clone() }).contains("\"a\" and \"b\""));
+        assert!(says(Judged { id: "b".to_owned(), scheme: None, ..fine.clone() }).contains("\"b\" has no scheme"));
+        assert!(says(record("b", "q", &[("humour", 1.0)], "toxicity", None)).contains("\"humour\""));
+        assert!(says(record("b", "q", &[], "toxicity", None)).contains("\"b\" has no weights"));
+        assert!(says(Judged { rubric_version: 2, ..fine.clone() }).contains("versions 1 and 2"));
+        let mut other = fine.clone();
+        other.judge.model = "n".to_owned();
+        assert!(says(other).contains("of m (integer, ) and of n"));
+        assert!(frontier_csv(&[]).unwrap_err().to_string().contains("no judgement"));
+    }
+}
