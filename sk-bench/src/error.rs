@@ -8,6 +8,9 @@ use sk_models::hf::CheckpointError;
 use sk_models::text::TextError;
 use sk_models::train::TrainError;
 
+use crate::interrupt;
+use crate::judge::JudgeError;
+use crate::prompt_sets::PromptSetError;
 use crate::report::ReportError;
 use crate::scheme::SchemeError;
 
@@ -96,6 +99,12 @@ pub enum Error {
     /// Results that cannot be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// Prompts that cannot be had.
+    #[error(transparent)]
+    Prompts(#[from] PromptSetError),
+    /// Judging that cannot start or go on.
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),
@@ -114,10 +123,14 @@ impl From<TrainError> for Error {
 }
 
 impl Error {
-    /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the machine is.
+    /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the machine is, 130 after
+    /// Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Output(_) => 1,
+            Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
+            // The server's fault; run again.
+            Self::Judge(error) if error.is_external() => 1,
             Self::Step(StepError::EmptyContext) => 2,
             // A device that fails is most often out of memory, which other settings cure; so is a context that is full.
             Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sk_bench::args::{Cli, Command};
-use sk_bench::commands::{axioms, bench, chat, generate, report, train};
+use sk_bench::commands::{axioms, bench, chat, generate, judge, prompts, report, train};
 use sk_bench::{Error, interrupt};
 
 fn main() -> ExitCode {
@@ -35,6 +35,8 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Generate(args) => generate::run(&args),
         Command::Chat(args) => chat::run(&args),
         Command::Train(command) => Ok(train::run(*command)?),
+        Command::Prompts(command) => prompts::run(&command),
+        Command::Judge(args) => judge::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Axioms(args) => axioms::run(&args),

@@ -17,7 +17,10 @@ pub use steering::{Preset, SteeringArgs};
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
-use crate::commands::{axioms::AxiomsArgs, bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, report::ReportArgs, train::TrainCommand};
+use crate::commands::{
+    axioms::AxiomsArgs, bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs, prompts::PromptsCommand,
+    report::ReportArgs, train::TrainCommand,
+};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
@@ -58,6 +61,11 @@ pub enum Command {
     /// Train a tokenizer, a language model or a blade.
     #[command(subcommand)]
     Train(Box<TrainCommand>),
+    /// Collect evaluation prompts: list, sample or export data sets.
+    #[command(subcommand)]
+    Prompts(Box<PromptsCommand>),
+    /// Score responses on nine rubrics with a language model behind an OpenAI-compatible endpoint.
+    Judge(Box<JudgeArgs>),
     /// Measure load time, speed frozen and steered, and peak memory.
     Bench(Box<BenchArgs>),
     /// Make tables of judged results, with intervals and tests.

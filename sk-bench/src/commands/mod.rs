@@ -4,5 +4,7 @@ pub mod axioms;
 pub mod bench;
 pub mod chat;
 pub mod generate;
+pub mod judge;
+pub mod prompts;
 pub mod report;
 pub mod train;

@@ -1,0 +1,167 @@
+//! `swiss-knife judge`: scores for responses, and how far they can be trusted.
+
+// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+#![allow(rustdoc::broken_intra_doc_links)]
+
+mod options;
+mod progress;
+mod summary;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use crate::judge::run::{Outcome, Panel, judge_all};
+use crate::judge::{
+    Cached, ChatJudge, Journal, Judge, JudgeError, RUBRICS, Structure, frontier_csv, read_judged, read_responses, retest,
+};
+use crate::{Error, interrupt, whole_file};
+
+pub use options::JudgeOptions;
+use progress::Progress;
+use summary::{Retest, Summary};
+
+const EXAMPLES: &str = "\
+Examples:
+  # A judge served by vLLM or llama.cpp on this machine
+  swiss-knife judge responses.jsonl -o judged.jsonl --endpoint http://localhost:8000/v1
+
+  # Ollama, scores weighted by the model's own probabilities
+  swiss-knife judge responses.jsonl -o judged.jsonl --endpoint http://localhost:11434/v1 --model qwen2.5:32b --scoring logprob
+
+  # A hosted model: the key is taken from an environment variable and written nowhere
+  swiss-knife judge responses.jsonl -o judged.jsonl --endpoint https://api.example.com/v1 --model m --api-key-env EXAMPLE_API_KEY
+
+  # How far does this judge move a response that did not change?
+  swiss-knife judge retest responses.jsonl -o judged.jsonl --endpoint http://localhost:8000/v1
+
+  # From judgements to the report's tables
+  swiss-knife judge table judged.jsonl -o results && swiss-knife report results
+
+RESPONSES holds lines of {\"id\", \"prompt\", \"response\"} and, if known, scheme, weights, prompt_id and seed. JUDGED gets one line per response and
+rubric; an interrupted run goes on from it.";
+
+/// Options of `judge`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    args_override_self = true,
+    disable_help_subcommand = true,
+    subcommand_negates_reqs = true
+)]
+pub struct JudgeArgs {
+    #[command(subcommand)]
+    command: Option<JudgeCommand>,
+    #[command(flatten)]
+    options: Option<JudgeOptions>,
+}
+
+/// What else can be done with a judge.
+#[derive(Debug, Subcommand)]
+pub enum JudgeCommand {
+    /// Judge the same responses twice, and report how well the two passes agree.
+    ///
+    /// The first pass is taken from JUDGED if it is there. Abstentions are excluded pairwise.
+    #[command(args_override_self = true)]
+    Retest(Box<JudgeOptions>),
+    /// Write judgements as the table that `swiss-knife report` reads.
+    Table {
+        /// Judgements, as `judge` writes them.
+        #[arg(value_name = "JUDGED")]
+        judged: PathBuf,
+        /// Directory for judged_frontier.csv, which is created.
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+    },
+    /// Print the rubrics.
+    Rubrics {
+        /// Print JSON instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Judges responses and prints a summary on standard output.
+///
+/// # Errors
+/// When files cannot be read or written, the judge cannot be asked, or questions stayed without an answer.
+pub fn run(args: &JudgeArgs) -> Result<(), Error> {
+    match (&args.command, &args.options) {
+        (Some(JudgeCommand::Rubrics { json }), _) => rubrics(*json),
+        (Some(JudgeCommand::Table { judged, output }), _) => table(judged, output),
+        (Some(JudgeCommand::Retest(options)), _) => judge(options, 2),
+        (None, Some(options)) => judge(options, 1),
+        // The parser asks for the options of `judge` where there is no subcommand.
+        (None, None) => Err(Error::Usage("give a file of responses; see swiss-knife judge --help".to_owned())),
+    }
+}
+
+fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
+    let responses = read_responses(&options.responses)?;
+    let rubrics = options.rubrics()?;
+    let (journal, earlier) = Journal::open(&options.output)?;
+    let chat = options.judge()?;
+    interrupt::listen();
+    let panel = Panel { responses: &responses, rubrics: &rubrics, passes: 0..passes, concurrency: options.concurrency };
+    let (outcome, cached) = match options.cache_directory() {
+        Some(directory) => {
+            let judge = Cached::new(chat, &directory)?;
+            let outcome = ask(&panel, &judge, &journal, earlier, options.quiet)?;
+            note_structure(judge.inner(), options);
+            (outcome, judge.hits())
+        }
+        None => {
+            let outcome = ask(&panel, &chat, &journal, earlier, options.quiet)?;
+            note_structure(&chat, options);
+            (outcome, 0)
+        }
+    };
+    let total = responses.len() * rubrics.len() * passes as usize;
+    let text = if passes == 1 {
+        Summary::new(&outcome, &responses, cached).render(options.json)
+    } else {
+        Retest { total, unanswered: outcome.unanswered, rubrics: retest::agreement(&outcome.records, 0, 1) }.render(options.json)
+    };
+    writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)?;
+    match outcome.trouble {
+        Some(trouble) => Err(JudgeError::Incomplete { unanswered: outcome.unanswered, total, first: Box::new(trouble) }.into()),
+        None => Ok(()),
+    }
+}
+
+fn ask(
+    panel: &Panel<'_>,
+    judge: &dyn Judge,
+    journal: &Journal,
+    earlier: Vec<crate::judge::Judged>,
+    quiet: bool,
+) -> Result<Outcome, Error> {
+    let progress = Progress::new(quiet);
+    let outcome = judge_all(panel, judge, journal, earlier, &progress);
+    progress.finish();
+    Ok(outcome?)
+}
+
+/// Says when the server did not support what was tried first.
+fn note_structure(judge: &ChatJudge, options: &JudgeOptions) {
+    if options.expects_schema() && judge.structure() != Structure::Schema && !options.quiet {
+        let way = if judge.structure() == Structure::Object { "response_format json_object" } else { "asking for JSON in words" };
+        eprintln!("the server does not take response_format json_schema; {way} was used instead");
+    }
+}
+
+/// Writes judgements as a table.
+fn table(judged: &Path, folder: &Path) -> Result<(), Error> {
+    let table = frontier_csv(&read_judged(judged)?)?;
+    let path = folder.join("judged_frontier.csv");
+    std::fs::create_dir_all(folder)
+        .and_then(|()| whole_file::write(&path, table.as_bytes()))
+        .map_err(|source| JudgeError::Write { path, source }.into())
+}
+
+fn rubrics(json: bool) -> Result<(), Error> {
+    let text = if json { summary::rubrics_json() } else { Ok(summary::rubrics_text(&RUBRICS)) };
+    writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)
+}

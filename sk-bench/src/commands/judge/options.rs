@@ -1,0 +1,143 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use crate::args::positive;
+use crate::judge::rubric::rubric;
+use crate::judge::{ChatJudge, ChatSettings, Endpoint, JudgeError, Key, RUBRICS, Retry, Rubric, Scale, Scoring, Structure};
+use crate::{Error, suggest};
+
+/// What is judged, by whom, and how.
+#[derive(Debug, Args)]
+pub struct JudgeOptions {
+    /// Responses: JSON lines, gzipped or not.
+    #[arg(value_name = "RESPONSES")]
+    pub(super) responses: PathBuf,
+    /// Judgements: a file to add to, or to begin.
+    #[arg(short, long, value_name = "JUDGED")]
+    pub(super) output: PathBuf,
+    /// Base address of an OpenAI-compatible server, such as http://localhost:8000/v1.
+    #[arg(long, value_name = "URL", help_heading = "Server")]
+    endpoint: String,
+    /// The model; may be left out where the server offers only one.
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    model: Option<String>,
+    /// Environment variable that holds the API key. It is sent if it is set, and written nowhere.
+    #[arg(long, value_name = "VARIABLE", default_value = "SWISS_KNIFE_API_KEY", help_heading = "Server")]
+    api_key_env: String,
+    /// Questions under way at the same time.
+    #[arg(long, value_name = "QUESTIONS", default_value_t = 8, value_parser = positive, help_heading = "Server")]
+    pub(super) concurrency: usize,
+    /// Seconds until a request counts as failed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Server")]
+    timeout: u64,
+    /// Attempts at a question that finds no answer, with pauses that double.
+    #[arg(long, value_name = "TIMES", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
+    attempts: u32,
+    /// Rubrics, separated by commas; all nine if not given.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Scoring")]
+    rubrics: Vec<String>,
+    /// How a score is made of what the model says.
+    #[arg(long, value_name = "HOW", default_value = "integer", help_heading = "Scoring")]
+    scoring: Scoring,
+    /// Scale the model answers on [default: 0-10 for integer, 1-5 for logprob].
+    #[arg(long, value_name = "LOW-HIGH", help_heading = "Scoring")]
+    scale: Option<Scale>,
+    /// Sampling temperature of the judge.
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true, value_parser = temperature, help_heading = "Scoring")]
+    temperature: f64,
+    /// Most tokens of an answer [default: 512 for integer, 16 for logprob].
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Scoring")]
+    max_tokens: Option<u32>,
+    /// How an answer is made to have the right form; the strictest way the server supports if not given.
+    #[arg(long, value_name = "HOW", help_heading = "Scoring")]
+    structure: Option<Structure>,
+    /// Fields to add to each request, as a JSON object; null takes a field out.
+    ///
+    /// Such as {"chat_template_kwargs": {"enable_thinking": false}}.
+    #[arg(long, value_name = "JSON", value_parser = object, help_heading = "Scoring")]
+    request: Option<Map<String, Value>>,
+    /// Directory of scores that are known already [default: swiss-knife/judge in the user's cache].
+    #[arg(long, value_name = "DIR", conflicts_with = "no_cache", help_heading = "Output")]
+    cache: Option<PathBuf>,
+    /// Neither use nor fill the cache.
+    #[arg(long, help_heading = "Output")]
+    no_cache: bool,
+    /// Print the summary as JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    /// No progress.
+    #[arg(short, long, help_heading = "Output")]
+    pub(super) quiet: bool,
+}
+
+impl JudgeOptions {
+    /// The rubrics asked for, each once.
+    pub(super) fn rubrics(&self) -> Result<Vec<&'static Rubric>, Error> {
+        if self.rubrics.is_empty() {
+            return Ok(RUBRICS.iter().collect());
+        }
+        let mut chosen: Vec<&Rubric> = Vec::new();
+        for name in self.rubrics.iter().map(|name| name.trim()) {
+            let found = rubric(name).ok_or_else(|| {
+                let known = RUBRICS.map(|rubric| rubric.name);
+                Error::Usage(format!("unknown rubric \"{name}\"; {}", suggest::hint(name, &known)))
+            })?;
+            if !chosen.contains(&found) {
+                chosen.push(found);
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// The judge asked for. Without a name the server is asked which model it offers.
+    pub(super) fn judge(&self) -> Result<ChatJudge, JudgeError> {
+        let key = Key::from_env(&self.api_key_env)?;
+        let endpoint = Endpoint::new(&self.endpoint, key, Duration::from_secs(self.timeout))?;
+        let model = match &self.model {
+            Some(model) => model.clone(),
+            None => endpoint.only_model()?,
+        };
+        let defaults = ChatSettings::new(model, self.scoring);
+        let settings = ChatSettings {
+            scale: self.scale.unwrap_or(defaults.scale),
+            temperature: self.temperature,
+            max_tokens: self.max_tokens.unwrap_or(defaults.max_tokens),
+            structure: self.structure,
+            extra: self.request.clone().unwrap_or_default(),
+            retry: Retry { attempts: self.attempts, ..Retry::default() },
+            ..defaults
+        };
+        ChatJudge::new(endpoint, settings)
+    }
+
+    /// Whether a JSON schema is tried first.
+    pub(super) fn expects_schema(&self) -> bool {
+        self.scoring == Scoring::Integer && self.structure.is_none()
+    }
+
+    /// Where scores are remembered, if anywhere.
+    pub(super) fn cache_directory(&self) -> Option<PathBuf> {
+        if self.no_cache {
+            return None;
+        }
+        let user = || {
+            let set = std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
+            set.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
+        };
+        self.cache.clone().or_else(|| user().map(|cache| cache.join("swiss-knife").join("judge")))
+    }
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
+        _ => Err("it must be a number of at least 0".to_owned()),
+    }
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("it must be a JSON object: {error}"))
+}

@@ -1,0 +1,215 @@
+//! `swiss-knife prompts`: evaluation prompts, listed, drawn and written down.
+
+// Doc comments of arguments are the program's help, where brackets mark what may be left out.
+#![allow(rustdoc::broken_intra_doc_links)]
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use crate::args::positive;
+use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
+use crate::{Error, whole_file};
+
+/// Where the data sets are, unless `--data` says.
+const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
+/// Values of a label that are counted one by one; of a label with more, only how many there are.
+const FEW: usize = 6;
+
+const EXAMPLES: &str = "\
+Examples:
+  # The 120 prompts of the paper's frontier, from a folder with hh-rlhf/ and truthfulqa/
+  swiss-knife prompts export paper-120 --data data -o paper-120.jsonl
+
+  # What is in a file, by category
+  swiss-knife prompts list TruthfulQA.csv --by category
+
+  # 60 prompts, as many safe as unsafe ones
+  swiss-knife prompts sample xstest_prompts.csv --count 60 --by label --seed 42 -o prompts.jsonl
+
+Files are HH-RLHF (.jsonl, .jsonl.gz), TruthfulQA and XSTest (CSV), or lines of {\"prompt\": …}.";
+
+/// What to do with prompts.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
+pub enum PromptsCommand {
+    /// Count prompts and the values of their labels.
+    List(ListArgs),
+    /// Write all prompts as JSON lines.
+    Export(ExportArgs),
+    /// Draw prompts, stratum by stratum, and write them as JSON lines.
+    Sample(SampleArgs),
+}
+
+/// Where prompts come from.
+#[derive(Debug, Args)]
+struct SourceArgs {
+    /// Files, or the paper's sets: paper-120, paper-60.
+    #[arg(value_name = "FILE|SET", required = true)]
+    sources: Vec<String>,
+    /// Format of the files, if it cannot be told from them.
+    #[arg(long)]
+    format: Option<Format>,
+    /// Folder of the data sets that paper-120 and paper-60 are rebuilt from [default: $SWISS_KNIFE_DATA].
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Options of `prompts list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Count the values of this label.
+    #[arg(long, value_name = "LABEL")]
+    by: Option<String>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `prompts export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// File to write; standard output if not given.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Options of `prompts sample`.
+#[derive(Debug, Args)]
+pub struct SampleArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Prompts to draw.
+    #[arg(short = 'n', long, value_name = "PROMPTS", value_parser = positive)]
+    count: usize,
+    /// Label whose values are the strata; one stratum if not given.
+    #[arg(long, value_name = "LABEL")]
+    by: Option<String>,
+    /// How many prompts each stratum gives.
+    #[arg(long, value_name = "HOW", default_value = "balanced", requires = "by")]
+    allocation: Allocation,
+    /// Seed of the draw.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// File to write; standard output if not given.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Lists, writes or draws prompts.
+///
+/// # Errors
+/// When prompts cannot be read, drawn or written.
+pub fn run(command: &PromptsCommand) -> Result<(), Error> {
+    match command {
+        PromptsCommand::List(args) => list(args),
+        PromptsCommand::Export(args) => write(&args.source.load()?, args.output.as_deref()),
+        PromptsCommand::Sample(args) => {
+            let SampleArgs { source, count, by, allocation, seed, output } = args;
+            write(&prompt_sets::sample(&source.load()?, *count, by.as_deref(), *allocation, *seed)?, output.as_deref())
+        }
+    }
+}
+
+impl SourceArgs {
+    fn load(&self) -> Result<Vec<Prompt>, Error> {
+        let mut prompts = Vec::new();
+        for source in &self.sources {
+            prompts.extend(self.load_one(source)?);
+        }
+        let mut ids = HashSet::new();
+        match prompts.iter().find(|prompt| !ids.insert(prompt.id.as_str())) {
+            Some(prompt) => Err(PromptSetError::Duplicate { id: prompt.id.clone() }.into()),
+            None => Ok(prompts),
+        }
+    }
+
+    fn load_one(&self, source: &str) -> Result<Vec<Prompt>, Error> {
+        let Some(set) = PaperSet::by_name(source) else {
+            return Ok(prompt_sets::read(Path::new(source), self.format)?);
+        };
+        let variable = || std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let root = self.data.clone().or_else(variable).ok_or_else(|| {
+            Error::Usage(format!(
+                "{source} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data or {DATA_VARIABLE}"
+            ))
+        })?;
+        Ok(set.load(&root)?)
+    }
+}
+
+fn write(prompts: &[Prompt], output: Option<&Path>) -> Result<(), Error> {
+    let Some(path) = output else {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        return prompt_sets::write(prompts, &mut out).and_then(|()| out.flush()).map_err(Error::Output);
+    };
+    let mut bytes = Vec::new();
+    prompt_sets::write(prompts, &mut bytes)
+        .and_then(|()| whole_file::write(path, &bytes))
+        .map_err(|source| PromptSetError::Write { path: path.to_owned(), source }.into())
+}
+
+/// What `list` says about one file or set.
+#[derive(Serialize)]
+struct Listing<'a> {
+    source: &'a str,
+    prompts: usize,
+    different: usize,
+    labels: BTreeMap<String, BTreeMap<String, usize>>,
+}
+
+fn list(args: &ListArgs) -> Result<(), Error> {
+    let mut listings = Vec::new();
+    for source in &args.source.sources {
+        let prompts = args.source.load_one(source)?;
+        let mut labels: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+        for (label, value) in prompts.iter().flat_map(|prompt| &prompt.labels) {
+            if args.by.as_ref().is_none_or(|by| by == label) {
+                *labels.entry(label.clone()).or_default().entry(value.clone()).or_default() += 1;
+            }
+        }
+        if let Some(by) = args.by.as_ref().filter(|by| !labels.contains_key(*by)) {
+            let known: Vec<&str> = prompts.iter().flat_map(|prompt| prompt.labels.keys()).map(String::as_str).collect();
+            let known: Vec<&str> = known.into_iter().collect::<HashSet<_>>().into_iter().collect();
+            let hint = crate::suggest::hint(by, &known);
+            return Err(Error::Usage(format!("prompts of {source} have no label \"{by}\"; {hint}")));
+        }
+        let different = prompts.iter().map(|prompt| &prompt.prompt).collect::<HashSet<_>>().len();
+        listings.push(Listing { source, prompts: prompts.len(), different, labels });
+    }
+    let text = if args.json {
+        serde_json::to_string_pretty(&listings).map_err(|error| Error::Output(error.into()))?
+    } else {
+        table(&listings, args.by.is_some())
+    };
+    writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
+}
+
+fn table(listings: &[Listing<'_>], in_full: bool) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["source", "prompts", "different", "labels"]);
+    for Listing { source, prompts, different, labels } in listings {
+        let describe = |(label, values): (&String, &BTreeMap<String, usize>)| {
+            if values.len() > FEW && !in_full {
+                return format!("{label}: {} values", values.len());
+            }
+            let counts: Vec<String> = values.iter().map(|(value, count)| format!("{value} {count}")).collect();
+            format!("{label}: {}", counts.join(", "))
+        };
+        let labels: Vec<String> = labels.iter().map(describe).collect();
+        table.add_row([(*source).to_owned(), prompts.to_string(), different.to_string(), labels.join("\n")]);
+    }
+    for column in table.column_iter_mut().skip(1).take(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
