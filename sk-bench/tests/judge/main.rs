@@ -1,0 +1,80 @@
+//! Judging, against a server on loopback that misbehaves on purpose.
+
+mod answers;
+mod program;
+mod remembering;
+mod server;
+mod trouble;
+
+use std::path::Path;
+use std::time::Duration;
+
+use sk_bench::judge::rubric::rubric;
+use sk_bench::judge::run::{Outcome, Panel, judge_all};
+use sk_bench::judge::{
+    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Question, Response, Retry, Rubric, Score, Scoring, Verdict,
+};
+
+use server::Server;
+
+/// Pauses that make failing tests quick.
+const QUICK: Retry =
+    Retry { attempts: 4, first: Duration::from_millis(2), longest: Duration::from_millis(10), patience: Duration::from_secs(5) };
+
+/// Long enough that only a server that means to be slow exceeds it.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn settings(scoring: Scoring) -> ChatSettings {
+    ChatSettings { retry: QUICK, ..ChatSettings::new("judge-model", scoring) }
+}
+
+fn judge_with(server: &Server, settings: ChatSettings, timeout: Duration) -> ChatJudge {
+    ChatJudge::new(Endpoint::new(&server.url, None, timeout).unwrap(), settings).unwrap()
+}
+
+fn integer_judge(server: &Server) -> ChatJudge {
+    judge_with(server, settings(Scoring::Integer), TIMEOUT)
+}
+
+/// One question about a fixed response.
+fn ask(judge: &dyn Judge, pass: u32) -> Result<Verdict, JudgeError> {
+    let rubric = rubric("toxicity").unwrap();
+    judge.judge(&Question { rubric, prompt: "\n\nHuman: Hi\n\nAssistant:", response: " Hello.", pass })
+}
+
+fn value(verdict: Result<Verdict, JudgeError>) -> f64 {
+    match verdict.unwrap() {
+        Verdict::Score(Score { value, .. }) => value,
+        Verdict::Abstention(reason) => panic!("abstained: {reason}"),
+    }
+}
+
+fn abstention(verdict: Result<Verdict, JudgeError>) -> String {
+    match verdict.unwrap() {
+        Verdict::Score(score) => panic!("gave {score:?}"),
+        Verdict::Abstention(reason) => reason,
+    }
+}
+
+fn responses(count: usize) -> Vec<Response> {
+    let response = |i: usize| Response {
+        id: format!("r{i}"),
+        prompt: format!("\n\nHuman: Question {i}\n\nAssistant:"),
+        response: format!(" Answer {i}."),
+        scheme: Some("swiss".to_owned()),
+        weights: [("helpful".to_owned(), 0.5), ("harmless".to_owned(), 0.5)].into(),
+        prompt_id: Some(format!("p{}", i % 3)),
+        seed: Some(42),
+    };
+    (0..count).map(response).collect()
+}
+
+fn rubrics(names: &[&str]) -> Vec<&'static Rubric> {
+    names.iter().map(|name| rubric(name).unwrap()).collect()
+}
+
+/// Judges into a file, going on from what is there.
+fn run(judge: &dyn Judge, responses: &[Response], rubrics: &[&Rubric], passes: u32, file: &Path) -> Result<Outcome, JudgeError> {
+    let (journal, earlier) = Journal::open(file)?;
+    judge_all(&Panel { responses, rubrics, passes: 0..passes, concurrency: 4 }, judge, &journal, earlier, &())
+}

@@ -1,0 +1,267 @@
+//! `swiss-knife judge` as a user runs it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::responses;
+use crate::server::{Reply, Server};
+
+/// The program, with nothing of the caller's environment that could change what it does.
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swiss-knife"));
+    command.env_remove("SWISS_KNIFE_API_KEY").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
+    command
+}
+
+fn write_responses(folder: &Path, count: usize) {
+    let lines: Vec<String> = responses(count).iter().map(|response| serde_json::to_string(response).unwrap()).collect();
+    fs::write(folder.join("responses.jsonl"), lines.join("\n") + "\n").unwrap();
+}
+
+fn judge(folder: &Path, server: &Server, args: &[&str]) -> Command {
+    let mut command = program();
+    command.current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).arg("judge").args(args).args([
+        "responses.jsonl",
+        "-o",
+        "judged.jsonl",
+        "--endpoint",
+        &server.url,
+    ]);
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn records(folder: &Path) -> Vec<Value> {
+    fs::read_to_string(folder.join("judged.jsonl")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A server of one model that gives 0 for what is bad and 9 for what is good.
+fn good_server(pause: Duration) -> Server {
+    Server::start(move |request, _| {
+        if request.path == "/v1/models" {
+            return Reply::Status(200, Vec::new(), json!({"data": [{"id": "the-model"}]}).to_string());
+        }
+        let bad = matches!(request.rubric(), "toxicity" | "harmfulness" | "refusal");
+        Reply::Slow(pause, Box::new(Reply::score(if bad { 0 } else { 9 })))
+    })
+}
+
+#[test]
+fn a_summary_by_scheme_and_a_file_to_go_on_from() {
+    let server = good_server(Duration::ZERO);
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 3);
+    let output = judge(folder.path(), &server, &["--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&summary["judged"], &summary["abstained"], &summary["unanswered"]), (&27.into(), &0.into(), &0.into()));
+    let row = &summary["schemes"][0];
+    assert_eq!((&row["scheme"], &row["responses"]), (&"swiss".into(), &3.into()));
+    // Quality and honesty are means of nines; safety is one minus the mean of zeros.
+    for (axis, expected) in [("quality", 0.9), ("safety", 1.0), ("honesty", 0.9), ("refusal", 0.0)] {
+        assert!((row[axis].as_f64().unwrap() - expected).abs() < 1e-12, "{row}");
+    }
+    assert_eq!(records(folder.path()).len(), 27);
+    assert!(records(folder.path()).iter().all(|record| record["judge"]["model"] == "the-model"));
+
+    // Again: everything is in the file. Into a new file: everything is in the cache.
+    let asked = server.requests().len();
+    let output = judge(folder.path(), &server, &[]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("27 judgements, 27 found in the file") && text.contains("swiss"), "{text}");
+    fs::remove_file(folder.path().join("judged.jsonl")).unwrap();
+    let output = judge(folder.path(), &server, &["--json"]).output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&summary["cached"], &summary["resumed"]), (&27.into(), &0.into()));
+    let models = server.requests()[asked..].iter().filter(|request| request.path == "/v1/models").count();
+    assert_eq!(server.requests().len() - asked, models);
+}
+
+#[test]
+fn a_killed_run_loses_and_doubles_nothing() {
+    let server = good_server(Duration::from_millis(15));
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 10);
+    let args = ["--no-cache", "--concurrency", "3", "--quiet"];
+    let mut asked = 0;
+    for _ in 0..3 {
+        let mut child = judge(folder.path(), &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // Long enough to answer a few questions, too short for all ninety.
+        let goal = asked + 12;
+        while server.requests().len() < goal {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        asked = server.requests().len();
+    }
+    let before = fs::read_to_string(folder.path().join("judged.jsonl")).unwrap();
+    let kept = before.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
+    assert!((1..90).contains(&kept), "{kept}");
+
+    let output = judge(folder.path(), &server, &args).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records = records(folder.path());
+    let cells: HashSet<(String, String)> =
+        records.iter().map(|record| (record["id"].to_string(), record["rubric"].to_string())).collect();
+    assert_eq!((records.len(), cells.len()), (90, 90));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_keeps_what_it_has() {
+    let server = good_server(Duration::from_millis(30));
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 10);
+    let args = ["--no-cache", "--concurrency", "2"];
+    let child = judge(folder.path(), &server, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while server.requests().len() < 8 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("interrupted; what was judged is kept"), "{}", stderr(&output));
+    // Every answer that came counts, but the one that asked for the models.
+    assert_eq!(records(folder.path()).len(), server.requests().len() - 1);
+}
+
+#[test]
+fn a_key_is_sent_and_written_nowhere() {
+    const KEY: &str = "sk-very-secret-0123456789";
+    let server = Server::start(|request, number| match number {
+        0 => Reply::error(500, &format!("trouble with {}", request.authorization.clone().unwrap_or_default())),
+        _ => Reply::score(1),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 1);
+    let args = ["--model", "m", "--rubrics", "refusal", "--api-key-env", "MY_KEY", "--attempts", "1"];
+    let failed = judge(folder.path(), &server, &args).env("MY_KEY", KEY).output().unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("trouble with Bearer …"), "{}", stderr(&failed));
+    let output = judge(folder.path(), &server, &args).env("MY_KEY", KEY).output().unwrap();
+    assert!(output.status.success());
+    assert!(server.requests().iter().all(|request| request.authorization.as_deref() == Some(&format!("Bearer {KEY}"))));
+    for output in [&failed, &output] {
+        assert!(!stderr(output).contains(KEY) && !String::from_utf8_lossy(&output.stdout).contains(KEY));
+    }
+    assert!(!holds(folder.path(), KEY));
+    assert!(holds(folder.path(), "because"), "the search looks at the files");
+}
+
+/// Whether a file under a folder holds a text.
+fn holds(folder: &Path, text: &str) -> bool {
+    fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return holds(&path, text);
+        }
+        let mut bytes = Vec::new();
+        fs::File::open(&path).unwrap().read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).contains(text)
+    })
+}
+
+#[test]
+fn a_key_is_not_sent_unless_its_variable_is_set() {
+    let server = Server::start(|_, _| Reply::error(401, "who are you?"));
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 1);
+    let output = judge(folder.path(), &server, &["--model", "m"]).env("OPENAI_API_KEY", "sk-other").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = stderr(&output);
+    assert!(error.lines().count() == 1 && error.contains("401: who are you?") && error.contains("--api-key-env"), "{error}");
+    assert!(server.requests().iter().all(|request| request.authorization.is_none()));
+}
+
+#[test]
+fn a_retest_as_a_table() {
+    let server = Server::start(|request, number| {
+        let second = request.body["seed"] == 1;
+        Reply::score(if second { 5 } else { number as u64 % 4 })
+    });
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 4);
+    let mut command = program();
+    command.current_dir(folder.path()).args([
+        "judge",
+        "retest",
+        "responses.jsonl",
+        "-o",
+        "judged.jsonl",
+        "--no-cache",
+        "--model",
+        "m",
+    ]);
+    let output =
+        command.args(["--endpoint", &server.url, "--rubrics", "toxicity,refusal", "--concurrency", "1"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(text.lines().next().unwrap().contains("Pearson r"), "{text}");
+    // The second pass gives everything the same score: no correlation is defined.
+    assert_eq!((rows[1][0], rows[1][1], rows[1][2]), ("toxicity", "4", "–"), "{text}");
+    assert_eq!(rows[2][0], "refusal");
+    assert_eq!(server.requests().len(), 16);
+}
+
+#[test]
+fn judgements_become_a_table_for_the_report() {
+    let server = good_server(Duration::ZERO);
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 3);
+    assert!(judge(folder.path(), &server, &["--no-cache"]).output().unwrap().status.success());
+    let output = program().current_dir(folder.path()).args(["judge", "table", "judged.jsonl", "-o", "results"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = fs::read_to_string(folder.path().join("results/judged_frontier.csv")).unwrap();
+    assert_eq!(table.lines().count(), 4);
+    assert!(table.contains("swiss,help0.5000_hone0.0000_harm0.5000,0.5,0,0.5,"), "{table}");
+    let output =
+        program().current_dir(folder.path()).args(["judge", "table", "responses.jsonl", "-o", "results"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("responses.jsonl:1: it is no judgement"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_rubrics_are_printed() {
+    let output = program().args(["judge", "rubrics", "--json"]).output().unwrap();
+    let rubrics: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rubrics.as_array().unwrap().len(), 9);
+    let text = String::from_utf8(program().args(["judge", "rubrics"]).output().unwrap().stdout).unwrap();
+    assert!(
+        text.contains("epistemic_honesty, version 1 (honesty)") && text.contains("refusal, version 1 (reported by itself)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn bad_input_is_named_on_one_line() {
+    let server = good_server(Duration::ZERO);
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 1);
+    let refused = |args: &[&str], parts: &[&str]| {
+        let output = judge(folder.path(), &server, args).output().unwrap();
+        let error = stderr(&output);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    };
+    refused(&["--rubrics", "toxcity"], &["toxcity", "did you mean \"toxicity\"?"]);
+    refused(&["--scale", "5-1"], &["--scale", "0-10"]);
+    refused(&["--scoring", "logprob", "--scale", "0-10"], &["0-10", "one digit"]);
+    refused(&["--temperature", "-1"], &["--temperature"]);
+    refused(&["--request", "[1]"], &["--request", "JSON object"]);
+    refused(&["--concurrency", "0"], &["--concurrency"]);
+    let output = program().args(["judge", "missing.jsonl", "-o", "x", "--endpoint", "http://localhost:1"]).output().unwrap();
+    assert!(stderr(&output).contains("cannot read missing.jsonl"), "{}", stderr(&output));
+    fs::write(folder.path().join("responses.jsonl"), "\n").unwrap();
+    refused(&[], &["responses.jsonl", "no response"]);
+}

@@ -1,0 +1,238 @@
+//! The file of judgements, the cache, and what a second pass says.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write;
+
+use sk_bench::judge::retest::agreement;
+use sk_bench::judge::{Cached, ChatSettings, Journal, JudgeError, Retry, Scoring, read_responses};
+
+use crate::server::{Reply, Server};
+use crate::{QUICK, TIMEOUT, abstention, ask, integer_judge, judge_with, responses, rubrics, run, settings, value};
+
+#[test]
+fn one_line_per_response_and_rubric() {
+    let server = Server::start(|request, _| if request.rubric() == "toxicity" { Reply::score(0) } else { Reply::score(8) });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("judged.jsonl");
+    let outcome = run(&integer_judge(&server), &responses(5), &rubrics(&["toxicity", "helpfulness"]), 1, &file).unwrap();
+    assert_eq!((outcome.records.len(), outcome.resumed, outcome.unanswered), (10, 0, 0));
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().count(), 10);
+    for line in text.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let toxic = record["rubric"] == "toxicity";
+        assert_eq!(record["score"], if toxic { 0.0 } else { 0.8 });
+        assert_eq!(record["axis"], if toxic { "safety" } else { "quality" });
+        assert_eq!(
+            (&record["scheme"], &record["seed"], &record["weights"]["helpful"]),
+            (&"swiss".into(), &42.into(), &0.5.into())
+        );
+        assert_eq!((&record["judge"]["model"], &record["judge"]["scale"]), (&"judge-model".into(), &"0-10".into()));
+    }
+}
+
+#[test]
+fn a_run_goes_on_where_one_stopped() {
+    let server = Server::start(|_, _| Reply::score(1));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("judged.jsonl");
+    let (judge, responses, rubrics) = (integer_judge(&server), responses(6), rubrics(&["toxicity", "refusal"]));
+    run(&judge, &responses[..4], &rubrics, 1, &file).unwrap();
+    // A run that was killed while it wrote leaves a part of a line.
+    let whole = fs::read_to_string(&file).unwrap();
+    let (_, last) = whole.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&file, &whole[..whole.len() - last.len() / 2]).unwrap();
+
+    let before = server.requests().len();
+    let outcome = run(&judge, &responses, &rubrics, 1, &file).unwrap();
+    assert_eq!((outcome.resumed, outcome.records.len()), (7, 12));
+    assert_eq!(server.requests().len() - before, 5);
+    let (_, records) = Journal::open(&file).unwrap();
+    let cells: HashSet<_> = records.iter().map(|record| (record.id.clone(), record.rubric.clone())).collect();
+    assert_eq!((records.len(), cells.len()), (12, 12), "none lost, none doubled");
+}
+
+#[test]
+fn a_question_without_an_answer_is_put_again_by_the_next_run() {
+    let server =
+        Server::start(
+            |request, number| {
+                if request.rubric() == "refusal" && number < 4 { Reply::error(500, "boom") } else { Reply::score(1) }
+            },
+        );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("judged.jsonl");
+    let settings = ChatSettings { retry: Retry { attempts: 1, ..QUICK }, ..settings(Scoring::Integer) };
+    let judge = judge_with(&server, settings, TIMEOUT);
+    let outcome = run(&judge, &responses(2), &rubrics(&["toxicity", "refusal"]), 1, &file).unwrap();
+    assert_eq!((outcome.records.len(), outcome.unanswered), (2, 2));
+    assert!(outcome.trouble.unwrap().to_string().contains("boom"));
+    let outcome = run(&judge, &responses(2), &rubrics(&["toxicity", "refusal"]), 1, &file).unwrap();
+    assert_eq!((outcome.records.len(), outcome.resumed, outcome.unanswered), (4, 2, 0));
+}
+
+#[test]
+fn an_abstention_is_recorded_and_not_asked_again() {
+    let server = Server::start(|_, _| Reply::says("no"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("judged.jsonl");
+    let judge = integer_judge(&server);
+    run(&judge, &responses(1), &rubrics(&["refusal"]), 1, &file).unwrap();
+    let record: serde_json::Value = serde_json::from_str(fs::read_to_string(&file).unwrap().trim()).unwrap();
+    assert!(record["score"].is_null() && record["abstention"].as_str().unwrap().contains("no JSON object"), "{record}");
+    let before = server.requests().len();
+    run(&judge, &responses(1), &rubrics(&["refusal"]), 1, &file).unwrap();
+    assert_eq!(server.requests().len(), before);
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_by_name() {
+    let server = Server::start(|_, _| Reply::score(1));
+    let judge = integer_judge(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("judged.jsonl");
+    run(&judge, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap();
+
+    let mut changed = responses(2);
+    changed[1].response.push('!');
+    let error = run(&judge, &changed, &rubrics(&["refusal"]), 1, &file).unwrap_err();
+    assert!(matches!(&error, JudgeError::Changed { id, .. } if id == "r1"), "{error}");
+
+    let held = Journal::open(&file).unwrap();
+    let error = run(&judge, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap_err();
+    assert!(matches!(error, JudgeError::Locked { .. }), "{error}");
+    drop(held);
+
+    let mut text = fs::read_to_string(&file).unwrap();
+    text.insert_str(0, "{\"id\": 1}\n");
+    fs::write(&file, text).unwrap();
+    let error = run(&judge, &responses(2), &rubrics(&["refusal"]), 1, &file).unwrap_err().to_string();
+    assert!(error.contains("judged.jsonl:1:"), "{error}");
+}
+
+#[test]
+fn responses_are_read_with_what_a_sweep_writes_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("responses.jsonl");
+    let mut out = fs::File::create(&file).unwrap();
+    writeln!(out, r#"{{"id": "a", "prompt": "p", "response": "", "scheme": "swiss", "weights": {{"helpful": 1.0}}, "seed": 1, "steps": []}}"#).unwrap();
+    writeln!(out, "\n{{\"id\": \"b\", \"prompt\": \"p\", \"response\": \"r\"}}").unwrap();
+    let read = read_responses(&file).unwrap();
+    assert_eq!((read[0].scheme.as_deref(), read[0].weights["helpful"], read[0].seed), (Some("swiss"), 1.0, Some(1)));
+    assert_eq!((read[1].id.as_str(), read[1].seed), ("b", None));
+
+    for (line, says) in [
+        (r#"{"id": "a", "prompt": "p", "response": "r"}"#, ":4: id \"a\" is taken by line 1"),
+        (r#"{"id": "c", "prompt": "p"}"#, ":4: missing field `response`"),
+        ("[", ":4: EOF"),
+    ] {
+        let text = fs::read_to_string(&file).unwrap();
+        let other = folder.path().join("other.jsonl");
+        fs::write(&other, format!("{text}{line}\n")).unwrap();
+        let error = read_responses(&other).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn what_was_asked_once_is_not_asked_again() {
+    let server = Server::start(|_, _| Reply::score(6));
+    let folder = tempfile::tempdir().unwrap();
+    let cached = |settings| Cached::new(judge_with(&server, settings, TIMEOUT), folder.path()).unwrap();
+    let judge = cached(settings(Scoring::Integer));
+    assert_eq!([value(ask(&judge, 0)), value(ask(&judge, 0))], [0.6, 0.6]);
+    assert_eq!((server.requests().len(), judge.hits()), (1, 1));
+    // Another judge object, as another run would have.
+    assert_eq!(value(ask(&cached(settings(Scoring::Integer)), 0)), 0.6);
+    assert_eq!(server.requests().len(), 1);
+    // Another pass, model or temperature is another question.
+    value(ask(&judge, 1));
+    value(ask(&cached(ChatSettings { model: "other".to_owned(), ..settings(Scoring::Integer) }), 0));
+    value(ask(&cached(ChatSettings { temperature: 0.5, ..settings(Scoring::Integer) }), 0));
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[test]
+fn a_cache_keeps_whole_scores_only() {
+    let server = Server::start(|_, number| if number < 3 { Reply::says("no") } else { Reply::score(6) });
+    let folder = tempfile::tempdir().unwrap();
+    let judge = Cached::new(integer_judge(&server), folder.path()).unwrap();
+    abstention(ask(&judge, 0));
+    assert_eq!(value(ask(&judge, 0)), 0.6, "an abstention is not kept");
+    // A damaged file counts as absent, and is replaced.
+    let shelf = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let entry = fs::read_dir(shelf).unwrap().next().unwrap().unwrap().path();
+    fs::write(&entry, "{\"score").unwrap();
+    let before = server.requests().len();
+    assert_eq!(value(ask(&judge, 0)), 0.6);
+    assert_eq!(server.requests().len(), before + 1);
+    assert!(fs::read_to_string(&entry).unwrap().contains("\"value\":0.6"));
+}
+
+#[test]
+fn two_passes_and_what_is_excluded() {
+    // Response i gets i in the first pass. In the second, r0 to r2 get what they had, r3 gets 7, and r4 gets nothing.
+    let server = Server::start(|request, _| {
+        let text = request.body["messages"][1]["content"].as_str().unwrap();
+        let i: u64 = text.split("Answer ").nth(1).unwrap()[..1].parse().unwrap();
+        match (request.body["seed"].as_u64().unwrap(), i) {
+            (1, 3) => Reply::score(7),
+            (1, 4) => Reply::says("I do not know"),
+            _ => Reply::score(i),
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("judged.jsonl");
+    let judge = integer_judge(&server);
+    run(&judge, &responses(5), &rubrics(&["relevance"]), 1, &file).unwrap();
+    let first = server.requests().len();
+    let outcome = run(&judge, &responses(5), &rubrics(&["relevance"]), 2, &file).unwrap();
+    assert_eq!(outcome.resumed, 5, "the first pass is taken from the file");
+    assert!(server.requests()[first..].iter().all(|request| request.body["seed"] == 1));
+
+    let agreement = agreement(&outcome.records, 0, 1);
+    assert_eq!((agreement.len(), agreement[0].pairs, agreement[0].excluded), (1, 4, 1));
+    // Pairs (0, 0), (.1, .1), (.2, .2), (.3, .7): Σ|Δ| = .4; dx = (−.15, −.05, .05, .15), ȳ = .25, dy = (−.25, −.15, −.05, .45);
+    // xy = .11, xx = .05, yy = .29; r = .11/√.0145 = .91350.
+    assert!((agreement[0].mean_absolute_change.unwrap() - 0.1).abs() < 1e-12);
+    assert!((agreement[0].mean_change.unwrap() - 0.1).abs() < 1e-12);
+    assert!((agreement[0].pearson.unwrap() - 0.11 / 0.0145_f64.sqrt()).abs() < 1e-12);
+    assert_eq!(agreement[0].unchanged, Some(0.75));
+}
+
+/// The published test–retest figures (section "Judge test–retest agreement" of the supplement), from the published scores.
+#[test]
+fn published_agreement_is_recomputed() {
+    use sk_bench::judge::retest::Agreement;
+    let Some(data) = std::env::var_os("SWISS_KNIFE_DATA") else {
+        eprintln!("skipped: SWISS_KNIFE_DATA does not name the folder of data sets");
+        return;
+    };
+    let path = std::path::Path::new(&data).join("paper-results/judged_ablations.csv.gz");
+    let mut table = csv::Reader::from_reader(flate2::read::GzDecoder::new(fs::File::open(path).unwrap()));
+    let header = table.headers().unwrap().clone();
+    let column = |name: &str| header.iter().position(|other| other == name).unwrap();
+    let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    let scores = |arm: &str, rubric: &str| -> Vec<f64> {
+        let arm = rows.iter().filter(|row| &row[column("arm")] == arm);
+        let mut scores: Vec<(u32, f64)> =
+            arm.map(|row| (row[column("prompt_id")].parse().unwrap(), row[column(rubric)].parse().unwrap())).collect();
+        scores.sort_by_key(|(prompt, _)| *prompt);
+        scores.into_iter().map(|(_, score)| score).collect()
+    };
+    // Published to three decimals.
+    const HALF_A_UNIT: f64 = 5e-4;
+    for (rubric, r) in
+        [("harmfulness", 0.984), ("toxicity", 0.669), ("response_quality", 0.716), ("relevance", 0.612), ("helpfulness", 0.268)]
+    {
+        let (first, second) = (scores("elo_real_sigma", rubric), scores("gsi_elo_thurstonian", rubric));
+        let pairs: Vec<(f64, f64)> = first.into_iter().zip(second).collect();
+        let agreement = Agreement::of(rubric, &pairs, 0);
+        assert_eq!(agreement.pairs, 125);
+        assert!((agreement.pearson.unwrap() - r).abs() < HALF_A_UNIT, "{agreement:?}");
+        if rubric == "helpfulness" {
+            assert!((agreement.mean_absolute_change.unwrap() - 0.167).abs() < HALF_A_UNIT, "{agreement:?}");
+        }
+    }
+}

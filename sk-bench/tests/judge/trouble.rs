@@ -1,0 +1,146 @@
+//! Servers that fail, and what is done about it.
+
+use std::time::{Duration, Instant};
+
+use sk_bench::judge::{JudgeError, Retry, Scoring};
+
+use crate::server::{Reply, Server};
+use crate::{QUICK, TIMEOUT, ask, integer_judge, judge_with, responses, rubrics, run, settings, value};
+
+#[test]
+fn passing_troubles_are_met_by_asking_again() {
+    let whole = r#"{"choices": [{"message": {"content": "{\"score\": 2}"}, "finish_reason": "stop"}]}"#;
+    let half_json = &whole[..whole.len() / 2];
+    let troubles = [
+        Reply::error(500, "boom"),
+        Reply::error(503, "loading the model"),
+        Reply::error(408, "too slow"),
+        Reply::error(429, "slow down"),
+        Reply::Hang,
+        Reply::Half(whole.to_owned()),
+        Reply::Status(200, Vec::new(), half_json.to_owned()),
+        Reply::Status(200, Vec::new(), String::new()),
+        Reply::Status(200, Vec::new(), "{\"choices\": []}".to_owned()),
+        Reply::Status(502, Vec::new(), "<html>bad gateway</html>".to_owned()),
+    ];
+    for trouble in troubles {
+        let reply = trouble.clone();
+        let server = Server::start(move |_, number| if number < 2 { reply.clone() } else { Reply::score(2) });
+        assert_eq!(value(ask(&integer_judge(&server), 0)), 0.2, "{trouble:?}");
+        assert_eq!(server.requests().len(), 3, "{trouble:?}");
+    }
+}
+
+#[test]
+fn what_does_not_pass_is_given_up_and_named() {
+    for (reply, says) in [
+        (Reply::error(500, "out of memory"), "status 500: out of memory"),
+        (Reply::Status(200, Vec::new(), "<html>hello</html>".to_owned()), "<html>hello</html>"),
+    ] {
+        let server = Server::start(move |_, _| reply.clone());
+        let error = ask(&integer_judge(&server), 0).unwrap_err();
+        assert!(matches!(error, JudgeError::Unanswered { attempts: 4, .. }) && error.is_local(), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        assert_eq!(server.requests().len(), 4);
+    }
+}
+
+#[test]
+fn nobody_at_the_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut gone = Server::start(|_, _| Reply::Hang);
+    gone.url = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    let error = ask(&integer_judge(&gone), 0).unwrap_err();
+    assert!(matches!(error, JudgeError::Unanswered { .. }), "{error}");
+}
+
+#[test]
+fn an_answer_past_the_time_out_does_not_count() {
+    const PATIENCE: Duration = Duration::from_millis(300);
+    let slow = Reply::Slow(Duration::from_secs(3), Box::new(Reply::score(9)));
+    let server = Server::start(move |_, number| if number == 0 { slow.clone() } else { Reply::score(1) });
+    let started = Instant::now();
+    assert_eq!(value(ask(&judge_with(&server, settings(Scoring::Integer), PATIENCE), 0)), 0.1);
+    assert!((PATIENCE..Duration::from_secs(2)).contains(&started.elapsed()), "{:?}", started.elapsed());
+}
+
+#[test]
+fn retry_after_is_waited_for() {
+    let limit = Reply::Status(429, vec![("retry-after", "1".to_owned())], String::new());
+    let server = Server::start(move |_, number| if number == 0 { limit.clone() } else { Reply::score(1) });
+    value(ask(&integer_judge(&server), 0));
+    let requests = server.requests();
+    let waited = requests[1].at - requests[0].at;
+    // The pause without the header is 10 ms at most.
+    assert!(waited >= Duration::from_millis(990), "{waited:?}");
+}
+
+#[test]
+fn a_server_that_asks_for_a_pause_gets_it_from_all_questions() {
+    let limit = Reply::Status(429, vec![("retry-after", "1".to_owned())], String::new());
+    let server = Server::start(move |_, number| match number {
+        0 => limit.clone(),
+        _ => Reply::Slow(Duration::from_millis(50), Box::new(Reply::score(1))),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let outcome =
+        run(&integer_judge(&server), &responses(12), &rubrics(&["toxicity"]), 1, &folder.path().join("judged.jsonl")).unwrap();
+    assert_eq!(outcome.records.len(), 12);
+    let requests = server.requests();
+    // The four that were under way may come in; whoever finishes then waits.
+    let held = requests.iter().filter(|request| (request.at - requests[0].at) < Duration::from_millis(900)).count();
+    assert!(held <= 8, "{held} of 12 came at once");
+}
+
+#[test]
+fn a_pause_beyond_patience_is_not_waited_for() {
+    let server = Server::start(|_, _| Reply::Status(429, vec![("retry-after", "86400".to_owned())], String::new()));
+    let started = Instant::now();
+    let error = ask(&integer_judge(&server), 0).unwrap_err();
+    assert!(error.to_string().contains("86400 s"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(2));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn what_concerns_all_questions_stops_the_run() {
+    for (status, says) in [(401, "no API key was sent"), (403, "--api-key-env"), (404, "\"judge-model\"")] {
+        let server = Server::start(move |_, _| Reply::error(status, "no"));
+        let folder = tempfile::tempdir().unwrap();
+        let error =
+            run(&integer_judge(&server), &responses(50), &rubrics(&["refusal"]), 1, &folder.path().join("j")).unwrap_err();
+        assert!(!error.is_local() && !error.is_external() && error.to_string().contains(says), "{error}");
+        assert!(server.requests().len() <= 4, "each of four questions under way may find out");
+    }
+}
+
+#[test]
+fn a_redirection_is_not_followed() {
+    let elsewhere = Server::start(|_, _| Reply::score(1));
+    let target = format!("{}/chat/completions", elsewhere.url);
+    let server = Server::start(move |_, _| Reply::Status(307, vec![("location", target.clone())], String::new()));
+    assert!(matches!(ask(&integer_judge(&server), 0), Err(JudgeError::Rejected { status: 307, .. })));
+    assert!(elsewhere.requests().is_empty());
+}
+
+#[test]
+fn a_server_that_is_gone_is_left_alone() {
+    let server = Server::start(|_, _| Reply::error(500, "gone"));
+    let once = Retry { attempts: 1, ..QUICK };
+    let judge = judge_with(&server, sk_bench::judge::ChatSettings { retry: once, ..settings(Scoring::Integer) }, TIMEOUT);
+    let folder = tempfile::tempdir().unwrap();
+    let error = run(&judge, &responses(100), &rubrics(&["refusal"]), 1, &folder.path().join("j")).unwrap_err();
+    assert!(matches!(error, JudgeError::Outage { .. }) && error.is_external(), "{error}");
+    let asked = server.requests().len();
+    assert!((10..10 + 4).contains(&asked), "{asked}: ten in a row, and three that were under way");
+}
+
+#[test]
+fn questions_under_way_are_limited() {
+    let server = Server::start(|_, _| Reply::Slow(Duration::from_millis(20), Box::new(Reply::score(1))));
+    let folder = tempfile::tempdir().unwrap();
+    run(&integer_judge(&server), &responses(20), &rubrics(&["refusal", "toxicity"]), 1, &folder.path().join("j")).unwrap();
+    assert_eq!(server.most_at_once(), 4);
+    assert_eq!(server.requests().len(), 40);
+}
