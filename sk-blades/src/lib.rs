@@ -2,23 +2,27 @@
 
 mod arm;
 mod dispersion;
+mod divergence_ratio;
 mod ensemble;
 mod error;
 mod expert_amateur;
 mod fluency;
 mod implicit_reward;
 mod informativeness;
+mod ingredient;
 mod likelihood;
 mod reading;
 
 pub use arm::{Ablated, DispersionArm};
 pub use dispersion::Dispersion;
+pub use divergence_ratio::DivergenceRatio;
 pub use ensemble::Ensemble;
 pub use error::BladeError;
 pub use expert_amateur::ExpertAmateur;
 pub use fluency::Fluency;
 pub use implicit_reward::ImplicitReward;
 pub use informativeness::{InformativenessError, informativeness, spearman};
+pub use ingredient::Ingredient;
 pub use likelihood::Likelihood;
 
 /// The examples of the book, compiled and run.
