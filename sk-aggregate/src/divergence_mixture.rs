@@ -1,0 +1,36 @@
+use sk_core::{Aggregator, Batch, Divergence, Real};
+
+/// 𝓐 of multi-objective decoding: brings a weighted mean of f′ back to a log-probability.
+///
+/// ```text
+/// R_i = ℓ_i + ln (f′)⁻¹(μ_i)
+/// ```
+///
+/// with ℓ the fluency blade's log-probability of the backbone, zero where none is seated. It knows neither pairs nor dispersions: under the
+/// reverse KL divergence and without a fluency blade it is the identity. O(N); no allocation. Shi et al. 2024, eq. 6.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DivergenceMixture {
+    divergence: Divergence,
+}
+
+impl DivergenceMixture {
+    /// The mixture of blades that scored with the derivative of the same divergence.
+    pub fn new(divergence: Divergence) -> Self {
+        Self { divergence }
+    }
+}
+
+impl<F: Real> Aggregator<F> for DivergenceMixture {
+    fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
+        assert_eq!(ratings.len(), batch.len(), "one rating per candidate");
+        for (rating, &mu) in ratings.iter_mut().zip(batch.mu()) {
+            let mu = mu.to_f64().expect("a score is a number");
+            *rating = F::from(self.divergence.log_ratio(mu)).expect("every real converts from f64");
+        }
+        if let Some(fluency) = batch.fluency() {
+            for (rating, &log_prob) in ratings.iter_mut().zip(fluency) {
+                *rating = *rating + log_prob;
+            }
+        }
+    }
+}
