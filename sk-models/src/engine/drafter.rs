@@ -6,7 +6,7 @@ use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, 
 use super::EngineError;
 use super::follower::{Follower, check_context, read, token_rows};
 use super::sampling::{Sampler, Sampling};
-use crate::lora::Lanes;
+use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::cache::Suffix;
 use crate::model::{Cache, Qwen2};
 
@@ -31,11 +31,22 @@ pub struct DrafterConfig {
     pub keep_end_of_text: bool,
 }
 
+/// The adapter that a [`Drafter`] draws under, which may change from step to step.
+pub trait DraftPolicy: Send {
+    /// The adapter of the next step. Another allocation is another adapter: the context is then read again.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError>;
+}
+
 /// Π_prop: N spans sampled from a small model, side by side.
 ///
 /// One forward pass of N rows per token, over one copy of the context's keys and values; what the winner computed is kept.
 pub struct Drafter {
     model: Arc<Qwen2>,
+    policy: Option<Box<dyn DraftPolicy>>,
+    lane: Option<(Arc<LoraAdapter>, AdapterStack)>,
     config: DrafterConfig,
     follower: Follower,
     sampler: Sampler,
@@ -47,7 +58,25 @@ impl Drafter {
     #[must_use]
     pub fn new(model: Arc<Qwen2>, config: DrafterConfig) -> Self {
         let follower = Follower::new(&model, 1);
-        Self { model, config, follower, sampler: Sampler::default(), last: None }
+        Self { model, policy: None, lane: None, config, follower, sampler: Sampler::default(), last: None }
+    }
+
+    /// The same drafter under an adapter.
+    #[must_use]
+    pub fn with_policy(self, policy: impl DraftPolicy + 'static) -> Self {
+        Self { policy: Some(Box::new(policy)), ..self }
+    }
+
+    /// Makes the lane that of the policy's adapter. The cache of another adapter is of no use.
+    fn seat(&mut self) -> Result<(), BoxError> {
+        let Some(policy) = &mut self.policy else { return Ok(()) };
+        let adapter = policy.adapter()?;
+        if !self.lane.as_ref().is_some_and(|(seated, _)| Arc::ptr_eq(seated, &adapter)) {
+            let stack = AdapterStack::new(&self.model.config, &[Some(&adapter)], &self.model.device())?;
+            self.lane = Some((adapter, stack));
+            self.follower = Follower::new(&self.model, 1);
+        }
+        Ok(())
     }
 
     /// How candidates are drawn. Changes take effect at the next step.
@@ -60,7 +89,9 @@ impl Drafter {
         let context = request.context;
         check_context(&self.model, ROLE, context, 1)?;
         let limit = request.limit.min(self.model.config.max_position_embeddings - context.len()).max(1);
-        self.follower.follow(&self.model, Lanes::backbone(), context);
+        self.seat()?;
+        let lanes = self.lane.as_ref().map_or(Lanes::backbone(), |(_, stack)| Lanes::of(stack));
+        self.follower.follow(&self.model, lanes, context);
 
         let rows = self.config.candidates.max(1);
         let mut suffix = Suffix::new(&self.model.config, 1, rows, SPAN_CAPACITY.min(limit), &self.model.device());
@@ -71,8 +102,8 @@ impl Drafter {
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let tokens = token_rows(&inputs, 1, &self.model.device());
             let cache = Cache::Extend { prefix: self.follower.prefix(), suffix: &mut suffix };
-            let hidden = self.model.forward(tokens, Lanes::backbone(), cache);
-            let mut logits = read(self.model.logits(hidden, Lanes::backbone()))?;
+            let hidden = self.model.forward(tokens, lanes, cache);
+            let mut logits = read(self.model.logits(hidden, lanes))?;
             let rows = logits.chunks_exact_mut(self.model.config.vocab_size);
             for ((span, logits), input) in spans.iter_mut().zip(rows).zip(&inputs) {
                 if span.end.is_none() {

@@ -6,6 +6,10 @@
 use burn::tensor::{Device, Int, Tensor};
 use thiserror::Error;
 
+mod soup;
+
+pub use soup::{Merge, MergeError};
+
 use crate::config::Qwen2Config;
 
 /// A linear layer of a decoder layer that an adapter can change.

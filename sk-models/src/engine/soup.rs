@@ -1,0 +1,51 @@
+use std::sync::Arc;
+
+use sk_core::{BoxError, SpecHandle};
+
+use super::AdapterRack;
+use super::drafter::DraftPolicy;
+use crate::lora::{LoraAdapter, Merge};
+
+/// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in weight space.
+///
+/// An edit of Ω takes effect at the next step, which merges anew and reads the context again; a step without one costs nothing extra.
+pub struct Soup {
+    rack: AdapterRack,
+    spec: SpecHandle,
+    merge: Merge,
+    last: Option<(Vec<Ingredient>, Arc<LoraAdapter>)>,
+}
+
+struct Ingredient {
+    weight: f64,
+    adapter: Arc<LoraAdapter>,
+}
+
+impl Soup {
+    /// The adapters of `rack` that `spec` gives a positive weight, each under the name of its seat.
+    #[must_use]
+    pub fn new(rack: AdapterRack, spec: SpecHandle, merge: Merge) -> Self {
+        Self { rack, spec, merge, last: None }
+    }
+}
+
+impl DraftPolicy for Soup {
+    fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError> {
+        let spec = self.spec.snapshot();
+        let weighed = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
+        let ingredients: Vec<Ingredient> = weighed
+            .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: self.rack.get(seat.name())? }))
+            .collect::<Result<_, super::EngineError>>()?;
+        let unchanged = |(old, _): &(Vec<Ingredient>, _)| {
+            old.len() == ingredients.len()
+                && old.iter().zip(&ingredients).all(|(a, b)| a.weight == b.weight && Arc::ptr_eq(&a.adapter, &b.adapter))
+        };
+        if let Some(last) = self.last.as_ref().filter(|last| unchanged(last)) {
+            return Ok(Arc::clone(&last.1));
+        }
+        let weighted: Vec<(f64, &LoraAdapter)> = ingredients.iter().map(|i| (i.weight, &*i.adapter)).collect();
+        let merged = Arc::new(self.merge.apply(&weighted)?);
+        self.last = Some((ingredients, Arc::clone(&merged)));
+        Ok(merged)
+    }
+}
