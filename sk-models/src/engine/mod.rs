@@ -1,7 +1,7 @@
 //! Decoding: the frozen models behind the slots of a scheme.
 //!
-//! [`Drafter`] is Π_prop, [`Verifier`] is π_B with its adapters, [`Delimited`] is ρ by text, and [`Frozen`] decodes one model
-//! unsteered. All of them follow the context by its token ids: what was computed for a common beginning is kept, whatever the caller
+//! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters, and [`Vocabulary`] that of token-level schemes;
+//! [`Verifier`] is π_B with its adapters, [`Delimited`] is ρ by text, and [`Frozen`] decodes one model unsteered. All of them follow the context by its token ids: what was computed for a common beginning is kept, whatever the caller
 //! does with the context between steps.
 
 mod delimited;
@@ -10,11 +10,17 @@ mod error;
 mod follower;
 mod frozen;
 mod sampling;
+mod shared;
+mod soup;
 mod verifier;
+mod vocabulary;
 
 pub use delimited::Delimited;
-pub use drafter::{Drafter, DrafterConfig};
+pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
 pub use error::EngineError;
 pub use frozen::Frozen;
 pub use sampling::{Sampling, SamplingError};
+pub use shared::SharedVerifier;
+pub use soup::Soup;
 pub use verifier::{AdapterRack, Verifier};
+pub use vocabulary::{Head, TokenPrior, Vocabulary};

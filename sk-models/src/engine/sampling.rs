@@ -197,6 +197,12 @@ fn before(a: &(f32, TokenId), b: &(f32, TokenId)) -> std::cmp::Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
+/// log softmax, in nats.
+pub(super) fn log_softmax(logits: &[f32]) -> Vec<f32> {
+    let total = log_sum_exp(logits);
+    logits.iter().map(|z| z - total).collect()
+}
+
 fn log_sum_exp(logits: &[f32]) -> f32 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&z| f64::from((z - max).exp())).sum();

@@ -38,7 +38,7 @@ impl AdapterRack {
         self.lock().keys().cloned().collect()
     }
 
-    fn get(&self, name: &str) -> Result<Arc<LoraAdapter>, EngineError> {
+    pub(super) fn get(&self, name: &str) -> Result<Arc<LoraAdapter>, EngineError> {
         let rack = self.lock();
         rack.get(name).cloned().ok_or_else(|| EngineError::UnknownAdapter {
             name: name.to_owned(),
@@ -66,6 +66,18 @@ struct Bench {
 struct Pending {
     suffix: Suffix,
     inputs: Vec<Vec<TokenId>>,
+    /// Whether one row serves all candidates, each of which is one token.
+    shared: bool,
+}
+
+/// The next-token distributions after a context, one per lane: all that there is to know of one-token candidates.
+struct Ahead {
+    context: Vec<TokenId>,
+    lanes: Vec<Lane>,
+    /// log π in nats, `[V]` per lane.
+    log_probs: Vec<Vec<f32>>,
+    /// logsumexp − max in nats, one per lane.
+    min_entropy: Vec<f32>,
 }
 
 /// π_B: the frozen backbone, which reads N candidates under itself and its adapters in one forward pass.
@@ -78,13 +90,16 @@ pub struct Verifier {
     rack: AdapterRack,
     bench: Option<Bench>,
     pending: Option<Pending>,
+    ahead: Option<Ahead>,
+    /// The policies that one-token candidates were last read under: those worth looking ahead with.
+    habit: Vec<Policy>,
 }
 
 impl Verifier {
     /// The backbone `model`, with no adapter.
     #[must_use]
     pub fn new(model: Arc<Qwen2>) -> Self {
-        Self { model, rack: AdapterRack::default(), bench: None, pending: None }
+        Self { model, rack: AdapterRack::default(), bench: None, pending: None, ahead: None, habit: Vec::new() }
     }
 
     /// The rack its adapters are taken from.
@@ -205,10 +220,92 @@ impl Verifier {
             })
             .collect()
     }
+
+    /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
+    ///
+    /// The policies that will be read next, by the habit of the last step, are computed in the same pass, so that a proposal that looks
+    /// at the distribution and the reading of its one-token candidates cost one pass of one row per lane.
+    ///
+    /// # Errors
+    /// When the context does not fit the model, or the device fails.
+    pub fn next_token(&mut self, context: &[TokenId]) -> Result<&[f32], BoxError> {
+        let mut policies = self.habit.clone();
+        if !policies.contains(&Policy::Backbone) {
+            policies.insert(0, Policy::Backbone);
+        }
+        let lanes = match self.lanes(&policies) {
+            Ok(lanes) => lanes,
+            // An adapter was dropped since.
+            Err(_) => vec![None],
+        };
+        let ahead = self.look_ahead(context, lanes)?;
+        let backbone = ahead.lanes.iter().position(Option::is_none).unwrap_or(0);
+        Ok(&ahead.log_probs[backbone])
+    }
+
+    /// The distributions of `lanes` after `context`: those at hand if they hold these lanes, else computed.
+    fn look_ahead(&mut self, context: &[TokenId], lanes: Vec<Lane>) -> Result<&Ahead, BoxError> {
+        let at_hand = |ahead: &Ahead| {
+            ahead.context == context && lanes.iter().all(|lane| ahead.lanes.iter().any(|other| identical(other, lane)))
+        };
+        match self.ahead.take().filter(at_hand) {
+            Some(ahead) => Ok(self.ahead.insert(ahead)),
+            None => {
+                let ahead = self.compute_ahead(context, lanes)?;
+                Ok(self.ahead.insert(ahead))
+            }
+        }
+    }
+
+    fn compute_ahead(&mut self, context: &[TokenId], lanes: Vec<Lane>) -> Result<Ahead, BoxError> {
+        self.pending = None;
+        check_context(&self.model, ROLE, context, 1)?;
+        let bench = self.seat(lanes, context)?;
+        let (count, last) = (bench.lanes.len(), context[context.len() - 1]);
+        let device = self.model.device();
+        let tokens = token_rows(&vec![[last]; count], 1, &device);
+        let mut suffix = Suffix::new(&self.model.config, count, 1, 1, &device);
+        let seated = bench.stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
+        let cache = Cache::Extend { prefix: bench.follower.prefix(), suffix: &mut suffix };
+        let logits = self.model.logits(self.model.forward(tokens, seated, cache), seated);
+        let max = logits.clone().max_dim(1);
+        let entropy = (logits.clone() - max.clone()).exp().sum_dim(1).log();
+        let log_probs = read(logits - max - entropy.clone())?;
+        let min_entropy: Vec<f32> = read(entropy)?.into_iter().map(|h| h.max(0.0)).collect();
+        if log_probs.iter().chain(&min_entropy).any(|value| value.is_nan()) {
+            return Err(EngineError::NotANumber { role: ROLE, token: last }.into());
+        }
+        let log_probs = log_probs.chunks_exact(self.model.config.vocab_size).map(<[f32]>::to_vec).collect();
+        let ahead = Ahead { context: context.to_vec(), lanes: bench.lanes.clone(), log_probs, min_entropy };
+        self.bench = Some(bench);
+        self.pending = Some(Pending { suffix, inputs: vec![vec![last]], shared: true });
+        Ok(ahead)
+    }
+
+    /// Reads candidates of one token each: they share their only input, so one row per lane serves all of them.
+    fn read_tokens(&mut self, context: &[TokenId], tokens: &[TokenId], policies: &[Policy]) -> Result<Readings, BoxError> {
+        let lanes = self.lanes(policies)?;
+        self.habit = policies.to_vec();
+        let ahead = self.look_ahead(context, lanes.clone())?;
+        let mut readings = Readings::new();
+        for (policy, lane) in policies.iter().zip(&lanes) {
+            let at = ahead.lanes.iter().position(|other| identical(other, lane)).unwrap_or(0);
+            let (log_probs, entropy) = (&ahead.log_probs[at], ahead.min_entropy[at]);
+            let reading = |&token: &TokenId| Reading { log_probs: vec![log_probs[token as usize]], min_entropy: vec![entropy] };
+            readings.insert(policy.clone(), tokens.iter().map(reading).collect());
+        }
+        Ok(readings)
+    }
 }
 
 impl Backbone for Verifier {
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        let single: Option<Vec<TokenId>> =
+            candidates.iter().map(|c| if let [token] = c.tokens[..] { Some(token) } else { None }).collect();
+        if let Some(tokens) = single {
+            check_vocabulary(&self.model, ROLE, &tokens)?;
+            return self.read_tokens(context, &tokens, policies);
+        }
         self.pending = None;
         let longest = candidates.iter().map(|c| c.tokens.len()).max().unwrap_or(0);
         check_context(&self.model, ROLE, context, longest)?;
@@ -231,7 +328,7 @@ impl Backbone for Verifier {
         let read = self.read_rows(seated, hidden, &spans, longest)?;
 
         self.bench = Some(bench);
-        self.pending = Some(Pending { suffix, inputs });
+        self.pending = Some(Pending { suffix, inputs, shared: false });
         let mut readings = Readings::new();
         for (policy, lane) in policies.iter().zip(read) {
             readings.insert(policy.clone(), lane);
@@ -241,8 +338,10 @@ impl Backbone for Verifier {
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
         if let (Some(pending), Some(bench)) = (self.pending.take(), &mut self.bench) {
-            bench.follower.adopt(&pending.suffix, chosen, &pending.inputs[chosen]);
+            let row = if pending.shared { 0 } else { chosen };
+            bench.follower.adopt(&pending.suffix, row, &pending.inputs[row]);
         }
+        self.ahead = None;
         Ok(())
     }
 }

@@ -1,0 +1,40 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sk_core::{Backbone, BoxError, Candidates, Policy, Readings, TokenId};
+
+use super::Verifier;
+
+/// A [`Verifier`] that a proposal and the scheme both hold, so that the proposal's look at π_B and the blades' readings are one pass.
+#[derive(Clone)]
+pub struct SharedVerifier(Arc<Mutex<Verifier>>);
+
+impl SharedVerifier {
+    /// Shares `verifier`. Clones address the same one.
+    #[must_use]
+    pub fn new(verifier: Verifier) -> Self {
+        Self(Arc::new(Mutex::new(verifier)))
+    }
+
+    /// [`Verifier::next_token`], copied out.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next_token(&self, context: &[TokenId]) -> Result<Vec<f32>, BoxError> {
+        self.lock().next_token(context).map(<[f32]>::to_vec)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Verifier> {
+        // A step that panicked leaves a cache that follows the next context anyway.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backbone for SharedVerifier {
+    fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        self.lock().read(context, candidates, policies)
+    }
+
+    fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+        self.lock().commit(chosen)
+    }
+}
