@@ -154,17 +154,17 @@ fn adapter_sources(
     }
     given.iter().for_each(|blade| config.seat(&blade.name));
 
-    let source = |(name, in_file): (&str, Option<&PathBuf>)| {
+    let source = |(name, in_file): (String, Option<&PathBuf>)| {
         let on_command_line = given.iter().find(|blade| blade.name == name).map(|blade| blade.source.clone());
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let source = on_command_line.or_else(|| in_file.cloned().map(text)).or_else(|| {
-            let embedded = embedded.filter(|_| built_in.contains(&name))?;
-            Some(text(embedded.blade(name)))
+            let embedded = embedded.filter(|_| built_in.contains(&name.as_str()))?;
+            Some(text(embedded.blade(&name)))
         });
         let hint = || format!("give --blade {name}=DIR, or adapter = \"DIR\" in its section");
         match source {
-            Some(source) => Ok((name.to_owned(), source)),
-            None => Err(SchemeError::NoAdapter { name: name.to_owned(), hint: hint() }.into()),
+            Some(source) => Ok((name, source)),
+            None => Err(SchemeError::NoAdapter { hint: hint(), name }.into()),
         }
     };
     config.adapters().map(source).collect()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sk_aggregate::{
-    Asinh, Copeland, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores, SignedLog, SwissElo,
-    Tanh,
+    Asinh, Copeland, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores, Seeding, SignedLog,
+    SwissElo, Tanh,
 };
 use sk_core::{Aggregator, OperatingPoint, ParameterError};
 
@@ -68,6 +68,8 @@ pub struct AggregatorConfig {
     pub kind: AggregatorKind,
     /// How scores enter a comparison, and how a tournament is seeded.
     pub convention: Convention,
+    /// Whether scores are standardised on entry: the second of the three standardisations.
+    pub standardize: bool,
     /// R of a tournament.
     pub rounds: usize,
     /// α, coefficient of the fluency blade in a comparison.
@@ -104,6 +106,7 @@ impl AggregatorConfig {
         Self {
             kind: AggregatorKind::SwissElo,
             convention,
+            standardize: true,
             rounds: point.rounds,
             alpha: point.alpha,
             k_max: point.k_max,
@@ -124,6 +127,7 @@ impl AggregatorConfig {
         }
         if self.kind != AggregatorKind::Scores {
             self.convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or(self.convention);
+            self.standardize = section.flag("standardize")?.unwrap_or(self.standardize);
             self.alpha = section.number("alpha")?.unwrap_or(self.alpha);
         }
         self.build().map_err(|error| section.fault(error))?;
@@ -132,16 +136,17 @@ impl AggregatorConfig {
 
     pub(super) fn build(&self) -> Result<Arc<dyn Aggregator>, ParameterError> {
         let entry = || match self.convention {
+            _ if !self.standardize => Entry::plain(self.alpha),
             Convention::Paper => Entry::paper(self.alpha),
             Convention::Sound => Entry::sound(self.alpha),
         };
         Ok(match self.kind {
             AggregatorKind::SwissElo => {
-                let tournament = match self.convention {
-                    Convention::Paper => SwissElo::paper(self.rounds, self.alpha)?,
-                    Convention::Sound => SwissElo::sound(self.rounds, self.alpha)?,
+                let seeding = match self.convention {
+                    Convention::Paper => Seeding::Score,
+                    Convention::Sound => Seeding::Canonical,
                 };
-                Arc::new(tournament.with_schedule(self.k_max, self.k_min)?)
+                Arc::new(SwissElo::new(self.rounds, entry()?, seeding)?.with_schedule(self.k_max, self.k_min)?)
             }
             AggregatorKind::RoundRobin { link, p } => {
                 Arc::new(Fluent::new(entry()?, RoundRobin::new(link.build(), PNorm::new(p)?)))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sk_blades::{Dispersion, ExpertAmateur, Fluency, ImplicitReward, Likelihood};
+use sk_blades::{Dispersion, Ensemble, ExpertAmateur, Fluency, ImplicitReward, Likelihood};
 use sk_core::{Blade, ParameterError, Policy};
 
 use super::SchemeError;
@@ -14,6 +14,8 @@ use super::document::Section;
 pub enum BladeKind {
     /// The implicit reward of an adapter against the backbone.
     ImplicitReward,
+    /// The mean implicit reward of several adapters, with their disagreement for σ.
+    Ensemble,
     /// The log-probability under an adapter.
     Likelihood,
     /// The log-probability under the backbone.
@@ -30,7 +32,7 @@ impl BladeKind {
         KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether it reads with an adapter.
+    /// Whether it reads with an adapter of its own name.
     pub fn needs_adapter(self) -> bool {
         matches!(self, Self::ImplicitReward | Self::Likelihood)
     }
@@ -45,6 +47,8 @@ pub struct BladeConfig {
     pub kind: BladeKind,
     /// Directory of its adapter, where the file gives one.
     pub adapter: Option<PathBuf>,
+    /// Directories of the adapters of an ensemble.
+    pub members: Vec<PathBuf>,
     /// Its weight, where the file gives one.
     pub weight: Option<f64>,
     /// β of an implicit reward.
@@ -53,8 +57,9 @@ pub struct BladeConfig {
     pub dispersion: Dispersion,
 }
 
-const KINDS: [(&str, BladeKind); 5] = [
+const KINDS: [(&str, BladeKind); 6] = [
     ("implicit-reward", BladeKind::ImplicitReward),
+    ("ensemble", BladeKind::Ensemble),
     ("likelihood", BladeKind::Likelihood),
     ("backbone-likelihood", BladeKind::BackboneLikelihood),
     ("expert-amateur", BladeKind::ExpertAmateur),
@@ -71,6 +76,7 @@ impl BladeConfig {
             name: name.to_owned(),
             kind: BladeKind::ImplicitReward,
             adapter: None,
+            members: Vec::new(),
             weight: None,
             beta,
             dispersion: Dispersion::MinEntropy,
@@ -89,12 +95,16 @@ impl BladeConfig {
         if blade.kind.needs_adapter() {
             blade.adapter = section.string("adapter")?.map(|path| directory.join(path));
         }
-        if blade.kind == BladeKind::ImplicitReward {
+        if blade.kind == BladeKind::Ensemble {
+            let members = section.strings("adapters")?.unwrap_or_default();
+            blade.members = members.into_iter().map(|path| directory.join(path)).collect();
+        }
+        if matches!(blade.kind, BladeKind::ImplicitReward | BladeKind::Ensemble) {
             blade.beta = section.number("beta")?.unwrap_or(blade.beta);
         }
         if blade.kind != BladeKind::Fluency {
             blade.weight = section.number("weight")?;
-            if blade.kind != BladeKind::ExpertAmateur {
+            if !matches!(blade.kind, BladeKind::ExpertAmateur | BladeKind::Ensemble) {
                 blade.dispersion = section.choice("dispersion", "dispersion", &DISPERSIONS)?.unwrap_or(blade.dispersion);
             }
         }
@@ -106,14 +116,23 @@ impl BladeConfig {
         Ok(blade)
     }
 
+    /// The adapters it reads with: the name under which the backbone knows each, and its directory where the file gives one.
+    pub(super) fn adapters(&self) -> Vec<(String, Option<&PathBuf>)> {
+        if self.kind.needs_adapter() {
+            return vec![(self.name.clone(), self.adapter.as_ref())];
+        }
+        self.members.iter().enumerate().map(|(m, path)| (format!("{}/{m}", self.name), Some(path))).collect()
+    }
+
     /// The blade; its adapter, if it has one, is known to the backbone by the blade's name.
     ///
     /// # Errors
-    /// When β is not positive and finite.
+    /// When β is not positive and finite, or an ensemble has fewer than two adapters.
     pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
         let variant = || Policy::Variant(self.name.as_str().into());
         Ok(match self.kind {
             BladeKind::ImplicitReward => Arc::new(ImplicitReward::new(self.name.as_str(), self.beta, self.dispersion)?),
+            BladeKind::Ensemble => Arc::new(Ensemble::new(self.adapters().into_iter().map(|(name, _)| name), self.beta)?),
             BladeKind::Likelihood => Arc::new(Likelihood::new(variant(), self.dispersion)?),
             BladeKind::BackboneLikelihood => Arc::new(Likelihood::new(Policy::Backbone, self.dispersion)?),
             BladeKind::ExpertAmateur => Arc::new(ExpertAmateur),

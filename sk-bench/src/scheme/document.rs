@@ -110,12 +110,7 @@ impl<'d, 'a> Section<'d, 'a> {
 
     pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let digits = match &value {
-            DeValue::Integer(integer) if integer.radix() == 10 => Some(integer.as_str()),
-            DeValue::Float(float) => Some(float.as_str()),
-            _ => None,
-        };
-        match digits.and_then(|d| d.parse().ok()) {
+        match decimal(&value) {
             Some(number) => Ok(Some(number)),
             None => Err(self.mistyped(line, key, "a number", &value)),
         }
@@ -156,6 +151,29 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
+    /// Pairs of names with a number each.
+    pub(super) fn pairs(&mut self, key: &'static str) -> Result<Option<Vec<(String, String, f64)>>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let pair = |value: &DeValue<'_>| match value.as_array()?.iter().map(Spanned::get_ref).collect::<Vec<_>>()[..] {
+            [a, b, number] => Some((a.as_str()?.to_owned(), b.as_str()?.to_owned(), decimal(number)?)),
+            _ => None,
+        };
+        let pairs: Option<Vec<_>> = value.as_array().and_then(|array| array.iter().map(|v| pair(v.get_ref())).collect());
+        match pairs {
+            Some(pairs) => Ok(Some(pairs)),
+            None => Err(self.mistyped(line, key, "a list such as [[\"a\", \"b\", 0.5]]", &value)),
+        }
+    }
+
+    /// The tables inside the field `key`, such as the gates of a selector; none where it is missing.
+    pub(super) fn nested(&mut self, key: &'static str, what: &str) -> Result<Option<Vec<Self>>, SchemeError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some((_, DeValue::Table(fields))) => self.document.tables(fields, what).map(Some),
+            Some((line, other)) => Err(self.mistyped(line, key, "tables by name", &other)),
+        }
+    }
+
     /// A fault of the section as a whole, such as a combination of values that its part refuses.
     pub(super) fn fault(&self, reason: impl std::fmt::Display) -> SchemeError {
         SchemeError::Value {
@@ -191,6 +209,15 @@ impl<'d, 'a> Section<'d, 'a> {
             place: format!("{}.{key}", self.name),
             reason: format!("expected {expected}, found {} {}", article(found.type_str()), found.type_str()),
         }
+    }
+}
+
+/// A number in decimal notation, `inf` and `nan` included.
+fn decimal(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
+        DeValue::Float(float) => float.as_str().parse().ok(),
+        _ => None,
     }
 }
 

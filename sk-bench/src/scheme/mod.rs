@@ -7,6 +7,7 @@ mod aggregator;
 mod blades;
 mod document;
 mod error;
+mod gate;
 mod granularity;
 mod normalizer;
 mod proposal;
@@ -22,6 +23,7 @@ use sk_models::engine::{AdapterRack, Verifier};
 pub use aggregator::{AggregatorConfig, AggregatorKind, LinkKind};
 pub use blades::{BladeConfig, BladeKind};
 pub use error::SchemeError;
+pub use gate::GateConfig;
 pub use granularity::{GranularityConfig, Rule};
 pub use normalizer::{NormalizerConfig, NormalizerKind};
 pub use proposal::{DraftModel, ProposalConfig};
@@ -135,9 +137,10 @@ impl SchemeConfig {
         }
     }
 
-    /// The blades that read with an adapter, and the directory where the file gives one.
-    pub fn adapters(&self) -> impl Iterator<Item = (&str, Option<&PathBuf>)> {
-        self.blades.iter().filter(|blade| blade.kind.needs_adapter()).map(|blade| (blade.name.as_str(), blade.adapter.as_ref()))
+    /// The adapters that blades read with: the name the backbone knows each by, which is that of its blade, or followed by a number in an
+    /// ensemble; and the directory where the file gives one.
+    pub fn adapters(&self) -> impl Iterator<Item = (String, Option<&PathBuf>)> {
+        self.blades.iter().flat_map(BladeConfig::adapters)
     }
 
     /// Ω: the seated blades with their weights, or with equal ones where none is given.
@@ -231,6 +234,94 @@ mod tests {
         assert_eq!(config.proposal, reference(Convention::Sound).proposal);
     }
 
+    /// Ratings 3, 2, 1 and raw scores of two blades, of which the first is weighed.
+    fn selected(config: &SchemeConfig) -> Vec<f64> {
+        let table = sk_core::ScoreTable::new([([0.3, 0.2, 0.1], [0.0; 3]), ([-1.0, 0.0, 1.0], [0.5, 0.5, 0.1])]).unwrap();
+        let table = table.with_names(["calm", "safe"]).unwrap();
+        let batch = sk_core::Batch::new(table.mu(0), table.sigma(0)).with_blades(&table);
+        let mut p = vec![f64::NAN; 3];
+        config.selector.build().unwrap().distribution(&[3.0, 2.0, 1.0], &batch, &mut p);
+        p
+    }
+
+    #[test]
+    fn gates_are_named_after_blades_and_stand_before_the_selection() {
+        let gated = |gates: &str| selected(&overlaid(&format!("[selector]\nkind = \"argmax\"\n{gates}")).unwrap());
+        assert_eq!(gated(""), [1.0, 0.0, 0.0]);
+        assert_eq!(gated("[selector.gates.safe]\nthreshold = -0.2\n"), [0.0, 1.0, 0.0]);
+        assert_eq!(gated("[selector.gates.safe]\nthreshold = -0.2\nkappa = 1\n"), [0.0, 0.0, 1.0]);
+        assert_eq!(gated("[selector.gates.safe]\nthreshold = 5\n"), [0.0, 0.0, 1.0]);
+        assert_eq!(gated("[selector.gates.safe]\nthreshold = 5\nfallback = \"open\"\n"), [1.0, 0.0, 0.0]);
+        let both = "[selector.gates.floor]\non = \"score\"\nthreshold = 0.15\n[selector.gates.safe]\nthreshold = -0.2\n";
+        assert_eq!(gated(both), [0.0, 1.0, 0.0]);
+        assert_eq!(gated("[selector.gates.low]\non = \"rating\"\nthreshold = 3\n"), [1.0, 0.0, 0.0]);
+        assert_eq!(overlaid(both).unwrap().selector.build().unwrap().blades(), ["safe".into()]);
+        for (text, said) in [
+            ("[selector.gates.safe]\nkappa = 1\n", "a gate needs a threshold"),
+            ("[selector.gates.safe]\nthreshold = nan\n", "threshold is NaN; it must be a number"),
+            ("[selector]\ngates = 3\n", "expected tables by name"),
+            ("[selector.gates.safe]\nthreshold = 1\non = \"rating\"\nkappa = 1\n", "kappa"),
+        ] {
+            let error = overlaid(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_standardisation_is_switched_alone() {
+        let mut published = reference(Convention::Sound);
+        let scores =
+            sk_core::ScoreTable::new([([6.0, 2.0, 1.0], [1.0, 2.0, 0.0]), ([-30.0, 0.0, 50.0], [5.0, 5.0, 1.0])]).unwrap();
+        let fluency = [-2.0, -1.0, -4.0];
+        // Composite, rating, probability: what each standardisation changes, and what comes before it and does not.
+        let run = |config: &SchemeConfig| {
+            let (mut composite, mut ratings, mut p) = (sk_core::Composite::default(), vec![0.0; 3], vec![0.0; 3]);
+            config.normalizer.build().combine(&scores, &Simplex::uniform(2).unwrap(), &mut composite);
+            let batch = sk_core::Batch::new(&composite.mu, &composite.sigma).with_fluency(&fluency);
+            config.aggregator.build().unwrap().rate(&batch, &mut ratings);
+            config.selector.build().unwrap().distribution(&ratings, &batch, &mut p);
+            (composite.mu.clone(), ratings, p)
+        };
+        published.overlay("kind.toml", "[aggregator]\nkind = \"thurstone\"\n", Path::new("")).unwrap();
+        let switched = |text: &str| {
+            let mut config = published.clone();
+            config.overlay("off.toml", text, Path::new("")).unwrap();
+            run(&config)
+        };
+        let (mu, ratings, p) = run(&published);
+        let first = switched("[normalizer]\nkind = \"raw\"\n");
+        assert_eq!(first.0, [-12.0, 1.0, 25.5]);
+        let second = switched("[aggregator]\nstandardize = false\n");
+        assert!(second.0 == mu && second.1 != ratings);
+        let third = switched("[selector]\nstandardize = false\n");
+        assert!(third.0 == mu && third.1 == ratings && third.2 != p);
+        assert_eq!(switched("[aggregator]\nstandardize = true\n[selector]\nstandardize = true\n"), (mu, ratings, p));
+    }
+
+    #[test]
+    fn normalisation_is_set_number_by_number() {
+        use sk_core::{Deviation, Standardize};
+        use sk_normalize::{Correlation, DispersionUnit, Propagation};
+        let text = "[normalizer]\nconvention = \"paper\"\ndeviation = \"population\"\ncorrelations = [[\"a\", \"b\", -0.5]]\n";
+        let normalizer = overlaid(text).unwrap().normalizer;
+        assert_eq!(normalizer.standardize, Standardize::new(Deviation::Population, 1e-6, 0.0).unwrap());
+        assert_eq!(normalizer.unit, DispersionUnit::Own);
+        assert_eq!(normalizer.propagation, Propagation::Correlated(Correlation::of_pairs([("a", "b", -0.5)]).unwrap()));
+        let normalizer = overlaid("[normalizer]\nepsilon = 0.5\ndispersion_unit = \"own\"\n").unwrap().normalizer;
+        assert_eq!(normalizer.standardize, Standardize::new(Deviation::Sample, 0.5, 0.0).unwrap());
+        assert_eq!((normalizer.unit, normalizer.propagation), (DispersionUnit::Own, Propagation::Linear));
+        for (text, said) in [
+            ("epsilon = -1\n", "epsilon is -1"),
+            ("correlations = [[\"a\", \"b\"]]\n", "expected a list such as"),
+            ("correlations = [[\"a\", \"a\", 0]]\n", "blade \"a\" is paired with itself"),
+            ("correlations = [[\"a\", \"b\", 2]]\n", "it must be in [-1, 1]"),
+            ("kind = \"raw\"\nepsilon = 1\n", "epsilon"),
+        ] {
+            let error = overlaid(&format!("[normalizer]\n{text}")).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
     #[test]
     fn the_conventions_differ_where_the_published_runs_do() {
         let (paper, sound) = (reference(Convention::Paper), reference(Convention::Sound));
@@ -247,13 +338,32 @@ mod tests {
         let text = "[blades.z]\nadapter = \"z\"\nweight = 3\n[blades.a]\nadapter = \"/a\"\nweight = 1\nbeta = 0.5\n[blades.b0]\nkind = \"fluency\"\n";
         let mut config = overlaid(text).unwrap();
         assert!(!config.seat_all);
-        let adapters: Vec<_> = config.adapters().map(|(name, path)| (name.to_owned(), path.cloned())).collect();
+        let adapters: Vec<_> = config.adapters().map(|(name, path)| (name, path.cloned())).collect();
         assert_eq!(adapters, [("z".to_owned(), Some(PathBuf::from("schemes/z"))), ("a".to_owned(), Some(PathBuf::from("/a")))]);
         let spec = config.spec().unwrap();
         assert_eq!((spec.weight("z"), spec.weight("a"), spec.weight("b0")), (Some(0.75), Some(0.25), None));
         config.seat("late");
         assert_eq!(config.spec().unwrap().weight("late"), Some(0.0));
         assert!(matches!(overlaid("[blades]\n").unwrap().spec(), Err(SchemeError::NoBlade)));
+    }
+
+    #[test]
+    fn an_ensemble_has_adapters_of_its_own() {
+        let config = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"/b\"]\nbeta = 0.2\n").unwrap();
+        let adapters: Vec<_> = config.adapters().map(|(name, path)| (name, path.cloned())).collect();
+        let expected =
+            [("calm/0".to_owned(), Some(PathBuf::from("schemes/a"))), ("calm/1".to_owned(), Some(PathBuf::from("/b")))];
+        assert_eq!(adapters, expected);
+        let read = config.blades[0].build().unwrap().policies();
+        assert_eq!(read[1..], ["calm/0", "calm/1"].map(|name| sk_core::Policy::Variant(name.into())));
+        for (text, said) in
+            [("adapters = [\"a\"]\n", "at least 2"), ("", "at least 2"), ("adapter = \"a\"\nadapters = []\n", "at least 2")]
+        {
+            let error = overlaid(&format!("[blades.calm]\nkind = \"ensemble\"\n{text}")).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        let both = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\"]\nadapter = \"c\"\n").unwrap_err();
+        assert!(both.to_string().contains("unknown field of [calm] \"adapter\""), "{both}");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sk_core::Normalizer;
-use sk_normalize::{CandidateBatch, Propagation, Rank, Raw, Robust};
+use sk_core::{Deviation, Normalizer, Standardize};
+use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust};
 
 use super::document::Section;
 use super::{Convention, SchemeError};
@@ -26,8 +26,10 @@ pub enum NormalizerKind {
 pub struct NormalizerConfig {
     /// Which one.
     pub kind: NormalizerKind,
-    /// Which details of candidate-batch normalisation.
-    pub convention: Convention,
+    /// Divisor of the variance and ε of candidate-batch normalisation.
+    pub standardize: Standardize,
+    /// What candidate-batch normalisation divides σ by.
+    pub unit: DispersionUnit,
     /// How dispersions combine.
     pub propagation: Propagation,
 }
@@ -47,21 +49,40 @@ enum Rule {
 
 const PROPAGATIONS: [(&str, Rule); 2] = [("linear", Rule::Linear), ("independent", Rule::Independent)];
 
+const DEVIATIONS: [(&str, Deviation); 2] = [("sample", Deviation::Sample), ("population", Deviation::Population)];
+
+const UNITS: [(&str, DispersionUnit); 2] = [("score", DispersionUnit::Score), ("own", DispersionUnit::Own)];
+
 impl NormalizerConfig {
     pub(super) fn published(convention: Convention) -> Self {
-        Self { kind: NormalizerKind::CandidateBatch, convention, propagation: Propagation::Linear }
+        let CandidateBatch { standardize, dispersion, propagation } = match convention {
+            Convention::Paper => CandidateBatch::paper(),
+            Convention::Sound => CandidateBatch::sound(),
+        };
+        Self { kind: NormalizerKind::CandidateBatch, standardize, unit: dispersion, propagation }
     }
 
     pub(super) fn read(&mut self, mut section: Section<'_, '_>) -> Result<(), SchemeError> {
         self.kind = section.choice("kind", "normalizer", &KINDS)?.unwrap_or(self.kind);
         if self.kind == NormalizerKind::CandidateBatch {
-            self.convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or(self.convention);
+            if let Some(convention) = section.choice("convention", "convention", &Convention::NAMES)? {
+                let Self { standardize, unit, .. } = Self::published(convention);
+                (self.standardize, self.unit) = (standardize, unit);
+            }
+            let deviation = section.choice("deviation", "deviation", &DEVIATIONS)?.unwrap_or(self.standardize.deviation());
+            let epsilon = section.number("epsilon")?.unwrap_or(self.standardize.epsilon());
+            self.standardize = Standardize::new(deviation, epsilon, 0.0).map_err(|error| section.fault(error))?;
+            self.unit = section.choice("dispersion_unit", "dispersion unit", &UNITS)?.unwrap_or(self.unit);
         }
         if let Some(rule) = section.choice("propagation", "propagation", &PROPAGATIONS)? {
             self.propagation = match rule {
                 Rule::Linear => Propagation::Linear,
                 Rule::Independent => Propagation::Independent,
             };
+        }
+        if let Some(pairs) = section.pairs("correlations")? {
+            let pairs = pairs.iter().map(|(a, b, rho)| (a.as_str(), b.as_str(), *rho));
+            self.propagation = Propagation::Correlated(Correlation::of_pairs(pairs).map_err(|error| section.fault(error))?);
         }
         section.finish()
     }
@@ -70,11 +91,7 @@ impl NormalizerConfig {
         let propagation = self.propagation.clone();
         match self.kind {
             NormalizerKind::CandidateBatch => {
-                let published = match self.convention {
-                    Convention::Paper => CandidateBatch::paper(),
-                    Convention::Sound => CandidateBatch::sound(),
-                };
-                Arc::new(published.with_propagation(propagation))
+                Arc::new(CandidateBatch { standardize: self.standardize, dispersion: self.unit, propagation })
             }
             NormalizerKind::Raw => Arc::new(Raw { propagation }),
             NormalizerKind::Rank => Arc::new(Rank { propagation }),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use sk_core::{OperatingPoint, ParameterError, Selector};
-use sk_select::{Argmax, Champion, Nucleus, Softmax, TopK, Uniform};
+use sk_core::{OperatingPoint, ParameterError, Selector, Standardize};
+use sk_select::{Argmax, Champion, EpsilonArgmax, Nucleus, Softmax, TopK, Uniform};
 
 use super::document::Section;
+use super::gate::GateConfig;
 use super::{Convention, SchemeError};
 
 /// The kinds of `[selector]`.
@@ -17,6 +18,8 @@ pub enum SelectorKind {
     Softmax,
     /// The highest rating.
     Argmax,
+    /// The highest rating, and any candidate alike with probability ε.
+    EpsilonArgmax,
     /// Any candidate alike: the control arm.
     Uniform,
 }
@@ -40,6 +43,10 @@ pub struct SelectorConfig {
     pub kind: SelectorKind,
     /// How the champion rule standardises.
     pub convention: Convention,
+    /// Whether the champion rule standardises at all: the third of the three standardisations.
+    pub standardize: bool,
+    /// ε of the rule that explores.
+    pub epsilon: f64,
     /// T.
     pub temperature: f64,
     /// Weight of the rating in the champion logit.
@@ -52,12 +59,15 @@ pub struct SelectorConfig {
     pub top_k: Option<usize>,
     /// Keep the likeliest candidates that hold this mass.
     pub top_p: Option<f64>,
+    /// What a candidate must pass before it can be selected, the first to be applied first.
+    pub gates: Vec<GateConfig>,
 }
 
-const KINDS: [(&str, SelectorKind); 4] = [
+const KINDS: [(&str, SelectorKind); 5] = [
     ("champion", SelectorKind::Champion),
     ("softmax", SelectorKind::Softmax),
     ("argmax", SelectorKind::Argmax),
+    ("epsilon-argmax", SelectorKind::EpsilonArgmax),
     ("uniform", SelectorKind::Uniform),
 ];
 
@@ -66,12 +76,15 @@ impl SelectorConfig {
         Self {
             kind: SelectorKind::Champion,
             convention,
+            standardize: true,
+            epsilon: 0.1,
             temperature: point.temperature,
             w_tour: point.w_tour,
             w_blade: point.w_blade,
             lambda: point.lambda,
             top_k: None,
             top_p: None,
+            gates: Vec::new(),
         }
     }
 
@@ -87,9 +100,16 @@ impl SelectorConfig {
         }
         if self.kind == SelectorKind::Champion {
             self.convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or(self.convention);
+            self.standardize = section.flag("standardize")?.unwrap_or(self.standardize);
             self.w_tour = section.number("w_tour")?.unwrap_or(self.w_tour);
             self.w_blade = section.number("w_blade")?.unwrap_or(self.w_blade);
             self.lambda = section.number("lambda")?.unwrap_or(self.lambda);
+        }
+        if self.kind == SelectorKind::EpsilonArgmax {
+            self.epsilon = section.number("epsilon")?.unwrap_or(self.epsilon);
+        }
+        if let Some(gates) = section.nested("gates", "gate")? {
+            self.gates = gates.into_iter().map(GateConfig::read).collect::<Result<_, _>>()?;
         }
         self.top_k = section.count("top_k")?.or(self.top_k);
         self.top_p = section.number("top_p")?.or(self.top_p);
@@ -102,13 +122,15 @@ impl SelectorConfig {
             SelectorKind::Champion => {
                 let Self { temperature, w_tour, w_blade, lambda, .. } = *self;
                 let point = OperatingPoint { temperature, w_tour, w_blade, lambda, ..OperatingPoint::HHH };
-                Arc::new(match self.convention {
-                    Convention::Paper => Champion::paper(&point)?,
-                    Convention::Sound => Champion::sound(&point)?,
-                })
+                let standardize = match self.convention {
+                    Convention::Paper => Standardize::PAPER,
+                    Convention::Sound => Standardize::EXACT,
+                };
+                Arc::new(Champion::new(&point, self.standardize.then_some(standardize))?)
             }
             SelectorKind::Softmax => Arc::new(Softmax::new(self.temperature)?),
             SelectorKind::Argmax => Arc::new(Argmax),
+            SelectorKind::EpsilonArgmax => Arc::new(EpsilonArgmax::new(self.epsilon)?),
             SelectorKind::Uniform => Arc::new(Uniform),
         };
         if let Some(k) = self.top_k {
@@ -116,6 +138,9 @@ impl SelectorConfig {
         }
         if let Some(mass) = self.top_p {
             selector = Arc::new(Nucleus::new(mass, selector)?);
+        }
+        for gate in self.gates.iter().rev() {
+            selector = gate.build(selector)?;
         }
         Ok(selector)
     }
