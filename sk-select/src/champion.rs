@@ -3,9 +3,6 @@ use sk_core::{Batch, OperatingPoint, ParameterError, Real, Selector, Standardize
 use crate::argmax::{highest, point_mass};
 use crate::softmax::softmax;
 
-/// Below this temperature the champion is the highest logit.
-const COLD: f64 = 1e-5;
-
 /// The champion rule of the reference instantiation: a softmax over rating, score and dispersion.
 ///
 /// ```text
@@ -24,6 +21,9 @@ pub struct Champion {
 }
 
 impl Champion {
+    /// Below this temperature the champion is the highest logit.
+    pub const COLD: f64 = 1e-5;
+
     /// The published convention at an operating point: z with ε = 1e-6, centred only where the standard deviation is below 1e-8.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl<F: Real> Selector<F> for Champion {
         self.add(probabilities, self.w_tour, ratings);
         self.add(probabilities, self.w_blade, batch.mu());
         self.add(probabilities, -self.w_blade * self.lambda, batch.sigma());
-        if self.temperature < COLD {
+        if self.temperature < Self::COLD {
             point_mass(highest(probabilities), probabilities);
         } else {
             softmax(probabilities, F::of(self.temperature));
