@@ -50,7 +50,8 @@ pub enum NoCertificate {
     Tournament,
     /// z-scores divide by the spread of the scores, which may be arbitrarily small.
     #[error(
-        "scores are standardised on entry, and near a tie that magnifies any change without bound; use an entry that leaves them as they are"
+        "scores are standardised on entry, and near a tie that magnifies any change without bound; use an entry that leaves them as they are \
+         (standardize = false in a scheme)"
     )]
     Standardized,
     /// The ratings count wins and nothing else.
