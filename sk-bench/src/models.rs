@@ -33,8 +33,6 @@ pub struct Models {
     checkpoint: Checkpoint,
     device_name: DeviceName,
     device: Device,
-    /// Kept, since the checkpoint reads its chat template from there.
-    _embedded: Option<assets::Unpacked>,
 }
 
 impl Models {
@@ -52,14 +50,10 @@ impl Models {
         let (device_name, device) = args.device.resolve()?;
         let embedded = match &args.backbone {
             Some(_) => None,
-            None if assets::is_embedded() => {
-                let temporary = |source| Error::Write { path: std::env::temp_dir(), source };
-                Some(assets::unpack().map_err(temporary)?)
-            }
-            None => return Err(Error::NothingEmbedded),
+            None => Some(assets::embedded().ok_or(Error::NothingEmbedded)?),
         };
         // What can be refused without reading gigabytes is.
-        let sources = adapter_sources(config, &args.blades, embedded.as_ref())?;
+        let sources = adapter_sources(config, &args.blades, embedded)?;
         config.spec()?;
 
         let mut open = |given: Option<&str>, built_in: Option<PathBuf>, role: &str| {
@@ -70,9 +64,9 @@ impl Models {
                 (None, None) => Ok(None),
             }
         };
-        let built_in = embedded.as_ref().map(assets::Unpacked::backbone);
+        let built_in = embedded.map(assets::Embedded::backbone);
         let checkpoint = open(args.backbone.as_deref(), built_in, "backbone")?.ok_or(Error::NothingEmbedded)?;
-        let built_in = embedded.as_ref().map(assets::Unpacked::drafter);
+        let built_in = embedded.map(assets::Embedded::drafter);
         let drafter = open(args.drafter.as_deref(), built_in, "drafter")?;
         let tokenizer = checkpoint.tokenizer().clone();
         let mut end_of_text = checkpoint.end_of_text();
@@ -93,7 +87,7 @@ impl Models {
             }
             None => Arc::clone(&backbone),
         };
-        let models = Self { backbone, drafter, tokenizer, end_of_text, checkpoint, device_name, device, _embedded: embedded };
+        let models = Self { backbone, drafter, tokenizer, end_of_text, checkpoint, device_name, device };
         let mut adapters = Vec::with_capacity(sources.len());
         for (name, source) in sources {
             let adapter = models.adapter(&name, &source, loading)?;
@@ -141,14 +135,14 @@ impl Models {
 fn adapter_sources(
     config: &mut SchemeConfig,
     given: &[BladeArg],
-    embedded: Option<&assets::Unpacked>,
+    embedded: Option<assets::Embedded>,
 ) -> Result<Vec<(String, String)>, Error> {
     for (i, blade) in given.iter().enumerate() {
         if given[..i].iter().any(|other| other.name == blade.name) {
             return Err(SpecError::Duplicate { name: blade.name.clone() }.into());
         }
     }
-    let built_in = if embedded.is_some() { assets::blades() } else { Vec::new() };
+    let built_in = embedded.map(assets::Embedded::blades).unwrap_or_default();
     if config.seat_all {
         built_in.iter().for_each(|name| config.seat(name));
     }

@@ -1,72 +1,117 @@
 //! The model that ships with the crate: a backbone, a drafter and its blades, inside the binary.
 //!
-//! The files are those of `assets/`, a directory in Hugging Face format per part:
+//! The files are those of `assets/`, a directory in Hugging Face format per part. They are read where they are in memory, under paths
+//! that begin with `embedded:`, which can stand wherever a model or an adapter to be loaded is named:
 //!
 //! ```text
-//! assets/backbone/        config.json, model.safetensors, tokenizer.json, …
-//! assets/drafter/         likewise
-//! assets/blades/NAME/     adapter_config.json, adapter_model.safetensors
+//! embedded:backbone        config.json, model.safetensors, tokenizer.json, …
+//! embedded:drafter         likewise
+//! embedded:blades/NAME     adapter_config.json, adapter_model.safetensors
 //! ```
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The embedded files in a directory of their own, which is removed when this is dropped. What is mapped or loaded by then stays.
-#[derive(Debug)]
-pub struct Unpacked(tempfile::TempDir);
+/// What the path of an embedded file begins with.
+const ROOT: &str = "embedded:";
 
-/// Whether this build holds a model.
+/// The model inside this build of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Embedded(());
+
+/// The model inside this build, if it holds one.
 #[must_use]
-pub fn is_embedded() -> bool {
-    FILES.iter().any(|(name, _)| *name == "backbone/config.json")
+pub fn embedded() -> Option<Embedded> {
+    FILES.iter().any(|(name, _)| *name == "backbone/config.json").then_some(Embedded(()))
 }
 
-/// The names of the embedded blades, in order.
-#[must_use]
-pub fn blades() -> Vec<&'static str> {
-    let name = |path: &'static str| path.strip_prefix("blades/")?.strip_suffix("/adapter_config.json");
-    FILES.iter().filter_map(|(path, _)| name(path)).collect()
-}
-
-/// Writes the embedded files to a temporary directory: checkpoints are read by mapping files.
-///
-/// # Errors
-/// When the temporary directory cannot be written to.
-pub fn unpack() -> io::Result<Unpacked> {
-    let directory = tempfile::Builder::new().prefix("swiss-knife-").tempdir()?;
-    for (name, bytes) in FILES {
-        let path = directory.path().join(name);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        fs::write(path, bytes)?;
-    }
-    Ok(Unpacked(directory))
-}
-
-impl Unpacked {
+impl Embedded {
     /// The directory of the backbone.
     #[must_use]
-    pub fn backbone(&self) -> PathBuf {
-        self.path().join("backbone")
+    pub fn backbone(self) -> PathBuf {
+        path("backbone")
     }
 
     /// The directory of the drafter.
     #[must_use]
-    pub fn drafter(&self) -> PathBuf {
-        self.path().join("drafter")
+    pub fn drafter(self) -> PathBuf {
+        path("drafter")
+    }
+
+    /// The names of the blades, in order.
+    #[must_use]
+    pub fn blades(self) -> Vec<&'static str> {
+        let name = |path: &'static str| path.strip_prefix("blades/")?.strip_suffix("/adapter_config.json");
+        FILES.iter().filter_map(|(path, _)| name(path)).collect()
     }
 
     /// The directory of a blade, by its name.
     #[must_use]
-    pub fn blade(&self, name: &str) -> PathBuf {
-        self.path().join("blades").join(name)
+    pub fn blade(self, name: &str) -> PathBuf {
+        path(&format!("blades/{name}"))
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(format!("{ROOT}{name}"))
+}
+
+/// The name under `assets/` that a path stands for; none where it is a path on disk.
+fn name(path: &Path) -> Option<String> {
+    Some(path.to_str()?.strip_prefix(ROOT)?.replace('\\', "/"))
+}
+
+/// The contents of an embedded file, or that there is none of this name; nothing at all for a path on disk.
+pub(crate) fn find(path: &Path) -> Option<io::Result<&'static [u8]>> {
+    let name = name(path)?;
+    let found = FILES.iter().find(|(file, _)| *file == name).map(|(_, bytes)| *bytes);
+    Some(found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this build of the program holds no such file")))
+}
+
+/// Whether a path is that of an embedded directory.
+pub(crate) fn is_dir(path: &Path) -> bool {
+    let below = |name: &str| FILES.iter().any(|(file, _)| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')));
+    name(path).is_some_and(|name| below(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+
+    #[test]
+    fn paths_on_disk_are_left_alone() {
+        for path in ["backbone/config.json", "./embedded:backbone/config.json", "/tmp", ""] {
+            assert!(find(Path::new(path)).is_none() && !is_dir(Path::new(path)), "{path}");
+        }
     }
 
-    fn path(&self) -> &Path {
-        self.0.path()
+    #[test]
+    fn what_is_not_embedded_is_not_found() {
+        let path = path("backbone/no.such.file");
+        let error = files::open(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(!files::is_file(&path) && !files::is_dir(&path));
+        assert!(!files::is_dir(Path::new("embedded:back")));
+    }
+
+    #[cfg(feature = "embedded-model")]
+    #[test]
+    fn embedded_files_are_those_of_the_repository() {
+        let model = embedded().unwrap();
+        assert_eq!(model.blades(), ["harmless", "helpful", "honest"]);
+        let parts = [model.backbone(), model.drafter(), model.blade("honest")];
+        for (part, directory) in parts.iter().zip(["backbone", "drafter", "blades/honest"]) {
+            assert!(files::is_dir(part));
+            let on_disk = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets").join(directory);
+            for entry in std::fs::read_dir(on_disk).unwrap() {
+                let path = entry.unwrap().path();
+                let embedded = part.join(path.file_name().unwrap());
+                assert_eq!(files::open(&embedded).unwrap()[..], std::fs::read(&path).unwrap(), "{}", embedded.display());
+                assert!(files::is_file(&embedded));
+            }
+        }
     }
 }

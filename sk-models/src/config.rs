@@ -169,7 +169,7 @@ impl Qwen2Config {
     /// If the file cannot be read, is not JSON, or describes another architecture or an impossible shape.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Io { path: name.clone(), source })?;
+        let text = crate::files::read_to_string(path).map_err(|source| ConfigError::Io { path: name.clone(), source })?;
         Self::from_json(&name, &text)
     }
 

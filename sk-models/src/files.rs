@@ -1,10 +1,66 @@
-//! Files that are either whole or absent.
+//! Files: read from disk or from inside the program, and written so that they are either whole or absent.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, Write},
+    ops::Deref,
     path::Path,
 };
+
+use memmap2::Mmap;
+
+use crate::assets;
+
+/// The contents of a file, where they are.
+#[derive(Debug)]
+pub(crate) enum Contents {
+    /// On disk, mapped.
+    Mapped(Mmap),
+    /// Inside the program.
+    Embedded(&'static [u8]),
+}
+
+impl Deref for Contents {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Embedded(bytes) => bytes,
+        }
+    }
+}
+
+/// Opens a file without reading it.
+pub(crate) fn open(path: &Path) -> io::Result<Contents> {
+    if let Some(bytes) = assets::find(path) {
+        return bytes.map(Contents::Embedded);
+    }
+    let file = File::open(path)?;
+    // SAFETY: the map is read-only and private to this process's view of the file. As with every mapped file, a writer
+    // that truncates it while it is read would fault; checkpoints are replaced by renaming, never in place.
+    unsafe { Mmap::map(&file) }.map(Contents::Mapped)
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    assets::find(path).map_or_else(|| fs::read(path), |bytes| bytes.map(<[u8]>::to_vec))
+}
+
+/// Reads a text file.
+pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// Whether there is a file of this path.
+pub(crate) fn is_file(path: &Path) -> bool {
+    assets::find(path).map_or_else(|| path.is_file(), |bytes| bytes.is_ok())
+}
+
+/// Whether there is a directory of this path.
+pub(crate) fn is_dir(path: &Path) -> bool {
+    assets::is_dir(path) || path.is_dir()
+}
 
 /// Creates a directory and its parents.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     config::Qwen2Config,
+    files,
     lora::LoraAdapter,
     model::Qwen2,
     text::{ChatTemplate, TextError, Tokenizer},
@@ -71,7 +72,7 @@ impl GenerationConfig {
     /// If the file cannot be read or is malformed.
     pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join("generation_config.json");
-        let text = match std::fs::read_to_string(&path) {
+        let text = match files::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => return Err(io_error("read", &path, source)),
@@ -211,7 +212,7 @@ impl Checkpoint {
 /// The directory of a model or adapter. A directory is taken without looking at the environment's hub.
 fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
-    if local.is_dir() { Ok(local.to_owned()) } else { ask(&Hub::from_env()?, source, progress) }
+    if files::is_dir(local) { Ok(local.to_owned()) } else { ask(&Hub::from_env()?, source, progress) }
 }
 
 /// The snapshot of a hub id. Where there is none, a directory may have been meant, and the error says that too.

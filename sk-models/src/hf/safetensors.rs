@@ -2,28 +2,27 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
     path::{Path, PathBuf},
 };
 
 use half::{bf16, f16};
-use memmap2::Mmap;
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensors, tensor::Metadata};
 use serde::Deserialize;
 
 use super::error::{CheckpointError, io_error};
+use crate::files::{self, Contents};
 
 /// The file of a model that fits in one.
 pub(super) const SINGLE_FILE: &str = "model.safetensors";
 /// The list of shards of a model that does not.
 pub(super) const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// A memory-mapped file and the table of what it holds.
+/// A file that is read where it is, and the table of what it holds.
 #[derive(Debug)]
 struct Shard {
     path: PathBuf,
-    map: Mmap,
+    contents: Contents,
     metadata: Metadata,
     /// Where tensor data starts: after the length word and the header.
     data_start: usize,
@@ -31,16 +30,13 @@ struct Shard {
 
 impl Shard {
     fn open(path: PathBuf) -> Result<Self, CheckpointError> {
-        let file = File::open(&path).map_err(|source| io_error("open", &path, source))?;
-        // SAFETY: the map is read-only and private to this process's view of the file. As with every mapped file, a
-        // writer that truncates it while it is read would fault; checkpoints are replaced by renaming, never in place.
-        let map = unsafe { Mmap::map(&file) }.map_err(|source| io_error("map", &path, source))?;
-        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|source| CheckpointError::Safetensors {
+        let contents = files::open(&path).map_err(|source| io_error("open", &path, source))?;
+        let (header, metadata) = SafeTensors::read_metadata(&contents).map_err(|source| CheckpointError::Safetensors {
             path: path.clone(),
-            bytes: map.len() as u64,
+            bytes: contents.len() as u64,
             source,
         })?;
-        Ok(Self { path, map, metadata, data_start: header + size_of::<u64>() })
+        Ok(Self { path, contents, metadata, data_start: header + size_of::<u64>() })
     }
 }
 
@@ -88,12 +84,12 @@ impl TensorFiles {
     /// If there are no weights, a shard is missing, or a file is truncated or malformed.
     pub fn open(directory: &Path) -> Result<Self, CheckpointError> {
         let index = directory.join(INDEX_FILE);
-        if index.is_file() {
-            let text = std::fs::read_to_string(&index).map_err(|source| io_error("read", &index, source))?;
+        if files::is_file(&index) {
+            let text = files::read_to_string(&index).map_err(|source| io_error("read", &index, source))?;
             return Self::open_shards(directory, &shard_names(&index, &text)?);
         }
         let single = directory.join(SINGLE_FILE);
-        if single.is_file() {
+        if files::is_file(&single) {
             return Self::open_file(&single, MODEL_HINT);
         }
         Err(CheckpointError::NoWeights { directory: directory.to_owned() })
@@ -250,7 +246,7 @@ impl TensorFiles {
             dtype: format!("{:?}", info.dtype),
         })?;
         let (start, end) = info.data_offsets;
-        Ok((dtype, &shard.map[shard.data_start + start..shard.data_start + end]))
+        Ok((dtype, &shard.contents[shard.data_start + start..shard.data_start + end]))
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     Message,
     error::{TextError, one_line},
 };
+use crate::files;
 
 /// File of a checkpoint that holds its special tokens and, usually, its chat template.
 const CONFIG_FILE: &str = "tokenizer_config.json";
@@ -102,11 +103,11 @@ impl ChatTemplate {
     ///
     /// If a file cannot be read, there is no template, or it has a syntax error.
     pub fn from_directory(directory: &Path) -> Result<Self, TextError> {
-        let read = |path: &Path| std::fs::read_to_string(path).map_err(|source| TextError::Io { path: path.to_owned(), source });
+        let read = |path: &Path| files::read_to_string(path).map_err(|source| TextError::Io { path: path.to_owned(), source });
         let config = directory.join(CONFIG_FILE);
         let text = read(&config)?;
         let file = directory.join(TEMPLATE_FILE);
-        let template = if file.is_file() { Some(read(&file)?) } else { None };
+        let template = if files::is_file(&file) { Some(read(&file)?) } else { None };
         Self::new(&config.display().to_string(), &text, template)
     }
 

@@ -26,7 +26,7 @@ impl Tokenizer {
     ///
     /// If the file cannot be read, is not a tokenizer, or is not a byte-level one.
     pub fn from_file(path: &Path) -> Result<Self, TextError> {
-        let text = std::fs::read(path).map_err(|source| TextError::Io { path: path.to_owned(), source })?;
+        let text = crate::files::read(path).map_err(|source| TextError::Io { path: path.to_owned(), source })?;
         Self::from_json(&path.display().to_string(), &text)
     }
 

@@ -156,7 +156,7 @@ impl AdapterConfig {
     ///
     /// If the file cannot be read or has a setting that is not supported, which is named.
     pub(super) fn from_file(path: &Path) -> Result<Self, CheckpointError> {
-        let text = std::fs::read_to_string(path).map_err(|source| io_error("read", path, source))?;
+        let text = crate::files::read_to_string(path).map_err(|source| io_error("read", path, source))?;
         Self::from_json(path, &text)
     }
 
