@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::common::{BLADES, CONTEXT, model_args, models, program, run, run_on_models, run_with_input, stderr, stdout};
+use crate::common::{
+    BLADES, CONTEXT, assert_refused, model_args, models, program, run, run_on_models, run_with_input, stderr, stdout,
+};
 use serde_json::Value;
 
 /// Rounding of N probabilities.
@@ -248,9 +250,24 @@ fn help_is_there_for_every_command_and_fits_the_screen() {
 fn the_model_that_ships_needs_no_path() {
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["generate", "How do I apologise to a friend?", "-w", "helpful=0.6,honest=0.3,harmless=0.1"];
-    let speak = || program().args(args).args(["--max-new-tokens", "40"]).current_dir(&elsewhere).output().unwrap();
+    // It is read inside the program: nothing is unpacked that a program that is killed would leave behind.
+    let speak = || {
+        let mut program = program();
+        program.args(args).args(["--max-new-tokens", "40"]).current_dir(&elsewhere).env("TMPDIR", "/no/such/directory");
+        program.output().unwrap()
+    };
     let text = stdout(&speak());
     assert!(text.split_whitespace().count() >= 3, "{text:?}");
     assert_eq!(text, stdout(&speak()));
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[cfg(feature = "embedded-model")]
+#[test]
+fn parts_of_the_model_that_ships_have_names() {
+    let parts = ["--backbone", "embedded:backbone", "--blade", "kind=embedded:blades/helpful", "--framing", "chat"];
+    let said = run([&["generate", "Hello", "--max-new-tokens", "8"], &parts[..]].concat());
+    assert!(!stdout(&said).trim().is_empty());
+    let unknown = run(["generate", "Hello", "--backbone", "embedded:backbone", "--blade", "kind=embedded:blades/none"]);
+    assert_refused(&unknown, &["\"kind\"", "embedded:blades/none"]);
 }
