@@ -85,6 +85,20 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// A file without batches of scores.
+    #[error("{file}: {reason}")]
+    Batches {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A scheme whose choices have no certificate.
+    #[error("no certificate: {reason}; --audit searches for the worst jump instead")]
+    Uncertified {
+        /// Why.
+        reason: String,
+    },
     /// A file that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -96,15 +110,15 @@ pub enum Error {
     /// Standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
-    /// Results that cannot be reported.
-    #[error(transparent)]
-    Report(#[from] ReportError),
     /// Prompts that cannot be had.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),
     /// Judging that cannot start or go on.
     #[error(transparent)]
     Judge(#[from] JudgeError),
+    /// Results that cannot be reported.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),

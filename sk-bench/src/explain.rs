@@ -7,7 +7,7 @@ use sk_models::text::Tokenizer;
 use crate::trace::span_text;
 
 /// A rule under the header and nothing else.
-const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+pub(crate) const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// Characters of a candidate's text that are shown.
 const SHOWN: usize = 40;

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod commands;
+mod batches;
 mod conversation;
 mod error;
 mod explain;
@@ -11,6 +12,7 @@ mod lines;
 pub mod memory;
 mod models;
 mod progress;
+pub mod promise;
 mod prompt;
 pub mod prompt_sets;
 mod reply;

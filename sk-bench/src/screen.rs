@@ -7,6 +7,8 @@ use sk_core::StepTrace;
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
+use crate::promise::{Promises, StepPromise};
+use crate::scheme::SchemeConfig;
 use crate::session::Reply;
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, explain};
@@ -21,23 +23,28 @@ pub struct Screen<'t> {
     stream: bool,
     quiet: bool,
     trace: Option<TraceFile>,
+    promises: Promises,
+    /// Whether it was said that the scheme has no certificate.
+    said_why_not: bool,
     turn: usize,
     /// Whether the last line on standard output is unfinished.
     line_open: bool,
 }
 
 impl<'t> Screen<'t> {
-    /// A screen as the options have it, which shows the text as it comes if it is to `stream`.
+    /// A screen as the options have it for the steps of `scheme`, which shows the text as it comes if it is to `stream`.
     ///
     /// # Errors
     /// When the trace cannot be created.
-    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, stream: bool) -> Result<Self, Error> {
+    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeConfig, stream: bool) -> Result<Self, Error> {
         Ok(Self {
             tokenizer,
             explain: options.explain,
             stream,
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
+            promises: Promises::new(scheme, options.tolerance),
+            said_why_not: false,
             turn: 0,
             line_open: false,
         })
@@ -49,11 +56,12 @@ impl<'t> Screen<'t> {
     /// When the trace or standard output cannot be written to.
     pub fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
         if let Some(step) = step {
-            if let Some(trace) = &mut self.trace {
-                trace.write(&StepRecord::new(self.turn, step, self.tokenizer))?;
-            }
+            let promise = self.promises.of(step);
             if self.explain {
-                self.table(step);
+                self.table(step, &promise);
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.write(&StepRecord::new(self.turn, step, promise, self.tokenizer))?;
             }
         }
         if self.stream && !text.is_empty() {
@@ -105,7 +113,7 @@ impl<'t> Screen<'t> {
         self.trace.take().map_or(Ok(()), TraceFile::finish)
     }
 
-    fn table(&self, step: &StepTrace) {
+    fn table(&mut self, step: &StepTrace, promise: &StepPromise) {
         let error = io::stderr();
         let terminal = error.is_terminal();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
@@ -113,5 +121,9 @@ impl<'t> Screen<'t> {
         let gap = if self.line_open && terminal && io::stdout().is_terminal() { "\n" } else { "" };
         // A failure of standard error must not end a generation.
         let _ = writeln!(error.lock(), "{gap}{}", explain::table(step, self.tokenizer, color, terminal));
+        // What holds for the scheme is said once.
+        if !self.promises.never() || !std::mem::replace(&mut self.said_why_not, true) {
+            let _ = writeln!(error.lock(), "{promise}");
+        }
     }
 }

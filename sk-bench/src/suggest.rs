@@ -22,6 +22,16 @@ pub fn hint(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// The choice that `name` stands for among `known` ones of a `what`.
+///
+/// # Errors
+/// When there is none of that name; says which may be meant.
+pub fn choice<T: Copy>(what: &str, name: &str, known: &[(&'static str, T)]) -> Result<T, String> {
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let found = known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice);
+    found.ok_or_else(|| format!("unknown {what} \"{name}\"; {}", hint(name, &names)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +42,11 @@ mod tests {
         assert_eq!(hint("round-robbin", &known), "did you mean \"round-robin\"?");
         assert_eq!(hint("Swiss-elo", &known), "did you mean \"swiss-elo\"?");
         assert_eq!(hint("borda", &known), "known: swiss-elo, round-robin, identity");
+        assert_eq!(choice("link", "asinh", &[("asinh", 1), ("tanh", 2)]), Ok(1));
+        assert_eq!(
+            choice("link", "tan", &[("asinh", 1), ("tanh", 2)]),
+            Err("unknown link \"tan\"; did you mean \"tanh\"?".to_owned())
+        );
         assert_eq!(closest("helpfull", ["honest", "helpful", "harmless"]), Some("helpful"));
     }
 }

@@ -9,6 +9,7 @@ use sk_models::text::Tokenizer;
 use tempfile::NamedTempFile;
 
 use crate::Error;
+use crate::promise::StepPromise;
 
 /// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in seconds.
 #[derive(Debug, Serialize)]
@@ -33,6 +34,8 @@ pub struct StepRecord<'a> {
     pub probabilities: &'a [f64],
     /// Index of the candidate drawn.
     pub chosen: usize,
+    /// Within which radius the choice is certified, or why it is not.
+    pub certificate: StepPromise,
     /// Wall time of each part of the step.
     pub seconds: Seconds,
 }
@@ -90,7 +93,7 @@ impl std::ops::AddAssign for Seconds {
 
 impl<'a> StepRecord<'a> {
     /// The record of a step.
-    pub fn new(turn: usize, trace: &'a StepTrace, tokenizer: &Tokenizer) -> Self {
+    pub fn new(turn: usize, trace: &'a StepTrace, certificate: StepPromise, tokenizer: &Tokenizer) -> Self {
         let record = |c: &'a sk_core::CandidateTrace| CandidateRecord {
             text: span_text(tokenizer, &c.tokens),
             tokens: &c.tokens,
@@ -107,6 +110,7 @@ impl<'a> StepRecord<'a> {
             ratings: &trace.ratings,
             probabilities: &trace.probabilities,
             chosen: trace.chosen,
+            certificate,
             seconds: Seconds::of(trace),
         }
     }

@@ -10,7 +10,7 @@ mod steering;
 
 pub use model::{BladeArg, ModelArgs};
 pub(crate) use output::positive;
-pub use output::{GenerationArgs, OutputArgs};
+pub use output::{GenerationArgs, OutputArgs, Tolerance};
 pub use prompt::{FramingArg, PromptArgs};
 pub use steering::{Preset, SteeringArgs};
 
@@ -18,8 +18,8 @@ use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
-    axioms::AxiomsArgs, bench::BenchArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs, prompts::PromptsCommand,
-    report::ReportArgs, train::TrainCommand,
+    axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs,
+    prompts::PromptsCommand, report::ReportArgs, train::TrainCommand,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -72,4 +72,6 @@ pub enum Command {
     Report(ReportArgs),
     /// Check aggregation operators against the axioms.
     Axioms(AxiomsArgs),
+    /// Bound how far a change of the scores can move a choice, or search for the worst.
+    Certify(Box<CertifyArgs>),
 }

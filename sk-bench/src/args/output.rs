@@ -1,4 +1,6 @@
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 
@@ -38,9 +40,47 @@ pub struct OutputArgs {
     /// The file appears, whole, when the generation ends.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// How far the choice may move within the certified radius that --explain and --trace show.
+    ///
+    /// As total variation between the distributions of the choice. Schemes that have no certificate say why.
+    #[arg(long, value_name = "TAU", default_value_t)]
+    pub tolerance: Tolerance,
     /// No summary, no progress.
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// τ, a total variation that is put up with: in [0, 1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance(f64);
+
+impl Tolerance {
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self(0.1)
+    }
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Tolerance {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(number) if (0.0..1.0).contains(&number) => Ok(Self(number)),
+            _ => Err("it must be a number in [0, 1)".to_owned()),
+        }
+    }
 }
 
 /// A whole number of at least one.

@@ -83,10 +83,10 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     drop(loading);
     let mut chat = Chat {
         models: &models,
+        screen: Screen::new(&models.tokenizer, &args.output, &config, true)?,
         config,
         session,
         conversation: generate::conversation(&models, &args.generation, &args.steering)?,
-        screen: Screen::new(&models.tokenizer, &args.output, true)?,
         max_new_tokens: args.generation.max_new_tokens,
         seed,
         quiet,

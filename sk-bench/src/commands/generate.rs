@@ -77,7 +77,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let seed = args.generation.seed;
     let mut session = Session::new(&models, &config, adapters, seed)?;
     drop(loading);
-    let mut screen = Screen::new(&models.tokenizer, &args.output, !args.json)?;
+    let mut screen = Screen::new(&models.tokenizer, &args.output, &config, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, &args.steering)?;
     let tokens = conversation.ask(&models.tokenizer, &prompt)?;
 

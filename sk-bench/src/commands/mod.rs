@@ -2,6 +2,7 @@
 
 pub mod axioms;
 pub mod bench;
+pub mod certify;
 pub mod chat;
 pub mod generate;
 pub mod judge;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use sk_aggregate::{
-    Asinh, Copeland, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores, Seeding, SignedLog,
-    SwissElo, Tanh,
+    Asinh, Certify, Copeland, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores, Seeding,
+    SignedLog, SwissElo, Tanh,
 };
-use sk_core::{Aggregator, OperatingPoint, ParameterError};
+use sk_core::{OperatingPoint, ParameterError};
 
 use super::document::Section;
 use super::{Convention, SchemeError};
+use crate::suggest;
 
 /// The kinds of `[aggregator]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,15 +50,25 @@ pub enum LinkKind {
 }
 
 impl AggregatorKind {
-    const THURSTONE: Self = Self::RoundRobin { link: LinkKind::Probit, p: 2.0 };
+    /// Round robin of probits with p = 2.
+    pub const THURSTONE: Self = Self::RoundRobin { link: LinkKind::Probit, p: 2.0 };
     const BRADLEY_TERRY: Self = Self::RoundRobin { link: LinkKind::Logistic, p: 1.0 };
     const WEAKEST_LINK: Self = Self::RoundRobin { link: LinkKind::Probit, p: f64::INFINITY };
     const ASINH: Self = Self::RoundRobin { link: LinkKind::Asinh, p: 2.0 };
 
+    /// The kind of that name in a scheme file.
+    ///
+    /// # Errors
+    /// Names the closest kind there is.
+    pub fn named(name: &str) -> Result<Self, String> {
+        suggest::choice("aggregator", name, &KINDS)
+    }
+
     /// Its name in a scheme file.
     pub fn name(self) -> &'static str {
         let family = || KINDS.iter().find(|(_, kind)| std::mem::discriminant(kind) == std::mem::discriminant(&self));
-        KINDS.iter().find(|(_, kind)| *kind == self).or_else(family).map_or("", |(name, _)| name)
+        // A member with a name of its own goes by it.
+        KINDS.iter().rev().find(|(_, kind)| *kind == self).or_else(family).map_or("", |(name, _)| name)
     }
 }
 
@@ -134,7 +145,7 @@ impl AggregatorConfig {
         section.finish()
     }
 
-    pub(super) fn build(&self) -> Result<Arc<dyn Aggregator>, ParameterError> {
+    pub(crate) fn build(&self) -> Result<Arc<dyn Certify>, ParameterError> {
         let entry = || match self.convention {
             _ if !self.standardize => Entry::plain(self.alpha),
             Convention::Paper => Entry::paper(self.alpha),

@@ -12,6 +12,7 @@ mod granularity;
 mod normalizer;
 mod proposal;
 mod selector;
+mod stability;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use granularity::{GranularityConfig, Rule};
 pub use normalizer::{NormalizerConfig, NormalizerKind};
 pub use proposal::{DraftModel, ProposalConfig};
 pub use selector::{SelectorConfig, SelectorKind};
+pub use stability::{Stability, Uncertified};
 
 use crate::models::Models;
 use crate::weights::NamedWeights;

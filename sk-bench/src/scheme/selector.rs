@@ -8,6 +8,7 @@ use sk_select::{Argmax, Champion, EpsilonArgmax, Nucleus, Softmax, TopK, Uniform
 use super::document::Section;
 use super::gate::GateConfig;
 use super::{Convention, SchemeError};
+use crate::suggest;
 
 /// The kinds of `[selector]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,14 @@ pub enum SelectorKind {
 }
 
 impl SelectorKind {
+    /// The kind of that name in a scheme file.
+    ///
+    /// # Errors
+    /// Names the closest kind there is.
+    pub fn named(name: &str) -> Result<Self, String> {
+        suggest::choice("selector", name, &KINDS)
+    }
+
     /// Its name in a scheme file.
     pub fn name(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
@@ -117,7 +126,7 @@ impl SelectorConfig {
         section.finish()
     }
 
-    pub(super) fn build(&self) -> Result<Arc<dyn Selector>, ParameterError> {
+    pub(crate) fn build(&self) -> Result<Arc<dyn Selector>, ParameterError> {
         let mut selector: Arc<dyn Selector> = match self.kind {
             SelectorKind::Champion => {
                 let Self { temperature, w_tour, w_blade, lambda, .. } = *self;

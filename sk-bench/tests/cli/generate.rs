@@ -101,6 +101,44 @@ fn an_explanation_is_a_table_per_step_and_leaves_the_text_alone() {
     assert!(error.split("step ").skip(1).all(|step| rows(step) == 5), "{error}");
 }
 
+/// Scores as they come, every pair compared, and a softmax: a scheme that is certified.
+const CERTIFIED: &str = "[normalizer]\nkind = \"raw\"\n[aggregator]\nkind = \"thurstone\"\nstandardize = false\n\
+                         [selector]\nkind = \"softmax\"\ntemperature = 0.5\n";
+
+#[test]
+fn steps_say_within_which_radius_they_are_certified_or_why_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let (scheme, trace) = (directory.path().join("certified.toml"), directory.path().join("steps.jsonl"));
+    fs::write(&scheme, CERTIFIED).unwrap();
+    let (scheme, trace_name) = (scheme.to_str().unwrap(), trace.to_str().unwrap());
+    let args = ["Hello", "--max-new-tokens", "30", "--span-tokens", "10", "--explain", "--trace", trace_name];
+    let certified = run_on_models("generate", &[&args[..], &["--scheme", scheme, "--tolerance", "0.25"]].concat());
+    stdout(&certified);
+    let steps = records(&trace);
+    let error = stderr(&certified);
+    assert_eq!(error.matches("certified radius").count(), steps.len(), "{error}");
+    assert!(error.contains("by more than 0.25 in total variation") && !error.contains("no certificate"), "{error}");
+    // The record has what `certify` computes from the same record.
+    let report = stdout(&run(["certify", trace_name, "--scheme", scheme, "--tolerance", "0.25", "--json"]));
+    let report: Value = serde_json::from_str(&report).unwrap();
+    for (step, batch) in steps.iter().zip(report["batches"].as_array().unwrap()) {
+        let (kept, radius) = (&step["certificate"], &batch["certificate"]["radius"]);
+        assert_eq!(kept["tolerance"].as_f64(), Some(0.25));
+        for (field, form) in [("radius", "sharpened"), ("uniform_radius", "uniform"), ("published_radius", "published")] {
+            let (kept, computed) = (kept[field].as_f64().unwrap(), radius[form].as_f64().unwrap());
+            // A number may lose its last bit on the way through a file.
+            assert!(kept > 0.0 && (kept - computed).abs() < ROUNDING * kept, "{field}: {kept} {computed}");
+        }
+        assert!(kept["radius"].as_f64().unwrap() > kept["published_radius"].as_f64().unwrap());
+    }
+    // The reference scheme has none, which is said once.
+    let refused = run_on_models("generate", &args);
+    let error = stderr(&refused);
+    assert!(error.lines().filter(|line| line.starts_with("step ")).count() > 1, "{error}");
+    assert_eq!((error.matches("no certificate: ").count(), error.matches("certified radius").count()), (1, 0), "{error}");
+    assert!(records(&trace).iter().all(|step| step["certificate"]["refused"].as_str().unwrap().contains("z-scores")));
+}
+
 #[test]
 fn a_trace_holds_every_step_whole() {
     let directory = tempfile::tempdir().unwrap();
@@ -233,7 +271,9 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn help_is_there_for_every_command_and_fits_the_screen() {
-    for command in [&[][..], &["generate"], &["chat"], &["bench"], &["train"], &["train", "lm"], &["train", "tokenizer"]] {
+    for command in
+        [&[][..], &["generate"], &["chat"], &["bench"], &["certify"], &["train"], &["train", "lm"], &["train", "tokenizer"]]
+    {
         for flag in ["-h", "--help"] {
             let text = stdout(&run([command, &[flag]].concat()));
             assert!(text.contains("Usage: swiss-knife"), "{text}");

@@ -1,0 +1,169 @@
+//! Candidate batches in a file: written down by hand, or the steps of a trace.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+use sk_core::{Batch, ScoreError, ScoreTable};
+
+use crate::Error;
+
+/// A batch and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RecordedBatch {
+    /// Position in the file, from 1.
+    pub(crate) position: usize,
+    /// Turn and step of a trace, from 0.
+    pub(crate) at: Option<(usize, usize)>,
+    mu: Vec<f64>,
+    sigma: Vec<f64>,
+    fluency: Option<Vec<f64>>,
+    blades: Option<ScoreTable>,
+}
+
+/// The fields of a batch. Those of a trace that are not of a batch are passed over.
+#[derive(Deserialize)]
+struct Fields {
+    mu: Vec<f64>,
+    sigma: Vec<f64>,
+    #[serde(default)]
+    fluency: Option<Vec<f64>>,
+    #[serde(default)]
+    blades: Vec<BladeFields>,
+    turn: Option<usize>,
+    step: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct BladeFields {
+    name: String,
+    mu: Vec<f64>,
+    sigma: Vec<f64>,
+}
+
+impl RecordedBatch {
+    fn new(position: usize, fields: Fields) -> Result<Self, ScoreError> {
+        let Fields { mu, sigma, fluency, blades, turn, step } = fields;
+        Batch::checked(&mu, &sigma)?;
+        if let Some(fluency) = &fluency {
+            // Log-probabilities are scores without a dispersion.
+            let expected = mu.len();
+            if fluency.len() != expected {
+                return Err(ScoreError::Length { quantity: "fluency scores", expected, got: fluency.len() });
+            }
+            Batch::checked(fluency, &vec![0.0; expected])?;
+        }
+        let blades = if blades.is_empty() { None } else { Some(table(&blades, mu.len())?) };
+        let at = step.map(|step| (turn.unwrap_or(0), step));
+        Ok(Self { position, at, mu, sigma, fluency, blades })
+    }
+
+    /// The batch.
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        let mut batch = Batch::new(&self.mu, &self.sigma);
+        if let Some(fluency) = &self.fluency {
+            batch = batch.with_fluency(fluency);
+        }
+        match &self.blades {
+            Some(blades) => batch.with_blades(blades),
+            None => batch,
+        }
+    }
+
+    /// What to call it: the turn and step of a trace, counted from 1 as `--explain` counts them, or the position in the file.
+    pub(crate) fn label(&self) -> String {
+        match self.at {
+            Some((turn, step)) => format!("turn {}, step {}", turn + 1, step + 1),
+            None => format!("batch {}", self.position),
+        }
+    }
+}
+
+fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreError> {
+    let table = ScoreTable::new(blades.iter().map(|blade| (&blade.mu, &blade.sigma)))?;
+    if table.candidates() != candidates {
+        return Err(ScoreError::Length { quantity: "scores of a blade", expected: candidates, got: table.candidates() });
+    }
+    table.with_names(blades.iter().map(|blade| blade.name.as_str()))
+}
+
+/// The batches of a file: JSON objects with `mu`, `sigma` and perhaps `fluency`, one after another or in an array. A trace is such a file.
+/// `-` is standard input.
+///
+/// # Errors
+/// When the file cannot be read, is not JSON of that form, holds no batch, or one with a number that is not a score.
+pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let text = if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        text
+    } else {
+        std::fs::read_to_string(path).map_err(failed)?
+    };
+    parse(&text, &path.display().to_string())
+}
+
+fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {
+    let refused = |reason: String| Error::Batches { file: file.to_owned(), reason };
+    let all: Result<Vec<Fields>, _> = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text)
+    } else {
+        serde_json::Deserializer::from_str(text).into_iter().collect()
+    };
+    let all = all.map_err(|error| refused(error.to_string()))?;
+    if all.is_empty() {
+        return Err(refused("no batch; give JSON with \"mu\" and \"sigma\", or a trace".to_owned()));
+    }
+    let checked = (1..).zip(all).map(|(position, fields)| {
+        RecordedBatch::new(position, fields).map_err(|error| refused(format!("batch {position}: {error}")))
+    });
+    checked.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_batch_several_and_a_trace_are_read() {
+        let one = parse("{\n \"mu\": [1, 2],\n \"sigma\": [0.5, 0]\n}\n", "b.json").unwrap();
+        assert_eq!((one.len(), one[0].batch().mu(), one[0].batch().sigma()), (1, &[1.0, 2.0][..], &[0.5, 0.0][..]));
+        assert_eq!((one[0].label(), one[0].batch().fluency()), ("batch 1".to_owned(), None));
+        for text in [
+            "{\"mu\":[1],\"sigma\":[0]}\n\n{\"mu\":[2],\"sigma\":[0]}\n",
+            " [{\"mu\":[1],\"sigma\":[0]}, {\"mu\":[2],\"sigma\":[0],\"note\":\"x\"}]",
+        ] {
+            let two = parse(text, "b.json").unwrap();
+            assert_eq!((two.len(), two[1].position, two[1].batch().mu()), (2, 2, &[2.0][..]));
+        }
+        let record = "{\"turn\":1,\"step\":2,\"candidates\":[{\"text\":\"a\"}],\"blades\":[{\"name\":\"kind\",\"weight\":1,\"mu\":[3],\
+                      \"sigma\":[4]}],\"fluency\":[-1.5],\"mu\":[1],\"sigma\":[0],\"certificate\":{\"refused\":\"x\"}}";
+        let trace = parse(record, "t.jsonl").unwrap();
+        assert_eq!(trace[0].label(), "turn 2, step 3");
+        let batch = trace[0].batch();
+        assert_eq!(batch.fluency(), Some(&[-1.5][..]));
+        assert_eq!(batch.blades().map(|blades| (blades.find("kind"), blades.mu(0)[0])), Some((Some(0), 3.0)));
+        assert_eq!(parse("{\"mu\":[1],\"sigma\":[0],\"fluency\":null}", "").unwrap()[0].batch().fluency(), None);
+    }
+
+    #[test]
+    fn what_is_not_a_batch_is_refused_with_the_place() {
+        for (text, parts) in [
+            ("", ["b.json", "no batch", "\"sigma\""]),
+            ("[]", ["b.json", "no batch", "a trace"]),
+            ("{\"mu\":[1]}", ["b.json", "missing field `sigma`", "line 1"]),
+            ("{\"mu\":[1],\"sigma\":[0]}\n{\"mu\":[1,", ["b.json", "EOF", "line 2"]),
+            ("mu = 3", ["b.json", "expected value", "line 1"]),
+            ("{\"mu\":[1],\"sigma\":[0]}{\"mu\":[1,2],\"sigma\":[0]}", ["b.json", "batch 2", "dispersions"]),
+            ("{\"mu\":[],\"sigma\":[]}", ["b.json", "batch 1", "candidate"]),
+            ("{\"mu\":[1,2],\"sigma\":[0,-1]}", ["batch 1", "candidate 1", "-1"]),
+            ("{\"mu\":[1,2],\"sigma\":[0,1],\"fluency\":[1]}", ["batch 1", "fluency", "2"]),
+            ("{\"mu\":[1e999],\"sigma\":[0]}", ["b.json", "out of range", "line 1"]),
+            ("{\"mu\":[1],\"sigma\":[0],\"blades\":[{\"name\":\"a\",\"mu\":[1,2],\"sigma\":[0,0]}]}", ["batch 1", "blade", "2"]),
+        ] {
+            let error = parse(text, "b.json").unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error} lacks one of {parts:?}");
+        }
+    }
+}

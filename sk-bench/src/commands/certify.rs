@@ -1,0 +1,205 @@
+//! `swiss-knife certify`: how far a change of the scores can move the choice from a batch.
+
+mod report;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use sk_aggregate::{Audit, Jump};
+use sk_core::{OperatingPoint, ParameterError, Selector};
+
+use crate::Error;
+use crate::args::{Tolerance, positive};
+use crate::batches::{self, RecordedBatch};
+use crate::scheme::{AggregatorKind, Convention, SchemeConfig, SchemeError, SelectorKind, Uncertified};
+use report::{Certified, Report, Row};
+
+const EXAMPLES: &str = "\
+Examples:
+  # By how little must scores change for the choice to stay within 0.05?
+  echo '{\"mu\": [0.3, 0.1, -0.2], \"sigma\": [1, 0.5, 0.8]}' | swiss-knife certify - --tolerance 0.05
+
+  # What a change of at most 0.01 can do to each step of a trace, under another operator
+  swiss-knife certify steps.jsonl --aggregator asinh --temperature 0.5 --delta 0.01
+
+  # The worst jump that a search finds for the reference scheme, which has no certificate
+  swiss-knife certify steps.jsonl --batch 1 --aggregator swiss-elo --selector champion --delta 1e-6 --audit --anywhere
+
+A certificate holds for every change; what an audit finds is there, and what it does not find may be.";
+
+/// Options of `certify`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct CertifyArgs {
+    /// The batches: JSON with "mu", "sigma" and perhaps "fluency", or a trace. `-` is standard input.
+    ///
+    /// Objects stand one after another or in an array. The steps of a trace (--trace of `generate` and `chat`) are such objects.
+    #[arg(value_name = "FILE")]
+    batches: PathBuf,
+    /// Only the batch at this position in the file, from 1.
+    #[arg(long, value_name = "K", value_parser = positive)]
+    batch: Option<usize>,
+    /// How far any score may move: asks for the bound on the choice.
+    #[arg(long, value_name = "DELTA", allow_negative_numbers = true)]
+    delta: Option<f64>,
+    /// How far the choice may move, in total variation: asks for the certified radius.
+    ///
+    /// 0.1 unless --delta is given.
+    #[arg(long, value_name = "TAU")]
+    tolerance: Option<Tolerance>,
+    /// Take aggregator and selector from a scheme file.
+    #[arg(long, value_name = "FILE", help_heading = "Scheme")]
+    scheme: Option<PathBuf>,
+    /// Aggregator, as in a scheme file: thurstone, unless a scheme says otherwise.
+    ///
+    /// Scores enter as they are; those of the tournament are standardised, as published.
+    #[arg(long, value_name = "KIND", value_parser = AggregatorKind::named, help_heading = "Scheme")]
+    aggregator: Option<AggregatorKind>,
+    /// Selector, as in a scheme file: softmax, unless a scheme says otherwise.
+    #[arg(long, value_name = "KIND", value_parser = SelectorKind::named, help_heading = "Scheme")]
+    selector: Option<SelectorKind>,
+    /// T of the selector: 1 for softmax and 8 for champion, unless a scheme says otherwise.
+    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Scheme")]
+    temperature: Option<f64>,
+    /// α, coefficient of the fluency scores where the batches have them: 0.5, unless a scheme says otherwise.
+    #[arg(long, value_name = "ALPHA", allow_negative_numbers = true, help_heading = "Scheme")]
+    alpha: Option<f64>,
+    /// Search for the worst jump that a change of at most --delta makes.
+    #[arg(long, requires = "delta", help_heading = "Audit")]
+    audit: bool,
+    /// Search from any scores, not only from those of the batch; dispersions and fluency stay.
+    #[arg(long, requires = "audit", help_heading = "Audit")]
+    anywhere: bool,
+    /// Distributions that a search computes.
+    #[arg(long, value_name = "COUNT", default_value_t = Audit::DEFAULT_EVALUATIONS, value_parser = positive, help_heading = "Audit")]
+    evaluations: usize,
+    /// Seed of the search.
+    #[arg(long, default_value_t = Audit::DEFAULT_SEED, help_heading = "Audit")]
+    seed: u64,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Certifies the batches, or audits them, and prints the report on standard output.
+///
+/// # Errors
+/// When the input is at fault, no batch has a certificate and no audit is asked for, or standard output cannot be written.
+pub fn run(args: &CertifyArgs) -> Result<(), Error> {
+    let config = args.config()?;
+    let audit = args.audit()?;
+    let batches = args.batches()?;
+    let stability = config.stability();
+    let tolerance = args.tolerance.or(args.delta.is_none().then(Tolerance::default)).map(Tolerance::get);
+    let mut rows = Vec::with_capacity(batches.len());
+    for recorded in &batches {
+        let certificate = match &stability {
+            Ok(stability) => stability.certificate(&recorded.batch()).map_err(Uncertified::from),
+            Err(reason) => Err(reason.clone()),
+        };
+        let certified = certificate.and_then(|certificate| Ok(Certified::new(&certificate, args.delta, tolerance)?));
+        rows.push(Row::new(recorded, certified));
+    }
+    if let Some(audit) = &audit {
+        for (row, recorded) in rows.iter_mut().zip(&batches) {
+            row.audit = Some(args.search(audit, &config, recorded)?);
+        }
+    } else if let Some(reason) = rows.iter().map(Row::refused).collect::<Option<Vec<_>>>().and_then(|all| all.first().copied()) {
+        return Err(Error::Uncertified { reason: reason.to_owned() });
+    }
+    let selector = &config.selector;
+    let report = Report {
+        aggregator: config.aggregator.kind.name(),
+        selector: selector.kind.name(),
+        temperature: selector.kind.has_temperature().then_some(selector.temperature),
+        delta: args.delta,
+        tolerance,
+        batches: rows,
+    };
+    let mut out = anstream::stdout().lock();
+    let written = if args.json { writeln!(out, "{:#}", serde_json::json!(report)) } else { write!(out, "{report}") };
+    written.map_err(Error::Output)
+}
+
+impl CertifyArgs {
+    /// Aggregator and selector: those of the scheme file, or an operator as it is under a softmax, and then what the options say.
+    fn config(&self) -> Result<SchemeConfig, SchemeError> {
+        let point = OperatingPoint::HHH;
+        let mut config = SchemeConfig::reference(Convention::Sound, &point);
+        match &self.scheme {
+            Some(path) => {
+                config.read(path)?;
+                config.aggregator.kind = self.aggregator.unwrap_or(config.aggregator.kind);
+            }
+            None => {
+                config.aggregator.kind = self.aggregator.unwrap_or(AggregatorKind::THURSTONE);
+                config.aggregator.standardize = config.aggregator.kind == AggregatorKind::SwissElo;
+            }
+        }
+        let selector = &mut config.selector;
+        let chosen = self.selector.or(self.scheme.is_none().then_some(SelectorKind::Softmax));
+        if let Some(kind) = chosen.filter(|kind| *kind != selector.kind) {
+            selector.kind = kind;
+            selector.temperature = if kind == SelectorKind::Champion { point.temperature } else { 1.0 };
+        }
+        let inapplicable = |option, slot, kind| SchemeError::Inapplicable { option, slot, kind };
+        if let Some(temperature) = self.temperature {
+            if !selector.kind.has_temperature() {
+                return Err(inapplicable("temperature", "selector", selector.kind.name()));
+            }
+            selector.temperature = temperature;
+        }
+        if let Some(alpha) = self.alpha {
+            if config.aggregator.kind == AggregatorKind::Scores {
+                return Err(inapplicable("alpha", "aggregator", config.aggregator.kind.name()));
+            }
+            config.aggregator.alpha = alpha;
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn audit(&self) -> Result<Option<Audit>, Error> {
+        let usage = |error: ParameterError| Error::Usage(error.to_string());
+        let Some(delta) = self.delta else { return Ok(None) };
+        let audit = Audit::new(delta).map_err(usage)?.with_evaluations(self.evaluations).with_seed(self.seed);
+        Ok(self.audit.then_some(audit))
+    }
+
+    fn batches(&self) -> Result<Vec<RecordedBatch>, Error> {
+        let mut batches = batches::read(&self.batches)?;
+        if let Some(position) = self.batch {
+            let count = batches.len();
+            batches.retain(|batch| batch.position == position);
+            if batches.is_empty() {
+                return Err(self.fault(format!("batch {position} is asked for, and the file has {count}")));
+            }
+        }
+        Ok(batches)
+    }
+
+    fn search(&self, audit: &Audit, config: &SchemeConfig, recorded: &RecordedBatch) -> Result<Jump, Error> {
+        // What is out of range was refused before.
+        let parameter = |error: ParameterError| Error::Usage(error.to_string());
+        let aggregator = config.aggregator.build().map_err(parameter)?;
+        let selector = config.selector.build().map_err(parameter)?;
+        let batch = recorded.batch();
+        for name in Selector::<f64>::blades(&*selector) {
+            if batch.blades().and_then(|blades| blades.find(&name)).is_none() {
+                let reason =
+                    format!("batch {}: the selector looks at blade \"{name}\", which has no scores there", recorded.position);
+                return Err(self.fault(reason));
+            }
+        }
+        Ok(if self.anywhere {
+            audit.anywhere(&*aggregator, &*selector, &batch)
+        } else {
+            audit.around(&*aggregator, &*selector, &batch)
+        })
+    }
+
+    fn fault(&self, reason: String) -> Error {
+        Error::Batches { file: self.batches.display().to_string(), reason }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is said of the stability of a step, beside its table and in its record.
+
+use std::fmt;
+
+use serde::Serialize;
+use sk_core::{Batch, StepTrace};
+
+use crate::args::Tolerance;
+use crate::scheme::{SchemeConfig, Stability, Uncertified};
+
+/// The certificates of a scheme's steps at a tolerance.
+pub struct Promises {
+    stability: Result<Stability, Uncertified>,
+    tolerance: Tolerance,
+}
+
+/// What is promised of one step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum StepPromise {
+    /// No change of any composite score by less than a radius moves the choice by more than the tolerance, in total variation. A radius is
+    /// infinite, `null` in a record, where nothing moves the choice.
+    Certified {
+        /// τ.
+        tolerance: f64,
+        /// From every dispersion of the step: the largest of the three.
+        radius: f64,
+        /// From N and the smallest spread.
+        uniform_radius: f64,
+        /// As the paper bounds it.
+        published_radius: f64,
+    },
+    /// Nothing.
+    Refused {
+        /// Why.
+        refused: String,
+    },
+}
+
+impl Promises {
+    /// What `scheme` promises at a tolerance.
+    pub fn new(scheme: &SchemeConfig, tolerance: Tolerance) -> Self {
+        Self { stability: scheme.stability(), tolerance }
+    }
+
+    /// Whether no step has a certificate, and for one reason.
+    pub(crate) fn never(&self) -> bool {
+        self.stability.is_err()
+    }
+
+    /// What is promised of a step.
+    pub fn of(&self, step: &StepTrace) -> StepPromise {
+        let refused = |reason: &dyn fmt::Display| StepPromise::Refused { refused: reason.to_string() };
+        let stability = match &self.stability {
+            Ok(stability) => stability,
+            Err(reason) => return refused(reason),
+        };
+        let mut batch = Batch::new(&step.mu, &step.sigma);
+        if let Some(fluency) = &step.fluency {
+            batch = batch.with_fluency(fluency);
+        }
+        let tolerance = self.tolerance.get();
+        let promise = || {
+            let certificate = stability.certificate(&batch)?;
+            Ok::<_, Uncertified>(StepPromise::Certified {
+                tolerance,
+                radius: certificate.radius(tolerance)?,
+                uniform_radius: certificate.uniform_radius(tolerance)?,
+                published_radius: certificate.published_radius(tolerance)?,
+            })
+        };
+        promise().unwrap_or_else(|reason| refused(&reason))
+    }
+}
+
+impl fmt::Display for StepPromise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Certified { radius, .. } if radius.is_infinite() => {
+                write!(f, "certified: no change of the composite scores moves the choice")
+            }
+            Self::Certified { tolerance, radius, published_radius, .. } => write!(
+                f,
+                "certified radius {radius:.4} (published bound: {published_radius:.4}): no change of a composite score by less moves the \
+                 choice by more than {tolerance} in total variation"
+            ),
+            Self::Refused { refused } => write!(f, "no certificate: {refused}"),
+        }
+    }
+}

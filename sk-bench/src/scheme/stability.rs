@@ -1,0 +1,161 @@
+//! What a scheme promises: how far a change of the composite scores can move the choice.
+
+use std::sync::Arc;
+
+use sk_aggregate::{Certify, Modulus, NoCertificate, StabilityCertificate};
+use sk_core::{Batch, ParameterError};
+
+use super::{AggregatorConfig, SchemeConfig, SelectorConfig, SelectorKind};
+
+/// Why the choices of a scheme have no stability certificate.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Uncertified {
+    /// The ratings have no bound.
+    #[error(transparent)]
+    Ratings(#[from] NoCertificate),
+    /// The selector standardises what it draws from.
+    #[error(
+        "the champion's logits are z-scores, and near a tie those magnify any change without bound; use selector \"softmax\", or \
+         standardize = false"
+    )]
+    Champion,
+    /// The selector takes the highest.
+    #[error("the highest changes at a tie, so an arbitrarily small change can move the choice wholly; use selector \"softmax\"")]
+    Highest,
+    /// The selector drops candidates.
+    #[error("top_k and top_p drop whole candidates, and whom they drop changes at a tie; leave them out")]
+    Truncated,
+    /// A gate refuses candidates.
+    #[error("a gate refuses whole candidates at its threshold, so an arbitrarily small change can move the choice; leave it out")]
+    Gated,
+}
+
+impl From<ParameterError> for Uncertified {
+    fn from(error: ParameterError) -> Self {
+        Self::Ratings(error.into())
+    }
+}
+
+/// The certificates of a scheme's steps: 𝓐 with a bound, under a softmax.
+///
+/// They are of the composite scores, as the normaliser hands them on (`mu` in a trace), at the step's dispersions and fluency.
+pub struct Stability {
+    aggregator: Arc<dyn Certify>,
+    temperature: f64,
+    /// Factors of ratings and scores in a logit times T.
+    factors: (f64, f64),
+}
+
+impl Stability {
+    /// Of an aggregator and a selector.
+    ///
+    /// # Errors
+    /// When one of them has no bound, whatever the batch, or a number is out of range.
+    pub fn new(aggregator: &AggregatorConfig, selector: &SelectorConfig) -> Result<Self, Uncertified> {
+        if !selector.gates.is_empty() {
+            return Err(Uncertified::Gated);
+        }
+        if selector.top_k.is_some() || selector.top_p.is_some() {
+            return Err(Uncertified::Truncated);
+        }
+        let (temperature, factors) = match selector.kind {
+            SelectorKind::Softmax => (selector.temperature, (1.0, 0.0)),
+            SelectorKind::Champion if selector.standardize => return Err(Uncertified::Champion),
+            SelectorKind::Champion if selector.temperature < sk_select::Champion::COLD => return Err(Uncertified::Highest),
+            SelectorKind::Champion => (selector.temperature, (selector.w_tour, selector.w_blade)),
+            SelectorKind::Argmax | SelectorKind::EpsilonArgmax => return Err(Uncertified::Highest),
+            // A draw that looks at nothing cannot be moved, at any temperature.
+            SelectorKind::Uniform => (1.0, (0.0, 0.0)),
+        };
+        let stability = Self { aggregator: aggregator.build()?, temperature, factors };
+        // A batch that has nothing of its own to refuse: two candidates, each with a dispersion.
+        stability.certificate(&Batch::new(&[0.0; 2], &[1.0; 2]).with_fluency(&[0.0; 2]))?;
+        Ok(stability)
+    }
+
+    /// The certificate of one step.
+    ///
+    /// # Errors
+    /// When two of its candidates are compared on a spread of zero.
+    pub fn certificate(&self, batch: &Batch<'_>) -> Result<StabilityCertificate, NoCertificate> {
+        let (rating, score) = self.factors;
+        let modulus = match batch.len() {
+            1 => Modulus::ZERO,
+            _ if rating == 0.0 => Modulus::ZERO.with_scores(0.0, score),
+            _ => self.aggregator.modulus(batch)?.with_scores(rating, score),
+        };
+        Ok(StabilityCertificate::of(modulus, self.temperature)?)
+    }
+}
+
+impl SchemeConfig {
+    /// What the scheme promises of its steps.
+    ///
+    /// # Errors
+    /// Why it promises nothing.
+    pub fn stability(&self) -> Result<Stability, Uncertified> {
+        Stability::new(&self.aggregator, &self.selector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sk_core::OperatingPoint;
+
+    use super::*;
+    use crate::scheme::Convention;
+
+    fn stability(text: &str) -> Result<Stability, Uncertified> {
+        let mut config = SchemeConfig::reference(Convention::Sound, &OperatingPoint::HHH);
+        config.overlay("test.toml", text, Path::new("")).unwrap();
+        config.stability()
+    }
+
+    fn refused(text: &str) -> Uncertified {
+        stability(text).err().unwrap()
+    }
+
+    const PLAIN: &str = "[aggregator]\nkind = \"thurstone\"\nstandardize = false\nalpha = 0.25\n";
+
+    #[test]
+    fn what_has_no_certificate_says_which_part_is_at_fault() {
+        assert_eq!(refused(""), Uncertified::Champion);
+        let softmax = "[selector]\nkind = \"softmax\"\n";
+        assert_eq!(refused(softmax), Uncertified::Ratings(NoCertificate::Tournament));
+        let with = |selector: &str| refused(&format!("{PLAIN}[selector]\n{selector}"));
+        assert_eq!(with("kind = \"argmax\"\n"), Uncertified::Highest);
+        assert_eq!(with("kind = \"epsilon-argmax\"\n"), Uncertified::Highest);
+        assert_eq!(with("standardize = false\ntemperature = 0\n"), Uncertified::Highest);
+        assert_eq!(with("kind = \"softmax\"\ntop_k = 3\n"), Uncertified::Truncated);
+        assert_eq!(with("kind = \"uniform\"\ntop_p = 0.9\n"), Uncertified::Truncated);
+        assert_eq!(with("kind = \"softmax\"\n[selector.gates.safe]\nthreshold = 0\n"), Uncertified::Gated);
+        let standardized = "[aggregator]\nkind = \"thurstone\"\n[selector]\nkind = \"softmax\"\n";
+        assert_eq!(refused(standardized), Uncertified::Ratings(NoCertificate::Standardized));
+        let copeland = "[aggregator]\nkind = \"copeland\"\nstandardize = false\n[selector]\nkind = \"softmax\"\n";
+        assert_eq!(refused(copeland), Uncertified::Ratings(NoCertificate::Jump));
+    }
+
+    #[test]
+    fn certificates_are_those_of_the_library() {
+        let (mu, sigma, fluency) = ([0.3, 0.1, -0.2], [1.0, 0.5, 0.8], [-1.0, -2.0, -1.5]);
+        let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+        let softmax = stability(&format!("{PLAIN}[selector]\nkind = \"softmax\"\ntemperature = 0.5\n")).unwrap();
+        let entry = sk_aggregate::Entry::plain(0.25).unwrap();
+        let member = sk_aggregate::Fluent::new(entry, sk_aggregate::RoundRobin::thurstone());
+        assert_eq!(softmax.certificate(&batch), StabilityCertificate::new(&member, &batch, 0.5));
+        let certain = Batch::new(&mu, &[0.0, 1.0, 0.0]);
+        assert_eq!(softmax.certificate(&certain), Err(NoCertificate::NoSpread { i: 0, j: 2 }));
+        // A champion without standardisation draws from both.
+        let champion =
+            stability(&format!("{PLAIN}[selector]\nstandardize = false\ntemperature = 2\nw_tour = 0.5\nw_blade = 3\n")).unwrap();
+        let modulus = member.modulus(&batch).unwrap().with_scores(0.5, 3.0);
+        assert_eq!(champion.certificate(&batch).unwrap(), StabilityCertificate::of(modulus, 2.0).unwrap());
+        // Nothing moves a draw that looks at nothing, or one among one.
+        let uniform = stability("[selector]\nkind = \"uniform\"\n").unwrap();
+        assert_eq!(uniform.certificate(&certain).unwrap().radius(0.1), Ok(f64::INFINITY));
+        assert_eq!(champion.certificate(&Batch::new(&[1.0], &[0.0])).unwrap().radius(0.1), Ok(f64::INFINITY));
+    }
+}
