@@ -196,6 +196,7 @@ mod tests {
         assert_eq!((table.blades(), table.candidates()), (2, 2));
         assert_eq!(table.mu(1), [3.0, 4.0]);
         assert_eq!(table.sigma(0), [0.0, 0.1]);
+        assert_eq!((table.mu(0), table.sigma(1)), (&[1.0, 2.0][..], &[0.2, 0.3][..]));
         let ragged = ScoreTable::new([(vec![1.0, 2.0], vec![0.0, 0.1]), (vec![3.0], vec![0.2])]);
         assert_eq!(ragged, Err(ScoreError::Shape { blade: 1, expected: 2, got: 1 }));
         let short_sigma = ScoreTable::new([(vec![1.0, 2.0], vec![0.0])]);
