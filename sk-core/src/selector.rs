@@ -71,6 +71,17 @@ mod tests {
     }
 
     #[test]
+    fn shares_count_and_not_their_sum() {
+        // The same uniform number falls on the same index, whatever the sum.
+        let drawn = |p: [f64; 3]| {
+            let mut rng = ChaCha8Rng::seed_from_u64(2);
+            (0..1000).map(|_| draw(&p, &mut rng)).collect::<Vec<_>>()
+        };
+        let expected = drawn([0.25, 0.5, 0.25]);
+        assert_eq!((drawn([2.0, 4.0, 2.0]), drawn([0.03125, 0.0625, 0.03125])), (expected.clone(), expected));
+    }
+
+    #[test]
     fn draws_are_pinned_to_the_seed() {
         let mut rng = ChaCha8Rng::seed_from_u64(42);
         let p = [0.2f64; 5];
