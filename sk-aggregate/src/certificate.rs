@@ -1,6 +1,6 @@
-use sk_core::{Aggregator, Batch, ParameterError};
+use sk_core::{Aggregator, Batch, Divergence, ParameterError};
 
-use crate::{Copeland, Fluent, Link, RoundRobin, Scores, Spread, SwissElo};
+use crate::{Copeland, DivergenceMixture, Fluent, Link, RoundRobin, Scores, Spread, SwissElo};
 
 /// How much ratings can be moved apart by moving scores: for every ‖δ‖_∞ ≤ D and every pair, (R_i − R_l)(μ + δ) − (R_i − R_l)(μ) is at
 /// most [`sharpened`](Self::sharpened)·D.
@@ -130,6 +130,13 @@ impl Certify for Scores {
     /// R_i − R_l moves by at most 2D, whatever the dispersions.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         Ok(if batch.len() == 1 { Modulus::ZERO } else { Modulus::ZERO.with_scores(0.0, 1.0) })
+    }
+}
+
+impl Certify for DivergenceMixture {
+    /// That of [`Scores`] under the reverse KL divergence; refused under the others, whose inverse gradient has no bounded slope.
+    fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+        if *self == Self::new(Divergence::ReverseKl) { Scores.modulus(batch) } else { Err(NoCertificate::UnboundedSlope) }
     }
 }
 

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod args;
-pub mod commands;
 mod batches;
+pub mod commands;
 mod conversation;
 mod error;
 mod explain;

@@ -143,7 +143,7 @@ fn adapter_sources(
         }
     }
     let built_in = embedded.map(assets::Embedded::blades).unwrap_or_default();
-    if config.seat_all {
+    if config.template.is_some() {
         built_in.iter().for_each(|name| config.seat(name));
     }
     given.iter().for_each(|blade| config.seat(&blade.name));

@@ -12,14 +12,14 @@ pub use model::{BladeArg, ModelArgs};
 pub(crate) use output::positive;
 pub use output::{GenerationArgs, OutputArgs, Tolerance};
 pub use prompt::{FramingArg, PromptArgs};
-pub use steering::{Preset, SteeringArgs};
+pub use steering::{Preset, SetArg, SteeringArgs};
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
     axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs,
-    prompts::PromptsCommand, report::ReportArgs, train::TrainCommand,
+    prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, train::TrainCommand,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -58,6 +58,8 @@ pub enum Command {
     Generate(Box<GenerateArgs>),
     /// Talk to a steered model, and change what steers it while it talks.
     Chat(Box<ChatArgs>),
+    /// Show the methods that ship, slot by slot, or the file of one.
+    Schemes(SchemesArgs),
     /// Train a tokenizer, a language model or a blade.
     #[command(subcommand)]
     Train(Box<TrainCommand>),

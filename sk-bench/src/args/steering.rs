@@ -1,5 +1,7 @@
+use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use sk_core::OperatingPoint;
@@ -18,12 +20,17 @@ pub struct SteeringArgs {
     /// They are scaled to sum to one, and a blade that is not named gets zero.
     #[arg(short, long, value_name = "NAME=W,…")]
     pub weights: Option<NamedWeights>,
-    /// A scheme: a TOML file that fills the slots by name.
+    /// A scheme: a TOML file that fills the slots by name, or one that ships (see `swiss-knife schemes`).
     ///
     /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and [selector]. What it leaves out is as the
     /// preset and the convention have it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "NAME|FILE")]
     pub scheme: Option<PathBuf>,
+    /// Set one field of a slot after the scheme, such as `selector.top_k=50`; may be repeated.
+    ///
+    /// The value is TOML; a bare word is taken for a string. Blades are set by their own options.
+    #[arg(long = "set", value_name = "SLOT.FIELD=VALUE")]
+    pub set: Vec<SetArg>,
     /// Published operating point.
     #[arg(long, value_name = "PRESET", default_value = "hhh")]
     pub preset: Preset,
@@ -73,6 +80,46 @@ pub struct SteeringArgs {
     pub repetition_penalty: Option<f32>,
 }
 
+/// `SLOT.FIELD=VALUE`: one field of a scheme.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetArg {
+    slot: String,
+    field: String,
+    value: String,
+}
+
+impl SetArg {
+    /// The scheme file that says no more than this.
+    fn to_toml(&self) -> String {
+        // What reads as a TOML value is one; anything else is a string without its quotes.
+        let is_value = format!("value = {}", self.value).parse::<toml::Table>().is_ok();
+        let value = if is_value { self.value.clone() } else { toml::Value::String(self.value.clone()).to_string() };
+        format!("[{}]\n{} = {value}\n", self.slot, self.field)
+    }
+}
+
+impl fmt::Display for SetArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}={}", self.slot, self.field, self.value)
+    }
+}
+
+impl FromStr for SetArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        let (key, value) = text.split_once('=').ok_or("expected SLOT.FIELD=VALUE, such as selector.top_k=50")?;
+        match key.trim().split_once('.') {
+            Some(("blades", _)) => Err("blades are set by --weights, --beta and --blade, or in a scheme file".into()),
+            Some((slot, field)) if is_key(slot) && is_key(field) => {
+                Ok(Self { slot: slot.to_owned(), field: field.to_owned(), value: value.trim().to_owned() })
+            }
+            _ => Err(format!("`{key}` names no field: expected SLOT.FIELD=VALUE, such as selector.top_k=50")),
+        }
+    }
+}
+
 /// What the model that ships drafts at under the sound convention. It is a thousandth of the size of those that the operating point was
 /// published with, and at temperature 1 its tail of unlikely tokens is most of what it writes.
 const SHIPPED_DRAFT_TEMPERATURE: f32 = 0.7;
@@ -114,7 +161,10 @@ impl SteeringArgs {
             config.proposal.temperature = SHIPPED_DRAFT_TEMPERATURE;
         }
         if let Some(path) = &self.scheme {
-            config.read(path)?;
+            config.adopt(path)?;
+        }
+        for field in &self.set {
+            config.overlay(&format!("--set {field}"), &field.to_toml(), Path::new(""))?;
         }
         self.set_numbers(&mut config)?;
         config.check()?;
@@ -123,7 +173,20 @@ impl SteeringArgs {
     }
 
     fn set_numbers(&self, config: &mut SchemeConfig) -> Result<(), SchemeError> {
-        let SchemeConfig { proposal, granularity, blades, beta, aggregator, selector, .. } = config;
+        let SchemeConfig { proposal, granularity, blades, template, beta, aggregator, selector, .. } = config;
+        let kind = proposal.kind;
+        let drawn = |option: &'static str, given: bool| {
+            if !given || kind.draws() {
+                Ok(())
+            } else {
+                Err(SchemeError::Inapplicable { option, slot: "proposal", kind: kind.name() })
+            }
+        };
+        drawn("n", self.n.is_some())?;
+        drawn("draft-temperature", self.draft_temperature.is_some())?;
+        drawn("top-p", self.top_p.is_some())?;
+        drawn("top-k", self.top_k.is_some())?;
+        drawn("repetition-penalty", self.repetition_penalty.is_some())?;
         set(&mut proposal.candidates, self.n);
         set(&mut proposal.temperature, self.draft_temperature);
         set(&mut proposal.top_p, self.top_p);
@@ -134,7 +197,7 @@ impl SteeringArgs {
         }
         if let Some(value) = self.beta {
             *beta = value;
-            blades.iter_mut().filter(|b| b.kind == BladeKind::ImplicitReward).for_each(|b| b.beta = value);
+            blades.iter_mut().chain(template).filter(|b| b.kind == BladeKind::ImplicitReward).for_each(|b| b.beta = value);
         }
         let rated = |option, applies| {
             let kind = aggregator.kind.name();
@@ -144,7 +207,7 @@ impl SteeringArgs {
             rated("rounds", aggregator.kind == AggregatorKind::SwissElo)?;
         }
         if self.alpha.is_some() {
-            rated("alpha", aggregator.kind != AggregatorKind::Scores)?;
+            rated("alpha", aggregator.kind.compares())?;
         }
         set(&mut aggregator.rounds, self.rounds);
         set(&mut aggregator.alpha, self.alpha);
@@ -172,5 +235,22 @@ impl SteeringArgs {
 fn set<T: Copy>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *target = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_set_with_or_without_quotes() {
+        let toml = |text: &str| text.parse::<SetArg>().unwrap().to_toml();
+        assert_eq!(toml("selector.top_k=50"), "[selector]\ntop_k = 50\n");
+        assert_eq!(toml("proposal.kind=drafter"), "[proposal]\nkind = \"drafter\"\n");
+        assert_eq!(toml("proposal.kind=\"drafter\""), "[proposal]\nkind = \"drafter\"\n");
+        assert_eq!(toml("aggregator.p = inf"), "[aggregator]\np = inf\n");
+        for text in ["selector", "top_k=50", "selector.=1", "a b.c=1", "blades.x.beta=1"] {
+            assert!(text.parse::<SetArg>().is_err(), "{text}");
+        }
     }
 }

@@ -8,4 +8,5 @@ pub mod generate;
 pub mod judge;
 pub mod prompts;
 pub mod report;
+pub mod schemes;
 pub mod train;

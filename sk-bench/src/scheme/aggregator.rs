@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use sk_aggregate::{
-    Asinh, Certify, Copeland, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores, Seeding,
-    SignedLog, SwissElo, Tanh,
+    Asinh, Certify, Copeland, DivergenceMixture, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin,
+    Scores, Seeding, SignedLog, SwissElo, Tanh,
 };
-use sk_core::{OperatingPoint, ParameterError};
+use sk_core::{Divergence, OperatingPoint, ParameterError};
 
 use super::document::Section;
-use super::{Convention, SchemeError};
+use super::{Convention, SchemeError, divergence};
 use crate::suggest;
 
 /// The kinds of `[aggregator]`.
@@ -28,6 +28,8 @@ pub enum AggregatorKind {
     Copeland,
     /// The composite scores themselves.
     Scores,
+    /// The log-probability that composite scores of a divergence stand for.
+    DivergenceMixture,
 }
 
 /// g.
@@ -64,6 +66,11 @@ impl AggregatorKind {
         suggest::choice("aggregator", name, &KINDS)
     }
 
+    /// Whether it compares candidates, so that α and the standardisation on entry apply.
+    pub fn compares(self) -> bool {
+        !matches!(self, Self::Scores | Self::DivergenceMixture)
+    }
+
     /// Its name in a scheme file.
     pub fn name(self) -> &'static str {
         let family = || KINDS.iter().find(|(_, kind)| std::mem::discriminant(kind) == std::mem::discriminant(&self));
@@ -89,9 +96,11 @@ pub struct AggregatorConfig {
     pub k_max: f64,
     /// K of its last.
     pub k_min: f64,
+    /// The divergence of a mixture.
+    pub divergence: Divergence,
 }
 
-const KINDS: [(&str, AggregatorKind); 8] = [
+const KINDS: [(&str, AggregatorKind); 9] = [
     ("swiss-elo", AggregatorKind::SwissElo),
     ("round-robin", AggregatorKind::RoundRobin { link: LinkKind::Probit, p: 2.0 }),
     ("thurstone", AggregatorKind::THURSTONE),
@@ -100,6 +109,7 @@ const KINDS: [(&str, AggregatorKind); 8] = [
     ("asinh", AggregatorKind::ASINH),
     ("copeland", AggregatorKind::Copeland),
     ("scores", AggregatorKind::Scores),
+    ("divergence-mixture", AggregatorKind::DivergenceMixture),
 ];
 
 const LINKS: [(&str, LinkKind); 7] = [
@@ -122,6 +132,7 @@ impl AggregatorConfig {
             alpha: point.alpha,
             k_max: point.k_max,
             k_min: point.k_min,
+            divergence: Divergence::ReverseKl,
         }
     }
 
@@ -136,7 +147,10 @@ impl AggregatorConfig {
             self.k_max = section.number("k_max")?.unwrap_or(self.k_max);
             self.k_min = section.number("k_min")?.unwrap_or(self.k_min);
         }
-        if self.kind != AggregatorKind::Scores {
+        if self.kind == AggregatorKind::DivergenceMixture {
+            self.divergence = divergence::read(&mut section, self.divergence)?;
+        }
+        if self.kind.compares() {
             self.convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or(self.convention);
             self.standardize = section.flag("standardize")?.unwrap_or(self.standardize);
             self.alpha = section.number("alpha")?.unwrap_or(self.alpha);
@@ -164,6 +178,7 @@ impl AggregatorConfig {
             }
             AggregatorKind::Copeland => Arc::new(Fluent::new(entry()?, Copeland)),
             AggregatorKind::Scores => Arc::new(Scores),
+            AggregatorKind::DivergenceMixture => Arc::new(DivergenceMixture::new(self.divergence)),
         })
     }
 }

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sk_blades::{Dispersion, Ensemble, ExpertAmateur, Fluency, ImplicitReward, Likelihood};
-use sk_core::{Blade, ParameterError, Policy};
+use sk_blades::{
+    Ablated, Dispersion, DispersionArm, DivergenceRatio, Ensemble, ExpertAmateur, Fluency, ImplicitReward, Ingredient, Likelihood,
+};
+use sk_core::{Blade, Divergence, ParameterError, Policy};
 
-use super::SchemeError;
 use super::document::Section;
+use super::{SchemeError, divergence};
 
 /// What a blade computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub enum BladeKind {
     Likelihood,
     /// The log-probability under the backbone.
     BackboneLikelihood,
+    /// f′ of the ratio of an adapter and the backbone, under a divergence.
+    DivergenceRatio,
+    /// Nothing: its adapter and weight go into the soup that drafts.
+    Ingredient,
     /// Backbone minus drafter.
     ExpertAmateur,
     /// b₀, the drafter's own log-probability. It has no weight: the aggregator gives it its coefficient.
@@ -34,7 +40,12 @@ impl BladeKind {
 
     /// Whether it reads with an adapter of its own name.
     pub fn needs_adapter(self) -> bool {
-        matches!(self, Self::ImplicitReward | Self::Likelihood)
+        matches!(self, Self::ImplicitReward | Self::Likelihood | Self::DivergenceRatio | Self::Ingredient)
+    }
+
+    /// Whether it has a dispersion to choose.
+    fn has_dispersion(self) -> bool {
+        matches!(self, Self::ImplicitReward | Self::Likelihood | Self::BackboneLikelihood)
     }
 }
 
@@ -55,19 +66,31 @@ pub struct BladeConfig {
     pub beta: f64,
     /// Where its σ comes from.
     pub dispersion: Dispersion,
+    /// What an ablation makes of its σ.
+    pub arm: DispersionArm,
+    /// The divergence of a ratio.
+    pub divergence: Divergence,
 }
 
-const KINDS: [(&str, BladeKind); 6] = [
+/// Seeds the draws that shuffle the dispersions of an ablation; each blade deals by a permutation of its own, which follows from its scores.
+const SHUFFLE_SEED: u64 = 42;
+
+const KINDS: [(&str, BladeKind); 8] = [
     ("implicit-reward", BladeKind::ImplicitReward),
     ("ensemble", BladeKind::Ensemble),
     ("likelihood", BladeKind::Likelihood),
     ("backbone-likelihood", BladeKind::BackboneLikelihood),
+    ("divergence-ratio", BladeKind::DivergenceRatio),
+    ("ingredient", BladeKind::Ingredient),
     ("expert-amateur", BladeKind::ExpertAmateur),
     ("fluency", BladeKind::Fluency),
 ];
 
 const DISPERSIONS: [(&str, Dispersion); 3] =
     [("min-entropy", Dispersion::MinEntropy), ("standard-error", Dispersion::StandardError), ("zero", Dispersion::ZERO)];
+
+const ARMS: [(&str, DispersionArm); 3] =
+    [("real", DispersionArm::Real), ("shuffled", DispersionArm::Shuffled), ("zero", DispersionArm::Zero)];
 
 impl BladeConfig {
     /// The implicit reward of the adapter called `name`.
@@ -80,6 +103,8 @@ impl BladeConfig {
             weight: None,
             beta,
             dispersion: Dispersion::MinEntropy,
+            arm: DispersionArm::Real,
+            divergence: Divergence::ReverseKl,
         }
     }
 
@@ -104,9 +129,13 @@ impl BladeConfig {
         }
         if blade.kind != BladeKind::Fluency {
             blade.weight = section.number("weight")?;
-            if !matches!(blade.kind, BladeKind::ExpertAmateur | BladeKind::Ensemble) {
+            blade.arm = section.choice("arm", "arm", &ARMS)?.unwrap_or(blade.arm);
+            if blade.kind.has_dispersion() {
                 blade.dispersion = section.choice("dispersion", "dispersion", &DISPERSIONS)?.unwrap_or(blade.dispersion);
             }
+        }
+        if blade.kind == BladeKind::DivergenceRatio {
+            blade.divergence = divergence::read(&mut section, blade.divergence)?;
         }
         if let Some(weight) = blade.weight.filter(|w| !w.is_finite() || *w < 0.0) {
             return Err(section.fault(format!("weight is {weight}; it must be finite and not negative")));
@@ -130,13 +159,19 @@ impl BladeConfig {
     /// When β is not positive and finite, or an ensemble has fewer than two adapters.
     pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
         let variant = || Policy::Variant(self.name.as_str().into());
-        Ok(match self.kind {
+        let blade: Arc<dyn Blade> = match self.kind {
             BladeKind::ImplicitReward => Arc::new(ImplicitReward::new(self.name.as_str(), self.beta, self.dispersion)?),
             BladeKind::Ensemble => Arc::new(Ensemble::new(self.adapters().into_iter().map(|(name, _)| name), self.beta)?),
             BladeKind::Likelihood => Arc::new(Likelihood::new(variant(), self.dispersion)?),
             BladeKind::BackboneLikelihood => Arc::new(Likelihood::new(Policy::Backbone, self.dispersion)?),
+            BladeKind::DivergenceRatio => Arc::new(DivergenceRatio::new(self.name.as_str(), self.divergence)),
+            BladeKind::Ingredient => Arc::new(Ingredient),
             BladeKind::ExpertAmateur => Arc::new(ExpertAmateur),
             BladeKind::Fluency => Arc::new(Fluency),
+        };
+        Ok(match self.arm {
+            DispersionArm::Real => blade,
+            arm => Arc::new(Ablated::new(blade, arm, SHUFFLE_SEED)),
         })
     }
 }

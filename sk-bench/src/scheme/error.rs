@@ -12,6 +12,14 @@ pub enum SchemeError {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// A name that is neither a file nor a scheme that ships.
+    #[error("unknown scheme \"{name}\"; {hint}")]
+    NoScheme {
+        /// The name.
+        name: String,
+        /// The closest name known, or all.
+        hint: String,
+    },
     /// The text is not TOML.
     #[error("{file}:{line}: {message}")]
     Syntax {

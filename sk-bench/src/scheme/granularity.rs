@@ -42,7 +42,22 @@ pub struct GranularityConfig {
     pub span_tokens: Option<NonZeroUsize>,
 }
 
-#[derive(Clone, Copy)]
+impl Rule {
+    /// Its name in a scheme file.
+    pub fn name(&self) -> &'static str {
+        let kind = match self {
+            Self::Token => Kind::Token,
+            Self::FixedLength => Kind::FixedLength,
+            Self::Sentence => Kind::Sentence,
+            Self::BlankLine => Kind::BlankLine,
+            Self::Delimiters(_) => Kind::Delimiters,
+            Self::Response => Kind::Response,
+        };
+        KINDS.iter().find(|(_, known)| *known == kind).map_or("", |(name, _)| name)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Token,
     FixedLength,

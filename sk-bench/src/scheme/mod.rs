@@ -5,31 +5,36 @@
 
 mod aggregator;
 mod blades;
+mod divergence;
 mod document;
 mod error;
 mod gate;
 mod granularity;
+mod library;
 mod normalizer;
 mod proposal;
 mod selector;
 mod stability;
+mod summary;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
 use sk_core::{AlignmentSpec, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
-use sk_models::engine::{AdapterRack, Verifier};
+use sk_models::engine::{AdapterRack, SharedVerifier, Verifier};
 
 pub use aggregator::{AggregatorConfig, AggregatorKind, LinkKind};
 pub use blades::{BladeConfig, BladeKind};
 pub use error::SchemeError;
 pub use gate::GateConfig;
 pub use granularity::{GranularityConfig, Rule};
+pub use library::{SHIPPED, Shipped};
 pub use normalizer::{NormalizerConfig, NormalizerKind};
-pub use proposal::{DraftModel, ProposalConfig};
+pub use proposal::{PriorKind, ProposalConfig, ProposalKind};
 pub use selector::{SelectorConfig, SelectorKind};
 pub use stability::{Stability, Uncertified};
+pub use summary::{Passes, Summary};
 
 use crate::models::Models;
 use crate::weights::NamedWeights;
@@ -51,19 +56,41 @@ impl Convention {
 }
 
 /// The slots a scheme file may name.
-const SLOTS: [&str; 6] = ["proposal", "granularity", "blades", "normalizer", "aggregator", "selector"];
+const SLOTS: [&str; 7] = ["about", "proposal", "granularity", "blades", "normalizer", "aggregator", "selector"];
+
+/// The section of `[blades]` that stands for every adapter without one of its own.
+const TEMPLATE: &str = "*";
+
+/// The `[about]` section: what a scheme is called, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// The method.
+    pub method: String,
+    /// Who published it.
+    pub source: String,
+}
+
+impl About {
+    fn read(&mut self, mut section: document::Section<'_, '_>) -> Result<(), SchemeError> {
+        self.method = section.string("method")?.unwrap_or_default();
+        self.source = section.string("source")?.unwrap_or_default();
+        section.finish()
+    }
+}
 
 /// A scheme, slot by slot. π_B is the model it is built on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemeConfig {
+    /// What it is called.
+    pub about: About,
     /// Π_prop.
     pub proposal: ProposalConfig,
     /// ρ.
     pub granularity: GranularityConfig,
     /// 𝓑, in the order of their weights.
     pub blades: Vec<BladeConfig>,
-    /// Whether adapters that no blade names are seated as implicit rewards: so it is unless a file lists the blades.
-    pub seat_all: bool,
+    /// How adapters that no blade names are seated; `None` where a file lists its blades and no template is among them.
+    pub template: Option<BladeConfig>,
     /// β of implicit rewards that do not say.
     pub beta: f64,
     /// Weights in place of those of the blades.
@@ -80,10 +107,11 @@ impl SchemeConfig {
     /// The reference instantiation at an operating point.
     pub fn reference(convention: Convention, point: &OperatingPoint) -> Self {
         Self {
+            about: About::default(),
             proposal: ProposalConfig::published(convention, point.candidates),
             granularity: GranularityConfig::published(convention),
             blades: vec![BladeConfig::fluency()],
-            seat_all: true,
+            template: Some(BladeConfig::implicit_reward(TEMPLATE, point.beta)),
             beta: point.beta,
             weights: None,
             normalizer: NormalizerConfig::published(convention),
@@ -109,6 +137,7 @@ impl SchemeConfig {
     pub fn overlay(&mut self, name: &str, text: &str, directory: &Path) -> Result<(), SchemeError> {
         for section in Document::new(name, text).sections()? {
             match section.name() {
+                "about" => self.about.read(section)?,
                 "proposal" => self.proposal.read(section)?,
                 "granularity" => self.granularity.read(section)?,
                 "normalizer" => self.normalizer.read(section)?,
@@ -117,8 +146,9 @@ impl SchemeConfig {
                 "blades" => {
                     let beta = self.beta;
                     let blades = section.sections("blade")?.into_iter().map(|s| BladeConfig::read(s, beta, directory));
-                    self.blades = blades.collect::<Result<_, _>>()?;
-                    self.seat_all = false;
+                    let (templates, blades): (Vec<_>, Vec<_>) =
+                        blades.collect::<Result<Vec<_>, _>>()?.into_iter().partition(|blade| blade.name == TEMPLATE);
+                    (self.template, self.blades) = (templates.into_iter().next(), blades);
                 }
                 _ => return Err(section.refuse("slot", &SLOTS)),
             }
@@ -132,10 +162,12 @@ impl SchemeConfig {
         }
     }
 
-    /// Seats the adapter `name` as an implicit reward, unless a blade of that name is there already.
+    /// Seats the adapter `name` after the template, or as an implicit reward where there is none, unless a blade of that name is there
+    /// already.
     pub fn seat(&mut self, name: &str) {
         if !self.blades.iter().any(|blade| blade.name == name) {
-            self.blades.push(BladeConfig::implicit_reward(name, self.beta));
+            let seated = self.template.as_ref().map(|template| BladeConfig { name: name.to_owned(), ..template.clone() });
+            self.blades.push(seated.unwrap_or_else(|| BladeConfig::implicit_reward(name, self.beta)));
         }
     }
 
@@ -177,12 +209,13 @@ impl SchemeConfig {
     /// When a parameter is out of range, or no blade is seated.
     pub fn build(&self, models: &Models) -> Result<(Scheme, AdapterRack), SchemeError> {
         let spec = SpecHandle::new(self.spec()?);
-        let backbone = Verifier::new(Arc::clone(&models.backbone));
-        let adapters = backbone.adapters();
+        let verifier = Verifier::new(Arc::clone(&models.backbone));
+        let adapters = verifier.adapters();
+        let backbone = SharedVerifier::new(verifier);
         let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
         let scheme = Scheme {
+            proposal: self.proposal.build(models, &backbone, adapters.clone(), spec.clone())?,
             backbone: Box::new(backbone),
-            proposal: self.proposal.build(&models.drafter, &models.backbone, models.end_of_text.clone())?,
             granularity: self.granularity.build(&models.token_bytes()),
             spec,
             fluency: fluency.map(BladeConfig::build).transpose().map_err(|e| parameter("blades", &e))?,
@@ -199,7 +232,14 @@ impl SchemeConfig {
     /// Names the slot and the parameter out of range.
     pub fn check(&self) -> Result<(), SchemeError> {
         self.proposal.check()?;
-        for blade in &self.blades {
+        if !self.proposal.kind.draws() && self.granularity.rule != Rule::Token {
+            let reason = format!(
+                "is \"{}\", but the proposal \"vocabulary\" makes candidates of one token; use \"token\"",
+                self.granularity.rule.name()
+            );
+            return Err(SchemeError::Parameter { slot: "granularity", reason });
+        }
+        for blade in self.blades.iter().chain(&self.template) {
             blade.build().map_err(|e| parameter("blades", &e))?;
         }
         BladeConfig::implicit_reward("", self.beta).build().map_err(|e| parameter("blades", &e))?;
@@ -339,7 +379,7 @@ mod tests {
     fn listed_blades_replace_the_default_ones_in_the_order_of_the_file() {
         let text = "[blades.z]\nadapter = \"z\"\nweight = 3\n[blades.a]\nadapter = \"/a\"\nweight = 1\nbeta = 0.5\n[blades.b0]\nkind = \"fluency\"\n";
         let mut config = overlaid(text).unwrap();
-        assert!(!config.seat_all);
+        assert!(config.template.is_none());
         let adapters: Vec<_> = config.adapters().map(|(name, path)| (name, path.cloned())).collect();
         assert_eq!(adapters, [("z".to_owned(), Some(PathBuf::from("schemes/z"))), ("a".to_owned(), Some(PathBuf::from("/a")))]);
         let spec = config.spec().unwrap();

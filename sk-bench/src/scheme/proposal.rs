@@ -2,28 +2,58 @@
 
 use std::sync::Arc;
 
-use sk_core::{Proposal, TokenId};
-use sk_models::engine::{Drafter, DrafterConfig, Sampling, SamplingError};
-use sk_models::model::Qwen2;
+use sk_core::{ParameterError, Proposal, SpecHandle};
+use sk_models::engine::{
+    AdapterRack, Drafter, DrafterConfig, Frozen, Head, Sampling, SamplingError, SharedVerifier, Soup, TokenPrior, Vocabulary,
+};
+use sk_models::lora::Merge;
 
 use super::document::Section;
 use super::{Convention, SchemeError};
+use crate::models::Models;
 
-/// Which model drafts.
+/// How candidates are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DraftModel {
-    /// The small one.
+pub enum ProposalKind {
+    /// Drawn from the small model.
     Drafter,
-    /// The backbone itself.
+    /// Drawn from the backbone itself.
     Backbone,
+    /// Drawn from the backbone under the weighted average of the adapters.
+    Soup,
+    /// The tokens of the vocabulary, one candidate each.
+    Vocabulary,
+}
+
+impl ProposalKind {
+    /// Its name in a scheme file.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether candidates are drawn, so that their number and the sampling settings apply.
+    pub fn draws(self) -> bool {
+        self != Self::Vocabulary
+    }
+}
+
+/// Whose log-probabilities single-token candidates carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PriorKind {
+    /// All tokens alike.
+    Uniform,
+    /// The backbone's.
+    Backbone,
+    /// The drafter's.
+    Drafter,
 }
 
 /// The `[proposal]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProposalConfig {
-    /// Which model drafts.
-    pub model: DraftModel,
-    /// N, candidates per step.
+    /// How candidates are made.
+    pub kind: ProposalKind,
+    /// N, candidates per step, where they are drawn.
     pub candidates: usize,
     /// Temperature; 0 is greedy.
     pub temperature: f32,
@@ -35,37 +65,69 @@ pub struct ProposalConfig {
     pub repetition_penalty: f32,
     /// Whether an end-of-text token stays in the candidate and ends the response.
     pub keep_end_of_text: bool,
+    /// How a soup is made of the adapters.
+    pub merge: Merge,
+    /// Whose log-probabilities the tokens of a vocabulary carry.
+    pub prior: PriorKind,
+    /// Tokens of the vocabulary that are candidates, the likeliest under the backbone; 0 for all.
+    pub head_k: usize,
+    /// Least share of the likeliest token's probability under the backbone that a candidate must have.
+    pub plausibility: f32,
 }
 
-const KINDS: [(&str, DraftModel); 2] = [("drafter", DraftModel::Drafter), ("backbone", DraftModel::Backbone)];
+const KINDS: [(&str, ProposalKind); 4] = [
+    ("drafter", ProposalKind::Drafter),
+    ("backbone", ProposalKind::Backbone),
+    ("soup", ProposalKind::Soup),
+    ("vocabulary", ProposalKind::Vocabulary),
+];
+
+const PRIORS: [(&str, PriorKind); 3] =
+    [("uniform", PriorKind::Uniform), ("backbone", PriorKind::Backbone), ("drafter", PriorKind::Drafter)];
+
+const MERGES: [(&str, Merge); 2] = [("exact", Merge::Exact), ("peft-linear", Merge::PeftLinear)];
 
 impl ProposalConfig {
     pub(super) fn published(convention: Convention, candidates: usize) -> Self {
         let paper = convention == Convention::Paper;
         Self {
-            model: DraftModel::Drafter,
+            kind: ProposalKind::Drafter,
             candidates,
             temperature: 1.0,
             top_p: 0.95,
             top_k: if paper { 50 } else { 0 },
             repetition_penalty: if paper { 1.05 } else { 1.0 },
             keep_end_of_text: !paper,
+            merge: Merge::Exact,
+            prior: PriorKind::Backbone,
+            head_k: 0,
+            plausibility: 0.0,
         }
     }
 
     pub(super) fn read(&mut self, mut section: Section<'_, '_>) -> Result<(), SchemeError> {
         let number = |value: Option<f64>, default: f32| value.map_or(default, |v| v as f32);
-        self.model = section.choice("kind", "proposal", &KINDS)?.unwrap_or(self.model);
-        self.candidates = section.count("candidates")?.unwrap_or(self.candidates);
-        self.temperature = number(section.number("temperature")?, self.temperature);
-        self.top_p = number(section.number("top_p")?, self.top_p);
-        self.top_k = section.count("top_k")?.unwrap_or(self.top_k);
-        self.repetition_penalty = number(section.number("repetition_penalty")?, self.repetition_penalty);
-        self.keep_end_of_text = section.flag("keep_end_of_text")?.unwrap_or(self.keep_end_of_text);
+        self.kind = section.choice("kind", "proposal", &KINDS)?.unwrap_or(self.kind);
+        if self.kind.draws() {
+            self.candidates = section.count("candidates")?.unwrap_or(self.candidates);
+            self.temperature = number(section.number("temperature")?, self.temperature);
+            self.top_p = number(section.number("top_p")?, self.top_p);
+            self.top_k = section.count("top_k")?.unwrap_or(self.top_k);
+            self.repetition_penalty = number(section.number("repetition_penalty")?, self.repetition_penalty);
+            self.keep_end_of_text = section.flag("keep_end_of_text")?.unwrap_or(self.keep_end_of_text);
+        } else {
+            self.prior = section.choice("prior", "prior", &PRIORS)?.unwrap_or(self.prior);
+            self.head_k = section.count("head_k")?.unwrap_or(self.head_k);
+            self.plausibility = number(section.number("plausibility")?, self.plausibility);
+        }
+        if self.kind == ProposalKind::Soup {
+            self.merge = section.choice("merge", "merge", &MERGES)?.unwrap_or(self.merge);
+        }
         if self.candidates == 0 {
             return Err(section.fault("candidates is 0; a step needs at least one"));
         }
         self.sampling().map_err(|error| section.fault(error))?;
+        self.head().map_err(|error| section.fault(error))?;
         section.finish()
     }
 
@@ -73,23 +135,54 @@ impl ProposalConfig {
         Sampling::new(self.temperature, self.top_p, self.top_k, self.repetition_penalty)
     }
 
-    pub(super) fn check(&self) -> Result<(), SchemeError> {
-        self.sampling().map(drop).map_err(|e| SchemeError::Parameter { slot: "proposal", reason: e.to_string() })
+    fn head(&self) -> Result<Head, ParameterError> {
+        Head::new(self.head_k, self.plausibility)
     }
 
+    /// Whether candidates are looked up in a distribution of the backbone, which a step then computes in any case.
+    pub(super) fn looks_at_backbone(&self) -> bool {
+        !self.kind.draws() && (self.prior == PriorKind::Backbone || self.head_k > 0 || self.plausibility > 0.0)
+    }
+
+    pub(super) fn check(&self) -> Result<(), SchemeError> {
+        let refuse = |reason: String| SchemeError::Parameter { slot: "proposal", reason };
+        self.sampling().map_err(|e| refuse(e.to_string()))?;
+        self.head().map(drop).map_err(|e| refuse(e.to_string()))
+    }
+
+    /// The proposal beside `backbone`, whose adapters are in `rack` and weighed by `spec`.
     pub(super) fn build(
         &self,
-        drafter: &Arc<Qwen2>,
-        backbone: &Arc<Qwen2>,
-        end_of_text: Vec<TokenId>,
+        models: &Models,
+        backbone: &SharedVerifier,
+        rack: AdapterRack,
+        spec: SpecHandle,
     ) -> Result<Box<dyn Proposal>, SchemeError> {
-        let sampling = self.sampling().map_err(|e| SchemeError::Parameter { slot: "proposal", reason: e.to_string() })?;
-        let model = match self.model {
-            DraftModel::Drafter => drafter,
-            DraftModel::Backbone => backbone,
+        self.check()?;
+        let refuse = |reason: String| SchemeError::Parameter { slot: "proposal", reason };
+        let sampling = self.sampling().map_err(|e| refuse(e.to_string()))?;
+        let config = DrafterConfig {
+            candidates: self.candidates,
+            sampling,
+            end_of_text: models.end_of_text.clone(),
+            keep_end_of_text: self.keep_end_of_text,
         };
-        let config =
-            DrafterConfig { candidates: self.candidates, sampling, end_of_text, keep_end_of_text: self.keep_end_of_text };
-        Ok(Box::new(Drafter::new(Arc::clone(model), config)))
+        let (large, small) = (&models.backbone, &models.drafter);
+        Ok(match self.kind {
+            ProposalKind::Drafter => Box::new(Drafter::new(Arc::clone(small), config)),
+            ProposalKind::Backbone => Box::new(Drafter::new(Arc::clone(large), config)),
+            ProposalKind::Soup => {
+                Box::new(Drafter::new(Arc::clone(large), config).with_policy(Soup::new(rack, spec, self.merge)))
+            }
+            ProposalKind::Vocabulary => {
+                let prior = match self.prior {
+                    PriorKind::Uniform => TokenPrior::Uniform,
+                    PriorKind::Backbone => TokenPrior::Backbone,
+                    PriorKind::Drafter => TokenPrior::Model(Frozen::new(Arc::clone(small))),
+                };
+                let head = self.head().map_err(|e| refuse(e.to_string()))?;
+                Box::new(Vocabulary::new(large, backbone.clone(), prior, head, models.end_of_text.clone()))
+            }
+        })
     }
 }

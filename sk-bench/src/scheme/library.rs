@@ -1,0 +1,120 @@
+//! The schemes that ship: the published methods as settings of the tuple, one file each.
+
+use std::path::Path;
+
+use super::{Convention, SchemeConfig, SchemeError};
+use crate::suggest;
+
+/// A scheme file inside the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Shipped {
+    /// The name it is asked for by: that of the file.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(Shipped { name: $name, text: include_str!(concat!("../../schemes/", $name, ".toml")) }),*]
+    };
+}
+
+/// All of them, in the order of the table of methods.
+pub const SHIPPED: &[Shipped] = shipped![
+    "swiss-knife",
+    "swiss-knife-paper",
+    "swiss-knife-thurstone",
+    "swiss-knife-bradley-terry",
+    "swiss-knife-weakest-link",
+    "swiss-knife-asinh",
+    "base",
+    "greedy",
+    "drafter",
+    "best-of-n",
+    "contrastive",
+    "rewarded-soups",
+    "mod",
+    "mod-forward-kl",
+    "mod-jensen-shannon",
+    "mod-alpha",
+    "no-cbn",
+    "unstandardized-blades",
+    "unstandardized-entry",
+    "unstandardized-champion",
+    "elo",
+    "softmax-mu",
+    "sigma-shuffled",
+    "sigma-zero",
+];
+
+impl Shipped {
+    /// The scheme of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SHIPPED.iter().find(|scheme| scheme.name == name)
+    }
+
+    /// The scheme at the published operating point of all three objectives, with what its file says.
+    ///
+    /// # Errors
+    /// Never, as far as the tests know.
+    pub fn config(&self) -> Result<SchemeConfig, SchemeError> {
+        let mut config = SchemeConfig::reference(Convention::Sound, &sk_core::OperatingPoint::HHH);
+        config.overlay(&format!("{}.toml", self.name), self.text, Path::new(""))?;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+impl SchemeConfig {
+    /// Takes what the scheme `name` says: a file, or one that ships.
+    ///
+    /// # Errors
+    /// When there is neither, or as [`read`](Self::read).
+    pub fn adopt(&mut self, name: &Path) -> Result<(), SchemeError> {
+        let text = name.to_string_lossy();
+        if let (Some(shipped), false) = (Shipped::named(&text), name.is_file()) {
+            return self.overlay(&format!("{}.toml", shipped.name), shipped.text, Path::new(""));
+        }
+        let is_path = name.extension().is_some() || name.components().count() != 1;
+        if !is_path && !name.exists() {
+            let names: Vec<&str> = SHIPPED.iter().map(|scheme| scheme.name).collect();
+            let hint = suggest::hint(&text, &names);
+            return Err(SchemeError::NoScheme { name: text.into_owned(), hint });
+        }
+        self.read(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_ships_and_can_be_built() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemes");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        let mut names: Vec<&str> = SHIPPED.iter().map(|scheme| scheme.name).collect();
+        files.sort();
+        names.sort_unstable();
+        assert_eq!(files, names);
+        for scheme in SHIPPED {
+            let config = scheme.config().unwrap_or_else(|error| panic!("{error}"));
+            assert!(!config.about.method.is_empty(), "{}", scheme.name);
+        }
+    }
+
+    #[test]
+    fn a_slip_in_the_name_is_answered() {
+        let mut config = SchemeConfig::reference(Convention::Sound, &sk_core::OperatingPoint::HHH);
+        let refused = |config: &mut SchemeConfig, name: &str| config.adopt(Path::new(name)).unwrap_err().to_string();
+        assert_eq!(refused(&mut config, "contrastiv"), "unknown scheme \"contrastiv\"; did you mean \"contrastive\"?");
+        assert!(refused(&mut config, "missing/mod").starts_with("cannot read scheme missing/mod"));
+        assert!(refused(&mut config, "mod.toml").starts_with("cannot read scheme mod.toml"));
+        config.adopt(Path::new("mod")).unwrap();
+        assert_eq!(config.about.method, "MOD");
+    }
+}

@@ -1,0 +1,261 @@
+//! Each shipped scheme against the method it stands for, worked out the slow way on tiny random models.
+
+mod brute;
+#[allow(dead_code)] // shared with the tests of the program
+#[path = "../cli/common.rs"]
+mod common;
+
+use clap::Parser;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use sk_bench::args::{ModelArgs, SteeringArgs};
+use sk_bench::scheme::SHIPPED;
+use sk_bench::{Loading, Models};
+use sk_core::{Context, Scheme, StepTrace, TokenId};
+
+use brute::{Brute, log_softmax, truncated};
+use common::{BLADES, model_args, run_on_models, stderr};
+
+/// Logits here are of order one, where f32 steps are 1e-7, and a forward pass rounds some tens of times.
+const PROBABILITY: f64 = 1e-5;
+/// The same for a mean log-ratio times β.
+const SCORE: f64 = 1e-6;
+
+const STEPS: usize = 16;
+const WEIGHTS: [f64; 3] = [0.5, 0.3, 0.2];
+const PROMPT: &[u8] = b"\n\nHuman: Why?\n\nAssistant:";
+
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    models: ModelArgs,
+    #[command(flatten)]
+    steering: SteeringArgs,
+}
+
+/// A shipped scheme at work on the tiny models.
+struct Run {
+    scheme: Scheme,
+    context: Context,
+    rng: ChaCha8Rng,
+    step: usize,
+}
+
+impl Run {
+    fn new(name: &str, options: &[&str]) -> Self {
+        let weights: Vec<String> = BLADES.iter().zip(WEIGHTS).map(|(name, weight)| format!("{name}={weight}")).collect();
+        let weights = weights.join(",");
+        let args = ["schemes".to_owned(), "--scheme".to_owned(), name.to_owned()].into_iter().chain(model_args());
+        let needs_blades = !["base", "greedy", "contrastive"].contains(&name);
+        let steering = if needs_blades { vec!["--weights".to_owned(), weights] } else { Vec::new() };
+        let args = Args::parse_from(args.chain(steering).chain(options.iter().map(|&option| option.to_owned())));
+        let mut config = args.steering.scheme(&args.models).unwrap();
+        let (models, adapters) = Models::load(&args.models, &mut config, &mut Loading::new(true)).unwrap();
+        let (scheme, rack) = config.build(&models).unwrap();
+        for (name, adapter) in adapters {
+            rack.insert(name, adapter);
+        }
+        let prompt: Vec<TokenId> = PROMPT.iter().map(|&byte| TokenId::from(byte)).collect();
+        Self { scheme, context: Context::new(prompt).unwrap(), rng: ChaCha8Rng::seed_from_u64(7), step: 0 }
+    }
+
+    /// One step of at most `limit` tokens, and the context it started from.
+    fn step(&mut self, limit: usize) -> (Vec<TokenId>, StepTrace) {
+        let before = self.context.tokens().to_vec();
+        let trace = self.scheme.step(&mut self.context, self.step, limit, &mut self.rng).unwrap();
+        self.step += 1;
+        (before, trace)
+    }
+}
+
+/// The next-token distribution of a token-level scheme, over the vocabulary.
+fn distribution(trace: &StepTrace, vocabulary: usize) -> Vec<f64> {
+    let mut result = vec![0.0; vocabulary];
+    for (candidate, p) in trace.candidates.iter().zip(&trace.probabilities) {
+        assert_eq!(candidate.tokens.len(), 1);
+        result[candidate.tokens[0] as usize] += p;
+    }
+    result
+}
+
+/// Runs a token-level scheme and holds each step's distribution against `expected` after the same context.
+fn assert_distribution(name: &str, options: &[&str], expected: impl Fn(&Brute, &[TokenId]) -> Vec<f64>) {
+    let brute = Brute::new();
+    let mut run = Run::new(name, options);
+    for step in 0..STEPS {
+        let (context, trace) = run.step(1);
+        let wanted = expected(&brute, &context);
+        let found = distribution(&trace, wanted.len());
+        for (token, (a, b)) in found.iter().zip(&wanted).enumerate() {
+            assert!((a - b).abs() <= PROBABILITY, "{name}, step {step}, token {token}: {a}, expected {b}");
+        }
+    }
+}
+
+fn only(token: usize, vocabulary: usize) -> Vec<f64> {
+    let mut result = vec![0.0; vocabulary];
+    result[token] = 1.0;
+    result
+}
+
+/// The first of the largest.
+fn argmax(values: &[f64]) -> usize {
+    (0..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
+}
+
+/// Σ w_k f(log π_k), token by token.
+fn weighted(policies: &[Vec<f64>], f: impl Fn(f64) -> f64) -> Vec<f64> {
+    let sum = |token: usize| policies.iter().zip(WEIGHTS).map(|(policy, w)| w * f(policy[token])).sum();
+    (0..policies[0].len()).map(sum).collect()
+}
+
+#[test]
+fn base_is_the_backbone_alone() {
+    assert_distribution("base", &[], |brute, context| truncated(&brute.prior(context), usize::MAX, 0.95));
+    assert_distribution("base", &["--set", "selector.top_p=0.4", "--temperature", "2"], |brute, context| {
+        let warm: Vec<f64> = brute.prior(context).iter().map(|p| p / 2.0).collect();
+        truncated(&warm, usize::MAX, 0.4)
+    });
+    assert_distribution("greedy", &[], |brute, context| {
+        let prior = brute.prior(context);
+        only(argmax(&prior), prior.len())
+    });
+}
+
+#[test]
+fn contrastive_decoding_is_expert_less_amateur_where_plausible() {
+    assert_distribution("contrastive", &[], |brute, context| {
+        let (expert, amateur) = (brute.prior(context), brute.amateur(context));
+        let floor = expert[argmax(&expert)] + 0.1_f64.ln();
+        let score = |(e, a): (&f64, &f64)| if *e >= floor { e - a } else { f64::NEG_INFINITY };
+        let scores: Vec<f64> = expert.iter().zip(&amateur).map(score).collect();
+        only(argmax(&scores), scores.len())
+    });
+}
+
+#[test]
+fn mod_is_the_mean_of_its_divergence() {
+    assert_distribution("mod", &[], |brute, context| {
+        truncated(&log_softmax(&weighted(&brute.policies(context), |p| p)), usize::MAX, 0.95)
+    });
+    assert_distribution("mod-forward-kl", &[], |brute, context| {
+        let harmonic: Vec<f64> = weighted(&brute.policies(context), |p| (-p).exp()).iter().map(|s| -s.ln()).collect();
+        truncated(&harmonic, usize::MAX, 0.95)
+    });
+    assert_distribution("mod-alpha", &[], |brute, context| {
+        let power: Vec<f64> = weighted(&brute.policies(context), |p| (-0.5 * p).exp()).iter().map(|s| -2.0 * s.ln()).collect();
+        truncated(&power, usize::MAX, 0.95)
+    });
+    assert_distribution("mod-jensen-shannon", &[], |brute, context| {
+        let prior = brute.prior(context);
+        let policies = brute.policies(context);
+        let score = |token: usize| {
+            let gradient = |policy: &Vec<f64>| {
+                let x = (policy[token] - prior[token]).exp();
+                (2.0 * x / (1.0 + x)).ln()
+            };
+            let z: f64 = policies.iter().zip(WEIGHTS).map(|(policy, w)| w * gradient(policy)).sum();
+            prior[token] + (z.exp() / (2.0 - z.exp())).ln()
+        };
+        truncated(&(0..prior.len()).map(score).collect::<Vec<_>>(), usize::MAX, 0.95)
+    });
+}
+
+/// What is drafted has the log-probabilities of the merged model, and lies in its nucleus.
+#[test]
+fn rewarded_soups_draw_from_the_merged_model() {
+    let brute = Brute::new();
+    let mut run = Run::new("rewarded-soups", &[]);
+    let (mut context, trace) = run.step(STEPS);
+    assert_eq!((trace.candidates.len(), trace.chosen), (1, 0));
+    let drawn = &trace.candidates[0].tokens;
+    let fluency: f64 = drawn
+        .iter()
+        .map(|&token| {
+            let soup = brute.soup(&WEIGHTS, &context);
+            assert!(truncated(&soup, usize::MAX, 0.95)[token as usize] > 0.0);
+            context.push(token);
+            soup[token as usize]
+        })
+        .sum();
+    assert!(fluency < 0.0 && drawn.len() > 1);
+    // The same draws under another merge are another model's.
+    let mut linear = Run::new("rewarded-soups", &["--set", "proposal.merge=peft-linear"]);
+    assert_ne!(linear.step(STEPS).1.candidates[0].tokens, *drawn);
+}
+
+#[test]
+fn best_of_n_takes_the_largest_weighted_reward() {
+    let brute = Brute::new();
+    for model in ["backbone", "drafter"] {
+        let set = format!("proposal.kind={model}");
+        let mut run = Run::new("best-of-n", &["--set", &set]);
+        let (context, trace) = run.step(STEPS);
+        assert_eq!(trace.candidates.len(), 7);
+        let reward = |tokens: &Vec<TokenId>| {
+            let base = brute.span(None, &context, tokens);
+            let ratio = |k: usize| WEIGHTS[k] * (brute.span(Some(k), &context, tokens) - base);
+            0.1 * (0..WEIGHTS.len()).map(ratio).sum::<f64>() / tokens.len() as f64
+        };
+        let rewards: Vec<f64> = trace.candidates.iter().map(|candidate| reward(&candidate.tokens)).collect();
+        for (found, expected) in trace.mu.iter().zip(&rewards) {
+            assert!((found - expected).abs() <= SCORE, "{model}: {found} and {expected}");
+        }
+        assert_eq!(trace.chosen, argmax(&rewards));
+    }
+}
+
+/// The arms of an ablation see the same candidates: those are drawn first, from the same generator.
+#[test]
+fn arms_share_their_candidates() {
+    let arms = SHIPPED.iter().filter(|scheme| scheme.config().unwrap().summary().proposal == "7 × drafter");
+    let arms: Vec<&str> = arms.map(|scheme| scheme.name).filter(|name| *name != "swiss-knife-paper").collect();
+    assert!(arms.len() >= 13, "{arms:?}");
+    let pool = |name: &str| Run::new(name, &[]).step(8).1;
+    let reference = pool("swiss-knife");
+    for name in arms {
+        let trace = pool(name);
+        assert_eq!(trace.candidates, reference.candidates, "{name}");
+        let raw: Vec<Vec<f64>> = trace.blades.iter().map(|blade| blade.mu.clone()).collect();
+        assert_eq!(raw, reference.blades.iter().map(|blade| blade.mu.clone()).collect::<Vec<_>>(), "{name}");
+        check_arm(name, &trace, &reference);
+    }
+}
+
+/// What sets an arm apart from the reference.
+fn check_arm(name: &str, trace: &StepTrace, reference: &StepTrace) {
+    let n = trace.candidates.len();
+    let raw = || -> Vec<f64> { (0..n).map(|i| trace.blades.iter().map(|blade| blade.weight * blade.mu[i]).sum()).collect() };
+    let sorted = |values: &[f64]| {
+        let mut values = values.to_vec();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    match name {
+        "drafter" => assert!(trace.probabilities.iter().all(|p| (p - 1.0 / n as f64).abs() < 1e-12)),
+        "no-cbn" | "unstandardized-blades" => {
+            assert!(trace.mu.iter().zip(raw()).all(|(a, b)| (a - b).abs() < 1e-12), "{name}");
+        }
+        "softmax-mu" => assert_eq!(trace.ratings, trace.mu),
+        "sigma-zero" | "elo" => assert!(trace.sigma.iter().all(|&sigma| sigma == 0.0), "{name}"),
+        "sigma-shuffled" => {
+            for (ours, real) in trace.blades.iter().zip(&reference.blades) {
+                assert_ne!(ours.sigma, real.sigma);
+                assert_eq!(sorted(&ours.sigma), sorted(&real.sigma));
+            }
+        }
+        "unstandardized-entry" => assert!(trace.mu == reference.mu && trace.ratings != reference.ratings),
+        "unstandardized-champion" => {
+            assert!(trace.ratings == reference.ratings && trace.probabilities != reference.probabilities);
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_scheme_runs_from_the_command_line() {
+    for scheme in SHIPPED.iter().filter(|scheme| !scheme.text.contains("discriminator")) {
+        let output = run_on_models("generate", &["Why?", "--scheme", scheme.name, "--max-new-tokens", "6"]);
+        assert!(output.status.success(), "{}: {}", scheme.name, stderr(&output));
+    }
+}
