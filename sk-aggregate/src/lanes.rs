@@ -126,7 +126,8 @@ fn padded<F: Real>(values: &[F]) -> [F; LANES] {
     lanes
 }
 
-/// From how many candidates on a batch is shared among threads: where that costs less than it saves, by measurement.
+/// From how many candidates on a batch is shared among threads: its pairs take about a millisecond then, its rounds some tens of
+/// microseconds to hand out.
 #[cfg(feature = "parallel")]
 const SHARED_FROM: usize = 512;
 

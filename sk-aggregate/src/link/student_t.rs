@@ -188,11 +188,12 @@ impl<F: Real> Wide for Fractions<'_, F> {
                 z[l] = if x < split { x } else { y };
             }
             let (above, below) = continuants(&d[..terms], &z, &lower);
-            for (l, u) in u.iter_mut().enumerate() {
+            let mut mass = [0.0; LANES];
+            for l in 0..LANES {
                 let beta = front[l] * below[l] / above[l];
-                let mass = if lower[l] > 0.0 { beta } else { 0.5 * (1.0 - beta / b) };
-                *u = F::of(mass.copysign(u.widen()));
+                mass[l] = if lower[l] > 0.0 { beta } else { 0.5 * (1.0 - beta / b) };
             }
+            u.iter_mut().zip(mass).for_each(|(u, mass)| *u = F::of(mass.copysign(u.widen())));
         }
     }
 }
