@@ -81,6 +81,31 @@ mod tests {
         assert_eq!((drawn([2.0, 4.0, 2.0]), drawn([0.03125, 0.0625, 0.03125])), (expected.clone(), expected));
     }
 
+    /// A generator that says the same number for ever.
+    struct Always(u64);
+
+    impl rand::TryRng for Always {
+        type Error = std::convert::Infallible;
+        fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+            Ok((self.0 >> 32) as u32)
+        }
+        fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+            Ok(self.0)
+        }
+        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+            bytes.fill((self.0 >> 56) as u8);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_cumulative_probability_must_exceed_the_number_drawn() {
+        // One half exactly, which the first share reaches and does not exceed.
+        assert_eq!(draw(&[0.5, 0.0, 0.5], &mut Always(1 << 63)), 2);
+        assert_eq!(draw(&[0.0, 0.5, 0.5], &mut Always(0)), 1);
+        assert_eq!(draw(&[0.5, 0.5, 0.0], &mut Always(u64::MAX)), 1);
+    }
+
     #[test]
     fn draws_are_pinned_to_the_seed() {
         let mut rng = ChaCha8Rng::seed_from_u64(42);
