@@ -12,6 +12,9 @@ pub(crate) const RULED: TableStyle = TableStyle::new().header_separator(LineStyl
 /// Characters of a candidate's text that are shown.
 const SHOWN: usize = 40;
 
+/// Candidates that are shown: of a vocabulary, the likeliest are enough to see what happened.
+const MOST: usize = 16;
+
 /// A step as a table: per candidate its text, each blade's μ ± σ, the fluency blade's ℓ_S, the composite μ ± σ, the rating, the
 /// probability, and an arrow at the one that was drawn.
 ///
@@ -29,7 +32,9 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
     header.extend(trace.fluency.is_some().then(|| "fluency".to_owned()));
     header.extend(["composite", "rating", "probability", "choice"].map(str::to_owned));
     table.set_header(header);
-    for (i, candidate) in trace.candidates.iter().enumerate() {
+    let rows = shown(&trace.probabilities, trace.chosen);
+    for &i in &rows {
+        let candidate = &trace.candidates[i];
         let mut cells = vec![(i + 1).to_string(), shorten(&span_text(tokenizer, &candidate.tokens), candidate.end)];
         cells.extend(trace.blades.iter().map(|blade| format!("{:+.4} ± {:.3}", blade.mu[i], blade.sigma[i])));
         cells.extend(trace.fluency.as_ref().map(|fluency| format!("{:.3}", fluency[i])));
@@ -44,7 +49,25 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("step {}: μ ± σ per blade (weight) and together\n{}", trace.step + 1, table.trim_fmt())
+    let more = match trace.candidates.len() - rows.len() {
+        0 => String::new(),
+        more => format!("\n… and {more} less likely candidates"),
+    };
+    format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, table.trim_fmt())
+}
+
+/// The candidates that have a row, in their order: all of them if they are few, else the likeliest and the one drawn.
+fn shown(probabilities: &[f64], chosen: usize) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..probabilities.len()).collect();
+    if rows.len() > MOST {
+        rows.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
+        rows.truncate(MOST);
+        if !rows.contains(&chosen) {
+            rows[MOST - 1] = chosen;
+        }
+        rows.sort_unstable();
+    }
+    rows
 }
 
 /// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a mark where it ends the response.
@@ -74,6 +97,15 @@ fn shorten(text: &str, end: SpanEnd) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_candidates_the_likeliest_and_the_chosen_are_shown() {
+        assert_eq!(shown(&[0.1; MOST], 3), (0..MOST).collect::<Vec<_>>());
+        let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
+        assert_eq!(shown(&falling, 3), (0..MOST).collect::<Vec<_>>());
+        assert_eq!(shown(&falling, 90).last(), Some(&90));
+        assert_eq!(shown(&falling, 90).len(), MOST);
+    }
 
     #[test]
     fn candidates_stay_on_one_line_and_within_the_width() {

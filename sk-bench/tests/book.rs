@@ -7,7 +7,11 @@ use sk_core::OperatingPoint;
 
 #[test]
 fn the_schemes_of_the_book_are_read() {
-    let pages = [include_str!("../../docs/src/schemes.md"), include_str!("../../docs/src/guarantees.md")];
+    let pages = [
+        include_str!("../../docs/src/schemes.md"),
+        include_str!("../../docs/src/guarantees.md"),
+        include_str!("../../docs/src/mix.md"),
+    ];
     let of_page = |page: &'static str| page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let schemes: Vec<&str> = pages.into_iter().flat_map(of_page).collect();
     assert!(schemes.len() > 2, "the pages show {} schemes", schemes.len());

@@ -8,6 +8,9 @@ use toml::de::{DeTable, DeValue};
 use super::SchemeError;
 use crate::suggest;
 
+/// A number between two named things, such as a correlation of blades.
+pub(super) type NamedPair = (String, String, f64);
+
 /// A parsed TOML text and the name it goes by in errors.
 pub(super) struct Document<'a> {
     name: &'a str,
@@ -152,7 +155,7 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 
     /// Pairs of names with a number each.
-    pub(super) fn pairs(&mut self, key: &'static str) -> Result<Option<Vec<(String, String, f64)>>, SchemeError> {
+    pub(super) fn pairs(&mut self, key: &'static str) -> Result<Option<Vec<NamedPair>>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         let pair = |value: &DeValue<'_>| match value.as_array()?.iter().map(Spanned::get_ref).collect::<Vec<_>>()[..] {
             [a, b, number] => Some((a.as_str()?.to_owned(), b.as_str()?.to_owned(), decimal(number)?)),

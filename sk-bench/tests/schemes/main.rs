@@ -259,3 +259,21 @@ fn every_scheme_runs_from_the_command_line() {
         assert!(output.status.success(), "{}: {}", scheme.name, stderr(&output));
     }
 }
+
+/// The mixtures that the book proposes are run as they stand there.
+#[test]
+fn the_mixtures_of_the_book_run() {
+    let page = include_str!("../../../docs/src/mix.md");
+    let schemes: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(schemes.len(), 5);
+    let folder = tempfile::tempdir().unwrap();
+    for (index, text) in schemes.into_iter().enumerate() {
+        let file = folder.path().join(format!("mix-{index}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let mut run = Run::new(&file.display().to_string(), &[]);
+        for _ in 0..3 {
+            let trace = run.step(8).1;
+            assert!(trace.candidates.len() > 1 && trace.blades.len() == BLADES.len(), "{text}");
+        }
+    }
+}
