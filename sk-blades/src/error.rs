@@ -43,5 +43,6 @@ fn describe(policy: &Policy) -> String {
     match policy {
         Policy::Backbone => "the backbone".to_owned(),
         Policy::Variant(name) => format!("policy \"{name}\""),
+        Policy::Head(name) => format!("head \"{name}\""),
     }
 }

@@ -2,17 +2,32 @@ use sk_core::{Observation, Policy, Reading, Score, ScoreError};
 
 use crate::{BladeError, Dispersion};
 
-/// The readings of one policy, one per candidate and as long as it.
-pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
+/// The readings of one policy, one per candidate.
+fn per_candidate<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
     let readings = step.readings.get(policy).ok_or_else(|| BladeError::Missing { policy: policy.clone() })?;
     let expected = step.candidates.len();
     if readings.len() != expected {
         return Err(BladeError::Candidates { policy: policy.clone(), expected, got: readings.len() });
     }
+    Ok(readings)
+}
+
+/// The readings of one policy that predicts tokens, one per candidate and as long as it.
+pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Reading], BladeError> {
+    let readings = per_candidate(step, policy)?;
     for (candidate, reading) in readings.iter().enumerate() {
         same_length(step, policy, "the log-probability", candidate, reading.log_probs.len())?;
     }
     Ok(readings)
+}
+
+/// What a head says after the last token of each candidate.
+pub(crate) fn last_values(step: &Observation<'_>, head: &Policy) -> Result<Vec<f64>, BladeError> {
+    let last = |(candidate, reading): (usize, &Reading)| {
+        same_length(step, head, "the value", candidate, reading.values.len())?;
+        Ok(f64::from(reading.values[reading.values.len() - 1]))
+    };
+    per_candidate(step, head)?.iter().enumerate().map(last).collect()
 }
 
 /// As [`of`], with min-entropies as long as the candidates too where the dispersion is made of them.

@@ -1,7 +1,10 @@
 //! Each blade against its formula, alone and on random readings.
 
 use proptest::prelude::*;
-use sk_blades::{BladeError, Dispersion, Ensemble, ExpertAmateur, Fluency, ImplicitReward, Likelihood};
+use sk_blades::{
+    BladeError, Discriminator, Dispersion, Ensemble, ExpertAmateur, Fluency, Guided, ImplicitReward, LabelSpread, Length,
+    Likelihood, RewardHead,
+};
 use sk_core::{Blade, BoxError, Candidate, Candidates, Observation, Policy, Reading, Readings, Score, ScoreError, SpanEnd};
 
 /// Rounding of sums over at most 40 tokens in `f64`.
@@ -19,7 +22,7 @@ fn step(rows: &[Row]) -> (Candidates, Readings) {
     let candidates =
         rows.iter().map(|row| Candidate { tokens: vec![3; row.0.len()], log_probs: row.0.clone(), end: SpanEnd::Complete });
     let read = |pick: fn(&Row) -> &Vec<f32>| {
-        let reading = |row: &Row| Reading { log_probs: pick(row).clone(), min_entropy: row.4.clone() };
+        let reading = |row: &Row| Reading { log_probs: pick(row).clone(), min_entropy: row.4.clone(), ..Reading::default() };
         rows.iter().map(reading).collect::<Vec<_>>()
     };
     let mut readings = Readings::new();
@@ -65,6 +68,85 @@ fn worked_by_hand() {
     assert!(close(score(&Ensemble::new(["honest", "honest-2", "honest"], BETA).unwrap()), (0.05, 0.0075f64.sqrt())));
 }
 
+fn head(name: &str) -> Policy {
+    Policy::Head(name.into())
+}
+
+/// Two candidates of two tokens and one token; the heads "kind" and "fair" read off each what is given.
+fn headed(kind: [&[f32]; 2], fair: [&[f32]; 2]) -> (Candidates, Readings) {
+    let row = |p: &[f32]| -> Row { (p.to_vec(), p.to_vec(), p.to_vec(), p.to_vec(), vec![0.5; p.len()]) };
+    let (candidates, mut readings) = step(&[row(&[-1.0, -2.0]), row(&[-0.5])]);
+    for (name, values) in [("kind", kind), ("fair", fair)] {
+        let read = values.map(|values| Reading { values: values.to_vec(), ..Reading::default() });
+        readings.insert(head(name), read.to_vec());
+    }
+    (candidates, readings)
+}
+
+#[test]
+fn heads_worked_by_hand() {
+    // Odds of 3 to 1 and 1 to 4 after the last token; what the head said before does not count.
+    let (three, quarter) = (3f32.ln(), 0.25f32.ln());
+    let (candidates, readings) = headed([&[-9.0, three], &[quarter]], [&[0.0, 1.5], &[-2.0]]);
+    let all = |blade: &dyn Blade| scores(blade, &candidates, &readings).unwrap();
+    // The values of a head are f32, of magnitude about one.
+    let near = |got: (f64, f64), expected: (f64, f64)| {
+        assert!((got.0 - expected.0).abs() < 1e-6 && (got.1 - expected.1).abs() < 1e-6, "{got:?} against {expected:?}");
+    };
+    let kind = |spread| Discriminator::new("kind", spread).unwrap();
+    near(all(&kind(LabelSpread::ZERO))[0], (0.75f64.ln(), 0.0));
+    near(all(&kind(LabelSpread::ZERO))[1], (0.2f64.ln(), 0.0));
+    near(all(&kind(LabelSpread::Bernoulli))[0], (0.75f64.ln(), 0.1875f64.sqrt()));
+    near(all(&kind(LabelSpread::Bernoulli))[1], (0.2f64.ln(), 0.4));
+    near(all(&kind(LabelSpread::Constant(2.0)))[1], (0.2f64.ln(), 2.0));
+    assert_eq!(all(&RewardHead::new("fair")), [(1.5, 0.0), (-2.0, 0.0)]);
+
+    // ARGS: log π_B is −3 and −.5, the reward 1.5 and −2.
+    let args = |lambda, length| Guided::new(RewardHead::new("fair"), lambda, length).unwrap();
+    assert_eq!(all(&args(2.0, Length::Summed)), [(0.0, 0.0), (-4.5, 0.0)]);
+    assert_eq!(all(&args(2.0, Length::PerToken)), [(1.5, 0.0), (-4.5, 0.0)]);
+    assert_eq!(all(&args(0.0, Length::Summed)), [(-3.0, 0.0), (-0.5, 0.0)]);
+    let fudge = Guided::new(kind(LabelSpread::Bernoulli), 2.0, Length::Summed).unwrap();
+    near(all(&fudge)[1], (-0.5 + 2.0 * 0.2f64.ln(), 0.8));
+    assert_eq!(fudge.lambda(), 2.0);
+    // The implicit reward of the variants is nothing here, for they are the backbone.
+    let implicit = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
+    assert_eq!(all(&Guided::new(implicit, 3.0, Length::Summed).unwrap()), [(-3.0, 1.5), (-0.5, 1.5)]);
+}
+
+#[test]
+fn weights_on_the_simplex_leave_the_likelihood_of_guided_blades_alone() {
+    let (candidates, readings) = headed([&[0.0, 0.7], &[-0.2]], [&[0.0, 1.5], &[-2.0]]);
+    let all = |blade: &dyn Blade| scores(blade, &candidates, &readings).unwrap();
+    let kind = || Discriminator::new("kind", LabelSpread::ZERO).unwrap();
+    let fair = || RewardHead::new("fair");
+    let (w, lambda) = ([0.3, 0.7], 1.7);
+    let (kind_guided, fair_guided) =
+        (all(&Guided::new(kind(), lambda, Length::Summed).unwrap()), all(&Guided::new(fair(), lambda, Length::Summed).unwrap()));
+    for (i, log_prob) in [-3.0, -0.5].into_iter().enumerate() {
+        let mixed = w[0] * kind_guided[i].0 + w[1] * fair_guided[i].0;
+        let expected = log_prob + lambda * (w[0] * all(&kind())[i].0 + w[1] * all(&fair())[i].0);
+        assert!((mixed - expected).abs() < TOLERANCE, "{mixed} against {expected}");
+    }
+}
+
+#[test]
+fn heads_that_were_not_read_or_not_to_the_end_are_named() {
+    let (candidates, readings) = headed([&[0.0, 1.0], &[1.0]], [&[1.0], &[f32::INFINITY]]);
+    let unknown = error(&RewardHead::new("calm"), &candidates, &readings);
+    assert_eq!(unknown.to_string(), "head \"calm\" was not read; the backbone must know it and be asked for it");
+    let short = error(&Discriminator::new("fair", LabelSpread::ZERO).unwrap(), &candidates, &readings);
+    assert_eq!(short, BladeError::Tokens { policy: head("fair"), quantity: "the value", candidate: 0, expected: 2, got: 1 });
+    let (candidates, readings) = headed([&[0.0, 1.0], &[1.0]], [&[1.0, 1.0], &[f32::INFINITY]]);
+    assert!(matches!(
+        error(&RewardHead::new("fair"), &candidates, &readings),
+        BladeError::Score(ScoreError::Mu { candidate: 1, .. })
+    ));
+    // A head predicts no token, so its readings are no log-probabilities.
+    let likelihood = Likelihood::new(head("kind"), Dispersion::ZERO).unwrap();
+    assert!(matches!(error(&likelihood, &candidates, &readings), BladeError::Tokens { quantity: "the log-probability", .. }));
+}
+
 #[test]
 fn blades_ask_for_what_they_read_and_no_more() {
     let reward = ImplicitReward::new("honest", BETA, Dispersion::MinEntropy).unwrap();
@@ -73,6 +155,10 @@ fn blades_ask_for_what_they_read_and_no_more() {
     assert_eq!(Likelihood::new(variant("a"), Dispersion::ZERO).unwrap().policies(), [variant("a")]);
     assert_eq!(ExpertAmateur.policies(), [Policy::Backbone]);
     assert_eq!(Fluency.policies(), []);
+    assert_eq!(Discriminator::new("kind", LabelSpread::ZERO).unwrap().policies(), [head("kind")]);
+    assert_eq!(RewardHead::new("kind").policies(), [head("kind")]);
+    assert_eq!(Guided::new(RewardHead::new("kind"), 1.0, Length::Summed).unwrap().policies(), [Policy::Backbone, head("kind")]);
+    assert_eq!(Guided::new(reward, 1.0, Length::Summed).unwrap().policies(), [Policy::Backbone, variant("honest")]);
 }
 
 #[test]
@@ -121,6 +207,10 @@ fn impossible_parameters_are_refused() {
     assert!(ImplicitReward::new("a", BETA, Dispersion::Constant(-1.0)).is_err());
     assert!(Likelihood::new(Policy::Backbone, Dispersion::Constant(f64::NAN)).is_err());
     assert!(Ensemble::new(["alone"], BETA).is_err());
+    assert!(Discriminator::new("a", LabelSpread::Constant(-1.0)).is_err());
+    for lambda in [-1.0, f64::NAN, f64::INFINITY] {
+        assert!(Guided::new(Fluency, lambda, Length::Summed).is_err());
+    }
 }
 
 fn row() -> impl Strategy<Value = Row> {

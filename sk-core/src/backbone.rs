@@ -1,6 +1,6 @@
 use crate::{BoxError, Candidates, Policy, Readings, TokenId};
 
-/// π_B: the frozen model that reads candidates, under itself and under the variants seated on it.
+/// π_B: the frozen model that reads candidates, under itself, under the variants seated on it, and with heads on its hidden states.
 ///
 /// # For implementors
 /// One call must serve all candidates under all policies: that is where a fast implementation makes a single pass. A reading must not

@@ -53,7 +53,7 @@ impl Backbone for Reader {
         for policy in policies {
             let read = |c: &Candidate| {
                 self.0.scored.fetch_add(c.tokens.len(), Relaxed);
-                Reading { log_probs: vec![-1.0; c.tokens.len()], min_entropy: vec![1.0; c.tokens.len()] }
+                Reading { log_probs: vec![-1.0; c.tokens.len()], min_entropy: vec![1.0; c.tokens.len()], ..Reading::default() }
             };
             readings.insert(policy.clone(), candidates.iter().map(read).collect());
         }

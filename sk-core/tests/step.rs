@@ -66,6 +66,7 @@ impl Backbone for Digital {
             let read = |c: &Candidate| Reading {
                 log_probs: c.tokens.iter().map(|&t| -(t as f32)).collect(),
                 min_entropy: vec![0.5; c.tokens.len()],
+                ..Reading::default()
             };
             readings.insert(policy.clone(), candidates.iter().map(read).collect());
         }

@@ -45,7 +45,7 @@ fn a_parameter_is_passed_on_or_refused() {
 
 #[test]
 fn readings_are_kept_by_policy() {
-    let reading = |p: f32| vec![Reading { log_probs: vec![p], min_entropy: vec![0.5] }];
+    let reading = |p: f32| vec![Reading { log_probs: vec![p], min_entropy: vec![0.5], ..Reading::default() }];
     let mut readings = Readings::new();
     let variant = Policy::Variant("calm".into());
     assert_eq!(readings.policies().count(), 0);

@@ -1,0 +1,101 @@
+use std::sync::Arc;
+
+use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+
+use crate::reading;
+
+/// Where the σ of a [`Discriminator`] comes from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum LabelSpread {
+    /// √(p(1−p)), the standard deviation of the label under the discriminator's own p: largest where it cannot tell.
+    ///
+    /// In units of probability and in [0, ½], not in the units of μ. It knows what the discriminator doubts, not where it is wrong.
+    Bernoulli,
+    /// The same σ for every candidate; 0 makes the blade a plain scorer.
+    Constant(f64),
+}
+
+impl Default for LabelSpread {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl LabelSpread {
+    /// σ = 0.
+    pub const ZERO: Self = Self::Constant(0.0);
+}
+
+/// How likely the finished text will have an attribute, judged after the candidate: the future discriminator of FUDGE
+/// (Yang & Klein 2021).
+///
+/// ```text
+/// μ_i = log P(a | x, y_≤L) = log sigmoid(v_L),   σ_i from a LabelSpread
+/// ```
+///
+/// in nats, at most 0, with v_L the log-odds that a head reads off the backbone after the candidate's last token. At token granularity,
+/// [`Guided`](crate::Guided) adds the backbone's log-probability and makes it the posterior log P(y | x, a) up to a constant. Reads one
+/// head; O(1) per candidate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Discriminator {
+    head: Policy,
+    spread: LabelSpread,
+}
+
+impl Discriminator {
+    /// The discriminator that the head `name` of the backbone is.
+    ///
+    /// # Errors
+    /// When a constant spread is not finite and not negative.
+    pub fn new(name: impl Into<Arc<str>>, spread: LabelSpread) -> Result<Self, ParameterError> {
+        if let LabelSpread::Constant(sigma) = spread {
+            ParameterError::check(sigma.is_finite() && sigma >= 0.0, "spread", sigma, "finite and not negative")?;
+        }
+        Ok(Self { head: Policy::Head(name.into()), spread })
+    }
+}
+
+impl Blade for Discriminator {
+    fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+        let values = reading::last_values(step, &self.head)?;
+        assert_eq!(out.len(), values.len(), "one score per candidate");
+        for (candidate, (score, log_odds)) in out.iter_mut().zip(values).enumerate() {
+            let sigma = match self.spread {
+                // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which keeps its precision where p is next to 1.
+                LabelSpread::Bernoulli => (0.5 * (log_sigmoid(log_odds) + log_sigmoid(-log_odds))).exp(),
+                LabelSpread::Constant(sigma) => sigma,
+            };
+            *score = reading::score(candidate, log_sigmoid(log_odds), sigma)?;
+        }
+        Ok(())
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        vec![self.head.clone()]
+    }
+}
+
+/// log 1/(1 + e^{−v}), without overflow and without losing what is near 0.
+fn log_sigmoid(v: f64) -> f64 {
+    v.min(0.0) - (-v.abs()).exp().ln_1p()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A few roundings of f64.
+    const TOLERANCE: f64 = 1e-15;
+
+    #[test]
+    fn log_sigmoid_by_hand() {
+        assert!((log_sigmoid(0.0) + 2f64.ln()).abs() < TOLERANCE);
+        // Odds of 3 to 1.
+        assert!((log_sigmoid(3f64.ln()) - 0.75f64.ln()).abs() < TOLERANCE);
+        assert!((log_sigmoid(-(3f64.ln())) - 0.25f64.ln()).abs() < TOLERANCE);
+        // Far out, where 1/(1 + e^{−v}) is 1 or 0.
+        assert_eq!(log_sigmoid(-800.0), -800.0);
+        assert!(log_sigmoid(40.0) < 0.0 && log_sigmoid(40.0) > -1e-17);
+    }
+}

@@ -1,0 +1,67 @@
+use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+
+use crate::reading;
+
+/// How a backbone's log-probability counts in a [`Guided`] score. At token granularity both are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Length {
+    /// Σ_t log π_B(y_t | x, y_<t), in nats: the log-probability of the candidate.
+    #[default]
+    Summed,
+    /// Its mean over the tokens, in nats per token, which does not favour short candidates.
+    PerToken,
+}
+
+/// A reward beside the backbone's own log-probability: the score of ARGS (Khanov et al. 2024) and, where the reward is
+/// log P(a | x, y), the log-posterior of FUDGE (Yang & Klein 2021).
+///
+/// ```text
+/// μ_i = log π_B(c_i | x) + λ·μ_i^inner,   σ_i = λ·σ_i^inner
+/// ```
+///
+/// in nats. Weights on the simplex leave the backbone's term alone: Σ_k w_k μ_k = log π_B + λ Σ_k w_k μ_k^inner. Summing K attributes of
+/// FUDGE, Σ_k log P(a_k | x, y), is λ = K at equal weights. O(L) per candidate beside the inner blade.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Guided<B> {
+    inner: B,
+    lambda: f64,
+    length: Length,
+}
+
+impl<B> Guided<B> {
+    /// `inner` with strength λ.
+    ///
+    /// # Errors
+    /// When λ is negative or not finite.
+    pub fn new(inner: B, lambda: f64, length: Length) -> Result<Self, ParameterError> {
+        ParameterError::check(lambda.is_finite() && lambda >= 0.0, "lambda", lambda, "finite and not negative")?;
+        Ok(Self { inner, lambda, length })
+    }
+
+    /// λ.
+    pub fn lambda(&self) -> f64 {
+        self.lambda
+    }
+}
+
+impl<B: Blade> Blade for Guided<B> {
+    fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+        let backbone = reading::of(step, &Policy::Backbone)?;
+        self.inner.score(step, out)?;
+        assert_eq!(out.len(), backbone.len(), "one score per candidate");
+        for (candidate, (score, read)) in out.iter_mut().zip(backbone).enumerate() {
+            let mean = reading::mean(&read.log_probs);
+            let log_prob = match self.length {
+                Length::Summed => mean * read.log_probs.len() as f64,
+                Length::PerToken => mean,
+            };
+            *score = reading::score(candidate, log_prob + self.lambda * score.mu(), self.lambda * score.sigma())?;
+        }
+        Ok(())
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        let inner = self.inner.policies().into_iter().filter(|policy| *policy != Policy::Backbone);
+        std::iter::once(Policy::Backbone).chain(inner).collect()
+    }
+}
