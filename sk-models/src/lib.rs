@@ -4,6 +4,7 @@ pub mod config;
 pub mod device;
 pub mod engine;
 mod files;
+pub mod head;
 pub mod hf;
 pub mod kernels;
 pub mod lora;

@@ -32,6 +32,32 @@ pub enum EngineError {
         /// The names loaded, comma-separated.
         loaded: String,
     },
+    /// A head that is not in the rack.
+    #[error("no head is called \"{name}\"; loaded: {loaded}")]
+    UnknownHead {
+        /// The name asked for.
+        name: String,
+        /// The names loaded, comma-separated.
+        loaded: String,
+    },
+    /// A head for hidden states of another width.
+    #[error("head \"{name}\" reads {found} numbers per token and the backbone has {expected}; was it trained for another model?")]
+    HeadWidth {
+        /// The head.
+        name: String,
+        /// Its width.
+        found: usize,
+        /// H of the backbone.
+        expected: usize,
+    },
+    /// A head returned NaN or infinity.
+    #[error("head \"{name}\" returned NaN or infinity after token {token}; its weights or the backbone's are damaged")]
+    HeadNotANumber {
+        /// The head.
+        name: String,
+        /// The token read last.
+        token: TokenId,
+    },
     /// The device failed to return a result; on a GPU most often for lack of memory.
     #[error("the device failed: {message}; if it ran out of memory, use fewer candidates, a shorter context or another --device")]
     Device {

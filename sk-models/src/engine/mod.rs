@@ -1,7 +1,8 @@
 //! Decoding: the frozen models behind the slots of a scheme.
 //!
 //! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters, and [`Vocabulary`] that of token-level schemes;
-//! [`Verifier`] is π_B with its adapters, [`Delimited`] is ρ by text, and [`Frozen`] decodes one model unsteered. All of them follow the context by its token ids: what was computed for a common beginning is kept, whatever the caller
+//! [`Verifier`] is π_B with its adapters and heads, [`Delimited`] is ρ by text, and [`Frozen`] decodes one model unsteered. All of them
+//! follow the context by its token ids: what was computed for a common beginning is kept, whatever the caller
 //! does with the context between steps.
 
 mod delimited;
@@ -9,6 +10,7 @@ mod drafter;
 mod error;
 mod follower;
 mod frozen;
+mod heads;
 mod sampling;
 mod shared;
 mod soup;
@@ -19,6 +21,7 @@ pub use delimited::Delimited;
 pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
 pub use error::EngineError;
 pub use frozen::Frozen;
+pub use heads::HeadRack;
 pub use sampling::{Sampling, SamplingError};
 pub use shared::SharedVerifier;
 pub use soup::Soup;

@@ -2,11 +2,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{Int, Tensor, TensorData};
-use sk_core::{Backbone, BoxError, Candidates, Policy, Reading, Readings, TokenId};
+use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
 use super::drafter::inputs_of;
 use super::follower::{Follower, check_context, check_vocabulary, read, token_rows};
+use super::heads::HeadRack;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::cache::Suffix;
 use crate::model::{Cache, Qwen2};
@@ -85,9 +86,13 @@ struct Ahead {
 /// All rows share one product with each frozen weight; the adapters add two small batched ones. Per lane the context's keys and values
 /// are kept once, and the winner's are appended, so that a step costs the same at any length but for attention itself. No logits leave
 /// the device: two numbers per token do.
+///
+/// Heads are read off the same pass, in which every row then reads its last token too: one position per candidate and lane more, and no
+/// product with the vocabulary where nothing but heads is asked for.
 pub struct Verifier {
     model: Arc<Qwen2>,
     rack: AdapterRack,
+    heads: HeadRack,
     bench: Option<Bench>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
@@ -96,10 +101,18 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// The backbone `model`, with no adapter.
+    /// The backbone `model`, with no adapter and no head.
     #[must_use]
     pub fn new(model: Arc<Qwen2>) -> Self {
-        Self { model, rack: AdapterRack::default(), bench: None, pending: None, ahead: None, habit: Vec::new() }
+        Self {
+            model,
+            rack: AdapterRack::default(),
+            heads: HeadRack::default(),
+            bench: None,
+            pending: None,
+            ahead: None,
+            habit: Vec::new(),
+        }
     }
 
     /// The rack its adapters are taken from.
@@ -108,12 +121,20 @@ impl Verifier {
         self.rack.clone()
     }
 
+    /// The rack its heads are taken from.
+    #[must_use]
+    pub fn heads(&self) -> HeadRack {
+        self.heads.clone()
+    }
+
+    /// A lane for each policy that predicts tokens, in their order.
     fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
         let lane = |policy: &Policy| match policy {
-            Policy::Backbone => Ok(None),
-            Policy::Variant(name) => self.rack.get(name).map(Some),
+            Policy::Backbone => Some(Ok(None)),
+            Policy::Variant(name) => Some(self.rack.get(name).map(Some)),
+            Policy::Head(_) => None,
         };
-        policies.iter().map(lane).collect()
+        policies.iter().filter_map(lane).collect()
     }
 
     /// Makes the bench hold exactly `lanes` and follow `context`.
@@ -291,7 +312,11 @@ impl Verifier {
         for (policy, lane) in policies.iter().zip(&lanes) {
             let at = ahead.lanes.iter().position(|other| identical(other, lane)).unwrap_or(0);
             let (log_probs, entropy) = (&ahead.log_probs[at], ahead.min_entropy[at]);
-            let reading = |&token: &TokenId| Reading { log_probs: vec![log_probs[token as usize]], min_entropy: vec![entropy] };
+            let reading = |&token: &TokenId| Reading {
+                log_probs: vec![log_probs[token as usize]],
+                min_entropy: vec![entropy],
+                ..Reading::default()
+            };
             readings.insert(policy.clone(), tokens.iter().map(reading).collect());
         }
         Ok(readings)
@@ -302,7 +327,9 @@ impl Backbone for Verifier {
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
         let single: Option<Vec<TokenId>> =
             candidates.iter().map(|c| if let [token] = c.tokens[..] { Some(token) } else { None }).collect();
-        if let Some(tokens) = single {
+        // A head looks at what a token leaves behind, which takes a row for each.
+        let heads = policies.iter().any(|policy| matches!(policy, Policy::Head(_)));
+        if let Some(tokens) = single.filter(|_| !heads) {
             check_vocabulary(&self.model, ROLE, &tokens)?;
             return self.read_tokens(context, &tokens, policies);
         }
@@ -312,27 +339,47 @@ impl Backbone for Verifier {
         for candidate in candidates {
             check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
         }
-        let lanes = self.lanes(policies)?;
+        let heads = self.heads.asked(policies, self.model.config.hidden_size)?;
+        let mut lanes = self.lanes(policies)?;
+        let predicting = lanes.len();
+        // Heads look at the backbone's own states, so its lane is there whether or not its log-probabilities are asked for.
+        if !heads.is_empty() && lanes.iter().all(Option::is_some) {
+            lanes.push(None);
+        }
         let bench = self.seat(lanes, context)?;
 
         let last = context[context.len() - 1];
         let inputs: Vec<Vec<TokenId>> = candidates.iter().map(|c| inputs_of(last, &c.tokens)).collect();
         let count = bench.lanes.len();
-        let rows: Vec<&Vec<TokenId>> = (0..count).flat_map(|_| &inputs).collect();
-        let tokens = token_rows(&rows, longest, &self.model.device());
-        let mut suffix = Suffix::new(&self.model.config, count, candidates.len(), longest, &self.model.device());
+        let width = longest + heads.extra_tokens();
+        let reach = |(input, c): (&Vec<TokenId>, &Candidate)| {
+            let extra = &c.tokens[c.tokens.len() - heads.extra_tokens()..];
+            input.iter().chain(extra).copied().collect::<Vec<_>>()
+        };
+        let reads: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
+        let rows: Vec<&Vec<TokenId>> = (0..count).flat_map(|_| &reads).collect();
+        let tokens = token_rows(&rows, width, &self.model.device());
+        let mut suffix = Suffix::new(&self.model.config, count, candidates.len(), width, &self.model.device());
         let seated = bench.stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
         let cache = Cache::Extend { prefix: bench.follower.prefix(), suffix: &mut suffix };
         let hidden = self.model.forward(tokens, seated, cache);
-        let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
-        let read = self.read_rows(seated, hidden, &spans, longest)?;
+        let mut readings = Readings::new();
+        if let Some(lane) = bench.lanes.iter().position(Option::is_none) {
+            let (rows, size) = (candidates.len() * width, self.model.config.hidden_size);
+            let own = hidden.clone().slice([lane * rows..(lane + 1) * rows, 0..size]);
+            heads.read_into(&mut readings, own, candidates, width)?;
+        }
+        if predicting > 0 {
+            let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
+            let read = self.read_rows(seated, hidden, &spans, width)?;
+            let policies = policies.iter().filter(|policy| !matches!(policy, Policy::Head(_)));
+            for (policy, lane) in policies.zip(read) {
+                readings.insert(policy.clone(), lane);
+            }
+        }
 
         self.bench = Some(bench);
         self.pending = Some(Pending { suffix, inputs, shared: false });
-        let mut readings = Readings::new();
-        for (policy, lane) in policies.iter().zip(read) {
-            readings.insert(policy.clone(), lane);
-        }
         Ok(readings)
     }
 

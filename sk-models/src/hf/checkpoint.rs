@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::{
     error::{CheckpointError, io_error},
+    head::load_head,
     hub::{Hub, Progress},
     peft::load_adapter,
     safetensors::TensorFiles,
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     config::Qwen2Config,
     files,
+    head::Head,
     lora::LoraAdapter,
     model::Qwen2,
     text::{ChatTemplate, TextError, Tokenizer},
@@ -206,6 +208,15 @@ impl Checkpoint {
     /// If it cannot be found, uses an unsupported feature, or was made for another model.
     pub fn adapter(&self, source: &str, device: &Device, progress: &mut dyn Progress) -> Result<LoraAdapter, CheckpointError> {
         load_adapter(&resolve(source, progress)?, &self.config, &self.tensors, device)
+    }
+
+    /// Reads a head for this model from a directory.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing or malformed, or the head was made for hidden states of another width.
+    pub fn head(&self, directory: &Path) -> Result<Head, CheckpointError> {
+        load_head(directory, &self.config)
     }
 }
 

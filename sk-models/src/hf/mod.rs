@@ -1,7 +1,8 @@
-//! Hugging Face directories: models, adapters, and the hub they come from.
+//! Hugging Face directories: models, adapters, heads, and the hub they come from.
 
 mod checkpoint;
 mod error;
+mod head;
 mod hub;
 mod layout;
 mod peft;
@@ -10,6 +11,7 @@ mod weights;
 
 pub use checkpoint::{Checkpoint, GenerationConfig};
 pub use error::CheckpointError;
+pub use head::{load_head, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;
 pub use peft::{load_adapter, save_adapter};

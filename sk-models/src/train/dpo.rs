@@ -14,13 +14,13 @@ use burn::{
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use tokenizers::Tokenizer;
 
 use super::{
-    data::{Excluded, Marks, Row, Source, encode, encode_prompt, read_rows},
+    data::{Marks, Source},
     error::TrainError,
     loss::{sum_by_sequence, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings, Rule},
+    pairs::{Pair, PairFiles, Side},
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     schedule::Cosine,
     state::{load_checkpoint, load_parameters, save_checkpoint},
@@ -136,38 +136,6 @@ pub enum DpoEvent {
     },
 }
 
-/// An encoded completion after its prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Side {
-    /// Prompt and completion.
-    ids: Vec<u32>,
-    /// Tokens of the completion, its end-of-turn token included.
-    completion: usize,
-    /// `log ρ` of the completion under the backbone, as bits, so that sides stay comparable.
-    reference: u32,
-}
-
-impl Side {
-    /// Joins a prompt and a completion; the prompt loses its beginning, and a completion beyond half the length its end.
-    fn new(prompt: &[u32], completion: &[u32], length: usize) -> Self {
-        let kept = completion.len().min(length / 2);
-        let room = length - kept;
-        let prompt = &prompt[prompt.len().saturating_sub(room)..];
-        let ids = prompt.iter().chain(&completion[..kept]).copied().collect();
-        Self { ids, completion: kept, reference: 0 }
-    }
-
-    fn reference(&self) -> f32 {
-        f32::from_bits(self.reference)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Pair {
-    chosen: Side,
-    rejected: Side,
-}
-
 /// The trained matrices, layer by layer in the order of the targets.
 #[derive(Module, Debug)]
 struct Matrices {
@@ -230,7 +198,9 @@ pub fn train_dpo(
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;
     let plain = Checkpoint::from_directory(&options.model)?.model(device)?;
     let config = plain.config.clone();
-    let (mut train, mut held_out) = load_pairs(options, &tokenizer, marks)?;
+    let (mut train, mut held_out) =
+        PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length }
+            .load(&tokenizer, marks)?;
     files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
 
     let graph = device.clone().autodiff();
@@ -353,49 +323,6 @@ fn check(options: &DpoOptions) -> Result<(), TrainError> {
         return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
     }
     Ok(())
-}
-
-/// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded up.
-fn load_pairs(options: &DpoOptions, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
-    let (mut train, mut held_out) = (Vec::new(), Vec::new());
-    let excluded = Excluded::load(&options.exclude)?;
-    for source in &options.sources {
-        for row in read_rows(&source.path)? {
-            if excluded.contains(&row) {
-                continue;
-            }
-            let held = row.is_held_out(options.held_out);
-            let Row::Pair { prompt, chosen, rejected } = row else {
-                return Err(TrainError::NoData {
-                    reason: format!("{}: preference training needs rows with `chosen` and `rejected`", source.path.display()),
-                });
-            };
-            let prompt = encode_prompt(tokenizer, marks, &prompt)?;
-            let side = |text: &str| -> Result<Side, TrainError> {
-                let mut completion = encode(tokenizer, text)?;
-                completion.push(marks.end_of_turn);
-                Ok(Side::new(&prompt, &completion, options.length))
-            };
-            let pair = Pair { chosen: side(&chosen)?, rejected: side(&rejected)? };
-            // Completions that differ only beyond the length limit say nothing.
-            if pair.chosen == pair.rejected {
-                continue;
-            }
-            if held {
-                held_out.push(pair);
-            } else {
-                train.extend(std::iter::repeat_n(pair, source.weight.ceil() as usize));
-            }
-        }
-    }
-    let missing = |what: &str| TrainError::NoData { reason: format!("no pairs {what}: give more data or change --held-out") };
-    if train.is_empty() {
-        return Err(missing("to train on"));
-    }
-    if held_out.is_empty() {
-        return Err(missing("are held out"));
-    }
-    Ok((train, held_out))
 }
 
 /// The order in which pairs are used: each epoch a permutation of its own, which follows from the seed and the epoch.

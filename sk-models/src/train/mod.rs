@@ -1,11 +1,15 @@
-//! Training: the tokenizer, the language model, and adapters from preferences.
+//! Training: the tokenizer, the language model, and adapters and heads from preferences.
 
 pub mod data;
 pub mod dpo;
 mod error;
+pub mod head;
+mod lbfgs;
 pub mod lm;
+mod logistic;
 pub mod loss;
 pub mod optimizer;
+mod pairs;
 pub mod preference;
 pub mod schedule;
 pub mod state;

@@ -1,0 +1,34 @@
+//! Linear heads on the backbone's hidden states.
+
+use serde::{Deserialize, Serialize};
+
+/// What the value of a head means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeadKind {
+    /// Log-odds that the finished text has the attribute: a future discriminator (Yang & Klein 2021).
+    Discriminator,
+    /// A reward: differences are log-odds of being preferred (Bradley–Terry).
+    Reward,
+}
+
+/// A value read off a hidden state: v = w·h + b, with h the final-norm hidden state [H] after a token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// What the value means.
+    pub kind: HeadKind,
+    /// What it judges, such as `harmless`.
+    pub attribute: String,
+    /// w, `[H]`.
+    pub weight: Vec<f32>,
+    /// b.
+    pub bias: f32,
+}
+
+impl Head {
+    /// H, the width of the hidden states it reads.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.weight.len()
+    }
+}

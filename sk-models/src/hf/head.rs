@@ -1,0 +1,121 @@
+//! Heads on disk: `head_config.json` and `head.safetensors`.
+
+use std::{fs, io, path::Path};
+
+use safetensors::{Dtype, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    error::{CheckpointError, io_error},
+    safetensors::TensorFiles,
+};
+use crate::{
+    config::Qwen2Config,
+    files,
+    head::{Head, HeadKind},
+};
+
+/// What a head is.
+const CONFIG_FILE: &str = "head_config.json";
+/// Its numbers.
+const WEIGHTS_FILE: &str = "head.safetensors";
+/// The tensor of shape `[H]`.
+const WEIGHT: &str = "weight";
+/// The tensor of shape `[1]`.
+const BIAS: &str = "bias";
+/// What to check when a head does not fit the model.
+const HINT: &str = "was the head trained for another model?";
+
+/// The text of `head_config.json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeadConfig {
+    kind: HeadKind,
+    attribute: String,
+}
+
+/// Reads the head in a directory for the given backbone.
+///
+/// # Errors
+///
+/// If a file is missing or malformed, the kind is unknown, or the head was made for hidden states of another width.
+pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, CheckpointError> {
+    let path = directory.join(CONFIG_FILE);
+    let text = fs::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
+    let HeadConfig { kind, attribute } = serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path, source })?;
+    let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;
+    files.refuse_unknown(|name| name == WEIGHT || name == BIAS)?;
+    let weight = files.read(WEIGHT, &[config.hidden_size])?;
+    let bias = files.read(BIAS, &[1])?[0];
+    Ok(Head { kind, attribute, weight, bias })
+}
+
+/// Writes a head, in f32.
+///
+/// # Errors
+///
+/// If the directory cannot be made or a file not be written; each file is whole or as it was.
+pub fn save_head(head: &Head, directory: &Path) -> Result<(), CheckpointError> {
+    files::create_dir(directory).map_err(|source| io_error("create", directory, source))?;
+    let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+    let (weight, bias) = (bytes(&head.weight), bytes(&[head.bias]));
+    let view = |shape, bytes| TensorView::new(Dtype::F32, vec![shape], bytes);
+    let path = directory.join(WEIGHTS_FILE);
+    let serialized = view(head.width(), &weight)
+        .and_then(|weight| safetensors::serialize([(WEIGHT, weight), (BIAS, view(1, &bias)?)], None))
+        .map_err(|error| io_error("write", &path, io::Error::other(error)))?;
+    files::write_atomically(&path, &serialized).map_err(|source| io_error("write", &path, source))?;
+
+    let path = directory.join(CONFIG_FILE);
+    let config = HeadConfig { kind: head.kind, attribute: head.attribute.clone() };
+    let text = serde_json::to_string_pretty(&config).expect("plain JSON always serialises");
+    files::write_atomically(&path, (text + "\n").as_bytes()).map_err(|source| io_error("write", &path, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(hidden_size: usize) -> Qwen2Config {
+        let text = format!(
+            r#"{{"vocab_size": 9, "hidden_size": {hidden_size}, "intermediate_size": 4, "num_hidden_layers": 1,
+                "num_attention_heads": 1, "num_key_value_heads": 1}}"#
+        );
+        Qwen2Config::from_json("test", &text).unwrap()
+    }
+
+    fn head() -> Head {
+        let weight = vec![1.0, -0.1, 1e-30, 7.25];
+        Head { kind: HeadKind::Discriminator, attribute: "kind".to_owned(), weight, bias: -0.3 }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/head");
+        for kind in [HeadKind::Discriminator, HeadKind::Reward] {
+            let head = Head { kind, ..head() };
+            save_head(&head, &path).unwrap();
+            assert_eq!(load_head(&path, &config(4)).unwrap(), head);
+        }
+        let files = fs::read_dir(&path).unwrap().count();
+        assert_eq!(files, 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let said = |width| load_head(directory.path(), &config(width)).unwrap_err().to_string();
+        assert!(said(4).contains("head_config.json"), "{}", said(4));
+        save_head(&head(), directory.path()).unwrap();
+        let message = said(8);
+        assert!(message.contains("[4]") && message.contains("[8]") && message.contains("another model"), "{message}");
+        fs::write(directory.path().join(CONFIG_FILE), r#"{"kind": "judge", "attribute": "kind"}"#).unwrap();
+        let message = said(4);
+        assert!(message.contains("judge") && message.contains("discriminator") && message.contains("reward"), "{message}");
+        fs::write(directory.path().join(CONFIG_FILE), r#"{"kind": "reward", "attribute": "kind"}"#).unwrap();
+        let weights = directory.path().join(WEIGHTS_FILE);
+        fs::write(&weights, &fs::read(&weights).unwrap()[..20]).unwrap();
+        assert!(said(4).contains("head.safetensors"), "{}", said(4));
+    }
+}

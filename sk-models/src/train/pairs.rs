@@ -1,0 +1,100 @@
+//! Preference pairs as token ids.
+
+use std::path::PathBuf;
+
+use tokenizers::Tokenizer;
+
+use super::{
+    data::{Excluded, Marks, Row, Source, encode, encode_prompt, read_rows},
+    error::TrainError,
+};
+
+/// An encoded completion after its prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Side {
+    /// Prompt and completion.
+    pub(super) ids: Vec<u32>,
+    /// Tokens of the completion, its end-of-turn token included.
+    pub(super) completion: usize,
+    /// `log ρ` of the completion under the backbone where a run measures it, as bits, so that sides stay comparable.
+    pub(super) reference: u32,
+}
+
+impl Side {
+    /// Joins a prompt and a completion; the prompt loses its beginning, and a completion beyond half the length its end.
+    fn new(prompt: &[u32], completion: &[u32], length: usize) -> Self {
+        let kept = completion.len().min(length / 2);
+        let room = length - kept;
+        let prompt = &prompt[prompt.len().saturating_sub(room)..];
+        let ids = prompt.iter().chain(&completion[..kept]).copied().collect();
+        Self { ids, completion: kept, reference: 0 }
+    }
+
+    pub(super) fn reference(&self) -> f32 {
+        f32::from_bits(self.reference)
+    }
+}
+
+/// Two completions of one prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) chosen: Side,
+    pub(super) rejected: Side,
+}
+
+/// Which pairs a run sees.
+pub(super) struct PairFiles<'a> {
+    /// The files.
+    pub(super) sources: &'a [Source],
+    /// Files whose questions are left out.
+    pub(super) exclude: &'a [PathBuf],
+    /// Share of the prompts held out.
+    pub(super) held_out: f64,
+    /// Longest prompt and completion together, in tokens.
+    pub(super) length: usize,
+}
+
+impl PairFiles<'_> {
+    /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded up.
+    pub(super) fn load(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
+        let (mut train, mut held_out) = (Vec::new(), Vec::new());
+        let excluded = Excluded::load(self.exclude)?;
+        for source in self.sources {
+            for row in read_rows(&source.path)? {
+                if excluded.contains(&row) {
+                    continue;
+                }
+                let held = row.is_held_out(self.held_out);
+                let Row::Pair { prompt, chosen, rejected } = row else {
+                    return Err(TrainError::NoData {
+                        reason: format!("{}: preference training needs rows with `chosen` and `rejected`", source.path.display()),
+                    });
+                };
+                let prompt = encode_prompt(tokenizer, marks, &prompt)?;
+                let side = |text: &str| -> Result<Side, TrainError> {
+                    let mut completion = encode(tokenizer, text)?;
+                    completion.push(marks.end_of_turn);
+                    Ok(Side::new(&prompt, &completion, self.length))
+                };
+                let pair = Pair { chosen: side(&chosen)?, rejected: side(&rejected)? };
+                // Completions that differ only beyond the length limit say nothing.
+                if pair.chosen == pair.rejected {
+                    continue;
+                }
+                if held {
+                    held_out.push(pair);
+                } else {
+                    train.extend(std::iter::repeat_n(pair, source.weight.ceil() as usize));
+                }
+            }
+        }
+        let missing = |what: &str| TrainError::NoData { reason: format!("no pairs {what}: give more data or change --held-out") };
+        if train.is_empty() {
+            return Err(missing("to train on"));
+        }
+        if held_out.is_empty() {
+            return Err(missing("are held out"));
+        }
+        Ok((train, held_out))
+    }
+}
