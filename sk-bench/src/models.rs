@@ -1,11 +1,14 @@
 //! The models a command runs on: loaded, checked against each other, and on their device.
 
+mod heads;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sk_core::{SpecError, TokenId};
 use sk_models::assets;
 use sk_models::device::{Device, DeviceName};
+use sk_models::head::Head;
 use sk_models::hf::Checkpoint;
 use sk_models::lora::LoraAdapter;
 use sk_models::model::Qwen2;
@@ -30,17 +33,19 @@ pub struct Models {
     pub tokenizer: Tokenizer,
     /// Tokens that end a response.
     pub end_of_text: Vec<TokenId>,
+    /// The heads of the backbone, by the names of their blades.
+    pub heads: Vec<(String, Head)>,
     checkpoint: Checkpoint,
     device_name: DeviceName,
     device: Device,
 }
 
 impl Models {
-    /// Loads backbone and drafter, and the adapters that `config` and the command line name. Adapters that `config` does not know yet are
-    /// seated in it, those that ship with the program only where it seats all.
+    /// Loads backbone and drafter, and the heads and adapters that `config` and the command line name. What `config` does not know yet is
+    /// seated in it, adapters that ship with the program only where it seats all.
     ///
     /// # Errors
-    /// When a model or adapter cannot be loaded, backbone and drafter do not share a tokenizer, the device cannot be had, a blade has no
+    /// When a model, adapter or head cannot be loaded, backbone and drafter do not share a tokenizer, the device cannot be had, a blade has no
     /// adapter or there is none, or no model is named and none built in.
     pub fn load(
         args: &ModelArgs,
@@ -53,6 +58,7 @@ impl Models {
             None => Some(assets::embedded().ok_or(Error::NothingEmbedded)?),
         };
         // What can be refused without reading gigabytes is.
+        let heads = heads::sources(config, &args.heads, embedded)?;
         let sources = adapter_sources(config, &args.blades, embedded)?;
         config.spec()?;
 
@@ -68,6 +74,7 @@ impl Models {
         let checkpoint = open(args.backbone.as_deref(), built_in, "backbone")?.ok_or(Error::NothingEmbedded)?;
         let built_in = embedded.map(assets::Embedded::drafter);
         let drafter = open(args.drafter.as_deref(), built_in, "drafter")?;
+        let heads = heads::load(config, heads, &checkpoint)?;
         let tokenizer = checkpoint.tokenizer().clone();
         let mut end_of_text = checkpoint.end_of_text();
         if let Some(drafter) = &drafter {
@@ -87,7 +94,7 @@ impl Models {
             }
             None => Arc::clone(&backbone),
         };
-        let models = Self { backbone, drafter, tokenizer, end_of_text, checkpoint, device_name, device };
+        let models = Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint, device_name, device };
         let mut adapters = Vec::with_capacity(sources.len());
         for (name, source) in sources {
             let adapter = models.adapter(&name, &source, loading)?;
@@ -143,7 +150,7 @@ fn adapter_sources(
         }
     }
     let built_in = embedded.map(assets::Embedded::blades).unwrap_or_default();
-    if config.template.is_some() {
+    if config.template.as_ref().is_some_and(|template| template.kind.head().is_none()) {
         built_in.iter().for_each(|name| config.seat(name));
     }
     given.iter().for_each(|blade| config.seat(&blade.name));

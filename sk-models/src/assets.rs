@@ -1,4 +1,4 @@
-//! The model that ships with the crate: a backbone, a drafter and its blades, inside the binary.
+//! The model that ships with the crate: a backbone, a drafter, its blades and heads, inside the binary.
 //!
 //! The files are those of `assets/`, a directory in Hugging Face format per part. They are read where they are in memory, under paths
 //! that begin with `embedded:`, which can stand wherever a model or an adapter to be loaded is named:
@@ -7,6 +7,7 @@
 //! embedded:backbone        config.json, model.safetensors, tokenizer.json, …
 //! embedded:drafter         likewise
 //! embedded:blades/NAME     adapter_config.json, adapter_model.safetensors
+//! embedded:heads/NAME      head_config.json, head.safetensors
 //! ```
 
 use std::io;
@@ -51,6 +52,19 @@ impl Embedded {
     #[must_use]
     pub fn blade(self, name: &str) -> PathBuf {
         path(&format!("blades/{name}"))
+    }
+
+    /// The names of the heads, in order.
+    #[must_use]
+    pub fn heads(self) -> Vec<&'static str> {
+        let name = |path: &'static str| path.strip_prefix("heads/")?.strip_suffix("/head_config.json");
+        FILES.iter().filter_map(|(path, _)| name(path)).collect()
+    }
+
+    /// The directory of a head, by its name.
+    #[must_use]
+    pub fn head(self, name: &str) -> PathBuf {
+        path(&format!("heads/{name}"))
     }
 }
 

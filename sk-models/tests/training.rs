@@ -10,6 +10,7 @@ use std::{
 use burn::tensor::Device;
 use sk_models::{
     Qwen2Config,
+    head::HeadKind,
     hf::Checkpoint,
     lora::Target,
     train::{
@@ -17,6 +18,7 @@ use sk_models::{
         data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame},
         data::{Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode_document, encode_prompt, read_rows},
         dpo::{DpoEvent, DpoOptions, train_dpo},
+        head::{HeadEvent, HeadOptions, train_head},
         lm::{LmEvent, LmOptions, train_lm},
         optimizer::{OptimizerSettings, Rule},
         preference::PreferenceLoss,
@@ -144,6 +146,25 @@ impl Bench {
             seed: 3,
             evaluate_every: 4,
             save_every: 3,
+        }
+    }
+
+    fn head(&self, kind: HeadKind, model: &str, output: &str) -> HeadOptions {
+        HeadOptions {
+            kind,
+            attribute: "kind".to_owned(),
+            model: self.root.path().join(model),
+            sources: vec![source(&self.pairs)],
+            exclude: Vec::new(),
+            held_out: 0.2,
+            output: self.root.path().join(output),
+            length: 64,
+            batch: 5,
+            pairs: None,
+            memory: 1 << 20,
+            l2: 1e-4,
+            iterations: 200,
+            seed: 1,
         }
     }
 
@@ -411,4 +432,70 @@ fn a_run_continues_from_another_models_weights() {
     let further = LmOptions { steps: 30, initial: Some(first.output), ..bench.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
+}
+
+#[test]
+fn heads_tell_the_sides_apart_and_repeat_to_the_byte() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    let checkpoint = Checkpoint::from_directory(&bench.root.path().join("model")).unwrap();
+    for kind in [HeadKind::Discriminator, HeadKind::Reward] {
+        let output = format!("{kind:?}");
+        let (mut last_loss, mut done) = (f64::INFINITY, (0, 0));
+        let report = train_head(&bench.head(kind, "model", &output), &device, &mut |event| match event {
+            HeadEvent::Started { width, pairs, left_out, held_out } => {
+                assert_eq!((width, pairs + held_out, left_out), (16, 64, 0));
+            }
+            HeadEvent::Features { done: now, total } => done = (now, total),
+            HeadEvent::Fitting { loss, .. } => {
+                assert!(loss <= last_loss, "{loss} after {last_loss}");
+                last_loss = loss;
+            }
+            _ => {}
+        })
+        .unwrap();
+        assert_eq!(done, (128, 128));
+        // The two sides differ in their first word and in their last sign.
+        assert_eq!(report.accuracy[3].accuracy, 1.0, "{report}");
+        assert!(report.loss < 0.2 && report.training_loss < 0.2, "{report}");
+        assert_eq!(report.calibration.is_some(), kind == HeadKind::Discriminator);
+        let head = checkpoint.head(&bench.root.path().join(&output)).unwrap();
+        assert_eq!((head.kind, head.attribute.as_str(), head.width()), (kind, "kind", 16));
+
+        let again = format!("{kind:?}-again");
+        assert_eq!(train_head(&bench.head(kind, "model", &again), &device, &mut |_| {}).unwrap(), report);
+        assert_eq!(bench.bytes(&format!("{output}/head.safetensors")), bench.bytes(&format!("{again}/head.safetensors")));
+    }
+}
+
+#[test]
+fn a_head_trains_on_as_many_pairs_as_it_may() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    let pairs = |edit: &dyn Fn(&mut HeadOptions)| {
+        let mut options = bench.head(HeadKind::Reward, "model", "head");
+        edit(&mut options);
+        let mut used = 0;
+        let outcome = train_head(&options, &device, &mut |event| {
+            if let HeadEvent::Started { pairs, .. } = event {
+                used = pairs;
+            }
+        });
+        outcome.map(|_| used).map_err(|error| error.to_string())
+    };
+    assert_eq!(pairs(&|options| options.pairs = Some(7)), Ok(7));
+    // Two rows of 16 floats a pair.
+    assert_eq!(pairs(&|options| options.memory = 5 * 128 + 127), Ok(5));
+    let refused = pairs(&|options| options.memory = 127).unwrap_err();
+    assert!(refused.contains("memory") && refused.contains("127 bytes"), "{refused}");
+    let exclude = bench.pairs.clone();
+    let refused = pairs(&|options| options.exclude = vec![exclude.clone()]).unwrap_err();
+    assert!(refused.contains("no pairs to train on"), "{refused}");
+    for edit in [(|o| o.l2 = f64::NAN) as fn(&mut HeadOptions), |o| o.held_out = 1.0, |o| o.pairs = Some(0), |o| o.batch = 0] {
+        assert!(pairs(&edit).is_err());
+    }
 }

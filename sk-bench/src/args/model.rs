@@ -24,6 +24,11 @@ pub struct ModelArgs {
     /// NAME is what --weights calls it.
     #[arg(long = "blade", value_name = "NAME=DIR|ID")]
     pub blades: Vec<BladeArg>,
+    /// A head on the backbone: a directory that `train discriminator` or `train reward-head` wrote; repeat for more.
+    ///
+    /// NAME is what --weights calls it, or the blade of a scheme that reads it.
+    #[arg(long = "head", value_name = "NAME=DIR")]
+    pub heads: Vec<BladeArg>,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N].
     ///
     /// Of those that the program was built with; `auto` is a CUDA GPU if there is one, else the CPU.
@@ -38,7 +43,7 @@ impl ModelArgs {
     }
 }
 
-/// `NAME=DIR`: an adapter and the name it is seated under.
+/// `NAME=DIR`: an adapter or head and the name it is seated under.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BladeArg {
     /// The name.

@@ -1,8 +1,9 @@
-//! `swiss-knife train`: the tokenizer, the language model, and adapters from preferences.
+//! `swiss-knife train`: the tokenizer, the language model, and adapters and heads from preferences.
 
 // Doc comments of arguments are the program's help, where brackets mark what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod head;
 mod progress;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use sk_models::{
     Qwen2Config,
     device::DeviceName,
+    head::HeadKind,
     lora::Target,
     train::{
         data::{HELD_OUT, Source},
@@ -25,6 +27,8 @@ use sk_models::{
 
 use crate::Error;
 
+pub use head::HeadArgs;
+
 /// What to train.
 #[derive(Debug, Subcommand)]
 pub enum TrainCommand {
@@ -34,6 +38,10 @@ pub enum TrainCommand {
     Lm(LmArgs),
     /// Train a LoRA adapter of a frozen model from preference pairs, by DPO
     Dpo(DpoArgs),
+    /// Train a head that tells from any prefix of an answer whether it will be of the chosen kind: FUDGE's discriminator
+    Discriminator(HeadArgs),
+    /// Train a head that gives the chosen answer of a pair the higher reward
+    RewardHead(HeadArgs),
 }
 
 /// Settings of `train tokenizer`.
@@ -272,6 +280,8 @@ pub fn run(command: TrainCommand) -> Result<(), Error> {
         TrainCommand::Tokenizer(args) => tokenizer(args),
         TrainCommand::Lm(args) => lm(args),
         TrainCommand::Dpo(args) => dpo(args),
+        TrainCommand::Discriminator(args) => head::run(args, HeadKind::Discriminator),
+        TrainCommand::RewardHead(args) => head::run(args, HeadKind::Reward),
     }
 }
 

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sk_blades::{
-    Ablated, Dispersion, DispersionArm, DivergenceRatio, Ensemble, ExpertAmateur, Fluency, ImplicitReward, Ingredient, Likelihood,
+    Ablated, Discriminator, Dispersion, DispersionArm, DivergenceRatio, Ensemble, ExpertAmateur, Fluency, Guided, ImplicitReward,
+    Ingredient, LabelSpread, Length, Likelihood, RewardHead,
 };
 use sk_core::{Blade, Divergence, ParameterError, Policy};
+use sk_models::head::HeadKind;
 
 use super::document::Section;
 use super::{SchemeError, divergence};
@@ -26,6 +28,10 @@ pub enum BladeKind {
     DivergenceRatio,
     /// Nothing: its adapter and weight go into the soup that drafts.
     Ingredient,
+    /// The log-probability of an attribute, by a discriminating head on the backbone.
+    Discriminator,
+    /// The reward that a head on the backbone gives.
+    RewardHead,
     /// Backbone minus drafter.
     ExpertAmateur,
     /// b₀, the drafter's own log-probability. It has no weight: the aggregator gives it its coefficient.
@@ -47,6 +53,32 @@ impl BladeKind {
     fn has_dispersion(self) -> bool {
         matches!(self, Self::ImplicitReward | Self::Likelihood | Self::BackboneLikelihood)
     }
+
+    /// Which kind of head it reads with, if with any.
+    pub fn head(self) -> Option<HeadKind> {
+        match self {
+            Self::Discriminator => Some(HeadKind::Discriminator),
+            Self::RewardHead => Some(HeadKind::Reward),
+            _ => None,
+        }
+    }
+
+    /// The blade that a head of this kind is.
+    pub fn of_head(kind: HeadKind) -> Self {
+        match kind {
+            HeadKind::Discriminator => Self::Discriminator,
+            HeadKind::Reward => Self::RewardHead,
+        }
+    }
+}
+
+/// A backbone's log-probability beside a blade's own score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Guidance {
+    /// λ, what the blade's score counts.
+    pub lambda: f64,
+    /// How the log-probability counts.
+    pub likelihood: Length,
 }
 
 /// A `[blades.NAME]` section.
@@ -60,6 +92,12 @@ pub struct BladeConfig {
     pub adapter: Option<PathBuf>,
     /// Directories of the adapters of an ensemble.
     pub members: Vec<PathBuf>,
+    /// Directory of its head, where the file gives one.
+    pub head: Option<PathBuf>,
+    /// The backbone's log-probability beside the score, where there is one.
+    pub guided: Option<Guidance>,
+    /// Where the σ of a discriminator comes from.
+    pub spread: LabelSpread,
     /// Its weight, where the file gives one.
     pub weight: Option<f64>,
     /// β of an implicit reward.
@@ -75,13 +113,15 @@ pub struct BladeConfig {
 /// Seeds the draws that shuffle the dispersions of an ablation; each blade deals by a permutation of its own, which follows from its scores.
 const SHUFFLE_SEED: u64 = 42;
 
-const KINDS: [(&str, BladeKind); 8] = [
+const KINDS: [(&str, BladeKind); 10] = [
     ("implicit-reward", BladeKind::ImplicitReward),
     ("ensemble", BladeKind::Ensemble),
     ("likelihood", BladeKind::Likelihood),
     ("backbone-likelihood", BladeKind::BackboneLikelihood),
     ("divergence-ratio", BladeKind::DivergenceRatio),
     ("ingredient", BladeKind::Ingredient),
+    ("discriminator", BladeKind::Discriminator),
+    ("reward-head", BladeKind::RewardHead),
     ("expert-amateur", BladeKind::ExpertAmateur),
     ("fluency", BladeKind::Fluency),
 ];
@@ -92,6 +132,10 @@ const DISPERSIONS: [(&str, Dispersion); 3] =
 const ARMS: [(&str, DispersionArm); 3] =
     [("real", DispersionArm::Real), ("shuffled", DispersionArm::Shuffled), ("zero", DispersionArm::Zero)];
 
+const SPREADS: [(&str, LabelSpread); 2] = [("zero", LabelSpread::ZERO), ("bernoulli", LabelSpread::Bernoulli)];
+
+const LIKELIHOODS: [(&str, Length); 2] = [("summed", Length::Summed), ("per-token", Length::PerToken)];
+
 impl BladeConfig {
     /// The implicit reward of the adapter called `name`.
     pub fn implicit_reward(name: &str, beta: f64) -> Self {
@@ -100,12 +144,20 @@ impl BladeConfig {
             kind: BladeKind::ImplicitReward,
             adapter: None,
             members: Vec::new(),
+            head: None,
+            guided: None,
+            spread: LabelSpread::ZERO,
             weight: None,
             beta,
             dispersion: Dispersion::MinEntropy,
             arm: DispersionArm::Real,
             divergence: Divergence::ReverseKl,
         }
+    }
+
+    /// The blade that the head called `name` is.
+    pub(super) fn of_head(name: &str, kind: HeadKind) -> Self {
+        Self { kind: BladeKind::of_head(kind), ..Self::implicit_reward(name, 1.0) }
     }
 
     /// b₀.
@@ -130,12 +182,20 @@ impl BladeConfig {
         if blade.kind != BladeKind::Fluency {
             blade.weight = section.number("weight")?;
             blade.arm = section.choice("arm", "arm", &ARMS)?.unwrap_or(blade.arm);
-            if blade.kind.has_dispersion() {
+            if blade.kind == BladeKind::Discriminator {
+                blade.spread = section.choice("dispersion", "dispersion", &SPREADS)?.unwrap_or(blade.spread);
+            } else if blade.kind.has_dispersion() {
                 blade.dispersion = section.choice("dispersion", "dispersion", &DISPERSIONS)?.unwrap_or(blade.dispersion);
             }
         }
         if blade.kind == BladeKind::DivergenceRatio {
             blade.divergence = divergence::read(&mut section, blade.divergence)?;
+        }
+        if blade.kind.head().is_some() {
+            blade.head = section.string("head")?.map(|path| directory.join(path));
+        }
+        if blade.kind == BladeKind::ImplicitReward || blade.kind.head().is_some() {
+            blade.guided = Guidance::read(&mut section)?;
         }
         if let Some(weight) = blade.weight.filter(|w| !w.is_finite() || *w < 0.0) {
             return Err(section.fault(format!("weight is {weight}; it must be finite and not negative")));
@@ -153,10 +213,11 @@ impl BladeConfig {
         self.members.iter().enumerate().map(|(m, path)| (format!("{}/{m}", self.name), Some(path))).collect()
     }
 
-    /// The blade; its adapter, if it has one, is known to the backbone by the blade's name.
+    /// The blade; its adapter or head, if it has one, is known to the backbone by the blade's name.
     ///
     /// # Errors
-    /// When β is not positive and finite, or an ensemble has fewer than two adapters.
+    /// When β is not positive and finite, λ negative or not finite, or an ensemble has fewer than two
+    /// adapters.
     pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
         let variant = || Policy::Variant(self.name.as_str().into());
         let blade: Arc<dyn Blade> = match self.kind {
@@ -165,13 +226,28 @@ impl BladeConfig {
             BladeKind::Likelihood => Arc::new(Likelihood::new(variant(), self.dispersion)?),
             BladeKind::BackboneLikelihood => Arc::new(Likelihood::new(Policy::Backbone, self.dispersion)?),
             BladeKind::DivergenceRatio => Arc::new(DivergenceRatio::new(self.name.as_str(), self.divergence)),
+            BladeKind::Discriminator => Arc::new(Discriminator::new(self.name.as_str(), self.spread)?),
+            BladeKind::RewardHead => Arc::new(RewardHead::new(self.name.as_str())),
             BladeKind::Ingredient => Arc::new(Ingredient),
             BladeKind::ExpertAmateur => Arc::new(ExpertAmateur),
             BladeKind::Fluency => Arc::new(Fluency),
+        };
+        let blade: Arc<dyn Blade> = match self.guided {
+            Some(Guidance { lambda, likelihood }) => Arc::new(Guided::new(blade, lambda, likelihood)?),
+            None => blade,
         };
         Ok(match self.arm {
             DispersionArm::Real => blade,
             arm => Arc::new(Ablated::new(blade, arm, SHUFFLE_SEED)),
         })
+    }
+}
+
+impl Guidance {
+    /// The fields `guided = λ` and `likelihood`; the second means nothing without the first, and is then refused.
+    fn read(section: &mut Section<'_, '_>) -> Result<Option<Self>, SchemeError> {
+        let Some(lambda) = section.number("guided")? else { return Ok(None) };
+        let likelihood = section.choice("likelihood", "likelihood", &LIKELIHOODS)?.unwrap_or_default();
+        Ok(Some(Self { lambda, likelihood }))
     }
 }

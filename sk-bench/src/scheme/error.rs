@@ -82,6 +82,32 @@ pub enum SchemeError {
         /// What to do.
         hint: String,
     },
+    /// A blade without a head.
+    #[error("blade \"{name}\" has no head; give --head {name}=DIR, or head = \"DIR\" in its section")]
+    NoHead {
+        /// The blade.
+        name: String,
+    },
+    /// A head for a blade that reads none.
+    #[error(
+        "--head {name} does not apply: blade \"{name}\" is of kind \"{kind}\"; use kind = \"discriminator\" or \"reward-head\""
+    )]
+    UnusedHead {
+        /// The blade.
+        name: String,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// A head of another kind than its blade.
+    #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
+    HeadKind {
+        /// The blade.
+        name: String,
+        /// Its kind.
+        kind: &'static str,
+        /// The kind of blade that its head makes.
+        found: &'static str,
+    },
     /// Two fluency blades.
     #[error("blades \"{first}\" and \"{second}\" are both of kind \"fluency\"; a scheme has at most one")]
     TwoFluencyBlades {

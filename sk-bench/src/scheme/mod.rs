@@ -23,9 +23,10 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use sk_core::{AlignmentSpec, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
 use sk_models::engine::{AdapterRack, SharedVerifier, Verifier};
+use sk_models::head::HeadKind;
 
 pub use aggregator::{AggregatorConfig, AggregatorKind, LinkKind};
-pub use blades::{BladeConfig, BladeKind};
+pub use blades::{BladeConfig, BladeKind, Guidance};
 pub use error::SchemeError;
 pub use gate::GateConfig;
 pub use granularity::{GranularityConfig, Rule};
@@ -166,8 +167,19 @@ impl SchemeConfig {
     /// already.
     pub fn seat(&mut self, name: &str) {
         if !self.blades.iter().any(|blade| blade.name == name) {
-            let seated = self.template.as_ref().map(|template| BladeConfig { name: name.to_owned(), ..template.clone() });
+            let template = self.template.as_ref().filter(|template| template.kind.head().is_none());
+            let seated = template.map(|template| BladeConfig { name: name.to_owned(), ..template.clone() });
             self.blades.push(seated.unwrap_or_else(|| BladeConfig::implicit_reward(name, self.beta)));
+        }
+    }
+
+    /// Seats the head `name` after the template where that reads heads of its kind, or as what its kind says, unless a blade of that name is
+    /// there already.
+    pub fn seat_head(&mut self, name: &str, kind: HeadKind) {
+        if !self.blades.iter().any(|blade| blade.name == name) {
+            let template = self.template.as_ref().filter(|template| template.kind.head() == Some(kind));
+            let seated = template.map(|template| BladeConfig { name: name.to_owned(), ..template.clone() });
+            self.blades.push(seated.unwrap_or_else(|| BladeConfig::of_head(name, kind)));
         }
     }
 
@@ -203,7 +215,7 @@ impl SchemeConfig {
         })
     }
 
-    /// The scheme on `models`, and the rack of its backbone's adapters, which is empty.
+    /// The scheme on `models`, with their heads, and the rack of its backbone's adapters, which is empty.
     ///
     /// # Errors
     /// When a parameter is out of range, or no blade is seated.
@@ -211,6 +223,7 @@ impl SchemeConfig {
         let spec = SpecHandle::new(self.spec()?);
         let verifier = Verifier::new(Arc::clone(&models.backbone));
         let adapters = verifier.adapters();
+        models.heads.iter().for_each(|(name, head)| verifier.heads().insert(name.as_str(), head.clone()));
         let backbone = SharedVerifier::new(verifier);
         let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
         let scheme = Scheme {

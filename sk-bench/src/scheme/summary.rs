@@ -70,6 +70,7 @@ impl SchemeConfig {
         let adapters = kinds().any(|kind| kind.needs_adapter() && kind != BladeKind::Ingredient);
         let backbone = self.proposal.looks_at_backbone()
             || kinds().any(|kind| !matches!(kind, BladeKind::Likelihood | BladeKind::Ingredient | BladeKind::Fluency));
+        let heads = kinds().any(|kind| kind.head().is_some());
         let lanes = match (backbone, adapters) {
             (true, true) => "K + 1",
             (true, false) => "1",
@@ -86,6 +87,11 @@ impl SchemeConfig {
                     per_token.push("drafter × 1".to_owned());
                 }
                 per_token.push(format!("backbone × {}", bracketed(lanes)));
+                if heads {
+                    // What a token leaves behind takes a row for each candidate.
+                    let rows = if self.proposal.head_k > 0 { self.proposal.head_k.to_string() } else { "V".to_owned() };
+                    per_token.push(format!("backbone × {rows}"));
+                }
             }
         }
         if self.proposal.kind.draws() && lanes != "0" {
@@ -114,7 +120,11 @@ fn blade(blade: &BladeConfig) -> String {
     };
     let divergence =
         if blade.kind == BladeKind::DivergenceRatio { format!(" ({})", mixture(blade.divergence)) } else { String::new() };
-    format!("{}{divergence}{arm}", blade.kind.name())
+    let score = format!("{}{divergence}{arm}", blade.kind.name());
+    match blade.guided {
+        Some(guidance) => format!("(log π_B + {} × {score})", guidance.lambda),
+        None => score,
+    }
 }
 
 fn mixture(kind: Divergence) -> String {

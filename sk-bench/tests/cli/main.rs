@@ -6,4 +6,5 @@ mod certify;
 mod chat;
 mod common;
 mod generate;
+mod heads;
 mod report;

@@ -44,6 +44,12 @@ impl Brute {
         next(&self.drafter, None, context)
     }
 
+    /// The backbone's final-norm state after `context` and one more token.
+    pub(crate) fn state(&self, context: &[TokenId], token: TokenId) -> Vec<f64> {
+        let tokens: Vec<TokenId> = context.iter().copied().chain([token]).collect();
+        last(&self.backbone, None, &tokens).0
+    }
+
     /// The backbone with Σ w_k s_k A_k B_k added to it.
     pub(crate) fn soup(&self, weights: &[f64], context: &[TokenId]) -> Vec<f64> {
         let parts: Vec<(f64, &LoraAdapter)> = weights.iter().copied().zip(&self.adapters).collect();
@@ -64,15 +70,19 @@ impl Brute {
 
 /// log softmax of the logits after `context`.
 fn next(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> Vec<f64> {
+    log_softmax(&last(model, adapter, context).1)
+}
+
+/// Final-norm state and logits at the last place of `context`.
+fn last(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> (Vec<f64>, Vec<f64>) {
     let device: Device = model.device();
     let ids: Vec<i64> = context.iter().map(|&token| i64::from(token)).collect();
     let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, context.len()]), &device);
     let stack = adapter.map(|adapter| AdapterStack::new(&model.config, &[Some(adapter)], &device).unwrap());
     let lanes = stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
-    let hidden = model.forward(tokens, lanes, Cache::None);
-    let last = hidden.slice(context.len() - 1..context.len());
-    let logits: Vec<f64> = model.logits(last, lanes).into_data().iter::<f32>().map(f64::from).collect();
-    log_softmax(&logits)
+    let state = model.forward(tokens, lanes, Cache::None).slice(context.len() - 1..context.len());
+    let numbers = |tensor: Tensor<2>| tensor.into_data().iter::<f32>().map(f64::from).collect();
+    (numbers(state.clone()), numbers(model.logits(state, lanes)))
 }
 
 pub(crate) fn log_softmax(values: &[f64]) -> Vec<f64> {

@@ -1,6 +1,6 @@
 //! Heads on disk: `head_config.json` and `head.safetensors`.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
@@ -34,15 +34,30 @@ struct HeadConfig {
     attribute: String,
 }
 
+impl HeadConfig {
+    fn read(directory: &Path) -> Result<Self, CheckpointError> {
+        let path = directory.join(CONFIG_FILE);
+        let text = files::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
+        serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path, source })
+    }
+}
+
+/// What the head in a directory is, without its numbers.
+///
+/// # Errors
+///
+/// If `head_config.json` is missing or malformed, or the kind is unknown.
+pub fn head_kind(directory: &Path) -> Result<HeadKind, CheckpointError> {
+    HeadConfig::read(directory).map(|config| config.kind)
+}
+
 /// Reads the head in a directory for the given backbone.
 ///
 /// # Errors
 ///
 /// If a file is missing or malformed, the kind is unknown, or the head was made for hidden states of another width.
 pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, CheckpointError> {
-    let path = directory.join(CONFIG_FILE);
-    let text = fs::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
-    let HeadConfig { kind, attribute } = serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path, source })?;
+    let HeadConfig { kind, attribute } = HeadConfig::read(directory)?;
     let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;
     files.refuse_unknown(|name| name == WEIGHT || name == BIAS)?;
     let weight = files.read(WEIGHT, &[config.hidden_size])?;
@@ -74,6 +89,8 @@ pub fn save_head(head: &Head, directory: &Path) -> Result<(), CheckpointError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn config(hidden_size: usize) -> Qwen2Config {

@@ -11,7 +11,7 @@ mod weights;
 
 pub use checkpoint::{Checkpoint, GenerationConfig};
 pub use error::CheckpointError;
-pub use head::{load_head, save_head};
+pub use head::{head_kind, load_head, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;
 pub use peft::{load_adapter, save_adapter};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sk_models::train::{dpo::DpoEvent, lm::LmEvent, preference::PreferenceReport};
+use sk_models::train::{dpo::DpoEvent, head::HeadEvent, lm::LmEvent, preference::PreferenceReport};
 
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -119,6 +119,25 @@ impl Bar {
                 });
             }
             DpoEvent::HeldOut { step, report } => self.line(&format!("step {step}: {}", summary(&report))),
+            _ => {}
+        }
+    }
+
+    pub(super) fn head(&mut self, event: HeadEvent) {
+        match event {
+            HeadEvent::Started { width, pairs, left_out, held_out } => {
+                self.line(&format!("{width} weights, {pairs} pairs, {left_out} left out, {held_out} held out"));
+            }
+            HeadEvent::Features { done, total } => {
+                self.bar.set_length(total as u64);
+                self.bar.set_position(done as u64);
+                self.bar.set_message("hidden states");
+                self.log(|| format!("hidden states {done}/{total}"));
+            }
+            HeadEvent::Fitting { iteration, loss, norm } => {
+                self.bar.set_message(format!("iteration {iteration} · loss {loss:.4}"));
+                self.log(|| format!("iteration {iteration} loss {loss:.5} norm {norm:.2e}"));
+            }
             _ => {}
         }
     }

@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use sk_models::{
+    device::DeviceName,
+    head::HeadKind,
+    train::{
+        data::{HELD_OUT, Source},
+        head::{HeadOptions, train_head},
+    },
+};
+
+use super::progress;
+use crate::Error;
+
+/// Settings of `train discriminator` and `train reward-head`.
+#[derive(Debug, Args)]
+pub struct HeadArgs {
+    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat each WEIGHT times; may be repeated
+    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
+    data: Vec<Source>,
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    exclude: Vec<PathBuf>,
+    /// Directory of the model whose hidden states are read
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Directory for the head
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// What the head judges; the name of the output directory if not given
+    #[arg(long, value_name = "NAME")]
+    attribute: Option<String>,
+    /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceName,
+    /// Longest prompt and completion together, in tokens
+    #[arg(long, default_value_t = 256)]
+    length: usize,
+    /// Completions per forward pass
+    #[arg(long, default_value_t = 16)]
+    batch: usize,
+    /// Most pairs to train on; all unless given
+    #[arg(long)]
+    pairs: Option<usize>,
+    /// Most memory for hidden states, in GB; pairs beyond it are left out
+    #[arg(long, value_name = "GB", default_value_t = 4.0)]
+    memory: f64,
+    /// Penalty on the squared weights of standardised hidden states
+    #[arg(long, default_value_t = 1e-4)]
+    l2: f64,
+    /// Most iterations of the optimiser
+    #[arg(long, default_value_t = 200)]
+    iterations: usize,
+    /// Seed of the pairs drawn where not all are used
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Share of the prompts held out
+    #[arg(long, default_value_t = HELD_OUT)]
+    held_out: f64,
+}
+
+/// Trains a head of the given kind.
+pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
+    let device = args.device.open()?;
+    let named_after = |output: &PathBuf| output.file_name().map(|name| name.to_string_lossy().into_owned());
+    let options = HeadOptions {
+        kind,
+        attribute: args.attribute.or_else(|| named_after(&args.output)).unwrap_or_default(),
+        model: args.model,
+        sources: args.data,
+        exclude: args.exclude,
+        held_out: args.held_out,
+        output: args.output,
+        length: args.length,
+        batch: args.batch,
+        pairs: args.pairs,
+        // A negative or absurd number becomes one that is refused or no limit.
+        memory: (args.memory * 1e9) as u64,
+        l2: args.l2,
+        iterations: args.iterations,
+        seed: args.seed,
+    };
+    let mut progress = progress::Bar::new(0);
+    let report = train_head(&options, &device, &mut |event| progress.head(event))?;
+    progress.finish();
+    println!("{report}");
+    Ok(())
+}

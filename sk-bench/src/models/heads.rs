@@ -1,0 +1,69 @@
+//! The heads of a scheme: where they are, and what they are.
+
+use std::path::{Path, PathBuf};
+
+use sk_core::SpecError;
+use sk_models::assets;
+use sk_models::head::Head;
+use sk_models::hf::{Checkpoint, CheckpointError, head_kind};
+
+use crate::Error;
+use crate::args::BladeArg;
+use crate::scheme::{BladeKind, SchemeConfig, SchemeError};
+
+/// Where the head of each blade of `config` is: on the command line, in the scheme file, or in the program. Heads on the command line that
+/// no blade of `config` is named after are seated as what they are.
+pub(super) fn sources(
+    config: &mut SchemeConfig,
+    given: &[BladeArg],
+    embedded: Option<assets::Embedded>,
+) -> Result<Vec<(String, PathBuf)>, Error> {
+    let built_in = embedded.map(assets::Embedded::heads).unwrap_or_default();
+    for (i, head) in given.iter().enumerate() {
+        if given[..i].iter().any(|other| other.name == head.name) {
+            return Err(SpecError::Duplicate { name: head.name.clone() }.into());
+        }
+        let kind = head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))?;
+        config.seat_head(&head.name, kind);
+    }
+    if let (Some(kind), true) = (config.template.as_ref().and_then(|template| template.kind.head()), given.is_empty()) {
+        built_in.iter().for_each(|name| config.seat_head(name, kind));
+    }
+    for blade in &config.blades {
+        if blade.kind.head().is_none() && given.iter().any(|head| head.name == blade.name) {
+            return Err(SchemeError::UnusedHead { name: blade.name.clone(), kind: blade.kind.name() }.into());
+        }
+    }
+    let readers = config.blades.iter().filter(|blade| blade.kind.head().is_some());
+    let source = |blade: &crate::scheme::BladeConfig| {
+        let name = blade.name.clone();
+        let on_command_line = given.iter().find(|head| head.name == name).map(|head| PathBuf::from(&head.source));
+        let shipped = || embedded.filter(|_| built_in.contains(&name.as_str())).map(|embedded| embedded.head(&name));
+        match on_command_line.or_else(|| blade.head.clone()).or_else(shipped) {
+            Some(directory) => Ok((name, directory)),
+            None => Err(SchemeError::NoHead { name }.into()),
+        }
+    };
+    readers.map(source).collect()
+}
+
+/// Loads the heads for the backbone, and checks that each is of the kind of its blade.
+pub(super) fn load(
+    config: &SchemeConfig,
+    sources: Vec<(String, PathBuf)>,
+    backbone: &Checkpoint,
+) -> Result<Vec<(String, Head)>, Error> {
+    let load = |(name, directory): (String, PathBuf)| {
+        let head = backbone.head(&directory).map_err(|source| blame(&name, source))?;
+        let found = BladeKind::of_head(head.kind);
+        match config.blades.iter().find(|blade| blade.name == name && blade.kind != found) {
+            Some(blade) => Err(SchemeError::HeadKind { name, kind: blade.kind.name(), found: found.name() }.into()),
+            None => Ok((name, head)),
+        }
+    };
+    sources.into_iter().map(load).collect()
+}
+
+fn blame(name: &str, source: CheckpointError) -> Error {
+    Error::Blade { name: name.to_owned(), source: Box::new(source) }
+}
