@@ -27,7 +27,12 @@ pub(super) fn sources(
         config.seat_head(&head.name, kind);
     }
     if let (Some(kind), true) = (config.template.as_ref().and_then(|template| template.kind.head()), given.is_empty()) {
-        built_in.iter().for_each(|name| config.seat_head(name, kind));
+        for name in &built_in {
+            let shipped = embedded.map(|embedded| head_kind(&embedded.head(name)));
+            if shipped.transpose().map_err(|source| blame(name, source))? == Some(kind) {
+                config.seat_head(name, kind);
+            }
+        }
     }
     for blade in &config.blades {
         if blade.kind.head().is_none() && given.iter().any(|head| head.name == blade.name) {
