@@ -17,7 +17,8 @@ use sk_core::{
 };
 use sk_models::{
     engine::{
-        AdapterRack, Drafter, DrafterConfig, Frozen, Head, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
+        AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
+        VocabularyHead,
     },
     lora::{AdapterStack, Lanes, LoraAdapter, Merge, MergeError},
     model::{Cache, Qwen2},
@@ -231,19 +232,19 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     let backbone = shared.next_token(prompt).unwrap();
     let size = fixture.model.config.vocab_size;
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let mut propose = |prior: TokenPrior, head: Head| {
+    let mut propose = |prior: TokenPrior, head: VocabularyHead| {
         let mut vocabulary = Vocabulary::new(&fixture.model, shared.clone(), prior, head, vec![2]);
         vocabulary.propose(DraftRequest { context: prompt, granularity: &Token, limit: 1 }, &mut rng).unwrap()
     };
-    let all = propose(TokenPrior::Uniform, Head::ALL);
+    let all = propose(TokenPrior::Uniform, VocabularyHead::ALL);
     assert_eq!(all.len(), size);
     assert!(all.iter().all(|c| (c.log_probs[0] + (size as f32).ln()).abs() < 1e-6));
     assert_eq!((all[2].end, all[3].end), (SpanEnd::EndOfText, SpanEnd::Complete));
-    let prior = propose(TokenPrior::Backbone, Head::ALL);
+    let prior = propose(TokenPrior::Backbone, VocabularyHead::ALL);
     assert!(prior.iter().all(|c| c.log_probs[0] == backbone[c.tokens[0] as usize]));
     // Another model's log-probabilities on the backbone's head.
     let other = Arc::new(Qwen2::random(&fixture.model.config, 9, &fixture.device));
-    let head = propose(TokenPrior::Model(Frozen::new(Arc::clone(&other))), Head::new(5, 0.0).unwrap());
+    let head = propose(TokenPrior::Model(Frozen::new(Arc::clone(&other))), VocabularyHead::new(5, 0.0).unwrap());
     let mut likeliest: Vec<TokenId> = (0..size as TokenId).collect();
     likeliest.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
     let kept: Vec<TokenId> = head.iter().map(|c| c.tokens[0]).collect();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sk_core::{ParameterError, Proposal, SpecHandle};
 use sk_models::engine::{
-    AdapterRack, Drafter, DrafterConfig, Frozen, Head, Sampling, SamplingError, SharedVerifier, Soup, TokenPrior, Vocabulary,
+    AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SamplingError, SharedVerifier, Soup, TokenPrior, Vocabulary,
+    VocabularyHead,
 };
 use sk_models::lora::Merge;
 
@@ -135,8 +136,8 @@ impl ProposalConfig {
         Sampling::new(self.temperature, self.top_p, self.top_k, self.repetition_penalty)
     }
 
-    fn head(&self) -> Result<Head, ParameterError> {
-        Head::new(self.head_k, self.plausibility)
+    fn head(&self) -> Result<VocabularyHead, ParameterError> {
+        VocabularyHead::new(self.head_k, self.plausibility)
     }
 
     /// Whether candidates are looked up in a distribution of the backbone, which a step then computes in any case.

@@ -26,4 +26,4 @@ pub use sampling::{Sampling, SamplingError};
 pub use shared::SharedVerifier;
 pub use soup::Soup;
 pub use verifier::{AdapterRack, Verifier};
-pub use vocabulary::{Head, TokenPrior, Vocabulary};
+pub use vocabulary::{TokenPrior, Vocabulary, VocabularyHead};

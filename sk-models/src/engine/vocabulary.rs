@@ -19,12 +19,12 @@ pub enum TokenPrior {
 
 /// Which tokens a [`Vocabulary`] proposes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Head {
+pub struct VocabularyHead {
     top_k: usize,
     plausibility: f32,
 }
 
-impl Head {
+impl VocabularyHead {
     /// Every token.
     pub const ALL: Self = Self { top_k: 0, plausibility: 0.0 };
 
@@ -66,7 +66,7 @@ impl Head {
 pub struct Vocabulary {
     backbone: SharedVerifier,
     prior: TokenPrior,
-    head: Head,
+    head: VocabularyHead,
     vocab_size: usize,
     end_of_text: Vec<TokenId>,
 }
@@ -74,7 +74,13 @@ pub struct Vocabulary {
 impl Vocabulary {
     /// Tokens of `model`, which `backbone` reads.
     #[must_use]
-    pub fn new(model: &Arc<Qwen2>, backbone: SharedVerifier, prior: TokenPrior, head: Head, end_of_text: Vec<TokenId>) -> Self {
+    pub fn new(
+        model: &Arc<Qwen2>,
+        backbone: SharedVerifier,
+        prior: TokenPrior,
+        head: VocabularyHead,
+        end_of_text: Vec<TokenId>,
+    ) -> Self {
         Self { backbone, prior, head, vocab_size: model.config.vocab_size, end_of_text }
     }
 }
@@ -113,19 +119,19 @@ mod tests {
 
     #[test]
     fn the_head_is_what_is_plausible_and_likely() {
-        assert_eq!(Head::ALL.of(&LOG_PROBS), [0, 1, 2, 3, 4]);
-        assert_eq!(Head::new(3, 0.0).unwrap().of(&LOG_PROBS), [0, 1, 3], "of equals the lower id");
+        assert_eq!(VocabularyHead::ALL.of(&LOG_PROBS), [0, 1, 2, 3, 4]);
+        assert_eq!(VocabularyHead::new(3, 0.0).unwrap().of(&LOG_PROBS), [0, 1, 3], "of equals the lower id");
         // e^(−1) / e^(−0.5) = 0.607.
-        assert_eq!(Head::new(0, 0.6).unwrap().of(&LOG_PROBS), [0, 1, 3, 4]);
-        assert_eq!(Head::new(0, 0.61).unwrap().of(&LOG_PROBS), [1, 3]);
-        assert_eq!(Head::new(1, 1.0).unwrap().of(&LOG_PROBS), [1]);
-        assert_eq!(Head::new(9, 0.0).unwrap().of(&LOG_PROBS).len(), 5);
+        assert_eq!(VocabularyHead::new(0, 0.6).unwrap().of(&LOG_PROBS), [0, 1, 3, 4]);
+        assert_eq!(VocabularyHead::new(0, 0.61).unwrap().of(&LOG_PROBS), [1, 3]);
+        assert_eq!(VocabularyHead::new(1, 1.0).unwrap().of(&LOG_PROBS), [1]);
+        assert_eq!(VocabularyHead::new(9, 0.0).unwrap().of(&LOG_PROBS).len(), 5);
     }
 
     #[test]
     fn a_share_is_a_share() {
         for plausibility in [-0.1, 1.1, f32::NAN] {
-            assert!(Head::new(0, plausibility).unwrap_err().to_string().contains("plausibility"));
+            assert!(VocabularyHead::new(0, plausibility).unwrap_err().to_string().contains("plausibility"));
         }
     }
 }

@@ -275,7 +275,7 @@ fn sides(pairs: &[Pair]) -> Vec<&Side> {
 
 /// Whether side `index` is a chosen one.
 fn is_chosen(index: usize) -> bool {
-    index % 2 == 0
+    index.is_multiple_of(2)
 }
 
 /// Where hidden states come from.
