@@ -12,7 +12,7 @@ pub enum HeadKind {
     Reward,
 }
 
-/// A value read off a hidden state: v = w·h + b, with h the final-norm hidden state [H] after a token.
+/// A value read off a hidden state: v = w·h + b, with h the final-norm hidden state `[H]` after a token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     /// What the value means.
