@@ -58,7 +58,7 @@ impl Models {
             None => Some(assets::embedded().ok_or(Error::NothingEmbedded)?),
         };
         // What can be refused without reading gigabytes is.
-        let heads = heads::sources(config, &args.heads, embedded)?;
+        let heads = heads::sources(config, &args.heads, &args.blades, embedded)?;
         let sources = adapter_sources(config, &args.blades, embedded)?;
         config.spec()?;
 

@@ -16,12 +16,19 @@ use crate::scheme::{BladeKind, SchemeConfig, SchemeError};
 pub(super) fn sources(
     config: &mut SchemeConfig,
     given: &[BladeArg],
+    adapters: &[BladeArg],
     embedded: Option<assets::Embedded>,
 ) -> Result<Vec<(String, PathBuf)>, Error> {
     let built_in = embedded.map(assets::Embedded::heads).unwrap_or_default();
     for (i, head) in given.iter().enumerate() {
         if given[..i].iter().any(|other| other.name == head.name) {
             return Err(SpecError::Duplicate { name: head.name.clone() }.into());
+        }
+        let seated = config.blades.iter().find(|blade| blade.name == head.name).or(config.template.as_ref());
+        let read = seated.is_some_and(|blade| blade.kind.head().is_some());
+        if !read && adapters.iter().any(|adapter| adapter.name == head.name) {
+            let kind = seated.map_or(BladeKind::ImplicitReward, |blade| blade.kind).name();
+            return Err(SchemeError::UnusedHead { name: head.name.clone(), kind }.into());
         }
         let kind = head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))?;
         config.seat_head(&head.name, kind);

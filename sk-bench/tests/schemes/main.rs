@@ -322,6 +322,15 @@ fn every_scheme_runs_from_the_command_line() {
     }
 }
 
+/// The model that ships has an adapter and both heads for each objective, so that every method runs on it.
+#[test]
+fn every_scheme_runs_on_the_model_that_ships() {
+    for scheme in SHIPPED {
+        let output = common::run(["generate", "Why?", "--scheme", scheme.name, "--max-new-tokens", "4"]);
+        assert!(output.status.success(), "{}: {}", scheme.name, stderr(&output));
+    }
+}
+
 /// Whether a scheme needs heads, which the tiny models come without.
 fn reads_heads(text: &str) -> bool {
     text.contains("\"discriminator\"") || text.contains("\"reward-head\"")

@@ -198,13 +198,19 @@ mod tests {
 
     #[test]
     fn separable_rows_are_separated() {
-        let data = Data::draw(400, |row, _| row[2] + 0.1 * row[3] > 0.4);
+        /// A penalised fit stops short of the plane itself, and may have rows this close to it on the wrong side.
+        const CLOSE: f32 = 0.02;
+        let distance = |row: &[f32]| row[2] + 0.1 * row[3] - 0.4;
+        let data = Data::draw(400, |row, _| distance(row) > 0.0);
         let fit = data.problem(1e-6, true).fit(1e-8, 500, |_| {});
-        let right = data.rows.chunks_exact(WIDTH).zip(&data.positive).filter(|(row, positive)| {
+        let clear = data.rows.chunks_exact(WIDTH).zip(&data.positive).filter(|(row, _)| distance(row).abs() > CLOSE);
+        let mut count = 0;
+        for (row, &positive) in clear {
             let z: f64 = fit.bias + row.iter().zip(&fit.weight).map(|(&x, w)| f64::from(x) * w).sum::<f64>();
-            (z > 0.0) == **positive
-        });
-        assert_eq!(right.count(), 400);
+            assert_eq!(z > 0.0, positive, "{row:?}");
+            count += 1;
+        }
+        assert!(count > 350, "{count} rows are clear of the plane");
     }
 
     #[test]

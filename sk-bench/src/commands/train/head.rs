@@ -47,7 +47,7 @@ pub struct HeadArgs {
     #[arg(long, value_name = "GB", default_value_t = 4.0)]
     memory: f64,
     /// Penalty on the squared weights of standardised hidden states
-    #[arg(long, default_value_t = 1e-4)]
+    #[arg(long, default_value_t = 1e-4, allow_negative_numbers = true)]
     l2: f64,
     /// Most iterations of the optimiser
     #[arg(long, default_value_t = 200)]
