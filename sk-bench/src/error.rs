@@ -13,6 +13,7 @@ use crate::judge::JudgeError;
 use crate::prompt_sets::PromptSetError;
 use crate::report::ReportError;
 use crate::scheme::SchemeError;
+use crate::sweep::SweepError;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +114,9 @@ pub enum Error {
     /// Prompts that cannot be had.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),
+    /// A sweep that cannot start or go on.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
     /// Judging that cannot start or go on.
     #[error(transparent)]
     Judge(#[from] JudgeError),
@@ -145,6 +149,7 @@ impl Error {
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,
+            Self::Sweep(SweepError::Cell { source, .. }) => source.exit_code(),
             Self::Step(StepError::EmptyContext) => 2,
             // A device that fails is most often out of memory, which other settings cure; so is a context that is full.
             Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {

@@ -57,7 +57,7 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
 }
 
 /// The candidates that have a row, in their order: all of them if they are few, else the likeliest and the one drawn.
-fn shown(probabilities: &[f64], chosen: usize) -> Vec<usize> {
+pub(crate) fn shown(probabilities: &[f64], chosen: usize) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..probabilities.len()).collect();
     if rows.len() > MOST {
         rows.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));

@@ -22,6 +22,7 @@ mod screen;
 mod session;
 pub mod stats;
 pub mod suggest;
+pub mod sweep;
 pub mod trace;
 mod weights;
 pub mod whole_file;

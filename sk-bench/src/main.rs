@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sk_bench::args::{Cli, Command};
-use sk_bench::commands::{axioms, bench, certify, chat, generate, judge, prompts, report, schemes, train};
+use sk_bench::commands::{axioms, bench, certify, chat, generate, judge, prompts, report, schemes, sweep, train};
 use sk_bench::{Error, interrupt};
 
 fn main() -> ExitCode {
@@ -37,6 +37,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Schemes(args) => schemes::run(&args),
         Command::Train(command) => Ok(train::run(*command)?),
         Command::Prompts(command) => prompts::run(&command),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Judge(args) => judge::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Report(args) => report::run(&args),

@@ -15,7 +15,7 @@ use sk_models::model::Qwen2;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
 
 use crate::Error;
-use crate::args::{BladeArg, ModelArgs};
+use crate::args::ModelArgs;
 use crate::progress::Loading;
 use crate::scheme::{SchemeConfig, SchemeError};
 
@@ -52,16 +52,27 @@ impl Models {
         config: &mut SchemeConfig,
         loading: &mut Loading,
     ) -> Result<(Self, Vec<(String, LoraAdapter)>), Error> {
-        let (device_name, device) = args.device.resolve()?;
-        let embedded = match &args.backbone {
-            Some(_) => None,
-            None => Some(assets::embedded().ok_or(Error::NothingEmbedded)?),
-        };
         // What can be refused without reading gigabytes is.
-        let heads = heads::sources(config, &args.heads, &args.blades, embedded)?;
-        let sources = adapter_sources(config, &args.blades, embedded)?;
+        let heads = heads::sources(config, &args.heads, &args.blades, embedded_for(args)?)?;
+        let sources = adapter_sources(args, config)?;
         config.spec()?;
+        let mut models = Self::open(args, loading)?;
+        models.heads = heads::load(config, heads, &models.checkpoint)?;
+        let mut adapters = Vec::with_capacity(sources.len());
+        for (name, source) in sources {
+            let adapter = models.adapter(&name, &source, loading)?;
+            adapters.push((name, adapter));
+        }
+        Ok((models, adapters))
+    }
 
+    /// Loads backbone and drafter alone.
+    ///
+    /// # Errors
+    /// When a model cannot be loaded, the two do not share a tokenizer, the device cannot be had, or no model is named and none built in.
+    pub fn open(args: &ModelArgs, loading: &mut Loading) -> Result<Self, Error> {
+        let (device_name, device) = args.device.resolve()?;
+        let embedded = embedded_for(args)?;
         let mut open = |given: Option<&str>, built_in: Option<PathBuf>, role: &str| {
             loading.show(format!("opening the {role}"));
             match (given, built_in) {
@@ -74,7 +85,6 @@ impl Models {
         let checkpoint = open(args.backbone.as_deref(), built_in, "backbone")?.ok_or(Error::NothingEmbedded)?;
         let built_in = embedded.map(assets::Embedded::drafter);
         let drafter = open(args.drafter.as_deref(), built_in, "drafter")?;
-        let heads = heads::load(config, heads, &checkpoint)?;
         let tokenizer = checkpoint.tokenizer().clone();
         let mut end_of_text = checkpoint.end_of_text();
         if let Some(drafter) = &drafter {
@@ -94,13 +104,8 @@ impl Models {
             }
             None => Arc::clone(&backbone),
         };
-        let models = Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint, device_name, device };
-        let mut adapters = Vec::with_capacity(sources.len());
-        for (name, source) in sources {
-            let adapter = models.adapter(&name, &source, loading)?;
-            adapters.push((name, adapter));
-        }
-        Ok((models, adapters))
+        let heads = Vec::new();
+        Ok(Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint, device_name, device })
     }
 
     /// Loads one adapter for the backbone, to be seated as `name`.
@@ -138,12 +143,21 @@ impl Models {
     }
 }
 
-/// Where the adapter of each blade of `config` is: on the command line, in the scheme file, or in the program.
-fn adapter_sources(
-    config: &mut SchemeConfig,
-    given: &[BladeArg],
-    embedded: Option<assets::Embedded>,
-) -> Result<Vec<(String, String)>, Error> {
+/// The model that ships, where no other backbone is named.
+fn embedded_for(args: &ModelArgs) -> Result<Option<assets::Embedded>, Error> {
+    match &args.backbone {
+        Some(_) => Ok(None),
+        None => assets::embedded().ok_or(Error::NothingEmbedded).map(Some),
+    }
+}
+
+/// Where the adapter of each blade of `config` is: on the command line, in the scheme file, or in the program. Adapters that `config` does
+/// not know yet are seated in it.
+///
+/// # Errors
+/// When a blade has no adapter or is given twice, or no model is named and none built in.
+pub(crate) fn adapter_sources(args: &ModelArgs, config: &mut SchemeConfig) -> Result<Vec<(String, String)>, Error> {
+    let (given, embedded) = (&args.blades, embedded_for(args)?);
     for (i, blade) in given.iter().enumerate() {
         if given[..i].iter().any(|other| other.name == blade.name) {
             return Err(SpecError::Duplicate { name: blade.name.clone() }.into());

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sk_core::{Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
 use sk_models::engine::AdapterRack;
 use sk_models::lora::LoraAdapter;
@@ -17,7 +17,7 @@ use crate::trace::Seconds;
 use crate::{Error, interrupt};
 
 /// Why a response ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// The model ended it.

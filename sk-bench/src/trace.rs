@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sk_core::{ScoreTrace, SpanEnd, StepTrace, TokenId};
 use sk_models::text::Tokenizer;
 use tempfile::NamedTempFile;
@@ -52,7 +52,7 @@ pub struct CandidateRecord<'a> {
 }
 
 /// Wall time of each part of a step, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seconds {
     /// Π_prop.
     pub draft: f64,

@@ -18,6 +18,12 @@ impl NamedWeights {
     }
 }
 
+impl FromIterator<(String, f64)> for NamedWeights {
+    fn from_iter<I: IntoIterator<Item = (String, f64)>>(weights: I) -> Self {
+        Self(weights.into_iter().collect())
+    }
+}
+
 impl FromStr for NamedWeights {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

@@ -19,7 +19,7 @@ use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
     axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs,
-    prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, train::TrainCommand,
+    prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, sweep::SweepArgs, train::TrainCommand,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -66,6 +66,8 @@ pub enum Command {
     /// Collect evaluation prompts: list, sample or export data sets.
     #[command(subcommand)]
     Prompts(Box<PromptsCommand>),
+    /// Answer prompts under many schemes and weights, resumably.
+    Sweep(SweepArgs),
     /// Score responses on nine rubrics with a language model behind an OpenAI-compatible endpoint.
     Judge(Box<JudgeArgs>),
     /// Measure load time, speed frozen and steered, and peak memory.

@@ -9,4 +9,5 @@ pub mod judge;
 pub mod prompts;
 pub mod report;
 pub mod schemes;
+pub mod sweep;
 pub mod train;

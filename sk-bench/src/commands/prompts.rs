@@ -12,11 +12,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::args::positive;
-use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
+use crate::prompt_sets::{self, Allocation, Format, Prompt, PromptSetError};
 use crate::{Error, whole_file};
 
-/// Where the data sets are, unless `--data` says.
-const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
 /// Values of a label that are counted one by one; of a label with more, only how many there are.
 const FEW: usize = 6;
 
@@ -121,28 +119,11 @@ pub fn run(command: &PromptsCommand) -> Result<(), Error> {
 
 impl SourceArgs {
     fn load(&self) -> Result<Vec<Prompt>, Error> {
-        let mut prompts = Vec::new();
-        for source in &self.sources {
-            prompts.extend(self.load_one(source)?);
-        }
-        let mut ids = HashSet::new();
-        match prompts.iter().find(|prompt| !ids.insert(prompt.id.as_str())) {
-            Some(prompt) => Err(PromptSetError::Duplicate { id: prompt.id.clone() }.into()),
-            None => Ok(prompts),
-        }
+        Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
     }
 
     fn load_one(&self, source: &str) -> Result<Vec<Prompt>, Error> {
-        let Some(set) = PaperSet::by_name(source) else {
-            return Ok(prompt_sets::read(Path::new(source), self.format)?);
-        };
-        let variable = || std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let root = self.data.clone().or_else(variable).ok_or_else(|| {
-            Error::Usage(format!(
-                "{source} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data or {DATA_VARIABLE}"
-            ))
-        })?;
-        Ok(set.load(&root)?)
+        Ok(prompt_sets::load(source, self.format, self.data.as_deref())?)
     }
 }
 

@@ -51,6 +51,14 @@ pub enum PromptSetError {
         /// The name.
         id: String,
     },
+    /// A set of the paper, and nowhere to rebuild it from.
+    #[error("{set} is rebuilt from HH-RLHF and TruthfulQA; give their folder with --data or {variable}")]
+    NoData {
+        /// The set.
+        set: &'static str,
+        /// The variable that may name the folder.
+        variable: &'static str,
+    },
     /// A file of the paper's sets that is not there.
     #[error("{}: none of {} is there; --data names the folder that holds the data sets", root.display(), tried.join(", "))]
     Missing {

@@ -16,6 +16,7 @@ mod hh;
 mod json_lines;
 mod paper;
 mod sample;
+mod source;
 mod table;
 mod truthful_qa;
 mod xstest;
@@ -30,6 +31,7 @@ pub use framing::is_framed;
 pub use json_lines::write;
 pub use paper::{AXES, PaperSet};
 pub use sample::{Allocation, sample};
+pub use source::{load, load_all};
 
 /// A prompt, and where it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,27 +9,30 @@ use super::SchemeError;
 use crate::suggest;
 
 /// A number between two named things, such as a correlation of blades.
-pub(super) type NamedPair = (String, String, f64);
+pub(crate) type NamedPair = (String, String, f64);
+
+/// Numbers by name.
+pub(crate) type NamedNumbers = Vec<(String, f64)>;
 
 /// A parsed TOML text and the name it goes by in errors.
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     name: &'a str,
     text: &'a str,
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn new(name: &'a str, text: &'a str) -> Self {
+    pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
         Self { name, text }
     }
 
-    /// The top-level tables, in the order of the text.
-    pub(super) fn sections(&self) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
+    /// The top-level tables, in the order of the text; `what` is what one is called in errors.
+    pub(crate) fn sections(&self, what: &str) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
         let table = DeTable::parse(self.text).map_err(|error| SchemeError::Syntax {
             file: self.name.to_owned(),
             line: self.line(&error.span().unwrap_or_default()),
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
-        self.tables(table.into_inner(), "slot")
+        self.tables(table.into_inner(), what)
     }
 
     /// Reads the values of `table` as tables themselves.
@@ -70,7 +73,7 @@ impl<'a> Document<'a> {
 }
 
 /// One table of the text. Fields are asked for by name; what nobody asked for is refused by [`finish`](Self::finish).
-pub(super) struct Section<'d, 'a> {
+pub(crate) struct Section<'d, 'a> {
     document: &'d Document<'a>,
     name: String,
     line: usize,
@@ -79,22 +82,22 @@ pub(super) struct Section<'d, 'a> {
 }
 
 impl<'d, 'a> Section<'d, 'a> {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The tables inside this one, such as the blades.
-    pub(super) fn sections(self, what: &str) -> Result<Vec<Self>, SchemeError> {
+    pub(crate) fn sections(self, what: &str) -> Result<Vec<Self>, SchemeError> {
         self.document.tables(self.fields, what)
     }
 
     /// Refuses the section itself: no slot is called that.
-    pub(super) fn refuse(&self, what: &str, known: &[&str]) -> SchemeError {
+    pub(crate) fn refuse(&self, what: &str, known: &[&str]) -> SchemeError {
         self.document.unknown(self.line, what, &self.name, known)
     }
 
     /// Which of `known` the field `key` names, if it is there.
-    pub(super) fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         &mut self,
         key: &'static str,
         what: &str,
@@ -111,7 +114,7 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
-    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, SchemeError> {
+    pub(crate) fn number(&mut self, key: &'static str) -> Result<Option<f64>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         match decimal(&value) {
             Some(number) => Ok(Some(number)),
@@ -119,7 +122,7 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
-    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<usize>, SchemeError> {
+    pub(crate) fn count(&mut self, key: &'static str) -> Result<Option<usize>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         let digits = value.as_integer().filter(|integer| integer.radix() == 10);
         match digits.and_then(|d| d.as_str().parse().ok()) {
@@ -128,7 +131,7 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
-    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, SchemeError> {
+    pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         match value.as_bool() {
             Some(flag) => Ok(Some(flag)),
@@ -136,7 +139,7 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
-    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>, SchemeError> {
+    pub(crate) fn string(&mut self, key: &'static str) -> Result<Option<String>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         match value.as_str() {
             Some(text) => Ok(Some(text.to_owned())),
@@ -144,7 +147,7 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
-    pub(super) fn strings(&mut self, key: &'static str) -> Result<Option<Vec<String>>, SchemeError> {
+    pub(crate) fn strings(&mut self, key: &'static str) -> Result<Option<Vec<String>>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         let texts: Option<Vec<String>> =
             value.as_array().and_then(|array| array.iter().map(|v| v.get_ref().as_str().map(str::to_owned)).collect());
@@ -154,8 +157,49 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
+    /// Whole numbers that are not negative.
+    pub(crate) fn naturals(&mut self, key: &'static str) -> Result<Option<Vec<u64>>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let natural = |value: &DeValue<'_>| value.as_integer().filter(|i| i.radix() == 10).and_then(|i| i.as_str().parse().ok());
+        let numbers: Option<Vec<u64>> = value.as_array().and_then(|array| array.iter().map(|v| natural(v.get_ref())).collect());
+        match numbers {
+            Some(numbers) => Ok(Some(numbers)),
+            None => Err(self.mistyped(line, key, "a list of whole numbers that are not negative", &value)),
+        }
+    }
+
+    /// Tables of numbers by name, such as weight vectors.
+    pub(crate) fn vectors(&mut self, key: &'static str) -> Result<Option<Vec<NamedNumbers>>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let vector = |value: &DeValue<'_>| -> Option<NamedNumbers> {
+            let entries = value.as_table()?.iter();
+            entries.map(|(name, value)| Some((name.get_ref().clone().into_owned(), decimal(value.get_ref())?))).collect()
+        };
+        let vectors: Option<Vec<_>> = value.as_array().and_then(|array| array.iter().map(|v| vector(v.get_ref())).collect());
+        match vectors {
+            Some(vectors) => Ok(Some(vectors)),
+            None => Err(self.mistyped(line, key, "a list such as [{ helpful = 1, honest = 2 }]", &value)),
+        }
+    }
+
+    /// Strings by name, in the order of the text.
+    pub(crate) fn named_strings(&mut self, key: &'static str) -> Result<Option<Vec<(String, String)>>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let Some(table) = value.as_table() else { return Err(self.mistyped(line, key, "strings by name", &value)) };
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(name, _)| name.span().start);
+        let texts: Option<Vec<_>> = entries
+            .into_iter()
+            .map(|(name, value)| Some((name.get_ref().clone().into_owned(), value.get_ref().as_str()?.to_owned())))
+            .collect();
+        match texts {
+            Some(texts) => Ok(Some(texts)),
+            None => Err(self.mistyped(line, key, "strings by name", &value)),
+        }
+    }
+
     /// Pairs of names with a number each.
-    pub(super) fn pairs(&mut self, key: &'static str) -> Result<Option<Vec<NamedPair>>, SchemeError> {
+    pub(crate) fn pairs(&mut self, key: &'static str) -> Result<Option<Vec<NamedPair>>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         let pair = |value: &DeValue<'_>| match value.as_array()?.iter().map(Spanned::get_ref).collect::<Vec<_>>()[..] {
             [a, b, number] => Some((a.as_str()?.to_owned(), b.as_str()?.to_owned(), decimal(number)?)),
@@ -169,7 +213,7 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 
     /// The tables inside the field `key`, such as the gates of a selector; none where it is missing.
-    pub(super) fn nested(&mut self, key: &'static str, what: &str) -> Result<Option<Vec<Self>>, SchemeError> {
+    pub(crate) fn nested(&mut self, key: &'static str, what: &str) -> Result<Option<Vec<Self>>, SchemeError> {
         match self.take(key) {
             None => Ok(None),
             Some((_, DeValue::Table(fields))) => self.document.tables(fields, what).map(Some),
@@ -178,7 +222,7 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 
     /// A fault of the section as a whole, such as a combination of values that its part refuses.
-    pub(super) fn fault(&self, reason: impl std::fmt::Display) -> SchemeError {
+    pub(crate) fn fault(&self, reason: impl std::fmt::Display) -> SchemeError {
         SchemeError::Value {
             file: self.document.name.to_owned(),
             line: self.line,
@@ -188,7 +232,7 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 
     /// Refuses fields that nobody asked for.
-    pub(super) fn finish(self) -> Result<(), SchemeError> {
+    pub(crate) fn finish(self) -> Result<(), SchemeError> {
         match self.fields.keys().min_by_key(|key| key.span().start) {
             None => Ok(()),
             Some(key) => {

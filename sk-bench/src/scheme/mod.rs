@@ -6,7 +6,7 @@
 mod aggregator;
 mod blades;
 mod divergence;
-mod document;
+pub(crate) mod document;
 mod error;
 mod gate;
 mod granularity;
@@ -53,7 +53,7 @@ pub enum Convention {
 }
 
 impl Convention {
-    const NAMES: [(&str, Self); 2] = [("sound", Self::Sound), ("paper", Self::Paper)];
+    pub(crate) const NAMES: [(&str, Self); 2] = [("sound", Self::Sound), ("paper", Self::Paper)];
 }
 
 /// The slots a scheme file may name.
@@ -136,7 +136,7 @@ impl SchemeConfig {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn overlay(&mut self, name: &str, text: &str, directory: &Path) -> Result<(), SchemeError> {
-        for section in Document::new(name, text).sections()? {
+        for section in Document::new(name, text).sections("slot")? {
             match section.name() {
                 "about" => self.about.read(section)?,
                 "proposal" => self.proposal.read(section)?,

@@ -271,9 +271,17 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn help_is_there_for_every_command_and_fits_the_screen() {
-    for command in
-        [&[][..], &["generate"], &["chat"], &["bench"], &["certify"], &["train"], &["train", "lm"], &["train", "tokenizer"]]
-    {
+    for command in [
+        &[][..],
+        &["generate"],
+        &["chat"],
+        &["bench"],
+        &["certify"],
+        &["sweep"],
+        &["train"],
+        &["train", "lm"],
+        &["train", "tokenizer"],
+    ] {
         for flag in ["-h", "--help"] {
             let text = stdout(&run([command, &[flag]].concat()));
             assert!(text.contains("Usage: swiss-knife"), "{text}");

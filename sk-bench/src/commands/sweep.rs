@@ -1,0 +1,130 @@
+//! `swiss-knife sweep`: schemes × weight vectors × prompts × seeds, as a plan has them.
+
+mod progress;
+
+use std::collections::BTreeSet;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use sk_models::device::DeviceName;
+
+use crate::progress::Loading;
+use crate::sweep::{self, Grid, Ledger, Plan, Standing, Store, Worker};
+use crate::{Error, interrupt};
+use progress::Progress;
+
+const EXAMPLES: &str = "\
+Examples:
+  # What there is to do, and what is done
+  swiss-knife sweep frontier.toml --dry-run
+
+  # Do it; after Ctrl-C or a power cut, the same command goes on
+  swiss-knife sweep frontier.toml
+
+  # Two GPUs share a plan
+  swiss-knife sweep frontier.toml --device cuda:0 &
+  swiss-knife sweep frontier.toml --device cuda:1
+
+A plan names schemes, weights and prompts:
+
+  [schemes.swiss-knife]
+  [schemes.no-cbn]
+  [weights]
+  kind = \"paper\"
+  [prompts]
+  sources = [\"prompts.jsonl\"]";
+
+/// Options of `sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SweepArgs {
+    /// The plan, a TOML file. Paths in it are relative to it.
+    plan: PathBuf,
+    /// List the cells and whether they are done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Device in place of the plan's: auto, cpu, cuda[:N] or wgpu[:N].
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceName>,
+    /// No progress, no summary.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the plan is at fault, a model cannot be loaded, a cell fails or the output cannot be kept.
+pub fn run(args: &SweepArgs) -> Result<(), Error> {
+    let mut plan = Plan::read(&args.plan)?;
+    if let Some(device) = args.device {
+        plan.models.device = device;
+    }
+    let grid = Grid::new(plan)?;
+    if args.dry_run {
+        let ledger = Store::peek(&grid)?;
+        list(&ledger)?;
+        if !args.quiet {
+            eprintln!("{}", counts(&ledger));
+        }
+        return Ok(());
+    }
+    let mut store = Store::open(&grid)?;
+    if !args.quiet {
+        eprintln!("{}", counts(store.ledger()));
+    }
+    if store.ledger().open().next().is_none() {
+        return Ok(store.tidy()?);
+    }
+    interrupt::listen();
+    let mut loading = Loading::new(args.quiet);
+    let worker = Worker::new(&grid, &mut loading)?;
+    drop(loading);
+    let mut progress = Progress::new(args.quiet);
+    let result = sweep::run(&mut store, &worker, |standing: Standing| progress.show(standing));
+    progress.finish();
+    result?;
+    if !args.quiet {
+        let (done, total) = (store.ledger().finished(), grid.cells.len());
+        let output = grid.plan.output.display();
+        if interrupt::requested() {
+            eprintln!("interrupted; {done} of {total} cells are in {output}, run again to go on");
+        } else {
+            eprintln!("{total} cells are in {output}");
+        }
+    }
+    Ok(())
+}
+
+/// How many cells there are, and why.
+fn counts(ledger: &Ledger<'_>) -> String {
+    let grid = ledger.grid();
+    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let unweighted: BTreeSet<usize> = grid.cells.iter().filter(|cell| cell.weights.is_none()).map(|cell| cell.arm).collect();
+    let mut text = of(grid.arms.len(), "scheme");
+    if !unweighted.is_empty() {
+        text += &format!(" ({} without weights)", unweighted.len());
+    }
+    text += &format!(
+        " × {} × {} × {}: {}, {} done",
+        of(grid.plan.weights.len(), "weight vector"),
+        of(grid.prompts.len(), "prompt"),
+        of(grid.plan.seeds.len(), "seed"),
+        of(grid.cells.len(), "cell"),
+        ledger.finished(),
+    );
+    if ledger.strangers() > 0 {
+        text += &format!("; {} of other cells are kept", of(ledger.strangers(), "record"));
+    }
+    text
+}
+
+fn list(ledger: &Ledger<'_>) -> Result<(), Error> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for (place, cell) in ledger.grid().cells.iter().enumerate() {
+        let state = if ledger.is_done(place) { "done" } else { "open" };
+        writeln!(out, "{state} {}", cell.id).map_err(Error::Output)?;
+    }
+    out.flush().map_err(Error::Output)
+}

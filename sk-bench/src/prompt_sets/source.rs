@@ -1,0 +1,38 @@
+//! Where prompts come from: files, and the paper's sets by name.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::{Format, PaperSet, Prompt, PromptSetError, format};
+
+/// Where the data sets are, unless the caller says.
+const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
+
+/// The prompts of a file, or of the paper's set of that name, rebuilt from the data sets below `data` or `$SWISS_KNIFE_DATA`.
+///
+/// # Errors
+/// As [`read`](super::read) and [`PaperSet::load`], and where it is not known where the data sets are.
+pub fn load(source: &str, format: Option<Format>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
+    let Some(set) = PaperSet::by_name(source) else {
+        return format::read(Path::new(source), format);
+    };
+    let variable = || std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let root = data.map(Path::to_owned).or_else(variable);
+    set.load(&root.ok_or(PromptSetError::NoData { set: set.name(), variable: DATA_VARIABLE })?)
+}
+
+/// The prompts of several sources, one after another.
+///
+/// # Errors
+/// As [`load`], and where two prompts have the same id.
+pub fn load_all(sources: &[String], format: Option<Format>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
+    let mut prompts = Vec::new();
+    for source in sources {
+        prompts.extend(load(source, format, data)?);
+    }
+    let mut ids = HashSet::new();
+    match prompts.iter().find(|prompt| !ids.insert(prompt.id.as_str())) {
+        Some(prompt) => Err(PromptSetError::Duplicate { id: prompt.id.clone() }),
+        None => Ok(prompts),
+    }
+}

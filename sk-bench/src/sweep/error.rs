@@ -1,0 +1,98 @@
+use std::io;
+use std::path::PathBuf;
+
+use crate::Error;
+use crate::prompt_sets::PromptSetError;
+use crate::scheme::SchemeError;
+
+/// A sweep that cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}; what was finished is kept, run again to go on", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A plan that is not one, or a scheme of it that cannot be built.
+    #[error(transparent)]
+    Plan(#[from] SchemeError),
+    /// A plan without something it needs.
+    #[error("{file}: there is no [{section}] section; {hint}")]
+    Missing {
+        /// The plan.
+        file: String,
+        /// The section.
+        section: &'static str,
+        /// What it would say.
+        hint: &'static str,
+    },
+    /// Prompts that cannot be had.
+    #[error(transparent)]
+    Prompts(#[from] PromptSetError),
+    /// A scheme that seats some of the blades that are weighed, but not all.
+    #[error("scheme \"{scheme}\" has no blade \"{blade}\" to weigh; it has {seated}")]
+    Unseated {
+        /// The scheme.
+        scheme: String,
+        /// The blade that the weights name.
+        blade: String,
+        /// Those it has.
+        seated: String,
+    },
+    /// A scheme of the plan that does not go with its models.
+    #[error("scheme \"{scheme}\": {source}")]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// A prompt that cannot be asked.
+    #[error("prompt \"{id}\": {source}")]
+    Prompt {
+        /// The prompt.
+        id: String,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// A cell that failed.
+    #[error("cell {id}: {source}")]
+    Cell {
+        /// The cell.
+        id: String,
+        /// What failed.
+        source: Box<Error>,
+    },
+    /// A line of the output that is not a record, or one that does not go with the plan.
+    #[error("{}:{line}: {reason}", path.display())]
+    Record {
+        /// The output.
+        path: PathBuf,
+        /// Line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An output or a trace that somebody else shortened.
+    #[error("{} has {found} bytes and had {expected}; put it back, or start a new output", path.display())]
+    Shortened {
+        /// The file.
+        path: PathBuf,
+        /// Bytes it has.
+        found: u64,
+        /// Bytes it had, or those that the records speak of.
+        expected: u64,
+    },
+}

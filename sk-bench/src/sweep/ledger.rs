@@ -1,0 +1,90 @@
+//! Which cells are done, going by the records.
+
+use super::{Cell, Grid, SweepError, SweepRecord};
+use crate::lines::json_fault;
+
+/// What the records of an output say of a grid.
+#[derive(Debug, Clone)]
+pub struct Ledger<'g> {
+    grid: &'g Grid,
+    done: Vec<bool>,
+    finished: usize,
+    strangers: usize,
+    lines: u64,
+    trace_end: u64,
+}
+
+impl<'g> Ledger<'g> {
+    /// Of no record.
+    pub fn new(grid: &'g Grid) -> Self {
+        Self { grid, done: vec![false; grid.cells.len()], finished: 0, strangers: 0, lines: 0, trace_end: 0 }
+    }
+
+    /// Takes the records of an output that was not looked at so far; what the plan does not list is only counted.
+    ///
+    /// # Errors
+    /// When a line is not a record, a cell is there twice, or a record was made with other settings than those of the plan, or of another
+    /// prompt under the same id.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), SweepError> {
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.lines += 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let path = &self.grid.plan.output;
+            let wrong = |reason| SweepError::Record { path: path.clone(), line: self.lines, reason };
+            let record: SweepRecord = serde_json::from_slice(line)
+                .map_err(|error| wrong(format!("it is no record of a sweep: {}", json_fault(&error))))?;
+            self.trace_end = self.trace_end.max(record.trace.map_or(0, |span| span.end()));
+            let Some(place) = self.grid.find(&record.id) else {
+                self.strangers += 1;
+                continue;
+            };
+            let cell = &self.grid.cells[place];
+            if self.done[place] {
+                return Err(wrong(format!("cell {} is there twice", record.id)));
+            }
+            if record.settings != self.grid.arms[cell.arm].settings {
+                let reason = format!("cell {} was made with other settings than the plan's; give another output", record.id);
+                return Err(wrong(reason));
+            }
+            if record.prompt != self.grid.prompts[cell.prompt].prompt {
+                let reason = format!("prompt \"{}\" has another text than in the plan; give another output", record.prompt_id);
+                return Err(wrong(reason));
+            }
+            self.done[place] = true;
+            self.finished += 1;
+        }
+        Ok(())
+    }
+
+    /// The cells.
+    pub fn grid(&self) -> &'g Grid {
+        self.grid
+    }
+
+    /// Whether the cell at a position is done.
+    pub fn is_done(&self, place: usize) -> bool {
+        self.done[place]
+    }
+
+    /// Cells that are not done, in the order of the plan.
+    pub fn open(&self) -> impl Iterator<Item = (usize, &'g Cell)> {
+        self.grid.cells.iter().enumerate().filter(|(place, _)| !self.done[*place])
+    }
+
+    /// Cells that are done.
+    pub fn finished(&self) -> usize {
+        self.finished
+    }
+
+    /// Records of cells that the plan does not list.
+    pub fn strangers(&self) -> usize {
+        self.strangers
+    }
+
+    /// Bytes of the traces that the records speak of.
+    pub fn trace_end(&self) -> u64 {
+        self.trace_end
+    }
+}

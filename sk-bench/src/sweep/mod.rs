@@ -1,0 +1,28 @@
+//! Sweeps: schemes × weight vectors × prompts × seeds, into one file of records.
+//!
+//! A [`Plan`] is read from TOML and laid out as a [`Grid`] of [`Cell`]s: one response each. A [`Worker`] answers cells, a [`Store`] hands
+//! them out and keeps the answers. Everything a cell depends on follows from the plan and the cell's own name, so that neither the order of
+//! cells, nor the number of processes, nor an interruption changes a byte of a response.
+
+mod cell;
+mod dialogue;
+mod error;
+mod grid;
+mod ledger;
+mod plan;
+mod points;
+mod record;
+mod run;
+mod store;
+mod worker;
+
+pub use cell::{Cell, Weights};
+pub use error::SweepError;
+pub use grid::{Arm, Grid};
+pub use ledger::Ledger;
+pub use plan::{Generation, Plan, PlannedScheme, Questions};
+pub use points::{lattice, paper_points};
+pub use record::{SweepRecord, TraceSpan, read_records};
+pub use run::{Standing, run};
+pub use store::{Claim, Next, Store};
+pub use worker::Worker;

@@ -1,0 +1,347 @@
+//! A plan: what is swept over, as a TOML file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use sk_models::assets;
+
+use super::points::{lattice, lattice_size, paper_points};
+use super::{SweepError, Weights};
+use crate::args::{BladeArg, FramingArg, ModelArgs, Preset, SetArg, SteeringArgs};
+use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
+use crate::scheme::document::{Document, Section};
+use crate::scheme::{Convention, SchemeConfig, SchemeError, Shipped};
+
+/// The sections of a plan.
+const SECTIONS: [&str; 6] = ["sweep", "model", "schemes", "weights", "prompts", "generation"];
+/// Most points of a lattice: more are a slip of the pen.
+const MOST_POINTS: f64 = 1e5;
+/// What seeds samples and draws unless the plan says.
+const SEED: u64 = 42;
+/// Tokens of a response unless the plan says.
+const MAX_NEW_TOKENS: usize = 256;
+
+const FRAMINGS: [(&str, FramingArg); 3] = [("hh", FramingArg::Hh), ("chat", FramingArg::Chat), ("none", FramingArg::None)];
+const PRESETS: [(&str, Preset); 4] = [
+    ("hhh", Preset::Hhh),
+    ("harmlessness", Preset::Harmlessness),
+    ("helpfulness", Preset::Helpfulness),
+    ("honesty", Preset::Honesty),
+];
+const FORMATS: [(&str, Format); 4] =
+    [("hh", Format::Hh), ("truthful-qa", Format::TruthfulQa), ("xstest", Format::XsTest), ("jsonl", Format::JsonLines)];
+const ALLOCATIONS: [(&str, Allocation); 2] = [("balanced", Allocation::Balanced), ("proportional", Allocation::Proportional)];
+
+/// What is swept over. Paths in it are relative to its file.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The file of records.
+    pub output: PathBuf,
+    /// A response is drawn with each of them.
+    pub seeds: Vec<u64>,
+    /// Whether steps are kept.
+    pub traces: bool,
+    /// The models.
+    pub models: ModelArgs,
+    /// The schemes.
+    pub schemes: Vec<PlannedScheme>,
+    /// The weight vectors, all over the same blades.
+    pub weights: Vec<Weights>,
+    /// The prompts.
+    pub questions: Questions,
+    /// How responses are made.
+    pub generation: Generation,
+}
+
+/// A `[schemes.NAME]` section.
+#[derive(Debug, Clone)]
+pub struct PlannedScheme {
+    /// What records call it.
+    pub name: String,
+    /// What it is.
+    pub config: SchemeConfig,
+    /// What fills in where the paper is silent.
+    pub convention: Convention,
+    /// Whether it is asked at every weight vector even where none of its blades is weighed.
+    pub at_every_weight: bool,
+}
+
+/// The `[prompts]` section.
+#[derive(Debug, Clone)]
+pub struct Questions {
+    /// Files, or sets of the paper.
+    pub sources: Vec<String>,
+    /// Format of the files, where it cannot be told.
+    pub format: Option<Format>,
+    /// Where the data sets of the paper's sets are.
+    pub data: Option<PathBuf>,
+    /// How many are drawn; all if not given.
+    pub count: Option<usize>,
+    /// The label whose values are strata.
+    pub by: Option<String>,
+    /// How many prompts each stratum gives.
+    pub allocation: Allocation,
+    /// Seeds the sample.
+    pub seed: u64,
+}
+
+/// The `[generation]` section.
+#[derive(Debug, Clone)]
+pub struct Generation {
+    /// Most tokens of a response.
+    pub max_new_tokens: usize,
+    /// How a prompt becomes a text for the model.
+    pub framing: FramingArg,
+    /// A system message above each prompt.
+    pub system: Option<String>,
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or as [`parse`](Self::parse).
+    pub fn read(path: &Path) -> Result<Self, SweepError> {
+        let text = std::fs::read_to_string(path).map_err(|source| SweepError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths. Files of schemes are read, prompts and
+    /// models are not.
+    ///
+    /// # Errors
+    /// When the text is not TOML, names a section, field or choice that does not exist, or a value out of range: with the line.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, SweepError> {
+        let name = path.display().to_string();
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let document = Document::new(&name, text);
+        let mut sections = BTreeMap::new();
+        for section in document.sections("section")? {
+            if !SECTIONS.contains(&section.name()) {
+                return Err(section.refuse("section", &SECTIONS).into());
+            }
+            sections.insert(section.name().to_owned(), section);
+        }
+        let missing = |section, hint| SweepError::Missing { file: name.clone(), section, hint };
+
+        let (output, seeds, traces) = sections.remove("sweep").map_or_else(|| Ok(Default::default()), sweep)?;
+        let output = output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output));
+        let models = sections.remove("model").map_or_else(|| Ok(ModelArgs::default()), |section| model(section, &folder))?;
+        let schemes = sections.remove("schemes").ok_or_else(|| missing("schemes", "name at least one, such as [schemes.mod]"))?;
+        let schemes = schemes.sections("scheme")?.into_iter().map(|section| scheme(section, &models, &folder));
+        let schemes: Vec<PlannedScheme> = schemes.collect::<Result<_, _>>()?;
+        if schemes.is_empty() {
+            return Err(missing("schemes.NAME", "name at least one scheme, such as [schemes.mod]"));
+        }
+        let weights = match sections.remove("weights") {
+            Some(section) => weights(section, &models)?,
+            None => vectors(&blades_of(&models), paper_points)
+                .map_err(|_| missing("weights", "name the blades to weigh, such as blades = [\"calm\", \"safe\"]"))?,
+        };
+        let prompts = sections.remove("prompts");
+        let prompts = prompts.ok_or_else(|| missing("prompts", "name the files, such as sources = [\"prompts.jsonl\"]"))?;
+        Ok(Self {
+            questions: questions(prompts, &folder)?,
+            generation: sections.remove("generation").map_or_else(|| Ok(Generation::default()), generation)?,
+            seeds: seeds.unwrap_or_else(|| vec![SEED]),
+            traces: traces.unwrap_or(true),
+            folder,
+            output,
+            models,
+            schemes,
+            weights,
+        })
+    }
+}
+
+impl Default for Generation {
+    fn default() -> Self {
+        Self { max_new_tokens: MAX_NEW_TOKENS, framing: FramingArg::Hh, system: None }
+    }
+}
+
+impl Questions {
+    /// The prompts, sampled where the plan says so.
+    ///
+    /// # Errors
+    /// When they cannot be read or drawn, or two have the same id.
+    pub fn load(&self) -> Result<Vec<Prompt>, PromptSetError> {
+        let prompts = prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?;
+        match self.count {
+            Some(count) => prompt_sets::sample(&prompts, count, self.by.as_deref(), self.allocation, self.seed),
+            None => Ok(prompts),
+        }
+    }
+}
+
+type SweepFields = (Option<String>, Option<Vec<u64>>, Option<bool>);
+
+fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
+    let output = section.string("output")?;
+    let seeds = section.naturals("seeds")?;
+    if let Some(seeds) = &seeds
+        && (seeds.is_empty() || seeds.iter().collect::<BTreeSet<_>>().len() < seeds.len())
+    {
+        return Err(section.fault("seeds are at least one, and no two alike"));
+    }
+    let traces = section.flag("traces")?;
+    section.finish()?;
+    Ok((output, seeds, traces))
+}
+
+fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<ModelArgs, SchemeError> {
+    let mut args = ModelArgs {
+        backbone: section.string("backbone")?.map(|source| located(&source, folder)),
+        drafter: section.string("drafter")?.map(|source| located(&source, folder)),
+        ..ModelArgs::default()
+    };
+    if let Some(device) = section.string("device")? {
+        args.device = device.parse().map_err(|error| section.fault(error))?;
+    }
+    let blades = section.named_strings("blades")?.unwrap_or_default();
+    args.blades = blades.into_iter().map(|(name, source)| BladeArg { name, source: located(&source, folder) }).collect();
+    section.finish()?;
+    Ok(args)
+}
+
+/// A directory beside the plan if there is one, else what the source says: a hub id, or a part of the model that ships.
+fn located(source: &str, folder: &Path) -> String {
+    let path = folder.join(source);
+    if path.exists() { path.to_string_lossy().into_owned() } else { source.to_owned() }
+}
+
+fn scheme(mut section: Section<'_, '_>, models: &ModelArgs, folder: &Path) -> Result<PlannedScheme, SchemeError> {
+    let name = section.name().to_owned();
+    if name.is_empty() || name.contains(['/', '\n', '\t']) {
+        return Err(section.fault("a scheme's name is part of its records' ids: it is not empty and has no \"/\""));
+    }
+    let source = section.string("scheme")?.unwrap_or_else(|| name.clone());
+    let path = Path::new(&source);
+    let is_path = path.extension().is_some() || path.components().count() != 1 || folder.join(path).is_file();
+    let is_shipped = Shipped::named(&source).is_some();
+    let convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or_default();
+    let set = section.strings("set")?.unwrap_or_default();
+    let set: Result<Vec<SetArg>, String> = set.iter().map(|text| text.parse()).collect();
+    let steering = SteeringArgs {
+        scheme: Some(if is_path && !is_shipped { folder.join(path) } else { path.to_owned() }),
+        preset: section.choice("preset", "preset", &PRESETS)?.unwrap_or_default(),
+        convention,
+        set: set.map_err(|reason| section.fault(reason))?,
+        ..SteeringArgs::default()
+    };
+    let config = steering.scheme(models).map_err(|error| section.fault(error))?;
+    let at_every_weight = section.flag("at_every_weight")?.unwrap_or(false);
+    section.finish()?;
+    Ok(PlannedScheme { name, config, convention, at_every_weight })
+}
+
+#[derive(Clone, Copy)]
+enum Points {
+    Paper,
+    Lattice,
+    Listed,
+}
+
+const POINTS: [(&str, Points); 3] = [("paper", Points::Paper), ("lattice", Points::Lattice), ("listed", Points::Listed)];
+
+/// The blades that are weighed unless the plan says: those it seats, or those that ship.
+fn blades_of(models: &ModelArgs) -> Vec<String> {
+    if !models.blades.is_empty() {
+        return models.blades.iter().map(|blade| blade.name.clone()).collect();
+    }
+    let shipped = if models.backbone.is_none() { assets::embedded() } else { None };
+    shipped.map(assets::Embedded::blades).unwrap_or_default().into_iter().map(str::to_owned).collect()
+}
+
+fn vectors(blades: &[String], points: impl Fn(usize) -> Vec<Vec<f64>>) -> Result<Vec<Weights>, String> {
+    if blades.is_empty() {
+        return Err("name the blades to weigh, such as blades = [\"calm\", \"safe\"]".to_owned());
+    }
+    let weights = |point: Vec<f64>| Weights::normalized(blades.iter().cloned().zip(point));
+    points(blades.len()).into_iter().map(|point| weights(point).map_err(|error| error.to_string())).collect()
+}
+
+fn weights(mut section: Section<'_, '_>, models: &ModelArgs) -> Result<Vec<Weights>, SchemeError> {
+    let kind = section.choice("kind", "kind of weights", &POINTS)?.unwrap_or(Points::Paper);
+    let weights: Vec<Weights> = match kind {
+        Points::Paper | Points::Lattice => {
+            let blades = section.strings("blades")?.unwrap_or_else(|| blades_of(models));
+            if blades.iter().collect::<BTreeSet<_>>().len() < blades.len() {
+                return Err(section.fault("a blade is named twice"));
+            }
+            if matches!(kind, Points::Paper) {
+                vectors(&blades, paper_points)
+            } else {
+                let density = section.count("density")?.unwrap_or(0);
+                if density == 0 || lattice_size(blades.len(), density) > MOST_POINTS {
+                    let reason = format!("a lattice needs a density of at least 1, and has at most {MOST_POINTS} points");
+                    return Err(section.fault(reason));
+                }
+                vectors(&blades, |k| lattice(k, density))
+            }
+        }
+        Points::Listed => {
+            let list = section.vectors("list")?.unwrap_or_default();
+            let names: BTreeSet<&String> = list.iter().flatten().map(|(name, _)| name).collect();
+            let whole = |vector: &Vec<(String, f64)>| {
+                let given: BTreeMap<&String, f64> = vector.iter().map(|(name, weight)| (name, *weight)).collect();
+                let weights = names.iter().map(|&name| (name.clone(), given.get(name).copied().unwrap_or(0.0)));
+                Weights::normalized(weights).map_err(|error| error.to_string())
+            };
+            list.iter().map(whole).collect()
+        }
+    }
+    .map_err(|reason| section.fault(reason))?;
+    let mut names = BTreeSet::new();
+    if let Some(twice) = weights.iter().find(|weights| !names.insert(weights.to_string())) {
+        return Err(section.fault(format!("the weights {twice} are there twice")));
+    }
+    if weights.is_empty() {
+        return Err(section.fault("list at least one weight vector, such as list = [{ helpful = 1, honest = 2 }]"));
+    }
+    section.finish()?;
+    Ok(weights)
+}
+
+fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Questions, SchemeError> {
+    let sources = section.strings("sources")?.unwrap_or_default();
+    if sources.is_empty() {
+        return Err(section.fault("sources names at least one file or set"));
+    }
+    let located = |source: String| match PaperSet::by_name(&source) {
+        Some(_) => source,
+        None => folder.join(source).to_string_lossy().into_owned(),
+    };
+    let questions = Questions {
+        sources: sources.into_iter().map(located).collect(),
+        format: section.choice("format", "format", &FORMATS)?,
+        data: section.string("data")?.map(|data| folder.join(data)),
+        count: section.count("count")?,
+        by: section.string("by")?,
+        allocation: section.choice("allocation", "allocation", &ALLOCATIONS)?.unwrap_or(Allocation::Balanced),
+        seed: section.count("seed")?.map_or(SEED, |seed| seed as u64),
+    };
+    if questions.count == Some(0) {
+        return Err(section.fault("count is 0; it must be at least 1"));
+    }
+    if questions.by.is_some() && questions.count.is_none() {
+        return Err(section.fault("strata (by) need a count of prompts to draw"));
+    }
+    section.finish()?;
+    Ok(questions)
+}
+
+fn generation(mut section: Section<'_, '_>) -> Result<Generation, SchemeError> {
+    let generation = Generation {
+        max_new_tokens: section.count("max_new_tokens")?.unwrap_or(MAX_NEW_TOKENS),
+        framing: section.choice("framing", "framing", &FRAMINGS)?.unwrap_or(FramingArg::Hh),
+        system: section.string("system")?,
+    };
+    if generation.max_new_tokens == 0 {
+        return Err(section.fault("max_new_tokens is 0; it must be at least 1"));
+    }
+    section.finish()?;
+    Ok(generation)
+}

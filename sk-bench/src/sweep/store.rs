@@ -1,0 +1,250 @@
+//! The output of a sweep on disk: cells are claimed from it and records appended to it, by any number of processes.
+//!
+//! Everything that changes the files happens under an exclusive lock on the output, which the operating system gives up for a process that
+//! dies. A cell is claimed by a locked file of its own in a folder beside the output; a claim whose lock can be had was left by a process
+//! that is no more, and is taken over. A record is on disk, its steps before it, when the claim is given back.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::{Grid, Ledger, SweepError, SweepRecord, TraceSpan};
+
+/// Hexadecimal digits of the name of a claim.
+const DIGITS: usize = 16;
+
+/// The output of a sweep, open.
+#[derive(Debug)]
+pub struct Store<'g> {
+    ledger: Ledger<'g>,
+    path: PathBuf,
+    file: File,
+    /// Bytes of the output that the ledger has.
+    read: u64,
+    traces: Option<(PathBuf, File)>,
+    claims: PathBuf,
+}
+
+/// The right to answer a cell.
+#[derive(Debug)]
+pub struct Claim {
+    cell: usize,
+    path: PathBuf,
+    lock: File,
+}
+
+impl Claim {
+    /// The position of the cell.
+    pub fn cell(&self) -> usize {
+        self.cell
+    }
+}
+
+/// What there is to do.
+#[derive(Debug)]
+pub enum Next {
+    /// This cell.
+    Cell(Claim),
+    /// Nothing for now: other processes have the cells that are left.
+    Wait,
+    /// Nothing.
+    Done,
+}
+
+impl<'g> Store<'g> {
+    /// Opens the output of a plan, or creates it, and reads what is there. A last line that a process that was killed left unfinished is cut
+    /// off.
+    ///
+    /// # Errors
+    /// When a file cannot be opened, or a record does not go with the plan.
+    pub fn open(grid: &'g Grid) -> Result<Self, SweepError> {
+        let path = grid.plan.output.clone();
+        let open = |path: &Path| {
+            let file = OpenOptions::new().read(true).append(true).create(true).open(path);
+            file.map_err(|source| SweepError::Write { path: path.to_owned(), source })
+        };
+        let file = open(&path)?;
+        let traces = match grid.plan.traces.then(|| path.with_extension("traces.jsonl")) {
+            Some(traces) => Some((traces.clone(), open(&traces)?)),
+            None => None,
+        };
+        sync_folder(&path);
+        let mut claims = path.clone().into_os_string();
+        claims.push(".claims");
+        let mut store = Self { ledger: Ledger::new(grid), path, file, read: 0, traces, claims: claims.into() };
+        store.locked(Self::refresh)?;
+        Ok(store)
+    }
+
+    /// Reads what is there without changing it; nothing if there is no output.
+    ///
+    /// # Errors
+    /// When the output cannot be read, or a record does not go with the plan.
+    pub fn peek(grid: &'g Grid) -> Result<Ledger<'g>, SweepError> {
+        let mut ledger = Ledger::new(grid);
+        match fs::read(&grid.plan.output) {
+            Ok(bytes) => ledger.take(whole_lines(&bytes))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(SweepError::Read { path: grid.plan.output.clone(), source }),
+        }
+        Ok(ledger)
+    }
+
+    /// What is done, as far as this process has looked.
+    pub fn ledger(&self) -> &Ledger<'g> {
+        &self.ledger
+    }
+
+    /// Claims the first cell that is neither done nor claimed.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written, or a record does not go with the plan.
+    pub fn claim(&mut self) -> Result<Next, SweepError> {
+        self.locked(|store| {
+            store.refresh()?;
+            let mut next = Next::Done;
+            for (place, cell) in store.ledger.open() {
+                match store.try_claim(place, &cell.id)? {
+                    Some(claim) => return Ok(Next::Cell(claim)),
+                    None => next = Next::Wait,
+                }
+            }
+            Ok(next)
+        })
+    }
+
+    /// Appends the record of a claimed cell with its steps, whole lines, and gives the claim back.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), SweepError> {
+        self.locked(|store| {
+            store.refresh()?;
+            // Where the file system has no locks, two processes may have answered the same cell: alike.
+            if !store.ledger.is_done(claim.cell) {
+                record.trace = store.append_steps(steps)?;
+                let failed = |source| SweepError::Write { path: store.path.clone(), source };
+                let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;
+                line.push(b'\n');
+                store.file.write_all(&line).and_then(|()| store.file.sync_data()).map_err(failed)?;
+                store.refresh()?;
+            }
+            give_back(claim);
+            Ok(())
+        })
+    }
+
+    /// Gives a claim back whose cell is not answered.
+    ///
+    /// # Errors
+    /// When the output cannot be locked.
+    pub fn release(&mut self, claim: Claim) -> Result<(), SweepError> {
+        self.locked(|_| {
+            give_back(claim);
+            Ok(())
+        })
+    }
+
+    /// Removes the claims that nobody holds, and their folder if it is empty.
+    ///
+    /// # Errors
+    /// When the output cannot be locked.
+    pub fn tidy(&mut self) -> Result<(), SweepError> {
+        self.locked(|store| {
+            // What cannot be removed does no harm.
+            for entry in fs::read_dir(&store.claims).into_iter().flatten().flatten() {
+                if let Ok(file) = File::open(entry.path())
+                    && file.try_lock().is_ok()
+                {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+            let _ = fs::remove_dir(&store.claims);
+            Ok(())
+        })
+    }
+
+    /// Does something while no other process touches the files.
+    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, SweepError>) -> Result<T, SweepError> {
+        match self.file.lock() {
+            Ok(()) => {}
+            // A file system without locks is no reason not to sweep, with one process.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return work(self),
+            Err(source) => return Err(SweepError::Write { path: self.path.clone(), source }),
+        }
+        let result = work(self);
+        let unlocked = self.file.unlock().map_err(|source| SweepError::Write { path: self.path.clone(), source });
+        result.and_then(|value| unlocked.map(|()| value))
+    }
+
+    /// Takes what was appended since the last look, and cuts off what a process that died did not finish.
+    fn refresh(&mut self) -> Result<(), SweepError> {
+        let path = &self.path;
+        let reading = |source| SweepError::Read { path: path.clone(), source };
+        let found = self.file.metadata().map_err(reading)?.len();
+        if found < self.read {
+            return Err(SweepError::Shortened { path: path.clone(), found, expected: self.read });
+        }
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(self.read)).and_then(|_| self.file.read_to_end(&mut bytes)).map_err(reading)?;
+        let whole = whole_lines(&bytes);
+        self.ledger.take(whole)?;
+        self.read += whole.len() as u64;
+        if whole.len() < bytes.len() {
+            self.file.set_len(self.read).map_err(|source| SweepError::Write { path: path.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    /// Appends steps behind those that records speak of; what is there beyond them belongs to a record that was never written.
+    fn append_steps(&mut self, steps: &[u8]) -> Result<Option<TraceSpan>, SweepError> {
+        let Some((path, file)) = &mut self.traces else { return Ok(None) };
+        let failed = |source| SweepError::Write { path: path.clone(), source };
+        let expected = self.ledger.trace_end();
+        let found = file.metadata().map_err(failed)?.len();
+        if found < expected {
+            return Err(SweepError::Shortened { path: path.clone(), found, expected });
+        }
+        if found > expected {
+            file.set_len(expected).map_err(failed)?;
+        }
+        file.write_all(steps).and_then(|()| file.sync_data()).map_err(failed)?;
+        Ok(Some(TraceSpan { offset: expected, bytes: steps.len() as u64 }))
+    }
+
+    fn try_claim(&self, cell: usize, id: &str) -> Result<Option<Claim>, SweepError> {
+        let mut name: String = Sha256::digest(id).iter().map(|byte| format!("{byte:02x}")).collect();
+        name.truncate(DIGITS);
+        let path = self.claims.join(name);
+        let failed = |source| SweepError::Write { path: path.clone(), source };
+        fs::create_dir_all(&self.claims).map_err(failed)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        Ok(Some(Claim { cell, path, lock: file }))
+    }
+}
+
+/// Puts the name of a new file on disk: without it, a power cut could take the file with every record in it.
+fn sync_folder(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Some systems do not open folders, and keep names without being asked.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+}
+
+fn give_back(claim: Claim) {
+    let Claim { path, lock, .. } = claim;
+    // A claim that stays is taken over by whoever wants the cell.
+    let _ = fs::remove_file(path);
+    drop(lock);
+}
+
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)]
+}

@@ -1,0 +1,187 @@
+//! What answers a cell.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use sk_core::{CandidateTrace, ScoreTrace, StepTrace, TokenId};
+use sk_models::lora::LoraAdapter;
+
+use super::{Arm, Cell, Grid, SweepError, SweepRecord, dialogue};
+use crate::Error;
+use crate::args::{FramingArg, Tolerance};
+use crate::conversation::Framing;
+use crate::explain::shown;
+use crate::models::Models;
+use crate::progress::Loading;
+use crate::promise::{Promises, StepPromise};
+use crate::scheme::{Convention, SchemeConfig};
+use crate::session::{Ended, Session};
+use crate::trace::StepRecord;
+use crate::weights::NamedWeights;
+
+/// The models of a plan, ready to answer its cells.
+pub struct Worker<'g> {
+    grid: &'g Grid,
+    models: Models,
+    /// By source: schemes share them.
+    adapters: HashMap<String, LoraAdapter>,
+    framings: Vec<Framing>,
+}
+
+/// A step in the file of traces.
+#[derive(Serialize)]
+struct CellStep<'a> {
+    id: &'a str,
+    #[serde(flatten)]
+    step: StepRecord<'a>,
+}
+
+impl<'g> Worker<'g> {
+    /// Loads the models and adapters of a plan, and checks that every prompt can be asked.
+    ///
+    /// # Errors
+    /// When one cannot be loaded, or a prompt cannot be encoded or is too long.
+    pub fn new(grid: &'g Grid, loading: &mut Loading) -> Result<Self, Error> {
+        let models = Models::open(&grid.plan.models, loading)?;
+        let mut adapters = HashMap::new();
+        for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
+            if !adapters.contains_key(source) {
+                adapters.insert(source.clone(), models.adapter(name, source, loading)?);
+            }
+        }
+        let framing = |arm: &Arm| {
+            Ok::<_, Error>(match grid.plan.generation.framing {
+                FramingArg::Chat => Framing::Chat(Box::new(models.chat_template()?)),
+                FramingArg::None => Framing::Bare,
+                FramingArg::Hh => Framing::Hh { stop: arm.convention == Convention::Sound },
+            })
+        };
+        let framings = grid.arms.iter().map(framing).collect::<Result<_, _>>()?;
+        let worker = Self { grid, models, adapters, framings };
+        loading.show("reading the prompts");
+        for prompt in 0..grid.prompts.len() {
+            for arm in 0..grid.arms.len() {
+                worker.check_prompt(arm, prompt)?;
+            }
+        }
+        Ok(worker)
+    }
+
+    /// Answers a cell: its record, without a place in the traces yet, and its steps as lines. Nothing where Ctrl-C ended it.
+    ///
+    /// Every cell starts from models that have read nothing: what they keep of an earlier text could change the last bit of a number, and so a
+    /// draw.
+    ///
+    /// # Errors
+    /// When the scheme cannot be built or a step fails.
+    pub fn answer(&self, cell: &Cell) -> Result<Option<(SweepRecord, Vec<u8>)>, SweepError> {
+        let failed = |source| SweepError::Cell { id: cell.id.clone(), source: Box::new(source) };
+        self.try_answer(cell).map_err(failed)
+    }
+
+    fn try_answer(&self, cell: &Cell) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
+        let (grid, arm, prompt) = (self.grid, &self.grid.arms[cell.arm], &self.grid.prompts[cell.prompt]);
+        let weights = grid.weights(cell).map(|weights| weights.by_name().clone()).unwrap_or_default();
+        let mut config = arm.config.clone();
+        if arm.steered {
+            config.weights = Some(weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>());
+        }
+        let adapter = |(name, source): &(String, String)| Some((name.clone(), self.adapters.get(source)?.clone()));
+        let adapters = arm.adapters.iter().filter_map(adapter).collect();
+        let mut session = Session::new(&self.models, &config, adapters, cell.draws())?;
+        let promises = Promises::new(&config, Tolerance::default());
+        let mut steps = Vec::new();
+        let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stop());
+        let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| match step {
+            Some(step) if grid.plan.traces => self.write_step(&mut steps, cell, &config, step, promises.of(step)),
+            _ => Ok(()),
+        })?;
+        if reply.ended == Ended::Interrupted {
+            return Ok(None);
+        }
+        let record = SweepRecord {
+            id: cell.id.clone(),
+            scheme: arm.name.clone(),
+            weights,
+            prompt_id: prompt.id.clone(),
+            axis: prompt.labels.get("axis").cloned(),
+            prompt: prompt.prompt.clone(),
+            seed: cell.seed,
+            draws: cell.draws(),
+            response: reply.text,
+            ended: reply.ended,
+            tokens: reply.tokens.len(),
+            steps: reply.steps,
+            settings: arm.settings.clone(),
+            device: self.models.device().to_string(),
+            seconds: reply.seconds,
+            elapsed: reply.elapsed,
+            trace: None,
+        };
+        Ok(Some((record, steps)))
+    }
+
+    fn write_step(
+        &self,
+        out: &mut Vec<u8>,
+        cell: &Cell,
+        config: &SchemeConfig,
+        step: &StepTrace,
+        promise: StepPromise,
+    ) -> Result<(), Error> {
+        let head;
+        let kept = if config.proposal.kind.draws() {
+            step
+        } else {
+            head = likeliest(step);
+            &head
+        };
+        let step = StepRecord::new(0, kept, promise, &self.models.tokenizer);
+        let path = || self.grid.plan.output.with_extension("traces.jsonl");
+        serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
+            .map_err(|error| Error::Write { path: path(), source: error.into() })?;
+        out.push(b'\n');
+        Ok(())
+    }
+
+    fn tokens(&self, arm: usize, prompt: usize) -> Result<Vec<TokenId>, Error> {
+        let system = self.grid.plan.generation.system.as_deref();
+        let text = &self.grid.prompts[prompt].prompt;
+        Ok(dialogue::tokens(&self.framings[arm], system, &self.models.tokenizer, text)?)
+    }
+
+    fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), SweepError> {
+        let limit = self.models.context_limit();
+        let checked = self.tokens(arm, prompt).and_then(|tokens| match tokens.len() {
+            0 => Err(Error::EmptyPrompt),
+            tokens if tokens >= limit => Err(Error::PromptTooLong { tokens, limit }),
+            _ => Ok(()),
+        });
+        checked.map_err(|source| SweepError::Prompt { id: self.grid.prompts[prompt].id.clone(), source: Box::new(source) })
+    }
+}
+
+/// A step over a vocabulary, cut to its likeliest candidates and the one drawn: whole ones would outweigh everything else by far.
+fn likeliest(step: &StepTrace) -> StepTrace {
+    let kept = shown(&step.probabilities, step.chosen);
+    let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
+    let candidate = |&i: &usize| CandidateTrace { tokens: step.candidates[i].tokens.clone(), end: step.candidates[i].end };
+    let blade = |blade: &ScoreTrace| ScoreTrace {
+        name: blade.name.clone(),
+        weight: blade.weight,
+        mu: pick(&blade.mu),
+        sigma: pick(&blade.sigma),
+    };
+    StepTrace {
+        step: step.step,
+        candidates: kept.iter().map(candidate).collect(),
+        blades: step.blades.iter().map(blade).collect(),
+        fluency: step.fluency.as_deref().map(pick),
+        mu: pick(&step.mu),
+        sigma: pick(&step.sigma),
+        ratings: pick(&step.ratings),
+        probabilities: pick(&step.probabilities),
+        chosen: kept.iter().position(|&i| i == step.chosen).unwrap_or_default(),
+        timings: step.timings,
+    }
+}

@@ -1,0 +1,125 @@
+//! What a plan may say, and what is said of one that is wrong.
+
+use std::fs;
+use std::path::Path;
+
+use sk_bench::sweep::{Grid, Plan};
+
+use crate::common::{assert_refused, stderr, stdout};
+use crate::{Bench, CELLS, PLAN};
+
+fn refused(plan: &str, parts: &[&str]) {
+    assert_refused(&Bench::new(plan).run(&["--dry-run"]), parts);
+}
+
+#[test]
+fn the_plans_of_the_book_are_read() {
+    let page = include_str!("../../../docs/src/sweeps.md");
+    let plans: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(plans.len() > 1, "the page shows {} plans", plans.len());
+    for text in plans {
+        let plan = Plan::parse(Path::new("plans/book.toml"), text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+        assert!(plan.output.starts_with("plans"), "paths are relative to the plan");
+    }
+}
+
+#[test]
+fn a_dry_run_lists_the_cells_and_does_nothing() {
+    let bench = Bench::new(PLAN);
+    let output = bench.run(&["--dry-run"]);
+    let text = stdout(&output);
+    let ids: Vec<&str> = text.lines().map(|line| line.strip_prefix("open ").unwrap()).collect();
+    assert_eq!(ids.len(), CELLS);
+    assert_eq!(ids[0], "swiss-knife/harmless=0,helpful=1,honest=0/sky/1");
+    assert!(ids.contains(&"cool/harmless=0,helpful=0.5,honest=0.5/more/2") && ids.contains(&"base/-/sky/2"), "{ids:?}");
+    let counted = "3 schemes (1 without weights) × 3 weight vectors × 2 prompts × 2 seeds: 28 cells, 0 done";
+    assert_eq!(stderr(&output).trim(), counted);
+    assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 2, "nothing but the plan and its prompts");
+}
+
+/// The ids that a plan without its `[weights]` and with these ones leads to.
+fn weighted(weights: &str) -> usize {
+    let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
+    let bench = Bench::new(&format!("{before}{weights}\n[prompts]{after}"));
+    let plan = Plan::read(&bench.path("plan.toml")).unwrap();
+    let grid = Grid::new(plan).unwrap();
+    assert_eq!(grid.cells.len(), 2 * 2 * (2 * grid.plan.weights.len() + 1));
+    grid.plan.weights.len()
+}
+
+#[test]
+fn weights_are_the_papers_points_a_lattice_or_a_list() {
+    assert_eq!(weighted(""), 7);
+    assert_eq!(weighted("[weights]\nkind = \"paper\"\n"), 7);
+    assert_eq!(weighted("[weights]\nblades = [\"helpful\", \"harmless\"]\n"), 3);
+    assert_eq!(weighted("[weights]\nkind = \"lattice\"\ndensity = 6\n"), 28);
+    assert_eq!(weighted("[weights]\nkind = \"listed\"\nlist = [{ honest = 3, helpful = 1 }]\n"), 1);
+}
+
+#[test]
+fn prompts_may_be_drawn_stratum_by_stratum() {
+    let sampled = |more: &str| {
+        let bench = Bench::new(&PLAN.replace("[generation]", &format!("{more}\n[generation]")));
+        let prompts: Vec<String> =
+            (0..20).map(|i| format!("{{\"prompt\":\"Q{i}\",\"labels\":{{\"axis\":\"a{}\"}}}}", i % 3)).collect();
+        fs::write(bench.path("prompts.jsonl"), prompts.join("\n")).unwrap();
+        let grid = Grid::new(Plan::read(&bench.path("plan.toml")).unwrap()).unwrap();
+        grid.prompts.into_iter().map(|prompt| (prompt.id, prompt.labels["axis"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(sampled("").len(), 20);
+    let six = sampled("count = 6\nby = \"axis\"\nseed = 7");
+    for axis in ["a0", "a1", "a2"] {
+        assert_eq!(six.iter().filter(|(_, label)| label == axis).count(), 2);
+    }
+    assert_eq!(six, sampled("count = 6\nby = \"axis\"\nseed = 7"));
+    assert_ne!(six, sampled("count = 6\nby = \"axis\"\nseed = 8"));
+}
+
+#[test]
+fn an_arm_that_weights_cannot_move_may_be_asked_at_all_of_them() {
+    let bench = Bench::new(&PLAN.replace("[schemes.base]", "[schemes.base]\nat_every_weight = true"));
+    let text = stdout(&bench.run(&["--dry-run"]));
+    assert_eq!(text.lines().filter(|line| line.contains(" base/")).count(), 2 * 2 * 3);
+}
+
+#[test]
+fn what_is_wrong_with_a_plan_is_said_with_its_line() {
+    refused("[sweep\n", &["plan.toml:1:"]);
+    refused("\n[shcemes.mod]\n", &["plan.toml:2:", "unknown section \"shcemes\"", "did you mean \"schemes\"?"]);
+    refused("seeds = 3\n", &["plan.toml:1:", "seeds", "a section is a table"]);
+    refused("[sweep]\nseed = [1]\n", &["plan.toml:2:", "unknown field of [sweep] \"seed\"", "\"seeds\""]);
+    refused("[sweep]\nseeds = [1, -2]\n", &["plan.toml:2:", "sweep.seeds", "whole numbers"]);
+    refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "no two alike"]);
+    refused("[sweep]\ntraces = 1\n", &["plan.toml:2:", "sweep.traces", "true or false"]);
+    let scheme = |text: &str, parts: &[&str]| refused(&format!("[schemes.a]\n{text}\n"), parts);
+    scheme("", &["plan.toml:1:", "[a]", "unknown scheme \"a\""]);
+    scheme("scheme = \"modd\"", &["unknown scheme \"modd\"", "did you mean \"mod\"?"]);
+    scheme("scheme = \"none.toml\"", &["[a]", "none.toml"]);
+    scheme("scheme = 3", &["plan.toml:2:", "a.scheme", "a string"]);
+    scheme("scheme = \"mod\"\nset = [\"selector.heat=1\"]", &["[a]", "unknown field of [selector] \"heat\""]);
+    scheme("scheme = \"mod\"\nset = [\"heat\"]", &["[a]", "SLOT.FIELD=VALUE"]);
+    scheme("scheme = \"mod\"\npreset = \"hh\"", &["plan.toml:3:", "unknown preset", "\"hhh\""]);
+    refused("[schemes.\"a/b\"]\nscheme = \"mod\"\n", &["plan.toml:1:", "\"/\""]);
+    refused("[prompts]\nsources = [\"p\"]\n", &["plan.toml", "no [schemes] section"]);
+    refused("[schemes.mod]\n", &["plan.toml", "no [prompts] section"]);
+    let weights = |text: &str, parts: &[&str]| refused(&format!("[schemes.mod]\n[weights]\n{text}\n"), parts);
+    weights("kind = \"latice\"", &["plan.toml:3:", "unknown kind of weights", "\"lattice\""]);
+    weights("kind = \"lattice\"", &["plan.toml:2:", "density"]);
+    weights("kind = \"lattice\"\ndensity = 100000", &["plan.toml:2:", "100000 points"]);
+    weights("kind = \"listed\"", &["plan.toml:2:", "at least one weight vector"]);
+    weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "-1"]);
+    weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list"]);
+    weights("kind = \"listed\"\nlist = [{ helpful = 1 }, { helpful = 2 }]", &["helpful=1 are there twice"]);
+    let rest = "[schemes.swiss-knife]\n[prompts]\n";
+    refused(&format!("{rest}sources = []\n"), &["plan.toml:2:", "at least one file"]);
+    refused(&format!("{rest}sources = [\"missing.jsonl\"]\n"), &["missing.jsonl"]);
+    refused(&format!("{rest}sources = [\"prompts.jsonl\"]\nby = \"axis\"\n"), &["[prompts]", "a count"]);
+    refused(&format!("{rest}sources = [\"prompts.jsonl\"]\ncount = 9\n"), &["2 different prompts and 9 are wanted"]);
+    refused(&format!("{rest}sources = [\"prompts.jsonl\"]\nformat = \"json\"\n"), &["plan.toml:4:", "\"jsonl\""]);
+    let rest = "[schemes.swiss-knife]\n[prompts]\nsources = [\"prompts.jsonl\"]\n";
+    refused(&format!("{rest}[generation]\nmax_new_tokens = 0\n"), &["plan.toml:4:", "max_new_tokens is 0"]);
+    refused(&format!("{rest}[generation]\nframing = \"hh2\"\n"), &["plan.toml:5:", "unknown framing", "\"hh\""]);
+    let kind = format!("{rest}[weights]\nblades = [\"helpful\", \"kind\"]\n");
+    refused(&kind, &["scheme \"swiss-knife\" has no blade \"kind\"", "helpful, honest, harmless"]);
+    assert_refused(&crate::common::run(["sweep", "missing.toml"]), &["cannot read missing.toml"]);
+}

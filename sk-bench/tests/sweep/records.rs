@@ -1,0 +1,146 @@
+//! What is kept of a cell, and who can read it.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+use sk_bench::judge::read_responses;
+use sk_bench::sweep::read_records;
+
+use crate::common::{assert_refused, run, run_on_models, stderr, stdout};
+use crate::{Bench, CELLS, PLAN, steps};
+
+/// A scheme that is certified, whatever the batches.
+const CERTIFIED: &str = "[normalizer]\nkind = \"raw\"\n[aggregator]\nkind = \"thurstone\"\nstandardize = false\nalpha = 0\n\
+                         [selector]\nkind = \"softmax\"\ntemperature = 0.5\n";
+
+#[test]
+fn a_sweep_answers_every_cell_and_the_judge_reads_the_answers() {
+    let bench = Bench::new(PLAN);
+    let error = stderr(&bench.run(&[]));
+    assert!(error.contains("28 cells, 0 done") && error.contains("28 cells are in "), "{error}");
+    let listed = stdout(&bench.run(&["--dry-run", "--quiet"]));
+    assert!(listed.lines().all(|line| line.starts_with("done ")), "{listed}");
+
+    let records = read_records(&bench.path("plan.jsonl")).unwrap();
+    let responses = read_responses(&bench.path("plan.jsonl")).unwrap();
+    assert_eq!((records.len(), responses.len()), (CELLS, CELLS));
+    for (record, response) in records.iter().zip(&responses) {
+        assert_eq!((&record.id, &record.prompt, &record.response), (&response.id, &response.prompt, &response.response));
+        assert_eq!((Some(&record.scheme), Some(&record.prompt_id)), (response.scheme.as_ref(), response.prompt_id.as_ref()));
+        assert_eq!((&record.weights, Some(record.seed)), (&response.weights, response.seed));
+        let expected = if record.scheme == "base" { 0 } else { 3 };
+        assert_eq!(record.weights.len(), expected);
+        assert!(record.tokens <= 20 && record.steps >= 1 && record.elapsed > 0.0 && record.seconds.total() > 0.0);
+        let axis = if record.prompt_id == "sky" { "honesty" } else { "helpfulness" };
+        assert_eq!((record.axis.as_deref(), record.device.as_str()), (Some(axis), "cpu"));
+    }
+    let draws: BTreeSet<u64> = records.iter().map(|record| record.draws).collect();
+    assert_eq!(draws.len(), CELLS, "every cell draws for itself");
+    let settings: BTreeSet<&str> = records.iter().map(|record| record.settings.as_str()).collect();
+    assert_eq!(settings.len(), 3, "one per scheme");
+
+    // Steps stand one behind another, and are a trace as `certify` reads it.
+    let traces = bench.path("plan.traces.jsonl");
+    let end = records.iter().map(|record| record.trace.unwrap().end()).max().unwrap();
+    assert_eq!(fs::metadata(&traces).unwrap().len(), end);
+    let scheme = bench.path("certified.toml");
+    fs::write(&scheme, CERTIFIED).unwrap();
+    let report = stdout(&run(["certify", traces.to_str().unwrap(), "--scheme", scheme.to_str().unwrap(), "--json"]));
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let count: usize = records.iter().map(|record| record.steps).sum();
+    assert_eq!(report["batches"].as_array().unwrap().len(), count);
+    for record in bench.records() {
+        let steps = steps(&traces, &record["trace"]);
+        let expected = match record["scheme"].as_str().unwrap() {
+            "swiss-knife" => 7,
+            "cool" => 3,
+            // Of a vocabulary, the likeliest.
+            _ => 16,
+        };
+        assert!(steps.iter().all(|step| step["candidates"].as_array().unwrap().len() == expected), "{record}");
+        assert!(steps.iter().all(|step| step["chosen"].as_u64().unwrap() < expected as u64));
+    }
+}
+
+#[test]
+fn a_cell_is_what_generate_writes_with_its_seed() {
+    let bench = Bench::new(PLAN);
+    bench.finish();
+    let records = bench.records();
+    let cells = records.iter().filter(|r| r["scheme"] == "cool" && r["prompt_id"] == "sky" && r["weights"]["honest"] == 0.5);
+    for record in cells.clone() {
+        let seed = record["draws"].to_string();
+        let settings = ["--set", "selector.temperature=0.5", "--set", "proposal.candidates=3", "--scheme", "swiss-knife"];
+        let args = ["Why is the sky blue?", "--max-new-tokens", "20", "--json", "--quiet", "-w", "helpful=1,honest=1"];
+        let report = stdout(&run_on_models("generate", &[&args[..], &settings, &["--seed", &seed]].concat()));
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!((&report["text"], &report["ended"]), (&record["response"], &record["ended"]));
+    }
+    assert_eq!(cells.count(), 2);
+}
+
+#[test]
+fn the_order_of_a_plan_changes_no_answer() {
+    let (bench, other) = (Bench::new(PLAN), Bench::new(""));
+    bench.finish();
+    let reversed = PLAN
+        .replace("seeds = [1, 2]", "seeds = [2, 1]\noutput = \"plan.jsonl\"")
+        .replace("[schemes.swiss-knife]\n", "")
+        .replace("[weights]", "[schemes.swiss-knife]\n[weights]")
+        .replace(
+            "[{ helpful = 1 }, { helpful = 1, honest = 1 }, ",
+            "[{ honest = 2, helpful = 2 }, { helpful = 3, harmless = 0 }, ",
+        );
+    other.plan(&reversed);
+    let lines: Vec<&str> = crate::PROMPTS.lines().rev().collect();
+    fs::write(other.path("prompts.jsonl"), lines.join("\n")).unwrap();
+    other.finish();
+    assert_ne!(bench.records()[0]["id"], other.records()[0]["id"]);
+    assert_eq!(bench.answers(), other.answers());
+}
+
+#[test]
+fn without_traces_no_steps_are_kept() {
+    let bench = Bench::new(&PLAN.replace("[sweep]", "[sweep]\ntraces = false").replace("[1, 2]", "[1]"));
+    bench.finish();
+    assert!(!bench.path("plan.traces.jsonl").exists());
+    assert!(bench.records().iter().all(|record| record.get("trace").is_none()));
+}
+
+#[test]
+fn a_plan_may_grow_but_not_change_what_was_made() {
+    let bench = Bench::new(&PLAN.replace("[1, 2]", "[1]"));
+    bench.finish();
+    let first = bench.answers();
+    bench.plan(PLAN);
+    bench.finish();
+    let grown = bench.answers();
+    assert_eq!(grown.len(), CELLS);
+    assert!(first.iter().all(|(id, answer)| grown[id] == *answer), "what was there is kept");
+    bench.plan(&PLAN.replace("[schemes.base]", ""));
+    let error = stderr(&bench.run(&["--dry-run"]));
+    assert!(error.contains("24 cells, 24 done; 4 records of other cells are kept"), "{error}");
+
+    let refused = |plan: &str, parts: &[&str]| {
+        bench.plan(plan);
+        assert_refused(&bench.run(&[]), parts);
+    };
+    refused(&PLAN.replace("= 20", "= 21"), &["plan.jsonl:1:", "other settings", "another output"]);
+    refused(&PLAN.replace("=0.5", "=0.6"), &["plan.jsonl:4:", "cell cool/", "other settings"]);
+    let prompts = crate::PROMPTS.replace("blue", "red");
+    fs::write(bench.path("prompts.jsonl"), prompts).unwrap();
+    refused(PLAN, &["plan.jsonl:1:", "prompt \"sky\" has another text"]);
+    fs::write(bench.path("prompts.jsonl"), crate::PROMPTS).unwrap();
+    fs::write(bench.path("plan.jsonl"), "{\"id\":1}\n").unwrap();
+    refused(PLAN, &["plan.jsonl:1:", "no record of a sweep"]);
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_named_before_anything_is_answered() {
+    let bench = Bench::new(PLAN);
+    let long = format!("{}{{\"id\":\"long\",\"prompt\":{:?}}}\n", crate::PROMPTS, "x".repeat(600));
+    fs::write(bench.path("prompts.jsonl"), long).unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["prompt \"long\"", "the model holds 512"]);
+    assert_eq!(bench.lines(), 0);
+}

@@ -1,0 +1,136 @@
+//! Kills, interruptions, half-written lines, and several processes at once: the records are those of one run that nothing happened to.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{assert_refused, stderr, stdout};
+use crate::{Bench, CELLS, PLAN};
+
+/// Long enough for anything here, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Answers = BTreeMap<String, (Value, Vec<Value>)>;
+
+/// The answers of a run that nothing happens to.
+fn undisturbed() -> &'static Answers {
+    static ANSWERS: OnceLock<Answers> = OnceLock::new();
+    ANSWERS.get_or_init(|| {
+        let bench = Bench::new(PLAN);
+        bench.finish();
+        let answers = bench.answers();
+        assert_eq!(answers.len(), CELLS);
+        answers
+    })
+}
+
+fn start(bench: &Bench) -> Child {
+    bench.command(&["--quiet"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until the output has that many lines, or the process has ended.
+fn wait_for_lines(bench: &Bench, child: &mut Child, lines: usize) {
+    let start = Instant::now();
+    while bench.lines() < lines && child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < PATIENCE, "the sweep hangs");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_killed_sweep_loses_and_doubles_nothing() {
+    let bench = Bench::new(PLAN);
+    let mut kills = 0;
+    for moment in 0..8 {
+        let mut child = start(&bench);
+        let before = bench.lines();
+        // Before the first cell, and then at another place of a cell each time.
+        if moment > 0 {
+            wait_for_lines(&bench, &mut child, before + 1 + moment % 2);
+            sleep(Duration::from_millis(7 * moment as u64));
+        }
+        kills += usize::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert!(kills >= 4, "{kills} kills hit a sweep at work");
+    bench.finish();
+    assert_eq!(bench.answers(), *undisturbed());
+}
+
+#[test]
+fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
+    let bench = Bench::new(PLAN);
+    bench.finish();
+    let whole = fs::read(bench.path("plan.jsonl")).unwrap();
+    let ends: Vec<usize> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    // Cut inside the last line, before its line end, and right after the one before; traces have what the records had.
+    for cut in [ends[CELLS - 2] + 9, ends[CELLS - 1] - 1, ends[CELLS - 2]] {
+        fs::write(bench.path("plan.jsonl"), &whole[..cut]).unwrap();
+        let mut traces = OpenOptions::new().append(true).open(bench.path("plan.traces.jsonl")).unwrap();
+        traces.write_all(b"{\"id\":\"half a st").unwrap();
+        let text = stdout(&bench.run(&["--dry-run", "--quiet"]));
+        assert_eq!(text.lines().filter(|line| line.starts_with("open ")).count(), 1);
+        bench.finish();
+        assert_eq!(bench.answers(), *undisturbed());
+        let steps: u64 = bench.records().iter().map(|record| record["trace"]["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(fs::metadata(bench.path("plan.traces.jsonl")).unwrap().len(), steps, "nothing between the traces");
+    }
+    // Steps that records speak of cannot be made up.
+    fs::write(bench.path("plan.jsonl"), &whole[..ends[3]]).unwrap();
+    fs::write(bench.path("plan.traces.jsonl"), "").unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["plan.traces.jsonl has 0 bytes"]);
+}
+
+#[test]
+fn several_processes_share_a_plan() {
+    let bench = Bench::new(PLAN);
+    let children: Vec<Child> = (0..3).map(|_| start(&bench)).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(bench.lines(), CELLS, "a process ends when the plan is done");
+    }
+    assert_eq!(bench.answers(), *undisturbed());
+    assert!(!bench.path("plan.jsonl.claims").exists());
+}
+
+#[test]
+fn what_a_killed_process_leaves_others_take_over() {
+    let bench = Bench::new(PLAN);
+    let mut victims: Vec<Child> = (0..2).map(|_| start(&bench)).collect();
+    let survivor = start(&bench);
+    for (index, victim) in victims.iter_mut().enumerate() {
+        wait_for_lines(&bench, victim, 4 + 5 * index);
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+    }
+    assert!(bench.lines() < CELLS, "the victims died early enough");
+    let output = survivor.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(bench.answers(), *undisturbed());
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_drops_the_present_cell_and_the_next_run_goes_on() {
+    let bench = Bench::new(PLAN);
+    let mut child = bench.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_lines(&bench, &mut child, 3);
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let done = bench.lines();
+    assert!(done < CELLS);
+    assert!(stderr(&output).contains(&format!("interrupted; {done} of 28 cells are in")), "{}", stderr(&output));
+    let claims = fs::read_dir(bench.path("plan.jsonl.claims")).map_or(0, Iterator::count);
+    assert_eq!(claims, 0, "its claim is given back");
+    bench.finish();
+    assert_eq!(bench.answers(), *undisturbed());
+}
