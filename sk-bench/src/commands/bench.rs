@@ -18,6 +18,7 @@ use crate::models::Models;
 use crate::progress::Loading;
 use crate::scheme::{Rule, SchemeConfig};
 use crate::session::Session;
+use crate::stats::median;
 use crate::trace::Seconds;
 use crate::{Error, memory};
 
@@ -100,11 +101,9 @@ struct Spread {
 impl Spread {
     /// Of at least one value.
     fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let n = sorted.len();
-        let median = if n % 2 == 1 { sorted[n / 2] } else { 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]) };
-        Self { median, min: sorted[0], max: sorted[n - 1] }
+        let values: Vec<f64> = values.into_iter().collect();
+        let (min, max) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), &v| (min.min(v), max.max(v)));
+        Self { median: median(&values), min, max }
     }
 }
 
