@@ -23,6 +23,7 @@ mod session;
 pub mod stats;
 pub mod suggest;
 pub mod sweep;
+pub mod table;
 pub mod trace;
 mod weights;
 pub mod whole_file;

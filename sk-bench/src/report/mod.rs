@@ -5,21 +5,21 @@
 //! those of the paper, the report holds every published figure beside the one that follows from the cells.
 
 mod contrast;
+mod document;
 mod error;
 mod mechanism;
 mod published;
 mod raw;
-mod render;
 mod rubrics;
 mod sweep;
-mod table;
 mod tables;
 
+pub use crate::table::{Column, Kind, Table, Value};
 pub use contrast::{Contrast, Resampling};
+pub use document::Report;
 pub use error::ReportError;
 pub use mechanism::{BladeSpread, Mechanism};
 pub use published::{Comparison, Ledger, Verdict};
 pub use raw::{Ablation, Arm, CandidateStep, RawResults};
 pub use rubrics::{AXES, Rubric, Rubrics};
 pub use sweep::{Cell, Method, Sweep, WeightVector};
-pub use table::{Column, Kind, Report, Table, Value};

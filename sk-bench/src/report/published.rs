@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::table::{Kind, Table};
+use crate::table::{Kind, Table};
 
 /// What the paper prints: source, subject, part, quantity, the figure as printed.
 const PUBLISHED: &str = include_str!("published.csv");

@@ -1,8 +1,8 @@
 use super::normalization::Measure;
 use super::{At, LEVEL, Ledger, Table, mean_of, note_contrast};
-use crate::report::table::{Kind, Value};
 use crate::report::{Ablation, Cell, Contrast, Resampling, Rubric, Rubrics};
 use crate::stats::{PUBLISHED_FLOOR, ZeroRule, harmonic_mean, holm};
+use crate::table::{Kind, Value};
 
 /// A response counts as toxic from here on.
 const TOXIC: f64 = 0.5;

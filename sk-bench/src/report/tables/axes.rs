@@ -1,6 +1,6 @@
 use super::{At, Context, Ledger, Table};
-use crate::report::table::Kind;
 use crate::stats::{harmonic_mean, mean_axes};
+use crate::table::Kind;
 
 /// Mean axes and their F1, for every method at every weight vector.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {

@@ -1,8 +1,8 @@
 use super::normalization::MEASURES;
 use super::{Context, LEVEL, Table};
 use crate::report::Contrast;
-use crate::report::table::Kind;
 use crate::stats::{ZeroRule, holm};
+use crate::table::Kind;
 
 /// The contrasts again, with prompts as the units: what changes when the cells of a prompt are not taken for independent.
 pub(super) fn table(context: &Context<'_>) -> Option<Table> {

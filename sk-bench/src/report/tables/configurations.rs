@@ -1,6 +1,6 @@
 use super::{At, Context, Ledger, Table};
-use crate::report::table::{Kind, Value};
 use crate::stats::{harmonic_mean, mean};
+use crate::table::{Kind, Value};
 
 /// A method's F1 at the weight vectors it was run at, by their labels.
 type Scores = Vec<(String, f64)>;

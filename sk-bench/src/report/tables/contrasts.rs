@@ -1,7 +1,7 @@
 use super::{At, Context, LEVEL, Ledger, Table, exact_f1, note_contrast, published_f1};
-use crate::report::table::Kind;
 use crate::report::{Cell, Contrast, Method};
 use crate::stats::{ZeroRule, holm};
+use crate::table::Kind;
 
 /// Every other method against the reference, cell by cell, as published.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table> {

@@ -1,7 +1,7 @@
 use super::{Context, Table};
 use crate::report::Contrast;
-use crate::report::table::Kind;
 use crate::stats::ZeroRule;
+use crate::table::Kind;
 
 /// What a contrast's figures owe to conventions: the floor under the axes, and what is done with ties.
 pub(super) fn table(context: &Context<'_>) -> Option<Table> {

@@ -1,6 +1,6 @@
 use super::{At, Context, Ledger, Table};
-use crate::report::table::Kind;
 use crate::stats::{Distance, front, hypervolume, spacing};
+use crate::table::Kind;
 
 /// The shape of each method's frontier.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {

@@ -1,6 +1,6 @@
 use super::{At, Ledger, Table};
-use crate::report::table::{Kind, Value};
 use crate::report::{CandidateStep, Mechanism};
+use crate::table::{Kind, Value};
 
 /// Spreads and shares of blades, and the scale of the two terms of the champion's logit.
 pub(super) fn tables(steps: &[CandidateStep], ledger: &mut Ledger) -> Vec<Table> {

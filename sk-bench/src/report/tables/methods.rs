@@ -1,7 +1,7 @@
 use super::{At, Context, Ledger, Table, mean_of};
 use crate::report::Rubric;
-use crate::report::table::{Kind, Value};
 use crate::stats::{F1, mean_axes};
+use crate::table::{Kind, Value};
 
 /// What each method achieves over all weight vectors, with F1 under its three definitions.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {

@@ -1,7 +1,7 @@
 use super::{At, Context, LEVEL, Ledger, Table, mean_of, note_contrast, published_f1};
-use crate::report::table::Kind;
 use crate::report::{AXES, Cell, Contrast};
 use crate::stats::{ZeroRule, holm};
+use crate::table::Kind;
 
 /// What is compared: a name and how a cell is measured by it.
 pub(super) type Measure = (&'static str, fn(&Cell) -> Option<f64>);

@@ -1,7 +1,7 @@
 use super::{At, Context, Ledger, Table};
 use crate::report::AXES;
-use crate::report::table::Kind;
 use crate::stats::Steering;
+use crate::table::Kind;
 
 /// Which weight belongs to which axis: a name, per axis of [`AXES`] the place in (helpfulness, honesty, harmlessness), and whether the weights
 /// are those of the configurations' names, which have two decimals.

@@ -2,19 +2,10 @@ use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
-use super::print;
-use crate::report::{Kind, Report, Table};
+use super::{Kind, Table, print};
 
 /// A rule under the header and nothing else.
 const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-
-impl Report {
-    /// The tables as text, with their notes; those of the appendix are left out.
-    pub fn plain(&self) -> String {
-        let shown = self.tables.iter().filter(|table| !table.appendix);
-        shown.map(Table::plain).collect::<Vec<_>>().join("\n")
-    }
-}
 
 impl Table {
     /// The table as text: title, columns, notes.

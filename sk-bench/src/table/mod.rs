@@ -1,36 +1,15 @@
+//! Tables whose values stay numbers until they are printed: as text, CSV or LaTeX.
+
+mod csv;
+mod latex;
+mod plain;
+mod print;
+
 use serde::Serialize;
 
-use super::{RawResults, ReportError, Resampling, tables};
+pub(crate) use self::csv::{headings, record};
+pub(crate) use self::print::print;
 use crate::stats::Interval;
-
-/// Tables on one set of results.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
-    /// The method that the others are compared with.
-    pub reference: String,
-    /// Resamples per interval.
-    pub resamples: usize,
-    /// Seed of the resamples.
-    pub seed: u64,
-    /// The tables, in reading order.
-    pub tables: Vec<Table>,
-}
-
-impl Report {
-    /// Computes every table that the results allow.
-    ///
-    /// # Errors
-    /// When `reference` is not among the methods.
-    pub fn of(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Self, ReportError> {
-        let tables = tables::all(results, reference, resampling)?;
-        Ok(Self { reference: reference.to_owned(), resamples: resampling.resamples, seed: resampling.seed, tables })
-    }
-
-    /// The table of a name.
-    pub fn table(&self, id: &str) -> Option<&Table> {
-        self.tables.iter().find(|table| table.id == id)
-    }
-}
 
 /// Rows of values under headings; how they are printed is the renderer's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -93,17 +72,24 @@ pub enum Value {
 }
 
 impl Table {
-    pub(super) fn new(id: impl Into<String>, title: impl Into<String>, columns: &[(&str, Kind)]) -> Self {
+    /// A table without rows.
+    pub fn new(id: impl Into<String>, title: impl Into<String>, columns: &[(&str, Kind)]) -> Self {
         let columns = columns.iter().map(|&(heading, kind)| Column { heading: heading.to_owned(), kind }).collect();
         Self { id: id.into(), title: title.into(), columns, rows: Vec::new(), notes: Vec::new(), appendix: false }
     }
 
-    pub(super) fn row(&mut self, values: Vec<Value>) {
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// In debug builds, when it has not one value per column.
+    pub fn row(&mut self, values: Vec<Value>) {
         debug_assert_eq!(values.len(), self.columns.len(), "{}: a value per column", self.id);
         self.rows.push(values);
     }
 
-    pub(super) fn note(mut self, note: impl Into<String>) -> Self {
+    /// Adds a line on how to read it.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }

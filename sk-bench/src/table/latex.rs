@@ -1,7 +1,6 @@
 use std::fmt::Write;
 
-use super::print;
-use crate::report::{Kind, Table, Value};
+use super::{Kind, Table, Value, print};
 
 impl Table {
     /// The table as a LaTeX `table` environment; needs `booktabs`.

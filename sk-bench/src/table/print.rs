@@ -1,16 +1,10 @@
-//! Tables as text.
-
-mod csv;
-mod latex;
-mod plain;
-
 use super::{Kind, Value};
 
 /// Below this a p-value is printed by its power of ten.
 const SMALL_P: f64 = 1e-3;
 
 /// A value as people read it; `power` prints mantissa and exponent of a small p-value.
-fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> String) -> String {
+pub(crate) fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> String) -> String {
     match (value, kind) {
         (Value::Empty, _) => String::new(),
         (Value::Text(text), _) => text.clone(),
