@@ -10,6 +10,7 @@ use sk_models::train::TrainError;
 
 use crate::interrupt;
 use crate::judge::JudgeError;
+use crate::page::PageError;
 use crate::prompt_sets::PromptSetError;
 use crate::report::ReportError;
 use crate::scheme::SchemeError;
@@ -123,6 +124,9 @@ pub enum Error {
     /// Results that cannot be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// A page that cannot be made.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),
@@ -145,7 +149,7 @@ impl Error {
     /// Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Output(_) => 1,
+            Self::Output(_) | Self::Page(_) => 1,
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,

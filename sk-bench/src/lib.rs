@@ -2,6 +2,7 @@
 
 pub mod args;
 mod batches;
+pub mod chart;
 pub mod commands;
 mod conversation;
 mod error;
@@ -11,6 +12,7 @@ pub mod judge;
 mod lines;
 pub mod memory;
 mod models;
+pub mod page;
 mod progress;
 pub mod promise;
 mod prompt;

@@ -1,0 +1,72 @@
+use serde_json::{Value, json};
+
+use super::palette::{INK, MUTED, series_color};
+use super::plot::{literal, literals};
+use super::{Axis, Plot};
+
+/// Bars by category, with intervals where there are any.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bars {
+    categories: Vec<String>,
+    axis: Axis,
+    stacked: bool,
+    data: Vec<Value>,
+}
+
+impl Bars {
+    /// Categories from top to bottom, and the axis that their bars are measured on.
+    pub fn new(categories: &[String], axis: Axis) -> Self {
+        Self { categories: categories.to_vec(), axis, stacked: false, data: Vec::new() }
+    }
+
+    /// One series behind the other instead of one below the other.
+    #[must_use]
+    pub fn stacked(mut self) -> Self {
+        self.stacked = true;
+        self
+    }
+
+    /// Adds a bar per category; NaN leaves a gap.
+    #[must_use]
+    pub fn series(mut self, name: &str, values: &[f64]) -> Self {
+        let trace = self.trace(name, values);
+        self.data.push(trace);
+        self
+    }
+
+    /// Adds a bar per category with the ends of an interval about it.
+    #[must_use]
+    pub fn series_with_intervals(mut self, name: &str, values: &[f64], intervals: &[[f64; 2]]) -> Self {
+        let mut trace = self.trace(name, values);
+        let ends = values.iter().zip(intervals);
+        let (below, above): (Vec<f64>, Vec<f64>) = ends.map(|(value, [low, high])| (value - low, high - value)).unzip();
+        trace["error_x"] = json!({
+            "type": "data", "symmetric": false, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5, "width": 4,
+        });
+        self.data.push(trace);
+        self
+    }
+
+    fn trace(&self, name: &str, values: &[f64]) -> Value {
+        let format = self.axis.format();
+        json!({
+            "type": "bar", "orientation": "h", "name": literal(name), "x": values, "y": literals(&self.categories),
+            "marker": {"color": series_color(self.data.len())},
+            "hovertemplate": format!("%{{y}}, %{{fullData.name}}: %{{x:{format}}}<extra></extra>"),
+        })
+    }
+}
+
+impl From<Bars> for Plot {
+    fn from(chart: Bars) -> Self {
+        let bars = chart.categories.len() * if chart.stacked { 1 } else { chart.data.len() };
+        let height = 110 + 8 * chart.categories.len() as u32 + 20 * bars as u32;
+        let layout = json!({
+            "barmode": if chart.stacked { "stack" } else { "group" },
+            "bargap": 0.25,
+            "xaxis": chart.axis.layout(),
+            "yaxis": {"automargin": true, "autorange": "reversed", "type": "category", "tickfont": {"color": INK}, "linecolor": MUTED},
+        });
+        Self::new(chart.data, layout, height)
+    }
+}

@@ -1,0 +1,83 @@
+use serde_json::{Value, json};
+
+use super::palette::{GRID, INK, MUTED, series_color, symbol};
+use super::plot::{literal, literals};
+use super::{Axis, Plot};
+
+/// Part of a row's height that its series share.
+const SPREAD: f64 = 0.5;
+
+/// A figure and its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The figure; NaN where there is none.
+    pub value: f64,
+    /// Its interval; NaN where there is none.
+    pub interval: [f64; 2],
+}
+
+/// Estimates with intervals, a row each, against a line at zero: a forest plot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Intervals {
+    rows: Vec<String>,
+    axis: Axis,
+    series: Vec<(String, Vec<Estimate>)>,
+}
+
+impl Intervals {
+    /// Rows from top to bottom, and the axis that estimates are measured on.
+    pub fn new(rows: &[String], axis: Axis) -> Self {
+        Self { rows: rows.to_vec(), axis, series: Vec::new() }
+    }
+
+    /// Adds an estimate per row; several series stand below each other in a row.
+    #[must_use]
+    pub fn series(mut self, name: &str, estimates: &[Estimate]) -> Self {
+        self.series.push((name.to_owned(), estimates.to_vec()));
+        self
+    }
+}
+
+impl From<Intervals> for Plot {
+    fn from(chart: Intervals) -> Self {
+        let Intervals { rows, axis, series } = chart;
+        let format = axis.format();
+        let count = series.len().max(1) as f64;
+        let trace = |(i, (name, estimates)): (usize, &(String, Vec<Estimate>))| -> Value {
+            let offset = ((i as f64 + 0.5) / count - 0.5) * SPREAD;
+            let pairs = || estimates.iter();
+            let y: Vec<f64> = (0..estimates.len()).map(|row| row as f64 + offset).collect();
+            let text: Vec<String> = rows.iter().map(|row| literal(row)).collect();
+            json!({
+                "type": "scatter", "mode": "markers", "name": literal(name), "text": text, "y": y,
+                "x": pairs().map(|e| e.value).collect::<Vec<_>>(),
+                "customdata": pairs().map(|e| e.interval).collect::<Vec<_>>(),
+                "error_x": {
+                    "type": "data", "symmetric": false, "thickness": 1.5, "width": 4, "color": series_color(i),
+                    "array": pairs().map(|e| e.interval[1] - e.value).collect::<Vec<_>>(),
+                    "arrayminus": pairs().map(|e| e.value - e.interval[0]).collect::<Vec<_>>(),
+                },
+                "marker": {"color": series_color(i), "symbol": symbol(i), "size": 8},
+                "hovertemplate": format!(
+                    "%{{text}}, %{{fullData.name}}<br>%{{x:{format}}} [%{{customdata[0]:{format}}}, %{{customdata[1]:{format}}}]\
+                     <extra></extra>"
+                ),
+            })
+        };
+        let data: Vec<Value> = series.iter().enumerate().map(trace).collect();
+        let zero = json!({
+            "type": "line", "xref": "x", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "layer": "below",
+            "line": {"color": MUTED, "width": 1, "dash": "dot"},
+        });
+        let layout = json!({
+            "xaxis": axis.layout(),
+            "yaxis": {
+                "tickmode": "array", "tickvals": (0..rows.len()).collect::<Vec<_>>(), "ticktext": literals(&rows), "automargin": true,
+                "range": [rows.len() as f64 - 0.5, -0.5], "gridcolor": GRID, "zeroline": false, "tickfont": {"color": INK},
+            },
+            "shapes": [zero],
+        });
+        let height = 110 + rows.len() as u32 * (18 + 14 * series.len() as u32);
+        Self::new(data, layout, height)
+    }
+}

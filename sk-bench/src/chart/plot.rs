@@ -1,0 +1,67 @@
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::palette::{INK, MUTED, NONE, PAPER};
+
+/// A chart as plotly.js reads it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plot {
+    /// What is drawn.
+    pub(super) data: Vec<Value>,
+    /// Where and how.
+    pub(super) layout: Value,
+    /// Pixels from top to bottom.
+    pub(crate) height: u32,
+    /// Whether it is drawn on a canvas, which a printer may leave blank.
+    pub(crate) scene: bool,
+}
+
+impl Plot {
+    /// A plot of this height, with what all have in common under its own layout.
+    pub(super) fn new(data: Vec<Value>, own: Value, height: u32) -> Self {
+        let mut layout = json!({
+            "autosize": true,
+            "height": height,
+            "margin": {"l": 8, "r": 12, "t": 12, "b": 8, "pad": 2},
+            "paper_bgcolor": NONE,
+            "plot_bgcolor": NONE,
+            "font": {"family": "system-ui, sans-serif", "size": 12, "color": INK},
+            "hoverlabel": {"bgcolor": PAPER, "bordercolor": MUTED, "font": {"color": INK}, "align": "left", "namelength": -1},
+            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "font": {"color": INK}},
+            "showlegend": data.iter().filter(|trace| trace["showlegend"] != json!(false)).count() > 1,
+        });
+        if let (Value::Object(layout), Value::Object(own)) = (&mut layout, own) {
+            layout.extend(own);
+        }
+        Self { data, layout, height, scene: false }
+    }
+}
+
+/// Text that plotly.js must not take for its markup.
+pub(super) fn literal(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Several of them.
+pub(super) fn literals(texts: &[String]) -> Vec<String> {
+    texts.iter().map(|text| literal(text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_text() {
+        assert_eq!(literal("a <b>&</b>"), "a &lt;b&gt;&amp;&lt;/b&gt;");
+    }
+
+    #[test]
+    fn a_legend_is_for_more_than_one_series() {
+        let of = |data: Vec<Value>| Plot::new(data, json!({"height": 3}), 1);
+        assert_eq!(of(vec![json!({"name": "a"})]).layout["showlegend"], json!(false));
+        assert_eq!(of(vec![json!({"name": "a"}), json!({"showlegend": false})]).layout["showlegend"], json!(false));
+        assert_eq!(of(vec![json!({}), json!({})]).layout["showlegend"], json!(true));
+        assert_eq!(of(Vec::new()).layout["height"], json!(3), "what a chart asks for goes before");
+    }
+}

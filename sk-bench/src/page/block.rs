@@ -1,0 +1,117 @@
+use serde::Serialize;
+
+use super::Figure;
+use crate::table::Table;
+
+/// A part of a page under a heading.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Section {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// What a section is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Block {
+    /// Text.
+    Paragraph(String),
+    /// What is not here, and why.
+    Missing(String),
+    /// Figures that stand out.
+    Facts(Vec<Fact>),
+    /// Charts.
+    Figure(Box<Figure>),
+    /// A table; closed where it is of the appendix.
+    Table(Box<Table>),
+    /// A prompt and what was answered, side by side.
+    Exchange(Box<Exchange>),
+}
+
+/// A number and what it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fact {
+    /// What it is.
+    pub name: String,
+    /// The number, as printed.
+    pub value: String,
+    /// Its interval, unit, or what it is measured on.
+    pub detail: String,
+}
+
+/// A prompt and its answers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Exchange {
+    /// Why it is shown.
+    pub title: String,
+    /// The dialogue that is answered.
+    pub prompt: String,
+    /// The answers, from left to right.
+    pub answers: Vec<Answer>,
+}
+
+/// One answer of an [`Exchange`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answer {
+    /// Who answered.
+    pub heading: String,
+    /// What was measured of it: name and value.
+    pub figures: Vec<(String, String)>,
+    /// What it says.
+    pub text: String,
+}
+
+impl Section {
+    /// A section without content. `id` names it in the page's address; no two sections of a page have the same.
+    pub fn new(id: impl Into<String>, title: impl Into<String>) -> Self {
+        Self { id: id.into(), title: title.into(), blocks: Vec::new() }
+    }
+
+    /// Adds text.
+    #[must_use]
+    pub fn paragraph(self, text: impl Into<String>) -> Self {
+        self.block(Block::Paragraph(text.into()))
+    }
+
+    /// Says what is not here, and why.
+    #[must_use]
+    pub fn missing(self, text: impl Into<String>) -> Self {
+        self.block(Block::Missing(text.into()))
+    }
+
+    /// Adds figures that stand out.
+    #[must_use]
+    pub fn facts(self, facts: Vec<Fact>) -> Self {
+        self.block(Block::Facts(facts))
+    }
+
+    /// Adds charts.
+    #[must_use]
+    pub fn figure(self, figure: Figure) -> Self {
+        self.block(Block::Figure(Box::new(figure)))
+    }
+
+    /// Adds a table.
+    #[must_use]
+    pub fn table(self, table: Table) -> Self {
+        self.block(Block::Table(Box::new(table)))
+    }
+
+    /// Adds a prompt and its answers.
+    #[must_use]
+    pub fn exchange(self, exchange: Exchange) -> Self {
+        self.block(Block::Exchange(Box::new(exchange)))
+    }
+
+    /// Adds a block.
+    #[must_use]
+    pub fn block(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+}

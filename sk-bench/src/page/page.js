@@ -1,0 +1,126 @@
+(() => {
+  'use strict';
+
+  /* Charts. Colours are names in the data, and values in the style: one for light, one for dark, one for print. */
+  const style = getComputedStyle(document.documentElement);
+  const value = (name) => style.getPropertyValue(name).trim();
+  const color = (token) => {
+    const [name, opacity] = token.slice(1).split('/');
+    const hex = value(/^\d+$/.test(name) ? `--series-${name}` : `--${name}`);
+    if (opacity === undefined) return hex;
+    const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    return `rgba(${r},${g},${b},${opacity})`;
+  };
+  const paint = (node, isColor) => {
+    if (typeof node === 'string') return isColor && node[0] === '@' ? color(node) : node;
+    if (Array.isArray(node)) return node.map((item) => paint(item, isColor));
+    if (node === null || typeof node !== 'object') return node;
+    return Object.fromEntries(Object.entries(node).map(([key, item]) => [key, paint(item, /color(scale)?$/.test(key))]));
+  };
+  const plots = [...document.querySelectorAll('.plot')].map((element) => ({
+    element,
+    source: JSON.parse(element.nextElementSibling.textContent),
+  }));
+  const config = { displaylogo: false, responsive: true, showSendToCloud: false, modeBarButtonsToRemove: ['select2d', 'lasso2d'] };
+  const narrow = () => window.innerWidth < 640;
+  const layout = (plot, element) => {
+    const painted = paint(plot.layout, false);
+    if (narrow() && painted.scene) painted.height = Math.min(plot.height, element.clientWidth * 1.15);
+    return painted;
+  };
+  const draw = ({ element, source }) => {
+    element.style.minHeight = '';
+    return Plotly.react(element, paint(source.data, false), layout(source, element), { ...config, displayModeBar: source.scene ? true : 'hover' });
+  };
+  /* A canvas may be blank on paper, so that a picture is kept of each. */
+  const picture = async ({ element, source }) => {
+    const url = await Plotly.toImage(element, { format: 'png', width: 800, height: source.height, scale: 2 });
+    const image = element.parentElement.querySelector('.plot-print') || document.createElement('img');
+    Object.assign(image, { className: 'plot-print', src: url, alt: element.getAttribute('aria-label') });
+    element.after(image);
+    element.classList.add('pictured');
+  };
+  const drawAll = async () => {
+    for (const plot of plots) {
+      try {
+        await draw(plot);
+        if (plot.source.scene) await picture(plot);
+      } catch (error) {
+        plot.element.textContent = `This chart cannot be drawn here (${error.message || error}). The table has its numbers.`;
+        plot.element.classList.add('missing');
+      }
+    }
+    document.documentElement.dataset.drawn = plots.length;
+  };
+  if (plots.length) {
+    drawAll();
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll);
+    addEventListener('beforeprint', () => plots.filter(({ source }) => !source.scene).forEach(draw));
+    addEventListener('afterprint', drawAll);
+  }
+
+  /* Tables: sorted by what stands behind a cell, saved with all digits. */
+  const fields = (cell) => JSON.parse(cell.dataset.fields);
+  const compare = (a, b) => {
+    if (a === '' || b === '') return (a === '') - (b === '');
+    const [x, y] = [Number(a), Number(b)];
+    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, 'en', { numeric: true }) : x - y;
+  };
+  const sort = (table, header) => {
+    const place = [...header.parentElement.children].indexOf(header);
+    const ascending = header.getAttribute('aria-sort') !== 'ascending';
+    for (const other of header.parentElement.children) other.removeAttribute('aria-sort');
+    header.setAttribute('aria-sort', ascending ? 'ascending' : 'descending');
+    const body = table.tBodies[0];
+    const key = (row) => fields(row.cells[place])[0];
+    const order = (a, b) => {
+      const [x, y] = [key(a), key(b)];
+      /* What is empty stays last. */
+      return x === '' || y === '' ? compare(x, y) : (ascending ? 1 : -1) * compare(x, y);
+    };
+    body.append(...[...body.rows].sort(order));
+  };
+  const quote = (field) => (/[",\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
+  const csv = (table) => [...table.rows].map((row) => [...row.cells].flatMap(fields).map(quote).join(',')).join('\n') + '\n';
+  for (const table of document.querySelectorAll('table[data-name]')) {
+    for (const header of table.tHead.rows[0].cells) {
+      const button = document.createElement('button');
+      button.textContent = header.textContent;
+      button.title = 'Sort';
+      button.addEventListener('click', () => sort(table, header));
+      header.replaceChildren(button);
+    }
+    const save = document.createElement('button');
+    save.className = 'save';
+    save.textContent = `Save as ${table.dataset.name}.csv`;
+    save.addEventListener('click', () => {
+      const url = URL.createObjectURL(new Blob([csv(table)], { type: 'text/csv' }));
+      Object.assign(document.createElement('a'), { href: url, download: `${table.dataset.name}.csv` }).click();
+      URL.revokeObjectURL(url);
+    });
+    table.parentElement.after(save);
+  }
+
+  /* Contents: closed where there is little room; otherwise they say where the reader is. */
+  const contents = document.querySelector('nav details');
+  if (matchMedia('(max-width: 60rem)').matches) contents.open = false;
+  const links = new Map([...document.querySelectorAll('nav a')].map((link) => [link.hash.slice(1), link]));
+  const watch = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((seen) => seen.isIntersecting)) {
+      links.forEach((link) => link.removeAttribute('aria-current'));
+      links.get(entry.target.id)?.setAttribute('aria-current', 'true');
+    }
+  }, { rootMargin: '-10% 0px -80% 0px' });
+  document.querySelectorAll('main > section').forEach((section) => watch.observe(section));
+  /* A link to a table that is closed opens it. */
+  const reveal = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const closed = target && target.closest('details');
+    if (closed && !closed.open) {
+      closed.open = true;
+      target.scrollIntoView();
+    }
+  };
+  addEventListener('hashchange', reveal);
+  reveal();
+})();
