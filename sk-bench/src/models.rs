@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use sk_core::{SpecError, TokenId};
 use sk_models::assets;
+use sk_models::decoder::Decoder;
 use sk_models::device::{Device, DeviceName};
 use sk_models::head::Head;
 use sk_models::hf::Checkpoint;
 use sk_models::lora::LoraAdapter;
-use sk_models::model::Qwen2;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
 
 use crate::Error;
@@ -26,9 +26,9 @@ const END_TOKENS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
 /// Backbone, drafter and what they share.
 pub struct Models {
     /// π_B.
-    pub backbone: Arc<Qwen2>,
+    pub backbone: Arc<Decoder>,
     /// The model that drafts; the backbone itself where there is no other.
-    pub drafter: Arc<Qwen2>,
+    pub drafter: Arc<Decoder>,
     /// The tokenizer of both.
     pub tokenizer: Tokenizer,
     /// Tokens that end a response.
@@ -128,13 +128,13 @@ impl Models {
 
     /// The most tokens that both models hold.
     pub fn context_limit(&self) -> usize {
-        self.backbone.config.max_position_embeddings.min(self.drafter.config.max_position_embeddings)
+        self.backbone.config().max_position_embeddings.min(self.drafter.config().max_position_embeddings)
     }
 
     /// What each token of the backbone's vocabulary reads; nothing for the spare rows of its embedding.
     pub fn token_bytes(&self) -> Arc<[Box<[u8]>]> {
         let bytes = |token: usize| self.tokenizer.token_bytes(token as TokenId).unwrap_or_default().into();
-        (0..self.backbone.config.vocab_size).map(bytes).collect()
+        (0..self.backbone.config().vocab_size).map(bytes).collect()
     }
 
     /// Where the models are.

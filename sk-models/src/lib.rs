@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 pub mod assets;
 pub mod config;
+pub mod decoder;
 pub mod device;
 pub mod engine;
 mod files;
@@ -9,6 +10,7 @@ pub mod hf;
 pub mod kernels;
 pub mod lora;
 pub mod model;
+mod packed;
 pub mod text;
 pub mod train;
 

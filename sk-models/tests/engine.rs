@@ -11,6 +11,7 @@ use sk_core::{
     Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
 };
 use sk_models::Qwen2Config;
+use sk_models::decoder::Decoder;
 use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::{Cache, Qwen2};
@@ -47,8 +48,14 @@ fn model() -> Arc<Qwen2> {
                 projection.weight = Param::from_tensor(noise(&mut rng, projection.weight.val().dims(), 0.6));
             }
         }
-        Arc::new(model.prepare())
+        Arc::new(model)
     }))
+}
+
+/// The model as the engine runs it.
+fn decoder() -> Arc<Decoder> {
+    static DECODER: OnceLock<Arc<Decoder>> = OnceLock::new();
+    Arc::clone(DECODER.get_or_init(|| Arc::new((*model()).clone().prepare())))
 }
 
 fn adapter(seed: u64, rank: usize, targets: &[Target]) -> LoraAdapter {
@@ -114,7 +121,7 @@ fn variant(name: &str) -> Policy {
 }
 
 fn verifier() -> Verifier {
-    let verifier = Verifier::new(model());
+    let verifier = Verifier::new(decoder());
     verifier.adapters().insert("helpful", helpful());
     verifier.adapters().insert("honest", honest());
     verifier
@@ -205,7 +212,7 @@ fn a_context_edited_between_steps_is_followed() {
 fn drafter(candidates: usize, keep_end_of_text: bool) -> Drafter {
     let end_of_text = vec![11, 12, 13, 14, 15, 16, 17, 18];
     let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
-    Drafter::new(model(), DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text })
+    Drafter::new(decoder(), DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text })
 }
 
 fn draft(drafter: &mut Drafter, context: &[TokenId], limit: usize, rng: &mut dyn Rng) -> Candidates {
@@ -261,9 +268,11 @@ fn an_end_of_text_is_kept_last_or_dropped_as_asked() {
 #[test]
 fn frozen_decoding_is_a_drafter_of_one() {
     let mut context = vec![3, 2, 1];
-    Frozen::new(model()).decode(&mut context, &Sampling::greedy(), 12, &[], &mut ChaCha8Rng::seed_from_u64(0), |_| true).unwrap();
+    Frozen::new(decoder())
+        .decode(&mut context, &Sampling::greedy(), 12, &[], &mut ChaCha8Rng::seed_from_u64(0), |_| true)
+        .unwrap();
     let mut greedy = Drafter::new(
-        model(),
+        decoder(),
         DrafterConfig { candidates: 1, sampling: Sampling::greedy(), end_of_text: vec![], keep_end_of_text: true },
     );
     let request = DraftRequest { context: &[3, 2, 1], granularity: &Response, limit: 12 };
@@ -273,12 +282,12 @@ fn frozen_decoding_is_a_drafter_of_one() {
 
 /// The test model with one weight per row of its head replaced: the first row's for token 5, and its negative for token 6. Where the
 /// weight is infinite one of the two logits is +∞, whatever the sign of the hidden state.
-fn damaged(weight: f32) -> Arc<Qwen2> {
+fn damaged(weight: f32) -> Arc<Decoder> {
     let mut model = (*model()).clone();
     let head = model.lm_head.take().expect("the head is not tied").val();
     let spoilt = Tensor::from_data(TensorData::new(vec![weight, -weight], [1, 2]), &Device::flex());
     model.lm_head = Some(Param::from_tensor(head.slice_assign([0..1, 5..7], spoilt)));
-    Arc::new(model)
+    Arc::new(model.prepare())
 }
 
 #[test]
@@ -339,7 +348,7 @@ fn contexts_and_names_that_do_not_fit_are_named() {
     let unknown = error(&[1], &[2], variant("funny"), &mut rng);
     assert!(unknown.to_string().contains("\"funny\"; loaded: helpful, honest"));
     let full = Drafter::new(
-        model(),
+        decoder(),
         DrafterConfig { candidates: 1, sampling: Sampling::greedy(), end_of_text: vec![], keep_end_of_text: true },
     )
     .propose(DraftRequest { context: &[1; 64], granularity: &Response, limit: 5 }, &mut rng);

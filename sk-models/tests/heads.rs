@@ -27,7 +27,7 @@ fn config() -> Qwen2Config {
 }
 
 fn model() -> Arc<Qwen2> {
-    Arc::new(Qwen2::random(&config(), 3, &Device::flex()).prepare())
+    Arc::new(Qwen2::random(&config(), 3, &Device::flex()))
 }
 
 fn adapter() -> LoraAdapter {
@@ -50,7 +50,7 @@ fn head(seed: u64, width: usize) -> Head {
 }
 
 fn verifier() -> Verifier {
-    let verifier = Verifier::new(model());
+    let verifier = Verifier::new(Arc::new((*model()).clone().prepare()));
     verifier.adapters().insert("tuned", adapter());
     verifier.heads().insert("kind", head(5, WIDTH));
     verifier.heads().insert("fair", head(6, WIDTH));

@@ -192,7 +192,7 @@ fn a_prepared_head_gives_the_same_logits() {
     let model = model(&device);
     let hidden = model.forward(tokens(&[text(7, 5)], &device), Lanes::backbone(), Cache::None);
     let expected = model.logits(hidden.clone(), Lanes::backbone());
-    assert_close("prepared", model.prepare().logits(hidden, Lanes::backbone()), expected);
+    assert_close("prepared", model.with_head().logits(hidden, Lanes::backbone()), expected);
 }
 
 #[test]

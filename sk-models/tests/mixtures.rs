@@ -16,6 +16,7 @@ use sk_core::{
     Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId,
 };
 use sk_models::{
+    decoder::Decoder,
     engine::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
         VocabularyHead,
@@ -50,7 +51,8 @@ fn expected() -> Expected {
 
 struct Fixture {
     expected: Expected,
-    model: Arc<Qwen2>,
+    model: Qwen2,
+    decoder: Arc<Decoder>,
     adapters: Vec<(String, f64, LoraAdapter)>,
     device: Device,
 }
@@ -58,10 +60,11 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let (expected, device) = (expected(), device());
-        let model = Arc::new(backbone(&expected.model, &device));
+        let model = backbone(&expected.model, &device);
+        let decoder = Arc::new(model.clone().prepare());
         let load = |(name, &weight): (&String, &f64)| (name.clone(), weight, adapter(&expected.model, name, &device));
         let adapters = expected.weights.iter().map(load).collect();
-        Self { model, adapters, device, expected }
+        Self { model, decoder, adapters, device, expected }
     }
 
     fn weighted(&self) -> Vec<(f64, &LoraAdapter)> {
@@ -69,7 +72,7 @@ impl Fixture {
     }
 
     fn verifier(&self) -> Verifier {
-        let verifier = Verifier::new(Arc::clone(&self.model));
+        let verifier = Verifier::new(Arc::clone(&self.decoder));
         self.fill(&verifier.adapters());
         verifier
     }
@@ -233,7 +236,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     let size = fixture.model.config.vocab_size;
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut propose = |prior: TokenPrior, head: VocabularyHead| {
-        let mut vocabulary = Vocabulary::new(&fixture.model, shared.clone(), prior, head, vec![2]);
+        let mut vocabulary = Vocabulary::new(&fixture.decoder, shared.clone(), prior, head, vec![2]);
         vocabulary.propose(DraftRequest { context: prompt, granularity: &Token, limit: 1 }, &mut rng).unwrap()
     };
     let all = propose(TokenPrior::Uniform, VocabularyHead::ALL);
@@ -243,7 +246,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     let prior = propose(TokenPrior::Backbone, VocabularyHead::ALL);
     assert!(prior.iter().all(|c| c.log_probs[0] == backbone[c.tokens[0] as usize]));
     // Another model's log-probabilities on the backbone's head.
-    let other = Arc::new(Qwen2::random(&fixture.model.config, 9, &fixture.device));
+    let other = Arc::new(Qwen2::random(&fixture.model.config, 9, &fixture.device).prepare());
     let head = propose(TokenPrior::Model(Frozen::new(Arc::clone(&other))), VocabularyHead::new(5, 0.0).unwrap());
     let mut likeliest: Vec<TokenId> = (0..size as TokenId).collect();
     likeliest.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
@@ -276,7 +279,7 @@ fn a_drafter_draws_under_the_soup_of_the_moment() {
     let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
     let config = DrafterConfig { candidates: 3, sampling, end_of_text: Vec::new(), keep_end_of_text: true };
     let soup = Soup::new(verifier.adapters(), spec.clone(), Merge::Exact);
-    let mut drafter = Drafter::new(Arc::clone(&fixture.model), config).with_policy(soup);
+    let mut drafter = Drafter::new(Arc::clone(&fixture.decoder), config).with_policy(soup);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut context = fixture.expected.prompt.clone();
     for point in [[1.0, 0.0, 0.0], [0.2, 0.5, 0.3], [0.2, 0.5, 0.3]] {
@@ -284,7 +287,7 @@ fn a_drafter_draws_under_the_soup_of_the_moment() {
         let request = DraftRequest { context: &context, granularity: &Response, limit: 4 };
         let drafts = drafter.propose(request, &mut rng).unwrap();
         let parts: Vec<(f64, &LoraAdapter)> = point.iter().zip(&fixture.adapters).map(|(&w, (_, _, a))| (w, a)).collect();
-        let mut alone = Verifier::new(Arc::clone(&fixture.model));
+        let mut alone = Verifier::new(Arc::clone(&fixture.decoder));
         alone.adapters().insert("soup", Merge::Exact.apply(&parts).unwrap());
         let policy = Policy::Variant("soup".into());
         let readings = alone.read(&context, &drafts, std::slice::from_ref(&policy)).unwrap();

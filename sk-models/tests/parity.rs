@@ -14,6 +14,7 @@ use rand::SeedableRng;
 use serde::Deserialize;
 use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, SpanEnd, TokenId};
 use sk_models::{
+    decoder::Decoder,
     engine::{Frozen, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
@@ -74,7 +75,7 @@ fn policy(reader: &str) -> Policy {
 
 /// A backbone with all adapters of its fixture in the rack.
 fn verifier(name: &str, expected: &Expected, device: &Device) -> Verifier {
-    let verifier = Verifier::new(Arc::new(backbone(name, device)));
+    let verifier = Verifier::new(Arc::new(backbone(name, device).prepare()));
     for reader in expected.adapters() {
         verifier.adapters().insert(reader, adapter(name, reader, device));
     }
@@ -154,6 +155,26 @@ fn logits(model: &Qwen2, tokens: &[TokenId], lanes: Lanes<'_>, device: &Device) 
     values.chunks_exact(tokens.len() * model.config.vocab_size).map(<[f32]>::to_vec).collect()
 }
 
+/// The same from the decoder that the engine runs, each after a context of its own that is read first.
+fn decoded(decoder: &Decoder, tokens: &[TokenId], lanes: &[Option<Arc<LoraAdapter>>]) -> Vec<Vec<f32>> {
+    let seats = decoder.seat(lanes).unwrap();
+    let mut prefix = decoder.prefix(lanes.len());
+    let (context, rest) = tokens.split_at(tokens.len() / 2);
+    let mut lines = vec![Vec::new(); lanes.len()];
+    let mut keep = |logits: Vec<f32>| {
+        let per_lane = logits.len() / lanes.len();
+        lines.iter_mut().zip(logits.chunks_exact(per_lane)).for_each(|(line, logits)| line.extend_from_slice(logits));
+    };
+    for &token in context {
+        let hidden = decoder.advance(token, &seats, &mut prefix);
+        keep(decoder.logits(&hidden, &seats).unwrap());
+    }
+    let mut suffix = decoder.suffix(lanes.len(), 1, 1);
+    let hidden = decoder.extend(&[rest], rest.len(), &seats, &prefix, &mut suffix);
+    keep(decoder.logits(&hidden, &seats).unwrap());
+    lines
+}
+
 #[test]
 fn logits_agree() {
     let device = device();
@@ -170,6 +191,8 @@ fn logits_agree() {
             comparison.check_all(&format!("{name}/{reader}"), found, &values);
         };
         check(BACKBONE, &logits(&model, &ids, Lanes::backbone(), &device)[0]);
+        let decoder = model.clone().prepare();
+        check(BACKBONE, &decoded(&decoder, &ids, &[None])[0]);
 
         // All adapters at once, the backbone among them: ranks differ, and lanes must not mix.
         let readers: Vec<&str> = expected.greedy.keys().map(String::as_str).collect();
@@ -178,6 +201,10 @@ fn logits_agree() {
         let adapters: Vec<Option<&LoraAdapter>> = adapters.iter().map(Option::as_ref).collect();
         let stack = AdapterStack::new(&model.config, &adapters, &device).unwrap();
         for (reader, found) in readers.iter().zip(logits(&model, &ids, Lanes::of(&stack), &device)) {
+            check(reader, &found);
+        }
+        let seated: Vec<Option<Arc<LoraAdapter>>> = adapters.iter().map(|a| a.cloned().map(Arc::new)).collect();
+        for (reader, found) in readers.iter().zip(decoded(&decoder, &ids, &seated)) {
             check(reader, &found);
         }
     }
@@ -254,7 +281,7 @@ fn cached_greedy_decoding_agrees() {
         let mut context = prompt.clone();
         let target = &expected.greedy[BACKBONE];
         let mut generator = rand_chacha::ChaCha8Rng::from_seed([0; 32]);
-        Frozen::new(Arc::new(backbone(name, &device)))
+        Frozen::new(Arc::new(backbone(name, &device).prepare()))
             .decode(&mut context, &greedy, target.len(), &[], &mut generator, |_| true)
             .unwrap();
         assert_eq!(&context[prompt.len()..], target, "{name}");

@@ -4,11 +4,11 @@ use rand::Rng;
 use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, TokenId};
 
 use super::EngineError;
-use super::follower::{Follower, check_context, read, token_rows};
-use super::sampling::{Sampler, Sampling};
-use crate::lora::{AdapterStack, Lanes, LoraAdapter};
-use crate::model::cache::Suffix;
-use crate::model::{Cache, Qwen2};
+use super::follower::{Follower, check_context};
+use super::sampling::{Sampler, Sampling, are_numbers, uniform};
+use crate::decoder::{Decoder, Seats, Suffix};
+use crate::lora::LoraAdapter;
+use crate::packed::team::for_each_mut;
 
 const ROLE: &str = "drafter";
 
@@ -44,21 +44,21 @@ pub trait DraftPolicy: Send {
 ///
 /// One forward pass of N rows per token, over one copy of the context's keys and values; what the winner computed is kept.
 pub struct Drafter {
-    model: Arc<Qwen2>,
+    model: Arc<Decoder>,
     policy: Option<Box<dyn DraftPolicy>>,
-    lane: Option<(Arc<LoraAdapter>, AdapterStack)>,
+    adapter: Option<Arc<LoraAdapter>>,
+    seats: Seats,
     config: DrafterConfig,
     follower: Follower,
-    sampler: Sampler,
     last: Option<(Suffix, Vec<Vec<TokenId>>)>,
 }
 
 impl Drafter {
     /// A drafter on `model`.
     #[must_use]
-    pub fn new(model: Arc<Qwen2>, config: DrafterConfig) -> Self {
-        let follower = Follower::new(&model, 1);
-        Self { model, policy: None, lane: None, config, follower, sampler: Sampler::default(), last: None }
+    pub fn new(model: Arc<Decoder>, config: DrafterConfig) -> Self {
+        let (seats, follower) = (model.alone(), Follower::new(&model, 1));
+        Self { model, policy: None, adapter: None, seats, config, follower, last: None }
     }
 
     /// The same drafter under an adapter.
@@ -71,9 +71,9 @@ impl Drafter {
     fn seat(&mut self) -> Result<(), BoxError> {
         let Some(policy) = &mut self.policy else { return Ok(()) };
         let adapter = policy.adapter()?;
-        if !self.lane.as_ref().is_some_and(|(seated, _)| Arc::ptr_eq(seated, &adapter)) {
-            let stack = AdapterStack::new(&self.model.config, &[Some(&adapter)], &self.model.device())?;
-            self.lane = Some((adapter, stack));
+        if !self.adapter.as_ref().is_some_and(|seated| Arc::ptr_eq(seated, &adapter)) {
+            self.seats = self.model.seat(&[Some(Arc::clone(&adapter))])?;
+            self.adapter = Some(adapter);
             self.follower = Follower::new(&self.model, 1);
         }
         Ok(())
@@ -88,30 +88,43 @@ impl Drafter {
         self.last = None;
         let context = request.context;
         check_context(&self.model, ROLE, context, 1)?;
-        let limit = request.limit.min(self.model.config.max_position_embeddings - context.len()).max(1);
+        let limit = request.limit.min(self.model.config().max_position_embeddings - context.len()).max(1);
         self.seat()?;
-        let lanes = self.lane.as_ref().map_or(Lanes::backbone(), |(_, stack)| Lanes::of(stack));
-        self.follower.follow(&self.model, lanes, context);
+        self.follower.follow(&self.model, &self.seats, context);
 
         let rows = self.config.candidates.max(1);
-        let mut suffix = Suffix::new(&self.model.config, 1, rows, SPAN_CAPACITY.min(limit), &self.model.device());
+        let mut suffix = self.model.suffix(1, rows, SPAN_CAPACITY.min(limit));
         let mut spans: Vec<Span> = (0..rows).map(|_| Span::default()).collect();
         let last = context[context.len() - 1];
         while spans.iter().any(|span| span.end.is_none()) {
             // A row that has ended reads on and is ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
-            let tokens = token_rows(&inputs, 1, &self.model.device());
-            let cache = Cache::Extend { prefix: self.follower.prefix(), suffix: &mut suffix };
-            let hidden = self.model.forward(tokens, lanes, cache);
-            let mut logits = read(self.model.logits(hidden, lanes))?;
-            let rows = logits.chunks_exact_mut(self.model.config.vocab_size);
-            for ((span, logits), input) in spans.iter_mut().zip(rows).zip(&inputs) {
-                if span.end.is_none() {
-                    if logits.iter().any(|z| z.is_nan() || *z == f32::INFINITY) {
-                        return Err(EngineError::NotANumber { role: ROLE, token: input[0] }.into());
-                    }
-                    self.config.extend(span, logits, &mut self.sampler, &request, limit, rng);
+            let hidden = self.model.extend(&inputs, 1, &self.seats, self.follower.prefix(), &mut suffix);
+            let mut logits = self.model.logits(&hidden, &self.seats)?;
+            let rows = logits.chunks_exact_mut(self.model.config().vocab_size);
+            // The numbers are taken in the order of the rows, whatever thread draws with them.
+            let mut draws: Vec<Draw<'_>> = spans
+                .iter_mut()
+                .zip(rows)
+                .zip(&inputs)
+                .filter(|((span, _), _)| span.end.is_none())
+                .map(|((span, logits), input)| Draw {
+                    span,
+                    logits,
+                    input: input[0],
+                    uniform: uniform(&self.config.sampling, rng),
+                })
+                .collect();
+            let config = &self.config;
+            for_each_mut(&mut draws, |_, draw| {
+                if are_numbers(draw.logits) {
+                    config.extend(draw.span, draw.logits, draw.uniform, &request, limit);
+                } else {
+                    draw.span.broken = true;
                 }
+            });
+            if let Some(draw) = draws.iter().find(|draw| draw.span.broken) {
+                return Err(EngineError::NotANumber { role: ROLE, token: draw.input }.into());
             }
         }
 
@@ -144,19 +157,23 @@ struct Span {
     tokens: Vec<TokenId>,
     log_probs: Vec<f32>,
     end: Option<SpanEnd>,
+    sampler: Sampler,
+    /// Whether the model returned what is no number.
+    broken: bool,
+}
+
+/// One row's next token.
+struct Draw<'a> {
+    span: &'a mut Span,
+    logits: &'a mut [f32],
+    /// The token that was read.
+    input: TokenId,
+    uniform: f64,
 }
 
 impl DrafterConfig {
     /// Draws one more token of a span, and says so where that ends it.
-    fn extend(
-        &self,
-        span: &mut Span,
-        logits: &mut [f32],
-        sampler: &mut Sampler,
-        request: &DraftRequest<'_>,
-        limit: usize,
-        rng: &mut dyn Rng,
-    ) {
+    fn extend(&self, span: &mut Span, logits: &mut [f32], uniform: f64, request: &DraftRequest<'_>, limit: usize) {
         if !self.keep_end_of_text && span.tokens.is_empty() {
             for &end in &self.end_of_text {
                 if let Some(logit) = logits.get_mut(end as usize) {
@@ -165,7 +182,7 @@ impl DrafterConfig {
             }
         }
         let history = request.context.iter().chain(&span.tokens).copied();
-        let drawn = sampler.draw(logits, history, &self.sampling, rng);
+        let drawn = span.sampler.draw(logits, history, &self.sampling, uniform);
         if self.end_of_text.contains(&drawn.token) {
             if !self.keep_end_of_text {
                 span.end = Some(SpanEnd::Complete);

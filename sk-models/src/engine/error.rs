@@ -1,5 +1,7 @@
 use sk_core::TokenId;
 
+use crate::decoder::DeviceFailure;
+
 /// Why a model could not draft, read or decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -74,4 +76,10 @@ pub enum EngineError {
         /// The token it was reading.
         token: TokenId,
     },
+}
+
+impl From<DeviceFailure> for EngineError {
+    fn from(failure: DeviceFailure) -> Self {
+        Self::Device { message: failure.message }
+    }
 }

@@ -4,16 +4,16 @@ use rand::Rng;
 use sk_core::TokenId;
 
 use super::EngineError;
-use super::follower::{Follower, check_context, read};
-use super::sampling::{Sampler, Sampling};
-use crate::lora::Lanes;
-use crate::model::Qwen2;
+use super::follower::{Follower, check_context};
+use super::sampling::{Sampler, Sampling, are_numbers, uniform};
+use crate::decoder::{Decoder, Seats};
 
 const ROLE: &str = "model";
 
 /// One frozen model decoding by itself, unsteered: the baseline every steered figure is held against.
 pub struct Frozen {
-    model: Arc<Qwen2>,
+    model: Arc<Decoder>,
+    seats: Seats,
     follower: Follower,
     sampler: Sampler,
 }
@@ -21,9 +21,9 @@ pub struct Frozen {
 impl Frozen {
     /// A decoder on `model`.
     #[must_use]
-    pub fn new(model: Arc<Qwen2>) -> Self {
-        let follower = Follower::new(&model, 1);
-        Self { model, follower, sampler: Sampler::default() }
+    pub fn new(model: Arc<Decoder>) -> Self {
+        let (seats, follower) = (model.alone(), Follower::new(&model, 1));
+        Self { model, seats, follower, sampler: Sampler::default() }
     }
 
     /// Reads `context`, all but its last token, into the cache.
@@ -32,7 +32,7 @@ impl Frozen {
     /// When the context does not fit the model.
     pub fn prefill(&mut self, context: &[TokenId]) -> Result<(), EngineError> {
         check_context(&self.model, ROLE, context, 1)?;
-        self.follower.follow(&self.model, Lanes::backbone(), context);
+        self.follower.follow(&self.model, &self.seats, context);
         Ok(())
     }
 
@@ -44,9 +44,9 @@ impl Frozen {
         self.prefill(context)?;
         let last = context[context.len() - 1];
         // Read as part of the context, so that the next call finds it there.
-        let hidden = self.follower.advance(&self.model, last);
-        let logits = read(self.model.logits(hidden, Lanes::backbone()))?;
-        if logits.iter().any(|z| z.is_nan() || *z == f32::INFINITY) {
+        let hidden = self.follower.advance(&self.model, &self.seats, last);
+        let logits = self.model.logits(&hidden, &self.seats)?;
+        if !are_numbers(&logits) {
             return Err(EngineError::NotANumber { role: ROLE, token: last });
         }
         Ok(logits)
@@ -67,7 +67,7 @@ impl Frozen {
     ) -> Result<(), EngineError> {
         for _ in 0..limit {
             let logits = self.next_logits(context)?;
-            let token = self.sampler.draw(&logits, context.iter().copied(), sampling, rng).token;
+            let token = self.sampler.draw(&logits, context.iter().copied(), sampling, uniform(sampling, rng)).token;
             context.push(token);
             if !on_token(token) || end_of_text.contains(&token) {
                 break;

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use burn::tensor::{Int, Tensor, TensorData};
 use sk_core::{Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
-use super::follower::read;
+use crate::decoder::{Decoder, Hidden, Seats};
 use crate::head::Head;
 
 /// The heads a backbone can read with, by name. Clones address the same rack, as those of [`AdapterRack`](super::AdapterRack) do.
@@ -70,30 +69,24 @@ impl AskedHeads {
 
     /// Adds each head's readings of the candidates.
     ///
-    /// `hidden` are the backbone's final-norm states `[N·width, H]` of rows that read the last token of the context, then y_1 … y_L: the
-    /// state at place t of a row is what y_t left. One product `[M, H]·[H, heads]`, M the tokens of all candidates; M·heads numbers
-    /// come back from the device.
+    /// Lane `lane` of `hidden` is the backbone's own, and its rows read the last token of the context, then y_1 … y_L: the state at place
+    /// t of a row is what y_t left. One product `[M, H]·[H, heads]`, M the tokens of all candidates.
     pub(super) fn read_into(
         &self,
         readings: &mut Readings,
-        hidden: Tensor<2>,
+        (model, hidden, seats): (&Decoder, &Hidden, &Seats),
+        lane: usize,
         candidates: &Candidates,
         width: usize,
     ) -> Result<(), EngineError> {
         if self.is_empty() {
             return Ok(());
         }
-        let device = hidden.device();
         let tokens: Vec<TokenId> = candidates.iter().flat_map(|c| c.tokens.iter().copied()).collect();
-        let places =
-            candidates.iter().enumerate().flat_map(|(row, c)| (1..=c.tokens.len()).map(move |t| (row * width + t) as i64));
-        let places = Tensor::<1, Int>::from_data(TensorData::new(places.collect::<Vec<_>>(), [tokens.len()]), &device);
-        let size = hidden.dims()[1];
-        let weights: Vec<f32> = self.0.iter().flat_map(|(_, head)| head.weight.iter().copied()).collect();
-        let biases: Vec<f32> = self.0.iter().map(|(_, head)| head.bias).collect();
-        let weights = Tensor::<2>::from_data(TensorData::new(weights, [self.0.len(), size]), &device).transpose();
-        let biases = Tensor::<2>::from_data(TensorData::new(biases, [1, self.0.len()]), &device);
-        let values = read(hidden.select(0, places).matmul(weights) + biases)?;
+        let places: Vec<usize> =
+            candidates.iter().enumerate().flat_map(|(row, c)| (1..=c.tokens.len()).map(move |t| row * width + t)).collect();
+        let heads: Vec<(&[f32], f32)> = self.0.iter().map(|(_, head)| (&head.weight[..], head.bias)).collect();
+        let values = model.project(hidden, seats, lane, &places, &heads)?;
 
         for (place, (name, _)) in self.0.iter().enumerate() {
             let own: Vec<f32> = values.iter().skip(place).step_by(self.0.len()).copied().collect();

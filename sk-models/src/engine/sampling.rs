@@ -2,6 +2,8 @@ use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 use sk_core::TokenId;
 
+use crate::kernels::simd::{exp, max, sum, widened};
+
 /// Below this temperature the most likely token is taken.
 const GREEDY: f32 = 1e-5;
 
@@ -94,42 +96,36 @@ pub(crate) struct Drawn {
 /// Draws tokens; keeps its buffers from call to call.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
-    ranked: Vec<(f32, TokenId)>,
+    /// The logits, penalised.
+    logits: Vec<f32>,
     penalised: Vec<bool>,
+    /// e^{(z − max)/T} of each token, zero for those cut by top-k.
+    weights: Vec<f32>,
+    /// The weights by size.
+    buckets: Buckets,
 }
 
 impl Sampler {
     /// Draws a token from `logits` (one per token of the vocabulary) after `history`, which the repetition penalty looks at.
     ///
-    /// Costs O(V), and O(m log m) in the number m of tokens kept.
+    /// `uniform` decides, a number in [0, 1): the tokens kept are laid side by side from the likeliest on, and the one drawn is where that
+    /// share of their mass is reached. O(V) in a few vector passes, and O(m log m) in the number m of tokens about as likely as the
+    /// last one kept and the one drawn.
     pub(crate) fn draw(
         &mut self,
         logits: &[f32],
         history: impl IntoIterator<Item = TokenId>,
         sampling: &Sampling,
-        rng: &mut dyn Rng,
+        uniform: f64,
     ) -> Drawn {
-        self.warp(logits, history, sampling);
-        let drawn = |token: TokenId| Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) };
-        if sampling.is_greedy() {
-            let best = self.ranked.iter().copied().reduce(|a, b| if before(&b, &a).is_lt() { b } else { a });
-            return drawn(best.expect("a vocabulary is not empty").1);
-        }
-        let top_k = if sampling.top_k == 0 { usize::MAX } else { sampling.top_k };
-        self.keep_first(top_k);
-        let max = self.ranked.iter().map(|r| r.0).fold(f32::NEG_INFINITY, f32::max);
-        for entry in &mut self.ranked {
-            entry.0 = ((entry.0 - max) / sampling.temperature).exp();
-        }
-        if sampling.top_p < 1.0 {
-            self.keep_nucleus(sampling.top_p);
-        }
-        drawn(self.choose(rng))
+        self.penalise(logits, history, sampling);
+        let token = if sampling.is_greedy() { likeliest(&self.logits) } else { self.choose(sampling, uniform) };
+        Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) }
     }
 
-    fn warp(&mut self, logits: &[f32], history: impl IntoIterator<Item = TokenId>, sampling: &Sampling) {
-        self.ranked.clear();
-        self.ranked.extend(logits.iter().copied().zip(0..));
+    fn penalise(&mut self, logits: &[f32], history: impl IntoIterator<Item = TokenId>, sampling: &Sampling) {
+        self.logits.clear();
+        self.logits.extend_from_slice(logits);
         if sampling.repetition_penalty == 1.0 {
             return;
         }
@@ -139,57 +135,179 @@ impl Sampler {
             let index = token as usize;
             // A token counts once however often it occurs.
             if index < logits.len() && !std::mem::replace(&mut self.penalised[index], true) {
-                let logit = &mut self.ranked[index].0;
+                let logit = &mut self.logits[index];
                 *logit = if *logit < 0.0 { *logit * sampling.repetition_penalty } else { *logit / sampling.repetition_penalty };
             }
         }
     }
 
-    fn keep_first(&mut self, count: usize) {
-        if count < self.ranked.len() {
-            self.ranked.select_nth_unstable_by(count - 1, before);
-            self.ranked.truncate(count);
+    fn choose(&mut self, sampling: &Sampling, uniform: f64) -> TokenId {
+        weigh(&self.logits, sampling.temperature, &mut self.weights);
+        self.buckets.fill(&self.weights);
+        let mut kept = self.buckets.all();
+        if sampling.top_k > 0 && sampling.top_k < self.weights.len() {
+            kept = self.buckets.first(&self.weights, sampling.top_k);
+        }
+        if sampling.top_p < 1.0 {
+            kept = self.buckets.nucleus(&self.weights, kept, f64::from(sampling.top_p) * kept.mass);
+        }
+        self.buckets.at(&self.weights, uniform * kept.mass, kept)
+    }
+}
+
+/// The first of the largest.
+fn likeliest(logits: &[f32]) -> TokenId {
+    let max = widened(
+        #[inline(always)]
+        || max(logits),
+    );
+    logits.iter().position(|&z| z == max).unwrap_or(0) as TokenId
+}
+
+/// `out[i] = e^{(z_i − max)/T}`.
+fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) {
+    out.resize(logits.len(), 0.0);
+    widened(
+        #[inline(always)]
+        || {
+            let max = max(logits);
+            let rate = temperature.recip();
+            for (weight, z) in out.iter_mut().zip(logits) {
+                // What is impossible stays so: the fast exponential does not go below e^−87.
+                let value = exp((z - max) * rate);
+                *weight = if *z == f32::NEG_INFINITY { 0.0 } else { value };
+            }
+        },
+    );
+}
+
+/// The tokens kept: so many of the likeliest, and their mass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Kept {
+    count: usize,
+    mass: f64,
+}
+
+/// Weights in (0, 1] sorted coarsely: by the exponent and the first bits of the fraction, the largest first.
+///
+/// Where a cut falls is known after one pass, and only the tokens of one bucket are ever put in order.
+#[derive(Debug, Default)]
+struct Buckets {
+    counts: Vec<u32>,
+    masses: Vec<f64>,
+    /// The bucket that was looked into last, in order.
+    sorted: Vec<(f32, TokenId)>,
+    looked_into: Option<usize>,
+}
+
+/// Buckets for each factor of two.
+const PER_OCTAVE: u32 = 64;
+/// All buckets; the last one holds everything below e^−44 too.
+const BUCKETS: usize = 64 * PER_OCTAVE as usize;
+
+fn bucket(weight: f32) -> usize {
+    const ONE: u32 = 1.0_f32.to_bits();
+    // A weight a rounding above one is as good as one.
+    let below = ONE.saturating_sub(weight.to_bits()) >> (23 - PER_OCTAVE.trailing_zeros());
+    (below as usize).min(BUCKETS - 1)
+}
+
+impl Buckets {
+    fn fill(&mut self, weights: &[f32]) {
+        self.counts.clear();
+        self.counts.resize(BUCKETS, 0);
+        self.masses.clear();
+        self.masses.resize(BUCKETS, 0.0);
+        self.looked_into = None;
+        for &weight in weights {
+            let bucket = bucket(weight);
+            self.counts[bucket] += 1;
+            self.masses[bucket] += f64::from(weight);
         }
     }
 
-    /// Keeps the smallest set of most likely tokens whose mass reaches `top_p`. Sorts no more than it needs.
-    fn keep_nucleus(&mut self, top_p: f32) {
-        let target = f64::from(top_p) * self.ranked.iter().map(|r| f64::from(r.0)).sum::<f64>();
-        let mut sorted = 64;
-        loop {
-            let head = sorted.min(self.ranked.len());
-            if head < self.ranked.len() {
-                self.ranked.select_nth_unstable_by(head - 1, before);
-            }
-            self.ranked[..head].sort_unstable_by(before);
-            let mut mass = 0.0;
-            let reached = self.ranked[..head].iter().position(|r| {
-                mass += f64::from(r.0);
-                mass >= target
-            });
-            if let Some(last) = reached {
-                return self.ranked.truncate(last + 1);
-            }
-            if head == self.ranked.len() {
-                return;
-            }
-            sorted *= 4;
-        }
+    fn all(&self) -> Kept {
+        Kept { count: self.counts.iter().sum::<u32>() as usize, mass: self.masses.iter().sum() }
     }
 
-    fn choose(&mut self, rng: &mut dyn Rng) -> TokenId {
-        let weights = self.ranked.iter().map(|r| f64::from(r.0));
-        let target = rng.random::<f64>() * weights.clone().sum::<f64>();
-        let mut mass = 0.0;
-        for (weight, &(_, token)) in weights.zip(&self.ranked) {
-            mass += weight;
-            if target < mass {
-                return token;
-            }
+    /// The tokens of a bucket, the largest first; of equals, the lower id.
+    fn look_into(&mut self, weights: &[f32], index: usize) -> &[(f32, TokenId)] {
+        if self.looked_into != Some(index) {
+            self.sorted.clear();
+            self.sorted.extend(weights.iter().copied().zip(0..).filter(|(weight, _)| bucket(*weight) == index));
+            self.sorted.sort_unstable_by(before);
+            self.looked_into = Some(index);
         }
+        &self.sorted
+    }
+
+    /// The `count` largest.
+    fn first(&mut self, weights: &[f32], count: usize) -> Kept {
+        let mut kept = Kept { count: 0, mass: 0.0 };
+        for index in 0..BUCKETS {
+            let own = self.counts[index] as usize;
+            if kept.count + own > count {
+                let rest = count - kept.count;
+                let mass: f64 = self.look_into(weights, index)[..rest].iter().map(|entry| f64::from(entry.0)).sum();
+                return Kept { count, mass: kept.mass + mass };
+            }
+            kept.count += own;
+            kept.mass += self.masses[index];
+        }
+        kept
+    }
+
+    /// The fewest of the largest among `kept` whose mass reaches `target`.
+    fn nucleus(&mut self, weights: &[f32], kept: Kept, target: f64) -> Kept {
+        self.walk(weights, kept, |mass| mass >= target).map_or(kept, |(found, _)| found)
+    }
+
+    /// The token where the mass of `kept`, laid out from the largest on, passes `target`.
+    fn at(&mut self, weights: &[f32], target: f64, kept: Kept) -> TokenId {
+        let found = self.walk(weights, kept, |mass| mass > target);
         // Rounding may leave the target at the total itself.
-        self.ranked.iter().rev().find(|r| r.0 > 0.0).expect("the most likely token has weight 1").1
+        let found = found.or_else(|| self.walk(weights, kept, |mass| mass >= kept.mass * (1.0 - f64::EPSILON * 16.0)));
+        found.map_or_else(|| likeliest(weights), |(_, token)| token)
     }
+
+    /// The first token of `kept` with which the mass from the largest on is `enough`, and what is kept up to it.
+    fn walk(&mut self, weights: &[f32], kept: Kept, enough: impl Fn(f64) -> bool) -> Option<(Kept, TokenId)> {
+        let mut passed = Kept { count: 0, mass: 0.0 };
+        for index in 0..BUCKETS {
+            let own = self.counts[index] as usize;
+            let whole = passed.count + own <= kept.count;
+            if whole && !enough(passed.mass + self.masses[index]) {
+                passed.count += own;
+                passed.mass += self.masses[index];
+                continue;
+            }
+            for &(weight, token) in self.look_into(weights, index) {
+                if passed.count == kept.count {
+                    return None;
+                }
+                passed.count += 1;
+                passed.mass += f64::from(weight);
+                if weight > 0.0 && enough(passed.mass) {
+                    return Some((passed, token));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The number that decides a draw; none is taken from the generator where nothing is left to chance.
+pub(super) fn uniform(sampling: &Sampling, rng: &mut dyn Rng) -> f64 {
+    if sampling.is_greedy() { 0.0 } else { rng.random() }
+}
+
+/// Whether no logit is NaN or +∞. A token may be impossible.
+pub(super) fn are_numbers(logits: &[f32]) -> bool {
+    // Without a way out of the loop it is a vector loop.
+    !widened(
+        #[inline(always)]
+        || logits.iter().fold(false, |broken, z| broken | z.is_nan() | (*z == f32::INFINITY)),
+    )
 }
 
 /// Larger first; of equals, the lower id: a total order, so that a cut never depends on how ties were laid out.
@@ -204,16 +322,30 @@ pub(super) fn log_softmax(logits: &[f32]) -> Vec<f32> {
 }
 
 fn log_sum_exp(logits: &[f32]) -> f32 {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|&z| f64::from((z - max).exp())).sum();
-    max + sum.ln() as f32
+    /// Terms of a partial sum in f32.
+    const PIECE: usize = 512;
+    widened(
+        #[inline(always)]
+        || {
+            let max = max(logits);
+            let mut terms = [0.0_f32; PIECE];
+            let mut total = 0.0_f64;
+            for piece in logits.chunks(PIECE) {
+                for (term, z) in terms.iter_mut().zip(piece) {
+                    *term = exp(z - max);
+                }
+                total += f64::from(sum(&terms[..piece.len()]));
+            }
+            max + total.ln() as f32
+        },
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rand::SeedableRng;
+    use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
     const LOGITS: [f32; 6] = [1.0, 3.0, -2.0, 3.0, 0.5, -8.0];
@@ -221,7 +353,7 @@ mod tests {
     fn draws(sampling: &Sampling, history: &[TokenId], count: usize) -> Vec<Drawn> {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
         let mut sampler = Sampler::default();
-        (0..count).map(|_| sampler.draw(&LOGITS, history.iter().copied(), sampling, &mut rng)).collect()
+        (0..count).map(|_| sampler.draw(&LOGITS, history.iter().copied(), sampling, rng.random())).collect()
     }
 
     #[test]
@@ -277,22 +409,76 @@ mod tests {
         assert!(serde_json::from_str::<Sampling>(r#"{"topp": 0.5}"#).is_err());
     }
 
+    /// The tokens kept and the one drawn, by sorting everything.
+    fn plainly(logits: &[f32], sampling: &Sampling, uniform: f64) -> (usize, TokenId, f64) {
+        let mut all = Vec::new();
+        weigh(logits, sampling.temperature, &mut all);
+        let mut all: Vec<(f32, TokenId)> = all.into_iter().zip(0..).collect();
+        all.sort_unstable_by(before);
+        if sampling.top_k > 0 {
+            all.truncate(sampling.top_k);
+        }
+        let mass = |kept: &[(f32, TokenId)]| kept.iter().map(|entry| f64::from(entry.0)).sum::<f64>();
+        let target = f64::from(sampling.top_p) * mass(&all);
+        let reached = (1..all.len()).find(|&count| mass(&all[..count]) >= target).unwrap_or(all.len());
+        all.truncate(if sampling.top_p < 1.0 { reached } else { all.len() });
+        let target = uniform * mass(&all);
+        let place = (1..all.len()).find(|&count| mass(&all[..count]) > target).unwrap_or(all.len());
+        // How near the target is to a boundary, as a share of the mass.
+        let margin = (1..=all.len()).map(|count| (mass(&all[..count]) - target).abs()).fold(f64::INFINITY, f64::min);
+        (all.len(), all[place - 1].1, margin / mass(&all))
+    }
+
+    #[test]
+    fn what_is_impossible_is_never_drawn() {
+        let logits = [f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, -100.0];
+        let mut sampler = Sampler::default();
+        for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
+            for sampling in [Sampling::new(1.0, 1.0, 0, 1.0).unwrap(), Sampling::nucleus(), Sampling::greedy()] {
+                let token = sampler.draw(&logits, [], &sampling, uniform).token;
+                assert!(token == 1 || token == 3, "{token}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_weights_are_laid_out_by_id() {
+        let mut sampler = Sampler::default();
+        let logits = [2.0_f32; 10];
+        for (place, expected) in [(0.05, 0), (0.45, 2), (0.95, 4)] {
+            let sampling = Sampling::new(0.7, 1.0, 5, 1.0).unwrap();
+            assert_eq!(sampler.draw(&logits, [], &sampling, place).token, expected);
+        }
+        let half = Sampling::new(0.7, 0.5, 0, 1.0).unwrap();
+        assert!((0..100).all(|i| sampler.draw(&logits, [], &half, f64::from(i) / 100.0).token < 5));
+    }
+
     proptest! {
-        /// The nucleus found by partial sorting is the one found by sorting everything.
+        /// Cutting and choosing by buckets is cutting and choosing after sorting everything.
         #[test]
-        fn nucleus_is_minimal(logits in proptest::collection::vec(-6.0f32..6.0, 1..600), top_p in 0.01f32..1.0) {
-            let mut sampler = Sampler { ranked: logits.iter().map(|z| z.exp()).zip(0..).collect(), penalised: Vec::new() };
-            let mut all = sampler.ranked.clone();
-            sampler.keep_nucleus(top_p);
-            all.sort_unstable_by(before);
-            let total: f64 = all.iter().map(|r| f64::from(r.0)).sum();
-            let mass = |n: usize| all[..n].iter().map(|r| f64::from(r.0)).sum::<f64>();
-            let kept = sampler.ranked.len();
-            prop_assert_eq!(&sampler.ranked[..], &all[..kept]);
-            // f64 rounding of a sum of at most 600 terms.
-            let slack = 1e-9 * total;
-            prop_assert!(mass(kept) >= f64::from(top_p) * total - slack);
-            prop_assert!(mass(kept - 1) < f64::from(top_p) * total + slack);
+        fn buckets_are_a_sort(
+            logits in proptest::collection::vec(prop_oneof![-6.0f32..6.0, -60.0f32..0.0, Just(1.5f32)], 1..600),
+            temperature in 0.1f32..4.0,
+            top_p in prop_oneof![0.01f32..1.0, Just(1.0f32)],
+            top_k in prop_oneof![Just(0usize), 1usize..700],
+            uniform in 0.0f64..1.0,
+        ) {
+            let sampling = Sampling::new(temperature, top_p, top_k, 1.0).unwrap();
+            let (count, token, margin) = plainly(&logits, &sampling, uniform);
+            // Sums of at most 600 terms in two orders differ by a few units in the last place of f64.
+            prop_assume!(margin > 1e-12);
+            let mut sampler = Sampler::default();
+            let drawn = sampler.draw(&logits, [], &sampling, uniform);
+            prop_assert_eq!(drawn.token, token, "of {} kept", count);
+        }
+
+        /// Vector sums agree with a plain one.
+        #[test]
+        fn log_sum_exp_is_accurate(logits in proptest::collection::vec(-40.0f32..40.0, 1..2000)) {
+            let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let plain = f64::from(max) + logits.iter().map(|&z| f64::from(z - max).exp()).sum::<f64>().ln();
+            // Two units in the last place of f32 at the size of the result.
+            prop_assert!((f64::from(log_sum_exp(&logits)) - plain).abs() <= 2.4e-7 * plain.abs().max(1.0));
         }
     }
 }

@@ -1,21 +1,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use burn::tensor::{Int, Tensor, TensorData};
 use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
 use super::drafter::inputs_of;
-use super::follower::{Follower, check_context, check_vocabulary, read, token_rows};
+use super::follower::{Follower, check_context, check_vocabulary};
 use super::heads::HeadRack;
-use crate::lora::{AdapterStack, Lanes, LoraAdapter};
-use crate::model::cache::Suffix;
-use crate::model::{Cache, Qwen2};
+use super::sampling::log_softmax;
+use crate::decoder::{Decoder, Hidden, Seats, Suffix};
+use crate::lora::LoraAdapter;
 
 const ROLE: &str = "backbone";
-
-/// Logits held at once while a span is read: 64 MiB of f32. Larger batches are read in pieces.
-const LOGITS_AT_ONCE: usize = 16 << 20;
 
 /// The adapters a backbone can read with, by name. Clones address the same rack, so blades can be loaded, replaced and dropped while
 /// a generation runs; the backbone's weights are not touched.
@@ -59,7 +55,7 @@ type Lane = Option<Arc<LoraAdapter>>;
 /// The lanes of the last reading, with the prefix each keeps.
 struct Bench {
     lanes: Vec<Lane>,
-    stack: Option<AdapterStack>,
+    seats: Seats,
     follower: Follower,
 }
 
@@ -90,7 +86,7 @@ struct Ahead {
 /// Heads are read off the same pass, in which every row then reads its last token too: one position per candidate and lane more, and no
 /// product with the vocabulary where nothing but heads is asked for.
 pub struct Verifier {
-    model: Arc<Qwen2>,
+    model: Arc<Decoder>,
     rack: AdapterRack,
     heads: HeadRack,
     bench: Option<Bench>,
@@ -103,7 +99,7 @@ pub struct Verifier {
 impl Verifier {
     /// The backbone `model`, with no adapter and no head.
     #[must_use]
-    pub fn new(model: Arc<Qwen2>) -> Self {
+    pub fn new(model: Arc<Decoder>) -> Self {
         Self {
             model,
             rack: AdapterRack::default(),
@@ -143,103 +139,70 @@ impl Verifier {
             Some(bench) if same(&bench.lanes, &lanes) => bench,
             previous => self.reseat(previous, lanes, context)?,
         };
-        bench.follower.follow(&self.model, bench.stack.as_ref().map_or(Lanes::backbone(), Lanes::of), context);
+        bench.follower.follow(&self.model, &bench.seats, context);
         Ok(bench)
     }
 
     /// A bench of other lanes. Lanes that stay keep their prefix; a newly seated one reads the context once.
     fn reseat(&self, previous: Option<Bench>, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Bench, BoxError> {
-        let stack = self.stack(&lanes)?;
+        let seats = self.model.seat(&lanes)?;
         let find = |lane: &Lane, bench: &Bench| bench.lanes.iter().position(|l| identical(l, lane));
-        let Some(mut previous) = previous else {
-            return Ok(Bench { follower: Follower::new(&self.model, lanes.len()), lanes, stack });
-        };
-        let (stay, join): (Vec<&Lane>, Vec<&Lane>) = lanes.iter().partition(|&lane| find(lane, &previous).is_some());
+        let fresh = |lanes: Vec<Lane>, seats| Bench { follower: Follower::new(&self.model, lanes.len()), lanes, seats };
+        let Some(mut previous) = previous else { return Ok(fresh(lanes, seats)) };
+        let (stay, join): (Vec<Lane>, Vec<Lane>) = lanes.iter().cloned().partition(|lane| find(lane, &previous).is_some());
         if stay.is_empty() {
-            return Ok(Bench { follower: Follower::new(&self.model, lanes.len()), lanes, stack });
+            return Ok(fresh(lanes, seats));
         }
-        let kept: Vec<usize> = stay.iter().filter_map(|&lane| find(lane, &previous)).collect();
+        let kept: Vec<usize> = stay.iter().filter_map(|lane| find(lane, &previous)).collect();
         previous.follower.select_lanes(&kept);
-        let stay: Vec<Lane> = stay.into_iter().cloned().collect();
-        let stay_stack = self.stack(&stay)?;
-        let stay_lanes = stay_stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
-        previous.follower.follow(&self.model, stay_lanes, context);
+        previous.follower.follow(&self.model, &self.model.seat(&stay)?, context);
         let mut order = stay;
         if !join.is_empty() {
-            let join: Vec<Lane> = join.into_iter().cloned().collect();
-            let join_stack = self.stack(&join)?;
             let mut newcomers = Follower::new(&self.model, join.len());
-            newcomers.follow(&self.model, join_stack.as_ref().map_or(Lanes::backbone(), Lanes::of), context);
-            previous.follower.join_lanes(&newcomers);
+            newcomers.follow(&self.model, &self.model.seat(&join)?, context);
+            previous.follower.join_lanes(newcomers);
             order.extend(join);
         }
         let place: Vec<usize> = lanes.iter().filter_map(|lane| order.iter().position(|other| identical(other, lane))).collect();
         if !place.iter().copied().eq(0..place.len()) {
             previous.follower.select_lanes(&place);
         }
-        Ok(Bench { lanes, stack, follower: previous.follower })
-    }
-
-    fn stack(&self, lanes: &[Lane]) -> Result<Option<AdapterStack>, BoxError> {
-        if lanes.len() == 1 && lanes[0].is_none() {
-            return Ok(None);
-        }
-        let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
-        Ok(Some(AdapterStack::new(&self.model.config, &adapters, &self.model.device())?))
+        Ok(Bench { lanes, seats, follower: previous.follower })
     }
 
     /// Reads the rows of every lane: per lane and candidate one [`Reading`].
     fn read_rows(
         &self,
-        lanes: Lanes<'_>,
-        hidden: Tensor<2>,
+        seats: &Seats,
+        hidden: &Hidden,
         rows: &[&[TokenId]],
         width: usize,
     ) -> Result<Vec<Vec<Reading>>, EngineError> {
-        let device = self.model.device();
-        let (count, size) = (lanes.count(), self.model.config.hidden_size);
         // Positions that hold a token and not padding, the same in each lane.
-        let real: Vec<i64> =
-            rows.iter().enumerate().flat_map(|(row, tokens)| (0..tokens.len()).map(move |t| (row * width + t) as i64)).collect();
-        let targets: Vec<i64> = rows.iter().flat_map(|tokens| tokens.iter().map(|&t| i64::from(t))).collect();
-        let hidden = hidden.reshape([count, rows.len() * width, size]);
-        let piece = (LOGITS_AT_ONCE / (self.model.config.vocab_size * count)).max(1);
-        let mut read_lanes = vec![Vec::with_capacity(2 * targets.len()); count];
-        for (positions, targets) in real.chunks(piece).zip(targets.chunks(piece)) {
-            let m = positions.len();
-            let ints = |values: Vec<i64>, shape: &[usize]| TensorData::new(values, shape.to_vec());
-            let index = Tensor::<1, Int>::from_data(ints(positions.to_vec(), &[m]), &device);
-            let states = hidden.clone().select(1, index).reshape([count * m, size]);
-            let logits = self.model.logits(states, lanes);
-            let target = Tensor::<2, Int>::from_data(ints(targets.repeat(count), &[count * m, 1]), &device);
-            let max = logits.clone().max_dim(1);
-            let picked = logits.clone().gather(1, target) - max.clone();
-            // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
-            let entropy = (logits - max).exp().sum_dim(1).log();
-            let pairs = read(Tensor::cat(vec![picked - entropy.clone(), entropy], 1))?;
-            for (lane, pairs) in read_lanes.iter_mut().zip(pairs.chunks_exact(2 * m)) {
-                lane.extend_from_slice(pairs);
+        let places: Vec<usize> =
+            rows.iter().enumerate().flat_map(|(row, tokens)| (0..tokens.len()).map(move |t| row * width + t)).collect();
+        let targets: Vec<TokenId> = rows.iter().flat_map(|tokens| tokens.iter().copied()).collect();
+        let lanes = self.model.read(hidden, seats, &places, &targets)?;
+        let reading = |tokens: &[TokenId], pairs: &[[f32; 2]]| {
+            if let Some(broken) = pairs.iter().position(|pair| pair.iter().any(|value| value.is_nan())) {
+                return Err(EngineError::NotANumber { role: ROLE, token: tokens[broken] });
             }
-        }
-        read_lanes
-            .into_iter()
-            .map(|pairs| {
-                let mut pairs = pairs.chunks_exact(2);
-                rows.iter()
-                    .map(|tokens| {
-                        let mut reading = Reading::default();
-                        for (&token, pair) in tokens.iter().zip(&mut pairs) {
-                            if pair.iter().any(|value| value.is_nan()) {
-                                return Err(EngineError::NotANumber { role: ROLE, token });
-                            }
-                            reading.log_probs.push(pair[0]);
-                            reading.min_entropy.push(pair[1].max(0.0));
-                        }
-                        Ok(reading)
-                    })
-                    .collect()
+            Ok(Reading {
+                log_probs: pairs.iter().map(|pair| pair[0]).collect(),
+                min_entropy: pairs.iter().map(|pair| pair[1].max(0.0)).collect(),
+                ..Reading::default()
             })
-            .collect()
+        };
+        let lane = |pairs: Vec<[f32; 2]>| {
+            let mut rest = &pairs[..];
+            let mut next = |tokens: &&[TokenId]| {
+                let (own, after) = rest.split_at(tokens.len());
+                rest = after;
+                reading(tokens, own)
+            };
+            rows.iter().map(&mut next).collect()
+        };
+        lanes.into_iter().map(lane).collect()
     }
 
     /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
@@ -283,20 +246,16 @@ impl Verifier {
         check_context(&self.model, ROLE, context, 1)?;
         let bench = self.seat(lanes, context)?;
         let (count, last) = (bench.lanes.len(), context[context.len() - 1]);
-        let device = self.model.device();
-        let tokens = token_rows(&vec![[last]; count], 1, &device);
-        let mut suffix = Suffix::new(&self.model.config, count, 1, 1, &device);
-        let seated = bench.stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
-        let cache = Cache::Extend { prefix: bench.follower.prefix(), suffix: &mut suffix };
-        let logits = self.model.logits(self.model.forward(tokens, seated, cache), seated);
-        let max = logits.clone().max_dim(1);
-        let entropy = (logits.clone() - max.clone()).exp().sum_dim(1).log();
-        let log_probs = read(logits - max - entropy.clone())?;
-        let min_entropy: Vec<f32> = read(entropy)?.into_iter().map(|h| h.max(0.0)).collect();
-        if log_probs.iter().chain(&min_entropy).any(|value| value.is_nan()) {
+        let mut suffix = self.model.suffix(count, 1, 1);
+        let hidden = self.model.extend(&[[last]], 1, &bench.seats, bench.follower.prefix(), &mut suffix);
+        let logits = self.model.logits(&hidden, &bench.seats)?;
+        let log_probs: Vec<Vec<f32>> = logits.chunks_exact(self.model.config().vocab_size).map(log_softmax).collect();
+        // The likeliest token's log-probability is max − logsumexp.
+        let largest = |log_probs: &Vec<f32>| log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let min_entropy: Vec<f32> = log_probs.iter().map(|lane| (-largest(lane)).max(0.0)).collect();
+        if log_probs.iter().flatten().chain(&min_entropy).any(|value| value.is_nan()) {
             return Err(EngineError::NotANumber { role: ROLE, token: last }.into());
         }
-        let log_probs = log_probs.chunks_exact(self.model.config.vocab_size).map(<[f32]>::to_vec).collect();
         let ahead = Ahead { context: context.to_vec(), lanes: bench.lanes.clone(), log_probs, min_entropy };
         self.bench = Some(bench);
         self.pending = Some(Pending { suffix, inputs: vec![vec![last]], shared: true });
@@ -342,7 +301,7 @@ impl Backbone for Verifier {
         for candidate in candidates {
             check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
         }
-        let heads = self.heads.asked(policies, self.model.config.hidden_size)?;
+        let heads = self.heads.asked(policies, self.model.config().hidden_size)?;
         let mut lanes = self.lanes(policies)?;
         let predicting = lanes.len();
         // Heads look at the backbone's own states, so its lane is there whether or not its log-probabilities are asked for.
@@ -359,22 +318,16 @@ impl Backbone for Verifier {
             let extra = &c.tokens[c.tokens.len() - heads.extra_tokens()..];
             input.iter().chain(extra).copied().collect::<Vec<_>>()
         };
-        let reads: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
-        let rows: Vec<&Vec<TokenId>> = (0..count).flat_map(|_| &reads).collect();
-        let tokens = token_rows(&rows, width, &self.model.device());
-        let mut suffix = Suffix::new(&self.model.config, count, candidates.len(), width, &self.model.device());
-        let seated = bench.stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
-        let cache = Cache::Extend { prefix: bench.follower.prefix(), suffix: &mut suffix };
-        let hidden = self.model.forward(tokens, seated, cache);
+        let rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
+        let mut suffix = self.model.suffix(count, candidates.len(), width);
+        let hidden = self.model.extend(&rows, width, &bench.seats, bench.follower.prefix(), &mut suffix);
         let mut readings = Readings::new();
         if let Some(lane) = bench.lanes.iter().position(Option::is_none) {
-            let (rows, size) = (candidates.len() * width, self.model.config.hidden_size);
-            let own = hidden.clone().slice([lane * rows..(lane + 1) * rows, 0..size]);
-            heads.read_into(&mut readings, own, candidates, width)?;
+            heads.read_into(&mut readings, (&self.model, &hidden, &bench.seats), lane, candidates, width)?;
         }
         if predicting > 0 {
             let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
-            let read = self.read_rows(seated, hidden, &spans, width)?;
+            let read = self.read_rows(&bench.seats, &hidden, &spans, width)?;
             let policies = policies.iter().filter(|policy| !matches!(policy, Policy::Head(_)));
             for (policy, lane) in policies.zip(read) {
                 readings.insert(policy.clone(), lane);

@@ -5,7 +5,7 @@ use sk_core::{BoxError, Candidate, Candidates, DraftRequest, ParameterError, Pro
 
 use super::sampling::log_softmax;
 use super::{Frozen, SharedVerifier};
-use crate::model::Qwen2;
+use crate::decoder::Decoder;
 
 /// Whose log-probabilities the candidates carry.
 pub enum TokenPrior {
@@ -75,13 +75,13 @@ impl Vocabulary {
     /// Tokens of `model`, which `backbone` reads.
     #[must_use]
     pub fn new(
-        model: &Arc<Qwen2>,
+        model: &Arc<Decoder>,
         backbone: SharedVerifier,
         prior: TokenPrior,
         head: VocabularyHead,
         end_of_text: Vec<TokenId>,
     ) -> Self {
-        Self { backbone, prior, head, vocab_size: model.config.vocab_size, end_of_text }
+        Self { backbone, prior, head, vocab_size: model.config().vocab_size, end_of_text }
     }
 }
 

@@ -8,7 +8,7 @@
 mod attention;
 mod autodiff;
 mod norm;
-mod simd;
+pub(crate) mod simd;
 mod swiglu;
 
 use burn::{

@@ -4,7 +4,7 @@
 ///
 /// The closure must be `#[inline(always)]`, and so must be what it calls: it is compiled once per instruction set.
 #[inline]
-pub(super) fn widened<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn widened<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
@@ -36,7 +36,7 @@ const LANES: usize = 16;
 
 /// `Σ aᵢ·bᵢ`.
 #[inline(always)]
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
     let (a_body, a_tail) = a.as_chunks::<LANES>();
     let (b_body, b_tail) = b.as_chunks::<LANES>();
@@ -51,7 +51,7 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// The largest value.
 #[inline(always)]
-pub(super) fn max(values: &[f32]) -> f32 {
+pub(crate) fn max(values: &[f32]) -> f32 {
     let mut best = [f32::NEG_INFINITY; LANES];
     let (body, tail) = values.as_chunks::<LANES>();
     for chunk in body {
@@ -64,7 +64,7 @@ pub(super) fn max(values: &[f32]) -> f32 {
 
 /// `Σ xᵢ`.
 #[inline(always)]
-pub(super) fn sum(values: &[f32]) -> f32 {
+pub(crate) fn sum(values: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
     let (body, tail) = values.as_chunks::<LANES>();
     for chunk in body {
@@ -80,7 +80,7 @@ pub(super) fn sum(values: &[f32]) -> f32 {
 /// Cody–Waite reduction to |r| ≤ ln 2 / 2, then the minimax polynomial of Cephes; arguments are clamped to the range
 /// whose results are normal numbers.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     const LOW: f32 = -87.0;
     const HIGH: f32 = 88.0;
     const LN2_HIGH: f32 = 0.693_359_4;

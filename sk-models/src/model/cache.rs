@@ -195,6 +195,13 @@ impl Prefix {
         self.store.batch += other.store.batch;
     }
 
+    /// Bytes of its buffers.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let size = |buffer: &Buffer| 2 * buffer.keys.shape().num_elements() * buffer.keys.dtype().size();
+        self.store.layers.iter().map(size).sum()
+    }
+
     pub(super) fn view(&self, layer: usize) -> Option<(Tensor<4>, Tensor<4>)> {
         (self.store.length > 0).then(|| self.store.layers[layer].view(self.store.length))
     }

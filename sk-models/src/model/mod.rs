@@ -26,7 +26,7 @@ pub use norm::Norm;
 pub use projection::Projection;
 pub use rope::Rope;
 
-use crate::{config::Qwen2Config, lora::Lanes};
+use crate::{config::Qwen2Config, decoder::Decoder, lora::Lanes};
 
 /// A Qwen2 decoder: embedding, layers, final norm, head.
 #[derive(Module, Debug)]
@@ -73,11 +73,17 @@ impl Qwen2 {
         }
     }
 
-    /// Keeps a row-major `[H, V]` copy of a tied head, which halves the time of [`logits`](Self::logits) on a CPU.
+    /// The model made ready for inference: in panels on a CPU, as it is elsewhere.
+    #[must_use]
+    pub fn prepare(self) -> Decoder {
+        Decoder::from(self)
+    }
+
+    /// Keeps a row-major `[H, V]` copy of a tied head, a layout that products are faster in.
     ///
     /// For inference: the copy does not follow the embedding when that is trained.
     #[must_use]
-    pub fn prepare(mut self) -> Self {
+    pub fn with_head(mut self) -> Self {
         if self.lm_head.is_none() {
             let head = self.embed_tokens.val().transpose();
             // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.

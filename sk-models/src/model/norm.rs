@@ -28,6 +28,12 @@ impl Norm {
         Self::new(Tensor::ones([size], device), epsilon)
     }
 
+    /// ε.
+    #[must_use]
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
     /// Normalises each row of `[M, H]`.
     #[must_use]
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {

@@ -33,10 +33,10 @@ pub(crate) fn open(name: &str) -> (Qwen2Config, TensorFiles) {
     (Qwen2Config::from_file(&directory.join("config.json")).unwrap(), TensorFiles::open(&directory).unwrap())
 }
 
-/// The backbone of a fixture, as it is run.
+/// The backbone of a fixture.
 pub(crate) fn backbone(name: &str, device: &Device) -> Qwen2 {
     let (config, files) = open(name);
-    load_model(&config, &files, device).unwrap().prepare()
+    load_model(&config, &files, device).unwrap()
 }
 
 /// An adapter of a fixture.

@@ -1,0 +1,122 @@
+use burn::tensor::{Int, Tensor, TensorData};
+use sk_core::TokenId;
+
+use crate::kernels::simd::{dot, widened};
+use crate::lora::Lanes;
+use crate::model::Qwen2;
+use crate::packed::Grid;
+
+/// Logits held at once while states are read: 64 MiB of f32. Larger batches are read in pieces.
+const LOGITS_AT_ONCE: usize = 16 << 20;
+
+/// Final-norm states of the tokens of one pass, lanes outermost.
+#[derive(Debug)]
+pub struct Hidden(pub(super) States);
+
+#[derive(Debug)]
+pub(super) enum States {
+    /// `[M, H]`.
+    Tensors(Tensor<2>),
+    Packed(Grid),
+}
+
+/// A device did not return a result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DeviceFailure {
+    /// What it said.
+    pub message: String,
+}
+
+/// A float tensor's values on the host.
+pub(super) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, DeviceFailure> {
+    tensor.try_into_vec_as::<f32>().map_err(|e| DeviceFailure { message: e.to_string() })
+}
+
+/// The rows at `places` of each lane.
+pub(super) fn select(states: &Grid, lanes: usize, places: &[usize], width: usize) -> Grid {
+    let lane_rows = states.rows() / lanes;
+    let mut selected = Grid::new(lanes * places.len(), width);
+    let rows = (0..lanes).flat_map(|lane| places.iter().map(move |place| lane * lane_rows + place));
+    for (out, row) in selected.rows_mut().zip(rows) {
+        out.copy_from_slice(states.row(row));
+    }
+    selected
+}
+
+/// [`Decoder::read`](super::Decoder::read) on tensors.
+pub(super) fn read_pairs(
+    model: &Qwen2,
+    hidden: Tensor<2>,
+    lanes: Lanes<'_>,
+    places: &[usize],
+    targets: &[TokenId],
+) -> Result<Vec<Vec<[f32; 2]>>, DeviceFailure> {
+    let device = model.device();
+    let count = lanes.count();
+    let [total, size] = hidden.dims();
+    let hidden = hidden.reshape([count, total / count, size]);
+    let piece = (LOGITS_AT_ONCE / (model.config.vocab_size * count)).max(1);
+    let mut read_lanes = vec![Vec::with_capacity(targets.len()); count];
+    for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {
+        let m = places.len();
+        let states = hidden.clone().select(1, indices(places, &device)).reshape([count * m, size]);
+        let logits = model.logits(states, lanes);
+        let targets: Vec<i64> = targets.iter().map(|&t| i64::from(t)).collect();
+        let target = Tensor::<2, Int>::from_data(TensorData::new(targets.repeat(count), [count * m, 1]), &device);
+        let max = logits.clone().max_dim(1);
+        let picked = logits.clone().gather(1, target) - max.clone();
+        // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
+        let entropy = (logits - max).exp().sum_dim(1).log();
+        let pairs = read(Tensor::cat(vec![picked - entropy.clone(), entropy], 1))?;
+        for (lane, pairs) in read_lanes.iter_mut().zip(pairs.chunks_exact(2 * m)) {
+            lane.extend(pairs.chunks_exact(2).map(|pair| [pair[0], pair[1]]));
+        }
+    }
+    Ok(read_lanes)
+}
+
+/// [`Decoder::project`](super::Decoder::project) on tensors: one product `[M, H]·[H, heads]`.
+pub(super) fn project_tensors(
+    hidden: &Tensor<2>,
+    (lane, lanes): (usize, usize),
+    places: &[usize],
+    heads: &[(&[f32], f32)],
+) -> Result<Vec<f32>, DeviceFailure> {
+    let device = hidden.device();
+    let [total, size] = hidden.dims();
+    let first = lane * (total / lanes);
+    let places: Vec<usize> = places.iter().map(|place| first + place).collect();
+    let weights: Vec<f32> = heads.iter().flat_map(|(weight, _)| weight.iter().copied()).collect();
+    let biases: Vec<f32> = heads.iter().map(|(_, bias)| *bias).collect();
+    let weights = Tensor::<2>::from_data(TensorData::new(weights, [heads.len(), size]), &device).transpose();
+    let biases = Tensor::<2>::from_data(TensorData::new(biases, [1, heads.len()]), &device);
+    read(hidden.clone().select(0, indices(&places, &device)).matmul(weights) + biases)
+}
+
+/// [`Decoder::project`](super::Decoder::project) in panels.
+pub(super) fn project_packed(
+    hidden: &Grid,
+    (lane, lanes): (usize, usize),
+    places: &[usize],
+    heads: &[(&[f32], f32)],
+) -> Vec<f32> {
+    let first = lane * (hidden.rows() / lanes);
+    let mut values = Vec::with_capacity(places.len() * heads.len());
+    for place in places {
+        let state = hidden.row(first + place);
+        values.extend(heads.iter().map(|(weight, bias)| {
+            bias + widened(
+                #[inline(always)]
+                || dot(weight, &state[..weight.len()]),
+            )
+        }));
+    }
+    values
+}
+
+fn indices(places: &[usize], device: &burn::tensor::Device) -> Tensor<1, Int> {
+    let places: Vec<i64> = places.iter().map(|&place| place as i64).collect();
+    let count = places.len();
+    Tensor::from_data(TensorData::new(places, [count]), device)
+}

@@ -1,0 +1,126 @@
+//! Memory for rows of numbers and for weights.
+
+use std::ops::{Deref, DerefMut};
+
+use memmap2::{Advice, MmapMut};
+
+use super::team::Parts;
+use super::tile::{Place, WIDTH};
+
+/// Row-major `[rows, width]`, each row padded to whole panels.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Grid {
+    values: Vec<f32>,
+    stride: usize,
+}
+
+impl Grid {
+    /// Zeros.
+    pub(crate) fn new(rows: usize, width: usize) -> Self {
+        let mut grid = Self::default();
+        grid.reshape(rows, width);
+        grid
+    }
+
+    /// Makes the grid `[rows, width]` with whatever it held; memory is kept.
+    pub(crate) fn reshape(&mut self, rows: usize, width: usize) {
+        self.stride = width.next_multiple_of(WIDTH);
+        self.values.resize(rows * self.stride, 0.0);
+    }
+
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.values.len() / self.stride.max(1)
+    }
+
+    /// A row with its padding.
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.stride..][..self.stride]
+    }
+
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        self.values.chunks_exact_mut(self.stride.max(1))
+    }
+
+    /// Rows in pieces of `count`.
+    pub(crate) fn pieces_mut(&mut self, count: usize) -> impl Iterator<Item = &mut [f32]> {
+        self.values.chunks_mut((count * self.stride).max(1))
+    }
+
+    /// From `row` on, for [`multiply`](super::tile::multiply).
+    pub(crate) fn place(&self, row: usize) -> Place<*const f32> {
+        Place { start: self.values[row * self.stride..].as_ptr(), stride: self.stride }
+    }
+
+    pub(crate) fn parts(&mut self) -> Parts<f32> {
+        Parts::of(&mut self.values)
+    }
+
+    /// All rows without padding, `[rows, width]`.
+    pub(crate) fn into_values(mut self, width: usize) -> Vec<f32> {
+        if width != self.stride {
+            let rows = self.rows();
+            for row in 1..rows {
+                self.values.copy_within(row * self.stride..row * self.stride + width, row * width);
+            }
+            self.values.truncate(rows * width);
+        }
+        self.values
+    }
+}
+
+/// Numbers that are written once and then read front to back at every step, in large pages where the system has them.
+///
+/// A sweep over weights in pages of 4 KiB spends a good part of its time looking up where they are.
+#[derive(Debug)]
+pub(crate) enum Slab {
+    Heap(Vec<f32>),
+    Mapped(MmapMut),
+}
+
+/// Below this size a slab fills no large page.
+const LARGE: usize = 2 << 20;
+
+impl Slab {
+    /// Zeros.
+    pub(crate) fn new(count: usize) -> Self {
+        let bytes = count * size_of::<f32>();
+        if bytes < LARGE {
+            return Self::Heap(vec![0.0; count]);
+        }
+        match MmapMut::map_anon(bytes.next_multiple_of(LARGE)) {
+            Ok(map) => {
+                #[cfg(target_os = "linux")]
+                // Without large pages it is slower and otherwise the same.
+                let _ = map.advise(Advice::HugePage);
+                Self::Mapped(map)
+            }
+            Err(_) => Self::Heap(vec![0.0; count]),
+        }
+    }
+}
+
+impl Deref for Slab {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Heap(values) => values,
+            // SAFETY: a map begins at a page, its length is a multiple of four, and all bit patterns are numbers.
+            Self::Mapped(map) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<f32>()) },
+        }
+    }
+}
+
+impl DerefMut for Slab {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::Heap(values) => values,
+            // SAFETY: as above, and borrowed mutably.
+            Self::Mapped(map) => unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), map.len() / size_of::<f32>()) },
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Weights in panels, and their products with many rows.
+
+use super::grid::{Grid, Slab};
+use super::team::{Team, for_each_mut};
+use super::tile::{Place, ROWS, WIDTH, multiply};
+
+/// Bytes of a block of input rows, which stays in the second-level cache while panels pass by.
+const BLOCK_BYTES: usize = 768 << 10;
+
+/// Tasks for each thread, so that one that is held up leaves its share to the others.
+const TASKS_PER_THREAD: usize = 4;
+
+/// A weight `[input, output]` in panels of [`WIDTH`] columns, zero beyond the last one.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    input: usize,
+    output: usize,
+    panels: Slab,
+    /// Padded to whole panels.
+    bias: Option<Vec<f32>>,
+}
+
+impl Matrix {
+    /// A weight of row-major `[input, output]`.
+    pub(crate) fn of_rows(values: &[f32], [input, output]: [usize; 2], bias: Option<&[f32]>) -> Self {
+        assert_eq!(values.len(), input * output);
+        Self::packed([input, output], bias, |panel, columns| {
+            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(values.chunks_exact(output)) {
+                line[..columns.len()].copy_from_slice(&row[columns.clone()]);
+            }
+        })
+    }
+
+    /// A weight of which row-major `[output, input]`, its transpose, is given.
+    pub(crate) fn of_columns(values: &[f32], [input, output]: [usize; 2]) -> Self {
+        assert_eq!(values.len(), input * output);
+        Self::packed([input, output], None, |panel, columns| {
+            for (place, column) in columns.enumerate() {
+                for (k, value) in values[column * input..(column + 1) * input].iter().enumerate() {
+                    panel[k * WIDTH + place] = *value;
+                }
+            }
+        })
+    }
+
+    fn packed(
+        [input, output]: [usize; 2],
+        bias: Option<&[f32]>,
+        fill: impl Fn(&mut [f32], std::ops::Range<usize>) + Sync,
+    ) -> Self {
+        let count = output.div_ceil(WIDTH);
+        let mut panels = Slab::new(count * input * WIDTH);
+        let mut parts: Vec<&mut [f32]> = panels.chunks_exact_mut((input * WIDTH).max(1)).take(count).collect();
+        for_each_mut(&mut parts, |index, panel| fill(panel, index * WIDTH..((index + 1) * WIDTH).min(output)));
+        let bias = bias.map(|bias| {
+            let mut padded = bias.to_vec();
+            padded.resize(count * WIDTH, 0.0);
+            padded
+        });
+        Self { input, output, panels, bias }
+    }
+
+    /// Panels.
+    pub(crate) fn count(&self) -> usize {
+        self.output.div_ceil(WIDTH)
+    }
+
+    /// A panel, for [`multiply`].
+    fn place(&self, panel: usize) -> Place<*const f32> {
+        Place { start: self.panels[panel * self.input * WIDTH..].as_ptr(), stride: WIDTH }
+    }
+
+    /// Copies column `column` to `out`.
+    pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
+        let panel = &self.panels[column / WIDTH * self.input * WIDTH..][..self.input * WIDTH];
+        for (value, line) in out.iter_mut().zip(panel.chunks_exact(WIDTH)) {
+            *value = line[column % WIDTH];
+        }
+    }
+
+    /// Bytes of weights.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val::<[f32]>(&self.panels)
+    }
+}
+
+/// `s·A·B`: the change of one linear layer.
+#[derive(Debug)]
+pub(crate) struct Delta {
+    /// `[input, r]` in panels of 16 columns.
+    down: Vec<f32>,
+    /// `[r, output]`, the scale multiplied in; the rank is padded to whole vectors.
+    up: Matrix,
+    input: usize,
+}
+
+/// Columns of a panel of A.
+const RANKS: usize = 16;
+
+impl Delta {
+    /// From row-major A `[input, rank]` and B `[rank, output]`.
+    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
+        let padded = rank.next_multiple_of(RANKS);
+        let mut down = vec![0.0; input * padded];
+        for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
+            let columns = RANKS.min(rank - first);
+            for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
+                line[..columns].copy_from_slice(&row[first..first + columns]);
+            }
+        }
+        let mut up: Vec<f32> = b.iter().map(|value| scale * value).collect();
+        up.resize(padded * output, 0.0);
+        Self { down, up: Matrix::of_rows(&up, [padded, output], None), input }
+    }
+
+    /// The rank, padded.
+    pub(crate) fn rank(&self) -> usize {
+        self.up.input
+    }
+
+    /// `x·A` of rows of `x` into rows of `low`.
+    ///
+    /// # Safety
+    ///
+    /// Both must have that many rows, `low` a stride of at least the rank, and nothing else may use these rows of `low`.
+    unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
+        for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
+            // SAFETY: the caller's promise; a panel is `[input, 16]`.
+            unsafe {
+                let low = Place { start: low.start.add(index * RANKS), ..low };
+                multiply([rows, self.input, 1], x, Place { start: panel.as_ptr(), stride: RANKS }, low, false);
+            }
+        }
+    }
+
+    /// Adds `low·B` for one panel of the output.
+    ///
+    /// # Safety
+    ///
+    /// As [`lower`](Self::lower), with `c` of [`WIDTH`] columns.
+    pub(crate) unsafe fn raise(&self, panel: usize, rows: usize, low: Place<*const f32>, c: Place<*mut f32>) {
+        // SAFETY: the caller's promise.
+        unsafe { multiply([rows, self.up.input, 2], low, self.up.place(panel), c, true) }
+    }
+}
+
+/// A linear layer as rows of several lanes meet it: the frozen weight for all, and a change for some.
+pub(crate) struct Linear<'a> {
+    pub(crate) weight: &'a Matrix,
+    /// One per lane; empty where no lane has a change.
+    pub(crate) deltas: Vec<Option<&'a Delta>>,
+    /// `x·A` of each row.
+    low: Grid,
+}
+
+impl<'a> Linear<'a> {
+    pub(crate) fn new(weight: &'a Matrix, mut deltas: Vec<Option<&'a Delta>>) -> Self {
+        if deltas.iter().all(Option::is_none) {
+            deltas.clear();
+        }
+        Self { weight, deltas, low: Grid::default() }
+    }
+
+    /// The frozen product of one panel for rows `first..first + rows`, and each lane's change of it.
+    ///
+    /// # Safety
+    ///
+    /// `c` must have that many rows of [`WIDTH`] columns that nothing else uses.
+    pub(crate) unsafe fn tile(
+        &self,
+        panel: usize,
+        [first, rows]: [usize; 2],
+        lane_rows: usize,
+        x: &Grid,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(first + rows <= x.rows() && self.weight.input <= x.stride());
+        // SAFETY: `x` has these rows and columns, the panel is the weight's, `c` is the caller's promise.
+        unsafe {
+            let biased = self.weight.bias.as_ref().map(|bias| &bias[panel * WIDTH..][..WIDTH]);
+            if let Some(bias) = biased {
+                for row in 0..rows {
+                    c.start.add(row * c.stride).copy_from_nonoverlapping(bias.as_ptr(), WIDTH);
+                }
+            }
+            multiply([rows, self.weight.input, 2], x.place(first), self.weight.place(panel), c, add || biased.is_some());
+            for (lane, start, rows) in segments(first, rows, lane_rows) {
+                let Some(Some(delta)) = self.deltas.get(lane) else { continue };
+                let c = Place { start: c.start.add((start - first) * c.stride), ..c };
+                delta.raise(panel, rows, self.low.place(start), c);
+            }
+        }
+    }
+}
+
+/// The parts of `first..first + rows` that belong to one lane each: lane, first row, rows.
+fn segments(first: usize, rows: usize, lane_rows: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    let end = first + rows;
+    let mut next = first;
+    std::iter::from_fn(move || {
+        if next >= end {
+            return None;
+        }
+        let (lane, start) = (next / lane_rows, next);
+        next = ((lane + 1) * lane_rows).min(end);
+        Some((lane, start, next - start))
+    })
+}
+
+/// Computes `x·A` for every layer and lane of a group that shares its input.
+pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lane_rows: usize) {
+    /// Rows of a task.
+    const PIECE: usize = 4 * ROWS;
+    let rows = x.rows();
+    let mut tasks = Vec::new();
+    for linear in layers.iter_mut() {
+        let Some(rank) = linear.deltas.iter().flatten().map(|delta| delta.rank()).max() else { continue };
+        linear.low.reshape(rows, rank);
+        let stride = linear.low.stride();
+        let low = linear.low.parts();
+        for (lane, delta) in linear.deltas.iter().enumerate() {
+            let Some(delta) = *delta else { continue };
+            let end = (lane + 1) * lane_rows;
+            tasks.extend((lane * lane_rows..end).step_by(PIECE).map(|first| (delta, low, stride, first, PIECE.min(end - first))));
+        }
+    }
+    Team::global().run(tasks.len(), &|task| {
+        let (delta, low, stride, first, rows) = tasks[task];
+        assert!(first + rows <= x.rows() && delta.input <= x.stride());
+        // SAFETY: each task has rows of its own in the grid of its layer.
+        unsafe { delta.lower(rows, x.place(first), Place { start: low.at(first * stride), stride }) }
+    });
+}
+
+/// How a product is divided: rows of a block, and panels of a task.
+fn division(rows: usize, panels: usize, depth: usize) -> (usize, usize) {
+    let threads = Team::global().threads();
+    let whole = rows <= 2 * ROWS;
+    let block = if whole {
+        rows
+    } else {
+        let room = (BLOCK_BYTES / (depth * size_of::<f32>()).max(1)).max(ROWS);
+        rows.div_ceil(threads).min(room).next_multiple_of(ROWS)
+    };
+    let blocks = rows.div_ceil(block.max(1));
+    let group = (panels * blocks).div_ceil(threads * TASKS_PER_THREAD).clamp(1, panels.max(1));
+    (block.max(1), group)
+}
+
+/// Where the columns of a layer go in the output grid.
+pub(crate) struct Output<'a> {
+    pub(crate) linear: &'a Linear<'a>,
+    pub(crate) column: usize,
+}
+
+/// `out = x·W (+ out)` for layers that share their input, in one parallel loop.
+///
+/// The rows of `x` divide into lanes of `lane_rows`. [`lower`] must have been called.
+pub(crate) fn linear(outputs: &[Output<'_>], x: &Grid, lane_rows: usize, out: &mut Grid, add: bool) {
+    let rows = x.rows();
+    let panels: Vec<(&Output<'_>, usize)> =
+        outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
+    let depth = outputs.iter().map(|output| output.linear.weight.input).max().unwrap_or(0);
+    let (block, group) = division(rows, panels.len(), depth);
+    let groups = panels.len().div_ceil(group);
+    let stride = out.stride();
+    assert!(rows <= out.rows() && outputs.iter().all(|o| o.column + o.linear.weight.count() * WIDTH <= stride));
+    let out = out.parts();
+    Team::global().run(rows.div_ceil(block) * groups, &|task| {
+        let (first, group) =
+            (task / groups * block, &panels[task % groups * group..][..group.min(panels.len() - task % groups * group)]);
+        let rows = block.min(rows - first);
+        for (output, panel) in group {
+            let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
+            // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above.
+            unsafe { output.linear.tile(*panel, [first, rows], lane_rows, x, c, add) };
+        }
+    });
+}
+
+/// `out = silu(x·W_gate) ⊙ (x·W_up)`, panel by panel, so that neither product is ever whole in memory.
+pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: &Grid, lane_rows: usize, out: &mut Grid) {
+    /// Rows whose second product waits on the stack.
+    const PIECE: usize = 8 * ROWS;
+    let (rows, panels) = (x.rows(), gate.weight.count());
+    let (block, group) = division(rows, panels, gate.weight.input);
+    let groups = panels.div_ceil(group);
+    let stride = out.stride();
+    assert!(rows <= out.rows() && panels * WIDTH <= stride && up.weight.count() == panels);
+    let out = out.parts();
+    Team::global().run(rows.div_ceil(block) * groups, &|task| {
+        let first = task / groups * block;
+        let end = (first + block).min(rows);
+        let mut other = [0.0_f32; PIECE * WIDTH];
+        for panel in (task % groups * group)..((task % groups + 1) * group).min(panels) {
+            for first in (first..end).step_by(PIECE) {
+                let rows = PIECE.min(end - first);
+                let place = first * stride + panel * WIDTH;
+                // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above; the
+                // array on the stack has room for the rows of a piece.
+                unsafe {
+                    gate.tile(panel, [first, rows], lane_rows, x, Place { start: out.at(place), stride }, false);
+                    let waiting = Place { start: other.as_mut_ptr(), stride: WIDTH };
+                    up.tile(panel, [first, rows], lane_rows, x, waiting, false);
+                    for row in 0..rows {
+                        activate(out.slice(place + row * stride, WIDTH), &other[row * WIDTH..][..WIDTH]);
+                    }
+                }
+            }
+        }
+    });
+}
+
+fn activate(gate: &mut [f32], up: &[f32]) {
+    use crate::kernels::simd::{exp, widened};
+    widened(
+        #[inline(always)]
+        || {
+            for (gate, up) in gate.iter_mut().zip(up) {
+                *gate = *gate / (1.0 + exp(-*gate)) * up;
+            }
+        },
+    );
+}

@@ -1,0 +1,142 @@
+//! Log-probabilities and min-entropies without logits.
+
+use sk_core::TokenId;
+
+use super::grid::Grid;
+use super::matrix::{Linear, lower};
+use super::team::{Parts, Team};
+use super::tile::{Place, ROWS, WIDTH};
+use super::{Packed, Seats};
+use crate::kernels::simd::{exp, max, sum, widened};
+
+/// Panels whose logits exist at one time.
+const PANELS: usize = 8;
+
+/// Rows whose logits exist at one time.
+const PIECE: usize = 2 * ROWS;
+
+/// Rows of a task: as many as share a sweep over the head while their states stay near.
+const BLOCK: usize = 168;
+
+/// The rows of a piece, from `first` on.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    states: &'a Grid,
+    lane_rows: usize,
+    first: usize,
+    targets: &'a [TokenId],
+}
+
+/// What is known of a row's logits so far.
+#[derive(Debug, Clone, Copy)]
+struct Partial {
+    max: f32,
+    /// `Σ e^{z − max}`.
+    sum: f32,
+    /// The target's logit, where it has been met.
+    target: Option<f32>,
+}
+
+impl Partial {
+    const NONE: Self = Self { max: f32::NEG_INFINITY, sum: 0.0, target: None };
+
+    /// Takes up more logits.
+    #[inline(always)]
+    fn extend(&mut self, logits: &[f32], scratch: &mut [f32]) {
+        let peak = max(logits).max(self.max);
+        for (out, z) in scratch.iter_mut().zip(logits) {
+            *out = exp(z - peak);
+        }
+        self.sum = self.sum * exp(self.max - peak) + sum(&scratch[..logits.len()]);
+        self.max = peak;
+    }
+
+    fn join(self, other: Self) -> Self {
+        let max = self.max.max(other.max);
+        let weigh = |part: Self| if part.sum == 0.0 { 0.0 } else { part.sum * (part.max - max).exp() };
+        Self { max, sum: weigh(self) + weigh(other), target: self.target.or(other.target) }
+    }
+}
+
+impl Packed {
+    /// `[log p(target), logsumexp − max]` in nats for each row of `states`, which divide into the lanes in order.
+    ///
+    /// O(M·V·H) operations and O(M) memory beside the states.
+    pub(crate) fn read(&self, states: &Grid, seats: &Seats, targets: &[TokenId]) -> Vec<[f32; 2]> {
+        let rows = states.rows();
+        assert_eq!(rows, targets.len());
+        if rows == 0 {
+            return Vec::new();
+        }
+        let lane_rows = rows / seats.len();
+        let mut head = self.head(seats);
+        lower(&mut [&mut head], states, lane_rows);
+
+        let threads = Team::global().threads();
+        let block = BLOCK.min(rows.div_ceil(threads).next_multiple_of(ROWS));
+        let blocks = rows.div_ceil(block);
+        // Few rows leave the vocabulary to share.
+        let panels = head.weight.count();
+        let share =
+            if blocks >= 2 * threads { panels } else { panels.div_ceil((4 * threads).div_ceil(blocks)).next_multiple_of(PANELS) };
+        let shares = panels.div_ceil(share);
+        let mut partials = vec![Partial::NONE; rows * shares];
+        let found = Parts::of(&mut partials);
+        Team::global().run(blocks * shares, &|task| {
+            let (first, part) = (task / shares * block, task % shares);
+            let rows_here = block.min(rows - first);
+            // SAFETY: the rows of a block under one share are one task's.
+            let partials = unsafe { found.slice(part * rows + first, rows_here) };
+            let mut logits = [0.0_f32; PIECE * PANELS * WIDTH];
+            for panel in (part * share..((part + 1) * share).min(panels)).step_by(PANELS) {
+                let end = (panel + PANELS).min((part + 1) * share).min(panels);
+                for piece in (0..rows_here).step_by(PIECE) {
+                    let count = PIECE.min(rows_here - piece);
+                    let rows = Rows { states, lane_rows, first: first + piece, targets };
+                    self.extend(&head, rows, [panel, end], &mut logits, &mut partials[piece..piece + count]);
+                }
+            }
+        });
+        (0..rows)
+            .map(|row| {
+                let whole = (0..shares).map(|part| partials[part * rows + row]).fold(Partial::NONE, Partial::join);
+                let entropy = whole.sum.ln();
+                [whole.target.unwrap_or(f32::NAN) - whole.max - entropy, entropy]
+            })
+            .collect()
+    }
+
+    /// Takes up panels `panels.0..panels.1` for the rows of `partials`.
+    fn extend(
+        &self,
+        head: &Linear<'_>,
+        Rows { states, lane_rows, first, targets }: Rows<'_>,
+        [panel, end]: [usize; 2],
+        logits: &mut [f32; PIECE * PANELS * WIDTH],
+        partials: &mut [Partial],
+    ) {
+        const STRIDE: usize = PANELS * WIDTH;
+        let start = logits.as_mut_ptr();
+        for at in panel..end {
+            // SAFETY: the array has room for the rows of a piece and eight panels; no other task sees it.
+            unsafe {
+                let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
+                head.tile(at, [first, partials.len()], lane_rows, states, c, false);
+            }
+        }
+        // The last panel may be wider than the vocabulary.
+        let (from, to) = (panel * WIDTH, (end * WIDTH).min(self.config.vocab_size));
+        let mut scratch = [0.0_f32; STRIDE];
+        for (row, partial) in partials.iter_mut().enumerate() {
+            let line = &logits[row * STRIDE..][..to - from];
+            widened(
+                #[inline(always)]
+                || partial.extend(line, &mut scratch),
+            );
+            let target = targets[first + row] as usize;
+            if (from..to).contains(&target) {
+                partial.target = Some(line[target - from]);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Rotary position embedding of single heads, in Qwen's half-rotation form.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Cosines and sines by position, computed once and grown as contexts do.
+#[derive(Debug)]
+pub(crate) struct Rotations {
+    half: usize,
+    /// `base^(−2j/d)` for j below half.
+    frequencies: Vec<f64>,
+    table: Mutex<Arc<Table>>,
+}
+
+/// Cosines and sines of the positions from zero: `[positions, 2·half]`, cosines first.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    values: Vec<f32>,
+    half: usize,
+}
+
+impl Rotations {
+    pub(crate) fn new(head_dim: usize, base: f64) -> Self {
+        let half = head_dim / 2;
+        let frequencies = (0..half).map(|j| base.powf(-2.0 * j as f64 / head_dim as f64)).collect();
+        Self { half, frequencies, table: Mutex::default() }
+    }
+
+    /// A table of at least `positions` positions.
+    ///
+    /// Angles are computed in f64 and rounded once.
+    pub(crate) fn reach(&self, positions: usize) -> Arc<Table> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = table.values.len() / (2 * self.half).max(1);
+        if positions > known || table.half != self.half {
+            let mut values = table.values.clone();
+            for position in known..positions.next_power_of_two() {
+                let angles = self.frequencies.iter().map(|frequency| (position as f64 * frequency).sin_cos());
+                values.extend(angles.clone().map(|(_, cos)| cos as f32));
+                values.extend(angles.map(|(sin, _)| sin as f32));
+            }
+            *table = Arc::new(Table { values, half: self.half });
+        }
+        Arc::clone(&table)
+    }
+}
+
+impl Table {
+    /// Writes `x`, turned to `position` and scaled, to `out`.
+    #[inline(always)]
+    pub(crate) fn turn(&self, position: usize, x: &[f32], scale: f32, out: &mut [f32]) {
+        let (cos, sin) = self.values[position * 2 * self.half..][..2 * self.half].split_at(self.half);
+        let (x1, x2) = x.split_at(self.half);
+        let (y1, y2) = out.split_at_mut(self.half);
+        for j in 0..self.half {
+            y1[j] = (x1[j] * cos[j] - x2[j] * sin[j]) * scale;
+            y2[j] = (x2[j] * cos[j] + x1[j] * sin[j]) * scale;
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The product that everything else is made of: a few rows times one panel of columns.
+//!
+//! A panel is [`WIDTH`] columns of a matrix, row after row, so that one sweep reads memory once from front to back. Every entry of a tile
+//! is one chain of fused multiply-adds in the order of k, so that a row has the same bits whatever shares its batch.
+
+use std::sync::LazyLock;
+
+/// Columns of a panel: two vectors of 16.
+pub(crate) const WIDTH: usize = 32;
+
+/// Rows of the largest tile: with two vectors each they fill the registers of AVX-512.
+pub(crate) const ROWS: usize = 12;
+
+/// Instructions of this processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+fn level() -> Level {
+    static LEVEL: LazyLock<Level> = LazyLock::new(|| {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                return Level::Avx512;
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return Level::Avx2;
+            }
+        }
+        Level::Portable
+    });
+    *LEVEL
+}
+
+/// A row-major matrix in memory: its first element and the distance between rows, in elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<P> {
+    pub(crate) start: P,
+    pub(crate) stride: usize,
+}
+
+/// `C = A·B` or `C += A·B` with A of `[rows, depth]`, B of `[depth, 16·vectors]` and C of `[rows, 16·vectors]`.
+///
+/// # Safety
+///
+/// The three places must reach that far, and nothing else may use C meanwhile.
+pub(crate) unsafe fn multiply(
+    [rows, depth, vectors]: [usize; 3],
+    a: Place<*const f32>,
+    b: Place<*const f32>,
+    c: Place<*mut f32>,
+    add: bool,
+) {
+    let mut row = 0;
+    while row < rows {
+        // Tiles of nearly one height: 13 rows are 7 and 6 rather than 12 and 1.
+        let left = rows - row;
+        let height = left.div_ceil(left.div_ceil(ROWS));
+        // SAFETY: rows `row..row + height` of A and C, which the caller vouches for.
+        unsafe {
+            let a = Place { start: a.start.add(row * a.stride), ..a };
+            let c = Place { start: c.start.add(row * c.stride), ..c };
+            match level() {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => avx512([height, depth, vectors], a, b, c, add),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => avx2([height, depth, vectors], a, b, c, add),
+                Level::Portable => portable::<false>([height, depth, vectors], a, b, c, add),
+            }
+        }
+        row += height;
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512([rows, depth, vectors]: [usize; 3], a: Place<*const f32>, b: Place<*const f32>, c: Place<*mut f32>, add: bool) {
+    macro_rules! heights {
+        ($($height:literal)*) => {
+            // SAFETY: the caller's promise, passed on.
+            unsafe {
+                match (rows, vectors) {
+                    $(
+                        ($height, 2) => avx512_tile::<$height, 2>(depth, a, b, c, add),
+                        ($height, 1) => avx512_tile::<$height, 1>(depth, a, b, c, add),
+                    )*
+                    _ => unreachable!("a tile of {rows} rows and {vectors} vectors"),
+                }
+            }
+        };
+    }
+    heights!(1 2 3 4 5 6 7 8 9 10 11 12);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn avx512_tile<const R: usize, const V: usize>(
+    depth: usize,
+    a: Place<*const f32>,
+    b: Place<*const f32>,
+    c: Place<*mut f32>,
+    add: bool,
+) {
+    use std::arch::x86_64::{__m512, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps};
+    // SAFETY: the caller vouches for every element that is read or written here.
+    unsafe {
+        let mut sums: [[__m512; V]; R] = [[_mm512_setzero_ps(); V]; R];
+        if add {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_loadu_ps(c.start.add(r * c.stride + 16 * v));
+                }
+            }
+        }
+        let mut line = b.start;
+        for k in 0..depth {
+            let mut columns = [_mm512_setzero_ps(); V];
+            for (v, column) in columns.iter_mut().enumerate() {
+                *column = _mm512_loadu_ps(line.add(16 * v));
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let x = _mm512_set1_ps(*a.start.add(r * a.stride + k));
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = _mm512_fmadd_ps(x, column, *sum);
+                }
+            }
+            line = line.add(b.stride);
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (v, sum) in sums.iter().enumerate() {
+                _mm512_storeu_ps(c.start.add(r * c.stride + 16 * v), *sum);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2(shape: [usize; 3], a: Place<*const f32>, b: Place<*const f32>, c: Place<*mut f32>, add: bool) {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { portable::<true>(shape, a, b, c, add) }
+}
+
+/// Rows and columns that sixteen registers of eight hold, written for the compiler to widen.
+#[inline(always)]
+unsafe fn portable<const FUSED: bool>(
+    [rows, depth, vectors]: [usize; 3],
+    a: Place<*const f32>,
+    b: Place<*const f32>,
+    c: Place<*mut f32>,
+    add: bool,
+) {
+    const HEIGHT: usize = 4;
+    for column in (0..16 * vectors).step_by(16) {
+        let mut row = 0;
+        while row < rows {
+            let height = HEIGHT.min(rows - row);
+            // SAFETY: rows `row..row + height` and columns `column..column + 16` of the caller's matrices.
+            unsafe {
+                let a = Place { start: a.start.add(row * a.stride), ..a };
+                let b = Place { start: b.start.add(column), ..b };
+                let c = Place { start: c.start.add(row * c.stride + column), ..c };
+                match height {
+                    4 => portable_tile::<4, FUSED>(depth, a, b, c, add),
+                    3 => portable_tile::<3, FUSED>(depth, a, b, c, add),
+                    2 => portable_tile::<2, FUSED>(depth, a, b, c, add),
+                    _ => portable_tile::<1, FUSED>(depth, a, b, c, add),
+                }
+            }
+            row += height;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn portable_tile<const R: usize, const FUSED: bool>(
+    depth: usize,
+    a: Place<*const f32>,
+    b: Place<*const f32>,
+    c: Place<*mut f32>,
+    add: bool,
+) {
+    // SAFETY: the caller vouches for every element that is read or written here.
+    unsafe {
+        let mut sums = [[0.0_f32; 16]; R];
+        if add {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                *sums = c.start.add(r * c.stride).cast::<[f32; 16]>().read();
+            }
+        }
+        for k in 0..depth {
+            let columns = b.start.add(k * b.stride).cast::<[f32; 16]>().read();
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let x = *a.start.add(r * a.stride + k);
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = if FUSED { x.mul_add(column, *sum) } else { x * column + *sum };
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            c.start.add(r * c.stride).cast::<[f32; 16]>().write(*sums);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Multiply = unsafe fn([usize; 3], Place<*const f32>, Place<*const f32>, Place<*mut f32>, bool);
+
+    /// A rounding per term of sums of 40 products below one.
+    const TOLERANCE: f32 = 40.0 * f32::EPSILON;
+
+    fn numbers(count: usize, seed: u32) -> Vec<f32> {
+        let mut state = seed;
+        (0..count)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+            })
+            .collect()
+    }
+
+    fn check(multiply: Multiply, rows: usize) {
+        for (depth, vectors, add) in [(1, 2, false), (40, 2, true), (37, 1, false), (16, 1, true), (0, 2, false)] {
+            let (width, a_stride, c_stride) = (16 * vectors, depth + 3, 16 * vectors + 5);
+            let a = numbers(rows * a_stride, 1);
+            let b = numbers(depth * width, 2);
+            let start = numbers(rows * c_stride, 3);
+            let mut c = start.clone();
+            // SAFETY: the vectors have the sizes that the shapes ask for.
+            unsafe {
+                multiply(
+                    [rows, depth, vectors],
+                    Place { start: a.as_ptr(), stride: a_stride },
+                    Place { start: b.as_ptr(), stride: width },
+                    Place { start: c.as_mut_ptr(), stride: c_stride },
+                    add,
+                );
+            }
+            for row in 0..rows {
+                for column in 0..c_stride {
+                    let (found, before) = (c[row * c_stride + column], start[row * c_stride + column]);
+                    if column >= width {
+                        assert_eq!(found, before, "beyond the tile");
+                        continue;
+                    }
+                    let product: f64 =
+                        (0..depth).map(|k| f64::from(a[row * a_stride + k]) * f64::from(b[k * width + column])).sum();
+                    let expected = product + if add { f64::from(before) } else { 0.0 };
+                    assert!((f64::from(found) - expected).abs() <= f64::from(TOLERANCE), "{found} for {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_height_is_the_product() {
+        for rows in 1..=27 {
+            check(multiply, rows);
+            check(portable::<false>, rows);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                check(avx2, rows);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_in_any_batch() {
+        let (depth, rows) = (33, 25);
+        let (a, b) = (numbers(rows * depth, 4), numbers(depth * WIDTH, 5));
+        let product = |first: usize, rows: usize| {
+            let mut c = vec![0.0; rows * WIDTH];
+            // SAFETY: as above.
+            unsafe {
+                multiply(
+                    [rows, depth, 2],
+                    Place { start: a[first * depth..].as_ptr(), stride: depth },
+                    Place { start: b.as_ptr(), stride: WIDTH },
+                    Place { start: c.as_mut_ptr(), stride: WIDTH },
+                    false,
+                );
+            }
+            c
+        };
+        let all = product(0, rows);
+        for first in 0..rows {
+            assert_eq!(product(first, 1), all[first * WIDTH..(first + 1) * WIDTH]);
+        }
+    }
+}
