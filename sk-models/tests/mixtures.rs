@@ -247,7 +247,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     assert!(prior.iter().all(|c| c.log_probs[0] == backbone[c.tokens[0] as usize]));
     // Another model's log-probabilities on the backbone's head.
     let other = Arc::new(Qwen2::random(&fixture.model.config, 9, &fixture.device).prepare());
-    let head = propose(TokenPrior::Model(Frozen::new(Arc::clone(&other))), VocabularyHead::new(5, 0.0).unwrap());
+    let head = propose(TokenPrior::Model(Box::new(Frozen::new(Arc::clone(&other)))), VocabularyHead::new(5, 0.0).unwrap());
     let mut likeliest: Vec<TokenId> = (0..size as TokenId).collect();
     likeliest.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
     let kept: Vec<TokenId> = head.iter().map(|c| c.tokens[0]).collect();

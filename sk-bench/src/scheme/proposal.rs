@@ -179,7 +179,7 @@ impl ProposalConfig {
                 let prior = match self.prior {
                     PriorKind::Uniform => TokenPrior::Uniform,
                     PriorKind::Backbone => TokenPrior::Backbone,
-                    PriorKind::Drafter => TokenPrior::Model(Frozen::new(Arc::clone(small))),
+                    PriorKind::Drafter => TokenPrior::Model(Box::new(Frozen::new(Arc::clone(small)))),
                 };
                 let head = self.head().map_err(|e| refuse(e.to_string()))?;
                 Box::new(Vocabulary::new(large, backbone.clone(), prior, head, models.end_of_text.clone()))

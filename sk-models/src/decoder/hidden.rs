@@ -16,7 +16,7 @@ pub struct Hidden(pub(super) States);
 #[derive(Debug)]
 pub(super) enum States {
     /// `[M, H]`.
-    Tensors(Tensor<2>),
+    Tensors(Box<Tensor<2>>),
     Packed(Grid),
 }
 

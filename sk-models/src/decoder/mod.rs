@@ -99,7 +99,7 @@ impl Decoder {
         match (&self.network, &mut prefix.keys) {
             (Network::Tensors(model), Keys::Tensors(prefix)) => {
                 let tokens = token_rows(&vec![tokens; seats.count()], tokens.len(), &model.device());
-                Hidden(States::Tensors(model.forward(tokens, seats.lanes(), Cache::Prefill(prefix))))
+                Hidden(States::Tensors(Box::new(model.forward(tokens, seats.lanes(), Cache::Prefill(prefix)))))
             }
             (Network::Packed(packed), Keys::Packed(prefix)) => {
                 let tokens = tokens.repeat(seats.count());
@@ -131,7 +131,7 @@ impl Decoder {
             (Network::Tensors(model), Keys::Tensors(prefix), Keys::Tensors(suffix)) => {
                 let rows: Vec<&[TokenId]> = (0..seats.count()).flat_map(|_| rows.iter().map(AsRef::as_ref)).collect();
                 let tokens = token_rows(&rows, width, &model.device());
-                Hidden(States::Tensors(model.forward(tokens, seats.lanes(), Cache::Extend { prefix, suffix })))
+                Hidden(States::Tensors(Box::new(model.forward(tokens, seats.lanes(), Cache::Extend { prefix, suffix }))))
             }
             (Network::Packed(packed), Keys::Packed(prefix), Keys::Packed(suffix)) => {
                 let mut tokens = vec![0; rows.len() * width];
@@ -151,7 +151,7 @@ impl Decoder {
     /// When the device fails.
     pub fn logits(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<f32>, DeviceFailure> {
         match (&self.network, &hidden.0) {
-            (Network::Tensors(model), States::Tensors(hidden)) => hidden::read(model.logits(hidden.clone(), seats.lanes())),
+            (Network::Tensors(model), States::Tensors(hidden)) => hidden::read(model.logits((**hidden).clone(), seats.lanes())),
             (Network::Packed(packed), States::Packed(hidden)) => Ok(packed.logits(hidden, seats.packed())),
             _ => unreachable!("states belong to the decoder that made them"),
         }
@@ -180,7 +180,7 @@ impl Decoder {
         let count = seats.count();
         match (&self.network, &hidden.0) {
             (Network::Tensors(model), States::Tensors(hidden)) => {
-                hidden::read_pairs(model, hidden.clone(), seats.lanes(), places, targets)
+                hidden::read_pairs(model, (**hidden).clone(), seats.lanes(), places, targets)
             }
             (Network::Packed(packed), States::Packed(hidden)) => {
                 let states = hidden::select(hidden, count, places, packed.config().hidden_size);

@@ -11,7 +11,7 @@ pub struct Seats(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     /// The module's; none is one lane, the backbone.
-    Tensors(Option<AdapterStack>),
+    Tensors(Option<Box<AdapterStack>>),
     Packed(Vec<Option<Arc<PackedAdapter>>>),
 }
 
@@ -20,14 +20,14 @@ impl Seats {
     #[must_use]
     pub fn count(&self) -> usize {
         match &self.0 {
-            Kind::Tensors(stack) => stack.as_ref().map_or(1, AdapterStack::lanes),
+            Kind::Tensors(stack) => stack.as_ref().map_or(1, |stack| stack.lanes()),
             Kind::Packed(seats) => seats.len(),
         }
     }
 
     pub(super) fn lanes(&self) -> Lanes<'_> {
         match &self.0 {
-            Kind::Tensors(stack) => stack.as_ref().map_or(Lanes::backbone(), Lanes::of),
+            Kind::Tensors(stack) => stack.as_deref().map_or(Lanes::backbone(), Lanes::of),
             Kind::Packed(_) => unreachable!("seats belong to the decoder that made them"),
         }
     }
@@ -68,7 +68,7 @@ impl Decoder {
             Network::Tensors(_) if matches!(lanes, [None]) => Kind::Tensors(None),
             Network::Tensors(model) => {
                 let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
-                Kind::Tensors(Some(AdapterStack::new(&model.config, &adapters, &model.device())?))
+                Kind::Tensors(Some(Box::new(AdapterStack::new(&model.config, &adapters, &model.device())?)))
             }
             Network::Packed(_) => {
                 let seat = |(lane, adapter): (usize, &Option<Arc<LoraAdapter>>)| {

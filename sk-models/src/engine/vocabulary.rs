@@ -14,7 +14,7 @@ pub enum TokenPrior {
     /// π_B.
     Backbone,
     /// Another model of the same vocabulary, such as the amateur of contrastive decoding.
-    Model(Frozen),
+    Model(Box<Frozen>),
 }
 
 /// Which tokens a [`Vocabulary`] proposes.

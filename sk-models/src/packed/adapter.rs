@@ -92,5 +92,9 @@ fn pack(entry: &LowRank) -> Delta {
 
 /// A tensor's values on the host, row by row.
 pub(super) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    tensor.to_data().iter::<f32>().collect()
+    let data = tensor.to_data();
+    match data.as_slice::<f32>() {
+        Ok(values) => values.to_vec(),
+        Err(_) => data.iter::<f32>().collect(),
+    }
 }
