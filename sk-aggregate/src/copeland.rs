@@ -1,6 +1,4 @@
-use sk_core::{Aggregator, Batch, Real};
-
-use crate::Buffer;
+use sk_core::{Aggregator, Batch, Real, Scratch};
 
 /// The Copeland score: how many candidates score lower, less how many score higher.
 ///
@@ -13,8 +11,7 @@ impl<F: Real> Aggregator<F> for Copeland {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         let mu = batch.mu();
         assert_eq!(ratings.len(), mu.len(), "one rating per candidate");
-        let mut order = Buffer::of(0, mu.len());
-        order.iter_mut().enumerate().for_each(|(i, candidate)| *candidate = i);
+        let mut order: Scratch<Vec<usize>> = (0..mu.len()).collect();
         // Scores are finite, so the order is total.
         order.sort_unstable_by(|&a, &b| mu[a].widen().total_cmp(&mu[b].widen()));
         let mut below = 0;

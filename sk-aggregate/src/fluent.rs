@@ -1,6 +1,6 @@
-use sk_core::{Aggregator, Batch, Real};
+use sk_core::{Aggregator, Batch, Real, Scratch};
 
-use crate::{Buffer, Entry};
+use crate::Entry;
 
 /// Any aggregator with the fluency blade mixed in: the inner operator rates (d_i, s_i) in place of (μ_i, σ_i), as [`Entry`] makes them.
 ///
@@ -23,7 +23,7 @@ impl<A> Fluent<A> {
 
 impl<F: Real, A: Aggregator<F>> Aggregator<F> for Fluent<A> {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
-        let mut entered = Buffer::of(F::zero(), 2 * batch.len());
+        let mut entered = Scratch::filled(F::zero(), 2 * batch.len());
         let (d, s) = entered.split_at_mut(batch.len());
         self.entry.apply(batch, d, s);
         self.inner.rate(&Batch::new(d, s), ratings);

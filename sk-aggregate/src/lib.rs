@@ -4,7 +4,6 @@
 mod audit;
 #[cfg(feature = "axioms")]
 pub mod axioms;
-mod buffer;
 mod certificate;
 mod copeland;
 mod divergence_mixture;
@@ -32,8 +31,6 @@ pub use round_robin::RoundRobin;
 pub use scores::Scores;
 pub use spread::{PNorm, Spread};
 pub use swiss_elo::{Bracket, Match, Round, START, Seeding, SwissElo};
-
-use buffer::Buffer;
 
 /// The examples of the book and of the workspace's README, compiled and run.
 #[cfg(doctest)]

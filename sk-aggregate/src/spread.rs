@@ -1,7 +1,7 @@
 use sk_core::{ParameterError, Real};
 
 use crate::elementary;
-use crate::lanes::{self, Function};
+use crate::lanes::{self, Function, LANES};
 
 /// s, the spread of a pairwise operator: the scale on which two scores are compared, from their dispersions (`thm:rep`).
 ///
@@ -91,7 +91,9 @@ impl<F: Real> Spread<F> for PNorm {
     fn apply(&self, a: &mut [F], b: &[F]) {
         let pairs = a.iter_mut().zip(b);
         if self.p == 2.0 {
-            pairs.for_each(|(a, &b)| *a = euclidean(*a, b));
+            let ((chunks, rest), (others, other_rest)) = (a.as_chunks_mut(), b.as_chunks());
+            chunks.iter_mut().zip(others).for_each(|(a, b)| euclidean_lanes(a, b));
+            rest.iter_mut().zip(other_rest).for_each(|(a, &b)| *a = euclidean(*a, b));
         } else if self.p == 1.0 {
             pairs.for_each(|(a, &b)| *a = *a + b);
         } else if self.p.is_infinite() {
@@ -115,10 +117,32 @@ impl Function<2> for PNorm {
     }
 }
 
+#[inline]
 fn euclidean<F: Real>(a: F, b: F) -> F {
     let square = a * a + b * b;
-    // The direct form, unless a square overflowed or lost digits to underflow.
-    if square < F::infinity() && square > F::min_positive_value() / F::epsilon() { square.sqrt() } else { a.hypot(b) }
+    if has_root(square) { square.sqrt() } else { a.hypot(b) }
+}
+
+/// Replaces each a by √(a² + b²), all directly or, where one needs care, one by one.
+#[inline]
+fn euclidean_lanes<F: Real>(a: &mut [F; LANES], b: &[F; LANES]) {
+    let (mut roots, mut direct) = ([F::zero(); LANES], true);
+    for k in 0..LANES {
+        let square = a[k] * a[k] + b[k] * b[k];
+        direct &= has_root(square);
+        roots[k] = square.sqrt();
+    }
+    if direct {
+        *a = roots;
+    } else {
+        a.iter_mut().zip(b).for_each(|(a, &b)| *a = euclidean(*a, b));
+    }
+}
+
+/// Whether no square overflowed on the way to this sum or lost digits to underflow.
+#[inline]
+fn has_root<F: Real>(square: F) -> bool {
+    (square < F::infinity()) & (square > F::min_positive_value() / F::epsilon())
 }
 
 #[cfg(test)]

@@ -1,120 +1,146 @@
-//! After the first of its size a step allocates nothing in 𝓝, 𝓐 and 𝓢, be it of the published size or of hundreds of candidates.
+//! After the first of its size a step allocates nothing in 𝓝, 𝓐 and 𝓢, be it of the published size or of hundreds of candidates: every
+//! normaliser with every propagation, every operator, link, spread and entry, and every selector that ships. 𝓑 is in `sk-blades`.
 //!
 //! Not counted: what the caller owns (scores, ratings, probabilities), and what the thread pool of the feature `parallel` does to wake its
-//! threads. Excepted are the rules that say in their documentation that they allocate: rank and robust normalisation, and past 32 candidates
-//! those selectors that sort.
+//! threads.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../sk-core/tests/counting/mod.rs"]
+mod counting;
 
-use sk_aggregate::{Copeland, Entry, Fluent, Kernel, PNorm, Pairwise, RoundRobin, Scores, SignedLog, StudentT, SwissElo};
-use sk_core::{Aggregator, Batch, Composite, Normalizer, OperatingPoint, ScoreTable, Selector, Simplex};
-use sk_normalize::{CandidateBatch, Propagation};
-use sk_select::{Argmax, Champion, Criterion, Fallback, Gate, Nucleus, Softmax, TopK};
+use counting::warm;
+use sk_aggregate::{
+    Asinh, Copeland, DivergenceMixture, Entry, Fluent, Identity, Kernel, Laplace, Link, Logistic, PNorm, Pairwise, Probit,
+    RoundRobin, Scores, Seeding, SignedLog, StudentT, SwissElo, Tanh,
+};
+use sk_core::{Aggregator, Batch, Composite, Divergence, Normalizer, OperatingPoint, Real, ScoreTable, Selector, Simplex};
+use sk_normalize::{CandidateBatch, Correlation, Propagation, Rank, Raw, Robust};
+use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Fallback, Gate, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
 
-/// Counts the allocations of the current thread.
-struct Counting;
+/// The published number of candidates, one past the rows of a vector, and some blocks of a round robin, which one thread plays alone.
+const SIZES: [usize; 3] = [7, 33, 300];
 
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
+const NAMES: [&str; 3] = ["helpful", "honest", "harmless"];
 
-// SAFETY: every call is forwarded unchanged to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(mut work: impl FnMut()) -> usize {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
-
-/// The published number of candidates, one past the stack, and many: as many as one thread rates alone.
-const SIZES: [usize; 3] = [7, 64, if cfg!(feature = "parallel") { 500 } else { 1024 }];
-
-fn rows(n: usize) -> Vec<(Vec<f64>, Vec<f64>)> {
-    let row = |k: usize| (0..n).map(|i| ((i * 7 + k * 3) % n) as f64).collect::<Vec<f64>>();
-    (0..3).map(|k| (row(k), row(k + 5))).collect()
-}
-
-#[test]
-fn the_counter_counts() {
-    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1u8; 64]))), 1);
+fn scores<F: Real>(n: usize) -> ScoreTable<F> {
+    let row = |k: usize| (0..n).map(|i| F::of(((i * 7 + k * 3) % n) as f64)).collect::<Vec<F>>();
+    ScoreTable::new((0..3).map(|k| (row(k), row(k + 5)))).unwrap().with_names(NAMES).unwrap()
 }
 
 #[test]
 fn a_step_allocates_nothing_after_the_first() {
-    SIZES.into_iter().for_each(step);
+    for n in SIZES {
+        normalizers::<f64>(n);
+        normalizers::<f32>(n);
+        aggregators::<f64>(n);
+        aggregators::<f32>(n);
+        selectors::<f64>(n);
+        selectors::<f32>(n);
+    }
 }
 
-/// Fails when the second run of a slot allocates.
-fn warm(what: &str, n: usize, mut work: impl FnMut()) {
-    work();
-    assert_eq!(allocations(work), 0, "{what} of {n} candidates");
-}
-
-fn step(n: usize) {
-    let scores = ScoreTable::new(rows(n)).unwrap();
-    let weights = Simplex::uniform(3).unwrap();
+fn normalizers<F: Real>(n: usize) {
+    let (scores, weights) = (scores::<F>(n), Simplex::uniform(3).unwrap());
+    let named = Correlation::of_pairs([("honest", "helpful", 0.5), ("honest", "harmless", -0.5)]).unwrap();
+    let unnamed = Correlation::new(&[[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]).unwrap();
+    let rules = [Propagation::Linear, Propagation::Independent, Propagation::Correlated(named), Propagation::Correlated(unnamed)];
     let mut composite = Composite::default();
-    let normalizers =
-        [CandidateBatch::paper(), CandidateBatch::sound(), CandidateBatch::sound().with_propagation(Propagation::Independent)];
-    for normalizer in &normalizers {
-        warm(&format!("{normalizer:?}"), n, || normalizer.combine(&scores, &weights, &mut composite));
+    for rule in rules {
+        let normalizers: [&dyn Normalizer<F>; 5] = [
+            &CandidateBatch::paper().with_propagation(rule.clone()),
+            &CandidateBatch::sound().with_propagation(rule.clone()),
+            &Raw { propagation: rule.clone() },
+            &Rank { propagation: rule.clone() },
+            &Robust { propagation: rule.clone() },
+        ];
+        for (k, normalizer) in normalizers.into_iter().enumerate() {
+            warm(&format!("normaliser {k}, {rule:?}, N = {n}"), || normalizer.combine(&scores, &weights, &mut composite));
+        }
     }
+}
 
-    let fluency = vec![-1.5; n];
-    let batch = Batch::new(&composite.mu, &composite.sigma).with_fluency(&fluency);
-    let mut ratings = vec![0.0; n];
-    let aggregators: [(&str, &dyn Aggregator); 10] = [
-        ("scores", &Scores),
-        ("copeland", &Copeland),
-        ("thurstone", &RoundRobin::thurstone()),
-        ("asinh", &RoundRobin::asinh()),
-        ("p = 3", &RoundRobin::new(SignedLog, PNorm::new(3.0).unwrap())),
-        ("student", &RoundRobin::new(StudentT::new(3.5).unwrap(), PNorm::EUCLIDEAN)),
-        ("pairwise", &Pairwise(Difference)),
-        ("fluent", &Fluent::new(Entry::sound(0.5).unwrap(), RoundRobin::bradley_terry())),
-        ("paper", &SwissElo::paper(7, 0.5).unwrap()),
-        ("sound", &SwissElo::sound(7, 0.5).unwrap()),
+fn aggregators<F: Real>(n: usize) {
+    let (scores, fluency) = (scores::<F>(n), vec![F::of(-1.5); n]);
+    let batch = Batch::new(scores.mu(0), scores.sigma(0)).with_fluency(&fluency).with_blades(&scores);
+    let mut ratings = vec![F::zero(); n];
+    let mut rate = |what: &str, aggregator: &dyn Aggregator<F>| {
+        warm(&format!("{what}, N = {n}"), || aggregator.rate(&batch, &mut ratings));
+    };
+    let student = |nu| StudentT::new(nu).unwrap();
+    let links: [&dyn Link<F>; 9] = [
+        &Probit,
+        &Logistic,
+        &Tanh,
+        &Laplace,
+        &Asinh,
+        &SignedLog,
+        &Identity,
+        &student(3.5),
+        // So heavy a tail that its values are computed one by one.
+        &student(1e5),
     ];
-    for (name, aggregator) in aggregators {
-        warm(name, n, || aggregator.rate(&batch, &mut ratings));
+    for p in [1.0, 2.0, 3.0, f64::INFINITY] {
+        for (k, link) in links.into_iter().enumerate() {
+            rate(&format!("link {k}, p = {p}"), &RoundRobin::new(link, PNorm::new(p).unwrap()));
+        }
     }
+    rate("scores", &Scores);
+    rate("copeland", &Copeland);
+    rate("pairwise", &Pairwise(Difference));
+    for divergence in [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::JensenShannon, Divergence::Alpha(0.5)] {
+        rate(&format!("{divergence:?}"), &DivergenceMixture::new(divergence));
+    }
+    for entry in [Entry::paper(0.5), Entry::sound(0.5), Entry::plain(0.5)].map(Result::unwrap) {
+        rate(&format!("fluent, {entry:?}"), &Fluent::new(entry, RoundRobin::bradley_terry()));
+        for seeding in [Seeding::Canonical, Seeding::Score, Seeding::Index] {
+            rate(&format!("tournament, {entry:?}, {seeding:?}"), &SwissElo::new(7, entry, seeding).unwrap());
+        }
+    }
+}
 
-    let mut p = vec![0.0; n];
-    let champion = Champion::sound(&OperatingPoint::HHH).unwrap();
-    let selectors: [(&str, &dyn Selector); 5] = [
-        ("argmax", &Argmax),
-        ("softmax", &Softmax::new(1.0).unwrap()),
-        ("champion", &champion),
-        ("nucleus", &Nucleus::new(0.95, TopK::new(5, Softmax::new(1.0).unwrap()).unwrap()).unwrap()),
-        ("gate", &Gate::new(Criterion::Score, 0.0, Fallback::Best, champion).unwrap()),
+fn selectors<F: Real>(n: usize) {
+    let (scores, fluency) = (scores::<F>(n), vec![F::of(-1.5); n]);
+    let batch = Batch::new(scores.mu(0), scores.sigma(0)).with_fluency(&fluency).with_blades(&scores);
+    let (ratings, mut p) = (scores.mu(1), vec![F::zero(); n]);
+    let mut distribute = |what: &str, selector: &dyn Selector<F>| {
+        warm(&format!("{what}, N = {n}"), || selector.distribution(ratings, &batch, &mut p));
+    };
+    let softmax = || Softmax::new(1.0).unwrap();
+    distribute("argmax", &Argmax);
+    distribute("ε-argmax", &EpsilonArgmax::new(0.1).unwrap());
+    distribute("uniform", &Uniform);
+    distribute("softmax", &softmax());
+    distribute("plackett-luce", &PlackettLuce::new(1.0).unwrap());
+    distribute("published champion", &Champion::paper(&OperatingPoint::HHH).unwrap());
+    distribute("champion", &Champion::sound(&OperatingPoint::HHH).unwrap());
+    distribute("top 5", &TopK::new(5, softmax()).unwrap());
+    distribute("nucleus of top 40", &Nucleus::new(0.95, TopK::new(40, softmax()).unwrap()).unwrap());
+    // Half of the candidates pass a threshold in the middle.
+    let middle = n as f64 / 2.0;
+    let criteria = [
+        Criterion::Score,
+        Criterion::LowerBound { kappa: 0.1 },
+        Criterion::blade("harmless"),
+        Criterion::blade("nobody"),
+        Criterion::Fluency,
+        Criterion::Rating,
     ];
-    // The last two work on copies, which lie on the stack up to 32 candidates.
-    let copies = if n <= 32 { 5 } else { 3 };
-    for (name, selector) in &selectors[..copies] {
-        warm(name, n, || selector.distribution(&ratings, &batch, &mut p));
+    for criterion in criteria {
+        for fallback in [Fallback::Best, Fallback::Open] {
+            for threshold in [middle, f64::INFINITY] {
+                let gate = Gate::new(criterion.clone(), threshold, fallback, softmax()).unwrap();
+                distribute(&format!("gate on {criterion:?} at {threshold}, {fallback:?}"), &gate);
+            }
+        }
     }
+    let inner = Gate::new(Criterion::blade("helpful"), middle / 2.0, Fallback::Open, softmax()).unwrap();
+    distribute("gates", &Gate::new(Criterion::blade("harmless"), middle, Fallback::Best, inner).unwrap());
 }
 
 /// ψ = μ_i − μ_j.
 struct Difference;
 
-impl Kernel for Difference {
-    fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
+impl<F: Real> Kernel<F> for Difference {
+    fn psi(&self, own: (F, F), rival: (F, F)) -> F {
         own.0 - rival.0
     }
 }

@@ -1,7 +1,7 @@
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Blade, BoxError, Observation, Policy, Score, ScoreTable};
+use sk_core::{Blade, BoxError, Observation, Policy, Score, ScoreTable, Scratch};
 
 /// Which dispersions reach the comparison: the three arms that split what σ is worth into its pairing with the candidates (real less
 /// shuffled) and its scale (shuffled less zero) (`app:cor:decomp`).
@@ -82,9 +82,9 @@ impl<B: Blade> Blade for Ablated<B> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         // A stream per step. Contexts only grow, so no two steps of a response share one.
         rng.set_stream(step.context.len() as u64);
-        let mut sigma: Vec<f64> = out.iter().map(|score| score.sigma()).collect();
+        let mut sigma: Scratch<Vec<f64>> = out.iter().map(|score| score.sigma()).collect();
         self.arm.apply(&mut sigma, &mut rng);
-        for (score, sigma) in out.iter_mut().zip(sigma) {
+        for (score, &sigma) in out.iter_mut().zip(&*sigma) {
             *score = Score::new(score.mu(), sigma)?;
         }
         Ok(())

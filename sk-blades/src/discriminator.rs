@@ -60,7 +60,7 @@ impl Blade for Discriminator {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let values = reading::last_values(step, &self.head)?;
         assert_eq!(out.len(), values.len(), "one score per candidate");
-        for (candidate, (score, log_odds)) in out.iter_mut().zip(values).enumerate() {
+        for (candidate, (score, &log_odds)) in out.iter_mut().zip(&*values).enumerate() {
             let sigma = match self.spread {
                 // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which keeps its precision where p is next to 1.
                 LabelSpread::Bernoulli => (0.5 * (log_sigmoid(log_odds) + log_sigmoid(-log_odds))).exp(),

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
+use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Reading, Score, Scratch};
 
 use crate::reading;
 
@@ -34,12 +34,18 @@ impl Ensemble {
 impl Blade for Ensemble {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         let backbone = reading::of(step, &Policy::Backbone)?;
-        let members = self.policies.iter().map(|policy| reading::of(step, policy)).collect::<Result<Vec<_>, _>>()?;
         assert_eq!(out.len(), backbone.len(), "one score per candidate");
-        let m = members.len() as f64;
+        // Row m for member m.
+        let mut rewards = Scratch::empty();
+        for policy in &self.policies {
+            let reward = |(own, anchor): (&Reading, &Reading)| {
+                self.beta * (reading::mean(&own.log_probs) - reading::mean(&anchor.log_probs))
+            };
+            rewards.extend(reading::of(step, policy)?.iter().zip(backbone).map(reward));
+        }
+        let m = self.policies.len() as f64;
         for (candidate, score) in out.iter_mut().enumerate() {
-            let anchor = reading::mean(&backbone[candidate].log_probs);
-            let rewards = members.iter().map(|member| self.beta * (reading::mean(&member[candidate].log_probs) - anchor));
+            let rewards = rewards.iter().skip(candidate).step_by(backbone.len());
             let mu = rewards.clone().sum::<f64>() / m;
             let variance = rewards.map(|r| (r - mu).powi(2)).sum::<f64>() / (m - 1.0);
             *score = reading::score(candidate, mu, variance.sqrt())?;

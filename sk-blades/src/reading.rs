@@ -1,4 +1,4 @@
-use sk_core::{Observation, Policy, Reading, Score, ScoreError};
+use sk_core::{Observation, Policy, Reading, Score, ScoreError, Scratch};
 
 use crate::{BladeError, Dispersion};
 
@@ -22,7 +22,7 @@ pub(crate) fn of<'a>(step: &Observation<'a>, policy: &Policy) -> Result<&'a [Rea
 }
 
 /// What a head says after the last token of each candidate.
-pub(crate) fn last_values(step: &Observation<'_>, head: &Policy) -> Result<Vec<f64>, BladeError> {
+pub(crate) fn last_values(step: &Observation<'_>, head: &Policy) -> Result<Scratch<Vec<f64>>, BladeError> {
     let last = |(candidate, reading): (usize, &Reading)| {
         same_length(step, head, "the value", candidate, reading.values.len())?;
         Ok(f64::from(reading.values[reading.values.len() - 1]))

@@ -141,11 +141,24 @@ impl<F: Real> ScoreTable<F> {
     /// When there is none, or one is not below [`candidates`](Self::candidates).
     #[must_use]
     pub fn pick(&self, candidates: &[usize]) -> Self {
+        let mut picked = Self { candidates: 0, mu: Vec::new(), sigma: Vec::new(), names: Vec::new() };
+        self.pick_into(candidates, &mut picked);
+        picked
+    }
+
+    /// [`pick`](Self::pick) in place of what `out` held, in its memory.
+    ///
+    /// # Panics
+    /// When there is no candidate, or one is not below [`candidates`](Self::candidates).
+    pub fn pick_into(&self, candidates: &[usize], out: &mut Self) {
         assert!(!candidates.is_empty(), "a table has at least one candidate");
-        let pick = |values: &[F]| {
-            values.chunks_exact(self.candidates).flat_map(|row| candidates.iter().map(|&i| row[i])).collect::<Vec<F>>()
-        };
-        Self { candidates: candidates.len(), mu: pick(&self.mu), sigma: pick(&self.sigma), names: self.names.clone() }
+        assert!(candidates.iter().all(|&i| i < self.candidates), "a candidate of the table");
+        for (picked, values) in [(&mut out.mu, &self.mu), (&mut out.sigma, &self.sigma)] {
+            picked.clear();
+            picked.extend(values.chunks_exact(self.candidates).flat_map(|row| candidates.iter().map(|&i| row[i])));
+        }
+        out.names.clone_from(&self.names);
+        out.candidates = candidates.len();
     }
 
     /// K, the number of blades.

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sk_core::{Real, ScoreTable};
+use sk_core::{Real, ScoreTable, Scratch};
 
 /// How far from its exact value an entry may be, and how negative an eigenvalue, to be read as rounding.
 const TOLERANCE: f64 = 1e-9;
@@ -179,7 +179,7 @@ impl Correlation {
     }
 
     /// The row of this matrix that belongs to each blade of a table.
-    pub(crate) fn rows<F: Real>(&self, scores: &ScoreTable<F>) -> Vec<Option<usize>> {
+    pub(crate) fn rows<F: Real>(&self, scores: &ScoreTable<F>) -> Scratch<Vec<Option<usize>>> {
         let row = |k: usize| {
             if self.names.is_empty() {
                 return (scores.blades() == self.size).then_some(k);

@@ -1,4 +1,4 @@
-use sk_core::{Composite, Real, ScoreTable, Simplex};
+use sk_core::{Composite, Real, ScoreTable, Scratch, Simplex};
 
 use crate::Correlation;
 
@@ -33,7 +33,7 @@ impl Propagation {
             Self::Correlated(correlation) => Some((correlation, correlation.rows(scores))),
             _ => None,
         };
-        let mut coefficients = Vec::new();
+        let mut coefficients = Scratch::empty();
         for (k, &w) in weights.as_slice().iter().enumerate() {
             let mu = &mut out.mu;
             let factor = blade(k, &mut |i, mu_hat| mu[i] = mu[i] + w * mu_hat);

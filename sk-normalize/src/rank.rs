@@ -1,4 +1,4 @@
-use sk_core::{Composite, Normalizer, Real, ScoreTable, Simplex, Standardize};
+use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex, Standardize};
 
 use crate::Propagation;
 
@@ -7,7 +7,8 @@ use crate::Propagation;
 ///
 /// Invariant under any strictly increasing map of a blade's scores, so an outlier counts no more than its place. σ̂_i = σ_i / std(**μ**): a
 /// rank has no dispersion of its own, and this is the blade's average rate of exchange. A blade without spread, and a batch of one,
-/// contribute 0. O(K·N log N); allocates.
+/// contribute 0. O(K·N log N); no allocation
+/// once a thread has combined a batch of the size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rank {
     /// How dispersions combine.
@@ -17,8 +18,8 @@ pub struct Rank {
 impl<F: Real> Normalizer<F> for Rank {
     fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>) {
         let rule = Standardize::EXACT;
-        let mut ranks = vec![F::zero(); scores.candidates()];
-        let mut order = Vec::with_capacity(scores.candidates());
+        let mut ranks = Scratch::filled(F::zero(), scores.candidates());
+        let mut order = Scratch::empty();
         self.propagation.combine(scores, weights, out, |k, add| {
             mid_ranks(scores.mu(k), &mut order, &mut ranks);
             let moments = rule.moments(&ranks);

@@ -1,4 +1,4 @@
-use sk_core::{Composite, Normalizer, Real, ScoreTable, Simplex};
+use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex};
 
 use crate::Propagation;
 
@@ -16,7 +16,7 @@ const MEAN_AD_TO_STD: f64 = 1.253_314_137_315_500_1;
 ///
 /// Fewer than half of the candidates cannot move the scale without bound. Where more than half are tied, so that MAD is zero, the mean
 /// absolute deviation about the median stands in (times 1.2533); a blade without any spread, and a batch of one, contribute 0.
-/// Invariant as CBN at ε = 0. O(K·N); allocates.
+/// Invariant as CBN at ε = 0. O(K·N); no allocation once a thread has combined a batch of the size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Robust {
     /// How dispersions combine.
@@ -25,17 +25,17 @@ pub struct Robust {
 
 impl<F: Real> Normalizer<F> for Robust {
     fn combine(&self, scores: &ScoreTable<F>, weights: &Simplex<F>, out: &mut Composite<F>) {
-        let mut scratch = Vec::with_capacity(scores.candidates());
+        let mut deviations = Scratch::empty();
         self.propagation.combine(scores, weights, out, |k, add| {
             let mu = scores.mu(k);
-            scratch.clear();
-            scratch.extend_from_slice(mu);
-            let centre = median(&mut scratch);
-            for value in &mut scratch {
+            deviations.clear();
+            deviations.extend_from_slice(mu);
+            let centre = median(&mut deviations);
+            for value in &mut *deviations {
                 *value = (*value - centre).abs();
             }
-            let mean_deviation = scratch.iter().copied().sum::<F>() / F::of(mu.len() as f64);
-            let mad = F::of(MAD_TO_STD) * median(&mut scratch);
+            let mean_deviation = deviations.iter().copied().sum::<F>() / F::of(mu.len() as f64);
+            let mad = F::of(MAD_TO_STD) * median(&mut deviations);
             let scale = if mad > F::zero() { mad } else { F::of(MEAN_AD_TO_STD) * mean_deviation };
             if scale == F::zero() {
                 return F::zero();

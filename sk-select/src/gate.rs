@@ -1,8 +1,7 @@
 use std::sync::Arc;
 
-use sk_core::{Batch, ParameterError, Real, Selector};
+use sk_core::{Batch, ParameterError, Real, Scratch, Selector};
 
-use crate::Buffer;
 use crate::argmax::{highest, point_mass};
 
 /// The quantity a [`Gate`] looks at.
@@ -49,8 +48,8 @@ pub enum Fallback {
 
 /// An inner rule over the candidates whose criterion reaches a threshold.
 ///
-/// The inner rule sees the candidates that pass and no others, so that whatever it standardises or compares is among them. O(N) and the
-/// inner rule; allocates past 32 candidates, and where the batch carries the scores of its blades.
+/// The inner rule sees the candidates that pass and no others, so that whatever it standardises or compares is among them. O(N·K) where
+/// the batch carries the scores of K blades, O(N) where not, and the inner rule; no allocation once a thread has gated a batch of the size.
 ///
 /// A gate on a safety blade is the boundary that the paper proposes: what the blade puts below the threshold cannot be drawn, however high
 /// it is rated. Gates nest, the outermost first.
@@ -76,21 +75,24 @@ impl<S> Gate<S> {
     }
 
     /// What the threshold is held against, one value per candidate.
-    fn values<F: Real>(&self, ratings: &[F], batch: &Batch<'_, F>) -> Buffer<F> {
+    fn values<F: Real>(&self, ratings: &[F], batch: &Batch<'_, F>) -> Scratch<Vec<F>> {
         let lower_bound = |kappa: f64, mu: &[F], sigma: &[F]| {
             let kappa = F::of(kappa);
             mu.iter().zip(sigma).map(|(&mu, &sigma)| mu - kappa * sigma).collect()
         };
         match &self.criterion {
-            Criterion::Score => Buffer::from_slice(batch.mu()),
+            Criterion::Score => batch.mu().iter().copied().collect(),
             Criterion::LowerBound { kappa } => lower_bound(*kappa, batch.mu(), batch.sigma()),
             Criterion::Blade { name, kappa } => match batch.blades().and_then(|table| Some((table, table.find(name)?))) {
                 Some((table, k)) => lower_bound(*kappa, table.mu(k), table.sigma(k)),
                 // A boundary that cannot be checked is closed: NaN reaches no threshold, not even minus infinity.
-                None => Buffer::from_elem(F::nan(), batch.len()),
+                None => Scratch::filled(F::nan(), batch.len()),
             },
-            Criterion::Fluency => batch.fluency().map_or(Buffer::from_elem(F::infinity(), batch.len()), Buffer::from_slice),
-            Criterion::Rating => Buffer::from_slice(ratings),
+            Criterion::Fluency => match batch.fluency() {
+                Some(fluency) => fluency.iter().copied().collect(),
+                None => Scratch::filled(F::infinity(), batch.len()),
+            },
+            Criterion::Rating => ratings.iter().copied().collect(),
         }
     }
 }
@@ -100,27 +102,31 @@ impl<F: Real, S: Selector<F>> Selector<F> for Gate<S> {
         let n = batch.len();
         assert!(ratings.len() == n && probabilities.len() == n, "one rating and one probability per candidate");
         let values = self.values(ratings, batch);
-        let passing: Buffer<usize> = (0..n).filter(|&i| values[i] >= F::of(self.threshold)).collect();
+        let passing: Scratch<Vec<usize>> = (0..n).filter(|&i| values[i] >= F::of(self.threshold)).collect();
         match (passing.len(), self.fallback) {
             (0, Fallback::Best) => return point_mass(highest(&values), probabilities),
             (0, Fallback::Open) => return self.inner.distribution(ratings, batch, probabilities),
             (all, _) if all == n => return self.inner.distribution(ratings, batch, probabilities),
             _ => {}
         }
-        let pick = |values: &[F]| passing.iter().map(|&i| values[i]).collect::<Buffer<F>>();
+        let pick = |values: &[F]| passing.iter().map(|&i| values[i]).collect::<Scratch<Vec<F>>>();
         let (ratings, mu, sigma, fluency) = (pick(ratings), pick(batch.mu()), pick(batch.sigma()), batch.fluency().map(pick));
         let mut subset = Batch::new(&mu, &sigma);
         if let Some(fluency) = &fluency {
             subset = subset.with_fluency(fluency);
         }
-        let blades = batch.blades().map(|table| table.pick(&passing));
+        let blades = batch.blades().map(|table| {
+            let mut picked = Scratch::lend(|| table.clone());
+            table.pick_into(&passing, &mut picked);
+            picked
+        });
         if let Some(blades) = &blades {
             subset = subset.with_blades(blades);
         }
-        let mut inner = Buffer::from_elem(F::zero(), passing.len());
+        let mut inner = Scratch::filled(F::zero(), passing.len());
         self.inner.distribution(&ratings, &subset, &mut inner);
         probabilities.fill(F::zero());
-        for (&i, &p) in passing.iter().zip(&inner) {
+        for (&i, &p) in passing.iter().zip(&*inner) {
             probabilities[i] = p;
         }
     }

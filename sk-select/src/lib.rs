@@ -20,6 +20,3 @@ pub use plackett_luce::PlackettLuce;
 pub use softmax::Softmax;
 pub use top_k::TopK;
 pub use uniform::Uniform;
-
-/// One number per candidate. Batches of a decoding step fit on the stack.
-type Buffer<T> = smallvec::SmallVec<[T; 32]>;

@@ -17,6 +17,17 @@ const BLOCKS: usize = 64;
 /// A block is at least this long; shorter ones would spend their time on rounds.
 const SHORTEST: usize = 128;
 
+/// The batch of a decoding step. It has room of its own, since to clear that for [`PAIRS`] takes as long as to rate seven candidates.
+const FEW: usize = 8;
+/// As many candidates as have no more than [`PAIRS`] pairs.
+const SOME: usize = 16;
+
+const fn pairs_of(n: usize) -> usize {
+    n * (n - 1) / 2
+}
+
+const _: () = assert!(pairs_of(SOME) <= PAIRS && PAIRS < pairs_of(SOME + 1));
+
 /// g, s and the bound on |u|.
 pub(super) struct Comparison<'a, F, L, S> {
     pub(super) link: &'a L,
@@ -74,26 +85,33 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
 
     /// The pairs inside a block.
     fn within(&self, block: &mut Block<'_, F>) {
-        let mut pairs = Pairs::new();
-        let (players, n) = (block.players, block.players.len());
-        if n * n.saturating_sub(1) / 2 <= PAIRS {
-            // All at once, since rows of a few pairs would leave most of a vector empty.
-            for i in 0..n {
-                pairs.push(players.mu[i], players.sigma[i], players.slice(i + 1..n));
-            }
-            let mut g = pairs.evaluate(self.link, self.spread, self.limit);
-            for i in 0..n {
-                let (row, rest) = g.split_at(n - 1 - i);
-                if let Some((own, rivals)) = block.ratings[i..].split_first_mut() {
-                    award(row, own, rivals);
-                }
-                g = rest;
-            }
-            return;
+        let Block { players, ratings } = block;
+        let n = ratings.len();
+        if n <= FEW {
+            return self.few::<{ pairs_of(FEW) }>(*players, ratings);
         }
+        if n <= SOME {
+            return self.few::<PAIRS>(*players, ratings);
+        }
+        let mut pairs = Pairs::new();
         for i in 0..n {
-            if let Some((own, rivals)) = block.ratings[i..].split_first_mut() {
-                self.row(&mut pairs, players.mu[i], players.sigma[i], own, players.slice(i + 1..n), rivals);
+            if let Some((own, rivals)) = ratings[i..].split_first_mut() {
+                self.row(&mut pairs, players.at(i), own, players.slice(i + 1..n), rivals);
+            }
+        }
+    }
+
+    /// The pairs of so few candidates that all are evaluated at once, since rows of a few pairs would leave most of a vector empty.
+    fn few<const CAPACITY: usize>(&self, players: Players<'_, F>, ratings: &mut [F]) {
+        let mut pairs = Pairs::<F, CAPACITY>::new();
+        pairs.triangle(players);
+        let again = || (0..players.len()).flat_map(|i| (i + 1..players.len()).map(move |j| [players.at(i), players.at(j)]));
+        let mut g = pairs.evaluate(self.link, self.spread, self.limit, again).iter();
+        for i in 0..ratings.len() {
+            let (own, rivals) = ratings[i..].split_first_mut().expect("candidate i is one of them");
+            for (rival, &g) in rivals.iter_mut().zip(&mut g) {
+                *own = *own + g;
+                *rival = *rival - g;
             }
         }
     }
@@ -102,15 +120,16 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
     fn between(&self, a: &mut Block<'_, F>, b: &mut Block<'_, F>) {
         let mut pairs = Pairs::new();
         for (i, own) in a.ratings.iter_mut().enumerate() {
-            self.row(&mut pairs, a.players.mu[i], a.players.sigma[i], own, b.players, b.ratings);
+            self.row(&mut pairs, a.players.at(i), own, b.players, b.ratings);
         }
     }
 
-    fn row(&self, pairs: &mut Pairs<F>, mu: F, sigma: F, own: &mut F, rivals: Players<'_, F>, ratings: &mut [F]) {
+    fn row(&self, pairs: &mut Pairs<F, PAIRS>, player: (F, F), own: &mut F, rivals: Players<'_, F>, ratings: &mut [F]) {
         for (k, ratings) in ratings.chunks_mut(PAIRS).enumerate() {
-            pairs.clear();
-            pairs.push(mu, sigma, rivals.slice(k * PAIRS..k * PAIRS + ratings.len()));
-            award(pairs.evaluate(self.link, self.spread, self.limit), own, ratings);
+            let rivals = rivals.slice(k * PAIRS..k * PAIRS + ratings.len());
+            pairs.row(player, rivals);
+            let again = || (0..rivals.len()).map(|j| [player, rivals.at(j)]);
+            award(pairs.evaluate(self.link, self.spread, self.limit, again), own, ratings);
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Players<'a, F> {
     pub(super) sigma: &'a [F],
 }
 
-impl<F> Players<'_, F> {
+impl<F: Copy> Players<'_, F> {
     pub(super) fn len(&self) -> usize {
         self.mu.len()
     }
@@ -20,56 +20,71 @@ impl<F> Players<'_, F> {
     pub(super) fn slice(&self, range: std::ops::Range<usize>) -> Self {
         Self { mu: &self.mu[range.clone()], sigma: &self.sigma[range] }
     }
+
+    /// (μ, σ) of one of them.
+    pub(super) fn at(&self, i: usize) -> (F, F) {
+        (self.mu[i], self.sigma[i])
+    }
 }
 
-/// Up to [`PAIRS`] pairs, each of one candidate and a rival, and g of each.
-pub(super) struct Pairs<F> {
-    mu: [F; PAIRS],
-    sigma: [F; PAIRS],
-    rival_mu: [F; PAIRS],
-    rival_sigma: [F; PAIRS],
-    /// s, then u, then g.
-    value: [F; PAIRS],
+/// Up to `CAPACITY` pairs, each of one candidate and a rival, and g of each.
+pub(super) struct Pairs<F, const CAPACITY: usize> {
+    difference: [F; CAPACITY],
+    rival_sigma: [F; CAPACITY],
+    /// σ of the candidate, then s, then u, then g.
+    value: [F; CAPACITY],
     len: usize,
 }
 
-impl<F: Real> Pairs<F> {
+impl<F: Real, const CAPACITY: usize> Pairs<F, CAPACITY> {
     pub(super) fn new() -> Self {
-        let zeros = [F::zero(); PAIRS];
-        Self { mu: zeros, sigma: zeros, rival_mu: zeros, rival_sigma: zeros, value: zeros, len: 0 }
+        let zeros = [F::zero(); CAPACITY];
+        Self { difference: zeros, rival_sigma: zeros, value: zeros, len: 0 }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// The pairs of one candidate with each of `rivals`.
+    pub(super) fn row(&mut self, (mu, sigma): (F, F), rivals: Players<'_, F>) {
+        self.len = rivals.len();
+        self.difference[..self.len].iter_mut().zip(rivals.mu).for_each(|(difference, &rival)| *difference = mu - rival);
+        self.value[..self.len].fill(sigma);
+        self.rival_sigma[..self.len].copy_from_slice(rivals.sigma);
+    }
+
+    /// The pairs of all of `players`, each with those after it.
+    pub(super) fn triangle(&mut self, players: Players<'_, F>) {
         self.len = 0;
+        for i in 0..players.len() {
+            // One at a time: these rows are too short for vectors.
+            for j in i + 1..players.len() {
+                self.difference[self.len] = players.mu[i] - players.mu[j];
+                self.value[self.len] = players.sigma[i];
+                self.rival_sigma[self.len] = players.sigma[j];
+                self.len += 1;
+            }
+        }
     }
 
-    /// Adds one candidate's pairs with each of `rivals`.
-    pub(super) fn push(&mut self, mu: F, sigma: F, rivals: Players<'_, F>) {
-        let range = self.len..self.len + rivals.len();
-        self.mu[range.clone()].fill(mu);
-        self.sigma[range.clone()].fill(sigma);
-        self.rival_mu[range.clone()].copy_from_slice(rivals.mu);
-        self.rival_sigma[range.clone()].copy_from_slice(rivals.sigma);
-        self.len = range.end;
-    }
-
-    /// g(Δ/s) of each pair in the order in which they were added, with |Δ/s| at most `limit`.
-    pub(super) fn evaluate(&mut self, link: &impl Link<F>, spread: &impl Spread<F>, limit: F) -> &[F] {
-        let (mu, sigma) = (&self.mu[..self.len], &self.sigma[..self.len]);
-        let (rival_mu, rival_sigma) = (&self.rival_mu[..self.len], &self.rival_sigma[..self.len]);
+    /// g(Δ/s) of each pair in the order in which they were put in, with |Δ/s| at most `limit`. `pairs` are they once more, as (μ, σ) of
+    /// the candidate and of the rival, for those that take care.
+    pub(super) fn evaluate<I: Iterator<Item = [(F, F); 2]>>(
+        &mut self,
+        link: &impl Link<F>,
+        spread: &impl Spread<F>,
+        limit: F,
+        pairs: impl FnOnce() -> I,
+    ) -> &[F] {
         let value = &mut self.value[..self.len];
-        value.copy_from_slice(sigma);
-        spread.apply(value, rival_sigma);
+        spread.apply(value, &self.rival_sigma[..self.len]);
         let mut regular = true;
-        for ((value, &own), &rival) in value.iter_mut().zip(mu).zip(rival_mu) {
+        for (value, &difference) in value.iter_mut().zip(&self.difference) {
             let s = *value;
-            *value = (own - rival) / s;
+            *value = difference / s;
             // Also false where either is not a number.
             regular &= (value.abs() <= limit) & (s <= F::max_value());
         }
         if !regular {
-            for (k, value) in value.iter_mut().enumerate() {
-                *value = standardized_difference(spread, (mu[k], sigma[k]), (rival_mu[k], rival_sigma[k]), limit);
+            for (value, [own, rival]) in value.iter_mut().zip(pairs()) {
+                *value = standardized_difference(spread, own, rival, limit);
             }
         }
         link.apply(value);

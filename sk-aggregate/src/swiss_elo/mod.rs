@@ -2,13 +2,13 @@ mod bracket;
 mod pairing;
 mod seeding;
 
-use sk_core::{Aggregator, Batch, OperatingPoint, ParameterError, Real};
+use sk_core::{Aggregator, Batch, OperatingPoint, ParameterError, Real, Scratch};
 
 pub use bracket::{Bracket, Match, Round};
 pub use seeding::Seeding;
 
+use crate::Entry;
 use crate::link::normal_cdf;
-use crate::{Buffer, Entry};
 use pairing::Pairing;
 
 /// R_i^(0): the rating every candidate starts with.
@@ -112,10 +112,10 @@ impl SwissElo {
         let n = batch.len();
         assert_eq!(ratings.len(), n, "one rating per candidate");
         // From here on a player is known by its seed, so that nothing below depends on the order of the input.
-        let mut places = Buffer::of(0, n + Pairing::size(n, self.rounds));
+        let mut places = Scratch::filled(0, n + Pairing::size(n, self.rounds));
         let (order, places) = places.split_at_mut(n);
         self.seeding.order(batch, order);
-        let mut numbers = Buffer::of(F::zero(), 6 * n);
+        let mut numbers = Scratch::filled(F::zero(), 6 * n);
         let (entered, numbers) = numbers.split_at_mut(2 * n);
         let (d, s) = entered.split_at_mut(n);
         let (rating, seeded) = numbers.split_at_mut(n);
