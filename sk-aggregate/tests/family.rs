@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use sk_aggregate::{
-    Asinh, Copeland, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores, SignedLog, Spread,
-    StudentT, Tanh,
+    Asinh, Copeland, DivergenceMixture, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, Scores,
+    SignedLog, Spread, StudentT, Tanh,
 };
-use sk_core::{Aggregator, Batch, Real};
+use sk_core::{Aggregator, Batch, Divergence, Real};
 
 /// Rounding of a sum of at most 12 bounded links of arguments known to a few units in the last place.
 const TOLERANCE: f64 = 1e-9;
@@ -276,6 +276,23 @@ fn fluency_is_mixed_in_by_hand() {
     assert_eq!(fluent.to_vec(), rate(&RoundRobin::thurstone(), &[0.5, 0.75, 1.0], &[1.5, 1.5, 3.0]));
     Fluent::new(Entry::plain(0.5).unwrap(), Scores).rate(&batch, &mut fluent);
     assert_eq!(fluent, [0.0, -0.5, -1.0]);
+}
+
+/// Forward KL, f′(x) = −1/x: ratios of 2 and ½ at equal weights have the mean −1.25, which is that of a ratio of 0.8.
+#[test]
+fn a_mixture_brings_the_mean_of_the_derivatives_back_by_hand() {
+    let means = [-1.25, -0.5];
+    let sigma = [3.0, 0.0];
+    let mixture = DivergenceMixture::new(Divergence::ForwardKl);
+    let bare = rate(&mixture, &means, &sigma);
+    assert!((bare[0] - 0.8f64.ln()).abs() < 1e-15 && (bare[1] - 2f64.ln()).abs() < 1e-15, "{bare:?}");
+    let mut ratings = [f64::NAN; 2];
+    mixture.rate(&Batch::new(&means, &sigma).with_fluency(&[-1.5, -4.0]), &mut ratings);
+    assert_eq!(ratings, [bare[0] - 1.5, bare[1] - 4.0]);
+    // Single precision is the rounded double.
+    assert_eq!(rate(&mixture, &[-1.25f32, -0.5], &[3.0, 0.0]), [bare[0] as f32, bare[1] as f32]);
+    // The identity under the reverse KL divergence, which is the default.
+    assert_eq!(rate(&DivergenceMixture::default(), &means, &sigma), means);
 }
 
 /// Operators are used as trait objects, and links and spreads may be too.

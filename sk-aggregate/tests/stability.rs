@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_aggregate::{
-    Certify, Copeland, Entry, Fluent, Identity, Link, NoCertificate, PNorm, RoundRobin, Scores, SignedLog, StabilityCertificate,
-    SwissElo,
+    Certify, Copeland, DivergenceMixture, Entry, Fluent, Identity, Link, Modulus, NoCertificate, PNorm, RoundRobin, Scores,
+    SignedLog, StabilityCertificate, SwissElo,
 };
-use sk_core::{Aggregator, Batch, OperatingPoint, Selector};
+use sk_core::{Aggregator, Batch, Divergence, OperatingPoint, Selector, Standardize};
 use sk_select::{Argmax, Champion, Softmax};
 
 /// Rounding of a softmax of ratings known to 1e-14.
@@ -252,6 +252,18 @@ fn a_certificate_by_hand() {
     assert_eq!(deaf.modulus(&batch.with_fluency(&[0.0; 3])).unwrap().sharpened, 0.0);
 }
 
+/// MOD's mixture moves with its scores as they do themselves where it is the identity, and has no bounded slope elsewhere.
+#[test]
+fn a_mixture_is_covered_under_the_reverse_kl_divergence_alone() {
+    let batch = Batch::new(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
+    let modulus = |divergence| DivergenceMixture::new(divergence).modulus(&batch);
+    assert_eq!(modulus(Divergence::ReverseKl), Scores.modulus(&batch));
+    assert_eq!(Scores.modulus(&batch).unwrap(), Modulus { published: 1.0, uniform: 2.0, sharpened: 2.0 });
+    for divergence in [Divergence::ForwardKl, Divergence::JensenShannon, Divergence::Alpha(0.5)] {
+        assert_eq!(modulus(divergence), Err(NoCertificate::UnboundedSlope));
+    }
+}
+
 #[test]
 fn what_has_no_bound_is_refused_with_the_reason() {
     struct Cubic;
@@ -266,7 +278,11 @@ fn what_has_no_bound_is_refused_with_the_reason() {
     assert_eq!(refused(&Copeland), NoCertificate::Jump);
     assert_eq!(refused(&RoundRobin::new(Cubic, PNorm::SUM)), NoCertificate::UnboundedSlope);
     assert_eq!(refused(&RoundRobin::thurstone()), NoCertificate::NoSpread { i: 0, j: 2 });
-    assert_eq!(refused(&Fluent::new(Entry::sound(0.5).unwrap(), RoundRobin::thurstone())), NoCertificate::Standardized);
+    // Either standardisation alone is enough.
+    let exact = Some(Standardize::EXACT);
+    for entry in [Entry::sound(0.5), Entry::new(0.5, exact, None), Entry::new(0.5, None, exact)] {
+        assert_eq!(refused(&Fluent::new(entry.unwrap(), RoundRobin::thurstone())), NoCertificate::Standardized);
+    }
     assert!(refused(&SwissElo::sound(5, 0.5).unwrap()).to_string().contains("pairing of a tournament jumps"));
     for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let error = StabilityCertificate::new(&Scores, &batch, temperature).unwrap_err();

@@ -1,20 +1,19 @@
 //! Many values at once against one at a time: links and spreads against 40 digits and their own scalar methods, round robins against
 //! [`RoundRobin::rate_pair_by_pair`].
 
-use std::collections::BTreeMap;
+mod reference;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_aggregate::{Asinh, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin, SignedLog, Spread, StudentT, Tanh};
+use reference::{INCOMPLETE_BETA, table};
+use sk_aggregate::{Asinh, Identity, Link, PNorm, Probit, RoundRobin, Spread};
 use sk_core::{Aggregator, Batch, Real};
 
 /// What `Link::apply` and `Spread::apply` promise, relative to the exact value: some ten roundings, none of them magnified. The largest
 /// seen is 9e-16.
 const ELEMENTARY: f64 = 2e-15;
-/// The same for the continued fraction of Student's t, by its forward recurrence.
-const INCOMPLETE_BETA: f64 = 2e-13;
 
 /// One term of a rating, relative: g and s each within the above of exact on either path, and |u·g′(u)| ≤ |g(u)| for every link here, so
 /// that an error of u is not magnified. Sums of N terms add N roundings, in either order.
@@ -22,26 +21,8 @@ fn rating_tolerance(n: usize, link: f64) -> f64 {
     3.0 * link + 2.0 * n as f64 * f64::EPSILON
 }
 
-fn student(nu: f64) -> StudentT {
-    StudentT::new(nu).unwrap()
-}
-
-/// Links by the names of `reference/links.json`, and their tolerance.
 fn links<F: Real>() -> Vec<(&'static str, Box<dyn Link<F>>, f64)> {
-    vec![
-        ("probit", Box::new(Probit), ELEMENTARY),
-        ("logistic", Box::new(Logistic), ELEMENTARY),
-        ("tanh", Box::new(Tanh), ELEMENTARY),
-        ("laplace", Box::new(Laplace), ELEMENTARY),
-        ("asinh", Box::new(Asinh), ELEMENTARY),
-        ("signed_log", Box::new(SignedLog), ELEMENTARY),
-        ("student_0.1", Box::new(student(0.1)), INCOMPLETE_BETA),
-        ("student_1", Box::new(student(1.0)), INCOMPLETE_BETA),
-        ("student_2", Box::new(student(2.0)), INCOMPLETE_BETA),
-        ("student_3.5", Box::new(student(3.5)), INCOMPLETE_BETA),
-        ("student_30", Box::new(student(30.0)), INCOMPLETE_BETA),
-        ("student_10000", Box::new(student(10_000.0)), INCOMPLETE_BETA),
-    ]
+    reference::links(ELEMENTARY)
 }
 
 fn spreads() -> Vec<PNorm> {
@@ -50,7 +31,7 @@ fn spreads() -> Vec<PNorm> {
 
 #[test]
 fn links_of_many_values_agree_with_forty_digits() {
-    let table: BTreeMap<String, Vec<(f64, f64)>> = serde_json::from_str(include_str!("reference/links.json")).unwrap();
+    let table = table();
     assert_eq!(table.len(), links::<f64>().len());
     for (name, link, tolerance) in links::<f64>() {
         let mut g: Vec<f64> = table[name].iter().flat_map(|&(u, _)| [u, -u]).collect();
@@ -116,7 +97,7 @@ fn the_ends_of_the_range() {
 
 #[test]
 fn single_precision_is_the_rounded_double() {
-    let table: BTreeMap<String, Vec<(f64, f64)>> = serde_json::from_str(include_str!("reference/links.json")).unwrap();
+    let table = table();
     for (name, link, _) in links::<f32>() {
         for &(u, expected) in table[name].iter().filter(|(u, _)| (1e-20..1e30).contains(u)) {
             let mut g = [u as f32];

@@ -10,7 +10,8 @@ use crate::lanes::{self, Function};
 
 /// g(u) = Φ(u) − ½, the probit link: Thurstone's Case V with the Euclidean spread (`cor:family`). L_g = 1/√(2π).
 ///
-/// Computed as ½ erf(u/√2), which keeps the relative error near u = 0.
+/// Computed as ½ erf(u/√2), which keeps the relative error near u = 0. Against 40 digits, at arguments over sixty decades, it is within
+/// 4.5e-16 of g(u) one at a time and within 2e-15 many at a time (`tests/links.rs`, `tests/vectors.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Probit;
 

@@ -28,6 +28,9 @@ def student(nu):
     return g
 
 
+# Where the elementary links bend, densely.
+GRID = [k / 32 for k in range(1, 289)]
+
 LINKS = {
     "probit": lambda u: mp.erf(u / mp.sqrt(2)) / 2,
     "logistic": lambda u: mp.tanh(u / 2) / 2,
@@ -43,6 +46,12 @@ LINKS = {
     "student_10000": student(10000),
 }
 
+
+def row(name, g):
+    arguments = ARGUMENTS if name.startswith("student") else sorted(set(ARGUMENTS + GRID))
+    pairs = ",\n".join(f" {json.dumps([u, float(g(mp.mpf(u)))])}" for u in arguments)
+    return f'"{name}": [\n{pairs}\n]'
+
+
 if __name__ == "__main__":
-    table = {name: [[u, float(g(mp.mpf(u)))] for u in ARGUMENTS] for name, g in LINKS.items()}
-    print(json.dumps(table, indent=1))
+    print("{\n" + ",\n".join(row(name, g) for name, g in LINKS.items()) + "\n}")
