@@ -1,18 +1,22 @@
 //! Time to rate one batch, for each operator and batch size. Throughput is in pairs, of which a round robin compares N(N−1)/2.
 //!
 //! `SIZES` are the published batch and ones that a pool of responses could have. A name selects: `cargo bench -p sk-aggregate -- "/7/"`.
+//!
+//! With the feature `parallel` the groups `threads` rate one batch on one thread, on two, four and so on, and on every core:
+//! `cargo bench -p sk-aggregate --features parallel -- threads`.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_aggregate::{
-    Asinh, Copeland, Entry, Fluent, Identity, Kernel, Laplace, Link, Logistic, PNorm, Pairwise, Probit, RoundRobin, Scores,
-    SignedLog, StudentT, SwissElo, Tanh,
+    Asinh, Copeland, DivergenceMixture, Entry, Fluent, Identity, Kernel, Laplace, Link, Logistic, PNorm, Pairwise, Probit,
+    RoundRobin, Scores, Seeding, SignedLog, StudentT, SwissElo, Tanh,
 };
-use sk_core::{Aggregator, Batch, OperatingPoint, Real};
+use sk_core::{Aggregator, Batch, Divergence, OperatingPoint, Real};
 
 const SIZES: [usize; 4] = [7, 64, 1024, 16_384];
 
@@ -55,20 +59,31 @@ fn operators<F: Real>() -> Vec<(&'static str, Box<dyn Aggregator<F>>)> {
         ("fluent thurstone", Box::new(Fluent::new(entry, RoundRobin::thurstone()))),
         ("swiss-elo paper", Box::new(SwissElo::paper(rounds, alpha).expect("a published point"))),
         ("swiss-elo sound", Box::new(SwissElo::sound(rounds, alpha).expect("a published point"))),
+        ("swiss-elo by index", Box::new(SwissElo::new(rounds, entry, Seeding::Index).expect("a published point"))),
+        ("mixture (jensen-shannon)", Box::new(DivergenceMixture::new(Divergence::JensenShannon))),
     ]
+}
+
+/// μ, σ and ℓ_S of `n` candidates.
+fn columns<F: Real>(n: usize) -> [Vec<F>; 3] {
+    let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
+    [(-2.0, 2.0), (0.1, 2.0), (-4.0, 0.0)].map(|(low, high)| (0..n).map(|_| F::of(rng.random_range(low..high))).collect())
+}
+
+fn group<'c>(criterion: &'c mut Criterion, name: &str, n: usize) -> BenchmarkGroup<'c, WallTime> {
+    let mut group = criterion.benchmark_group(format!("{name}/{n}"));
+    group.throughput(Throughput::Elements((n * (n - 1) / 2) as u64));
+    group.sampling_mode(SamplingMode::Flat).sample_size(if n > 1024 { 10 } else { 50 });
+    group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(1000));
+    group
 }
 
 fn rate<F: Real>(criterion: &mut Criterion, precision: &str) {
     for n in SIZES {
-        let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
-        let mut column = |low: f64, high: f64| (0..n).map(|_| F::of(rng.random_range(low..high))).collect::<Vec<F>>();
-        let (mu, sigma, fluency) = (column(-2.0, 2.0), column(0.1, 2.0), column(-4.0, 0.0));
+        let [mu, sigma, fluency] = columns::<F>(n);
         let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
         let mut ratings = vec![F::zero(); n];
-        let mut group = criterion.benchmark_group(format!("rate {precision}/{n}"));
-        group.throughput(Throughput::Elements((n * (n - 1) / 2) as u64));
-        group.sampling_mode(SamplingMode::Flat).sample_size(if n > 1024 { 10 } else { 50 });
-        group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(1000));
+        let mut group = group(criterion, &format!("rate {precision}"), n);
         for (name, operator) in operators::<F>() {
             group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                 bencher.iter(|| operator.rate(black_box(&batch), &mut ratings));
@@ -91,5 +106,32 @@ fn single(criterion: &mut Criterion) {
     rate::<f32>(criterion, "f32");
 }
 
-criterion_group!(benches, double, single);
+/// The pools on which a batch is rated: of one thread, two, four … and of all cores.
+#[cfg(feature = "parallel")]
+fn threads(criterion: &mut Criterion) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let pools: Vec<usize> = (0..).map(|k| 1 << k).take_while(|&threads| threads < cores).chain([cores]).collect();
+    // The first of these is the smallest that is shared at all.
+    for n in [512, 1024, 16_384] {
+        let [mu, sigma, fluency] = columns::<f64>(n);
+        let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+        let mut ratings = vec![0.0; n];
+        let mut group = group(criterion, "threads", n);
+        for (name, operator) in operators::<f64>() {
+            for &threads in &pools {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
+                group.bench_function(BenchmarkId::new(name, threads), |bencher| {
+                    pool.install(|| bencher.iter(|| operator.rate(black_box(&batch), &mut ratings)));
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+/// One thread is all that there is.
+#[cfg(not(feature = "parallel"))]
+fn threads(_: &mut Criterion) {}
+
+criterion_group!(benches, double, single, threads);
 criterion_main!(benches);
