@@ -2,7 +2,7 @@
 
 use super::grid::{Grid, Slab};
 use super::team::{Team, for_each_mut};
-use super::tile::{Place, ROWS, WIDTH, multiply};
+use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 
 /// Bytes of a block of input rows, which stays in the second-level cache while panels pass by.
 const BLOCK_BYTES: usize = 768 << 10;
@@ -133,14 +133,9 @@ impl Delta {
         }
     }
 
-    /// Adds `low·B` for one panel of the output.
-    ///
-    /// # Safety
-    ///
-    /// As [`lower`](Self::lower), with `c` of [`WIDTH`] columns.
-    pub(crate) unsafe fn raise(&self, panel: usize, rows: usize, low: Place<*const f32>, c: Place<*mut f32>) {
-        // SAFETY: the caller's promise.
-        unsafe { multiply([rows, self.up.input, 2], low, self.up.place(panel), c, true) }
+    /// `low·B` for one panel of the output.
+    fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
+        Product { depth: self.up.input, a: low, b: self.up.place(panel) }
     }
 }
 
@@ -176,19 +171,31 @@ impl<'a> Linear<'a> {
         add: bool,
     ) {
         assert!(first + rows <= x.rows() && self.weight.input <= x.stride());
-        // SAFETY: `x` has these rows and columns, the panel is the weight's, `c` is the caller's promise.
+        let frozen = |row| Product { depth: self.weight.input, a: x.place(row), b: self.weight.place(panel) };
+        let biased = self.weight.bias.as_ref().map(|bias| &bias[panel * WIDTH..][..WIDTH]);
+        let add = add || biased.is_some();
+        let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+        // SAFETY: `x` and `low` have these rows and columns, the panels are the weights', `c` is the caller's promise.
         unsafe {
-            let biased = self.weight.bias.as_ref().map(|bias| &bias[panel * WIDTH..][..WIDTH]);
             if let Some(bias) = biased {
                 for row in 0..rows {
                     c.start.add(row * c.stride).copy_from_nonoverlapping(bias.as_ptr(), WIDTH);
                 }
             }
-            multiply([rows, self.weight.input, 2], x.place(first), self.weight.place(panel), c, add || biased.is_some());
+            // Lanes of a few rows share a tile, since each tile is a sweep over the weight; those of many have tiles of their own, where
+            // their change is added before the sums leave the registers.
+            let apart = lane_rows >= ROWS && !self.deltas.is_empty();
+            if !apart {
+                multiply_all([rows, 2], &[frozen(first)], c, add);
+            }
             for (lane, start, rows) in segments(first, rows, lane_rows) {
-                let Some(Some(delta)) = self.deltas.get(lane) else { continue };
-                let c = Place { start: c.start.add((start - first) * c.stride), ..c };
-                delta.raise(panel, rows, self.low.place(start), c);
+                let delta = self.deltas.get(lane).copied().flatten();
+                match (apart, delta.map(|delta| delta.raise(panel, self.low.place(start)))) {
+                    (true, Some(change)) => multiply_all([rows, 2], &[frozen(start), change], from(start), add),
+                    (true, None) => multiply_all([rows, 2], &[frozen(start)], from(start), add),
+                    (false, Some(change)) => multiply_all([rows, 2], &[change], from(start), true),
+                    (false, None) => {}
+                }
             }
         }
     }

@@ -44,6 +44,20 @@ pub(crate) struct Place<P> {
     pub(crate) stride: usize,
 }
 
+/// One product `A·B` with A of `[rows, depth]` and B of `[depth, columns]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Product {
+    pub(crate) depth: usize,
+    pub(crate) a: Place<*const f32>,
+    pub(crate) b: Place<*const f32>,
+}
+
+impl Product {
+    fn rows_from(self, row: usize) -> Self {
+        Self { a: Place { start: self.a.start.wrapping_add(row * self.a.stride), ..self.a }, ..self }
+    }
+}
+
 /// `C = A·B` or `C += A·B` with A of `[rows, depth]`, B of `[depth, 16·vectors]` and C of `[rows, 16·vectors]`.
 ///
 /// # Safety
@@ -56,38 +70,56 @@ pub(crate) unsafe fn multiply(
     c: Place<*mut f32>,
     add: bool,
 ) {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { multiply_all([rows, vectors], &[Product { depth, a, b }], c, add) }
+}
+
+/// `C = Σ A·B` or `C += Σ A·B`, of several products of the same rows and columns: C is touched once.
+///
+/// # Safety
+///
+/// As [`multiply`], for every product.
+pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Product], c: Place<*mut f32>, add: bool) {
     let mut row = 0;
     while row < rows {
         // Tiles of nearly one height: 13 rows are 7 and 6 rather than 12 and 1.
         let left = rows - row;
         let height = left.div_ceil(left.div_ceil(ROWS));
+        let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
         // SAFETY: rows `row..row + height` of A and C, which the caller vouches for.
         unsafe {
-            let a = Place { start: a.start.add(row * a.stride), ..a };
-            let c = Place { start: c.start.add(row * c.stride), ..c };
             match level() {
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => avx512([height, depth, vectors], a, b, c, add),
+                Level::Avx512 => avx512([height, vectors], products, row, c, add),
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => avx2([height, depth, vectors], a, b, c, add),
-                Level::Portable => portable::<false>([height, depth, vectors], a, b, c, add),
+                Level::Avx2 => avx2([height, vectors], products, row, c, add),
+                Level::Portable => portable::<false>([height, vectors], products, row, c, add),
             }
         }
         row += height;
     }
 }
 
+/// Rows of a panel to fetch ahead of those in use.
+///
+/// The processor's own prefetching ends with each page of memory, and a panel is many pages. The panel after this one follows it, so that
+/// reaching over the end is of use too. Tiles of few rows go by faster.
+#[cfg(target_arch = "x86_64")]
+const fn ahead(rows: usize) -> usize {
+    if rows < 4 { 96 } else { 32 }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn avx512([rows, depth, vectors]: [usize; 3], a: Place<*const f32>, b: Place<*const f32>, c: Place<*mut f32>, add: bool) {
+unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
     macro_rules! heights {
         ($($height:literal)*) => {
             // SAFETY: the caller's promise, passed on.
             unsafe {
                 match (rows, vectors) {
                     $(
-                        ($height, 2) => avx512_tile::<$height, 2>(depth, a, b, c, add),
-                        ($height, 1) => avx512_tile::<$height, 1>(depth, a, b, c, add),
+                        ($height, 2) => avx512_tile::<$height, 2>(products, first, c, add),
+                        ($height, 1) => avx512_tile::<$height, 1>(products, first, c, add),
                     )*
                     _ => unreachable!("a tile of {rows} rows and {vectors} vectors"),
                 }
@@ -100,15 +132,11 @@ unsafe fn avx512([rows, depth, vectors]: [usize; 3], a: Place<*const f32>, b: Pl
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn avx512_tile<const R: usize, const V: usize>(
-    depth: usize,
-    a: Place<*const f32>,
-    b: Place<*const f32>,
-    c: Place<*mut f32>,
-    add: bool,
-) {
-    use std::arch::x86_64::{__m512, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps};
-    // SAFETY: the caller vouches for every element that is read or written here.
+unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
+    use std::arch::x86_64::{
+        __m512, _MM_HINT_T0, _mm_prefetch, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+    };
+    // SAFETY: the caller vouches for every element that is read or written here; a prefetch may point anywhere.
     unsafe {
         let mut sums: [[__m512; V]; R] = [[_mm512_setzero_ps(); V]; R];
         if add {
@@ -118,19 +146,24 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(
                 }
             }
         }
-        let mut line = b.start;
-        for k in 0..depth {
-            let mut columns = [_mm512_setzero_ps(); V];
-            for (v, column) in columns.iter_mut().enumerate() {
-                *column = _mm512_loadu_ps(line.add(16 * v));
-            }
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let x = _mm512_set1_ps(*a.start.add(r * a.stride + k));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = _mm512_fmadd_ps(x, column, *sum);
+        for product in products {
+            let Product { depth, a, b } = product.rows_from(first);
+            let mut line = b.start;
+            for k in 0..depth {
+                let mut columns = [_mm512_setzero_ps(); V];
+                let ahead = line.wrapping_add(const { ahead(R) } * b.stride).cast::<i8>();
+                for (v, column) in columns.iter_mut().enumerate() {
+                    *column = _mm512_loadu_ps(line.add(16 * v));
+                    _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64 * v));
                 }
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let x = _mm512_set1_ps(*a.start.add(r * a.stride + k));
+                    for (sum, column) in sums.iter_mut().zip(columns) {
+                        *sum = _mm512_fmadd_ps(x, column, *sum);
+                    }
+                }
+                line = line.wrapping_add(b.stride);
             }
-            line = line.add(b.stride);
         }
         for (r, sums) in sums.iter().enumerate() {
             for (v, sum) in sums.iter().enumerate() {
@@ -142,47 +175,42 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2(shape: [usize; 3], a: Place<*const f32>, b: Place<*const f32>, c: Place<*mut f32>, add: bool) {
+unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
     // SAFETY: the caller's promise, passed on.
-    unsafe { portable::<true>(shape, a, b, c, add) }
+    unsafe { portable::<true>(shape, products, first, c, add) }
 }
 
 /// Rows and columns that sixteen registers of eight hold, written for the compiler to widen.
 #[inline(always)]
 unsafe fn portable<const FUSED: bool>(
-    [rows, depth, vectors]: [usize; 3],
-    a: Place<*const f32>,
-    b: Place<*const f32>,
+    [rows, vectors]: [usize; 2],
+    products: &[Product],
+    first: usize,
     c: Place<*mut f32>,
     add: bool,
 ) {
     const HEIGHT: usize = 4;
     for column in (0..16 * vectors).step_by(16) {
-        let mut row = 0;
-        while row < rows {
-            let height = HEIGHT.min(rows - row);
-            // SAFETY: rows `row..row + height` and columns `column..column + 16` of the caller's matrices.
+        for row in (0..rows).step_by(HEIGHT) {
+            // SAFETY: these rows and columns `column..column + 16` of the caller's matrices.
             unsafe {
-                let a = Place { start: a.start.add(row * a.stride), ..a };
-                let b = Place { start: b.start.add(column), ..b };
                 let c = Place { start: c.start.add(row * c.stride + column), ..c };
-                match height {
-                    4 => portable_tile::<4, FUSED>(depth, a, b, c, add),
-                    3 => portable_tile::<3, FUSED>(depth, a, b, c, add),
-                    2 => portable_tile::<2, FUSED>(depth, a, b, c, add),
-                    _ => portable_tile::<1, FUSED>(depth, a, b, c, add),
+                let place = (first + row, column);
+                match rows - row {
+                    1 => portable_tile::<1, FUSED>(products, place, c, add),
+                    2 => portable_tile::<2, FUSED>(products, place, c, add),
+                    3 => portable_tile::<3, FUSED>(products, place, c, add),
+                    _ => portable_tile::<HEIGHT, FUSED>(products, place, c, add),
                 }
             }
-            row += height;
         }
     }
 }
 
 #[inline(always)]
 unsafe fn portable_tile<const R: usize, const FUSED: bool>(
-    depth: usize,
-    a: Place<*const f32>,
-    b: Place<*const f32>,
+    products: &[Product],
+    (first, column): (usize, usize),
     c: Place<*mut f32>,
     add: bool,
 ) {
@@ -194,12 +222,15 @@ unsafe fn portable_tile<const R: usize, const FUSED: bool>(
                 *sums = c.start.add(r * c.stride).cast::<[f32; 16]>().read();
             }
         }
-        for k in 0..depth {
-            let columns = b.start.add(k * b.stride).cast::<[f32; 16]>().read();
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let x = *a.start.add(r * a.stride + k);
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = if FUSED { x.mul_add(column, *sum) } else { x * column + *sum };
+        for product in products {
+            let Product { depth, a, b } = product.rows_from(first);
+            for k in 0..depth {
+                let columns = b.start.add(k * b.stride + column).cast::<[f32; 16]>().read();
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let x = *a.start.add(r * a.stride + k);
+                    for (sum, column) in sums.iter_mut().zip(columns) {
+                        *sum = if FUSED { x.mul_add(column, *sum) } else { x * column + *sum };
+                    }
                 }
             }
         }
@@ -213,7 +244,7 @@ unsafe fn portable_tile<const R: usize, const FUSED: bool>(
 mod tests {
     use super::*;
 
-    type Multiply = unsafe fn([usize; 3], Place<*const f32>, Place<*const f32>, Place<*mut f32>, bool);
+    type Multiply = unsafe fn([usize; 2], &[Product], usize, Place<*mut f32>, bool);
 
     /// A rounding per term of sums of 40 products below one.
     const TOLERANCE: f32 = 40.0 * f32::EPSILON;
@@ -229,7 +260,15 @@ mod tests {
     }
 
     fn check(multiply: Multiply, rows: usize) {
-        for (depth, vectors, add) in [(1, 2, false), (40, 2, true), (37, 1, false), (16, 1, true), (0, 2, false)] {
+        let cases = [
+            (1, 2, false, false),
+            (40, 2, true, true),
+            (37, 1, false, true),
+            (16, 1, true, false),
+            (0, 2, false, false),
+            (35, 2, false, true),
+        ];
+        for (depth, vectors, add, in_parts) in cases {
             let (width, a_stride, c_stride) = (16 * vectors, depth + 3, 16 * vectors + 5);
             let a = numbers(rows * a_stride, 1);
             let b = numbers(depth * width, 2);
@@ -237,13 +276,21 @@ mod tests {
             let mut c = start.clone();
             // SAFETY: the vectors have the sizes that the shapes ask for.
             unsafe {
-                multiply(
-                    [rows, depth, vectors],
-                    Place { start: a.as_ptr(), stride: a_stride },
-                    Place { start: b.as_ptr(), stride: width },
-                    Place { start: c.as_mut_ptr(), stride: c_stride },
-                    add,
-                );
+                let a = Place { start: a.as_ptr(), stride: a_stride };
+                let b = Place { start: b.as_ptr(), stride: width };
+                // The same product in one piece, or as two that are added.
+                let (head, tail) = (depth / 3, depth - depth / 3);
+                let whole = [Product { depth, a, b }];
+                let parts = [
+                    Product { depth: head, a, b },
+                    Product {
+                        depth: tail,
+                        a: Place { start: a.start.add(head), ..a },
+                        b: Place { start: b.start.add(head * width), ..b },
+                    },
+                ];
+                let products = if in_parts { &parts[..] } else { &whole[..] };
+                multiply([rows, vectors], products, 0, Place { start: c.as_mut_ptr(), stride: c_stride }, add);
             }
             for row in 0..rows {
                 for column in 0..c_stride {
@@ -264,7 +311,7 @@ mod tests {
     #[test]
     fn every_height_is_the_product() {
         for rows in 1..=27 {
-            check(multiply, rows);
+            check(|shape, products, _, c, add| unsafe { multiply_all(shape, products, c, add) }, rows);
             check(portable::<false>, rows);
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
