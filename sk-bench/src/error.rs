@@ -2,6 +2,8 @@ use std::io;
 use std::path::PathBuf;
 
 use sk_core::{SpecError, StepError};
+
+use sk_models::decoder::PrecisionError;
 use sk_models::device::DeviceError;
 use sk_models::engine::EngineError;
 use sk_models::hf::CheckpointError;
@@ -26,6 +28,9 @@ pub enum Error {
     /// A device that cannot be had.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A precision that the device does not have.
+    #[error(transparent)]
+    Precision(#[from] PrecisionError),
     /// An adapter that cannot be loaded.
     #[error("blade \"{name}\": {source}")]
     Blade {

@@ -96,11 +96,11 @@ impl Models {
         end_of_text.dedup();
 
         loading.show("loading the backbone");
-        let backbone = Arc::new(checkpoint.model(&device)?.prepare());
+        let backbone = Arc::new(Decoder::new(checkpoint.model(&device)?, args.precision)?);
         let drafter = match &drafter {
             Some(drafter) => {
                 loading.show("loading the drafter");
-                Arc::new(drafter.model(&device)?.prepare())
+                Arc::new(Decoder::new(drafter.model(&device)?, args.precision)?)
             }
             None => Arc::clone(&backbone),
         };

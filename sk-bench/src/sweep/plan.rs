@@ -197,6 +197,9 @@ fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<ModelArgs, Schem
         drafter: section.string("drafter")?.map(|source| located(&source, folder)),
         ..ModelArgs::default()
     };
+    if let Some(precision) = section.string("precision")? {
+        args.precision = precision.parse().map_err(|error| section.fault(error))?;
+    }
     if let Some(device) = section.string("device")? {
         args.device = device.parse().map_err(|error| section.fault(error))?;
     }

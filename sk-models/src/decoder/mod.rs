@@ -6,6 +6,7 @@
 
 mod cache;
 mod hidden;
+mod precision;
 mod seats;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -16,6 +17,7 @@ use sk_core::TokenId;
 
 pub use cache::{Prefix, Suffix};
 pub use hidden::{DeviceFailure, Hidden};
+pub use precision::{Precision, PrecisionError};
 pub use seats::Seats;
 
 use cache::Keys;
@@ -44,18 +46,47 @@ enum Network {
 impl From<Qwen2> for Decoder {
     /// Prepares a model for inference; see [`Qwen2::prepare`].
     fn from(model: Qwen2) -> Self {
-        let weights = model.embed_tokens.val();
-        let network = if is_fused(&weights.device(), DType::F32) && weights.dtype() == DType::F32 {
-            drop(weights);
-            Network::Packed(Box::new(Packed::new(model)))
+        if is_packed(&model) {
+            Self::packed(model, Precision::F32)
         } else {
-            Network::Tensors(Box::new(model.with_head()))
-        };
-        Self { network, packed: Mutex::default() }
+            Self { network: Network::Tensors(Box::new(model.with_head())), packed: Mutex::default() }
+        }
     }
 }
 
+/// Whether a model is read from panels: in f32 on a CPU.
+fn is_packed(model: &Qwen2) -> bool {
+    let weights = model.embed_tokens.val();
+    weights.dtype() == DType::F32 && is_fused(&weights.device(), DType::F32)
+}
+
 impl Decoder {
+    /// Prepares a model for inference with weights of the given precision.
+    ///
+    /// # Errors
+    ///
+    /// If the device has no weights of that precision.
+    pub fn new(model: Qwen2, precision: Precision) -> Result<Self, PrecisionError> {
+        match precision {
+            Precision::F32 => Ok(Self::from(model)),
+            Precision::Int8 if is_packed(&model) => Ok(Self::packed(model, precision)),
+            Precision::Int8 => Err(PrecisionError::Device),
+        }
+    }
+
+    fn packed(model: Qwen2, precision: Precision) -> Self {
+        Self { network: Network::Packed(Box::new(Packed::new(model, precision))), packed: Mutex::default() }
+    }
+
+    /// What its weights are kept in.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        match &self.network {
+            Network::Tensors(_) => Precision::F32,
+            Network::Packed(packed) => packed.precision(),
+        }
+    }
+
     /// Its shape.
     #[must_use]
     pub fn config(&self) -> &Qwen2Config {

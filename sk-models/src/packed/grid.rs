@@ -1,8 +1,11 @@
 //! Memory for rows of numbers and for weights.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use memmap2::{Advice, MmapMut};
+#[cfg(target_os = "linux")]
+use memmap2::Advice;
+use memmap2::MmapMut;
 
 use super::team::Parts;
 use super::tile::{Place, WIDTH};
@@ -76,51 +79,59 @@ impl Grid {
 ///
 /// A sweep over weights in pages of 4 KiB spends a good part of its time looking up where they are.
 #[derive(Debug)]
-pub(crate) enum Slab {
-    Heap(Vec<f32>),
-    Mapped(MmapMut),
+pub(crate) enum Slab<T> {
+    Heap(Vec<T>),
+    Mapped(MmapMut, PhantomData<T>),
 }
+
+/// Numbers whose every pattern of bits is one, all zeros being zero.
+pub(crate) trait Number: Copy + Default {}
+
+impl Number for f32 {}
+impl Number for i8 {}
 
 /// Below this size a slab fills no large page.
 const LARGE: usize = 2 << 20;
 
-impl Slab {
+impl<T: Number> Slab<T> {
     /// Zeros.
     pub(crate) fn new(count: usize) -> Self {
-        let bytes = count * size_of::<f32>();
+        let bytes = count * size_of::<T>();
         if bytes < LARGE {
-            return Self::Heap(vec![0.0; count]);
+            return Self::Heap(vec![T::default(); count]);
         }
         match MmapMut::map_anon(bytes.next_multiple_of(LARGE)) {
             Ok(map) => {
                 #[cfg(target_os = "linux")]
                 // Without large pages it is slower and otherwise the same.
                 let _ = map.advise(Advice::HugePage);
-                Self::Mapped(map)
+                Self::Mapped(map, PhantomData)
             }
-            Err(_) => Self::Heap(vec![0.0; count]),
+            Err(_) => Self::Heap(vec![T::default(); count]),
         }
     }
 }
 
-impl Deref for Slab {
-    type Target = [f32];
+impl<T: Number> Deref for Slab<T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[f32] {
+    fn deref(&self) -> &[T] {
         match self {
             Self::Heap(values) => values,
-            // SAFETY: a map begins at a page, its length is a multiple of four, and all bit patterns are numbers.
-            Self::Mapped(map) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<f32>()) },
+            // SAFETY: a map begins at a page, so it is aligned; its length is a multiple of the size; all patterns of bits are numbers.
+            Self::Mapped(map, _) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<T>()) },
         }
     }
 }
 
-impl DerefMut for Slab {
-    fn deref_mut(&mut self) -> &mut [f32] {
+impl<T: Number> DerefMut for Slab<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::Heap(values) => values,
             // SAFETY: as above, and borrowed mutably.
-            Self::Mapped(map) => unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), map.len() / size_of::<f32>()) },
+            Self::Mapped(map, _) => unsafe {
+                std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), map.len() / size_of::<T>())
+            },
         }
     }
 }

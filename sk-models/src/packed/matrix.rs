@@ -1,6 +1,10 @@
 //! Weights in panels, and their products with many rows.
 
+use std::ops::Range;
+
+use super::Precision;
 use super::grid::{Grid, Slab};
+use super::int8::{Bytes, Quantized};
 use super::team::{Team, for_each_mut};
 use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 
@@ -15,49 +19,51 @@ const TASKS_PER_THREAD: usize = 4;
 pub(crate) struct Matrix {
     input: usize,
     output: usize,
-    panels: Slab,
+    panels: Panels,
     /// Padded to whole panels.
     bias: Option<Vec<f32>>,
 }
 
+#[derive(Debug)]
+enum Panels {
+    F32(Slab<f32>),
+    Int8(Bytes),
+}
+
 impl Matrix {
     /// A weight of row-major `[input, output]`.
-    pub(crate) fn of_rows(values: &[f32], [input, output]: [usize; 2], bias: Option<&[f32]>) -> Self {
+    pub(crate) fn of_rows(values: &[f32], [input, output]: [usize; 2], bias: Option<&[f32]>, precision: Precision) -> Self {
         assert_eq!(values.len(), input * output);
-        Self::packed([input, output], bias, |panel, columns| {
-            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(values.chunks_exact(output)) {
-                line[..columns.len()].copy_from_slice(&row[columns.clone()]);
-            }
-        })
-    }
-
-    /// A weight of which row-major `[output, input]`, its transpose, is given.
-    pub(crate) fn of_columns(values: &[f32], [input, output]: [usize; 2]) -> Self {
-        assert_eq!(values.len(), input * output);
-        Self::packed([input, output], None, |panel, columns| {
-            for (place, column) in columns.enumerate() {
-                for (k, value) in values[column * input..(column + 1) * input].iter().enumerate() {
-                    panel[k * WIDTH + place] = *value;
+        let panels = match precision {
+            Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[k * output + column])),
+            Precision::F32 => fill([input, output], |panel, columns| {
+                for (line, row) in panel.chunks_exact_mut(WIDTH).zip(values.chunks_exact(output)) {
+                    line[..columns.len()].copy_from_slice(&row[columns.clone()]);
                 }
-            }
-        })
-    }
-
-    fn packed(
-        [input, output]: [usize; 2],
-        bias: Option<&[f32]>,
-        fill: impl Fn(&mut [f32], std::ops::Range<usize>) + Sync,
-    ) -> Self {
-        let count = output.div_ceil(WIDTH);
-        let mut panels = Slab::new(count * input * WIDTH);
-        let mut parts: Vec<&mut [f32]> = panels.chunks_exact_mut((input * WIDTH).max(1)).take(count).collect();
-        for_each_mut(&mut parts, |index, panel| fill(panel, index * WIDTH..((index + 1) * WIDTH).min(output)));
+            }),
+        };
         let bias = bias.map(|bias| {
             let mut padded = bias.to_vec();
-            padded.resize(count * WIDTH, 0.0);
+            padded.resize(output.next_multiple_of(WIDTH), 0.0);
             padded
         });
         Self { input, output, panels, bias }
+    }
+
+    /// A weight of which row-major `[output, input]`, its transpose, is given.
+    pub(crate) fn of_columns(values: &[f32], [input, output]: [usize; 2], precision: Precision) -> Self {
+        assert_eq!(values.len(), input * output);
+        let panels = match precision {
+            Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[column * input + k])),
+            Precision::F32 => fill([input, output], |panel, columns| {
+                for (place, column) in columns.enumerate() {
+                    for (k, value) in values[column * input..(column + 1) * input].iter().enumerate() {
+                        panel[k * WIDTH + place] = *value;
+                    }
+                }
+            }),
+        };
+        Self { input, output, panels, bias: None }
     }
 
     /// Panels.
@@ -65,23 +71,47 @@ impl Matrix {
         self.output.div_ceil(WIDTH)
     }
 
-    /// A panel, for [`multiply`].
-    fn place(&self, panel: usize) -> Place<*const f32> {
-        Place { start: self.panels[panel * self.input * WIDTH..].as_ptr(), stride: WIDTH }
-    }
-
     /// Copies column `column` to `out`.
     pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
-        let panel = &self.panels[column / WIDTH * self.input * WIDTH..][..self.input * WIDTH];
-        for (value, line) in out.iter_mut().zip(panel.chunks_exact(WIDTH)) {
-            *value = line[column % WIDTH];
+        match &self.panels {
+            Panels::Int8(bytes) => bytes.column(column, out),
+            Panels::F32(panels) => {
+                let panel = &panels[column / WIDTH * self.input * WIDTH..][..self.input * WIDTH];
+                for (value, line) in out.iter_mut().zip(panel.chunks_exact(WIDTH)) {
+                    *value = line[column % WIDTH];
+                }
+            }
         }
     }
 
     /// Bytes of weights.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val::<[f32]>(&self.panels)
+        match &self.panels {
+            Panels::F32(panels) => size_of_val::<[f32]>(panels),
+            Panels::Int8(bytes) => bytes.bytes(),
+        }
     }
+}
+
+/// Panels in f32, each written by `fill` from the range of its columns.
+fn fill([input, output]: [usize; 2], fill: impl Fn(&mut [f32], Range<usize>) + Sync) -> Panels {
+    let count = output.div_ceil(WIDTH);
+    let mut panels = Slab::new(count * input * WIDTH);
+    let mut parts: Vec<&mut [f32]> = panels.chunks_exact_mut((input * WIDTH).max(1)).take(count).collect();
+    for_each_mut(&mut parts, |index, panel| fill(panel, index * WIDTH..((index + 1) * WIDTH).min(output)));
+    Panels::F32(panels)
+}
+
+/// A panel of f32, for [`multiply`].
+fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
+    Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
+}
+
+/// Rows that products read: the numbers, and the same in sixteen bits where a weight of eight asks for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    pub(crate) grid: &'a Grid,
+    pub(crate) quantized: Option<&'a Quantized>,
 }
 
 /// `s·A·B`: the change of one linear layer.
@@ -89,9 +119,11 @@ impl Matrix {
 pub(crate) struct Delta {
     /// `[input, r]` in panels of 16 columns.
     down: Vec<f32>,
-    /// `[r, output]`, the scale multiplied in; the rank is padded to whole vectors.
-    up: Matrix,
+    /// `[r, output]` in panels, the scale multiplied in.
+    up: Vec<f32>,
     input: usize,
+    /// r, padded to whole vectors.
+    rank: usize,
 }
 
 /// Columns of a panel of A.
@@ -108,14 +140,19 @@ impl Delta {
                 line[..columns].copy_from_slice(&row[first..first + columns]);
             }
         }
-        let mut up: Vec<f32> = b.iter().map(|value| scale * value).collect();
-        up.resize(padded * output, 0.0);
-        Self { down, up: Matrix::of_rows(&up, [padded, output], None), input }
+        let mut up = vec![0.0; output.next_multiple_of(WIDTH) * padded];
+        for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
+            let columns = WIDTH.min(output - first);
+            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
+                line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
+            }
+        }
+        Self { down, up, input, rank: padded }
     }
 
     /// The rank, padded.
     pub(crate) fn rank(&self) -> usize {
-        self.up.input
+        self.rank
     }
 
     /// `x·A` of rows of `x` into rows of `low`.
@@ -135,7 +172,7 @@ impl Delta {
 
     /// `low·B` for one panel of the output.
     fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
-        Product { depth: self.up.input, a: low, b: self.up.place(panel) }
+        Product { depth: self.rank, a: low, b: self::panel(&self.up, self.rank, panel) }
     }
 }
 
@@ -166,15 +203,17 @@ impl<'a> Linear<'a> {
         panel: usize,
         [first, rows]: [usize; 2],
         lane_rows: usize,
-        x: &Grid,
+        x: Input<'_>,
         c: Place<*mut f32>,
         add: bool,
     ) {
-        assert!(first + rows <= x.rows() && self.weight.input <= x.stride());
-        let frozen = |row| Product { depth: self.weight.input, a: x.place(row), b: self.weight.place(panel) };
+        assert!(first + rows <= x.grid.rows() && self.weight.input <= x.grid.stride());
         let biased = self.weight.bias.as_ref().map(|bias| &bias[panel * WIDTH..][..WIDTH]);
         let add = add || biased.is_some();
         let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+        let change = |lane: usize, row: usize| {
+            self.deltas.get(lane).copied().flatten().map(|delta| delta.raise(panel, self.low.place(row)))
+        };
         // SAFETY: `x` and `low` have these rows and columns, the panels are the weights', `c` is the caller's promise.
         unsafe {
             if let Some(bias) = biased {
@@ -182,19 +221,35 @@ impl<'a> Linear<'a> {
                     c.start.add(row * c.stride).copy_from_nonoverlapping(bias.as_ptr(), WIDTH);
                 }
             }
-            // Lanes of a few rows share a tile, since each tile is a sweep over the weight; those of many have tiles of their own, where
-            // their change is added before the sums leave the registers.
-            let apart = lane_rows >= ROWS && !self.deltas.is_empty();
-            if !apart {
-                multiply_all([rows, 2], &[frozen(first)], c, add);
+            match &self.weight.panels {
+                // Lanes of many rows have tiles of their own, where their change is added before the sums leave the registers.
+                Panels::F32(panels) if lane_rows >= ROWS && !self.deltas.is_empty() => {
+                    let frozen = |row| Product {
+                        depth: self.weight.input,
+                        a: x.grid.place(row),
+                        b: self::panel(panels, self.weight.input, panel),
+                    };
+                    for (lane, start, rows) in segments(first, rows, lane_rows) {
+                        match change(lane, start) {
+                            Some(change) => multiply_all([rows, 2], &[frozen(start), change], from(start), add),
+                            None => multiply_all([rows, 2], &[frozen(start)], from(start), add),
+                        }
+                    }
+                    return;
+                }
+                // Those of a few share one, since each tile is a sweep over the weight.
+                Panels::F32(panels) => {
+                    let weight = self::panel(panels, self.weight.input, panel);
+                    multiply([rows, self.weight.input, 2], x.grid.place(first), weight, c, add);
+                }
+                Panels::Int8(bytes) => {
+                    let x = x.quantized.expect("weights of eight bits are met by rows of sixteen");
+                    bytes.multiply(panel, [first, rows], x, c, add);
+                }
             }
             for (lane, start, rows) in segments(first, rows, lane_rows) {
-                let delta = self.deltas.get(lane).copied().flatten();
-                match (apart, delta.map(|delta| delta.raise(panel, self.low.place(start)))) {
-                    (true, Some(change)) => multiply_all([rows, 2], &[frozen(start), change], from(start), add),
-                    (true, None) => multiply_all([rows, 2], &[frozen(start)], from(start), add),
-                    (false, Some(change)) => multiply_all([rows, 2], &[change], from(start), true),
-                    (false, None) => {}
+                if let Some(change) = change(lane, start) {
+                    multiply_all([rows, 2], &[change], from(start), true);
                 }
             }
         }
@@ -248,6 +303,7 @@ fn division(rows: usize, panels: usize, depth: usize) -> (usize, usize) {
         rows
     } else {
         let room = (BLOCK_BYTES / (depth * size_of::<f32>()).max(1)).max(ROWS);
+        // Whole tiles, and whole strips of bytes.
         rows.div_ceil(threads).min(room).next_multiple_of(ROWS)
     };
     let blocks = rows.div_ceil(block.max(1));
@@ -264,8 +320,8 @@ pub(crate) struct Output<'a> {
 /// `out = x·W (+ out)` for layers that share their input, in one parallel loop.
 ///
 /// The rows of `x` divide into lanes of `lane_rows`. [`lower`] must have been called.
-pub(crate) fn linear(outputs: &[Output<'_>], x: &Grid, lane_rows: usize, out: &mut Grid, add: bool) {
-    let rows = x.rows();
+pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lane_rows: usize, out: &mut Grid, add: bool) {
+    let rows = x.grid.rows();
     let panels: Vec<(&Output<'_>, usize)> =
         outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
     let depth = outputs.iter().map(|output| output.linear.weight.input).max().unwrap_or(0);
@@ -287,10 +343,10 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: &Grid, lane_rows: usize, out: &m
 }
 
 /// `out = silu(x·W_gate) ⊙ (x·W_up)`, panel by panel, so that neither product is ever whole in memory.
-pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: &Grid, lane_rows: usize, out: &mut Grid) {
+pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lane_rows: usize, out: &mut Grid) {
     /// Rows whose second product waits on the stack.
     const PIECE: usize = 8 * ROWS;
-    let (rows, panels) = (x.rows(), gate.weight.count());
+    let (rows, panels) = (x.grid.rows(), gate.weight.count());
     let (block, group) = division(rows, panels, gate.weight.input);
     let groups = panels.div_ceil(group);
     let stride = out.stride();

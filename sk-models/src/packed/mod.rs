@@ -7,6 +7,7 @@
 mod adapter;
 mod attention;
 mod grid;
+mod int8;
 mod kv;
 mod matrix;
 mod read;
@@ -22,12 +23,14 @@ pub(crate) use kv::Store;
 
 use adapter::values;
 use attention::{Shape, append, attend};
-use matrix::{Linear, Matrix, Output, gated, linear, lower};
+use int8::Quantized;
+use matrix::{Input, Linear, Matrix, Output, gated, linear, lower};
 use rope::Rotations;
 use sk_core::TokenId;
 use team::for_each_mut;
 
 use crate::config::Qwen2Config;
+use crate::decoder::Precision;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::Target;
 use crate::model::{Layer, Norm, Projection, Qwen2};
@@ -45,6 +48,7 @@ pub(crate) struct Packed {
     head: Matrix,
     rotations: Rotations,
     config: Qwen2Config,
+    precision: Precision,
     /// Buffers of passes that are over.
     spare: Mutex<Vec<Buffers>>,
 }
@@ -75,6 +79,7 @@ struct Buffers {
     projected: Grid,
     mixed: Grid,
     inner: Grid,
+    quantized: Quantized,
 }
 
 /// Where the keys and values of a pass are found and kept: see [`Cache`](crate::model::Cache).
@@ -124,7 +129,8 @@ impl PackedNorm {
 }
 
 impl PackedLayer {
-    fn new(layer: &Layer) -> Self {
+    fn new(layer: &Layer, precision: Precision) -> Self {
+        let pack = |projection| pack(projection, precision);
         let (attention, mlp) = (&layer.self_attn, &layer.mlp);
         Self {
             input_norm: PackedNorm::new(&layer.input_layernorm),
@@ -144,23 +150,23 @@ impl PackedLayer {
     }
 }
 
-fn pack(projection: &Projection) -> Matrix {
+fn pack(projection: &Projection, precision: Precision) -> Matrix {
     let weight = projection.weight.val();
     let bias = projection.bias.as_ref().map(|bias| values(&bias.val()));
-    Matrix::of_rows(&values(&weight), weight.dims(), bias.as_deref())
+    Matrix::of_rows(&values(&weight), weight.dims(), bias.as_deref(), precision)
 }
 
 impl Packed {
     /// Packs a decoder whose weights are on the CPU, layer by layer, so that no more than one layer is there twice.
-    pub(crate) fn new(model: Qwen2) -> Self {
+    pub(crate) fn new(model: Qwen2, precision: Precision) -> Self {
         let Qwen2 { embed_tokens, layers, norm, lm_head, config } = model;
-        let layers = layers.into_iter().map(|layer| PackedLayer::new(&layer)).collect();
+        let layers = layers.into_iter().map(|layer| PackedLayer::new(&layer, precision)).collect();
         let embedding = values(&embed_tokens.val());
         drop(embed_tokens);
         let shape = [config.hidden_size, config.vocab_size];
         let (embedding, head) = match lm_head {
-            Some(head) => (Some(embedding), Matrix::of_rows(&values(&head.val()), shape, None)),
-            None => (None, Matrix::of_columns(&embedding, shape)),
+            Some(head) => (Some(embedding), Matrix::of_rows(&values(&head.val()), shape, None, precision)),
+            None => (None, Matrix::of_columns(&embedding, shape, precision)),
         };
         Self {
             embedding,
@@ -169,12 +175,29 @@ impl Packed {
             head,
             rotations: Rotations::new(config.head_dim, config.rope_theta),
             config,
+            precision,
             spare: Mutex::default(),
         }
     }
 
     pub(crate) fn config(&self) -> &Qwen2Config {
         &self.config
+    }
+
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Rows as its weights meet them; `room` is where they are rounded, if they are.
+    fn input<'a>(&self, grid: &'a Grid, width: usize, room: &'a mut Quantized) -> Input<'a> {
+        let quantized = match self.precision {
+            Precision::F32 => None,
+            Precision::Int8 => {
+                room.fill(grid, width);
+                Some(&*room)
+            }
+        };
+        Input { grid, quantized }
     }
 
     /// Bytes of weights.
@@ -210,7 +233,7 @@ impl Packed {
         let lane_rows = rows * length;
         let mut x = self.embed(tokens, seats, lane_rows);
         let mut buffers = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let Buffers { normed, projected, mixed, inner } = &mut buffers;
+        let Buffers { normed, projected, mixed, inner, quantized } = &mut buffers;
         let total = tokens.len();
         let [key_column, value_column, columns] = shape.columns();
         normed.reshape(total, config.hidden_size);
@@ -230,7 +253,7 @@ impl Packed {
                 Output { linear: &key, column: key_column },
                 Output { linear: &value, column: value_column },
             ];
-            linear(&outputs, normed, lane_rows, projected, false);
+            linear(&outputs, self.input(normed, config.hidden_size, quantized), lane_rows, projected, false);
             let last = index + 1 == self.layers.len();
             match &mut cache {
                 PackedCache::Prefill(prefix) => {
@@ -250,16 +273,18 @@ impl Packed {
             }
             let mut output = Linear::new(&layer.output, change(Target::Output));
             lower(&mut [&mut output], mixed, lane_rows);
-            linear(&[Output { linear: &output, column: 0 }], mixed, lane_rows, &mut x, true);
+            let input = self.input(mixed, config.query_size(), quantized);
+            linear(&[Output { linear: &output, column: 0 }], input, lane_rows, &mut x, true);
 
             let mut gate = Linear::new(&layer.gate, change(Target::Gate));
             let mut up = Linear::new(&layer.up, change(Target::Up));
             let mut down = Linear::new(&layer.down, change(Target::Down));
             layer.inner_norm.apply(&x, normed);
             lower(&mut [&mut gate, &mut up], normed, lane_rows);
-            gated(&gate, &up, normed, lane_rows, inner);
+            gated(&gate, &up, self.input(normed, config.hidden_size, quantized), lane_rows, inner);
             lower(&mut [&mut down], inner, lane_rows);
-            linear(&[Output { linear: &down, column: 0 }], inner, lane_rows, &mut x, true);
+            let input = self.input(inner, config.intermediate_size, quantized);
+            linear(&[Output { linear: &down, column: 0 }], input, lane_rows, &mut x, true);
         }
         match &mut cache {
             PackedCache::Prefill(prefix) => prefix.advance(length),
@@ -305,7 +330,9 @@ impl Packed {
         let mut head = self.head(seats);
         lower(&mut [&mut head], hidden, lane_rows);
         let mut logits = Grid::new(hidden.rows(), self.config.vocab_size);
-        linear(&[Output { linear: &head, column: 0 }], hidden, lane_rows, &mut logits, false);
+        let mut quantized = Quantized::default();
+        let input = self.input(hidden, self.config.hidden_size, &mut quantized);
+        linear(&[Output { linear: &head, column: 0 }], input, lane_rows, &mut logits, false);
         logits.into_values(self.config.vocab_size)
     }
 }

@@ -3,7 +3,8 @@
 use sk_core::TokenId;
 
 use super::grid::Grid;
-use super::matrix::{Linear, lower};
+use super::int8::Quantized;
+use super::matrix::{Input, Linear, lower};
 use super::team::{Parts, Team};
 use super::tile::{Place, ROWS, WIDTH};
 use super::{Packed, Seats};
@@ -21,7 +22,7 @@ const BLOCK: usize = 168;
 /// The rows of a piece, from `first` on.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
-    states: &'a Grid,
+    states: Input<'a>,
     lane_rows: usize,
     first: usize,
     targets: &'a [TokenId],
@@ -71,6 +72,8 @@ impl Packed {
         let lane_rows = rows / seats.len();
         let mut head = self.head(seats);
         lower(&mut [&mut head], states, lane_rows);
+        let mut quantized = Quantized::default();
+        let states = self.input(states, self.config.hidden_size, &mut quantized);
 
         let threads = Team::global().threads();
         let block = BLOCK.min(rows.div_ceil(threads).next_multiple_of(ROWS));

@@ -1,0 +1,143 @@
+//! Weights of eight bits against f32, on the model that ships.
+
+#![cfg(feature = "embedded-model")]
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, Readings, SpanEnd, TokenId};
+use sk_models::assets::{self, Embedded};
+use sk_models::decoder::{Decoder, Precision, PrecisionError};
+use sk_models::engine::{Frozen, Sampling, Verifier};
+use sk_models::hf::Checkpoint;
+
+/// What rounding weights to eight bits may change, in nats. Measured: see `what_rounding_costs`.
+const LOG_PROB_MEAN: f64 = 0.04;
+/// The largest change of a single log-probability among some hundreds.
+const LOG_PROB_MAX: f64 = 0.35;
+/// Mean change of a span's log-ratio of blade to backbone, whose rounding is mostly that of both: per token.
+const RATIO_MEAN: f64 = 0.015;
+
+const TEXTS: [&str; 4] = [
+    "How do I apologise to a friend? You could start by telling them that you are sorry, and that you want to make it right.",
+    "What should I cook for dinner? I think that a soup with some bread would be good, and it is easy to make for a family.",
+    "Is it safe to drive at night when you are tired? It is not a good idea, because you could fall asleep and have an accident.",
+    "Can you tell me about the garden? The best time to plant is in the spring, when the weather is warm and the days are long.",
+];
+
+struct Shipped {
+    embedded: Embedded,
+    checkpoint: Checkpoint,
+    /// Contexts, and spans that follow.
+    spans: Vec<(Vec<TokenId>, Candidates)>,
+}
+
+impl Shipped {
+    fn open() -> Self {
+        let embedded = assets::embedded().expect("the model ships with the crate");
+        let checkpoint = Checkpoint::from_directory(&embedded.backbone()).unwrap();
+        let tokens: Vec<Vec<TokenId>> = TEXTS.iter().map(|text| checkpoint.tokenizer().encode(text).unwrap()).collect();
+        let candidate = |tokens: &Vec<TokenId>| Candidate {
+            tokens: tokens[8..24].to_vec(),
+            log_probs: vec![0.0; 16],
+            end: SpanEnd::Complete,
+        };
+        // Each text's own continuation, and those of the others.
+        let spans = Candidates::new(tokens.iter().map(candidate).collect()).unwrap();
+        let spans = tokens.iter().map(|own| (own[..8].to_vec(), spans.clone())).collect();
+        Self { embedded, checkpoint, spans }
+    }
+
+    fn decoder(&self, precision: Precision) -> Arc<Decoder> {
+        Arc::new(Decoder::new(self.checkpoint.model(&Device::flex()).unwrap(), precision).unwrap())
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        let blades = self.embedded.blades().into_iter().map(|name| Policy::Variant(name.into()));
+        std::iter::once(Policy::Backbone).chain(blades).collect()
+    }
+
+    fn read(&self, precision: Precision) -> Vec<Readings> {
+        let mut verifier = Verifier::new(self.decoder(precision));
+        for name in self.embedded.blades() {
+            let source = self.embedded.blade(name).to_string_lossy().into_owned();
+            let adapter = self.checkpoint.adapter(&source, &Device::flex(), &mut ()).unwrap();
+            verifier.adapters().insert(name, adapter);
+        }
+        let policies = self.policies();
+        self.spans.iter().map(|(context, candidates)| verifier.read(context, candidates, &policies).unwrap()).collect()
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The mean log-ratio of a blade to the backbone over each span: μ/β of the implicit reward.
+fn ratios(readings: &Readings, blade: &Policy) -> Vec<f64> {
+    let total = |reading: &Reading| reading.log_probs.iter().map(|p| f64::from(*p)).sum::<f64>() / reading.log_probs.len() as f64;
+    let (own, base) = (readings.get(blade).unwrap(), readings.get(&Policy::Backbone).unwrap());
+    own.iter().zip(base).map(|(own, base)| total(own) - total(base)).collect()
+}
+
+#[test]
+fn what_rounding_costs() {
+    let shipped = Shipped::open();
+    let (exact, rounded) = (shipped.read(Precision::F32), shipped.read(Precision::Int8));
+    let mut changes = Vec::new();
+    let mut ratio_changes = Vec::new();
+    let mut spreads = Vec::new();
+    for (exact, rounded) in exact.iter().zip(&rounded) {
+        for policy in shipped.policies() {
+            for (a, b) in exact.get(&policy).unwrap().iter().zip(rounded.get(&policy).unwrap()) {
+                let pairs = a.log_probs.iter().zip(&b.log_probs).chain(a.min_entropy.iter().zip(&b.min_entropy));
+                changes.extend(pairs.map(|(a, b)| f64::from((a - b).abs())));
+            }
+            if policy != Policy::Backbone {
+                let (a, b) = (ratios(exact, &policy), ratios(rounded, &policy));
+                ratio_changes.extend(a.iter().zip(&b).map(|(a, b)| (a - b).abs()));
+                let middle = mean(&a);
+                spreads.extend(a.iter().map(|a| (a - middle).abs()));
+            }
+        }
+    }
+    let largest = changes.iter().copied().fold(0.0, f64::max);
+    println!(
+        "of {} numbers: mean change {:.4} nats, largest {largest:.3}; of {} log-ratios per token: {:.5}, where they differ by {:.5} within a batch",
+        changes.len(),
+        mean(&changes),
+        ratio_changes.len(),
+        mean(&ratio_changes),
+        mean(&spreads),
+    );
+    assert!(mean(&changes) <= LOG_PROB_MEAN && largest <= LOG_PROB_MAX);
+    assert!(mean(&ratio_changes) <= RATIO_MEAN);
+    // Something was rounded.
+    assert!(mean(&changes) > 1e-4);
+}
+
+#[test]
+fn eight_bits_take_a_quarter_of_the_memory_and_decode() {
+    let shipped = Shipped::open();
+    let (exact, rounded) = (shipped.decoder(Precision::F32), shipped.decoder(Precision::Int8));
+    assert_eq!((exact.precision(), rounded.precision()), (Precision::F32, Precision::Int8));
+    // Scales and sums beside the bytes; an embedding that is not the head stays as it is.
+    let share = rounded.bytes() as f64 / exact.bytes() as f64;
+    assert!((0.24..0.32).contains(&share), "{share}");
+    let mut context = shipped.spans[0].0.clone();
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    Frozen::new(rounded).decode(&mut context, &Sampling::nucleus(), 20, &[], &mut rng, |_| true).unwrap();
+    assert_eq!(context.len(), 28);
+}
+
+#[test]
+fn precisions_have_names() {
+    for precision in [Precision::F32, Precision::Int8] {
+        assert_eq!(precision.to_string().parse(), Ok(precision));
+    }
+    let error = "bf17".parse::<Precision>().unwrap_err();
+    assert_eq!(error, PrecisionError::Unknown { name: "bf17".to_owned() });
+    assert!(error.to_string().contains("int8"));
+}
