@@ -13,12 +13,12 @@ use sk_models::decoder::{Decoder, Precision, PrecisionError};
 use sk_models::engine::{Frozen, Sampling, Verifier};
 use sk_models::hf::Checkpoint;
 
-/// What rounding weights to eight bits may change, in nats. Measured: see `what_rounding_costs`.
-const LOG_PROB_MEAN: f64 = 0.04;
+/// What rounding weights to eight bits may change, in nats. Measured: 0.012, 0.063 and 0.0019, where the ratios of a batch differ by 0.1.
+const LOG_PROB_MEAN: f64 = 0.02;
 /// The largest change of a single log-probability among some hundreds.
-const LOG_PROB_MAX: f64 = 0.35;
+const LOG_PROB_MAX: f64 = 0.12;
 /// Mean change of a span's log-ratio of blade to backbone, whose rounding is mostly that of both: per token.
-const RATIO_MEAN: f64 = 0.015;
+const RATIO_MEAN: f64 = 0.004;
 
 const TEXTS: [&str; 4] = [
     "How do I apologise to a friend? You could start by telling them that you are sorry, and that you want to make it right.",
