@@ -171,6 +171,33 @@ fn a_reading_does_not_depend_on_its_neighbours_or_on_padding() {
 }
 
 #[test]
+fn candidates_that_begin_alike_are_read_as_if_they_did_not() {
+    let mut rng = ChaCha8Rng::seed_from_u64(15);
+    let policies = [Policy::Backbone, variant("helpful")];
+    let mut context: Vec<TokenId> = vec![5, 17, 96];
+    let mut verifier = verifier();
+    for chosen in [3, 1, 4] {
+        let drawn = candidates(&mut rng, &[6, 6, 3]);
+        let spans = [&drawn[0].tokens[..], &drawn[1].tokens, &drawn[0].tokens[..4], &drawn[2].tokens, &drawn[0].tokens];
+        // The fourth continues the beginning of the first two by its own tokens, the fifth is the first again.
+        let branch = [&drawn[0].tokens[..3], &drawn[2].tokens].concat();
+        let spans = [spans[0], spans[1], spans[2], &branch, spans[4]];
+        let candidate = |tokens: &[TokenId]| Candidate {
+            tokens: tokens.to_vec(),
+            log_probs: vec![-1.0; tokens.len()],
+            end: SpanEnd::Complete,
+        };
+        let candidates = Candidates::new(spans.into_iter().map(candidate).collect()).unwrap();
+        let readings = verifier.read(&context, &candidates, &policies).unwrap();
+        expect(&readings, &policies[0], None, &context, &candidates);
+        expect(&readings, &policies[1], Some(&helpful()), &context, &candidates);
+        // What is kept of a row whose beginning another one computed is whole.
+        verifier.commit(chosen).unwrap();
+        context.extend(&candidates[chosen].tokens);
+    }
+}
+
+#[test]
 fn adapters_come_go_and_change_between_steps() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let mut verifier = verifier();

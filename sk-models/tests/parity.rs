@@ -170,7 +170,7 @@ fn decoded(decoder: &Decoder, tokens: &[TokenId], lanes: &[Option<Arc<LoraAdapte
         keep(decoder.logits(&hidden, &seats).unwrap());
     }
     let mut suffix = decoder.suffix(lanes.len(), 1, 1);
-    let hidden = decoder.extend(&[rest], rest.len(), &seats, &prefix, &mut suffix);
+    let hidden = decoder.extend(&[rest], &seats, &prefix, &mut suffix);
     keep(decoder.logits(&hidden, &seats).unwrap());
     lines
 }

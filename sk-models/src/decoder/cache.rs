@@ -22,6 +22,8 @@ pub struct Prefix {
 #[derive(Debug)]
 pub struct Suffix {
     pub(super) keys: Keys<cache::Suffix>,
+    /// Whether all rows hold the same number of tokens.
+    even: bool,
     lanes: usize,
     rows: usize,
 }
@@ -45,7 +47,7 @@ impl Decoder {
             Network::Tensors(model) => Keys::Tensors(cache::Suffix::new(&model.config, lanes, rows, capacity, &model.device())),
             Network::Packed(packed) => Keys::Packed(Store::new(packed.config(), lanes * rows)),
         };
-        Suffix { keys, lanes, rows }
+        Suffix { keys, even: true, lanes, rows }
     }
 }
 
@@ -143,7 +145,7 @@ impl Prefix {
 }
 
 impl Suffix {
-    /// Tokens held by each row.
+    /// Tokens held by the longest row.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.keys {
@@ -162,6 +164,12 @@ impl Suffix {
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.lanes
+    }
+
+    /// Notes that rows are about to be added, and whether all are of one length.
+    pub(super) fn grow(&mut self, even: bool) {
+        assert!(self.even, "a suffix of rows of different lengths is not extended again");
+        self.even = even;
     }
 
     /// Rows of a lane.

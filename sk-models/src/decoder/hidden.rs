@@ -4,20 +4,51 @@ use sk_core::TokenId;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::Lanes;
 use crate::model::Qwen2;
-use crate::packed::Grid;
+use crate::packed::{Grid, Places};
 
 /// Logits held at once while states are read: 64 MiB of f32. Larger batches are read in pieces.
 const LOGITS_AT_ONCE: usize = 16 << 20;
 
-/// Final-norm states of the tokens of one pass, lanes outermost.
+/// Final-norm states of the tokens of one pass.
 #[derive(Debug)]
-pub struct Hidden(pub(super) States);
+pub struct Hidden {
+    pub(super) states: States,
+    places: Where,
+}
 
 #[derive(Debug)]
 pub(super) enum States {
-    /// `[M, H]`.
+    /// `[M, H]`, lanes outermost.
     Tensors(Box<Tensor<2>>),
     Packed(Grid),
+}
+
+/// Where a token's state is among those of a lane.
+#[derive(Debug)]
+enum Where {
+    /// Rows of one width.
+    Even(usize),
+    Shared(Places),
+}
+
+impl Hidden {
+    pub(super) fn tensors(states: Tensor<2>, width: usize) -> Self {
+        Self { states: States::Tensors(Box::new(states)), places: Where::Even(width) }
+    }
+
+    /// The states of a pass over one group.
+    pub(super) fn packed(mut groups: Vec<(Grid, Places)>) -> Self {
+        let (grid, places) = groups.pop().unwrap_or_default();
+        Self { states: States::Packed(grid), places: Where::Shared(places) }
+    }
+
+    /// The state of token `step` of a row, among those of a lane.
+    pub(super) fn place(&self, row: usize, step: usize) -> usize {
+        match &self.places {
+            Where::Even(width) => row * width + step,
+            Where::Shared(places) => places.at(row, step),
+        }
+    }
 }
 
 /// A device did not return a result.
@@ -44,14 +75,14 @@ pub(super) fn select(states: &Grid, lanes: usize, places: &[usize], width: usize
     selected
 }
 
-/// [`Decoder::read`](super::Decoder::read) on tensors.
+/// [`Decoder::read`](super::Decoder::read) on tensors: the places of the first lane, then those of the next.
 pub(super) fn read_pairs(
     model: &Qwen2,
     hidden: Tensor<2>,
     lanes: Lanes<'_>,
     places: &[usize],
     targets: &[TokenId],
-) -> Result<Vec<Vec<[f32; 2]>>, DeviceFailure> {
+) -> Result<Vec<[f32; 2]>, DeviceFailure> {
     let device = model.device();
     let count = lanes.count();
     let [total, size] = hidden.dims();
@@ -73,7 +104,7 @@ pub(super) fn read_pairs(
             lane.extend(pairs.chunks_exact(2).map(|pair| [pair[0], pair[1]]));
         }
     }
-    Ok(read_lanes)
+    Ok(read_lanes.concat())
 }
 
 /// [`Decoder::project`](super::Decoder::project) on tensors: one product `[M, H]·[H, heads]`.

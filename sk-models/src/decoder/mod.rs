@@ -27,7 +27,7 @@ use crate::config::Qwen2Config;
 use crate::kernels::is_fused;
 use crate::lora::LoraAdapter;
 use crate::model::{Cache, Qwen2};
-use crate::packed::{Packed, PackedAdapter, PackedCache};
+use crate::packed::{Group, Packed, PackedAdapter, PackedCache};
 
 /// A decoder whose weights are ready to be read.
 #[derive(Debug)]
@@ -129,69 +129,66 @@ impl Decoder {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         match (&self.network, &mut prefix.keys) {
             (Network::Tensors(model), Keys::Tensors(prefix)) => {
-                let tokens = token_rows(&vec![tokens; seats.count()], tokens.len(), &model.device());
-                Hidden(States::Tensors(Box::new(model.forward(tokens, seats.lanes(), Cache::Prefill(prefix)))))
+                let rows = token_rows(&vec![tokens; seats.count()], tokens.len(), &model.device());
+                Hidden::tensors(model.forward(rows, seats.lanes(), Cache::Prefill(prefix)), tokens.len())
             }
             (Network::Packed(packed), Keys::Packed(prefix)) => {
-                let tokens = tokens.repeat(seats.count());
-                Hidden(States::Packed(packed.forward(&tokens, seats.packed(), 1, PackedCache::Prefill(prefix), states)))
+                let cache = PackedCache::Prefill(prefix);
+                Hidden::packed(packed.forward(&mut [Group { rows: vec![tokens], seats: seats.packed(), cache }], states))
             }
             _ => unreachable!("a prefix belongs to the decoder that made it"),
         }
     }
 
-    /// Reads `rows`, the same in every lane, each after the prefix of its lane and what it has of the suffix: the states of
-    /// `[lanes · rows · width]` tokens, lanes outermost.
+    /// Reads `rows`, the same in every lane, each after the prefix of its lane and what it has of the suffix: the states of all their
+    /// tokens.
     ///
-    /// Shorter rows are filled up to `width`; what comes of the filling is of no use and does no harm.
+    /// Rows may be of different lengths where the suffix is empty; it can then be adopted from, and not extended again. On a CPU, rows
+    /// that begin alike share the states of their beginning, and no state is computed for what is not there; elsewhere short rows are
+    /// filled up to the longest.
     ///
     /// # Panics
     ///
-    /// If the caches were made for other lanes or rows, a row is longer than `width`, or a token is none of the vocabulary.
-    pub fn extend(
-        &self,
-        rows: &[impl AsRef<[TokenId]>],
-        width: usize,
-        seats: &Seats,
-        prefix: &Prefix,
-        suffix: &mut Suffix,
-    ) -> Hidden {
+    /// If the caches were made for other lanes or rows, the suffix holds rows of different lengths, or a token is none of the vocabulary.
+    pub fn extend(&self, rows: &[impl AsRef<[TokenId]>], seats: &Seats, prefix: &Prefix, suffix: &mut Suffix) -> Hidden {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         assert_eq!((seats.count(), rows.len()), (suffix.lanes(), suffix.rows()), "one place in the suffix per row and lane");
+        let rows: Vec<&[TokenId]> = rows.iter().map(AsRef::as_ref).collect();
+        let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
+        suffix.grow(rows.iter().all(|row| row.len() == width));
         match (&self.network, &prefix.keys, &mut suffix.keys) {
             (Network::Tensors(model), Keys::Tensors(prefix), Keys::Tensors(suffix)) => {
-                let rows: Vec<&[TokenId]> = (0..seats.count()).flat_map(|_| rows.iter().map(AsRef::as_ref)).collect();
+                let rows: Vec<&[TokenId]> = (0..seats.count()).flat_map(|_| rows.iter().copied()).collect();
                 let tokens = token_rows(&rows, width, &model.device());
-                Hidden(States::Tensors(Box::new(model.forward(tokens, seats.lanes(), Cache::Extend { prefix, suffix }))))
+                Hidden::tensors(model.forward(tokens, seats.lanes(), Cache::Extend { prefix, suffix }), width)
             }
             (Network::Packed(packed), Keys::Packed(prefix), Keys::Packed(suffix)) => {
-                let mut tokens = vec![0; rows.len() * width];
-                fill(&mut tokens, rows, width, |token| token);
-                let tokens = tokens.repeat(seats.count());
                 let cache = PackedCache::Extend { prefix, suffix };
-                Hidden(States::Packed(packed.forward(&tokens, seats.packed(), rows.len(), cache, true)))
+                Hidden::packed(packed.forward(&mut [Group { rows, seats: seats.packed(), cache }], true))
             }
             _ => unreachable!("caches belong to the decoder that made them"),
         }
     }
 
-    /// The logits of states, row by row: `[M, V]`, where the M rows divide into the lanes in order.
+    /// The logits of states in the order of lanes, rows and tokens: `[M, V]`.
+    ///
+    /// For one token per row, or one row, where each token has a state of its own.
     ///
     /// # Errors
     ///
     /// When the device fails.
     pub fn logits(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<f32>, DeviceFailure> {
-        match (&self.network, &hidden.0) {
-            (Network::Tensors(model), States::Tensors(hidden)) => hidden::read(model.logits((**hidden).clone(), seats.lanes())),
-            (Network::Packed(packed), States::Packed(hidden)) => Ok(packed.logits(hidden, seats.packed())),
+        match (&self.network, &hidden.states) {
+            (Network::Tensors(model), States::Tensors(states)) => hidden::read(model.logits((**states).clone(), seats.lanes())),
+            (Network::Packed(packed), States::Packed(states)) => Ok(packed.logits(states, seats.packed())),
             _ => unreachable!("states belong to the decoder that made them"),
         }
     }
 
-    /// What each lane says of `targets` at `places`, rows of a lane's states: per lane and place `[log p, H_∞]` in nats, where
-    /// `H_∞ = logsumexp(z) − max(z)` is the min-entropy of the distribution.
+    /// What each lane says of the tokens that follow those of each row: per lane, row and token `[log p, H_∞]` in nats, where token t of
+    /// `targets[row]` follows token t of the row, and `H_∞ = logsumexp(z) − max(z)` is the min-entropy of the distribution.
     ///
-    /// Two numbers per place leave the device; logits never do, and on a CPU they never exist all at once.
+    /// Two numbers per token leave the device; logits never do, and on a CPU they never exist all at once.
     ///
     /// # Errors
     ///
@@ -199,34 +196,31 @@ impl Decoder {
     ///
     /// # Panics
     ///
-    /// If there are not as many targets as places.
-    pub fn read(
-        &self,
-        hidden: &Hidden,
-        seats: &Seats,
-        places: &[usize],
-        targets: &[TokenId],
-    ) -> Result<Vec<Vec<[f32; 2]>>, DeviceFailure> {
-        assert_eq!(places.len(), targets.len(), "a target for each place");
+    /// If there are more rows of targets than rows, or more targets than tokens in one.
+    pub fn read(&self, hidden: &Hidden, seats: &Seats, targets: &[&[TokenId]]) -> Result<Vec<Vec<Vec<[f32; 2]>>>, DeviceFailure> {
+        let places: Vec<usize> = targets
+            .iter()
+            .enumerate()
+            .flat_map(|(row, targets)| (0..targets.len()).map(move |step| hidden.place(row, step)))
+            .collect();
+        let flat: Vec<TokenId> = targets.concat();
         let count = seats.count();
-        match (&self.network, &hidden.0) {
-            (Network::Tensors(model), States::Tensors(hidden)) => {
-                hidden::read_pairs(model, (**hidden).clone(), seats.lanes(), places, targets)
+        let pairs = match (&self.network, &hidden.states) {
+            (Network::Tensors(model), States::Tensors(states)) => {
+                hidden::read_pairs(model, (**states).clone(), seats.lanes(), &places, &flat)?
             }
-            (Network::Packed(packed), States::Packed(hidden)) => {
-                let states = hidden::select(hidden, count, places, packed.config().hidden_size);
-                let pairs = packed.read(&states, seats.packed(), &targets.repeat(count));
-                Ok(if places.is_empty() {
-                    vec![Vec::new(); count]
-                } else {
-                    pairs.chunks_exact(places.len()).map(<[_]>::to_vec).collect()
-                })
+            (Network::Packed(packed), States::Packed(states)) => {
+                let states = hidden::select(states, count, &places, packed.config().hidden_size);
+                packed.read(&states, seats.packed(), &flat.repeat(count))
             }
             _ => unreachable!("states belong to the decoder that made them"),
-        }
+        };
+        let mut pairs = pairs.into_iter();
+        let mut row = |targets: &&[TokenId]| pairs.by_ref().take(targets.len()).collect();
+        Ok((0..count).map(|_| targets.iter().map(&mut row).collect()).collect())
     }
 
-    /// `w·h + b` for each place of a lane's states and each `(w, b)`: `[places, heads]`.
+    /// `w·h + b` for the states of a lane at each `(row, token)` of `at`, and for each `(w, b)`: `[at, heads]`.
     ///
     /// # Errors
     ///
@@ -240,15 +234,16 @@ impl Decoder {
         hidden: &Hidden,
         seats: &Seats,
         lane: usize,
-        places: &[usize],
+        at: &[(usize, usize)],
         heads: &[(&[f32], f32)],
     ) -> Result<Vec<f32>, DeviceFailure> {
         let width = self.config().hidden_size;
         assert!(heads.iter().all(|(weight, _)| weight.len() == width), "heads read {width} numbers");
+        let places: Vec<usize> = at.iter().map(|&(row, step)| hidden.place(row, step)).collect();
         let lane = (lane, seats.count());
-        match &hidden.0 {
-            States::Tensors(hidden) => hidden::project_tensors(hidden, lane, places, heads),
-            States::Packed(hidden) => Ok(hidden::project_packed(hidden, lane, places, heads)),
+        match &hidden.states {
+            States::Tensors(states) => hidden::project_tensors(states, lane, &places, heads),
+            States::Packed(states) => Ok(hidden::project_packed(states, lane, &places, heads)),
         }
     }
 
@@ -263,18 +258,12 @@ impl Decoder {
 }
 
 /// Rows of tokens as a tensor `[rows, width]`, short rows filled up with token 0 at the end.
-fn token_rows(rows: &[impl AsRef<[TokenId]>], width: usize, device: &Device) -> Tensor<2, Int> {
+fn token_rows(rows: &[&[TokenId]], width: usize, device: &Device) -> Tensor<2, Int> {
     let mut data = vec![0_i64; rows.len() * width];
-    fill(&mut data, rows, width, i64::from);
-    Tensor::from_data(TensorData::new(data, [rows.len(), width]), device)
-}
-
-fn fill<T>(cells: &mut [T], rows: &[impl AsRef<[TokenId]>], width: usize, cell: impl Fn(TokenId) -> T) {
-    for (line, row) in cells.chunks_exact_mut(width.max(1)).zip(rows) {
-        let row = row.as_ref();
-        assert!(row.len() <= width, "a row of {} tokens in a width of {width}", row.len());
-        for (place, &token) in line.iter_mut().zip(row) {
-            *place = cell(token);
+    for (line, row) in data.chunks_exact_mut(width.max(1)).zip(rows) {
+        for (cell, &token) in line.iter_mut().zip(*row) {
+            *cell = i64::from(token);
         }
     }
+    Tensor::from_data(TensorData::new(data, [rows.len(), width]), device)
 }

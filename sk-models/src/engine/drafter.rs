@@ -99,7 +99,7 @@ impl Drafter {
         while spans.iter().any(|span| span.end.is_none()) {
             // A row that has ended reads on and is ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
-            let hidden = self.model.extend(&inputs, 1, &self.seats, self.follower.prefix(), &mut suffix);
+            let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix(), &mut suffix);
             let mut logits = self.model.logits(&hidden, &self.seats)?;
             let rows = logits.chunks_exact_mut(self.model.config().vocab_size);
             // The numbers are taken in the order of the rows, whatever thread draws with them.

@@ -77,14 +77,13 @@ impl AskedHeads {
         (model, hidden, seats): (&Decoder, &Hidden, &Seats),
         lane: usize,
         candidates: &Candidates,
-        width: usize,
     ) -> Result<(), EngineError> {
         if self.is_empty() {
             return Ok(());
         }
         let tokens: Vec<TokenId> = candidates.iter().flat_map(|c| c.tokens.iter().copied()).collect();
-        let places: Vec<usize> =
-            candidates.iter().enumerate().flat_map(|(row, c)| (1..=c.tokens.len()).map(move |t| row * width + t)).collect();
+        let places: Vec<(usize, usize)> =
+            candidates.iter().enumerate().flat_map(|(row, c)| (1..=c.tokens.len()).map(move |t| (row, t))).collect();
         let heads: Vec<(&[f32], f32)> = self.0.iter().map(|(_, head)| (&head.weight[..], head.bias)).collect();
         let values = model.project(hidden, seats, lane, &places, &heads)?;
 

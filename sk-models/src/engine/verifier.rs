@@ -171,19 +171,8 @@ impl Verifier {
     }
 
     /// Reads the rows of every lane: per lane and candidate one [`Reading`].
-    fn read_rows(
-        &self,
-        seats: &Seats,
-        hidden: &Hidden,
-        rows: &[&[TokenId]],
-        width: usize,
-    ) -> Result<Vec<Vec<Reading>>, EngineError> {
-        // Positions that hold a token and not padding, the same in each lane.
-        let places: Vec<usize> =
-            rows.iter().enumerate().flat_map(|(row, tokens)| (0..tokens.len()).map(move |t| row * width + t)).collect();
-        let targets: Vec<TokenId> = rows.iter().flat_map(|tokens| tokens.iter().copied()).collect();
-        let lanes = self.model.read(hidden, seats, &places, &targets)?;
-        let reading = |tokens: &[TokenId], pairs: &[[f32; 2]]| {
+    fn read_rows(&self, seats: &Seats, hidden: &Hidden, spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, EngineError> {
+        let reading = |(tokens, pairs): (&&[TokenId], Vec<[f32; 2]>)| {
             if let Some(broken) = pairs.iter().position(|pair| pair.iter().any(|value| value.is_nan())) {
                 return Err(EngineError::NotANumber { role: ROLE, token: tokens[broken] });
             }
@@ -193,16 +182,8 @@ impl Verifier {
                 ..Reading::default()
             })
         };
-        let lane = |pairs: Vec<[f32; 2]>| {
-            let mut rest = &pairs[..];
-            let mut next = |tokens: &&[TokenId]| {
-                let (own, after) = rest.split_at(tokens.len());
-                rest = after;
-                reading(tokens, own)
-            };
-            rows.iter().map(&mut next).collect()
-        };
-        lanes.into_iter().map(lane).collect()
+        let lanes = self.model.read(hidden, seats, spans)?;
+        lanes.into_iter().map(|rows| spans.iter().zip(rows).map(reading).collect()).collect()
     }
 
     /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
@@ -247,7 +228,7 @@ impl Verifier {
         let bench = self.seat(lanes, context)?;
         let (count, last) = (bench.lanes.len(), context[context.len() - 1]);
         let mut suffix = self.model.suffix(count, 1, 1);
-        let hidden = self.model.extend(&[[last]], 1, &bench.seats, bench.follower.prefix(), &mut suffix);
+        let hidden = self.model.extend(&[[last]], &bench.seats, bench.follower.prefix(), &mut suffix);
         let logits = self.model.logits(&hidden, &bench.seats)?;
         let log_probs: Vec<Vec<f32>> = logits.chunks_exact(self.model.config().vocab_size).map(log_softmax).collect();
         // The likeliest token's log-probability is max − logsumexp.
@@ -320,14 +301,14 @@ impl Backbone for Verifier {
         };
         let rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
         let mut suffix = self.model.suffix(count, candidates.len(), width);
-        let hidden = self.model.extend(&rows, width, &bench.seats, bench.follower.prefix(), &mut suffix);
+        let hidden = self.model.extend(&rows, &bench.seats, bench.follower.prefix(), &mut suffix);
         let mut readings = Readings::new();
         if let Some(lane) = bench.lanes.iter().position(Option::is_none) {
-            heads.read_into(&mut readings, (&self.model, &hidden, &bench.seats), lane, candidates, width)?;
+            heads.read_into(&mut readings, (&self.model, &hidden, &bench.seats), lane, candidates)?;
         }
         if predicting > 0 {
             let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
-            let read = self.read_rows(&bench.seats, &hidden, &spans, width)?;
+            let read = self.read_rows(&bench.seats, &hidden, &spans)?;
             let policies = policies.iter().filter(|policy| !matches!(policy, Policy::Head(_)));
             for (policy, lane) in policies.zip(read) {
                 readings.insert(policy.clone(), lane);

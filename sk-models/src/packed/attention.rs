@@ -7,6 +7,7 @@ use std::cell::RefCell;
 
 use super::grid::Grid;
 use super::kv::Block;
+use super::plan::{Group, Plan};
 use super::rope::Table;
 use super::team::{Team, for_each_mut};
 use super::tile::{Place, ROWS, WIDTH, multiply};
@@ -15,44 +16,35 @@ use crate::kernels::simd::{exp, max, sum, widened};
 /// Queries of a task, about: enough to fill tiles, few enough that their scores stay near.
 const QUERIES: usize = 8 * ROWS;
 
-/// The sizes of one pass.
+/// The heads of a layer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    pub(crate) lanes: usize,
-    /// Rows of a lane.
-    pub(crate) rows: usize,
-    /// New tokens of a row.
-    pub(crate) length: usize,
+pub(crate) struct Heads {
     /// Key heads.
-    pub(crate) heads: usize,
+    pub(crate) keys: usize,
     /// Query heads of a key head.
     pub(crate) groups: usize,
     /// D.
     pub(crate) width: usize,
-    /// Tokens before the first new one.
-    pub(crate) position: usize,
 }
 
-impl Shape {
-    /// Where keys and values begin in a row of the projections' output, which starts with the queries.
+impl Heads {
+    /// Where keys and values begin in a row of the projections' output, which starts with the queries, and where it ends.
     pub(crate) fn columns(&self) -> [usize; 3] {
-        let query = (self.heads * self.groups * self.width).next_multiple_of(WIDTH);
-        let key = (self.heads * self.width).next_multiple_of(WIDTH);
+        let query = (self.keys * self.groups * self.width).next_multiple_of(WIDTH);
+        let key = (self.keys * self.width).next_multiple_of(WIDTH);
         [query, query + key, query + 2 * key]
     }
 }
 
-/// Appends the keys, turned to their positions, and the values of a pass to the rows' own blocks.
-pub(crate) fn append(shape: Shape, projected: &Grid, table: &Table, own: &mut [Block], earlier: usize) {
-    let [keys, values, _] = shape.columns();
+/// Appends the keys, turned to their positions, and the values of a pass to the blocks of its spans, `own` in their order.
+pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, own: &mut [&mut Block]) {
+    let [keys, values, _] = heads.columns();
     for_each_mut(own, |index, block| {
-        let (row, head) = (index / shape.heads, index % shape.heads);
-        let mut key = vec![0.0; shape.width];
-        for step in 0..shape.length {
-            let line = projected.row(row * shape.length + step);
-            let at = head * shape.width;
-            table.turn(shape.position + step, &line[keys + at..][..shape.width], 1.0, &mut key);
-            block.push(earlier + step, &key, &line[values + at..][..shape.width]);
+        let (span, at) = (&plan.spans[index / heads.keys], index % heads.keys * heads.width);
+        for step in 0..span.length {
+            let line = projected.row(plan.grid_row(span, step));
+            let (key, value) = (&line[keys + at..][..heads.width], &line[values + at..][..heads.width]);
+            block.push_turned(span.earlier + step, table, span.position + step, key, value);
         }
     });
 }
@@ -69,74 +61,110 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Rows `rows.0..rows.1` of a lane, new tokens `steps.0..steps.1` of each, and one key head.
-#[derive(Clone, Copy)]
-struct Task {
-    lane: usize,
-    head: usize,
-    rows: (usize, usize),
+/// New tokens `steps.0..steps.1` of a span.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    span: usize,
     steps: (usize, usize),
 }
 
-fn tasks(shape: Shape) -> Vec<Task> {
-    let per_row = shape.length * shape.groups;
-    let steps = (QUERIES / shape.groups).max(1);
-    let together = if shape.length > steps { 1 } else { (2 * ROWS).div_ceil(per_row).min(shape.rows) };
-    let mut tasks = Vec::new();
-    for lane in 0..shape.lanes {
-        for head in 0..shape.heads {
-            for row in (0..shape.rows).step_by(together) {
-                for step in (0..shape.length).step_by(steps) {
-                    tasks.push(Task {
-                        lane,
-                        head,
-                        rows: (row, (row + together).min(shape.rows)),
-                        steps: (step, (step + steps).min(shape.length)),
-                    });
-                }
-            }
-        }
+impl Piece {
+    fn steps(self) -> usize {
+        self.steps.1 - self.steps.0
     }
-    tasks
 }
 
-/// Mixes values by attention: `out` gets `[R·S, Hq·D]`.
+/// Pieces of one lane, `first..end`, and one key head.
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    first: usize,
+    end: usize,
+    head: usize,
+}
+
+/// Divides the spans: long ones into pieces, short ones of a lane into one task.
+fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
+    let most = (QUERIES / heads.groups).max(1);
+    let mut pieces: Vec<Piece> = Vec::with_capacity(plan.spans.len());
+    // Pieces of a task, and the tokens in them.
+    let mut shares: Vec<(usize, usize, usize)> = Vec::new();
+    for (index, span) in plan.spans.iter().enumerate() {
+        for step in (span.known..span.length).step_by(most) {
+            let piece = Piece { span: index, steps: (step, (step + most).min(span.length)) };
+            let joins = |&&mut (_, end, tokens): &&mut (usize, usize, usize)| {
+                let before = &plan.spans[pieces[end - 1].span];
+                let few = (tokens + piece.steps()) * heads.groups <= 2 * ROWS;
+                few && (before.group, before.lane) == (span.group, span.lane)
+            };
+            match shares.last_mut().filter(joins) {
+                Some((_, end, tokens)) => {
+                    *end += 1;
+                    *tokens += piece.steps();
+                }
+                None => shares.push((pieces.len(), pieces.len() + 1, piece.steps())),
+            }
+            pieces.push(piece);
+        }
+    }
+    let task = |&(first, end, _): &(usize, usize, usize)| (0..heads.keys).map(move |head| Task { first, end, head });
+    (pieces, shares.iter().flat_map(task).collect())
+}
+
+/// Mixes values by attention: `out` gets `[M, Hq·D]`.
 ///
-/// Every row sees all of its lane's block in `shared` (of `shared_length` tokens; none is empty), and of its own block the first `earlier`
-/// tokens and the new ones up to itself. The two blocks are joined under one maximum and one sum.
+/// Every token sees all of its lane's shared block, and of its row's own block what was there before and the new tokens up to itself. The
+/// two blocks are joined under one maximum and one sum. The keys of the pass must be appended, and its tokens not yet counted.
 pub(crate) fn attend(
-    shape: Shape,
+    plan: &Plan,
+    heads: Heads,
     projected: &Grid,
     table: &Table,
-    shared: Option<(&[Block], usize)>,
-    (own, earlier): (&[Block], usize),
+    (groups, layer): (&[Group<'_>], usize),
     out: &mut Grid,
 ) {
-    let tasks = tasks(shape);
-    let scale = (shape.width as f32).sqrt().recip();
-    let padded = shape.width.next_multiple_of(WIDTH);
+    let (pieces, tasks) = divide(plan, heads);
+    let scale = (heads.width as f32).sqrt().recip();
+    let padded = heads.width.next_multiple_of(WIDTH);
     let stride = out.stride();
     let out = out.parts();
     Team::global().run(tasks.len(), &|task| {
-        let Task { lane, head, rows, steps } = tasks[task];
-        let Shape { groups, width, heads, length, .. } = shape;
-        let shared = shared.map(|(blocks, length)| (&blocks[lane * heads + head], length)).filter(|(_, length)| *length > 0);
+        let Task { first, end, head } = tasks[task];
+        let pieces = &pieces[first..end];
+        let Heads { keys: key_heads, groups: queries_per_key, width } = heads;
+        let lane = plan.spans[pieces[0].span];
+        let cache = &groups[lane.group].cache;
+        let shared = cache.shared(layer).map(|(blocks, length)| (&blocks[lane.lane * key_heads + head], length));
         let shared_length = shared.map_or(0, |(_, length)| length);
+        let own = cache.own(layer);
+        let rows = groups[lane.group].rows.len();
+        let own_block = |piece: &Piece| {
+            let span = &plan.spans[piece.span];
+            &own[(span.lane * rows + span.row) * key_heads + head]
+        };
+        // No query of a piece sees further than its last.
+        let own_length = |piece: &Piece| plan.spans[piece.span].earlier + piece.steps.1;
         // The own block's scores begin at a whole panel.
         let own_column = shared_length.next_multiple_of(WIDTH);
-        // No query of the task sees further than its last.
-        let own_length = earlier + steps.1;
-        let line = own_column + own_length.next_multiple_of(WIDTH);
-        let per_row = (steps.1 - steps.0) * groups;
-        let count = (rows.1 - rows.0) * per_row;
-        let own_block = |row: usize| &own[(lane * shape.rows + row) * heads + head];
-        let grid_row = |row: usize, step: usize| (lane * shape.rows + row) * length + step;
-        let column = |group: usize| (head * groups + group) * width;
-        // Rows, steps and groups in the order of the queries.
+        let longest = pieces.iter().map(own_length).max().unwrap_or(0);
+        let line = own_column + longest.next_multiple_of(WIDTH);
+        let column = |group: usize| (head * queries_per_key + group) * width;
+        let count = pieces.iter().map(|piece| piece.steps() * queries_per_key).sum::<usize>();
+        // Each piece and the number of its first query.
+        let numbered = || {
+            pieces.iter().scan(0, |next, piece| {
+                let first = *next;
+                *next += piece.steps() * queries_per_key;
+                Some((piece, first))
+            })
+        };
+        // Queries in their order: number, piece, step and group.
         let each = || {
-            (rows.0..rows.1)
-                .flat_map(move |row| (steps.0..steps.1).flat_map(move |step| (0..groups).map(move |g| (row, step, g))))
-                .enumerate()
+            numbered().flat_map(move |(piece, first)| {
+                (piece.steps.0..piece.steps.1)
+                    .flat_map(move |step| (0..queries_per_key).map(move |group| (step, group)))
+                    .enumerate()
+                    .map(move |(index, (step, group))| (first + index, &plan.spans[piece.span], step, group))
+            })
         };
 
         SCRATCH.with_borrow_mut(|scratch| {
@@ -154,9 +182,9 @@ pub(crate) fn attend(
             let mixed = &mut scratch.mixed[..count * padded];
             let totals = &mut scratch.totals[..count];
 
-            for (index, (row, step, group)) in each() {
-                let x = &projected.row(grid_row(row, step))[column(group)..][..width];
-                table.turn(shape.position + step, x, scale, &mut queries[index * width..][..width]);
+            for (index, span, step, group) in each() {
+                let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
+                table.turn(span.position + step, x, scale, &mut queries[index * width..][..width]);
             }
             let query = |first: usize| Place { start: queries[first * width..].as_ptr(), stride: width };
             let score = scores.as_mut_ptr();
@@ -169,34 +197,24 @@ pub(crate) fn attend(
                         multiply([count, width, 2], query(0), block.keys(panel, width), place(0, panel * WIDTH), false);
                     }
                 }
-                for row in rows.0..rows.1 {
-                    let first = (row - rows.0) * per_row;
-                    for panel in 0..own_length.div_ceil(WIDTH) {
-                        let keys = own_block(row).keys(panel, width);
-                        multiply([per_row, width, 2], query(first), keys, place(first, own_column + panel * WIDTH), false);
+                for (piece, first) in numbered() {
+                    for panel in 0..own_length(piece).div_ceil(WIDTH) {
+                        let keys = own_block(piece).keys(panel, width);
+                        let place = place(first, own_column + panel * WIDTH);
+                        multiply([piece.steps() * queries_per_key, width, 2], query(first), keys, place, false);
                     }
                 }
             }
-            widened(
-                #[inline(always)]
-                || {
-                    for (index, line) in scores.chunks_exact_mut(line).enumerate() {
-                        let step = steps.0 + index % per_row / groups;
-                        let (before, after) = line.split_at_mut(own_column);
-                        let before = &mut before[..shared_length];
-                        let (seen, unseen) = after.split_at_mut(earlier + step + 1);
-                        let peak = max(before).max(max(seen));
-                        for score in before.iter_mut() {
-                            *score = exp(*score - peak);
-                        }
-                        for score in seen.iter_mut() {
-                            *score = exp(*score - peak);
-                        }
-                        totals[index] = sum(before) + sum(seen);
-                        unseen.fill(0.0);
-                    }
-                },
-            );
+            for (index, span, step, _) in each() {
+                let (before, after) = scores[index * line..][..line].split_at_mut(own_column);
+                let before = &mut before[..shared_length];
+                let (seen, unseen) = after.split_at_mut(span.earlier + step + 1);
+                totals[index] = widened(
+                    #[inline(always)]
+                    || weigh(before, seen),
+                );
+                unseen.fill(0.0);
+            }
             let weights = |first: usize, column: usize| Place { start: scores[first * line + column..].as_ptr(), stride: line };
             let mix = mixed.as_mut_ptr();
             // SAFETY: as above; V has a row for each of the weights that are multiplied with it.
@@ -206,21 +224,34 @@ pub(crate) fn attend(
                     if let Some((block, length)) = shared {
                         multiply([count, length, 2], weights(0, 0), block.values(column, width), place(0), false);
                     }
-                    for row in rows.0..rows.1 {
-                        let first = (row - rows.0) * per_row;
-                        let values = own_block(row).values(column, width);
-                        multiply([per_row, own_length, 2], weights(first, own_column), values, place(first), shared.is_some());
+                    for (piece, first) in numbered() {
+                        let values = own_block(piece).values(column, width);
+                        let shape = [piece.steps() * queries_per_key, own_length(piece), 2];
+                        multiply(shape, weights(first, own_column), values, place(first), shared.is_some());
                     }
                 }
             }
-            for (index, (row, step, group)) in each() {
+            for (index, span, step, group) in each() {
                 let scale = totals[index].recip();
-                // SAFETY: the rows of a task and the columns of a head are this task's alone.
-                let out = unsafe { out.slice(grid_row(row, step) * stride + column(group), width) };
+                // SAFETY: the tokens of a task and the columns of a head are this task's alone.
+                let out = unsafe { out.slice(plan.grid_row(span, step) * stride + column(group), width) };
                 for (out, value) in out.iter_mut().zip(&mixed[index * padded..]) {
                     *out = value * scale;
                 }
             }
         });
     });
+}
+
+/// Turns the scores that a query sees into e^{s − max}, and returns their sum.
+#[inline(always)]
+fn weigh(before: &mut [f32], seen: &mut [f32]) -> f32 {
+    let peak = max(before).max(max(seen));
+    for score in before.iter_mut() {
+        *score = exp(*score - peak);
+    }
+    for score in seen.iter_mut() {
+        *score = exp(*score - peak);
+    }
+    sum(before) + sum(seen)
 }

@@ -62,6 +62,20 @@ impl Grid {
         Parts::of(&mut self.values)
     }
 
+    /// The grid in pieces of the given numbers of rows.
+    pub(crate) fn split(self, counts: &[usize]) -> Vec<Self> {
+        if let [_] = counts {
+            return vec![self];
+        }
+        let mut rest = &self.values[..];
+        let piece = |&count: &usize| {
+            let (own, after) = rest.split_at(count * self.stride);
+            rest = after;
+            Self { values: own.to_vec(), stride: self.stride }
+        };
+        counts.iter().map(piece).collect()
+    }
+
     /// All rows without padding, `[rows, width]`.
     pub(crate) fn into_values(mut self, width: usize) -> Vec<f32> {
         if width != self.stride {

@@ -1,5 +1,6 @@
 //! Keys and values, laid out as the right-hand sides of attention's two products.
 
+use super::rope::Table;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
 
@@ -19,19 +20,26 @@ impl Block {
         self.values.truncate(length * width.next_multiple_of(WIDTH));
     }
 
-    /// Appends at `position` what `turn` writes into the key and what `value` holds.
+    /// Appends a key, turned to its place by `table`, and a value.
     #[inline(always)]
-    pub(crate) fn push(&mut self, position: usize, key: &[f32], value: &[f32]) {
-        let width = key.len();
-        let panel = position / WIDTH * width * WIDTH;
+    pub(crate) fn push_turned(&mut self, index: usize, table: &Table, position: usize, key: &[f32], value: &[f32]) {
+        let line = self.reserve(index, key.len());
+        table.turn_strided(position, key, &mut self.keys[line..], WIDTH);
+        self.push_value(index, value);
+    }
+
+    /// Makes room for the key of position `index`, and returns where its first component goes; the others follow [`WIDTH`] apart.
+    fn reserve(&mut self, index: usize, width: usize) -> usize {
+        let panel = index / WIDTH * width * WIDTH;
         if panel == self.keys.len() {
             self.keys.resize(panel + width * WIDTH, 0.0);
         }
-        for (component, line) in key.iter().zip(self.keys[panel..].chunks_exact_mut(WIDTH)) {
-            line[position % WIDTH] = *component;
-        }
+        panel + index % WIDTH
+    }
+
+    fn push_value(&mut self, index: usize, value: &[f32]) {
         self.values.extend_from_slice(value);
-        self.values.resize((position + 1) * width.next_multiple_of(WIDTH), 0.0);
+        self.values.resize((index + 1) * value.len().next_multiple_of(WIDTH), 0.0);
     }
 
     /// Panel `panel` of Kᵀ.
@@ -47,13 +55,13 @@ impl Block {
     /// Appends the first `tokens` positions of another block.
     fn adopt(&mut self, length: usize, other: &Self, tokens: usize, width: usize) {
         let stride = width.next_multiple_of(WIDTH);
-        let mut key = vec![0.0; width];
         for token in 0..tokens {
-            let panel = &other.keys[token / WIDTH * width * WIDTH..][..width * WIDTH];
-            for (component, line) in key.iter_mut().zip(panel.chunks_exact(WIDTH)) {
-                *component = line[token % WIDTH];
+            let from = token / WIDTH * width * WIDTH + token % WIDTH;
+            let to = self.reserve(length + token, width);
+            for component in 0..width {
+                self.keys[to + component * WIDTH] = other.keys[from + component * WIDTH];
             }
-            self.push(length + token, &key, &other.values[token * stride..][..width]);
+            self.push_value(length + token, &other.values[token * stride..][..width]);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Precision;
 use super::grid::{Grid, Slab};
 use super::int8::{Bytes, Quantized};
+use super::plan::Lanes;
 use super::team::{Team, for_each_mut};
 use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 
@@ -202,7 +203,7 @@ impl<'a> Linear<'a> {
         &self,
         panel: usize,
         [first, rows]: [usize; 2],
-        lane_rows: usize,
+        lanes: &Lanes,
         x: Input<'_>,
         c: Place<*mut f32>,
         add: bool,
@@ -223,13 +224,13 @@ impl<'a> Linear<'a> {
             }
             match &self.weight.panels {
                 // Lanes of many rows have tiles of their own, where their change is added before the sums leave the registers.
-                Panels::F32(panels) if lane_rows >= ROWS && !self.deltas.is_empty() => {
+                Panels::F32(panels) if lanes.smallest() >= ROWS && !self.deltas.is_empty() => {
                     let frozen = |row| Product {
                         depth: self.weight.input,
                         a: x.grid.place(row),
                         b: self::panel(panels, self.weight.input, panel),
                     };
-                    for (lane, start, rows) in segments(first, rows, lane_rows) {
+                    for (lane, start, rows) in lanes.segments(first, rows) {
                         match change(lane, start) {
                             Some(change) => multiply_all([rows, 2], &[frozen(start), change], from(start), add),
                             None => multiply_all([rows, 2], &[frozen(start)], from(start), add),
@@ -247,7 +248,7 @@ impl<'a> Linear<'a> {
                     bytes.multiply(panel, [first, rows], x, c, add);
                 }
             }
-            for (lane, start, rows) in segments(first, rows, lane_rows) {
+            for (lane, start, rows) in lanes.segments(first, rows) {
                 if let Some(change) = change(lane, start) {
                     multiply_all([rows, 2], &[change], from(start), true);
                 }
@@ -256,22 +257,8 @@ impl<'a> Linear<'a> {
     }
 }
 
-/// The parts of `first..first + rows` that belong to one lane each: lane, first row, rows.
-fn segments(first: usize, rows: usize, lane_rows: usize) -> impl Iterator<Item = (usize, usize, usize)> {
-    let end = first + rows;
-    let mut next = first;
-    std::iter::from_fn(move || {
-        if next >= end {
-            return None;
-        }
-        let (lane, start) = (next / lane_rows, next);
-        next = ((lane + 1) * lane_rows).min(end);
-        Some((lane, start, next - start))
-    })
-}
-
 /// Computes `x·A` for every layer and lane of a group that shares its input.
-pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lane_rows: usize) {
+pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
     /// Rows of a task.
     const PIECE: usize = 4 * ROWS;
     let rows = x.rows();
@@ -283,8 +270,8 @@ pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lane_rows: usize) 
         let low = linear.low.parts();
         for (lane, delta) in linear.deltas.iter().enumerate() {
             let Some(delta) = *delta else { continue };
-            let end = (lane + 1) * lane_rows;
-            tasks.extend((lane * lane_rows..end).step_by(PIECE).map(|first| (delta, low, stride, first, PIECE.min(end - first))));
+            let (first, end) = lanes.bounds(lane);
+            tasks.extend((first..end).step_by(PIECE).map(|first| (delta, low, stride, first, PIECE.min(end - first))));
         }
     }
     Team::global().run(tasks.len(), &|task| {
@@ -319,8 +306,8 @@ pub(crate) struct Output<'a> {
 
 /// `out = x·W (+ out)` for layers that share their input, in one parallel loop.
 ///
-/// The rows of `x` divide into lanes of `lane_rows`. [`lower`] must have been called.
-pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lane_rows: usize, out: &mut Grid, add: bool) {
+/// The rows of `x` divide into `lanes`. [`lower`] must have been called.
+pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &mut Grid, add: bool) {
     let rows = x.grid.rows();
     let panels: Vec<(&Output<'_>, usize)> =
         outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
@@ -337,13 +324,13 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lane_rows: usize, out
         for (output, panel) in group {
             let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
             // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above.
-            unsafe { output.linear.tile(*panel, [first, rows], lane_rows, x, c, add) };
+            unsafe { output.linear.tile(*panel, [first, rows], lanes, x, c, add) };
         }
     });
 }
 
 /// `out = silu(x·W_gate) ⊙ (x·W_up)`, panel by panel, so that neither product is ever whole in memory.
-pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lane_rows: usize, out: &mut Grid) {
+pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &Lanes, out: &mut Grid) {
     /// Rows whose second product waits on the stack.
     const PIECE: usize = 8 * ROWS;
     let (rows, panels) = (x.grid.rows(), gate.weight.count());
@@ -363,9 +350,9 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lane_rows:
                 // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above; the
                 // array on the stack has room for the rows of a piece.
                 unsafe {
-                    gate.tile(panel, [first, rows], lane_rows, x, Place { start: out.at(place), stride }, false);
+                    gate.tile(panel, [first, rows], lanes, x, Place { start: out.at(place), stride }, false);
                     let waiting = Place { start: other.as_mut_ptr(), stride: WIDTH };
-                    up.tile(panel, [first, rows], lane_rows, x, waiting, false);
+                    up.tile(panel, [first, rows], lanes, x, waiting, false);
                     for row in 0..rows {
                         activate(out.slice(place + row * stride, WIDTH), &other[row * WIDTH..][..WIDTH]);
                     }

@@ -10,23 +10,26 @@ mod grid;
 mod int8;
 mod kv;
 mod matrix;
+mod plan;
 mod read;
 mod rope;
 pub(crate) mod team;
 mod tile;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use adapter::PackedAdapter;
 pub(crate) use grid::Grid;
 pub(crate) use kv::Store;
+pub(crate) use plan::{Group, PackedCache, Places, Seats};
 
 use adapter::values;
-use attention::{Shape, append, attend};
+use attention::{Heads, append, attend};
 use int8::Quantized;
+use kv::Block;
 use matrix::{Input, Linear, Matrix, Output, gated, linear, lower};
+use plan::{Lanes, Plan};
 use rope::Rotations;
-use sk_core::TokenId;
 use team::for_each_mut;
 
 use crate::config::Qwen2Config;
@@ -34,9 +37,6 @@ use crate::decoder::Precision;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::Target;
 use crate::model::{Layer, Norm, Projection, Qwen2};
-
-/// The adapter of each lane; none is the backbone.
-pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
 
 /// A decoder in panels.
 #[derive(Debug)]
@@ -80,23 +80,6 @@ struct Buffers {
     mixed: Grid,
     inner: Grid,
     quantized: Quantized,
-}
-
-/// Where the keys and values of a pass are found and kept: see [`Cache`](crate::model::Cache).
-pub(crate) enum PackedCache<'a> {
-    /// Each row continues its lane's only sequence.
-    Prefill(&'a mut Store),
-    /// Rows see their lane's sequence of the first store and continue their own of the second.
-    Extend { prefix: &'a Store, suffix: &'a mut Store },
-}
-
-impl PackedCache<'_> {
-    fn position(&self) -> usize {
-        match self {
-            Self::Prefill(prefix) => prefix.length(),
-            Self::Extend { prefix, suffix } => prefix.length() + suffix.length(),
-        }
-    }
 }
 
 impl PackedNorm {
@@ -206,112 +189,83 @@ impl Packed {
         matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, |table| size_of_val::<[f32]>(table))
     }
 
-    /// One pass over `lanes·rows` rows of `length` tokens each: final-norm hidden states `[lanes·rows·length, H]`.
+    /// One pass over all rows of all groups: for each group the final-norm states of its lanes, one after the other, and where each token's
+    /// is in a lane.
     ///
-    /// Without `states` only the keys and values are wanted: the last layer stops there, and the result is empty.
-    pub(crate) fn forward(
-        &self,
-        tokens: &[TokenId],
-        seats: &Seats,
-        rows: usize,
-        mut cache: PackedCache<'_>,
-        states: bool,
-    ) -> Grid {
+    /// Without `states` only the keys and values are wanted: the last layer stops there, and there are no states.
+    pub(crate) fn forward(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
         let config = &self.config;
-        let lanes = seats.len();
-        let length = tokens.len() / (lanes * rows);
-        let shape = Shape {
-            lanes,
-            rows,
-            length,
-            heads: config.num_key_value_heads,
-            groups: config.queries_per_key(),
-            width: config.head_dim,
-            position: cache.position(),
-        };
-        let table = self.rotations.reach(shape.position + length);
-        let lane_rows = rows * length;
-        let mut x = self.embed(tokens, seats, lane_rows);
+        let plan = Plan::new(groups);
+        let lanes = &plan.lanes;
+        let heads = Heads { keys: config.num_key_value_heads, groups: config.queries_per_key(), width: config.head_dim };
+        let table = self.rotations.reach(plan.reach);
+        let mut x = self.embed(&plan);
         let mut buffers = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let Buffers { normed, projected, mixed, inner, quantized } = &mut buffers;
-        let total = tokens.len();
-        let [key_column, value_column, columns] = shape.columns();
+        let total = plan.tokens.len();
+        let [key_column, value_column, columns] = heads.columns();
         normed.reshape(total, config.hidden_size);
         projected.reshape(total, columns);
         mixed.reshape(total, config.query_size());
         inner.reshape(total, config.intermediate_size);
 
         for (index, layer) in self.layers.iter().enumerate() {
-            let change = |target| seats.iter().map(|seat| seat.as_ref().and_then(|a| a.get(index, target))).collect();
+            let change = |target| plan.seats.iter().map(|seat| seat.as_ref().and_then(|a| a.get(index, target))).collect();
             let mut query = Linear::new(&layer.query, change(Target::Query));
             let mut key = Linear::new(&layer.key, change(Target::Key));
             let mut value = Linear::new(&layer.value, change(Target::Value));
             layer.input_norm.apply(&x, normed);
-            lower(&mut [&mut query, &mut key, &mut value], normed, lane_rows);
+            lower(&mut [&mut query, &mut key, &mut value], normed, lanes);
             let outputs = [
                 Output { linear: &query, column: 0 },
                 Output { linear: &key, column: key_column },
                 Output { linear: &value, column: value_column },
             ];
-            linear(&outputs, self.input(normed, config.hidden_size, quantized), lane_rows, projected, false);
-            let last = index + 1 == self.layers.len();
-            match &mut cache {
-                PackedCache::Prefill(prefix) => {
-                    let earlier = prefix.length();
-                    append(shape, projected, &table, prefix.layer_mut(index), earlier);
-                    if last && !states {
-                        break;
-                    }
-                    attend(shape, projected, &table, None, (prefix.layer(index), earlier), mixed);
-                }
-                PackedCache::Extend { prefix, suffix } => {
-                    let earlier = suffix.length();
-                    append(shape, projected, &table, suffix.layer_mut(index), earlier);
-                    let shared = Some((prefix.layer(index), prefix.length()));
-                    attend(shape, projected, &table, shared, (suffix.layer(index), earlier), mixed);
-                }
+            linear(&outputs, self.input(normed, config.hidden_size, quantized), lanes, projected, false);
+            let mut own: Vec<&mut Block> = groups.iter_mut().flat_map(|group| group.cache.own_mut(index)).collect();
+            append(&plan, heads, projected, &table, &mut own);
+            if index + 1 == self.layers.len() && !states {
+                break;
             }
+            attend(&plan, heads, projected, &table, (groups, index), mixed);
             let mut output = Linear::new(&layer.output, change(Target::Output));
-            lower(&mut [&mut output], mixed, lane_rows);
+            lower(&mut [&mut output], mixed, lanes);
             let input = self.input(mixed, config.query_size(), quantized);
-            linear(&[Output { linear: &output, column: 0 }], input, lane_rows, &mut x, true);
+            linear(&[Output { linear: &output, column: 0 }], input, lanes, &mut x, true);
 
             let mut gate = Linear::new(&layer.gate, change(Target::Gate));
             let mut up = Linear::new(&layer.up, change(Target::Up));
             let mut down = Linear::new(&layer.down, change(Target::Down));
             layer.inner_norm.apply(&x, normed);
-            lower(&mut [&mut gate, &mut up], normed, lane_rows);
-            gated(&gate, &up, self.input(normed, config.hidden_size, quantized), lane_rows, inner);
-            lower(&mut [&mut down], inner, lane_rows);
+            lower(&mut [&mut gate, &mut up], normed, lanes);
+            gated(&gate, &up, self.input(normed, config.hidden_size, quantized), lanes, inner);
+            lower(&mut [&mut down], inner, lanes);
             let input = self.input(inner, config.intermediate_size, quantized);
-            linear(&[Output { linear: &down, column: 0 }], input, lane_rows, &mut x, true);
+            linear(&[Output { linear: &down, column: 0 }], input, lanes, &mut x, true);
         }
-        match &mut cache {
-            PackedCache::Prefill(prefix) => prefix.advance(length),
-            PackedCache::Extend { suffix, .. } => suffix.advance(length),
-        }
-        let hidden = if states {
-            let mut hidden = Grid::new(total, config.hidden_size);
-            self.norm.apply(&x, &mut hidden);
-            hidden
-        } else {
-            Grid::default()
-        };
+        Plan::advance(groups);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
-        hidden
+        if !states {
+            return groups.iter().map(|_| Default::default()).collect();
+        }
+        let mut hidden = Grid::new(total, config.hidden_size);
+        self.norm.apply(&x, &mut hidden);
+        let counts: Vec<usize> =
+            groups.iter().zip(&plan.places).map(|(group, places)| group.seats.len() * places.states()).collect();
+        hidden.split(&counts).into_iter().zip(plan.places).collect()
     }
 
-    fn embed(&self, tokens: &[TokenId], seats: &Seats, lane_rows: usize) -> Grid {
-        let mut x = Grid::new(tokens.len(), self.config.hidden_size);
+    fn embed(&self, plan: &Plan) -> Grid {
+        let mut x = Grid::new(plan.tokens.len(), self.config.hidden_size);
         let mut rows: Vec<_> = x.rows_mut().collect();
         for_each_mut(&mut rows, |row, x| {
-            let token = tokens[row] as usize;
+            let token = plan.tokens[row] as usize;
             let x = &mut x[..self.config.hidden_size];
             match &self.embedding {
                 Some(table) => x.copy_from_slice(&table[token * x.len()..][..x.len()]),
                 None => self.head.column(token, x),
             }
-            if let Some(adapter) = &seats[row / lane_rows] {
+            if let Some(adapter) = &plan.seats[plan.lanes.of(row)] {
                 adapter.embed(token, x);
             }
         });
@@ -326,13 +280,13 @@ impl Packed {
 
     /// Logits of hidden states `[M, H]`, where the M rows divide into the lanes in order: `[M, V]`.
     pub(crate) fn logits(&self, hidden: &Grid, seats: &Seats) -> Vec<f32> {
-        let lane_rows = hidden.rows() / seats.len();
+        let lanes = &Lanes::even(seats.len(), hidden.rows() / seats.len());
         let mut head = self.head(seats);
-        lower(&mut [&mut head], hidden, lane_rows);
+        lower(&mut [&mut head], hidden, lanes);
         let mut logits = Grid::new(hidden.rows(), self.config.vocab_size);
         let mut quantized = Quantized::default();
         let input = self.input(hidden, self.config.hidden_size, &mut quantized);
-        linear(&[Output { linear: &head, column: 0 }], input, lane_rows, &mut logits, false);
+        linear(&[Output { linear: &head, column: 0 }], input, lanes, &mut logits, false);
         logits.into_values(self.config.vocab_size)
     }
 }

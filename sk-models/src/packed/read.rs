@@ -5,6 +5,7 @@ use sk_core::TokenId;
 use super::grid::Grid;
 use super::int8::Quantized;
 use super::matrix::{Input, Linear, lower};
+use super::plan::Lanes;
 use super::team::{Parts, Team};
 use super::tile::{Place, ROWS, WIDTH};
 use super::{Packed, Seats};
@@ -23,7 +24,7 @@ const BLOCK: usize = 168;
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     states: Input<'a>,
-    lane_rows: usize,
+    lanes: &'a Lanes,
     first: usize,
     targets: &'a [TokenId],
 }
@@ -69,9 +70,9 @@ impl Packed {
         if rows == 0 {
             return Vec::new();
         }
-        let lane_rows = rows / seats.len();
+        let lanes = &Lanes::even(seats.len(), rows / seats.len());
         let mut head = self.head(seats);
-        lower(&mut [&mut head], states, lane_rows);
+        lower(&mut [&mut head], states, lanes);
         let mut quantized = Quantized::default();
         let states = self.input(states, self.config.hidden_size, &mut quantized);
 
@@ -95,7 +96,7 @@ impl Packed {
                 let end = (panel + PANELS).min((part + 1) * share).min(panels);
                 for piece in (0..rows_here).step_by(PIECE) {
                     let count = PIECE.min(rows_here - piece);
-                    let rows = Rows { states, lane_rows, first: first + piece, targets };
+                    let rows = Rows { states, lanes, first: first + piece, targets };
                     self.extend(&head, rows, [panel, end], &mut logits, &mut partials[piece..piece + count]);
                 }
             }
@@ -113,7 +114,7 @@ impl Packed {
     fn extend(
         &self,
         head: &Linear<'_>,
-        Rows { states, lane_rows, first, targets }: Rows<'_>,
+        Rows { states, lanes, first, targets }: Rows<'_>,
         [panel, end]: [usize; 2],
         logits: &mut [f32; PIECE * PANELS * WIDTH],
         partials: &mut [Partial],
@@ -124,7 +125,7 @@ impl Packed {
             // SAFETY: the array has room for the rows of a piece and eight panels; no other task sees it.
             unsafe {
                 let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
-                head.tile(at, [first, partials.len()], lane_rows, states, c, false);
+                head.tile(at, [first, partials.len()], lanes, states, c, false);
             }
         }
         // The last panel may be wider than the vocabulary.

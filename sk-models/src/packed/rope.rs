@@ -56,4 +56,15 @@ impl Table {
             y2[j] = (x2[j] * cos[j] + x1[j] * sin[j]) * scale;
         }
     }
+
+    /// Writes `x`, turned to `position`, to every `stride`-th place of `out`.
+    #[inline(always)]
+    pub(crate) fn turn_strided(&self, position: usize, x: &[f32], out: &mut [f32], stride: usize) {
+        let (cos, sin) = self.values[position * 2 * self.half..][..2 * self.half].split_at(self.half);
+        let (x1, x2) = x.split_at(self.half);
+        for j in 0..self.half {
+            out[j * stride] = x1[j] * cos[j] - x2[j] * sin[j];
+            out[(j + self.half) * stride] = x2[j] * cos[j] + x1[j] * sin[j];
+        }
+    }
 }
