@@ -16,6 +16,7 @@ use crate::page::PageError;
 use crate::prompt_sets::PromptSetError;
 use crate::report::ReportError;
 use crate::scheme::SchemeError;
+use crate::simulate::SimulationError;
 use crate::sweep::SweepError;
 
 /// Why a command did not do what it was asked to.
@@ -132,6 +133,9 @@ pub enum Error {
     /// A page that cannot be made.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// A simulation that contradicts a theorem, or cannot be done.
+    #[error(transparent)]
+    Simulation(Box<SimulationError>),
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),
@@ -149,12 +153,19 @@ impl From<TrainError> for Error {
     }
 }
 
+impl From<SimulationError> for Error {
+    fn from(error: SimulationError) -> Self {
+        Self::Simulation(Box::new(error))
+    }
+}
+
 impl Error {
     /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the machine is, 130 after
     /// Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Output(_) | Self::Page(_) => 1,
+            // A theorem that does not hold is no fault of the input.
+            Self::Output(_) | Self::Page(_) | Self::Simulation(_) => 1,
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,

@@ -22,6 +22,7 @@ pub mod report;
 pub mod scheme;
 mod screen;
 mod session;
+pub mod simulate;
 pub mod stats;
 pub mod suggest;
 pub mod sweep;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sk_bench::args::{Cli, Command};
-use sk_bench::commands::{axioms, bench, certify, chat, generate, judge, prompts, report, schemes, sweep, train};
+use sk_bench::commands::{axioms, bench, certify, chat, generate, judge, prompts, report, schemes, simulate, sweep, train};
 use sk_bench::{Error, interrupt};
 
 fn main() -> ExitCode {
@@ -42,6 +42,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Bench(args) => bench::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Axioms(args) => axioms::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Certify(args) => certify::run(&args),
     }
 }

@@ -276,7 +276,7 @@ fn what_has_no_answer_says_so() {
     assert!(Wilcoxon::of(&[0.0, 0.0], ZeroRule::Wilcox).p.is_nan() && Wilcoxon::of(&[], ZeroRule::Pratt).p.is_nan());
     assert!(Spearman::of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]).is_none() && Spearman::of(&[1.0, 2.0], &[1.0, 2.0]).is_none());
     assert!(spacing::<3>(&[[0.0; 3]], Distance::Schott).is_none());
-    assert_eq!((hypervolume(&[], [0.0; 3]), front::<3>(&[])), (0.0, vec![]));
+    assert_eq!((hypervolume(&[], [0.0; 3]), front::<[f64; 3]>(&[])), (0.0, vec![]));
     assert!(influence_shares(&[0.0, 1.0], &[1.0, 0.0]).is_none());
     assert!(Bootstrap::of_mean(&[2.0, 2.0], 50, 1).bca(0.95).is_none());
     let nothing = Bootstrap::of_mean(&[], 50, 1);

@@ -19,7 +19,8 @@ use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
     axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs,
-    prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, sweep::SweepArgs, train::TrainCommand,
+    prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, simulate::SimulateArgs, sweep::SweepArgs,
+    train::TrainCommand,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -76,6 +77,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Check aggregation operators against the axioms.
     Axioms(AxiomsArgs),
+    /// Show the theorems on simulated batches, and check them on every datum shown.
+    Simulate(SimulateArgs),
     /// Bound how far a change of the scores can move a choice, or search for the worst.
     Certify(Box<CertifyArgs>),
 }

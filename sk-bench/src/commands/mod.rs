@@ -9,5 +9,6 @@ pub mod judge;
 pub mod prompts;
 pub mod report;
 pub mod schemes;
+pub mod simulate;
 pub mod sweep;
 pub mod train;

@@ -1,5 +1,5 @@
-/// Whether `a` is at least as large as `b` on every axis and larger on one.
-pub fn dominates<const D: usize>(a: &[f64; D], b: &[f64; D]) -> bool {
+/// Whether `a` is at least as large as `b` on every axis and larger on one. Both have the same axes.
+pub fn dominates(a: &[f64], b: &[f64]) -> bool {
     let mut axes = a.iter().zip(b);
     axes.all(|(a, b)| a >= b) && a != b
 }
@@ -13,7 +13,7 @@ pub fn dominates<const D: usize>(a: &[f64; D], b: &[f64; D]) -> bool {
 ///
 /// assert_eq!(front(&[[1.0, 0.0], [0.0, 1.0], [0.0, 0.5], [1.0, 0.0]]), [0, 1, 3]);
 /// ```
-pub fn front<const D: usize>(points: &[[f64; D]]) -> Vec<usize> {
-    let survives = |&i: &usize| !points.iter().any(|other| dominates(other, &points[i]));
+pub fn front<P: AsRef<[f64]>>(points: &[P]) -> Vec<usize> {
+    let survives = |&i: &usize| !points.iter().any(|other| dominates(other.as_ref(), points[i].as_ref()));
     (0..points.len()).filter(survives).collect()
 }

@@ -8,3 +8,4 @@ mod common;
 mod generate;
 mod heads;
 mod report;
+mod simulate;

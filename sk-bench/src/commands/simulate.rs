@@ -1,0 +1,87 @@
+//! `swiss-knife simulate`: the theory made visible, and checked on every datum that is shown.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::simulate::{Breakage, Exhibit, STUDIES, Simulation, exhibits, page};
+use crate::table::Table;
+use crate::{Error, suggest, whole_file};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Every study, as tables
+  swiss-knife simulate
+
+  # The figures, as one HTML file
+  swiss-knife simulate --html simulations.html
+
+  # One of them, with all digits
+  swiss-knife simulate --study dispersion --format csv
+
+  # Are the checks awake? Ends with status 1, the theorem and the datum
+  swiss-knife simulate --break bound
+
+Studies: contamination (Theorem 2), influence (Theorem 3 i, ii), dispersion (real, shuffled and zero σ), frontier (Theorem 3 iii).";
+
+/// Options of `simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct SimulateArgs {
+    /// Only this study; may be given several times.
+    #[arg(long = "study", value_name = "NAME")]
+    studies: Vec<String>,
+    /// Seeds every draw.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// How tables are printed.
+    #[arg(long, value_name = "FORMAT", default_value = "plain")]
+    format: Format,
+    /// Write figures and tables to this file instead, which needs nothing but a browser.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Put something broken in place, to see that the checks see it.
+    #[arg(long = "break", value_name = "WHAT")]
+    broken: Option<Breakage>,
+}
+
+/// How tables are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Text for a terminal.
+    Plain,
+    /// Comma-separated values, all digits.
+    Csv,
+    /// JSON, all digits.
+    Json,
+}
+
+/// Does the studies and prints their tables, or writes their page.
+///
+/// # Errors
+/// When a datum contradicts a theorem, a study does not exist, or the output cannot be written.
+pub fn run(args: &SimulateArgs) -> Result<(), Error> {
+    if let Some(name) = args.studies.iter().find(|name| !STUDIES.contains(&name.as_str())) {
+        return Err(Error::Usage(format!("unknown study \"{name}\"; {}", suggest::hint(name, &STUDIES))));
+    }
+    let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
+    let exhibits = exhibits(&Simulation::run(args.seed, wanted, args.broken)?);
+    match &args.html {
+        Some(path) => {
+            let html = page(&exhibits, args.seed).html()?;
+            whole_file::write(path, html.as_bytes()).map_err(|source| Error::Write { path: path.clone(), source })
+        }
+        None => anstream::stdout().lock().write_all(print(&exhibits, args).as_bytes()).map_err(Error::Output),
+    }
+}
+
+fn print(exhibits: &[Exhibit], args: &SimulateArgs) -> String {
+    let tables: Vec<&Table> = exhibits.iter().flat_map(|exhibit| &exhibit.tables).collect();
+    match args.format {
+        Format::Plain => tables.iter().filter(|table| !table.appendix).map(|table| table.plain()).collect::<Vec<_>>().join("\n"),
+        Format::Csv => tables.iter().map(|table| table.csv()).collect::<Vec<_>>().join("\n"),
+        Format::Json => format!("{:#}\n", json!({ "seed": args.seed, "tables": tables })),
+    }
+}

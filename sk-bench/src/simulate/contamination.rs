@@ -1,0 +1,265 @@
+//! How far contaminated scores move a choice (`thm:robust`).
+//!
+//! For batches with μ and log σ drawn from normal distributions, an audit searches for the contamination ‖δ‖_∞ ≤ D that moves the distribution of the choice
+//! most. Under argmax the choice flips wholly as soon as D passes half the gap between the two best, and not before (i). Under a member of the
+//! family with softmax the total variation stays below the sharpened bound, that below the uniform one, and that below the published (ii).
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use sk_aggregate::{Audit, Certify, NoCertificate, Scores, StabilityCertificate};
+use sk_core::{Batch, ParameterError};
+use sk_select::{Argmax, Softmax};
+
+use super::Contradiction;
+use super::sampling::normal;
+
+const ARGMAX: &str = "Theorem 2(i) (thm:robust): argmax flips wholly past half the gap of the two best, and not before";
+const PUBLISHED: &str = "Theorem 2(ii) (thm:robust): TV ≤ 2(N−1)·L_g·D/(T·s_min)";
+const SHARPENED: &str = "Theorem 2(ii), sharpened: TV ≤ tanh(L_g·D·C(σ)/2T) ≤ tanh(N·L_g·D/(2T·s_min)) ≤ the published bound";
+
+/// Rounding of ratings of order N and of a softmax over them, a hundredfold.
+const ROUNDING: f64 = 1e-12;
+
+/// An operator of the family, to be contaminated.
+pub struct Subject<'a> {
+    /// What it is called.
+    pub name: String,
+    /// The operator.
+    pub operator: &'a dyn Certify,
+}
+
+/// What is drawn and how long is searched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// N, candidates of a batch.
+    pub candidates: usize,
+    /// Batches.
+    pub batches: usize,
+    /// D, in the units of scores, whose standard deviation is 1.
+    pub radii: Vec<f64>,
+    /// T of the softmax.
+    pub temperature: f64,
+    /// Distributions computed per search.
+    pub evaluations: usize,
+    /// Seeds the batches and the searches.
+    pub seed: u64,
+}
+
+/// One operator, one D: means over the batches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// The operator.
+    pub operator: String,
+    /// D.
+    pub radius: f64,
+    /// The largest total variation that was found.
+    pub found: f64,
+    /// The greatest of any batch.
+    pub found_at_most: f64,
+    /// The sharpened bound.
+    pub sharpened: f64,
+    /// The bound from N and s_min alone.
+    pub uniform: f64,
+    /// The published bound, which says nothing past 1.
+    pub published: f64,
+}
+
+/// What was found of argmax at one D.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flip {
+    /// D.
+    pub radius: f64,
+    /// The share of batches whose choice was flipped.
+    pub flipped: f64,
+    /// The share of batches with half a gap below D.
+    pub predicted: f64,
+}
+
+/// A batch of scores and dispersions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct World {
+    /// μ.
+    pub mu: Vec<f64>,
+    /// σ.
+    pub sigma: Vec<f64>,
+}
+
+impl World {
+    fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.mu, &self.sigma)
+    }
+
+    /// ½(μ_(1) − μ_(2)).
+    fn half_gap(&self) -> f64 {
+        let mut sorted = self.mu.clone();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        0.5 * (sorted[0] - sorted[1])
+    }
+}
+
+/// A study that cannot be done, or whose data contradict a theorem.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContaminationError {
+    /// A datum against a theorem.
+    #[error(transparent)]
+    Contradiction(#[from] Contradiction),
+    /// An operator without a certificate.
+    #[error("{operator}: {source}")]
+    Uncertified {
+        /// The operator.
+        operator: String,
+        /// Why it has none.
+        source: NoCertificate,
+    },
+    /// A temperature or a radius that is none.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+}
+
+/// The batches of a study: μ standard normal, σ log-normal about 1 with a deviation of ½ in its logarithm.
+pub fn worlds(settings: &Settings) -> Vec<World> {
+    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
+    let mut world = || {
+        let mut draw = |of: fn(f64) -> f64| (0..settings.candidates).map(|_| of(normal(&mut rng))).collect();
+        World { mu: draw(|x| x), sigma: draw(|x| (0.5 * x).exp()) }
+    };
+    (0..settings.batches).map(|_| world()).collect()
+}
+
+/// Contaminates the choice of argmax.
+///
+/// # Errors
+/// When the choice of a batch flips before half its gap, or does not past it, or a radius is none.
+pub fn argmax(worlds: &[World], settings: &Settings) -> Result<Vec<Flip>, ContaminationError> {
+    let flip = |&radius: &f64| {
+        let audit = audit(radius, settings)?;
+        let (mut flipped, mut predicted) = (0, 0);
+        for (number, world) in worlds.iter().enumerate() {
+            let found = audit.around(&Scores, &Argmax, &world.batch()).total_variation;
+            let past = radius > world.half_gap();
+            Contradiction::unless(found == f64::from(u8::from(past)), ARGMAX, || {
+                let half = world.half_gap();
+                format!("batch {number}, half a gap of {half:.6}: a contamination of {radius:.6} moves the choice by {found}")
+            })?;
+            flipped += usize::from(found == 1.0);
+            predicted += usize::from(past);
+        }
+        let share = |count: usize| count as f64 / worlds.len() as f64;
+        Ok(Flip { radius, flipped: share(flipped), predicted: share(predicted) })
+    };
+    settings.radii.iter().map(flip).collect()
+}
+
+/// Contaminates the choice of an operator under softmax.
+///
+/// # Errors
+/// When a total variation exceeds a bound, the bounds are out of order, or the operator has none.
+pub fn member(subject: &Subject<'_>, worlds: &[World], settings: &Settings) -> Result<Vec<Reading>, ContaminationError> {
+    let selector = Softmax::new(settings.temperature)?;
+    let certified = |world: &World| {
+        let certificate = StabilityCertificate::new(subject.operator, &world.batch(), settings.temperature);
+        certificate.map_err(|source| ContaminationError::Uncertified { operator: subject.name.clone(), source })
+    };
+    let certificates: Vec<StabilityCertificate> = worlds.iter().map(certified).collect::<Result<_, _>>()?;
+    let reading = |&radius: &f64| {
+        let audit = audit(radius, settings)?;
+        let mut sums = [0.0; 4];
+        let mut most = 0.0_f64;
+        for (number, (world, certificate)) in worlds.iter().zip(&certificates).enumerate() {
+            // From any scores at these dispersions, which is what a bound that does not look at scores is about.
+            let found = audit.anywhere(subject.operator, &selector, &world.batch()).total_variation;
+            let bounds = [certificate.bound(radius), certificate.uniform(radius), certificate.published(radius)];
+            let where_ = || format!("{}, batch {number}, D = {radius:.6}", subject.name);
+            Contradiction::unless(found <= bounds[2] + ROUNDING, PUBLISHED, || {
+                format!("{}: a total variation of {found:.9} where at most {:.9} is possible", where_(), bounds[2])
+            })?;
+            Contradiction::unless(found <= bounds[0] + ROUNDING, SHARPENED, || {
+                format!("{}: a total variation of {found:.9} where at most {:.9} is possible", where_(), bounds[0])
+            })?;
+            let ordered = bounds.windows(2).all(|pair| pair[0] <= pair[1] + ROUNDING);
+            Contradiction::unless(ordered, SHARPENED, || format!("{}: bounds of {bounds:?}, out of order", where_()))?;
+            most = most.max(found);
+            sums.iter_mut().zip([found, bounds[0], bounds[1], bounds[2]]).for_each(|(sum, value)| *sum += value);
+        }
+        let [found, sharpened, uniform, published] = sums.map(|sum| sum / worlds.len() as f64);
+        Ok(Reading { operator: subject.name.clone(), radius, found, found_at_most: most, sharpened, uniform, published })
+    };
+    settings.radii.iter().map(reading).collect()
+}
+
+fn audit(radius: f64, settings: &Settings) -> Result<Audit, ParameterError> {
+    Ok(Audit::new(radius)?.with_evaluations(settings.evaluations).with_seed(settings.seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sk_aggregate::{Modulus, RoundRobin, SwissElo};
+    use sk_core::Aggregator;
+
+    use super::*;
+
+    fn small(seed: u64) -> Settings {
+        let radii = vec![0.0, 0.05, 0.3, 2.0];
+        Settings { candidates: 5, batches: 4, radii, temperature: 0.5, evaluations: 400, seed }
+    }
+
+    /// A member that claims a modulus of its own.
+    struct Claiming<A>(A, f64);
+
+    impl<A: Aggregator> Aggregator for Claiming<A> {
+        fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+            self.0.rate(batch, ratings);
+        }
+    }
+
+    impl<A: Certify> Certify for Claiming<A> {
+        fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+            let Modulus { published, uniform, sharpened } = self.0.modulus(batch)?;
+            Ok(Modulus { published, uniform, sharpened: self.1 * sharpened })
+        }
+    }
+
+    fn with(operator: &dyn Certify, seed: u64) -> Result<Vec<Reading>, ContaminationError> {
+        let settings = small(seed);
+        member(&Subject { name: "it".to_owned(), operator }, &worlds(&settings), &settings)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// What is found lies below the bounds from any seed, and grows with D.
+        #[test]
+        fn members_keep_to_their_bounds(seed in any::<u64>()) {
+            let members: [&dyn Certify; 3] = [&RoundRobin::thurstone(), &RoundRobin::weakest_link(), &RoundRobin::asinh()];
+            for operator in members {
+                let readings = with(operator, seed).unwrap();
+                prop_assert_eq!(readings[0].found, 0.0, "nothing moves nothing");
+                prop_assert!(readings.last().unwrap().found > 0.1, "the search finds something");
+                prop_assert!(readings.windows(2).all(|pair| pair[0].sharpened < pair[1].sharpened));
+            }
+            let settings = small(seed);
+            for flip in argmax(&worlds(&settings), &settings).unwrap() {
+                prop_assert_eq!(flip.flipped, flip.predicted);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bound_that_is_too_small_is_caught_with_the_datum() {
+        // The sharpened bound is attained to within a few per cent, so a tenth less of it is already too little.
+        let error = with(&Claiming(RoundRobin::thurstone(), 0.5), 1).unwrap_err();
+        let ContaminationError::Contradiction(found) = error else { panic!("{error}") };
+        assert_eq!(found.theorem, SHARPENED);
+        assert!(found.datum.starts_with("it, batch 0, D = 0.05"), "{found}");
+        let error = with(&Claiming(RoundRobin::thurstone(), 5.0), 1).unwrap_err();
+        assert!(error.to_string().contains("out of order"), "{error}");
+    }
+
+    #[test]
+    fn what_has_no_bound_is_refused() {
+        let error = with(&SwissElo::sound(3, 0.0).unwrap(), 1).unwrap_err();
+        assert!(matches!(error, ContaminationError::Uncertified { .. }), "{error}");
+    }
+}

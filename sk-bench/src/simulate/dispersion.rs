@@ -1,0 +1,266 @@
+//! What dispersions are for: real, shuffled and zero σ as σ-informativeness grows (`app:cor:decomp`, `cor:multiset`).
+//!
+//! A candidate's reward errs by a normal draw of its own deviation. What a blade reports as σ is that deviation with probability `coupling`
+//! and another candidate's, drawn apart from all else, otherwise. Shuffling σ keeps its scale and takes its coupling; zero takes both. The
+//! bounds of Theorem 2 look at σ as a multiset, so that shuffling leaves them as they are.
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sk_aggregate::{Certify, NoCertificate};
+use sk_blades::{DispersionArm, InformativenessError, informativeness};
+use sk_core::{Aggregator, Batch, ParameterError, Selector};
+use sk_select::Softmax;
+
+use super::Contradiction;
+use super::sampling::{Mean, normal};
+
+const MULTISET: &str = "Corollary 2 (cor:multiset): the bounds of Theorem 2 depend on σ as a multiset";
+const FREE: &str = "the decomposition (app:cor:decomp): shuffling σ changes no expectation where σ is exchangeable";
+const DROPPED: &str = "the decomposition (app:cor:decomp): dropping σ changes the outcome even where σ is exchangeable";
+const COUPLED: &str = "the decomposition (app:cor:decomp): the coupling of an informative σ is worth something";
+
+/// Standard errors at which an expectation is taken to differ from what it must be: a chance of 6·10⁻⁷ in one comparison.
+const LIMIT: f64 = 5.0;
+/// Rounding of a bound, which is a sum of N terms whose order a permutation changes; relative.
+const ROUNDING: f64 = 1e-12;
+/// The two deviations of an error: reliable and unreliable candidates are equally many.
+const DEVIATIONS: [f64; 2] = [0.2, 3.0];
+
+/// Candidates with the quality that their rewards err about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct World {
+    /// q.
+    pub quality: Vec<f64>,
+    /// μ.
+    pub mu: Vec<f64>,
+    /// σ, as reported.
+    pub sigma: Vec<f64>,
+}
+
+/// Draws a world of so many candidates, in which σ tells the error's deviation with a probability.
+pub type Draw = fn(&mut dyn Rng, usize, f64) -> World;
+
+/// Errors are normal with deviations of 0.2 or 3, and σ is the own deviation with probability `coupling`: exchangeable at 0, honest at 1.
+pub fn honest(rng: &mut dyn Rng, candidates: usize, coupling: f64) -> World {
+    let deviation = |rng: &mut dyn Rng| DEVIATIONS[usize::from(rng.random_bool(0.5))];
+    let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..candidates {
+        let (q, own) = (normal(rng), deviation(rng));
+        quality.push(q);
+        mu.push(q + own * normal(rng));
+        let other = deviation(rng);
+        sigma.push(if rng.random::<f64>() < coupling { own } else { other });
+    }
+    World { quality, mu, sigma }
+}
+
+/// σ is large where the reward is too high and small where it is too low, whatever the `coupling`, and tells nothing of the size of the
+/// error: 𝓘(σ) = 0, and yet σ is not exchangeable.
+pub fn signed(rng: &mut dyn Rng, candidates: usize, _: f64) -> World {
+    let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..candidates {
+        let (q, over) = (normal(rng), rng.random_bool(0.5));
+        quality.push(q);
+        mu.push(q + if over { 1.0 } else { -1.0 } * rng.random_range(0.9..1.1));
+        sigma.push(DEVIATIONS[usize::from(over)]);
+    }
+    World { quality, mu, sigma }
+}
+
+/// What is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// N, candidates of a world.
+    pub candidates: usize,
+    /// Worlds per coupling.
+    pub worlds: usize,
+    /// Probabilities that σ is the deviation of the candidate's own error. The first is 0, the last the highest.
+    pub couplings: Vec<f64>,
+    /// T of the softmax.
+    pub temperature: f64,
+    /// Seeds the worlds.
+    pub seed: u64,
+}
+
+/// What dispersions are worth at one coupling.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Worth {
+    /// The probability that σ is the own deviation.
+    pub coupling: f64,
+    /// 𝓘(σ), over the candidates of all worlds.
+    pub informativeness: f64,
+    /// E[q of the choice] under real, shuffled and zero σ, in standard deviations of quality.
+    pub outcomes: [Mean; 3],
+    /// The difference of real and shuffled σ in the same worlds: the coupling.
+    pub coupling_worth: Mean,
+    /// The difference of shuffled and zero σ in the same worlds: the scale.
+    pub scale_worth: Mean,
+}
+
+/// A study that cannot be done, or whose data contradict a corollary.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DispersionError {
+    /// A datum against a corollary.
+    #[error(transparent)]
+    Contradiction(#[from] Contradiction),
+    /// An operator without a certificate.
+    #[error(transparent)]
+    Uncertified(#[from] NoCertificate),
+    /// A temperature that is none.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// Too few worlds to tell 𝓘.
+    #[error(transparent)]
+    Informativeness(#[from] InformativenessError),
+}
+
+/// Compares the three arms at each coupling.
+///
+/// # Errors
+/// When a bound changes with a permutation, shuffling an exchangeable σ changes the outcome, dropping it does not, or the coupling of the most
+/// informative σ is worth nothing.
+pub fn study(operator: &dyn Certify, draw: Draw, settings: &Settings) -> Result<Vec<Worth>, DispersionError> {
+    let worths = settings.couplings.iter().map(|&coupling| at(operator, draw, coupling, settings));
+    let worths: Vec<Worth> = worths.collect::<Result<_, _>>()?;
+    if let Some(first) = worths.first() {
+        let Worth { coupling, coupling_worth, scale_worth, .. } = first;
+        Contradiction::unless(coupling_worth.distance(0.0) <= LIMIT, FREE, || {
+            format!("at a coupling of {coupling}, real less shuffled is {}", told(*coupling_worth))
+        })?;
+        Contradiction::unless(scale_worth.distance(0.0) > LIMIT, DROPPED, || {
+            format!("at a coupling of {coupling}, shuffled less zero is {}", told(*scale_worth))
+        })?;
+    }
+    if let Some(Worth { coupling, coupling_worth, .. }) = worths.last().filter(|last| last.coupling > 0.0) {
+        let worth = coupling_worth.mean > 0.0 && coupling_worth.distance(0.0) > LIMIT;
+        Contradiction::unless(worth, COUPLED, || {
+            format!("at a coupling of {coupling}, real less shuffled is {}", told(*coupling_worth))
+        })?;
+    }
+    Ok(worths)
+}
+
+/// The three arms in worlds of one coupling.
+///
+/// # Errors
+/// When a bound changes with a permutation, or the operator has none.
+pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &Settings) -> Result<Worth, DispersionError> {
+    let selector = Softmax::new(settings.temperature)?;
+    // The same stream at every coupling, so that neighbours differ by the coupling and not by their luck.
+    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
+    let mut outcomes: [Vec<f64>; 3] = Default::default();
+    let (mut mu, mut quality, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..settings.worlds {
+        let world = draw(&mut rng, settings.candidates, coupling);
+        let arms = DispersionArm::ALL.map(|arm| {
+            let mut sigma = world.sigma.clone();
+            arm.apply(&mut sigma, &mut rng);
+            sigma
+        });
+        same_bounds(operator, &world, &arms[1], &format!("coupling {coupling}, world {number}"))?;
+        for (outcomes, sigma) in outcomes.iter_mut().zip(&arms) {
+            outcomes.push(outcome(operator, &selector, &world, sigma));
+        }
+        mu.extend(world.mu);
+        quality.extend(world.quality);
+        sigma.extend(world.sigma);
+    }
+    let less = |a: usize, b: usize| Mean::of(&outcomes[a].iter().zip(&outcomes[b]).map(|(a, b)| a - b).collect::<Vec<_>>());
+    Ok(Worth {
+        coupling,
+        informativeness: informativeness(&mu, &quality, &sigma)?,
+        coupling_worth: less(0, 1),
+        scale_worth: less(1, 2),
+        outcomes: [0, 1, 2].map(|arm| Mean::of(&outcomes[arm])),
+    })
+}
+
+/// E[q of the choice] from the scores of a world and these dispersions.
+fn outcome(operator: &(impl Aggregator + ?Sized), selector: &dyn Selector, world: &World, sigma: &[f64]) -> f64 {
+    let batch = Batch::new(&world.mu, sigma);
+    let (mut ratings, mut probabilities) = (vec![0.0; sigma.len()], vec![0.0; sigma.len()]);
+    operator.rate(&batch, &mut ratings);
+    selector.distribution(&ratings, &batch, &mut probabilities);
+    probabilities.iter().zip(&world.quality).map(|(p, q)| p * q).sum()
+}
+
+fn same_bounds(operator: &dyn Certify, world: &World, shuffled: &[f64], label: &str) -> Result<(), DispersionError> {
+    let real = operator.modulus(&Batch::new(&world.mu, &world.sigma))?;
+    let other = operator.modulus(&Batch::new(&world.mu, shuffled))?;
+    for (a, b) in [(real.published, other.published), (real.uniform, other.uniform), (real.sharpened, other.sharpened)] {
+        Contradiction::unless((a - b).abs() <= ROUNDING * a.abs(), MULTISET, || {
+            format!("{label}: a modulus of {a} becomes {b} when σ is permuted")
+        })?;
+    }
+    Ok(())
+}
+
+fn told(mean: Mean) -> String {
+    format!("{:.5} with a standard error of {:.5}", mean.mean, mean.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sk_aggregate::{Modulus, RoundRobin};
+
+    use super::*;
+
+    fn settings(seed: u64) -> Settings {
+        Settings { candidates: 7, worlds: 12_000, couplings: vec![0.0, 0.5, 1.0], temperature: 0.3, seed }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3))]
+
+        #[test]
+        fn the_coupling_is_worth_more_the_more_it_tells(seed in any::<u64>()) {
+            let worths = study(&RoundRobin::thurstone(), honest, &settings(seed)).unwrap();
+            prop_assert!(worths[0].informativeness < 0.05 && worths[2].informativeness > 0.5, "{worths:?}");
+            prop_assert!(worths.windows(2).all(|pair| pair[0].informativeness < pair[1].informativeness));
+            prop_assert!(worths.windows(2).all(|pair| pair[0].coupling_worth.mean < pair[1].coupling_worth.mean));
+        }
+    }
+
+    #[test]
+    fn informativeness_is_blind_to_the_sign_of_an_error() {
+        let worth = at(&RoundRobin::thurstone(), signed, 0.0, &settings(5)).unwrap();
+        assert!(worth.informativeness < 0.05, "{worth:?}");
+        assert!(worth.coupling_worth.distance(0.0) > 2.0 * LIMIT, "{worth:?}");
+        let error = study(&RoundRobin::thurstone(), signed, &settings(5)).unwrap_err();
+        let DispersionError::Contradiction(found) = error else { panic!("{error}") };
+        assert_eq!(found.theorem, FREE);
+        assert!(found.datum.starts_with("at a coupling of 0, real less shuffled is "), "{found}");
+    }
+
+    /// An operator whose bound looks at who has the first dispersion.
+    struct Partial(RoundRobin<sk_aggregate::Probit, sk_aggregate::PNorm>);
+
+    impl Aggregator for Partial {
+        fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+            self.0.rate(batch, ratings);
+        }
+    }
+
+    impl Certify for Partial {
+        fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
+            Ok(self.0.modulus(batch)?.with_scores(batch.sigma()[0], 0.0))
+        }
+    }
+
+    #[test]
+    fn a_bound_that_is_no_function_of_the_multiset_is_caught() {
+        let error = study(&Partial(RoundRobin::thurstone()), honest, &settings(1)).unwrap_err();
+        let DispersionError::Contradiction(found) = error else { panic!("{error}") };
+        assert_eq!(found.theorem, MULTISET);
+        assert!(found.datum.contains("coupling 0, world "), "{found}");
+    }
+
+    #[test]
+    fn an_operator_that_ignores_dispersions_contradicts_that_dropping_them_costs() {
+        let error = study(&sk_aggregate::Scores, honest, &settings(1)).unwrap_err();
+        let DispersionError::Contradiction(found) = error else { panic!("{error}") };
+        assert_eq!(found.theorem, DROPPED);
+    }
+}

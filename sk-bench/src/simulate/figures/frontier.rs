@@ -1,0 +1,115 @@
+use std::collections::BTreeSet;
+
+use crate::chart::{Axis, Lines, Plot, Series, Ternary};
+use crate::page::{Figure, Section};
+use crate::simulate::FrontierStudy;
+use crate::simulate::figures::Exhibit;
+use crate::simulate::frontier::{Frontier, Reach};
+use crate::table::{Kind, Table};
+
+const CORNERS: [&str; 3] = ["blade 1", "blade 2", "blade 3"];
+
+/// Theorem 3 (iii): which weights reach which candidates.
+pub(super) fn exhibit(study: &FrontierStudy) -> Exhibit {
+    let FrontierStudy { two_settings, two, three_settings, three } = study;
+    let counts = counts(study);
+    let ratio = |spreads: &[f64]| spreads.iter().map(|spread| format!("{spread}")).collect::<Vec<_>>().join(" : ");
+    let plane = Figure::new("hull", "Weights reach the corners of the hull, and only those", plane(two))
+        .caption(format!(
+            "Theorem 3(iii) with two objectives. {} candidates with spreads {}; weights in steps of 1/{}. Checked: all that is selected is on the \
+             Pareto front and a corner of its convex hull, and every such corner is selected by the weights between the normals of its edges, \
+             with CBN and, at w̃/std(μ), without. Even weights before CBN find fewer of them, since the first blade drowns the second.",
+            two_settings.candidates,
+            ratio(&two_settings.spreads),
+            two_settings.density
+        ))
+        .behind(counts.clone());
+    let list = list(three);
+    let triangle = Figure::panels("weights", "The same candidates, reached by other weights")
+        .panel("Without CBN", triangle(three, |reach| reach.raw))
+        .panel("With CBN", triangle(three, |reach| reach.normalized))
+        .caption(format!(
+            "Theorem 3(iii) with three objectives. {} candidates whose spreads under the blades are {}; each point is a weight vector, marked by the \
+             candidate it selects. Checked at every point: what is selected is on the Pareto front, and w̃ after CBN selects what w̃/std(μ) \
+             selects before it.",
+            three_settings.candidates,
+            ratio(&three_settings.spreads)
+        ))
+        .behind(list.clone());
+    let section = Section::new("frontier", "Which weights reach which frontier points").figure(plane).figure(triangle);
+    Exhibit { name: "frontier", section, tables: vec![counts, list] }
+}
+
+fn plane(found: &Frontier) -> Plot {
+    let reached = |of: fn(&Reach) -> usize| found.reached.iter().map(of).collect::<BTreeSet<usize>>();
+    let (raw, even) = (reached(|reach| reach.raw), reached(|reach| reach.normalized));
+    let all: BTreeSet<usize> = (0..found.scores.len()).collect();
+    let front: BTreeSet<usize> = found.front.iter().copied().collect();
+    let series = |name: &str, of: &mut dyn Iterator<Item = usize>| {
+        let chosen: Vec<usize> = of.collect();
+        let axis = |k: usize| chosen.iter().map(|&i| found.scores[i][k]).collect::<Vec<_>>();
+        let labels: Vec<String> = chosen.iter().map(|i| format!("candidate {i}")).collect();
+        Series::points(name, &axis(0), &axis(1)).labelled(&labels)
+    };
+    let both: BTreeSet<usize> = raw.union(&even).copied().collect();
+    Lines::new(Axis::new("score under blade 1"), Axis::new("score under blade 2"))
+        .series(series("dominated", &mut all.difference(&front).copied()))
+        .series(series("on the front, reached by no weights", &mut front.difference(&both).copied()))
+        .series(series("reached with CBN alone", &mut even.difference(&raw).copied()))
+        .series(series("reached with and without CBN", &mut even.intersection(&raw).copied()))
+        .series(series("reached without CBN alone", &mut raw.difference(&even).copied()))
+        .into()
+}
+
+/// The lattice by the candidate that is selected; a candidate has its colour and mark in both panels.
+fn triangle(found: &Frontier, of: fn(&Reach) -> usize) -> Plot {
+    let candidates: BTreeSet<usize> = found.reached.iter().flat_map(|reach| [reach.raw, reach.normalized]).collect();
+    let chart = candidates.into_iter().fold(Ternary::new(CORNERS), |chart, candidate| {
+        let points: Vec<[f64; 3]> = found
+            .reached
+            .iter()
+            .filter(|reach| of(reach) == candidate)
+            .map(|reach| std::array::from_fn(|k| reach.weights[k]))
+            .collect();
+        let name = format!("candidate {candidate}");
+        chart.series(&name, &points, &vec![name.clone(); points.len()])
+    });
+    chart.into()
+}
+
+fn counts(study: &FrontierStudy) -> Table {
+    let count = Kind::Count;
+    let columns = [
+        ("objectives", count),
+        ("candidates", count),
+        ("weights", count),
+        ("on the front", count),
+        ("reached, raw", count),
+        ("reached, CBN", count),
+    ];
+    let mut table = Table::new("frontier", "Candidates that a lattice of weights reaches (Theorem 3(iii))", &columns);
+    for (settings, found) in [(&study.two_settings, &study.two), (&study.three_settings, &study.three)] {
+        let numbers = [
+            settings.spreads.len(),
+            settings.candidates,
+            found.reached.len(),
+            found.front.len(),
+            found.count(|reach| reach.raw),
+            found.count(|reach| reach.normalized),
+        ];
+        table.row(numbers.map(Into::into).to_vec());
+    }
+    table
+}
+
+fn list(found: &Frontier) -> Table {
+    let weight = Kind::Number(4);
+    let columns =
+        [("w1", weight), ("w2", weight), ("w3", weight), ("selected, raw", Kind::Count), ("selected, CBN", Kind::Count)];
+    let mut table = Table::new("weights", "What each weight vector selects (Theorem 3(iii))", &columns);
+    for Reach { weights, raw, normalized } in &found.reached {
+        table.row(weights.iter().map(|&w| w.into()).chain([(*raw).into(), (*normalized).into()]).collect());
+    }
+    table.appendix = true;
+    table
+}

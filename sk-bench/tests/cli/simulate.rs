@@ -1,0 +1,60 @@
+//! `swiss-knife simulate`: its tables, its page, and whether its checks are awake.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{assert_refused, run, stderr, stdout};
+
+#[test]
+fn every_study_is_printed_the_same_from_the_same_seed() {
+    let json = stdout(&run(["simulate", "--format", "json"]));
+    assert_eq!(json, stdout(&run(["simulate", "--format", "json"])));
+    assert_ne!(json, stdout(&run(["simulate", "--format", "json", "--seed", "1"])));
+    let value: Value = serde_json::from_str(&json).unwrap();
+    let ids: Vec<&str> = value["tables"].as_array().unwrap().iter().map(|table| table["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["argmax", "bounds", "influence", "dispersion", "frontier", "weights"]);
+    let text = stdout(&run(["simulate", "--study", "influence", "--study", "frontier"]));
+    assert!(text.contains("Theorem 3(i), (ii)") && text.contains("Theorem 3(iii)") && !text.contains("Theorem 2"), "{text}");
+    let csv = stdout(&run(["simulate", "--study", "frontier", "--format", "csv"]));
+    // Two rows of counts, and the 231 points of a lattice of three at density 20, under their headings.
+    assert_eq!(csv.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count(), 2 + 231, "{csv}");
+}
+
+#[test]
+fn what_contradicts_a_theorem_ends_the_program_with_its_name_and_the_datum() {
+    for (what, theorem, datum) in [
+        ("bound", "Theorem 2(ii), sharpened", "Thurstone, batch 0, D = 0.01"),
+        ("cbn", "Theorem 3(ii)", "batch 0, blade 2 scaled by 0.01: "),
+        ("dispersion", "the decomposition (app:cor:decomp)", "at a coupling of 0, real less shuffled is "),
+        ("hull", "Theorem 3(iii)", "select"),
+    ] {
+        let output = run(["simulate", "--break", what]);
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{what}: {error}");
+        assert!(output.stdout.is_empty() && error.lines().count() == 1, "{what}: {error}");
+        assert!(error.starts_with("error: the data contradict ") && error.contains(theorem) && error.contains(datum), "{error}");
+    }
+}
+
+#[test]
+fn the_page_holds_every_figure_and_nothing_half_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    let path = file.to_str().unwrap();
+    let output = run(["simulate", "--html", path]);
+    assert!(stdout(&output).is_empty());
+    let html = fs::read_to_string(&file).unwrap();
+    for id in ["contamination", "bounds", "influence", "dispersion", "hull", "weights"] {
+        assert!(html.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    assert!(html.contains("simulate --seed 42"));
+    fs::remove_file(&file).unwrap();
+    assert_eq!(run(["simulate", "--html", path, "--break", "hull"]).status.code(), Some(1));
+    assert!(!file.exists(), "no page of what does not hold");
+}
+
+#[test]
+fn a_study_that_does_not_exist_is_refused() {
+    assert_refused(&run(["simulate", "--study", "contaminatoin"]), &["did you mean \"contamination\"?"]);
+}
