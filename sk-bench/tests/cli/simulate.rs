@@ -46,7 +46,7 @@ fn the_page_holds_every_figure_and_nothing_half_done() {
     assert!(stdout(&output).is_empty());
     let html = fs::read_to_string(&file).unwrap();
     for id in ["contamination", "bounds", "influence", "dispersion", "hull", "weights"] {
-        assert!(html.contains(&format!("id=\"{id}\"")), "{id}");
+        assert!(html.contains(&format!("id=\"figure-{id}\"")), "{id}");
     }
     assert!(html.contains("simulate --seed 42"));
     fs::remove_file(&file).unwrap();
