@@ -95,7 +95,7 @@ pub struct Laplace;
 impl<F: Real> Link<F> for Laplace {
     fn g(&self, u: F) -> F {
         let magnitude = -F::of(0.5) * (-u.abs()).exp_m1();
-        if u < F::zero() { -magnitude } else { magnitude }
+        magnitude.copysign(u)
     }
     fn apply(&self, u: &mut [F]) {
         lanes::map(u, self);
