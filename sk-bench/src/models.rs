@@ -10,7 +10,7 @@ use sk_models::assets;
 use sk_models::decoder::Decoder;
 use sk_models::device::{Device, DeviceName};
 use sk_models::head::Head;
-use sk_models::hf::Checkpoint;
+use sk_models::hf::{Checkpoint, head_kind};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
 
@@ -108,6 +108,19 @@ impl Models {
         Ok(Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint, device_name, device })
     }
 
+    /// Loads heads for the blades of `config`, beside those that are loaded already.
+    ///
+    /// # Errors
+    /// When one cannot be loaded, or is not of the kind of its blade.
+    pub fn add_heads(&mut self, config: &SchemeConfig, sources: &[(String, PathBuf)]) -> Result<(), Error> {
+        for (name, head) in heads::load(config, sources.to_vec(), &self.checkpoint)? {
+            if !self.heads.iter().any(|(known, other)| *known == name && other.kind == head.kind) {
+                self.heads.push((name, head));
+            }
+        }
+        Ok(())
+    }
+
     /// Loads one adapter for the backbone, to be seated as `name`.
     ///
     /// # Errors
@@ -149,6 +162,24 @@ fn embedded_for(args: &ModelArgs) -> Result<Option<assets::Embedded>, Error> {
         Some(_) => Ok(None),
         None => assets::embedded().ok_or(Error::NothingEmbedded).map(Some),
     }
+}
+
+/// Where the head of each blade of `config` is: among those of `args` that are of a kind that it reads, in the scheme file, or in the program.
+/// Heads that `config` does not know yet are seated in it where its template reads them.
+///
+/// # Errors
+/// When a head of `args` cannot be read, or a blade has none.
+pub(crate) fn head_sources(args: &ModelArgs, config: &mut SchemeConfig) -> Result<Vec<(String, PathBuf)>, Error> {
+    let mut given = Vec::new();
+    for head in &args.heads {
+        let blame = |source| Error::Blade { name: head.name.clone(), source: Box::new(source) };
+        let kind = Some(head_kind(std::path::Path::new(&head.source)).map_err(blame)?);
+        let listed = config.blades.iter().find(|blade| blade.name == head.name);
+        if listed.or(config.template.as_ref()).is_some_and(|blade| blade.kind.head() == kind) {
+            given.push(head.clone());
+        }
+    }
+    heads::sources(config, &given, &args.blades, embedded_for(args)?)
 }
 
 /// Where the adapter of each blade of `config` is: on the command line, in the scheme file, or in the program. Adapters that `config` does

@@ -66,7 +66,7 @@ pub struct Session<'m> {
 }
 
 impl<'m> Session<'m> {
-    /// The scheme `config` on `models` with their adapters, and with draws that follow from `seed`.
+    /// The scheme `config` on `models` with their heads, with adapters, and with draws that follow from `seed`.
     ///
     /// # Errors
     /// When the scheme cannot be built.

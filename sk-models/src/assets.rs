@@ -8,6 +8,7 @@
 //! embedded:drafter         likewise
 //! embedded:blades/NAME     adapter_config.json, adapter_model.safetensors
 //! embedded:heads/NAME      head_config.json, head.safetensors
+//! embedded:judge/NAME      judge_config.json, judge.safetensors; of fluency, those of a model
 //! ```
 
 use std::io;
@@ -52,6 +53,12 @@ impl Embedded {
     #[must_use]
     pub fn blade(self, name: &str) -> PathBuf {
         path(&format!("blades/{name}"))
+    }
+
+    /// The directory of the offline judge.
+    #[must_use]
+    pub fn judge(self) -> PathBuf {
+        path("judge")
     }
 
     /// The names of the heads, in order.

@@ -7,6 +7,7 @@ pub mod engine;
 mod files;
 pub mod head;
 pub mod hf;
+pub mod judge;
 pub mod kernels;
 pub mod lora;
 pub mod model;

@@ -30,6 +30,9 @@ Examples:
   # Ollama, scores weighted by the model's own probabilities
   swiss-knife judge responses.jsonl -o judged.jsonl --endpoint http://localhost:11434/v1 --model qwen2.5:32b --scoring logprob
 
+  # No server: the preference models that ship
+  swiss-knife judge responses.jsonl -o judged.jsonl --offline
+
   # A hosted model: the key is taken from an environment variable and written nowhere
   swiss-knife judge responses.jsonl -o judged.jsonl --endpoint https://api.example.com/v1 --model m --api-key-env EXAMPLE_API_KEY
 
@@ -102,17 +105,24 @@ fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
     let responses = read_responses(&options.responses)?;
     let rubrics = options.rubrics()?;
     let (journal, earlier) = Journal::open(&options.output)?;
-    let chat = options.judge()?;
-    interrupt::listen();
     let panel = Panel { responses: &responses, rubrics: &rubrics, passes: 0..passes, concurrency: options.concurrency };
-    let (outcome, cached) = match options.cache_directory() {
-        Some(directory) => {
+    let (outcome, cached) = match (options.offline_judge()?, options.cache_directory()) {
+        // It answers as fast as a cache would.
+        (Some(judge), _) => {
+            interrupt::listen();
+            (ask(&panel, &judge, &journal, earlier, options.quiet)?, 0)
+        }
+        (None, Some(directory)) => {
+            let chat = options.judge()?;
+            interrupt::listen();
             let judge = Cached::new(chat, &directory)?;
             let outcome = ask(&panel, &judge, &journal, earlier, options.quiet)?;
             note_structure(judge.inner(), options);
             (outcome, judge.hits())
         }
-        None => {
+        (None, None) => {
+            let chat = options.judge()?;
+            interrupt::listen();
             let outcome = ask(&panel, &chat, &journal, earlier, options.quiet)?;
             note_structure(&chat, options);
             (outcome, 0)

@@ -4,6 +4,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod head;
+mod judge;
 mod progress;
 
 use std::path::PathBuf;
@@ -15,8 +16,8 @@ use sk_models::{
     head::HeadKind,
     lora::Target,
     train::{
-        data::{HELD_OUT, Source},
-        dpo::{DpoOptions, train_dpo},
+        data::{HELD_OUT, Source, write_pairs},
+        dpo::{DpoOptions, train_dpo, unseen_pairs},
         lm::{LmOptions, train_lm},
         optimizer::{OptimizerSettings, Rule},
         preference::PreferenceLoss,
@@ -28,6 +29,7 @@ use sk_models::{
 use crate::Error;
 
 pub use head::HeadArgs;
+pub use judge::JudgeModelArgs;
 
 /// What to train.
 #[derive(Debug, Subcommand)]
@@ -42,6 +44,8 @@ pub enum TrainCommand {
     Discriminator(HeadArgs),
     /// Train a head that gives the chosen answer of a pair the higher reward
     RewardHead(HeadArgs),
+    /// Fit a judge of one axis to preference pairs: a linear model of words that needs no server, for `judge --offline`
+    Judge(JudgeModelArgs),
 }
 
 /// Settings of `train tokenizer`.
@@ -260,6 +264,9 @@ pub struct DpoArgs {
     /// Steps between checkpoints
     #[arg(long, default_value_t = 50)]
     save_every: u64,
+    /// Train nothing: write the pairs that this run never sees, and whose questions it never sees, to a .jsonl or .jsonl.gz file
+    #[arg(long, value_name = "FILE")]
+    unseen: Option<PathBuf>,
 }
 
 /// A layer by its module name.
@@ -282,6 +289,7 @@ pub fn run(command: TrainCommand) -> Result<(), Error> {
         TrainCommand::Dpo(args) => dpo(args),
         TrainCommand::Discriminator(args) => head::run(args, HeadKind::Discriminator),
         TrainCommand::RewardHead(args) => head::run(args, HeadKind::Reward),
+        TrainCommand::Judge(args) => judge::run(args),
     }
 }
 
@@ -355,7 +363,6 @@ fn lm(args: LmArgs) -> Result<(), Error> {
 }
 
 fn dpo(args: DpoArgs) -> Result<(), Error> {
-    let device = args.device.open()?;
     let options = DpoOptions {
         model: args.model,
         sources: args.data,
@@ -382,6 +389,13 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         evaluate_every: args.evaluate_every,
         save_every: args.save_every,
     };
+    if let Some(path) = args.unseen {
+        let pairs = unseen_pairs(&options)?;
+        write_pairs(&path, &pairs)?;
+        println!("{} pairs in {}", pairs.len(), path.display());
+        return Ok(());
+    }
+    let device = args.device.open()?;
     let mut progress = progress::Bar::new(args.steps);
     train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
     progress.finish();

@@ -137,6 +137,12 @@ pub enum JudgeError {
         /// What happened last.
         last: String,
     },
+    /// An offline judge that cannot be loaded or cannot read a response.
+    #[error("offline judge: {reason}")]
+    Offline {
+        /// What is wrong.
+        reason: String,
+    },
     /// The user pressed Ctrl-C.
     #[error("interrupted; what was judged is kept, and a new run goes on from it")]
     Interrupted,

@@ -1,7 +1,7 @@
 //! Scores for responses, rubric by rubric.
 //!
 //! A [`Judge`] answers one [`Question`]: how much of what a [`Rubric`] names is there in this response? [`ChatJudge`] asks a language model
-//! behind an OpenAI-compatible endpoint, [`Cached`] remembers what any judge said, and [`run`](run::judge_all) puts all questions to a judge
+//! behind an OpenAI-compatible endpoint, [`OfflineJudge`] preference models, [`Cached`] remembers what any judge said, and [`run`](run::judge_all) puts all questions to a judge
 //! and keeps the answers in a [`Journal`], one JSON line each, from which a later run goes on.
 //!
 //! The scores of [`Axis`] and the test–retest [`agreement`](retest::agreement) are computed from those lines.
@@ -13,6 +13,7 @@ mod chat;
 mod endpoint;
 mod error;
 mod journal;
+mod offline;
 mod question;
 mod record;
 pub mod retest;
@@ -31,6 +32,7 @@ pub use chat::{ChatJudge, ChatSettings, Scoring, Structure};
 pub use endpoint::{Endpoint, Key};
 pub use error::JudgeError;
 pub use journal::Journal;
+pub use offline::{FLUENCY, OFFLINE_RUBRICS, OfflineJudge};
 pub use question::Question;
 pub use record::{Judged, Response, read_judged, read_responses};
 pub use retry::Retry;
@@ -40,7 +42,7 @@ pub use table::frontier_csv;
 
 /// Something that scores responses.
 ///
-/// An implementation without a server, such as a preference model per axis, brings rubrics of its own and scores those.
+/// [`OfflineJudge`], which needs no server, brings rubrics of its own and scores those.
 pub trait Judge: Send + Sync {
     /// Who judges, and how: what makes two scores comparable.
     fn identity(&self) -> &Identity;

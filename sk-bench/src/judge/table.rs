@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{JudgeError, Judged, RUBRICS};
+use super::{FLUENCY, JudgeError, Judged, RUBRICS};
 
 /// The objectives of the table, and the names a blade may have for each.
 const OBJECTIVES: [(&str, [&str; 2]); 3] = [
@@ -13,7 +13,8 @@ const OBJECTIVES: [(&str, [&str; 2]); 3] = [
 /// What the ids of the paper's prompts begin with.
 const PAPER: &str = "paper:";
 
-/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics.
+/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics, and
+/// `fluency` where it was measured.
 ///
 /// The prompts of the paper's sets keep their numbers; others are numbered after them, in the order in which they occur. Weights are scaled to
 /// sum to one. A rubric without a score is blank.
@@ -95,7 +96,9 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
     let mut header: Vec<&str> = vec!["method", "config"];
     header.extend(OBJECTIVES.iter().map(|(column, _)| *column));
     header.push("frontier_id");
-    header.extend(RUBRICS.iter().map(|rubric| rubric.name));
+    let measured = rows.iter().any(|row| row.scores.contains_key(FLUENCY));
+    let columns: Vec<&str> = RUBRICS.iter().map(|rubric| rubric.name).chain(measured.then_some(FLUENCY)).collect();
+    header.extend(&columns);
     let mut out = csv::Writer::from_writer(Vec::new());
     let failed = |error: csv::Error| unfit(error.to_string());
     out.write_record(&header).map_err(failed)?;
@@ -116,7 +119,7 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
         fields.extend(row.weights.map(|weight| weight.to_string()));
         fields.push(number.to_string());
         let score = |name: &str| row.scores.get(name).copied().flatten();
-        fields.extend(RUBRICS.iter().map(|rubric| score(rubric.name).map_or_else(String::new, |score| score.to_string())));
+        fields.extend(columns.iter().map(|name| score(name).map_or_else(String::new, |score| score.to_string())));
         out.write_record(&fields).map_err(failed)?;
     }
     let bytes = out.into_inner().map_err(|error| unfit(error.to_string()))?;

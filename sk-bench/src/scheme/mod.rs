@@ -215,7 +215,7 @@ impl SchemeConfig {
         })
     }
 
-    /// The scheme on `models`, with their heads, and the rack of its backbone's adapters, which is empty.
+    /// The scheme on `models`, with those of their heads that its blades read, and the rack of its backbone's adapters, which is empty.
     ///
     /// # Errors
     /// When a parameter is out of range, or no blade is seated.
@@ -223,7 +223,13 @@ impl SchemeConfig {
         let spec = SpecHandle::new(self.spec()?);
         let verifier = Verifier::new(Arc::clone(&models.backbone));
         let adapters = verifier.adapters();
-        models.heads.iter().for_each(|(name, head)| verifier.heads().insert(name.as_str(), head.clone()));
+        for (name, head) in &models.heads {
+            // Schemes of one sweep may know heads of different kinds by the same name.
+            let reads = |blade: &BladeConfig| blade.name == *name && blade.kind.head() == Some(head.kind);
+            if self.blades.iter().any(reads) {
+                verifier.heads().insert(name.as_str(), head.clone());
+            }
+        }
         let backbone = SharedVerifier::new(verifier);
         let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
         let scheme = Scheme {

@@ -1,13 +1,13 @@
 //! A plan laid out: schemes resolved, prompts read, cells named.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use super::{Cell, Plan, PlannedScheme, SweepError, Weights};
 use crate::args::{FramingArg, ModelArgs};
-use crate::models::adapter_sources;
+use crate::models::{adapter_sources, head_sources};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeConfig};
 
@@ -25,6 +25,8 @@ pub struct Arm {
     pub convention: Convention,
     /// The adapters of its blades: name and source.
     pub adapters: Vec<(String, String)>,
+    /// The heads of its blades: name and directory.
+    pub heads: Vec<(String, PathBuf)>,
     /// Whether its blades are those that are weighed.
     pub steered: bool,
     /// Digest of everything but scheme name, weights, prompt and seed that its responses depend on.
@@ -96,6 +98,7 @@ impl Arm {
         // The models' blades are for the schemes that seat whatever there is, or name them; a scheme that lists its blades has only those.
         let mut models = plan.models.clone();
         models.blades.retain(|given| config.template.is_some() || config.blades.iter().any(|blade| blade.name == given.name));
+        let heads = head_sources(&models, &mut config).map_err(blamed)?;
         let adapters = adapter_sources(&models, &mut config).map_err(blamed)?;
         let spec = config.spec().map_err(|error| blamed(error.into()))?;
 
@@ -106,19 +109,26 @@ impl Arm {
         if let (true, Some(&blade)) = (steered, missing.first()) {
             return Err(SweepError::Unseated { scheme: name.clone(), blade: blade.clone(), seated: seated.join(", ") });
         }
-        let settings = settings(plan, &config, *convention, &adapters);
+        let settings = settings(plan, &config, *convention, &adapters, &heads);
         let (name, convention, at_every_weight) = (name.clone(), *convention, *at_every_weight);
-        Ok(Self { name, config, convention, adapters, steered, settings, at_every_weight })
+        Ok(Self { name, config, convention, adapters, heads, steered, settings, at_every_weight })
     }
 }
 
 /// SHA-256 over what is common to the cells of a scheme: the program's version, models, scheme and how responses are made. Paths count as
 /// they are from the plan, so that a folder can be moved.
-fn settings(plan: &Plan, config: &SchemeConfig, convention: Convention, adapters: &[(String, String)]) -> String {
+fn settings(
+    plan: &Plan,
+    config: &SchemeConfig,
+    convention: Convention,
+    adapters: &[(String, String)],
+    heads: &[(String, PathBuf)],
+) -> String {
     let from_plan = |path: &Path| path.strip_prefix(&plan.folder).unwrap_or(path).to_owned();
     let mut config = config.clone();
     for blade in &mut config.blades {
         blade.adapter = None;
+        blade.head = None;
         blade.members.clear();
     }
     config.template = None;
@@ -134,7 +144,13 @@ fn settings(plan: &Plan, config: &SchemeConfig, convention: Convention, adapters
         (FramingArg::None, _) => "none",
     };
     let all = (env!("CARGO_PKG_VERSION"), models, adapters, config, framing, &generation.system, generation.max_new_tokens);
-    let digest = Sha256::digest(format!("{all:?}"));
+    let mut all = format!("{all:?}");
+    // Schemes without heads keep the digest they had before plans knew heads.
+    if !heads.is_empty() {
+        let heads: Vec<_> = heads.iter().map(|(name, source)| (name, from_plan(source))).collect();
+        all += &format!("{heads:?}");
+    }
+    let digest = Sha256::digest(all);
     let mut text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     text.truncate(DIGITS);
     text

@@ -205,6 +205,8 @@ fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<ModelArgs, Schem
     }
     let blades = section.named_strings("blades")?.unwrap_or_default();
     args.blades = blades.into_iter().map(|(name, source)| BladeArg { name, source: located(&source, folder) }).collect();
+    let heads = section.named_strings("heads")?.unwrap_or_default();
+    args.heads = heads.into_iter().map(|(name, source)| BladeArg { name, source: located(&source, folder) }).collect();
     section.finish()?;
     Ok(args)
 }

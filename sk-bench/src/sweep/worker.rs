@@ -42,7 +42,10 @@ impl<'g> Worker<'g> {
     /// # Errors
     /// When one cannot be loaded, or a prompt cannot be encoded or is too long.
     pub fn new(grid: &'g Grid, loading: &mut Loading) -> Result<Self, Error> {
-        let models = Models::open(&grid.plan.models, loading)?;
+        let mut models = Models::open(&grid.plan.models, loading)?;
+        for arm in &grid.arms {
+            models.add_heads(&arm.config, &arm.heads)?;
+        }
         let mut adapters = HashMap::new();
         for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
             if !adapters.contains_key(source) {

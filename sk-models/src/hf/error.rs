@@ -165,6 +165,6 @@ pub enum CheckpointError {
 }
 
 /// An I/O error with the file it happened on.
-pub(super) fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> CheckpointError {
+pub(crate) fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> CheckpointError {
     CheckpointError::Io { action, path: path.to_owned(), source }
 }

@@ -11,6 +11,7 @@ mod weights;
 
 pub use checkpoint::{Checkpoint, GenerationConfig};
 pub use error::CheckpointError;
+pub(crate) use error::io_error;
 pub use head::{head_kind, load_head, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;

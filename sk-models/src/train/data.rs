@@ -20,18 +20,19 @@
 use std::{
     collections::HashSet,
     fs::File,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-use flate2::read::GzDecoder;
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 use tokenizers::Tokenizer;
 
 use super::error::TrainError;
+use crate::files;
 
 /// Opens a human turn.
 pub const HUMAN: &str = "\n\nHuman:";
@@ -161,6 +162,30 @@ impl Row {
     }
 }
 
+/// Writes preference pairs as [`read_rows`] reads them, gzipped where the name ends in `.gz`: whole dialogues, one pair a line.
+///
+/// # Errors
+///
+/// If the file cannot be written, or a row is no pair. It is whole or as it was.
+pub fn write_pairs(path: &Path, rows: &[Row]) -> Result<(), TrainError> {
+    let mut lines = Vec::new();
+    for row in rows {
+        let Row::Pair { prompt, chosen, rejected } = row else { return Err(TrainError::not_pairs(path)) };
+        let dialogues = serde_json::json!({ "chosen": format!("{prompt}{chosen}"), "rejected": format!("{prompt}{rejected}") });
+        lines.extend_from_slice(dialogues.to_string().as_bytes());
+        lines.push(b'\n');
+    }
+    let mut write = || {
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+            packed.write_all(&lines)?;
+            lines = packed.finish()?;
+        }
+        files::write_atomically(path, &lines)
+    };
+    write().map_err(|source| TrainError::io(path, source))
+}
+
 /// Splits two dialogues at the last assistant turn they have in common.
 fn split_dialogues(chosen: &str, rejected: &str) -> Result<Row, String> {
     let cut = |text: &str| text.rfind(ASSISTANT).map(|at| at + ASSISTANT.len());
@@ -244,19 +269,29 @@ impl Excluded {
     ///
     /// If a file cannot be read, or a table has no such column.
     pub fn load(paths: &[PathBuf]) -> Result<Self, TrainError> {
-        let mut questions = HashSet::new();
+        let mut excluded = Self::default();
         for path in paths {
             if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
-                questions.extend(read_questions(path)?);
+                excluded.questions.extend(read_questions(path)?);
                 continue;
             }
-            for row in read_rows(path)? {
-                let turns = row.human_turns().map(letters).enumerate();
-                questions.extend(turns.filter(|(at, turn)| *at == 0 || turn.len() > Self::INCIDENTAL).map(|(_, turn)| turn));
-            }
+            read_rows(path)?.iter().for_each(|row| excluded.add(row));
         }
-        questions.remove("");
-        Ok(Self { questions })
+        excluded.questions.remove("");
+        Ok(excluded)
+    }
+
+    /// The questions of rows in memory.
+    pub(super) fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
+        let mut excluded = Self::default();
+        rows.into_iter().for_each(|row| excluded.add(row));
+        excluded.questions.remove("");
+        excluded
+    }
+
+    fn add(&mut self, row: &Row) {
+        let turns = row.human_turns().map(letters).enumerate();
+        self.questions.extend(turns.filter(|(at, turn)| *at == 0 || turn.len() > Self::INCIDENTAL).map(|(_, turn)| turn));
     }
 
     /// Whether a row asks one of the questions.

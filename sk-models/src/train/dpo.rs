@@ -16,11 +16,11 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    data::{Marks, Source},
+    data::{Excluded, Marks, Row, Source},
     error::TrainError,
     loss::{sum_by_sequence, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings, Rule},
-    pairs::{Pair, PairFiles, Side},
+    pairs::{Loaded, Pair, PairFiles, Side},
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     schedule::Cosine,
     state::{load_checkpoint, load_parameters, save_checkpoint},
@@ -290,6 +290,36 @@ pub fn train_dpo(
     hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, "", &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
     Ok(measured)
+}
+
+/// The pairs that a run of these options never sees: neither they nor any pair that asks one of the same questions, in whatever turn.
+///
+/// What a run sees follows from its options alone, so that this can be asked after the fact. Held-out pairs are among them. A judge of
+/// what the adapter does can be trained on them.
+///
+/// # Errors
+///
+/// If the tokenizer of the backbone or the pairs are unusable.
+pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
+    check(options)?;
+    let tokenizer_path = options.model.join("tokenizer.json");
+    let tokenizer = load_tokenizer(&tokenizer_path)?;
+    let marks = Marks::of(&tokenizer, &tokenizer_path)?;
+    let Loaded { train, held_out } =
+        PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length }
+            .load_rows(&tokenizer, marks)?;
+    let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
+    let mut order = Order::new(options.seed, &pairs);
+    let seen: BTreeSet<usize> = (0..options.steps).flat_map(|step| order.step(step, options.batch)).collect();
+    let asked = Excluded::of(seen.iter().map(|&index| &rows[index]));
+    let mut unseen: Vec<Row> = Vec::new();
+    // The copies of a weighted source lie side by side.
+    for row in rows.into_iter().chain(held_out.into_iter().map(|(row, _)| row)) {
+        if !asked.contains(&row) && unseen.last() != Some(&row) {
+            unseen.push(row);
+        }
+    }
+    Ok(unseen)
 }
 
 fn check(options: &DpoOptions) -> Result<(), TrainError> {

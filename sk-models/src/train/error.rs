@@ -91,4 +91,8 @@ impl TrainError {
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.display().to_string(), source }
     }
+
+    pub(crate) fn not_pairs(path: &Path) -> Self {
+        Self::NoData { reason: format!("{}: preference training needs rows with `chosen` and `rejected`", path.display()) }
+    }
 }

@@ -4,6 +4,7 @@ pub mod data;
 pub mod dpo;
 mod error;
 pub mod head;
+pub mod judge;
 mod lbfgs;
 pub mod lm;
 mod logistic;

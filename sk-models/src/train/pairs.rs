@@ -57,44 +57,57 @@ pub(super) struct PairFiles<'a> {
 impl PairFiles<'_> {
     /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded up.
     pub(super) fn load(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
-        let (mut train, mut held_out) = (Vec::new(), Vec::new());
+        let loaded = self.load_rows(tokenizer, marks)?;
+        let pairs = |kept: Vec<(Row, Pair)>| kept.into_iter().map(|(_, pair)| pair).collect();
+        Ok((pairs(loaded.train), pairs(loaded.held_out)))
+    }
+
+    /// As [`load`](Self::load), each pair with the row it was made from.
+    pub(super) fn load_rows(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<Loaded, TrainError> {
+        let mut loaded = Loaded::default();
         let excluded = Excluded::load(self.exclude)?;
         for source in self.sources {
             for row in read_rows(&source.path)? {
                 if excluded.contains(&row) {
                     continue;
                 }
-                let held = row.is_held_out(self.held_out);
-                let Row::Pair { prompt, chosen, rejected } = row else {
-                    return Err(TrainError::NoData {
-                        reason: format!("{}: preference training needs rows with `chosen` and `rejected`", source.path.display()),
-                    });
+                let Row::Pair { prompt, chosen, rejected } = &row else {
+                    return Err(TrainError::not_pairs(&source.path));
                 };
-                let prompt = encode_prompt(tokenizer, marks, &prompt)?;
+                let prompt = encode_prompt(tokenizer, marks, prompt)?;
                 let side = |text: &str| -> Result<Side, TrainError> {
                     let mut completion = encode(tokenizer, text)?;
                     completion.push(marks.end_of_turn);
                     Ok(Side::new(&prompt, &completion, self.length))
                 };
-                let pair = Pair { chosen: side(&chosen)?, rejected: side(&rejected)? };
+                let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
                 // Completions that differ only beyond the length limit say nothing.
                 if pair.chosen == pair.rejected {
                     continue;
                 }
-                if held {
-                    held_out.push(pair);
+                if row.is_held_out(self.held_out) {
+                    loaded.held_out.push((row, pair));
                 } else {
-                    train.extend(std::iter::repeat_n(pair, source.weight.ceil() as usize));
+                    loaded.train.extend(std::iter::repeat_n((row, pair), source.weight.ceil() as usize));
                 }
             }
         }
         let missing = |what: &str| TrainError::NoData { reason: format!("no pairs {what}: give more data or change --held-out") };
-        if train.is_empty() {
+        if loaded.train.is_empty() {
             return Err(missing("to train on"));
         }
-        if held_out.is_empty() {
+        if loaded.held_out.is_empty() {
             return Err(missing("are held out"));
         }
-        Ok((train, held_out))
+        Ok(loaded)
     }
+}
+
+/// Pairs and the rows they were made from.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// To train on, in the order of the files.
+    pub(super) train: Vec<(Row, Pair)>,
+    /// To measure with.
+    pub(super) held_out: Vec<(Row, Pair)>,
 }

@@ -2,11 +2,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use sk_models::device::DeviceName;
 use serde_json::{Map, Value};
 
 use crate::args::positive;
-use crate::judge::rubric::rubric;
-use crate::judge::{ChatJudge, ChatSettings, Endpoint, JudgeError, Key, RUBRICS, Retry, Rubric, Scale, Scoring, Structure};
+use crate::judge::{
+    ChatJudge, ChatSettings, Endpoint, JudgeError, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS, Retry, Rubric, Scale, Scoring, Structure,
+};
 use crate::{Error, suggest};
 
 /// What is judged, by whom, and how.
@@ -19,8 +21,14 @@ pub struct JudgeOptions {
     #[arg(short, long, value_name = "JUDGED")]
     pub(super) output: PathBuf,
     /// Base address of an OpenAI-compatible server, such as http://localhost:8000/v1.
-    #[arg(long, value_name = "URL", help_heading = "Server")]
-    endpoint: String,
+    #[arg(long, value_name = "URL", required_unless_present = "offline", help_heading = "Server")]
+    endpoint: Option<String>,
+    /// Judge without a server: by the preference models that ship, or by those of a folder.
+    ///
+    /// The folder holds helpful, harmless and honest, as `train judge` writes them, and fluency, a language model as `train lm` writes it.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "",
+        conflicts_with_all = ["endpoint", "model", "scoring", "scale", "temperature", "max_tokens", "structure", "request"])]
+    pub(super) offline: Option<PathBuf>,
     /// The model; may be left out where the server offers only one.
     #[arg(long, value_name = "NAME", help_heading = "Server")]
     model: Option<String>,
@@ -36,7 +44,7 @@ pub struct JudgeOptions {
     /// Attempts at a question that finds no answer, with pauses that double.
     #[arg(long, value_name = "TIMES", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
     attempts: u32,
-    /// Rubrics, separated by commas; all nine if not given.
+    /// Rubrics, separated by commas; all nine if not given, and of an offline judge its four.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Scoring")]
     rubrics: Vec<String>,
     /// How a score is made of what the model says.
@@ -76,13 +84,14 @@ pub struct JudgeOptions {
 impl JudgeOptions {
     /// The rubrics asked for, each once.
     pub(super) fn rubrics(&self) -> Result<Vec<&'static Rubric>, Error> {
+        let all: &'static [Rubric] = if self.offline.is_some() { &OFFLINE_RUBRICS } else { &RUBRICS };
         if self.rubrics.is_empty() {
-            return Ok(RUBRICS.iter().collect());
+            return Ok(all.iter().collect());
         }
         let mut chosen: Vec<&Rubric> = Vec::new();
         for name in self.rubrics.iter().map(|name| name.trim()) {
-            let found = rubric(name).ok_or_else(|| {
-                let known = RUBRICS.map(|rubric| rubric.name);
+            let found = all.iter().find(|rubric| rubric.name == name).ok_or_else(|| {
+                let known: Vec<&str> = all.iter().map(|rubric| rubric.name).collect();
                 Error::Usage(format!("unknown rubric \"{name}\"; {}", suggest::hint(name, &known)))
             })?;
             if !chosen.contains(&found) {
@@ -92,10 +101,21 @@ impl JudgeOptions {
         Ok(chosen)
     }
 
+    /// The judge without a server, if that is what was asked for.
+    pub(super) fn offline_judge(&self) -> Result<Option<OfflineJudge>, Error> {
+        let Some(folder) = &self.offline else { return Ok(None) };
+        let folder = if folder.as_os_str().is_empty() { OfflineJudge::embedded() } else { Some(folder.clone()) };
+        let folder = folder.ok_or_else(|| Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()))?;
+        // The language model is so small that the way to a GPU and back costs more than the processor takes.
+        let device = DeviceName::Cpu.open()?;
+        Ok(Some(OfflineJudge::load(&folder, &device)?))
+    }
+
     /// The judge asked for. Without a name the server is asked which model it offers.
     pub(super) fn judge(&self) -> Result<ChatJudge, JudgeError> {
         let key = Key::from_env(&self.api_key_env)?;
-        let endpoint = Endpoint::new(&self.endpoint, key, Duration::from_secs(self.timeout))?;
+        // The parser asks for an endpoint where no other judge is given.
+        let endpoint = Endpoint::new(self.endpoint.as_deref().unwrap_or_default(), key, Duration::from_secs(self.timeout))?;
         let model = match &self.model {
             Some(model) => model.clone(),
             None => endpoint.only_model()?,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::Error;
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
-use crate::judge::{Axis, RUBRICS, Response, Rubric};
+use crate::judge::{Axis, FLUENCY, RUBRICS, Response, Rubric};
 
 /// The rubric that is reported beside the axes.
 const REFUSAL: &str = "refusal";
@@ -24,6 +24,8 @@ struct Row {
     safety: Option<f64>,
     honesty: Option<f64>,
     refusal: Option<f64>,
+    /// exp of the mean of −log fluency: the geometric mean of the responses' perplexities.
+    perplexity: Option<f64>,
 }
 
 /// What `judge` prints.
@@ -69,6 +71,7 @@ impl Summary {
                 safety: axis(Axis::Safety),
                 honesty: axis(Axis::Honesty),
                 refusal: mean(cells.iter().filter_map(|cell| cell.scores.get(REFUSAL).copied())),
+                perplexity: mean(cells.iter().filter_map(|cell| cell.scores.get(FLUENCY).map(|score| -score.ln()))).map(f64::exp),
             }
         };
         let schemes: Vec<Row> = schemes.into_iter().map(row).collect();
@@ -86,12 +89,12 @@ impl Summary {
         if json {
             return pretty(self);
         }
-        let mut table = table(["scheme", "responses", "quality", "safety", "honesty", "refusal", "abstained"]);
+        let mut table = table(["scheme", "responses", "quality", "safety", "honesty", "refusal", "perplexity", "abstained"]);
         for row in &self.schemes {
-            let numbers = [row.quality, row.safety, row.honesty, row.refusal].map(number);
-            let [quality, safety, honesty, refusal] = numbers;
+            let numbers = [row.quality, row.safety, row.honesty, row.refusal, row.perplexity].map(number);
+            let [quality, safety, honesty, refusal, perplexity] = numbers;
             let cells =
-                [row.scheme.clone(), row.responses.to_string(), quality, safety, honesty, refusal, row.abstained.to_string()];
+                [row.scheme.clone(), row.responses.to_string(), quality, safety, honesty, refusal, perplexity, row.abstained.to_string()];
             table.add_row(cells);
         }
         let Self { judged, resumed, cached, abstained, unanswered, .. } = self;

@@ -1,0 +1,60 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use sk_models::train::{
+    data::Source,
+    judge::{JudgeOptions, train_judge},
+};
+
+use crate::Error;
+
+/// Settings of `train judge`.
+#[derive(Debug, Args)]
+pub struct JudgeModelArgs {
+    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT for each to count WEIGHT times; may be repeated
+    #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
+    data: Vec<Source>,
+    /// Measure on the pairs of this file too, and do not fit to them; may be repeated
+    #[arg(long = "test", value_name = "FILE")]
+    tests: Vec<PathBuf>,
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    exclude: Vec<PathBuf>,
+    /// Directory for the judge
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// What it judges; the name of the output directory if not given
+    #[arg(long, value_name = "NAME")]
+    attribute: Option<String>,
+    /// Words and pairs of words share 2^BITS weights
+    #[arg(long, value_name = "BITS", default_value_t = 15)]
+    bits: u32,
+    /// Penalty on the squared weights
+    #[arg(long, default_value_t = 1e-3, allow_negative_numbers = true)]
+    l2: f64,
+    /// Most iterations of the optimiser
+    #[arg(long, default_value_t = 300)]
+    iterations: usize,
+    /// Share of the prompts held out
+    #[arg(long, default_value_t = 0.2)]
+    held_out: f64,
+}
+
+/// Fits a judge and prints how it does.
+pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
+    let named_after = |output: &PathBuf| output.file_name().map(|name| name.to_string_lossy().into_owned());
+    let options = JudgeOptions {
+        attribute: args.attribute.or_else(|| named_after(&args.output)).unwrap_or_default(),
+        sources: args.data,
+        tests: args.tests,
+        exclude: args.exclude,
+        held_out: args.held_out,
+        output: args.output,
+        bits: args.bits,
+        l2: args.l2,
+        iterations: args.iterations,
+    };
+    // Seconds, as a rule: nothing is shown while it runs.
+    println!("{}", train_judge(&options, &mut |_, _| {})?);
+    Ok(())
+}

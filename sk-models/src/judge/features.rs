@@ -1,0 +1,134 @@
+//! What a preference model sees of a response.
+
+use std::collections::{BTreeMap, HashSet};
+
+use regex::Regex;
+
+/// Features that are not words: see [`Features::manner`].
+pub(crate) const MANNERS: usize = 4;
+/// Words of fewer letters say little about a subject.
+const SUBJECT: usize = 4;
+/// Keeps the manners, which are shares, at the size of the word features, so that one penalty fits both.
+const MANNER_SCALE: f32 = 0.3;
+
+/// The features of a response to a prompt.
+///
+/// The words and pairs of adjacent words that occur, by hash: each counts once, as 1/√(1 + n) for n words, so that a response of any length has about
+/// the same norm and length by itself is no word.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Features {
+    /// Bucket and value, by rising bucket.
+    pub(crate) words: Vec<(u32, f32)>,
+    /// In this order, each a share: words of the person's last turn that come back, words that repeat earlier ones, whether there is a question,
+    /// and words that are numbers.
+    pub(crate) manner: [f32; MANNERS],
+    /// log(1 + n): a covariate of the fit, which no score counts.
+    pub(crate) length: f32,
+}
+
+/// Splits text into words and marks, in lower case.
+#[derive(Debug, Clone)]
+pub(crate) struct Splitter(Regex);
+
+impl Splitter {
+    pub(crate) fn new() -> Self {
+        Self(Regex::new(r"[\p{Alphabetic}\p{N}']+|[.,!?;:]").expect("the pattern is a constant"))
+    }
+
+    fn words(&self, text: &str) -> Vec<String> {
+        let lower = text.to_lowercase().replace('’', "'");
+        self.0.find_iter(&lower).map(|found| found.as_str().to_owned()).collect()
+    }
+}
+
+impl Features {
+    /// The features over 2^`bits` buckets; none where the response holds no word.
+    pub(crate) fn of(splitter: &Splitter, prompt: &str, response: &str, bits: u32) -> Option<Self> {
+        let words = splitter.words(response);
+        if !words.iter().any(|word| word.starts_with(char::is_alphanumeric)) {
+            return None;
+        }
+        let singles = words.iter().map(|word| bucket(&[word], bits));
+        let pairs = words.windows(2).map(|pair| bucket(&[&pair[0], &pair[1]], bits));
+        let value = 1.0 / (1.0 + words.len() as f32).sqrt();
+        // Buckets where different words meet add up, as in any hashed model.
+        let mut grams: BTreeMap<u32, HashSet<u64>> = BTreeMap::new();
+        for gram in singles.chain(pairs) {
+            grams.entry(gram.0).or_default().insert(gram.1);
+        }
+        let sparse = grams.into_iter().map(|(bucket, distinct)| (bucket, value * distinct.len() as f32)).collect();
+
+        let last_turn = prompt.rsplit("\n\nHuman:").next().unwrap_or(prompt);
+        let subject = |words: Vec<String>| -> HashSet<String> {
+            words.into_iter().filter(|word| word.chars().count() >= SUBJECT).collect()
+        };
+        let asked = subject(splitter.words(last_turn.trim_end().trim_end_matches("Assistant:")));
+        let distinct: HashSet<&String> = words.iter().collect();
+        let share = |count: usize, of: usize| count as f32 / (1.0 + of as f32);
+        let manner = [
+            share(subject(words.clone()).intersection(&asked).count(), asked.len()),
+            share(words.len() - distinct.len(), words.len()),
+            f32::from(response.contains('?')),
+            share(words.iter().filter(|word| word.chars().all(char::is_numeric)).count(), words.len()),
+        ];
+        Some(Self { words: sparse, manner: manner.map(|x| MANNER_SCALE * x), length: (words.len() as f32).ln_1p() })
+    }
+}
+
+/// Bucket and full hash of a sequence of words: FNV-1a with MurmurHash3's finaliser, stable across versions and machines.
+fn bucket(words: &[&str], bits: u32) -> (u32, u64) {
+    let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
+    let folded = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let mixed = (folded ^ (folded >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    let mixed = mixed ^ (mixed >> 33);
+    ((mixed >> (64 - bits)) as u32, mixed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BITS: u32 = 16;
+
+    fn of(prompt: &str, response: &str) -> Features {
+        Features::of(&Splitter::new(), prompt, response, BITS).unwrap()
+    }
+
+    #[test]
+    fn words_count_once_and_length_divides() {
+        let features = of("", "Yes, yes, yes");
+        // yes and the comma; "yes ," and ", yes".
+        assert_eq!(features.words.len(), 4);
+        assert!(features.words.iter().all(|(bucket, value)| *bucket < 1 << BITS && *value == 1.0 / 6f32.sqrt()));
+        assert_eq!(features.length, 6f32.ln());
+        assert_eq!(features.manner[1], MANNER_SCALE * 3.0 / 6.0);
+    }
+
+    #[test]
+    fn manners_worked_by_hand() {
+        let features = of("\n\nHuman: Old\n\nAssistant: x\n\nHuman: Where do penguins live?\n\nAssistant:", "Penguins live at 90 south?");
+        // where, penguins, live: two of three come back.
+        assert_eq!(features.manner, [2.0 / 4.0, 0.0, 1.0, 1.0 / 7.0].map(|x| MANNER_SCALE * x));
+    }
+
+    #[test]
+    fn case_and_apostrophes_do_not_matter() {
+        assert_eq!(of("", "I don’t KNOW"), of("", "i don't know"));
+    }
+
+    #[test]
+    fn without_a_word_there_is_nothing() {
+        for empty in ["", "  ", "?!", "…"] {
+            assert!(Features::of(&Splitter::new(), "", empty, BITS).is_none(), "{empty:?}");
+        }
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_weights_on_disk() {
+        // A change of these numbers makes every trained judge worthless.
+        assert_eq!(of("", "penguins").words, [(VALUE_OF_PENGUINS, 1.0 / 2f32.sqrt())]);
+    }
+
+    const VALUE_OF_PENGUINS: u32 = 0;
+}

@@ -1,0 +1,24 @@
+//! Judging without a server: a preference model per axis, and a language model that measures fluency.
+//!
+//! A [`PreferenceModel`] says how likely a response is to be preferred, a [`Ruler`] how surprising it is. Neither has a weight in common with
+//! a backbone, a drafter or a blade. [`train_judge`](crate::train::judge::train_judge) fits the former,
+//! [`train_lm`](crate::train::lm::train_lm) trains the latter.
+
+mod features;
+mod preference;
+mod ruler;
+
+pub use preference::PreferenceModel;
+pub use ruler::{Ruler, Surprise};
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of a digest that tells judges apart.
+const DIGEST: usize = 6;
+
+fn short_digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) use features::{Features, MANNERS, Splitter};
+pub(crate) use preference::{MOST_BITS, Weights};

@@ -1,0 +1,209 @@
+//! A preference model: one number for a response, on one axis.
+
+use std::io;
+use std::path::Path;
+
+use half::f16;
+use safetensors::{Dtype, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use super::features::{Features, MANNERS, Splitter};
+use super::short_digest;
+use crate::{
+    files,
+    hf::{CheckpointError, TensorFiles, io_error},
+};
+
+/// What a model is.
+const CONFIG_FILE: &str = "judge_config.json";
+/// Its numbers.
+const WEIGHTS_FILE: &str = "judge.safetensors";
+/// What to check when the numbers do not fit.
+const HINT: &str = "do these weights belong to this judge_config.json?";
+/// How words become features; a file of another one cannot be used.
+const FEATURES: u32 = 1;
+/// Most bits of a bucket.
+pub(crate) const MOST_BITS: u32 = 24;
+
+/// A Bradley–Terry model of preference that is linear in the words of a response.
+///
+/// ```text
+/// P(y ≻ y′) = sigmoid(s(x, y) − s(x, y′)),   s = w·words + u·manner
+/// ```
+///
+/// It is fitted with log-length as a covariate, w·words + u·manner + c·log(1 + n), and scored without: what is left is preference at equal length.
+#[derive(Debug, Clone)]
+pub struct PreferenceModel {
+    attribute: String,
+    weights: Weights,
+    splitter: Splitter,
+}
+
+/// The numbers of a preference model.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Weights {
+    /// w, `[2^bits]`.
+    pub(crate) words: Vec<f32>,
+    /// u.
+    pub(crate) manner: [f32; MANNERS],
+    /// c, which no score counts.
+    pub(crate) length: f32,
+    /// Mean of s over the completions it was fitted to.
+    pub(crate) mean: f32,
+}
+
+/// The text of `judge_config.json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    attribute: String,
+    features: u32,
+    bits: u32,
+}
+
+impl Weights {
+    /// s(x, y).
+    pub(crate) fn logit(&self, features: &Features) -> f64 {
+        let words = features.words.iter().map(|(bucket, value)| f64::from(self.words[*bucket as usize]) * f64::from(*value));
+        let manner = self.manner.iter().zip(features.manner).map(|(w, x)| f64::from(*w) * f64::from(x));
+        words.sum::<f64>() + manner.sum::<f64>()
+    }
+}
+
+impl PreferenceModel {
+    pub(crate) fn new(attribute: String, weights: Weights) -> Self {
+        Self { attribute, weights, splitter: Splitter::new() }
+    }
+
+    /// What it judges.
+    #[must_use]
+    pub fn attribute(&self) -> &str {
+        &self.attribute
+    }
+
+    /// sigmoid(s(x, y) − s̄): the probability that a response is preferred to an average one of the pairs the model was fitted to, length apart.
+    ///
+    /// In (0, 1). `None` for a response without a word, of which nothing can be said. O(length).
+    #[must_use]
+    pub fn win_probability(&self, prompt: &str, response: &str) -> Option<f64> {
+        let features = Features::of(&self.splitter, prompt, response, self.bits())?;
+        let logit = self.weights.logit(&features) - f64::from(self.weights.mean);
+        Some(1.0 / (1.0 + (-logit).exp()))
+    }
+
+    fn bits(&self) -> u32 {
+        self.weights.words.len().trailing_zeros()
+    }
+
+    /// The beginning of SHA-256 over the numbers that scores depend on, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let Weights { words, manner, mean, .. } = &self.weights;
+        let numbers = words.iter().chain(manner).chain([mean]).flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        short_digest(&numbers)
+    }
+
+    /// Reads a model from its directory.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing, malformed, or made for other features.
+    pub fn load(directory: &Path) -> Result<Self, CheckpointError> {
+        let path = directory.join(CONFIG_FILE);
+        let text = files::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
+        let config: Config = serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path: path.clone(), source })?;
+        if config.features != FEATURES || !(1..=MOST_BITS).contains(&config.bits) {
+            let Config { features, bits, .. } = config;
+            let reason = format!("features {features} over 2^{bits} buckets; this program reads features {FEATURES} over 2^1 to 2^{MOST_BITS}");
+            return Err(io_error("use", &path, io::Error::new(io::ErrorKind::InvalidData, reason)));
+        }
+        let tensors = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;
+        let one = |name| tensors.read(name, &[1]).map(|values| values[0]);
+        let mut manner = [0.0; MANNERS];
+        manner.copy_from_slice(&tensors.read("manner", &[MANNERS])?);
+        let words = tensors.read("words", &[1 << config.bits])?;
+        Ok(Self::new(config.attribute, Weights { words, manner, length: one("length")?, mean: one("mean")? }))
+    }
+
+    /// Writes the model: words in f16, the rest in f32.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be made or a file not be written; each file is whole or as it was.
+    pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
+        files::create_dir(directory).map_err(|source| io_error("create", directory, source))?;
+        let Weights { words, manner, length, mean } = &self.weights;
+        let halves: Vec<u8> = words.iter().flat_map(|&w| f16::from_f32(w).to_le_bytes()).collect();
+        let floats = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+        let (manner, length, mean) = (floats(manner), floats(&[*length]), floats(&[*mean]));
+        let view = |dtype, count, bytes| TensorView::new(dtype, vec![count], bytes);
+        let path = directory.join(WEIGHTS_FILE);
+        let serialized = || {
+            let tensors = [
+                ("words", view(Dtype::F16, words.len(), &halves)?),
+                ("manner", view(Dtype::F32, MANNERS, &manner)?),
+                ("length", view(Dtype::F32, 1, &length)?),
+                ("mean", view(Dtype::F32, 1, &mean)?),
+            ];
+            safetensors::serialize(tensors, None)
+        };
+        let bytes = serialized().map_err(|error| io_error("write", &path, io::Error::other(error)))?;
+        files::write_atomically(&path, &bytes).map_err(|source| io_error("write", &path, source))?;
+        let path = directory.join(CONFIG_FILE);
+        let config = Config { attribute: self.attribute.clone(), features: FEATURES, bits: self.bits() };
+        let text = serde_json::to_string_pretty(&config).expect("plain JSON always serialises");
+        files::write_atomically(&path, (text + "\n").as_bytes()).map_err(|source| io_error("write", &path, source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn model() -> PreferenceModel {
+        // Halves are exact in f16.
+        let words = (0..16).map(|i| 0.5 * i as f32 - 2.0).collect();
+        PreferenceModel::new("kind".to_owned(), Weights { words, manner: [0.25, -1.0, 3.0, 0.1], length: 0.7, mean: -0.3 })
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/judge");
+        model().save(&path).unwrap();
+        let loaded = PreferenceModel::load(&path).unwrap();
+        assert_eq!((loaded.attribute(), &loaded.weights), ("kind", &model().weights));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_probability_without_length() {
+        let model = model();
+        let p = model.win_probability("", "one two").unwrap();
+        assert!(p > 0.0 && p < 1.0);
+        let mut longer = model.clone();
+        longer.weights.length = 99.0;
+        assert_eq!(longer.win_probability("", "one two"), Some(p));
+        let mut average = model;
+        let features = Features::of(&average.splitter, "", "one two", 4).unwrap();
+        average.weights.mean = average.weights.logit(&features) as f32;
+        // The mean is kept in f32.
+        assert!((average.win_probability("", "one two").unwrap() - 0.5).abs() < 1e-6);
+        assert_eq!(average.win_probability("", "…"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let says = || PreferenceModel::load(directory.path()).unwrap_err().to_string();
+        assert!(says().contains(CONFIG_FILE), "{}", says());
+        model().save(directory.path()).unwrap();
+        let config = directory.path().join(CONFIG_FILE);
+        fs::write(&config, r#"{"attribute": "kind", "features": 9, "bits": 4}"#).unwrap();
+        assert!(says().contains("features 9") && says().contains(CONFIG_FILE), "{}", says());
+        fs::write(&config, r#"{"attribute": "kind", "features": 1, "bits": 5}"#).unwrap();
+        assert!(says().contains("[16]") && says().contains("[32]"), "{}", says());
+    }
+}

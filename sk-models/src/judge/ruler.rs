@@ -1,0 +1,105 @@
+//! Fluency, measured by a language model that neither drafts nor steers.
+
+use std::path::Path;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use tokenizers::Tokenizer;
+
+use super::short_digest;
+use crate::{
+    files,
+    hf::Checkpoint,
+    lora::Lanes,
+    model::{Cache, Qwen2},
+    train::{
+        TrainError,
+        data::{Marks, encode, encode_prompt},
+        loss::target_log_probs,
+        tokenizer::load_tokenizer,
+    },
+};
+
+/// A small language model with a tokenizer of its own.
+#[derive(Debug)]
+pub struct Ruler {
+    model: Qwen2,
+    tokenizer: Tokenizer,
+    marks: Marks,
+    digest: String,
+}
+
+/// How surprising a text is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Surprise {
+    /// −Σ log p, in nats.
+    pub nats: f64,
+    /// Tokens that were read, in the ruler's own tokenizer.
+    pub tokens: usize,
+}
+
+impl Surprise {
+    /// exp(nats / tokens).
+    #[must_use]
+    pub fn perplexity(self) -> f64 {
+        (self.nats / self.tokens as f64).exp()
+    }
+}
+
+impl Ruler {
+    /// Loads the model in a directory.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or its tokenizer has no marks for the ends of turns.
+    pub fn load(directory: &Path, device: &Device) -> Result<Self, TrainError> {
+        let path = directory.join("tokenizer.json");
+        let tokenizer = load_tokenizer(&path)?;
+        let marks = Marks::of(&tokenizer, &path)?;
+        let model = Checkpoint::from_directory(directory)?.model(device)?;
+        let weights = directory.join("model.safetensors");
+        let digest = files::read(&weights).map(|bytes| short_digest(&bytes)).map_err(|source| TrainError::io(&weights, source))?;
+        Ok(Self { model, tokenizer, marks, digest })
+    }
+
+    /// The beginning of SHA-256 over the file of its weights, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The surprise of a response after its prompt, in one pass; none where it holds no token. The end of the response is not counted: an
+    /// answer may have been cut off. Of what exceeds the context, the beginning of the prompt and then the end of the response are left out.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer refuses the text.
+    pub fn surprise(&self, prompt: &str, response: &str) -> Result<Option<Surprise>, TrainError> {
+        let limit = self.model.config.max_position_embeddings;
+        let mut answer = encode(&self.tokenizer, response)?;
+        answer.truncate(limit / 2);
+        if answer.is_empty() {
+            return Ok(None);
+        }
+        let mut ids = encode_prompt(&self.tokenizer, self.marks, prompt)?;
+        ids.drain(..(ids.len() + answer.len()).saturating_sub(limit));
+        // A text without a prompt begins where a document ended.
+        if ids.is_empty() {
+            ids.push(self.marks.end_of_text);
+        }
+        let first = ids.len() - 1;
+        ids.extend(&answer);
+        let device = self.model.device();
+        let ints = |values: Vec<i64>| {
+            let count = values.len();
+            Tensor::<1, Int>::from_data(TensorData::new(values, [count]), &device)
+        };
+        let count = answer.len();
+        let inputs = ints(ids[..ids.len() - 1].iter().map(|&id| i64::from(id)).collect());
+        let places = ints((first..first + count).map(|place| place as i64).collect());
+        let hidden = self.model.forward(inputs.unsqueeze(), Lanes::backbone(), Cache::None).select(0, places);
+        let targets = ints(answer.iter().map(|&id| i64::from(id)).collect());
+        let log_probs = target_log_probs(self.model.logits(hidden, Lanes::backbone()), targets);
+        let nats = -log_probs.into_data().iter::<f32>().map(f64::from).sum::<f64>();
+        Ok(Some(Surprise { nats, tokens: count }))
+    }
+}
