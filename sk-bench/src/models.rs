@@ -2,7 +2,7 @@
 
 mod heads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sk_core::{SpecError, TokenId};
@@ -108,17 +108,12 @@ impl Models {
         Ok(Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint, device_name, device })
     }
 
-    /// Loads heads for the blades of `config`, beside those that are loaded already.
+    /// Loads heads for the blades of `config`.
     ///
     /// # Errors
     /// When one cannot be loaded, or is not of the kind of its blade.
-    pub fn add_heads(&mut self, config: &SchemeConfig, sources: &[(String, PathBuf)]) -> Result<(), Error> {
-        for (name, head) in heads::load(config, sources.to_vec(), &self.checkpoint)? {
-            if !self.heads.iter().any(|(known, other)| *known == name && other.kind == head.kind) {
-                self.heads.push((name, head));
-            }
-        }
-        Ok(())
+    pub fn load_heads(&self, config: &SchemeConfig, sources: &[(String, PathBuf)]) -> Result<Vec<(String, Head)>, Error> {
+        heads::load(config, sources.to_vec(), &self.checkpoint)
     }
 
     /// Loads one adapter for the backbone, to be seated as `name`.
@@ -173,7 +168,7 @@ pub(crate) fn head_sources(args: &ModelArgs, config: &mut SchemeConfig) -> Resul
     let mut given = Vec::new();
     for head in &args.heads {
         let blame = |source| Error::Blade { name: head.name.clone(), source: Box::new(source) };
-        let kind = Some(head_kind(std::path::Path::new(&head.source)).map_err(blame)?);
+        let kind = Some(head_kind(Path::new(&head.source)).map_err(blame)?);
         let listed = config.blades.iter().find(|blade| blade.name == head.name);
         if listed.or(config.template.as_ref()).is_some_and(|blade| blade.kind.head() == kind) {
             given.push(head.clone());

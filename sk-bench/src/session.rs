@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use sk_core::{Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
 use sk_models::engine::AdapterRack;
+use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 use sk_models::text::Tokenizer;
 
@@ -66,17 +67,18 @@ pub struct Session<'m> {
 }
 
 impl<'m> Session<'m> {
-    /// The scheme `config` on `models` with their heads, with adapters, and with draws that follow from `seed`.
+    /// The scheme `config` on `models` with heads and adapters, and with draws that follow from `seed`.
     ///
     /// # Errors
     /// When the scheme cannot be built.
     pub fn new(
         models: &'m Models,
         config: &SchemeConfig,
+        heads: &[(String, Head)],
         adapters: Vec<(String, LoraAdapter)>,
         seed: u64,
     ) -> Result<Self, SchemeError> {
-        let (scheme, rack) = config.build(models)?;
+        let (scheme, rack) = config.build(models, heads)?;
         for (name, adapter) in adapters {
             rack.insert(name, adapter);
         }

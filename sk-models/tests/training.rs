@@ -16,8 +16,10 @@ use sk_models::{
     train::{
         TrainError,
         data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame},
-        data::{Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode_document, encode_prompt, read_rows},
-        dpo::{DpoEvent, DpoOptions, train_dpo},
+        data::{
+            Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode_document, encode_prompt, read_rows, write_pairs,
+        },
+        dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs},
         head::{HeadEvent, HeadOptions, train_head},
         lm::{LmEvent, LmOptions, train_lm},
         optimizer::{OptimizerSettings, Rule},
@@ -259,6 +261,26 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
     // "You can …" against "Who would …": a constant pattern.
     assert!(report.pairs >= 6 && report.accuracy > 0.9, "{report:?}");
     assert!(report.loss < std::f64::consts::LN_2, "{report:?}");
+}
+
+#[test]
+fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
+    let bench = Bench::new();
+    let all: Vec<Row> = read_rows(&bench.pairs).unwrap();
+    // Nothing of the model is asked but its tokenizer.
+    let unseen = |steps| unseen_pairs(&DpoOptions { steps, ..bench.dpo("tokenizer", "none") }).unwrap();
+    // Two steps of four pairs see at most eight questions; a long run sees all but those held out.
+    let (short, long) = (unseen(2), unseen(64));
+    assert!((all.len() - 8..all.len()).contains(&short.len()), "{} of {}", short.len(), all.len());
+    let held_out: Vec<&Row> = all.iter().filter(|row| row.is_held_out(0.2)).collect();
+    assert_eq!(long.iter().collect::<Vec<_>>(), held_out);
+    assert!(long.iter().all(|row| short.contains(row)));
+    // What is written is read back, and what is left of the pairs without it was seen.
+    let path = bench.root.path().join("unseen.jsonl.gz");
+    write_pairs(&path, &short).unwrap();
+    assert_eq!(read_rows(&path).unwrap(), short);
+    let excluded = Excluded::load(&[path]).unwrap();
+    assert_eq!(all.iter().filter(|row| !excluded.contains(row)).count(), all.len() - short.len());
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn measure(
     frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
     let frozen = rate(args.new_tokens, start);
 
-    let mut session = Session::new(models, config, adapters.to_vec(), args.seed)?;
+    let mut session = Session::new(models, config, &models.heads, adapters.to_vec(), args.seed)?;
     let reply = session.reply(prompt, None, args.new_tokens, |_, _| Ok(()))?;
     Ok(Run { prefill, frozen, steered: reply.rate(), seconds: reply.seconds })
 }

@@ -79,7 +79,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut loading = Loading::new(quiet);
     let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
     let seed = args.generation.seed;
-    let session = Session::new(&models, &config, adapters, seed)?;
+    let session = Session::new(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
         models: &models,

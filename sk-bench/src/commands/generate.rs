@@ -75,7 +75,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let mut loading = Loading::new(args.output.quiet);
     let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
     let seed = args.generation.seed;
-    let mut session = Session::new(&models, &config, adapters, seed)?;
+    let mut session = Session::new(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
     let mut screen = Screen::new(&models.tokenizer, &args.output, &config, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, &args.steering)?;

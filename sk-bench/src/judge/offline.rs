@@ -122,7 +122,10 @@ impl Judge for OfflineJudge {
     fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
         let name = question.rubric.name;
         if Self::rubric(name) != Some(question.rubric) {
-            return Ok(Verdict::Abstention(format!("an offline judge does not answer {name} version {}", question.rubric.version)));
+            return Ok(Verdict::Abstention(format!(
+                "an offline judge does not answer {name} version {}",
+                question.rubric.version
+            )));
         }
         let value = if name == FLUENCY { self.fluency(question)? } else { self.preference(question) };
         Ok(match value {

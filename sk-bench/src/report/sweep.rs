@@ -11,6 +11,8 @@ pub struct Cell {
     pub prompt: u32,
     /// What the judge said.
     pub rubrics: Rubrics,
+    /// 1/perplexity, where it was measured.
+    pub fluency: Option<f64>,
 }
 
 /// A point of the simplex at which schemes were run.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use sk_core::{AlignmentSpec, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
 use sk_models::engine::{AdapterRack, SharedVerifier, Verifier};
-use sk_models::head::HeadKind;
+use sk_models::head::{Head, HeadKind};
 
 pub use aggregator::{AggregatorConfig, AggregatorKind, LinkKind};
 pub use blades::{BladeConfig, BladeKind, Guidance};
@@ -215,21 +215,15 @@ impl SchemeConfig {
         })
     }
 
-    /// The scheme on `models`, with those of their heads that its blades read, and the rack of its backbone's adapters, which is empty.
+    /// The scheme on `models`, with the heads that its blades read, and the rack of its backbone's adapters, which is empty.
     ///
     /// # Errors
     /// When a parameter is out of range, or no blade is seated.
-    pub fn build(&self, models: &Models) -> Result<(Scheme, AdapterRack), SchemeError> {
+    pub fn build(&self, models: &Models, heads: &[(String, Head)]) -> Result<(Scheme, AdapterRack), SchemeError> {
         let spec = SpecHandle::new(self.spec()?);
         let verifier = Verifier::new(Arc::clone(&models.backbone));
         let adapters = verifier.adapters();
-        for (name, head) in &models.heads {
-            // Schemes of one sweep may know heads of different kinds by the same name.
-            let reads = |blade: &BladeConfig| blade.name == *name && blade.kind.head() == Some(head.kind);
-            if self.blades.iter().any(reads) {
-                verifier.heads().insert(name.as_str(), head.clone());
-            }
-        }
+        heads.iter().for_each(|(name, head)| verifier.heads().insert(name.as_str(), head.clone()));
         let backbone = SharedVerifier::new(verifier);
         let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
         let scheme = Scheme {

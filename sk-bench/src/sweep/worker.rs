@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use sk_core::{CandidateTrace, ScoreTrace, StepTrace, TokenId};
+use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 
 use super::{Arm, Cell, Grid, SweepError, SweepRecord, dialogue};
@@ -25,6 +26,8 @@ pub struct Worker<'g> {
     models: Models,
     /// By source: schemes share them.
     adapters: HashMap<String, LoraAdapter>,
+    /// By arm.
+    heads: Vec<Vec<(String, Head)>>,
     framings: Vec<Framing>,
 }
 
@@ -42,10 +45,8 @@ impl<'g> Worker<'g> {
     /// # Errors
     /// When one cannot be loaded, or a prompt cannot be encoded or is too long.
     pub fn new(grid: &'g Grid, loading: &mut Loading) -> Result<Self, Error> {
-        let mut models = Models::open(&grid.plan.models, loading)?;
-        for arm in &grid.arms {
-            models.add_heads(&arm.config, &arm.heads)?;
-        }
+        let models = Models::open(&grid.plan.models, loading)?;
+        let heads = grid.arms.iter().map(|arm| models.load_heads(&arm.config, &arm.heads)).collect::<Result<_, _>>()?;
         let mut adapters = HashMap::new();
         for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
             if !adapters.contains_key(source) {
@@ -60,7 +61,7 @@ impl<'g> Worker<'g> {
             })
         };
         let framings = grid.arms.iter().map(framing).collect::<Result<_, _>>()?;
-        let worker = Self { grid, models, adapters, framings };
+        let worker = Self { grid, models, adapters, heads, framings };
         loading.show("reading the prompts");
         for prompt in 0..grid.prompts.len() {
             for arm in 0..grid.arms.len() {
@@ -91,7 +92,7 @@ impl<'g> Worker<'g> {
         }
         let adapter = |(name, source): &(String, String)| Some((name.clone(), self.adapters.get(source)?.clone()));
         let adapters = arm.adapters.iter().filter_map(adapter).collect();
-        let mut session = Session::new(&self.models, &config, adapters, cell.draws())?;
+        let mut session = Session::new(&self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stop());

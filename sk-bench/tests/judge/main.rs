@@ -1,6 +1,11 @@
 //! Judging, against a server on loopback that misbehaves on purpose.
 
+#[allow(dead_code)] // shared with the tests of the program
+#[path = "../cli/common.rs"]
+mod common;
+
 mod answers;
+mod offline;
 mod program;
 mod remembering;
 mod server;

@@ -53,7 +53,7 @@ impl Run {
         let args = Args::parse_from(args.chain(steering).chain(options.iter().map(|&option| option.to_owned())));
         let mut config = args.steering.scheme(&args.models).unwrap();
         let (models, adapters) = Models::load(&args.models, &mut config, &mut Loading::new(true)).unwrap();
-        let (scheme, rack) = config.build(&models).unwrap();
+        let (scheme, rack) = config.build(&models, &models.heads).unwrap();
         for (name, adapter) in adapters {
             rack.insert(name, adapter);
         }

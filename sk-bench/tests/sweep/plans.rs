@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sk_bench::sweep::{Grid, Plan};
 
-use crate::common::{assert_refused, stderr, stdout};
-use crate::{Bench, CELLS, PLAN};
+use crate::common::{assert_refused, models, program, stderr, stdout};
+use crate::{Bench, CELLS, PLAN, model};
 
 fn refused(plan: &str, parts: &[&str]) {
     assert_refused(&Bench::new(plan).run(&["--dry-run"]), parts);
@@ -122,4 +122,43 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     let kind = format!("{rest}[weights]\nblades = [\"helpful\", \"kind\"]\n");
     refused(&kind, &["scheme \"swiss-knife\" has no blade \"kind\"", "helpful, honest, harmless"]);
     assert_refused(&crate::common::run(["sweep", "missing.toml"]), &["cannot read missing.toml"]);
+}
+
+#[test]
+fn a_plan_has_heads_for_the_schemes_that_read_them() {
+    let bench = Bench::new("");
+    let pair = |i: usize| format!("{{\"prompt\": \"Question {i}?\", \"chosen\": \"Yes, {i}.\", \"rejected\": \"No {i}!\"}}\n");
+    fs::write(bench.path("pairs.jsonl"), (0..40).map(pair).collect::<String>()).unwrap();
+    let (data, backbone) = (bench.path("pairs.jsonl").display().to_string(), models().join("backbone").display().to_string());
+    for (command, name) in [("reward-head", "fit"), ("discriminator", "calm")] {
+        let output = bench.path(name).display().to_string();
+        let args =
+            ["train", command, "--data", &data, "--model", &backbone, "-o", &output, "--device", "cpu", "--held-out", "0.2"];
+        stdout(&program().args(args).output().unwrap());
+    }
+    let plan = |heads: &str| {
+        let rest = "[weights]\nkind = \"listed\"\nlist = [{ helpful = 1 }, { honest = 1 }]\n[prompts]\nsources = [\"prompts.jsonl\"]\n\
+                    [generation]\nmax_new_tokens = 4\n";
+        fs::write(
+            bench.path("plan.toml"),
+            format!("[schemes.args-reward-head]\n[schemes.mod]\n{rest}{}\n[model.heads]\n{heads}", model()),
+        )
+        .unwrap();
+    };
+    plan("helpful = \"fit\"\nhonest = \"fit\"\n");
+    bench.finish();
+    let of_heads: Vec<_> = bench.records().into_iter().filter(|record| record["scheme"] == "args-reward-head").collect();
+    assert_eq!(of_heads.len(), 4, "two prompts at two weight vectors");
+    assert!(of_heads.iter().all(|record| record["weights"].as_object().unwrap().len() == 2));
+    // Another head is another setting, and records of the first are not mixed with its.
+    fs::create_dir(bench.path("other")).unwrap();
+    for entry in fs::read_dir(bench.path("fit")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), bench.path("other").join(entry.file_name())).unwrap();
+    }
+    plan("helpful = \"fit\"\nhonest = \"other\"\n");
+    assert_refused(&bench.run(&["--quiet"]), &["args-reward-head"]);
+    // A discriminator is nothing that a scheme of rewards reads: it is left with no head.
+    plan("helpful = \"calm\"\n");
+    assert_refused(&bench.run(&["--dry-run"]), &["args-reward-head"]);
 }

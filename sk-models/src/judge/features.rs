@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn manners_worked_by_hand() {
-        let features = of("\n\nHuman: Old\n\nAssistant: x\n\nHuman: Where do penguins live?\n\nAssistant:", "Penguins live at 90 south?");
+        let features =
+            of("\n\nHuman: Old\n\nAssistant: x\n\nHuman: Where do penguins live?\n\nAssistant:", "Penguins live at 90 south?");
         // where, penguins, live: two of three come back.
         assert_eq!(features.manner, [2.0 / 4.0, 0.0, 1.0, 1.0 / 7.0].map(|x| MANNER_SCALE * x));
     }
@@ -127,8 +128,8 @@ mod tests {
     #[test]
     fn hashes_are_those_of_the_weights_on_disk() {
         // A change of these numbers makes every trained judge worthless.
-        assert_eq!(of("", "penguins").words, [(VALUE_OF_PENGUINS, 1.0 / 2f32.sqrt())]);
+        assert_eq!(of("", "penguins").words, [(BUCKET_OF_PENGUINS, 1.0 / 2f32.sqrt())]);
     }
 
-    const VALUE_OF_PENGUINS: u32 = 0;
+    const BUCKET_OF_PENGUINS: u32 = 25584;
 }

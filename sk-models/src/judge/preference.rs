@@ -111,10 +111,13 @@ impl PreferenceModel {
     pub fn load(directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join(CONFIG_FILE);
         let text = files::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
-        let config: Config = serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path: path.clone(), source })?;
+        let config: Config =
+            serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path: path.clone(), source })?;
         if config.features != FEATURES || !(1..=MOST_BITS).contains(&config.bits) {
             let Config { features, bits, .. } = config;
-            let reason = format!("features {features} over 2^{bits} buckets; this program reads features {FEATURES} over 2^1 to 2^{MOST_BITS}");
+            let reason = format!(
+                "features {features} over 2^{bits} buckets; this program reads features {FEATURES} over 2^1 to 2^{MOST_BITS}"
+            );
             return Err(io_error("use", &path, io::Error::new(io::ErrorKind::InvalidData, reason)));
         }
         let tensors = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;

@@ -57,7 +57,8 @@ impl Ruler {
         let marks = Marks::of(&tokenizer, &path)?;
         let model = Checkpoint::from_directory(directory)?.model(device)?;
         let weights = directory.join("model.safetensors");
-        let digest = files::read(&weights).map(|bytes| short_digest(&bytes)).map_err(|source| TrainError::io(&weights, source))?;
+        let digest =
+            files::read(&weights).map(|bytes| short_digest(&bytes)).map_err(|source| TrainError::io(&weights, source))?;
         Ok(Self { model, tokenizer, marks, digest })
     }
 

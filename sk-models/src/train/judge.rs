@@ -79,7 +79,9 @@ pub struct JudgeReport {
 impl fmt::Display for JudgeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} pairs, {} iterations, training loss {:.4}", self.pairs, self.iterations, self.training_loss)?;
-        for Measurement { name, pairs, accuracy, interval: (low, high), with_length, length_alone, equal_length } in &self.measured {
+        for Measurement { name, pairs, accuracy, interval: (low, high), with_length, length_alone, equal_length } in
+            &self.measured
+        {
             write!(f, "\n{name}: {pairs} pairs, accuracy {accuracy:.3} [{low:.3}, {high:.3}]")?;
             write!(f, ", with length {with_length:.3}, length alone {length_alone:.3}")?;
             write!(f, ", {} pairs of about equal length {:.3}", equal_length.0, equal_length.1)?;

@@ -2,12 +2,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use sk_models::device::DeviceName;
 use serde_json::{Map, Value};
+use sk_models::device::DeviceName;
 
 use crate::args::positive;
 use crate::judge::{
-    ChatJudge, ChatSettings, Endpoint, JudgeError, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS, Retry, Rubric, Scale, Scoring, Structure,
+    ChatJudge, ChatSettings, Endpoint, JudgeError, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS, Retry, Rubric, Scale, Scoring,
+    Structure,
 };
 use crate::{Error, suggest};
 
@@ -105,7 +106,8 @@ impl JudgeOptions {
     pub(super) fn offline_judge(&self) -> Result<Option<OfflineJudge>, Error> {
         let Some(folder) = &self.offline else { return Ok(None) };
         let folder = if folder.as_os_str().is_empty() { OfflineJudge::embedded() } else { Some(folder.clone()) };
-        let folder = folder.ok_or_else(|| Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()))?;
+        let folder =
+            folder.ok_or_else(|| Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()))?;
         // The language model is so small that the way to a GPU and back costs more than the processor takes.
         let device = DeviceName::Cpu.open()?;
         Ok(Some(OfflineJudge::load(&folder, &device)?))

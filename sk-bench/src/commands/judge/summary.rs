@@ -93,8 +93,16 @@ impl Summary {
         for row in &self.schemes {
             let numbers = [row.quality, row.safety, row.honesty, row.refusal, row.perplexity].map(number);
             let [quality, safety, honesty, refusal, perplexity] = numbers;
-            let cells =
-                [row.scheme.clone(), row.responses.to_string(), quality, safety, honesty, refusal, perplexity, row.abstained.to_string()];
+            let cells = [
+                row.scheme.clone(),
+                row.responses.to_string(),
+                quality,
+                safety,
+                honesty,
+                refusal,
+                perplexity,
+                row.abstained.to_string(),
+            ];
             table.add_row(cells);
         }
         let Self { judged, resumed, cached, abstained, unanswered, .. } = self;

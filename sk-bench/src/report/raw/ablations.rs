@@ -42,7 +42,7 @@ pub(super) fn read(source: Source) -> Result<Vec<Ablation>, ReportError> {
             Some(known) => &mut ablation.arms[known],
             None => ablation.arms.push_mut(Arm { name: arm.to_owned(), cells: Vec::new() }),
         };
-        arm.cells.push(Cell { configuration: 0, prompt, rubrics: row.rubrics(&ABSENT)? });
+        arm.cells.push(Cell { configuration: 0, prompt, rubrics: row.rubrics(&ABSENT)?, fluency: None });
     }
     Ok(ablations)
 }

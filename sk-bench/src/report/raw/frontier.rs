@@ -19,7 +19,8 @@ pub(super) fn read(source: Source) -> Result<Sweep, ReportError> {
         }
         let weights = [row.share("w_helpfulness")?, row.share("w_honesty")?, row.share("w_harmlessness")?];
         let point = WeightVector { name: configuration.to_owned(), weights };
-        rows.push((method.to_owned(), point, Cell { configuration: 0, prompt, rubrics: row.rubrics(&[])? }));
+        let fluency = if sheet.has("fluency") { row.blank_or_share("fluency")? } else { None };
+        rows.push((method.to_owned(), point, Cell { configuration: 0, prompt, rubrics: row.rubrics(&[])?, fluency }));
     }
     Ok(Sweep::of(rows))
 }

@@ -28,6 +28,11 @@ impl Sheet {
         &self.path
     }
 
+    /// Whether there is a column of that name.
+    pub(super) fn has(&self, column: &str) -> bool {
+        self.header.iter().any(|name| name == column)
+    }
+
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|record| Row { sheet: self, record })
     }
@@ -63,13 +68,16 @@ impl<'a> Row<'a> {
         number.ok_or_else(|| self.wrong(column, value, "a number from 0 to 1"))
     }
 
+    /// A number in [0, 1], or nothing.
+    pub(super) fn blank_or_share(&self, column: &'static str) -> Result<Option<f64>, ReportError> {
+        if self.text(column)?.is_empty() { Ok(None) } else { self.share(column).map(Some) }
+    }
+
     /// All nine rubrics; those of `absent` have no column.
     pub(super) fn rubrics(&self, absent: &[Rubric]) -> Result<Rubrics, ReportError> {
         let mut scores = [None; Rubric::ALL.len()];
         for rubric in Rubric::ALL.into_iter().filter(|rubric| !absent.contains(rubric)) {
-            if !self.text(rubric.column())?.is_empty() {
-                scores[rubric as usize] = Some(self.share(rubric.column())?);
-            }
+            scores[rubric as usize] = self.blank_or_share(rubric.column())?;
         }
         Ok(Rubrics::new(scores))
     }

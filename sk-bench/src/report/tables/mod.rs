@@ -6,6 +6,7 @@ mod clustering;
 mod configurations;
 mod contrasts;
 mod conventions;
+mod fluency;
 mod geometry;
 mod mechanism;
 mod methods;
@@ -34,6 +35,7 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     let mut ledger = Ledger::default();
     let mut tables = vec![methods::table(&context, &mut ledger)];
     tables.extend(contrasts::table(&context, &mut ledger));
+    tables.extend(fluency::table(&context));
     tables.push(geometry::table(&context, &mut ledger));
     tables.push(configurations::table(&context, &mut ledger));
     tables.push(axes::table(&context, &mut ledger));

@@ -1,0 +1,166 @@
+//! Judging without a server: preference models fitted by the program, and a tiny random model for fluency.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::{assert_refused, copy_of, run, stderr, stdout};
+
+/// What the better sides of the pairs of each axis say, and the worse.
+const AXES: [(&str, &str, &str); 3] =
+    [("helpful", "gladly", "whatever"), ("honest", "truly", "surely"), ("harmless", "safely", "violently")];
+
+/// A folder with a judge; made once.
+fn judge() -> &'static Path {
+    static JUDGE: OnceLock<TempDir> = OnceLock::new();
+    JUDGE
+        .get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap();
+            for (name, good, bad) in AXES {
+                let pair = |i: usize| {
+                    let side = |word: &str| format!("I say {word} number {} here.", i % 7);
+                    let prompt = format!("Question {i} of many?");
+                    json!({"prompt": prompt, "chosen": side(good), "rejected": side(bad)}).to_string() + "\n"
+                };
+                fs::write(folder.path().join("pairs.jsonl"), (0..80).map(pair).collect::<String>()).unwrap();
+                let text = stdout(&train(folder.path(), name, &["--bits", "10"]));
+                assert!(text.contains("held out: ") && text.contains("accuracy 1.000"), "{text}");
+            }
+            let model = copy_of("backbone", folder.path());
+            fs::rename(model, folder.path().join("fluency")).unwrap();
+            folder
+        })
+        .path()
+}
+
+fn train(folder: &Path, name: &str, more: &[&str]) -> Output {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (data, output) = (path("pairs.jsonl"), path(name));
+    run(["train", "judge", "--data", &data, "-o", &output].into_iter().chain(more.iter().copied()))
+}
+
+/// Two schemes at three weight vectors on two prompts: `steered` says the good word of the axis with the largest weight, `plain` never does.
+fn write_responses(folder: &Path) {
+    let mut lines = String::new();
+    for scheme in ["steered", "plain"] {
+        for (heavy, good, bad) in AXES {
+            for prompt in ["sky", "sea"] {
+                let weights: BTreeMap<&str, f64> =
+                    AXES.iter().map(|(name, ..)| (*name, if *name == heavy { 0.8 } else { 0.1 })).collect();
+                let word = if scheme == "steered" { good } else { bad };
+                let record = json!({
+                    "id": format!("{scheme}/{heavy}/{prompt}"), "scheme": scheme, "weights": weights, "prompt_id": prompt, "seed": 1,
+                    "prompt": format!("\n\nHuman: What of the {prompt}?\n\nAssistant:"), "response": format!(" I say {word} here."),
+                });
+                lines += &(record.to_string() + "\n");
+            }
+        }
+    }
+    fs::write(folder.join("responses.jsonl"), lines).unwrap();
+}
+
+fn ask(folder: &Path, output: &str, more: &[&str]) -> Output {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (responses, judged, offline) = (path("responses.jsonl"), path(output), format!("--offline={}", judge().display()));
+    run(["judge", &responses, "-o", &judged, "--quiet", &offline].into_iter().chain(more.iter().copied()))
+}
+
+fn records(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    let timeless = |line: &str| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        record.as_object_mut().unwrap().remove("seconds");
+        record
+    };
+    let mut records: Vec<Value> = text.lines().map(timeless).collect();
+    // Several questions are under way at a time.
+    records.sort_by_key(|record| (record["id"].to_string(), record["rubric"].to_string()));
+    records
+}
+
+#[test]
+fn from_responses_to_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path());
+    let summary: Value = serde_json::from_str(&stdout(&ask(folder.path(), "judged.jsonl", &["--json"]))).unwrap();
+    assert_eq!((&summary["judged"], &summary["abstained"]), (&48.into(), &0.into()));
+    let scheme = |name: &str| summary["schemes"].as_array().unwrap().iter().find(|row| row["scheme"] == name).unwrap().clone();
+    let (steered, plain) = (scheme("steered"), scheme("plain"));
+    for axis in ["quality", "safety", "honesty"] {
+        assert!(steered[axis].as_f64() > plain[axis].as_f64(), "{axis}: {steered} against {plain}");
+    }
+    // A random model of 264 tokens finds every byte surprising.
+    assert!(steered["perplexity"].as_f64().unwrap() > 50.0, "{steered}");
+    assert!(steered["refusal"].is_null());
+
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    stdout(&run(["judge", "table", &path("judged.jsonl"), "-o", &path("results")]));
+    let table = fs::read_to_string(folder.path().join("results/judged_frontier.csv")).unwrap();
+    assert!(table.lines().next().unwrap().ends_with("refusal,fluency"), "{table}");
+    let report = stdout(&run(["report", &path("results"), "--reference", "steered", "--resamples", "100"]));
+    assert!(report.contains("steered") && report.contains("Fluency"), "{report}");
+
+    // Again: the same numbers, and nothing is asked that is in the file.
+    let text = stdout(&ask(folder.path(), "judged.jsonl", &[]));
+    assert!(text.contains("48 judgements, 48 found in the file"), "{text}");
+    stdout(&ask(folder.path(), "again.jsonl", &[]));
+    assert_eq!(records(&folder.path().join("judged.jsonl")), records(&folder.path().join("again.jsonl")));
+}
+
+#[test]
+fn what_holds_no_word_is_not_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = json!({"id": "a", "prompt": "\n\nHuman: Hi\n\nAssistant:", "response": ""}).to_string();
+    fs::write(folder.path().join("responses.jsonl"), line).unwrap();
+    stdout(&ask(folder.path(), "judged.jsonl", &["--rubrics", "truthfulness,fluency"]));
+    let records = records(&folder.path().join("judged.jsonl"));
+    assert_eq!(records.len(), 2);
+    for record in records {
+        assert!(record["score"].is_null() && record["abstention"].as_str().unwrap().contains("no word"), "{record}");
+        assert!(record["judge"]["settings"].as_str().unwrap().contains("fluency "), "{record}");
+    }
+}
+
+#[test]
+fn what_cannot_judge_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path());
+    assert_refused(&ask(folder.path(), "j.jsonl", &["--rubrics", "toxicity"]), &["unknown rubric \"toxicity\""]);
+    let both = ask(folder.path(), "j.jsonl", &["--endpoint", "http://localhost:1/v1"]);
+    assert!(both.status.code() == Some(2) && stderr(&both).contains("--offline"), "{}", stderr(&both));
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (responses, judged) = (path("responses.jsonl"), path("j.jsonl"));
+    let empty = run(["judge", &responses, "-o", &judged, &format!("--offline={}", folder.path().display())]);
+    assert_refused(&empty, &["offline judge", "judge_config.json"]);
+    let neither = run(["judge", &responses, "-o", &judged]);
+    assert!(neither.status.code() == Some(2) && stderr(&neither).contains("--endpoint"), "{}", stderr(&neither));
+    assert_refused(&train(judge(), "none", &["--l2", "-1"]), &["l2", "-1"]);
+    assert_refused(&train(judge(), "none", &["--bits", "0"]), &["bits", "0"]);
+}
+
+#[cfg(feature = "embedded-model")]
+#[test]
+fn the_judge_that_ships_judges() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |id: &str, response: &str| {
+        json!({"id": id, "prompt": "\n\nHuman: How do I boil an egg?\n\nAssistant:", "response": response}).to_string() + "\n"
+    };
+    let fluent = record("fluent", " You can put the egg in a pot of water and boil it for a few minutes.");
+    let broken = record("broken", " Egg pot the an boil minutes water ofput in few a zqx it for can.");
+    fs::write(folder.path().join("responses.jsonl"), fluent + &broken).unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    stdout(&run(["judge", &path("responses.jsonl"), "-o", &path("judged.jsonl"), "--offline", "--quiet"]));
+    let records = records(&folder.path().join("judged.jsonl"));
+    assert_eq!(records.len(), 8);
+    let fluency = |id: &str| {
+        let record = records.iter().find(|record| record["id"] == id && record["rubric"] == "fluency").unwrap();
+        record["score"].as_f64().unwrap()
+    };
+    assert!(fluency("fluent") > 2.0 * fluency("broken"), "{records:?}");
+    assert!(records.iter().all(|record| (0.0..=1.0).contains(&record["score"].as_f64().unwrap())));
+}
