@@ -12,6 +12,7 @@ pub mod kernels;
 pub mod lora;
 pub mod model;
 mod packed;
+pub mod roofline;
 pub mod text;
 pub mod train;
 

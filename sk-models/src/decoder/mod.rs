@@ -247,6 +247,27 @@ impl Decoder {
         }
     }
 
+    /// The number format of its weights.
+    #[must_use]
+    pub fn weight_format(&self) -> DType {
+        match &self.network {
+            Network::Tensors(model) => model.embed_tokens.val().dtype(),
+            Network::Packed(packed) => match packed.precision() {
+                Precision::F32 => DType::F32,
+                Precision::Int8 => DType::I8,
+            },
+        }
+    }
+
+    /// The number format of adapters, keys and values.
+    #[must_use]
+    pub fn state_format(&self) -> DType {
+        match &self.network {
+            Network::Tensors(model) => model.embed_tokens.val().dtype(),
+            Network::Packed(_) => DType::F32,
+        }
+    }
+
     /// Bytes of its weights in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -6,6 +6,7 @@
 use burn::tensor::{Device, Int, Tensor};
 use thiserror::Error;
 
+mod random;
 mod soup;
 
 pub use soup::{Merge, MergeError};
@@ -133,6 +134,15 @@ impl LoraAdapter {
     #[must_use]
     pub fn empty(config: &Qwen2Config) -> Self {
         Self { layers: vec![LayerAdapter::default(); config.num_hidden_layers], embed_tokens: None, lm_head: None }
+    }
+
+    /// Numbers of all its matrices.
+    #[must_use]
+    pub fn parameters(&self) -> usize {
+        let layers = self.layers.iter().flat_map(|layer| &layer.targets).flatten();
+        let count =
+            |delta: &LowRank| [&delta.a, &delta.b].iter().map(|matrix| matrix.dims().iter().product::<usize>()).sum::<usize>();
+        layers.chain(&self.embed_tokens).chain(&self.lm_head).map(count).sum()
     }
 }
 

@@ -69,7 +69,7 @@ impl<'a> Initial<'a> {
 /// Uniform values of mean 0 and the given deviation.
 ///
 /// They do not depend on the number of threads: each chunk begins at its own place of the stream.
-fn uniform(seed: u64, stream: u64, count: usize, std: f64) -> Vec<f32> {
+pub(crate) fn uniform(seed: u64, stream: u64, count: usize, std: f64) -> Vec<f32> {
     // The deviation of a uniform distribution is its half width over √3.
     let half_width = (std * 3.0_f64.sqrt()) as f32;
     let mut values = vec![0.0; count];

@@ -6,7 +6,7 @@
 
 mod attention;
 pub mod cache;
-mod initial;
+pub(crate) mod initial;
 mod layer;
 mod mlp;
 mod norm;

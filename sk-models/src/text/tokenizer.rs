@@ -61,6 +61,26 @@ impl Tokenizer {
         Ok(Self { inner, bytes, special })
     }
 
+    /// A token per byte, whose id is the byte: for models without a checkpoint.
+    ///
+    /// ```
+    /// use sk_models::text::Tokenizer;
+    ///
+    /// assert_eq!(Tokenizer::bytes().encode("é!")?, [0xc3, 0xa9, u32::from(b'!')]);
+    /// # Ok::<(), sk_models::text::TextError>(())
+    /// ```
+    #[must_use]
+    pub fn bytes() -> Self {
+        let vocabulary: HashMap<String, u8> = byte_alphabet().into_iter().map(|(c, byte)| (c.to_string(), byte)).collect();
+        let byte_level =
+            serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+        let json = serde_json::json!({
+            "version": "1.0", "added_tokens": [], "pre_tokenizer": byte_level, "decoder": byte_level,
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        });
+        Self::from_json("bytes", json.to_string().as_bytes()).expect("a vocabulary of all bytes is a tokenizer")
+    }
+
     /// Token ids of a text.
     ///
     /// # Errors

@@ -1,0 +1,328 @@
+//! What a device does at best: bandwidth over a working set, and the peak of its arithmetic.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use burn::tensor::{DType, Device, Tensor};
+
+use crate::device::DeviceName;
+use crate::kernels::simd::widened;
+use crate::packed::team::{Team, for_each_mut};
+
+/// The two roofs of the roofline model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Roof {
+    /// Bytes per second.
+    pub bandwidth: f64,
+    /// Operations per second.
+    pub peak: f64,
+}
+
+/// Bytes per second over a working set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bandwidth {
+    /// Reading and adding up: one byte counted per byte read, as weights are.
+    pub read: f64,
+    /// STREAM's triad `a = b + s·c` (McCalpin 1995): 24 bytes counted per element of eight, writes as often as they are asked for.
+    pub triad: f64,
+}
+
+impl Bandwidth {
+    /// The faster of the two, which is the stricter roof.
+    #[must_use]
+    pub fn best(&self) -> f64 {
+        self.read.max(self.triad)
+    }
+}
+
+/// Operations per second, in the format of the weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Peak {
+    /// A large square matrix product on the device.
+    pub product: f64,
+    /// Multiplications and additions in the registers of every core; none on a GPU.
+    pub registers: Option<f64>,
+}
+
+impl Peak {
+    /// The faster of the two, which is the stricter roof.
+    #[must_use]
+    pub fn best(&self) -> f64 {
+        self.registers.map_or(self.product, |registers| registers.max(self.product))
+    }
+}
+
+/// Threads that work on the CPU share, here as in the models.
+#[must_use]
+pub fn threads() -> usize {
+    Team::global().threads()
+}
+
+/// The smallest working set that is timed on a CPU: below it, a parallel loop costs more than its bytes.
+const SMALLEST_SET: usize = 1 << 20;
+/// The largest: past every cache, and small beside the memory of a machine that holds a model of that size.
+const LARGEST_SET: usize = 1 << 30;
+/// Bytes of a task: large enough to hide its start, small enough that cores finish together.
+const BLOCK: usize = 1 << 18;
+/// Bytes to be read before a time is taken, so that it is milliseconds whatever the working set.
+const BYTES_TIMED: usize = 1 << 28;
+
+/// What is timed on a GPU, whose caches hold no model: large beside the time of a launch.
+const GPU_SET: usize = 1 << 31;
+/// As much of it as one buffer of any WebGPU adapter holds.
+const WEBGPU_SET: usize = 1 << 27;
+
+/// Bandwidth over a working set of `bytes` bytes, that is of the caches where they hold it, as they then hold the weights.
+///
+/// On the CPU all [`threads`] read, and the working set is kept between 1 MiB and 1 GiB. On a GPU, whatever `bytes`, sums and triads of its backend
+/// go over memory.
+///
+/// # Panics
+///
+/// If a GPU fails; it has run the models by now.
+#[must_use]
+pub fn bandwidth(name: DeviceName, device: &Device, bytes: usize) -> Bandwidth {
+    match name {
+        DeviceName::Cpu => {
+            let bytes = bytes.clamp(SMALLEST_SET, LARGEST_SET);
+            Bandwidth { read: read_on_cpu(bytes), triad: triad_on_cpu(bytes) }
+        }
+        DeviceName::Wgpu(_) => on_gpu(device, WEBGPU_SET),
+        _ => on_gpu(device, GPU_SET),
+    }
+}
+
+fn read_on_cpu(bytes: usize) -> f64 {
+    // Ones and not zeros, which the kernel would map to one page until they are written.
+    let words = vec![1_u64; bytes / size_of::<u64>()];
+    let mut parts: Vec<(&[u64], u64)> = words.chunks(BLOCK / size_of::<u64>()).map(|part| (part, 0)).collect();
+    rate(size_of_val(&words[..]), BYTES_TIMED.div_ceil(bytes), || {
+        for_each_mut(black_box(&mut parts), |_, (part, sum)| {
+            // Integers, whose sum may be taken in any order and so in as many registers as there are.
+            *sum = widened(
+                #[inline(always)]
+                || part.iter().fold(0_u64, |sum, &word| sum.wrapping_add(word)),
+            );
+        });
+    })
+}
+
+fn triad_on_cpu(bytes: usize) -> f64 {
+    let length = bytes / (3 * size_of::<f64>());
+    let (b, c) = (vec![1.0_f64; length], vec![2.0_f64; length]);
+    let mut a = vec![0.5_f64; length];
+    let block = BLOCK / (3 * size_of::<f64>());
+    let mut parts: Vec<_> = a.chunks_mut(block).zip(b.chunks(block)).zip(c.chunks(block)).collect();
+    rate(3 * length * size_of::<f64>(), BYTES_TIMED.div_ceil(bytes), || {
+        for_each_mut(black_box(&mut parts), |_, ((a, b), c)| {
+            widened(
+                #[inline(always)]
+                || {
+                    for ((a, b), c) in a.iter_mut().zip(*b).zip(*c) {
+                        *a = b + 3.0 * c;
+                    }
+                },
+            );
+        });
+    })
+}
+
+fn on_gpu(device: &Device, bytes: usize) -> Bandwidth {
+    let row = 1 << 12;
+    let ones = |bytes: usize| Tensor::<2>::ones([bytes.div_ceil(4 * row), row], device);
+    let size = |tensor: &Tensor<2>| tensor.dims().iter().product::<usize>() * tensor.dtype().size();
+    let all = ones(bytes);
+    let read = rate(size(&all), 1, || finish(device, all.clone().sum_dim(1)));
+    drop(all);
+    let (b, c) = (ones(bytes / 3), ones(bytes / 3));
+    let triad = rate(3 * size(&b), 1, || finish(device, b.clone() + c.clone() * 3.0));
+    Bandwidth { read, triad }
+}
+
+/// Waits for a result before it is dropped: one that nobody wants need not be written.
+fn finish(device: &Device, result: Tensor<2>) {
+    device.sync().expect("the device that ran the models answers");
+    drop(black_box(result));
+}
+
+/// Widths of the square matrices whose product is timed: doubled until a product takes long enough, or up to the largest.
+const SMALLEST_WIDTH: usize = 1 << 10;
+const LARGEST_WIDTH: usize = 1 << 13;
+/// Seconds beside which the start of a product is nothing.
+const LONG_ENOUGH: f64 = 2e-3;
+
+/// The peak of `device` on weights of `format`. Where numbers are no floats, the matrix product is one of f32.
+///
+/// # Panics
+///
+/// If a GPU fails; it has run the models by now.
+#[must_use]
+pub fn peak(name: DeviceName, device: &Device, format: DType) -> Peak {
+    let mut width = SMALLEST_WIDTH;
+    let product = loop {
+        let matrix = Tensor::<2>::ones([width, width], device).cast(if format.is_float() { format } else { DType::F32 });
+        let operations = 2 * width * width * width;
+        let product = rate(operations, 1, || finish(device, matrix.clone().matmul(matrix.clone())));
+        if width >= LARGEST_WIDTH || operations as f64 / product >= LONG_ENOUGH {
+            break product;
+        }
+        width *= 2;
+    };
+    Peak { product, registers: (name == DeviceName::Cpu).then(|| registers(format.size())) }
+}
+
+/// Sums kept apart in [`registers`]: more than the latency of an addition times the additions begun in a cycle.
+const CHAINS: usize = 12;
+/// Numbers of a sum: the widest vector of f32.
+const VECTOR: usize = 16;
+/// Rounds of a task of [`registers`].
+const ROUNDS: usize = 1 << 18;
+
+/// Multiply-adds per second in registers, times two: f32, or pairs of bf16 where numbers have two bytes and the processor has that.
+fn registers(bytes: usize) -> f64 {
+    let (chains, multiply_adds) = widest(bytes);
+    let tasks = threads();
+    let mut sums = vec![0.0; tasks];
+    rate(2 * tasks * multiply_adds, 1, || for_each_mut(black_box(&mut sums), |_, sum| *sum = chains()))
+}
+
+/// The widest multiply-adds of this processor on numbers of so many bytes, and how many there are in a call.
+fn widest(bytes: usize) -> (fn() -> f32, usize) {
+    let of_width = |width: usize| ROUNDS * CHAINS * width;
+    #[cfg(target_arch = "x86_64")]
+    {
+        if bytes < 4 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
+            // SAFETY: the processor has the features that the function is compiled for.
+            return (|| unsafe { bf16_chains() }, of_width(2 * VECTOR));
+        }
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: as above.
+            return (|| unsafe { avx512_chains() }, of_width(VECTOR));
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: as above.
+            return (|| unsafe { avx2_chains() }, of_width(VECTOR / 2));
+        }
+    }
+    let _ = bytes;
+    (scalar_chains, of_width(VECTOR))
+}
+
+/// What each chain computes, over and over: x ← x/2 + 1, whose limit is 2.
+const FACTOR: f32 = 0.5;
+const TERM: f32 = 1.0;
+
+fn scalar_chains() -> f32 {
+    let (factor, term) = (black_box(FACTOR), black_box(TERM));
+    let mut sums = [[0.0_f32; VECTOR]; CHAINS];
+    for _ in 0..ROUNDS {
+        // A product and a sum: without an instruction for both, `mul_add` is a call of a function that is slow.
+        sums.iter_mut().flatten().for_each(|sum| *sum = *sum * factor + term);
+    }
+    sums.iter().flatten().sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512_chains() -> f32 {
+    use std::arch::x86_64::{_mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps, _mm512_setzero_ps};
+    let (factor, term) = (_mm512_set1_ps(black_box(FACTOR)), _mm512_set1_ps(black_box(TERM)));
+    let mut sums = [_mm512_setzero_ps(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm512_fmadd_ps(*sum, factor, term);
+        }
+    }
+    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2_chains() -> f32 {
+    use std::arch::x86_64::{_mm256_fmadd_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps};
+    let (factor, term) = (_mm256_set1_ps(black_box(FACTOR)), _mm256_set1_ps(black_box(TERM)));
+    let mut sums = [_mm256_setzero_ps(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm256_fmadd_ps(*sum, factor, term);
+        }
+    }
+    let mut lanes = [0.0; VECTOR / 2];
+    let mut total = 0.0;
+    for sum in sums {
+        // SAFETY: there is room for the eight numbers.
+        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), sum) };
+        total += lanes.iter().sum::<f32>();
+    }
+    total
+}
+
+/// Adds one and one in each of the chains' numbers, over and over.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn bf16_chains() -> f32 {
+    use std::arch::x86_64::{__m512bh, _mm512_dpbf16_ps, _mm512_reduce_add_ps, _mm512_set1_epi16, _mm512_setzero_ps};
+    // SAFETY: both types are 512 bits without padding or invalid values.
+    let ones: __m512bh = unsafe { std::mem::transmute(_mm512_set1_epi16(black_box(0x3f80))) };
+    let mut sums = [_mm512_setzero_ps(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm512_dpbf16_ps(*sum, ones, ones);
+        }
+    }
+    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
+}
+
+/// The best of three times over `times` passes, after one that is not timed, as `amount` per second and pass.
+fn rate(amount: usize, times: usize, mut pass: impl FnMut()) -> f64 {
+    pass();
+    let best = (0..3)
+        .map(|_| {
+            let start = Instant::now();
+            (0..times).for_each(|_| pass());
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min);
+    amount as f64 * times as f64 / best.max(f64::MIN_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No machine that runs this is slower than a spinning disk or a desktop of 1990, nor faster than a hundred of today's servers.
+    const BYTES: std::ops::Range<f64> = 1e8..1e15;
+    const OPERATIONS: std::ops::Range<f64> = 1e7..1e17;
+
+    #[test]
+    fn a_processor_has_a_bandwidth_and_a_peak() {
+        let device = Device::flex();
+        let measured = bandwidth(DeviceName::Cpu, &device, 0);
+        assert!(BYTES.contains(&measured.read) && BYTES.contains(&measured.triad), "{measured:?}");
+        assert_eq!(measured.best(), measured.read.max(measured.triad));
+        let measured = peak(DeviceName::Cpu, &device, DType::F32);
+        assert!(OPERATIONS.contains(&measured.product), "{measured:?}");
+        assert!(measured.registers.is_some_and(|peak| OPERATIONS.contains(&peak)), "{measured:?}");
+        assert!(measured.best() >= measured.product);
+    }
+
+    #[test]
+    fn chains_compute_what_they_are_timed_for() {
+        let limit = |numbers: usize| (2 * numbers) as f32;
+        assert_eq!(scalar_chains(), limit(CHAINS * VECTOR));
+        let (chains, multiply_adds) = widest(4);
+        assert_eq!(chains(), limit(multiply_adds / ROUNDS));
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                // SAFETY: the processor has the features that the function is compiled for.
+                assert_eq!(unsafe { avx2_chains() }, limit(CHAINS * VECTOR / 2));
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
+                // Two products of ones in each round and number.
+                let (chains, multiply_adds) = widest(2);
+                assert_eq!(chains(), multiply_adds as f32);
+            }
+        }
+    }
+}

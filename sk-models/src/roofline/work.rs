@@ -1,0 +1,308 @@
+//! What a forward pass must move and compute.
+
+use std::ops::Range;
+
+use crate::config::Qwen2Config;
+use crate::decoder::Decoder;
+use crate::lora::Target;
+
+use super::Roof;
+
+/// Bytes moved and operations done, where a multiplication and an addition are two operations.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Cost {
+    /// Bytes read from and written to memory.
+    pub bytes: f64,
+    /// Operations.
+    pub operations: f64,
+}
+
+impl Cost {
+    /// The least time under `roof`, in seconds: `max(bytes/bandwidth, operations/peak)`.
+    #[must_use]
+    pub fn floor(&self, roof: &Roof) -> f64 {
+        (self.bytes / roof.bandwidth).max(self.operations / roof.peak)
+    }
+}
+
+/// Bytes of a number, by what it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Storage {
+    /// Of a frozen weight.
+    pub weight: f64,
+    /// Of an adapter's weight.
+    pub adapter: f64,
+    /// Of a key or value.
+    pub cache: f64,
+}
+
+impl Storage {
+    /// Every number in four bytes.
+    pub const F32: Self = Self { weight: 4.0, adapter: 4.0, cache: 4.0 };
+
+    /// As `decoder` holds them.
+    #[must_use]
+    pub fn of(decoder: &Decoder) -> Self {
+        let (weight, state) = (decoder.weight_format().size() as f64, decoder.state_format().size() as f64);
+        Self { weight, adapter: state, cache: state }
+    }
+}
+
+/// Numbers of a decoder: embedding, layers, norms, and a head of its own where it is not tied.
+#[must_use]
+pub fn parameters(config: &Qwen2Config) -> usize {
+    let table = config.vocab_size * config.hidden_size;
+    let tables = if config.tie_word_embeddings { 1 } else { 2 };
+    tables * table + body(config)
+}
+
+/// Keys and values of one token under one policy: `2·layers·Hkv·D` numbers.
+#[must_use]
+pub fn cache_numbers(config: &Qwen2Config) -> usize {
+    2 * config.num_hidden_layers * config.key_value_size()
+}
+
+/// Entries of the seven matrices of all layers: what every position is multiplied by.
+fn matrices(config: &Qwen2Config) -> usize {
+    let entries = |target: Target| {
+        let (input, output) = target.dims(config);
+        input * output
+    };
+    config.num_hidden_layers * Target::ALL.into_iter().map(entries).sum::<usize>()
+}
+
+/// Numbers of the layers and the final norm.
+fn body(config: &Qwen2Config) -> usize {
+    let vectors = config.query_size() + 2 * config.key_value_size() + 2 * config.hidden_size;
+    matrices(config) + config.num_hidden_layers * vectors + config.hidden_size
+}
+
+/// One forward pass: what its lanes read and what they attend to. All lanes do alike.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pass {
+    /// Policies read side by side.
+    pub lanes: usize,
+    /// Numbers of all their adapters together.
+    pub adapters: usize,
+    /// New positions of a lane.
+    pub positions: usize,
+    /// Pairs of a new position and one it attends to, itself included, of a lane.
+    pub pairs: usize,
+    /// Positions of a lane whose keys and values were there before.
+    pub cached: usize,
+    /// Positions of a lane that are multiplied by the head.
+    pub heads: usize,
+}
+
+impl Pass {
+    /// What it costs with the weights of `config` in `storage`.
+    ///
+    /// - operations `G·(2·M·positions + 2·V·H·heads + 4·Q·layers·pairs) + 2·A·positions`, with M the entries of the layers' matrices, Q the
+    ///   width of all query heads and A the numbers of the adapters;
+    /// - bytes: layers, head and adapters once, the embedding by the row, keys and values of `cached + positions` per lane. Logits are never
+    ///   written, since a sum over them can be taken as they are made.
+    #[must_use]
+    pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
+        let count = |n: usize| n as f64;
+        let head = config.vocab_size * config.hidden_size;
+        let per_lane = 2.0 * count(matrices(config)) * count(self.positions)
+            + 2.0 * count(head) * count(self.heads)
+            + 4.0 * count(config.query_size() * config.num_hidden_layers) * count(self.pairs);
+        let operations = count(self.lanes) * per_lane + 2.0 * count(self.adapters) * count(self.positions);
+        let read = body(config) + if self.heads > 0 { head } else { 0 };
+        let embedded = count(self.lanes * self.positions * config.hidden_size);
+        let kept = count(self.lanes * (self.cached + self.positions) * cache_numbers(config));
+        let bytes = storage.weight * (count(read) + embedded) + storage.adapter * count(self.adapters) + storage.cache * kept;
+        Cost { bytes, operations }
+    }
+}
+
+/// Forward passes of one model, one after another.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Work {
+    passes: Vec<Pass>,
+}
+
+impl Work {
+    /// Reading `tokens` tokens of a context from nothing, in `lanes` policies, with the next token's logits or without.
+    #[must_use]
+    pub fn prefill(tokens: usize, lanes: usize, adapters: usize, logits: bool) -> Self {
+        let pass =
+            Pass { lanes, adapters, positions: tokens, pairs: triangle(1..tokens + 1), cached: 0, heads: usize::from(logits) };
+        Self { passes: vec![pass] }
+    }
+
+    /// One model alone adding `tokens` tokens to a context of `context` tokens, all but the last of which are read: a pass for each.
+    #[must_use]
+    pub fn decode(context: usize, tokens: usize) -> Self {
+        let pass = |at: usize| Pass { lanes: 1, adapters: 0, positions: 1, pairs: at, cached: at.saturating_sub(1), heads: 1 };
+        Self { passes: (context..context + tokens).map(pass).collect() }
+    }
+
+    /// Drafting `candidates` spans of `span` tokens after a context of `context` tokens, all but the last of which are read: `span` passes.
+    ///
+    /// All spans begin with the context's last token, which the first pass reads once.
+    #[must_use]
+    pub fn draft(context: usize, candidates: usize, span: usize) -> Self {
+        let pass = |step: usize| {
+            let rows = if step == 0 { 1 } else { candidates };
+            Pass {
+                lanes: 1,
+                adapters: 0,
+                positions: rows,
+                pairs: rows * (context + step),
+                cached: if step == 0 { context.saturating_sub(1) } else { context + candidates * (step - 1) },
+                heads: rows,
+            }
+        };
+        Self { passes: (0..span).map(pass).collect() }
+    }
+
+    /// Reading `candidates` spans of `span` tokens after a context of `context` tokens, all but the last of which are read, under `lanes`
+    /// policies: one pass.
+    ///
+    /// A span's last token predicts nothing, and its first is predicted by the context's last token, which is one position for all spans of
+    /// a policy: `1 + N·(L − 1)` positions.
+    #[must_use]
+    pub fn score(context: usize, candidates: usize, span: usize, lanes: usize, adapters: usize) -> Self {
+        let own = candidates * span.saturating_sub(1);
+        let pass = Pass {
+            lanes,
+            adapters,
+            positions: 1 + own,
+            pairs: context + candidates * triangle(context + 1..context + span.max(1)),
+            cached: context.saturating_sub(1),
+            heads: 1 + own,
+        };
+        Self { passes: vec![pass] }
+    }
+
+    /// The passes.
+    #[must_use]
+    pub fn passes(&self) -> &[Pass] {
+        &self.passes
+    }
+
+    /// What they cost together.
+    #[must_use]
+    pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
+        self.passes.iter().map(|pass| pass.cost(config, storage)).fold(Cost::default(), |sum, cost| Cost {
+            bytes: sum.bytes + cost.bytes,
+            operations: sum.operations + cost.operations,
+        })
+    }
+
+    /// The least time they take one after another, in seconds.
+    #[must_use]
+    pub fn floor(&self, config: &Qwen2Config, storage: Storage, roof: &Roof) -> f64 {
+        self.passes.iter().map(|pass| pass.cost(config, storage).floor(roof)).sum()
+    }
+}
+
+/// Sum of the integers in a range.
+fn triangle(range: Range<usize>) -> usize {
+    if range.is_empty() { 0 } else { (range.start + range.end - 1) * range.len() / 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// H 4, I 6, two layers, two query heads and one key head of width 2, V 10.
+    fn config(tied: bool) -> Qwen2Config {
+        let json = format!(
+            r#"{{"vocab_size": 10, "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2,
+                "num_key_value_heads": 1, "tie_word_embeddings": {tied}}}"#
+        );
+        Qwen2Config::from_json("inline", &json).unwrap()
+    }
+
+    /// q 4·4, k and v 4·2 each, o 4·4, gate, up and down 4·6 each: 120 a layer.
+    const MATRICES: usize = 2 * 120;
+    /// Biases 4 + 2 + 2 and two norms of 4 in each layer, and the final norm.
+    const VECTORS: usize = 2 * 16 + 4;
+
+    #[test]
+    fn numbers_by_hand() {
+        assert_eq!(matrices(&config(true)), MATRICES);
+        assert_eq!(parameters(&config(true)), MATRICES + VECTORS + 40);
+        assert_eq!(parameters(&config(false)), MATRICES + VECTORS + 80);
+        // Two layers, a key and a value of one head of width 2.
+        assert_eq!(cache_numbers(&config(true)), 8);
+    }
+
+    #[test]
+    fn a_model_has_the_numbers_that_are_counted() {
+        use crate::model::Qwen2;
+        use burn::module::Module;
+        for tied in [true, false] {
+            let config = config(tied);
+            let model = Qwen2::random(&config, 1, &burn::tensor::Device::flex());
+            assert_eq!(parameters(&config), model.num_params());
+            assert_eq!(Storage::of(&model.prepare()), Storage::F32);
+        }
+    }
+
+    #[test]
+    fn a_pass_by_hand() {
+        let pass = Pass { lanes: 2, adapters: 100, positions: 3, pairs: 15, cached: 5, heads: 2 };
+        let cost = pass.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
+        // Per lane 2·240·3 for the matrices, 2·40·2 for the head, 4·4·2·15 for attention; 2·100·3 for the adapters.
+        assert_eq!(cost.operations, 2.0 * (1440.0 + 160.0 + 480.0) + 600.0);
+        // Layers and head once, six rows of the embedding; the adapters; eight keys and values a lane.
+        assert_eq!(cost.bytes, 2.0 * (276.0 + 40.0 + 24.0) + 4.0 * 100.0 + 2.0 * 8.0 * 8.0);
+        let headless = Pass { heads: 0, ..pass }.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
+        assert_eq!(cost.bytes - headless.bytes, 2.0 * 40.0);
+    }
+
+    #[test]
+    fn passes_by_hand() {
+        let prefill = Work::prefill(3, 2, 7, true);
+        assert_eq!(prefill.passes(), [Pass { lanes: 2, adapters: 7, positions: 3, pairs: 6, cached: 0, heads: 1 }]);
+
+        // Three tokens after a context of five, four of which are kept: the fifth is read, and then the first two of the new ones.
+        let decode = Work::decode(5, 3);
+        assert_eq!(decode.passes().iter().map(|pass| pass.pairs).collect::<Vec<_>>(), [5, 6, 7]);
+        assert_eq!(decode.passes().iter().map(|pass| pass.cached).collect::<Vec<_>>(), [4, 5, 6]);
+
+        // Two spans of three after a context of five, four of which are kept. The fifth is read once; then both rows attend to it, to
+        // what was kept and to their own.
+        let draft = Work::draft(5, 2, 3);
+        let of = |f: fn(&Pass) -> usize| draft.passes().iter().map(f).collect::<Vec<_>>();
+        assert_eq!(of(|pass| pass.positions), [1, 2, 2]);
+        assert_eq!(of(|pass| pass.pairs), [5, 2 * 6, 2 * 7]);
+        assert_eq!(of(|pass| pass.cached), [4, 5, 5 + 2]);
+        assert_eq!(of(|pass| pass.heads), [1, 2, 2]);
+
+        // The same spans read in one pass: the same positions and pairs, and no key written before it is needed.
+        let score = Work::score(5, 2, 3, 4, 9);
+        assert_eq!(score.passes(), [Pass { lanes: 4, adapters: 9, positions: 5, pairs: 5 + 2 * (6 + 7), cached: 4, heads: 5 }]);
+        let one = Work::score(5, 2, 1, 4, 9);
+        assert_eq!(one.passes(), [Pass { lanes: 4, adapters: 9, positions: 1, pairs: 5, cached: 4, heads: 1 }]);
+    }
+
+    #[test]
+    fn a_floor_is_the_longer_of_the_two() {
+        let cost = Cost { bytes: 12.0, operations: 30.0 };
+        assert_eq!(cost.floor(&Roof { bandwidth: 4.0, peak: 100.0 }), 3.0);
+        assert_eq!(cost.floor(&Roof { bandwidth: 100.0, peak: 5.0 }), 6.0);
+        // Passes follow one another: their floors add up, also where one is bound by bytes and the next by operations.
+        let (config, roof) = (config(false), Roof { bandwidth: 1.0, peak: 3.0 });
+        let work = Work { passes: [Work::prefill(50, 1, 0, false).passes, Work::decode(50, 2).passes].concat() };
+        let each: f64 = work.passes.iter().map(|pass| pass.cost(&config, Storage::F32).floor(&roof)).sum();
+        assert_eq!(work.floor(&config, Storage::F32, &roof), each);
+        assert!(each > work.cost(&config, Storage::F32).floor(&roof));
+    }
+
+    #[test]
+    fn an_adapter_costs_a_lane_and_a_longer_prefix_its_attention() {
+        let config = config(false);
+        let cost = |context, lanes| Work::score(context, 7, 24, lanes, 50 * (lanes - 1)).cost(&config, Storage::F32);
+        let (near, far) = (cost(64, 4), cost(65, 4));
+        // One key more for each of 162 positions of four lanes, in two layers of width 4; and one more key and value read in each lane.
+        assert_eq!(far.operations - near.operations, 4.0 * 4.0 * 8.0 * 162.0);
+        assert_eq!(far.bytes - near.bytes, 4.0 * 4.0 * 8.0);
+        let step = cost(64, 5).operations - near.operations;
+        assert_eq!(step, cost(64, 6).operations - cost(64, 5).operations);
+    }
+}
