@@ -2,7 +2,7 @@ use std::io;
 use std::path::PathBuf;
 
 use sk_core::{SpecError, StepError};
-
+use sk_models::ConfigError;
 use sk_models::decoder::PrecisionError;
 use sk_models::device::DeviceError;
 use sk_models::engine::EngineError;
@@ -15,6 +15,7 @@ use crate::judge::JudgeError;
 use crate::page::PageError;
 use crate::prompt_sets::PromptSetError;
 use crate::report::ReportError;
+use crate::ruler::RulerError;
 use crate::scheme::SchemeError;
 use crate::simulate::SimulationError;
 use crate::sweep::SweepError;
@@ -136,6 +137,18 @@ pub enum Error {
     /// A simulation that contradicts a theorem, or cannot be done.
     #[error(transparent)]
     Simulation(Box<SimulationError>),
+    /// Something that cannot be measured.
+    #[error(transparent)]
+    Ruler(#[from] RulerError),
+    /// A shape for random weights that cannot be read, or that no pair of models can have.
+    #[error(transparent)]
+    Shape(#[from] ConfigError),
+    /// What only a checkpoint has was asked of random weights.
+    #[error("models of random weights have no {what}; give --backbone DIR")]
+    NoCheckpoint {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),

@@ -19,6 +19,7 @@ mod prompt;
 pub mod prompt_sets;
 mod reply;
 pub mod report;
+pub mod ruler;
 pub mod scheme;
 mod screen;
 mod session;

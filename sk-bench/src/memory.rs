@@ -2,8 +2,17 @@
 
 /// Largest resident size this process has had, in bytes (`VmHWM`).
 pub fn peak() -> Option<u64> {
+    status("VmHWM:")
+}
+
+/// Resident size of this process, in bytes (`VmRSS`).
+pub fn resident() -> Option<u64> {
+    status("VmRSS:")
+}
+
+fn status(field: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
@@ -16,7 +25,8 @@ pub fn load_average() -> Option<f64> {
 mod tests {
     #[test]
     fn linux_tells() {
-        assert!(super::peak().unwrap() > 1 << 20);
+        let (resident, peak) = (super::resident().unwrap(), super::peak().unwrap());
+        assert!(resident > 1 << 20 && peak > 1 << 20);
         assert!(super::load_average().unwrap() >= 0.0);
     }
 }

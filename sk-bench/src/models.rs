@@ -1,6 +1,7 @@
 //! The models a command runs on: loaded, checked against each other, and on their device.
 
 mod heads;
+mod random;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use sk_models::device::{Device, DeviceName};
 use sk_models::head::Head;
 use sk_models::hf::{Checkpoint, head_kind};
 use sk_models::lora::LoraAdapter;
-use sk_models::text::{ChatTemplate, TextError, Tokenizer};
+use sk_models::text::{ChatTemplate, Tokenizer};
 
 use crate::Error;
 use crate::args::ModelArgs;
@@ -35,7 +36,8 @@ pub struct Models {
     pub end_of_text: Vec<TokenId>,
     /// The heads of the backbone, by the names of their blades.
     pub heads: Vec<(String, Head)>,
-    checkpoint: Checkpoint,
+    /// Where the backbone was read from; none of random weights.
+    checkpoint: Option<Checkpoint>,
     device_name: DeviceName,
     device: Device,
 }
@@ -57,7 +59,7 @@ impl Models {
         let sources = adapter_sources(args, config)?;
         config.spec()?;
         let mut models = Self::open(args, loading)?;
-        models.heads = heads::load(config, heads, &models.checkpoint)?;
+        models.heads = heads::load(config, heads, models.checkpoint()?)?;
         let mut adapters = Vec::with_capacity(sources.len());
         for (name, source) in sources {
             let adapter = models.adapter(&name, &source, loading)?;
@@ -105,7 +107,7 @@ impl Models {
             None => Arc::clone(&backbone),
         };
         let heads = Vec::new();
-        Ok(Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint, device_name, device })
+        Ok(Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint: Some(checkpoint), device_name, device })
     }
 
     /// Loads heads for the blades of `config`.
@@ -113,7 +115,7 @@ impl Models {
     /// # Errors
     /// When one cannot be loaded, or is not of the kind of its blade.
     pub fn load_heads(&self, config: &SchemeConfig, sources: &[(String, PathBuf)]) -> Result<Vec<(String, Head)>, Error> {
-        heads::load(config, sources.to_vec(), &self.checkpoint)
+        heads::load(config, sources.to_vec(), self.checkpoint()?)
     }
 
     /// Loads one adapter for the backbone, to be seated as `name`.
@@ -123,15 +125,19 @@ impl Models {
     pub fn adapter(&self, name: &str, source: &str, loading: &mut Loading) -> Result<LoraAdapter, Error> {
         loading.show(format!("loading blade {name}"));
         let blame = |source| Error::Blade { name: name.to_owned(), source: Box::new(source) };
-        self.checkpoint.adapter(source, &self.device, loading).map_err(blame)
+        self.checkpoint()?.adapter(source, &self.device, loading).map_err(blame)
     }
 
     /// The backbone's chat template.
     ///
     /// # Errors
     /// When it has none, or one with a syntax error.
-    pub fn chat_template(&self) -> Result<ChatTemplate, TextError> {
-        self.checkpoint.chat_template()
+    pub fn chat_template(&self) -> Result<ChatTemplate, Error> {
+        Ok(self.checkpoint.as_ref().ok_or(Error::NoCheckpoint { what: "chat template" })?.chat_template()?)
+    }
+
+    fn checkpoint(&self) -> Result<&Checkpoint, Error> {
+        self.checkpoint.as_ref().ok_or(Error::NoCheckpoint { what: "checkpoint to hold an adapter or head against" })
     }
 
     /// The most tokens that both models hold.

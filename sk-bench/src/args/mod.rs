@@ -6,12 +6,14 @@
 mod model;
 mod output;
 mod prompt;
+mod random;
 mod steering;
 
 pub use model::{BladeArg, ModelArgs};
 pub(crate) use output::positive;
 pub use output::{GenerationArgs, OutputArgs, Tolerance};
 pub use prompt::{FramingArg, PromptArgs};
+pub use random::RandomArgs;
 pub use steering::{Preset, SetArg, SteeringArgs};
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};

@@ -1,26 +1,29 @@
-//! `swiss-knife bench`: what a model costs, frozen and steered.
+//! `swiss-knife bench`: what a model costs, frozen and steered, beside what the device allows.
+
+mod report;
+mod table;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use serde::Serialize;
-use sk_core::TokenId;
+use sk_core::{Seat, TokenId};
 use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
+use sk_models::roofline;
 
-use crate::args::{ModelArgs, SteeringArgs, positive};
+use crate::args::{ModelArgs, RandomArgs, SteeringArgs, positive};
 use crate::models::Models;
 use crate::progress::Loading;
+use crate::ruler::{
+    Axis, AxisArg, AxisReport, Figure, Floors, Footprint, Operating, Opponent, Reconfiguration, Roofs, Steered, sweep,
+};
 use crate::scheme::{Rule, SchemeConfig};
-use crate::session::Session;
-use crate::stats::median;
-use crate::trace::Seconds;
 use crate::{Error, memory};
+use report::{OpponentReport, Report, Turn, WarmUp};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,8 +33,18 @@ Examples:
   # Any checkpoint, seven repetitions, as JSON
   swiss-knife bench --backbone backbone --drafter drafter --blade helpful=blades/helpful --repeat 7 --json
 
+  # Any shape, without a checkpoint
+  swiss-knife bench --backbone-config 7b.json --drafter-config 3b.json --random-blades 3 --prompt-tokens 2048
+
+  # How a step grows with the prefix, N, K and L, each at the values named or at those of its own
+  swiss-knife bench --sweep prefix=64:1024:4096,n,k,l
+
+  # In turns with another program, which prints a line such as {\"greedy\": 120.5} for each line it reads
+  swiss-knife bench --against 'python3 other.py'
+
 Spans have a fixed length and nothing ends a response early, so that every repetition makes the same number of tokens.
-Frozen and steered runs take turns, each on caches of its own; figures are medians with the range.";
+Frozen and steered runs take turns, each on caches of its own; figures are medians with the range, beside the least time that the
+measured bandwidth and peak of the device allow.";
 
 /// Tokens of a span unless said otherwise.
 const SPAN: NonZeroUsize = NonZeroUsize::new(24).unwrap();
@@ -39,6 +52,9 @@ const SPAN: NonZeroUsize = NonZeroUsize::new(24).unwrap();
 /// What the prompt is made of.
 const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
      to cook for the friends who would visit on Sunday. ";
+
+/// The blade that is seated and unseated: its adapter is loaded, and it has no seat to begin with.
+const RESIDENT: &str = "resident";
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
@@ -53,6 +69,17 @@ pub struct BenchArgs {
     /// Tokens generated in each run.
     #[arg(long, value_name = "TOKENS", default_value_t = 96, value_parser = positive, help_heading = "Measurement")]
     new_tokens: usize,
+    /// Measure a step along these axes too: prefix, n, k, l.
+    ///
+    /// One number is changed at a time, about the point that all else is measured at. AXIS=V:V:… names the values.
+    #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
+    sweep: Vec<AxisArg>,
+    /// A command to measure in turns with this program; may be repeated.
+    ///
+    /// For each repetition it reads an empty line and prints a JSON object of figures by name: tokens per second, or times where a name ends
+    /// in _seconds. One that ends after its answer is started again.
+    #[arg(long, value_name = "COMMAND", help_heading = "Measurement")]
+    against: Vec<String>,
     /// Seed of the draws.
     #[arg(long, default_value_t = 42, help_heading = "Measurement")]
     seed: u64,
@@ -62,178 +89,224 @@ pub struct BenchArgs {
     #[command(flatten)]
     models: ModelArgs,
     #[command(flatten)]
+    random: RandomArgs,
+    #[command(flatten)]
     steering: SteeringArgs,
 }
 
-/// All that is measured.
-#[derive(Debug, Serialize)]
-struct Report {
-    device: String,
-    repeat: usize,
-    prompt_tokens: usize,
-    new_tokens: usize,
-    candidates: usize,
+/// What is measured, and on what.
+struct Subject<'a> {
+    args: &'a BenchArgs,
+    models: Models,
+    config: SchemeConfig,
+    /// Those of the scheme, and behind them as many of random weights as a sweep of K needs.
+    adapters: Vec<(String, LoraAdapter)>,
+    /// K of the scheme.
     blades: usize,
-    /// One-minute load average of the machine when the measurement began, which should be near zero.
-    load_average: Option<f64>,
-    /// Seconds to load backbone, drafter and blades.
     load_seconds: f64,
-    /// Prompt tokens read per second by the backbone.
-    prefill: Spread,
-    /// Tokens per second of the backbone alone, greedy, prefill left out.
-    frozen: Spread,
-    /// Tokens per second steered, reading the prompt included.
-    steered: Spread,
-    /// Seconds of a steered run by part: medians.
-    steered_seconds: Seconds,
-    /// Largest resident size of the process, in bytes.
-    peak_memory: Option<u64>,
-}
-
-/// A median and its range.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    /// Of at least one value.
-    fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let values: Vec<f64> = values.into_iter().collect();
-        let (min, max) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), &v| (min.min(v), max.max(v)));
-        Self { median: median(&values), min, max }
-    }
-}
-
-/// One turn of frozen and steered.
-struct Run {
-    prefill: f64,
-    frozen: f64,
-    steered: f64,
-    seconds: Seconds,
+    /// The text that prompts are made of.
+    text: Vec<TokenId>,
+    prompt: Vec<TokenId>,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// When a model cannot be loaded, the run does not fit its context, or a step fails.
+/// When a model cannot be loaded, the run does not fit its context, a step fails, or a command to be held against does.
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
-    let mut config = args.steering.scheme(&args.models)?;
-    if args.steering.scheme.is_none() {
-        config.granularity.rule = Rule::FixedLength;
-        config.granularity.span_tokens = args.steering.span_tokens.and_then(NonZeroUsize::new).or(Some(SPAN));
-    }
     let load_average = memory::load_average();
-    let start = Instant::now();
     let mut loading = Loading::new(false);
-    let (mut models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
-    let load_seconds = start.elapsed().as_secs_f64();
-    models.end_of_text.clear();
-
-    let prompt: Vec<TokenId> = models.tokenizer.encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
-    let needed = prompt.len() + args.new_tokens;
-    if needed > models.context_limit() {
-        return Err(Error::PromptTooLong { tokens: needed, limit: models.context_limit() });
-    }
-    let mut runs = Vec::with_capacity(args.repeat);
-    for i in 0..args.repeat {
-        loading.show(format!("run {} of {}", i + 1, args.repeat));
-        runs.push(measure(args, &models, &config, &adapters, &prompt)?);
-    }
+    let subject = Subject::load(args, &mut loading)?;
+    let report = subject.measure(load_average, &loading)?;
     drop(loading);
-    let part = |f: fn(&Seconds) -> f64| Spread::of(runs.iter().map(|run| f(&run.seconds))).median;
-    let report = Report {
-        device: models.device().to_string(),
-        repeat: args.repeat,
-        prompt_tokens: args.prompt_tokens,
-        new_tokens: args.new_tokens,
-        candidates: config.proposal.candidates,
-        blades: adapters.len(),
-        load_average,
-        load_seconds,
-        prefill: Spread::of(runs.iter().map(|run| run.prefill)),
-        frozen: Spread::of(runs.iter().map(|run| run.frozen)),
-        steered: Spread::of(runs.iter().map(|run| run.steered)),
-        steered_seconds: Seconds {
-            draft: part(|s| s.draft),
-            score: part(|s| s.score),
-            select: part(|s| s.select),
-            commit: part(|s| s.commit),
-        },
-        peak_memory: memory::peak(),
-    };
     let text = if args.json {
         serde_json::to_string_pretty(&report).map_err(|error| Error::Output(error.into()))?
     } else {
-        table(&report)
+        table::render(&report)
     };
     writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)
 }
 
-fn measure(
-    args: &BenchArgs,
-    models: &Models,
-    config: &SchemeConfig,
-    adapters: &[(String, LoraAdapter)],
-    prompt: &[TokenId],
-) -> Result<Run, Error> {
-    let mut frozen = Frozen::new(models.backbone.clone());
-    let mut context = prompt.to_vec();
-    let start = Instant::now();
-    // Asking for logits, and not only for the cache, waits for the device.
-    frozen.next_logits(&context)?;
-    let prefill = rate(prompt.len(), start);
-    let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
-    let start = Instant::now();
-    frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
-    let frozen = rate(args.new_tokens, start);
+impl<'a> Subject<'a> {
+    fn load(args: &'a BenchArgs, loading: &mut Loading) -> Result<Self, Error> {
+        let mut config = args.steering.scheme(&args.models)?;
+        if args.steering.scheme.is_none() {
+            config.granularity.rule = Rule::FixedLength;
+            config.granularity.span_tokens = args.steering.span_tokens.and_then(NonZeroUsize::new).or(Some(SPAN));
+        }
+        let start = Instant::now();
+        let (mut models, mut adapters) = match &args.random.backbone_config {
+            Some(backbone) => {
+                if config.template.as_ref().is_some_and(|template| template.kind.head().is_none()) {
+                    (1..=args.random.random_blades).for_each(|k| config.seat(&format!("blade-{k}")));
+                }
+                config.spec()?;
+                let shapes = (backbone.as_path(), args.random.drafter_config.as_deref());
+                Models::random(
+                    shapes,
+                    (args.models.device, args.models.precision),
+                    args.random.random_seed,
+                    &args.random.rank,
+                    &config,
+                    loading,
+                )?
+            }
+            None => Models::load(&args.models, &mut config, loading)?,
+        };
+        models.backbone.device().sync().map_err(|error| sk_models::engine::EngineError::Device { message: error.to_string() })?;
+        let load_seconds = start.elapsed().as_secs_f64();
+        models.end_of_text.clear();
 
-    let mut session = Session::new(models, config, &models.heads, adapters.to_vec(), args.seed)?;
-    let reply = session.reply(prompt, None, args.new_tokens, |_, _| Ok(()))?;
-    Ok(Run { prefill, frozen, steered: reply.rate(), seconds: reply.seconds })
-}
-
-fn rate(tokens: usize, start: Instant) -> f64 {
-    tokens as f64 / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
-}
-
-fn table(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).force_no_tty();
-    let rate = |spread: Spread| (format!("{:.1} tokens/s", spread.median), format!("{:.1} – {:.1}", spread.min, spread.max));
-    let mut row = |what: &str, (value, range): (String, String)| {
-        table.add_row([what.to_owned(), value, range]);
-    };
-    row("load", (format!("{:.2} s", report.load_seconds), String::new()));
-    row(&format!("read a prompt of {} tokens", report.prompt_tokens), rate(report.prefill));
-    row("frozen, greedy", rate(report.frozen));
-    row(&format!("steered, N = {}, K = {}", report.candidates, report.blades), rate(report.steered));
-    let seconds = report.steered_seconds;
-    for (part, value) in
-        [("draft", seconds.draft), ("score", seconds.score), ("select", seconds.select), ("commit", seconds.commit)]
-    {
-        let share = format!("{:.1} % of {} tokens", 100.0 * value / seconds.total(), report.new_tokens);
-        row(&format!("  {part}"), (format!("{value:.4} s"), share));
+        let text = models.tokenizer.encode(TEXT)?;
+        let prompt: Vec<TokenId> = text.iter().copied().cycle().take(args.prompt_tokens).collect();
+        let needed = prompt.len() + args.new_tokens;
+        if needed > models.context_limit() {
+            return Err(Error::PromptTooLong { tokens: needed, limit: models.context_limit() });
+        }
+        let blades = adapters.len();
+        let swept = args.sweep.iter().filter(|arg| arg.axis == Axis::Blades).flat_map(|arg| arg.values.iter().copied());
+        for index in blades..swept.max().unwrap_or(0) {
+            loading.show(format!("filling blade {}", index + 1));
+            let adapter = models.random_adapter(index, args.random.random_seed, &args.random.rank);
+            adapters.push((format!("random-{}", index + 1), adapter));
+        }
+        Ok(Self { args, models, config, adapters, blades, load_seconds, text, prompt })
     }
-    if let Some(bytes) = report.peak_memory {
-        row("peak memory", (format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)), String::new()));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let load = report.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
-    format!("{}, medians of {} repetitions{load}\n{}", report.device, report.repeat, table.trim_fmt())
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn measure(&self, load_average: Option<f64>, loading: &Loading) -> Result<Report, Error> {
+        let args = self.args;
+        loading.show("warming up");
+        let warm_up = self.turn()?;
+        // What follows has buffers of its own, to measure the device with.
+        let peak_memory = memory::peak();
+        let mut roofs = Roofs::default();
+        let mut opponents: Vec<Opponent> = args.against.iter().map(Opponent::new).collect();
+        let mut answers = vec![Vec::with_capacity(args.repeat); opponents.len()];
+        let mut turns = Vec::with_capacity(args.repeat);
+        for i in 0..args.repeat {
+            loading.show(format!("run {} of {}", i + 1, args.repeat));
+            roofs.measure(&self.models);
+            turns.push(self.turn()?);
+            for (opponent, answers) in opponents.iter_mut().zip(&mut answers) {
+                answers.push(opponent.measure()?);
+            }
+        }
+        let against = opponents.iter().zip(&answers);
+        let report =
+            |(opponent, answers): (&Opponent, &Vec<_>)| OpponentReport::new(opponent.command(), answers, &turns, args.new_tokens);
+        let against = against.map(report).collect();
+        drop(opponents);
 
-    #[test]
-    fn medians_by_hand() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
+        let own = &self.adapters[..self.blades];
+        let floors = Floors::new(&self.models, &self.config, own, &roofs)?;
+        let at = self.operating();
+        let end = Operating { prefix: at.prefix + args.new_tokens, ..at };
+        let footprint = Footprint::new(&self.models, own, &floors, end);
+        loading.show("changing blades and weights");
+        let reconfiguration = self.reconfiguration(&floors)?;
+        let sweeps = args.sweep.iter().map(|axis| self.sweep(axis, &roofs, loading)).collect::<Result<_, _>>()?;
+
+        let seconds = |f: fn(&Turn) -> f64| turns.iter().map(f);
+        let frozen = floors.frozen(at.prefix, args.new_tokens);
+        let later_tokens = turns.iter().filter_map(|turn| turn.later).map(|(tokens, _)| tokens).next();
+        let first = at.span.min(args.new_tokens);
+        let later_floor = floors.steps(Operating { prefix: at.prefix + first, ..at }, args.new_tokens - first);
+        Ok(Report {
+            device: self.models.device().to_string(),
+            precision: self.models.backbone.precision().to_string(),
+            threads: roofline::threads(),
+            repeat: args.repeat,
+            prompt_tokens: args.prompt_tokens,
+            new_tokens: args.new_tokens,
+            candidates: at.candidates,
+            blades: self.blades,
+            span_tokens: at.span,
+            load_average,
+            roof: report::RoofReport::new(&roofs),
+            load_seconds: self.load_seconds,
+            load: Figure::seconds([self.load_seconds], Some(floors.load(footprint.total - footprint.cache))),
+            warm_up: WarmUp::new(&warm_up, &turns),
+            prefill: Figure::rate(at.prefix, seconds(|turn| turn.prefill), Some(floors.prefill(at.prefix))),
+            frozen: Figure::rate(args.new_tokens, seconds(|turn| turn.frozen), Some(frozen)),
+            frozen_with_prompt: Figure::rate(
+                args.new_tokens,
+                seconds(Turn::frozen_with_prompt),
+                Some(floors.prefill(at.prefix) + frozen),
+            ),
+            steered: Figure::rate(
+                args.new_tokens,
+                seconds(|turn| turn.steered),
+                floors.read(at.prefix).zip(floors.steps(at, args.new_tokens)).map(|(read, steps)| read + steps),
+            ),
+            later_steps: later_tokens.map(|tokens| {
+                Figure::rate(tokens, turns.iter().filter_map(|turn| turn.later).map(|(_, seconds)| seconds), later_floor)
+            }),
+            steered_seconds: report::parts(&turns),
+            steered_over_frozen: report::steered_over_frozen(&turns),
+            later_steps_over_frozen: report::later_over_frozen(&turns, args.new_tokens),
+            reconfiguration,
+            memory: footprint,
+            peak_memory,
+            against,
+            sweeps,
+        })
+    }
+
+    /// One turn of frozen and steered, each on caches of its own.
+    fn turn(&self) -> Result<Turn, Error> {
+        let args = self.args;
+        let mut frozen = Frozen::new(self.models.backbone.clone());
+        let mut context = self.prompt.clone();
+        let start = Instant::now();
+        // Asking for logits, and not only for the cache, waits for the device.
+        frozen.next_logits(&context)?;
+        let prefill = start.elapsed().as_secs_f64();
+        let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
+        let start = Instant::now();
+        frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
+        let frozen = start.elapsed().as_secs_f64();
+
+        let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], args.seed)?;
+        let timed = steered.generate(&self.prompt, args.new_tokens)?;
+        Ok(Turn { prefill, frozen, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later() })
+    }
+
+    /// Edits of Ω, where the scheme has adapters and no slot that asks for a blade by name.
+    fn reconfiguration(&self, floors: &Floors) -> Result<Option<Reconfiguration>, Error> {
+        let named = self.config.selector.build().is_ok_and(|selector| !selector.blades().is_empty());
+        if self.blades == 0 || named {
+            return Ok(None);
+        }
+        let adapter = self.models.random_adapter(self.adapters.len(), self.args.random.random_seed, &self.args.random.rank);
+        let size = adapter.parameters();
+        let mut adapters = self.adapters[..self.blades].to_vec();
+        adapters.push((RESIDENT.to_owned(), adapter));
+        let mut with_resident = self.config.clone();
+        with_resident.weights = None;
+        with_resident.seat(RESIDENT);
+        let spec = with_resident.spec()?;
+        let Some(resident) = spec.seats().iter().find(|seat| &**seat.name() == RESIDENT) else { return Ok(None) };
+        let resident: Seat = resident.clone();
+        let mut steered = Steered::new(&self.models, &self.config, &adapters, self.args.seed)?;
+        let at = self.operating();
+        let step = floors.step(at);
+        let after = step.map(|step| step + floors.newcomer(at.prefix, size));
+        Reconfiguration::measure(&mut steered, &resident, &self.prompt, self.args.repeat, (step, after)).map(Some)
+    }
+
+    fn sweep(&self, axis: &AxisArg, roofs: &Roofs, loading: &Loading) -> Result<AxisReport, Error> {
+        let adapters = if axis.axis == Axis::Blades { &self.adapters[..] } else { &self.adapters[..self.blades] };
+        let often = (self.args.repeat, self.args.seed);
+        sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(what))
+    }
+
+    /// The point that all but sweeps are measured at. Spans without a cap end where the response does.
+    fn operating(&self) -> Operating {
+        Operating {
+            prefix: self.args.prompt_tokens,
+            candidates: self.config.proposal.candidates,
+            blades: self.blades,
+            span: self.config.granularity.span_tokens.map_or(self.args.new_tokens, NonZeroUsize::get),
+        }
     }
 }

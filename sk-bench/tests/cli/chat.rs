@@ -1,8 +1,8 @@
-//! `swiss-knife chat` from a pipe, and `swiss-knife bench`, on a tiny random model.
+//! `swiss-knife chat` from a pipe, on a tiny random model.
 
 use std::fs;
 
-use crate::common::{models, run_on_models, run_with_input, stderr, stdout};
+use crate::common::{models, run_with_input, stderr, stdout};
 use serde_json::Value;
 
 const BRIEF: [&str; 4] = ["--max-new-tokens", "20", "--span-tokens", "10"];
@@ -99,22 +99,4 @@ fn help_lists_the_commands() {
     let output = run_with_input("chat", &[], "/help\n");
     assert!(stdout(&output).is_empty());
     assert!(stderr(&output).contains("/swap OLD NEW=DIR"));
-}
-
-#[test]
-fn a_bench_measures_both_sides() {
-    let output = run_on_models("bench", &["--repeat", "2", "--new-tokens", "24", "--prompt-tokens", "16", "--json"]);
-    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    for speed in ["prefill", "frozen", "steered"] {
-        let value = |field: &str| report[speed][field].as_f64().unwrap();
-        assert!(value("min") > 0.0 && value("min") <= value("median") && value("median") <= value("max"), "{speed}");
-    }
-    let parts = report["steered_seconds"].as_object().unwrap();
-    assert!(["draft", "score", "select", "commit"].iter().all(|part| parts[*part].as_f64().unwrap() > 0.0));
-    assert!(report["load_seconds"].as_f64().unwrap() > 0.0);
-    assert_eq!((report["candidates"].as_u64(), report["blades"].as_u64()), (Some(7), Some(3)));
-    let table = stdout(&run_on_models("bench", &["--repeat", "1", "--new-tokens", "8", "--prompt-tokens", "8"]));
-    for row in ["load", "frozen, greedy", "steered, N = 7, K = 3", "draft", "score"] {
-        assert!(table.contains(row), "{table}");
-    }
 }

@@ -2,6 +2,7 @@
 
 mod axioms;
 mod bad_input;
+mod bench;
 mod certify;
 mod chat;
 mod common;

@@ -1,0 +1,31 @@
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::positive;
+
+/// What names a checkpoint, or something that must fit one.
+const CHECKPOINTS: [&str; 4] = ["backbone", "drafter", "blades", "heads"];
+
+/// Models of random weights, in place of checkpoints.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Random weights")]
+pub struct RandomArgs {
+    /// Shape of a backbone to fill with random weights: a config.json.
+    ///
+    /// Speed does not depend on what weights are, so that any shape is measured without a checkpoint.
+    #[arg(long, value_name = "FILE", conflicts_with_all = CHECKPOINTS)]
+    pub backbone_config: Option<PathBuf>,
+    /// Shape of a drafter to fill with random weights; without it, a random backbone drafts for itself.
+    #[arg(long, value_name = "FILE", requires = "backbone_config", conflicts_with_all = CHECKPOINTS)]
+    pub drafter_config: Option<PathBuf>,
+    /// K, random adapters on all linear layers of a random backbone.
+    #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = positive)]
+    pub random_blades: usize,
+    /// Seed of the weights.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub random_seed: u64,
+    /// Rank of random adapters; of several, each adapter takes the next.
+    #[arg(long, value_name = "R,…", default_value = "16", value_delimiter = ',', value_parser = positive)]
+    pub rank: Vec<usize>,
+}

@@ -1,0 +1,227 @@
+//! All that is measured, as JSON shows it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sk_models::roofline::{Bandwidth, Peak};
+
+use crate::ruler::{AxisReport, Figure, Footprint, Reconfiguration, Roofs, Spread};
+use crate::trace::Seconds;
+
+/// One turn of frozen and steered, in seconds.
+pub(super) struct Turn {
+    pub(super) prefill: f64,
+    pub(super) frozen: f64,
+    pub(super) steered: f64,
+    pub(super) seconds: Seconds,
+    /// Tokens and seconds of the steps after the first.
+    pub(super) later: Option<(usize, f64)>,
+}
+
+impl Turn {
+    pub(super) fn frozen_with_prompt(&self) -> f64 {
+        self.prefill + self.frozen
+    }
+}
+
+/// All that is measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) device: String,
+    /// What the weights are kept in.
+    pub(super) precision: String,
+    /// Threads of the CPU, for probes and models alike.
+    pub(super) threads: usize,
+    pub(super) repeat: usize,
+    pub(super) prompt_tokens: usize,
+    pub(super) new_tokens: usize,
+    pub(super) candidates: usize,
+    pub(super) blades: usize,
+    pub(super) span_tokens: usize,
+    /// One-minute load average of the machine when the measurement began, which should be near zero.
+    pub(super) load_average: Option<f64>,
+    /// What the device can do, measured once per repetition.
+    pub(super) roof: RoofReport,
+    /// Seconds to load, or to fill, backbone, drafter and blades.
+    pub(super) load_seconds: f64,
+    /// The same beside its floor: every byte written once.
+    pub(super) load: Figure,
+    /// What the first runs took longer than the later ones: kernels chosen and compiled, pages touched.
+    pub(super) warm_up: WarmUp,
+    /// Prompt tokens read per second by the backbone.
+    pub(super) prefill: Figure,
+    /// Tokens per second of the backbone alone, greedy, reading the prompt left out.
+    pub(super) frozen: Figure,
+    /// The same, reading the prompt included.
+    pub(super) frozen_with_prompt: Figure,
+    /// Tokens per second steered, reading the prompt included.
+    pub(super) steered: Figure,
+    /// Tokens per second of the steered steps after the first, which also reads the prompt.
+    pub(super) later_steps: Option<Figure>,
+    /// Seconds of a steered run by part: medians.
+    pub(super) steered_seconds: Seconds,
+    /// Steered against frozen, both with the prompt.
+    pub(super) steered_over_frozen: Spread,
+    /// Steps after the first against frozen, both without the prompt.
+    pub(super) later_steps_over_frozen: Option<Spread>,
+    /// Edits of Ω; none where the scheme has no adapter, or asks for a blade by name.
+    pub(super) reconfiguration: Option<Reconfiguration>,
+    /// The memory that a steered run needs, by the formula, in bytes.
+    pub(super) memory: Footprint,
+    /// Largest resident size of the process once the models were loaded and had run, in bytes (Linux).
+    pub(super) peak_memory: Option<u64>,
+    /// Other programs, measured in turns.
+    pub(super) against: Vec<OpponentReport>,
+    /// Steps along the axes asked for.
+    pub(super) sweeps: Vec<AxisReport>,
+}
+
+/// Bandwidths in bytes per second and peaks in operations per second.
+#[derive(Debug, Serialize)]
+pub(super) struct RoofReport {
+    /// Reading a working set of the backbone's size.
+    pub(super) backbone_read: Spread,
+    /// STREAM's triad over one.
+    pub(super) backbone_triad: Spread,
+    /// Reading a working set of the drafter's size.
+    pub(super) drafter_read: Spread,
+    /// STREAM's triad over one.
+    pub(super) drafter_triad: Spread,
+    /// A large matrix product.
+    pub(super) product: Spread,
+    /// Multiply-adds in registers, on a CPU.
+    pub(super) registers: Option<Spread>,
+}
+
+impl RoofReport {
+    pub(super) fn new(roofs: &Roofs) -> Self {
+        let bandwidth = |of: &[Bandwidth], f: fn(&Bandwidth) -> f64| Spread::of(of.iter().map(f));
+        let (large, small) = (roofs.of_backbone(), roofs.of_drafter());
+        let registers: Vec<f64> = roofs.peaks().iter().filter_map(|peak: &Peak| peak.registers).collect();
+        Self {
+            backbone_read: bandwidth(large, |b| b.read),
+            backbone_triad: bandwidth(large, |b| b.triad),
+            drafter_read: bandwidth(small, |b| b.read),
+            drafter_triad: bandwidth(small, |b| b.triad),
+            product: Spread::of(roofs.peaks().iter().map(|peak| peak.product)),
+            registers: (!registers.is_empty()).then(|| Spread::of(registers)),
+        }
+    }
+}
+
+/// Seconds that the first runs took longer than the median of the later ones, never less than zero.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct WarmUp {
+    /// The backbone alone, with the prompt.
+    pub(super) frozen: f64,
+    /// Steered.
+    pub(super) steered: f64,
+}
+
+impl WarmUp {
+    pub(super) fn new(first: &Turn, turns: &[Turn]) -> Self {
+        let beyond = |f: fn(&Turn) -> f64| (f(first) - Spread::of(turns.iter().map(f)).median).max(0.0);
+        Self { frozen: beyond(Turn::frozen_with_prompt), steered: beyond(|turn| turn.steered) }
+    }
+}
+
+/// Median seconds of the parts of a steered run.
+pub(super) fn parts(turns: &[Turn]) -> Seconds {
+    let part = |f: fn(&Seconds) -> f64| Spread::of(turns.iter().map(|turn| f(&turn.seconds))).median;
+    Seconds { draft: part(|s| s.draft), score: part(|s| s.score), select: part(|s| s.select), commit: part(|s| s.commit) }
+}
+
+/// The rate of steered against that of frozen, both with the prompt, which make the same number of tokens.
+pub(super) fn steered_over_frozen(turns: &[Turn]) -> Spread {
+    Spread::of_ratios(turns.iter().map(Turn::frozen_with_prompt), turns.iter().map(|turn| turn.steered))
+}
+
+/// The rate of the steps after the first against that of frozen, both without the prompt.
+pub(super) fn later_over_frozen(turns: &[Turn], new_tokens: usize) -> Option<Spread> {
+    let later: Vec<f64> = turns.iter().filter_map(|turn| turn.later).map(|(tokens, seconds)| tokens as f64 / seconds).collect();
+    let frozen = turns.iter().map(|turn| new_tokens as f64 / turn.frozen);
+    (!later.is_empty()).then(|| Spread::of_ratios(later, frozen))
+}
+
+/// Another program.
+#[derive(Debug, Serialize)]
+pub(super) struct OpponentReport {
+    /// Its command.
+    pub(super) command: String,
+    /// What it says of itself.
+    pub(super) figures: Vec<OpponentFigure>,
+}
+
+/// A figure of another program, and ours against it, repetition by repetition.
+#[derive(Debug, Serialize)]
+pub(super) struct OpponentFigure {
+    /// Its name for it.
+    pub(super) name: String,
+    /// Tokens per second, or seconds where the name says so.
+    pub(super) value: Spread,
+    /// Our rate, frozen with the prompt, over its own; none for a time.
+    pub(super) frozen_over: Option<Spread>,
+    /// Our rate, steered, over its own; none for a time.
+    pub(super) steered_over: Option<Spread>,
+}
+
+impl OpponentFigure {
+    /// Whether a figure of this name is a time and not a rate.
+    pub(super) fn is_time(name: &str) -> bool {
+        name.ends_with("_seconds")
+    }
+
+    fn new(name: &str, answers: &[BTreeMap<String, f64>], turns: &[Turn], new_tokens: usize) -> Self {
+        let values: Vec<f64> = answers.iter().filter_map(|answer| answer.get(name).copied()).collect();
+        let over = |f: fn(&Turn) -> f64| {
+            let ours = turns.iter().map(|turn| new_tokens as f64 / f(turn));
+            (!Self::is_time(name)).then(|| Spread::of_ratios(ours, values.iter().copied()))
+        };
+        let (frozen_over, steered_over) = (over(Turn::frozen_with_prompt), over(|turn| turn.steered));
+        Self { name: name.to_owned(), value: Spread::of(values), frozen_over, steered_over }
+    }
+}
+
+impl OpponentReport {
+    /// What `command` answered, turn by turn.
+    pub(super) fn new(command: &str, answers: &[BTreeMap<String, f64>], turns: &[Turn], new_tokens: usize) -> Self {
+        let names = answers.first().into_iter().flat_map(BTreeMap::keys);
+        let figures = names.map(|name| OpponentFigure::new(name, answers, turns, new_tokens)).collect();
+        Self { command: command.to_owned(), figures }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(frozen: f64, steered: f64, later: Option<(usize, f64)>) -> Turn {
+        Turn { prefill: 1.0, frozen, steered, seconds: Seconds::default(), later }
+    }
+
+    /// A machine at full speed, at half of it, and at full speed again.
+    fn turns() -> [Turn; 3] {
+        [turn(3.0, 2.0, Some((8, 1.0))), turn(7.0, 4.0, Some((8, 2.0))), turn(3.0, 2.0, Some((8, 1.0)))]
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_turn() {
+        assert_eq!(steered_over_frozen(&turns()), Spread { median: 2.0, min: 2.0, max: 2.0 });
+        // 8 tokens a second after the first step against 12/3, then 4 against 12/7.
+        assert_eq!(later_over_frozen(&turns(), 12).unwrap().median, 2.0);
+        assert_eq!(later_over_frozen(&[turn(1.0, 1.0, None)], 12), None);
+        let warm_up = WarmUp::new(&turn(9.0, 1.0, None), &turns());
+        assert_eq!((warm_up.frozen, warm_up.steered), (6.0, 0.0));
+    }
+
+    #[test]
+    fn rates_of_others_are_compared_and_times_are_shown() {
+        let answer = |greedy: f64| BTreeMap::from([("greedy".to_owned(), greedy), ("swap_seconds".to_owned(), 0.5)]);
+        let report = OpponentReport::new("peer", &[answer(1.5), answer(0.75), answer(1.5)], &turns(), 12);
+        let [greedy, swap] = &report.figures[..] else { panic!("{report:?}") };
+        // Frozen made 12 tokens in 4, 8 and 4 seconds, steered in 2, 4 and 2.
+        assert_eq!((greedy.name.as_str(), greedy.value.median, greedy.frozen_over.unwrap().max), ("greedy", 1.5, 2.0));
+        assert_eq!(greedy.steered_over.unwrap(), Spread { median: 4.0, min: 4.0, max: 4.0 });
+        assert_eq!((swap.name.as_str(), swap.value.median, swap.frozen_over), ("swap_seconds", 0.5, None));
+    }
+}

@@ -1,0 +1,86 @@
+//! Models without a checkpoint: any shape, seeded random weights.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sk_models::decoder::{Decoder, Precision};
+use sk_models::device::DeviceName;
+use sk_models::lora::LoraAdapter;
+use sk_models::model::Qwen2;
+use sk_models::text::Tokenizer;
+use sk_models::{ConfigError, Qwen2Config};
+
+use super::Models;
+use crate::Error;
+use crate::progress::Loading;
+use crate::scheme::SchemeConfig;
+
+/// Seeds a model or adapter apart from the others of a run.
+const DRAFTER: u64 = 1;
+const ADAPTERS: u64 = 2;
+
+impl Models {
+    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for each that `config` names, with weights that
+    /// follow from `seed` alone. Without a drafter's shape the backbone drafts for itself. Nothing ends a response.
+    ///
+    /// Adapters take `ranks` in turn.
+    ///
+    /// # Errors
+    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the backbone's, or the device or the precision cannot be had.
+    ///
+    /// # Panics
+    /// If there is no rank, or one of zero.
+    pub fn random(
+        (backbone, drafter): (&Path, Option<&Path>),
+        (device, precision): (DeviceName, Precision),
+        seed: u64,
+        ranks: &[usize],
+        config: &SchemeConfig,
+        loading: &Loading,
+    ) -> Result<(Self, Vec<(String, LoraAdapter)>), Error> {
+        let (device_name, device) = device.resolve()?;
+        let large = Qwen2Config::from_file(backbone)?;
+        let small = drafter.map(|path| Qwen2Config::from_file(path).map(|config| (path, config))).transpose()?;
+        if let Some((path, small)) = &small
+            && small.vocab_size > large.vocab_size
+        {
+            return Err(Error::Shape(ConfigError::Field {
+                path: path.display().to_string(),
+                field: "vocab_size",
+                value: small.vocab_size.to_string(),
+                reason: "must not exceed the backbone's, which reads what it drafts",
+            }));
+        }
+        loading.show("filling the backbone");
+        let backbone = Arc::new(Decoder::new(Qwen2::random(&large, seed, &device), precision)?);
+        let drafter = match small {
+            Some((_, small)) => {
+                loading.show("filling the drafter");
+                Arc::new(Decoder::new(Qwen2::random(&small, seed.wrapping_add(DRAFTER), &device), precision)?)
+            }
+            None => Arc::clone(&backbone),
+        };
+        let models = Self {
+            backbone,
+            drafter,
+            tokenizer: Tokenizer::bytes(),
+            end_of_text: Vec::new(),
+            heads: Vec::new(),
+            checkpoint: None,
+            device_name,
+            device,
+        };
+        let names = config.adapters().map(|(name, _)| name);
+        let adapters = (0..).zip(names).map(|(index, name)| (name, models.random_adapter(index, seed, ranks))).collect();
+        Ok((models, adapters))
+    }
+
+    /// An adapter of random weights for the backbone, the `index`-th of those of a seed.
+    ///
+    /// # Panics
+    /// If there is no rank, or one of zero.
+    pub fn random_adapter(&self, index: usize, seed: u64, ranks: &[usize]) -> LoraAdapter {
+        let seed = seed.wrapping_add(ADAPTERS).wrapping_add(index as u64);
+        LoraAdapter::random(self.backbone.config(), ranks[index % ranks.len()], seed, &self.device)
+    }
+}

@@ -1,0 +1,146 @@
+//! What a step is measured against: one number of its operating point at a time.
+
+use std::str::FromStr;
+
+use crate::suggest;
+
+/// A number of the operating point that a step's cost depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// Tokens of the context.
+    Prefix,
+    /// N, candidates.
+    Candidates,
+    /// K, blades.
+    Blades,
+    /// L, tokens of a span.
+    Span,
+}
+
+/// Where a step is measured: the four numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operating {
+    /// Tokens of the context.
+    pub prefix: usize,
+    /// N.
+    pub candidates: usize,
+    /// K.
+    pub blades: usize,
+    /// L.
+    pub span: usize,
+}
+
+impl Axis {
+    const NAMES: [(&str, Self); 4] = [("prefix", Self::Prefix), ("n", Self::Candidates), ("k", Self::Blades), ("l", Self::Span)];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, axis)| *axis == self).map_or("", |(name, _)| name)
+    }
+
+    /// What it is measured at unless said otherwise.
+    pub fn values(self) -> &'static [usize] {
+        match self {
+            Self::Prefix => &[64, 128, 256, 512, 1024, 2048, 4096],
+            Self::Candidates => &[1, 2, 4, 7, 8, 16, 32],
+            Self::Blades => &[0, 1, 2, 3, 4, 5, 6, 7, 8],
+            Self::Span => &[8, 16, 24, 32, 64, 128],
+        }
+    }
+}
+
+impl Operating {
+    /// Its number on `axis`.
+    pub fn at(&self, axis: Axis) -> usize {
+        match axis {
+            Axis::Prefix => self.prefix,
+            Axis::Candidates => self.candidates,
+            Axis::Blades => self.blades,
+            Axis::Span => self.span,
+        }
+    }
+
+    /// The same with another number on `axis`.
+    pub fn with(self, axis: Axis, value: usize) -> Self {
+        match axis {
+            Axis::Prefix => Self { prefix: value, ..self },
+            Axis::Candidates => Self { candidates: value, ..self },
+            Axis::Blades => Self { blades: value, ..self },
+            Axis::Span => Self { span: value, ..self },
+        }
+    }
+}
+
+/// `AXIS` or `AXIS=VALUE:VALUE…`: a sweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AxisArg {
+    /// The axis.
+    pub axis: Axis,
+    /// Where it is measured, in ascending order.
+    pub values: Vec<usize>,
+}
+
+impl AxisArg {
+    /// Its points about `centre`, which is one of them.
+    pub fn points(&self, centre: Operating) -> Vec<Operating> {
+        let mut values = self.values.clone();
+        values.push(centre.at(self.axis));
+        values.sort_unstable();
+        values.dedup();
+        values.into_iter().map(|value| centre.with(self.axis, value)).collect()
+    }
+}
+
+impl FromStr for AxisArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, values) = match text.split_once('=') {
+            Some((name, values)) => (name, Some(values)),
+            None => (text, None),
+        };
+        let axis = suggest::choice("sweep", name.trim(), &Axis::NAMES)?;
+        let least = usize::from(axis != Axis::Blades);
+        let value = |text: &str| match text.trim().parse() {
+            Ok(value) if value >= least => Ok(value),
+            _ => Err(format!("{} is \"{text}\"; it must be a whole number of at least {least}", axis.name())),
+        };
+        let values = values.map_or_else(|| Ok(axis.values().to_vec()), |values| values.split(':').map(value).collect())?;
+        Ok(Self { axis, values })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CENTRE: Operating = Operating { prefix: 64, candidates: 7, blades: 3, span: 24 };
+
+    #[test]
+    fn a_sweep_changes_one_number_and_passes_through_the_centre() {
+        let points = |text: &str| text.parse::<AxisArg>().unwrap().points(CENTRE);
+        assert_eq!(points("n=16:1:16"), [1, 7, 16].map(|candidates| Operating { candidates, ..CENTRE }));
+        assert_eq!(points("k=0"), [0, 3].map(|blades| Operating { blades, ..CENTRE }));
+        for (name, axis) in Axis::NAMES {
+            let points = points(name);
+            assert_eq!(points.iter().map(|point| point.at(axis)).collect::<Vec<_>>(), axis.values());
+            assert!(points.iter().all(|point| point.with(axis, CENTRE.at(axis)) == CENTRE) && points.contains(&CENTRE));
+            assert_eq!(axis.name(), name);
+        }
+    }
+
+    #[test]
+    fn what_is_no_sweep_is_refused() {
+        for (text, said) in [
+            ("prefx", "unknown sweep \"prefx\"; did you mean \"prefix\"?"),
+            ("m", "known: prefix, n, k, l"),
+            ("n=0", "n is \"0\"; it must be a whole number of at least 1"),
+            ("l=8:", "l is \"\""),
+            ("k=-1", "at least 0"),
+            ("prefix=64:x", "\"x\""),
+        ] {
+            let error = text.parse::<AxisArg>().unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! A measurement beside its floor.
+
+use serde::Serialize;
+
+use super::Spread;
+
+/// Repetitions of a time or a rate, and what the device allows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Figure {
+    /// What was measured.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// What the roofline allows, in the same unit: the least time or the highest rate.
+    pub floor: Option<f64>,
+    /// How many times longer than at the floor it took.
+    pub to_floor: Option<f64>,
+}
+
+impl Figure {
+    /// A time, in seconds.
+    pub fn seconds(values: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
+        let spread = Spread::of(values);
+        Self { spread, floor, to_floor: floor.map(|floor| spread.median / floor) }
+    }
+
+    /// A rate of `amount` things, from the seconds that each repetition took for them.
+    pub fn rate(amount: usize, seconds: impl IntoIterator<Item = f64>, floor: Option<f64>) -> Self {
+        let rate = |seconds: f64| amount as f64 / seconds.max(f64::MIN_POSITIVE);
+        let spread = Spread::of(seconds.into_iter().map(rate));
+        let floor = floor.map(rate);
+        Self { spread, floor, to_floor: floor.map(|floor| floor / spread.median) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twice_the_least_time_is_half_the_highest_rate() {
+        let time = Figure::seconds([2.0, 4.0, 3.0], Some(1.5));
+        assert_eq!((time.spread.median, time.floor, time.to_floor), (3.0, Some(1.5), Some(2.0)));
+        let rate = Figure::rate(6, [2.0, 4.0, 3.0], Some(1.5));
+        assert_eq!((rate.spread.median, rate.floor, rate.to_floor), (2.0, Some(4.0), Some(2.0)));
+        assert_eq!(Figure::seconds([1.0], None).to_floor, None);
+    }
+}

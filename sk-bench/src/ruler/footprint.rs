@@ -1,0 +1,40 @@
+//! The memory that a steered generation needs, by the formula.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use sk_models::decoder::Decoder;
+use sk_models::lora::LoraAdapter;
+use sk_models::roofline::{Storage, parameters};
+
+use super::{Floors, Operating};
+use crate::Models;
+
+/// θ_B + θ_S + Σ adapters + KV, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Footprint {
+    /// θ_B.
+    pub backbone: f64,
+    /// θ_S; zero where the backbone drafts for itself.
+    pub drafter: f64,
+    /// Σ adapters.
+    pub adapters: f64,
+    /// Keys and values of the longest context under every policy, and of N spans beside it, in both models.
+    pub cache: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+impl Footprint {
+    /// At the operating point `at`, where the context is `at.prefix` tokens long at the end.
+    pub fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
+        let weights = |model: &Decoder| Storage::of(model).weight * parameters(model.config()) as f64;
+        let backbone = weights(&models.backbone);
+        let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { weights(&models.drafter) };
+        let per_number = Storage::of(&models.backbone).adapter;
+        let adapters = per_number * adapters.iter().map(|(_, adapter)| adapter.parameters()).sum::<usize>() as f64;
+        let (of_backbone, of_drafter) = floors.cache_bytes();
+        let cache = (at.prefix + at.candidates * at.span) as f64 * (of_backbone + of_drafter);
+        Self { backbone, drafter, adapters, cache, total: backbone + drafter + adapters + cache }
+    }
+}

@@ -1,0 +1,180 @@
+//! Another program, measured in turns with this one.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::RulerError;
+
+/// How long a program that was told that there is no more to do may take to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A command that measures something once per repetition.
+///
+/// For each repetition it gets an empty line on standard input and answers with a line on standard output: a JSON object of figures by name.
+/// A name that ends in `_seconds` is a time, any other a rate in tokens per second. Other lines are passed over. A command that ends after
+/// its answer is started again for the next repetition, so that a script that measures once will do; one that stays, and reads a line for
+/// each answer, loads its models once.
+#[derive(Debug)]
+pub struct Opponent {
+    command: String,
+    running: Option<Running>,
+    names: Option<Vec<String>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    answered: bool,
+}
+
+impl Opponent {
+    /// The command, as the shell reads it. It starts when it is first asked.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self { command: command.into(), running: None, names: None }
+    }
+
+    /// The command.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Has it measure once.
+    ///
+    /// # Errors
+    /// When it does not start, ends without an answer, or answers with other figures than the first time or with one that is not positive.
+    pub fn measure(&mut self) -> Result<BTreeMap<String, f64>, RulerError> {
+        let figures = self.answer()?;
+        if let Some((name, &value)) = figures.iter().find(|(_, value)| !(value.is_finite() && **value > 0.0)) {
+            return Err(RulerError::Value { command: self.command.clone(), name: name.clone(), value });
+        }
+        let names: Vec<String> = figures.keys().cloned().collect();
+        let first = self.names.get_or_insert_with(|| names.clone());
+        if *first != names {
+            return Err(RulerError::Changed { command: self.command.clone(), first: first.join(", "), now: names.join(", ") });
+        }
+        Ok(figures)
+    }
+
+    fn answer(&mut self) -> Result<BTreeMap<String, f64>, RulerError> {
+        loop {
+            let mut running = match self.running.take() {
+                Some(running) => running,
+                None => Running::start(&self.command)?,
+            };
+            if let Some(figures) = running.ask().map_err(|source| RulerError::Output { command: self.command.clone(), source })? {
+                running.answered = true;
+                self.running = Some(running);
+                return Ok(figures);
+            }
+            // It has closed its output. Where it answered before, that was all it had to say, and it starts anew.
+            let failed = |source| RulerError::Output { command: self.command.clone(), source };
+            let status = running.child.wait().map_err(failed)?;
+            if !running.answered || !status.success() {
+                return Err(RulerError::Silent { command: self.command.clone(), status });
+            }
+        }
+    }
+}
+
+impl Running {
+    fn start(command: &str) -> Result<Self, RulerError> {
+        let (shell, option) = if cfg!(windows) { ("cmd", "/C") } else { ("sh", "-c") };
+        let failed = |source| RulerError::Start { command: command.to_owned(), source };
+        let mut child =
+            Command::new(shell).args([option, command]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let broken = || failed(std::io::ErrorKind::BrokenPipe.into());
+        let input = child.stdin.take();
+        let output = child.stdout.take().ok_or_else(broken)?;
+        Ok(Self { child, input, output: BufReader::new(output), answered: false })
+    }
+
+    /// The next line of figures; none where the output has ended.
+    fn ask(&mut self) -> std::io::Result<Option<BTreeMap<String, f64>>> {
+        if let Some(input) = &mut self.input {
+            // A command that measures once has no need to read.
+            let _ = input.write_all(b"\n").and_then(|()| input.flush());
+        }
+        let mut line = Vec::new();
+        while self.output.read_until(b'\n', &mut line)? > 0 {
+            match serde_json::from_slice::<BTreeMap<String, f64>>(&line) {
+                Ok(figures) if !figures.is_empty() => return Ok(Some(figures)),
+                _ => line.clear(),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The end of its input tells a command that waits for the next repetition that there is none.
+        self.input = None;
+        let start = Instant::now();
+        while start.elapsed() < FAREWELL {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                _ => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn figures(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    #[test]
+    fn a_command_that_measures_once_is_started_for_each_repetition() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = folder.path().join("count");
+        let command =
+            format!("echo loading; echo run >> {0}; echo '{{\"greedy\": '$(wc -l < {0})'}}'; echo done", count.display());
+        let mut opponent = Opponent::new(command);
+        for times in 1..=3 {
+            assert_eq!(opponent.measure().unwrap(), figures(&[("greedy", f64::from(times))]));
+        }
+    }
+
+    #[test]
+    fn a_command_that_stays_is_started_once() {
+        let command = "n=0; while read line; do n=$((n+1)); echo \"{\\\"a\\\": $n, \\\"b_seconds\\\": 2.5}\"; done";
+        let mut opponent = Opponent::new(command);
+        for times in 1..=3 {
+            assert_eq!(opponent.measure().unwrap(), figures(&[("a", f64::from(times)), ("b_seconds", 2.5)]));
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused_by_name() {
+        let refused = |command: &str| Opponent::new(command).measure().unwrap_err().to_string();
+        for (command, parts) in [
+            ("echo nothing to say", ["nothing to say", "exit status: 0", "{\"greedy\": 120.5}"]),
+            ("exit 3", ["`exit 3`", "exit status: 3", "without figures"]),
+            ("echo '{}'", ["{}", "without figures", "line"]),
+            ("echo '{\"a\": 0}'", ["a is 0", "positive", "echo"]),
+            ("echo '{\"slow\": -1.5}'", ["slow is -1.5", "positive", "echo"]),
+        ] {
+            let error = refused(command);
+            assert!(parts.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{error}");
+        }
+        let mut fickle = Opponent::new("read x; echo '{\"a\": 1}'; read x; echo '{\"b\": 1}'");
+        fickle.measure().unwrap();
+        let error = fickle.measure().unwrap_err().to_string();
+        assert!(error.contains("printed b after a"), "{error}");
+        // One that fails after its answer has failed.
+        let mut failing = Opponent::new("read x; echo '{\"a\": 1}'; exit 4");
+        failing.measure().unwrap();
+        let error = failing.measure().unwrap_err().to_string();
+        assert!(error.contains("exit status: 4"), "{error}");
+    }
+}

@@ -1,0 +1,128 @@
+//! What it costs to change Ω while a response is under way (`prop:cost`).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+use sk_core::{AlignmentSpec, Seat, SpecError, SpecHandle, TokenId};
+
+use super::{Figure, Spread, Steered};
+use crate::{Error, memory};
+
+/// Edits of a kind in one repetition, so that their mean is finer than the clock.
+const EDITS: u32 = 1000;
+
+/// Times of edits of Ω, in seconds, and of the steps after them.
+#[derive(Debug, Clone, Serialize)]
+pub struct Reconfiguration {
+    /// Other weights for the seated blades, by name.
+    pub weight_edit: Spread,
+    /// One more blade, whose adapter is loaded.
+    pub seat: Spread,
+    /// One blade less.
+    pub unseat: Spread,
+    /// Another blade in a seat.
+    pub swap: Spread,
+    /// A step with Ω as it was.
+    pub step: Figure,
+    /// The step after a swap, in which the new blade reads the context for the first time.
+    pub step_after_swap: Figure,
+    /// What all the edits added to the resident memory of the process, in bytes (Linux).
+    pub resident_bytes_added: Option<i64>,
+}
+
+/// Means of one repetition.
+struct Edits {
+    weights: f64,
+    seat: f64,
+    unseat: f64,
+    swap: f64,
+}
+
+impl Reconfiguration {
+    /// Measures `repeat` times what it costs to seat, unseat and swap in `resident`, a blade whose adapter is loaded and not seated.
+    ///
+    /// # Errors
+    /// When an edit is refused or a step fails.
+    pub fn measure(
+        steered: &mut Steered,
+        resident: &Seat,
+        prompt: &[TokenId],
+        repeat: usize,
+        floors: (Option<f64>, Option<f64>),
+    ) -> Result<Self, Error> {
+        let spec = steered.spec().clone();
+        let before = spec.snapshot();
+        let (mut edits, mut steps, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        let resident_before = memory::resident();
+        for _ in 0..repeat {
+            edits.push(Edits::measure(&spec, resident)?);
+        }
+        let added = resident_before.zip(memory::resident()).map(|(before, after)| after as i64 - before as i64);
+        steered.step(prompt)?;
+        for _ in 0..repeat {
+            steps.push(steered.step(prompt)?.total());
+            swap_in(&spec, resident)?;
+            after.push(steered.step(prompt)?.total());
+            restore(&spec, &before)?;
+            steered.step(prompt)?;
+        }
+        Ok(Self {
+            weight_edit: Spread::of(edits.iter().map(|edit| edit.weights)),
+            seat: Spread::of(edits.iter().map(|edit| edit.seat)),
+            unseat: Spread::of(edits.iter().map(|edit| edit.unseat)),
+            swap: Spread::of(edits.iter().map(|edit| edit.swap)),
+            step: Figure::seconds(steps, floors.0),
+            step_after_swap: Figure::seconds(after, floors.1),
+            resident_bytes_added: added,
+        })
+    }
+}
+
+impl Edits {
+    /// The mean over many edits of each kind, after which Ω is as it was.
+    fn measure(spec: &SpecHandle, resident: &Seat) -> Result<Self, SpecError> {
+        let before = spec.snapshot();
+        let names: Vec<Arc<str>> = before.seats().iter().map(|seat| Arc::clone(seat.name())).collect();
+        let mut edits = Self { weights: 0.0, seat: 0.0, unseat: 0.0, swap: 0.0 };
+        for i in 0..EDITS {
+            // Weights differ from edit to edit.
+            let weights = (1..).map(|k| f64::from(1 + (i + k) % 7));
+            edits.weights += timed(|| spec.edit(|spec| spec.with_named_weights(names.iter().map(|name| &**name).zip(weights))))?;
+        }
+        restore(spec, &before)?;
+        for _ in 0..EDITS {
+            // A new seat each time, as a user would make it.
+            edits.seat += timed(|| spec.edit(|spec| spec.seat(anew(resident), 0.5)))?;
+            edits.unseat += timed(|| spec.edit(|spec| spec.unseat(resident.name())))?;
+        }
+        for _ in 0..EDITS {
+            edits.swap += timed(|| swap_in(spec, resident))?;
+            restore(spec, &before)?;
+        }
+        let each = |sum: f64| sum / f64::from(EDITS);
+        Ok(Self { weights: each(edits.weights), seat: each(edits.seat), unseat: each(edits.unseat), swap: each(edits.swap) })
+    }
+}
+
+fn anew(seat: &Seat) -> Seat {
+    Seat::new(&**seat.name(), Arc::clone(seat.blade()))
+}
+
+/// Puts `resident` in the first seat that counts.
+fn swap_in(spec: &SpecHandle, resident: &Seat) -> Result<Arc<AlignmentSpec>, SpecError> {
+    spec.edit(|spec| match spec.active().next() {
+        Some((first, _)) => spec.swap(first.name(), anew(resident)),
+        None => Ok(spec.clone()),
+    })
+}
+
+fn restore(spec: &SpecHandle, before: &AlignmentSpec) -> Result<(), SpecError> {
+    spec.edit(|_| Ok(before.clone())).map(drop)
+}
+
+fn timed(edit: impl FnOnce() -> Result<Arc<AlignmentSpec>, SpecError>) -> Result<f64, SpecError> {
+    let start = Instant::now();
+    edit()?;
+    Ok(start.elapsed().as_secs_f64())
+}

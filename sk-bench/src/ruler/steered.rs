@@ -1,0 +1,229 @@
+//! A scheme at work, with its times.
+
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use sk_core::{Context, Scheme, SpecHandle, TokenId};
+use sk_models::lora::LoraAdapter;
+
+use crate::scheme::{SchemeConfig, SchemeError};
+use crate::trace::Seconds;
+use crate::{Error, Models};
+
+/// A scheme on loaded models, with caches and draws of its own and no text: tokens are all there is.
+pub struct Steered {
+    scheme: Scheme,
+    rng: ChaCha8Rng,
+    context_limit: usize,
+}
+
+/// A response, as it was timed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
+    /// Wall time, in seconds.
+    pub elapsed: f64,
+    /// Tokens that each step appended, and where its time went.
+    pub steps: Vec<(usize, Seconds)>,
+}
+
+impl Timed {
+    /// Tokens of the response.
+    pub fn tokens(&self) -> usize {
+        self.steps.iter().map(|(tokens, _)| tokens).sum()
+    }
+
+    /// All steps together.
+    pub fn seconds(&self) -> Seconds {
+        self.steps.iter().fold(Seconds::default(), |mut sum, (_, seconds)| {
+            sum += *seconds;
+            sum
+        })
+    }
+
+    /// Tokens and time of the steps after the first, which also read the prompt; none where there are none.
+    pub fn later(&self) -> Option<(usize, f64)> {
+        let later = self.steps.get(1..).filter(|steps| !steps.is_empty())?;
+        Some((later.iter().map(|(tokens, _)| tokens).sum(), later.iter().map(|(_, seconds)| seconds.total()).sum()))
+    }
+}
+
+impl Steered {
+    /// The scheme `config` on `models` with `adapters`, and with draws that follow from `seed`.
+    ///
+    /// # Errors
+    /// When the scheme cannot be built.
+    pub fn new(
+        models: &Models,
+        config: &SchemeConfig,
+        adapters: &[(String, LoraAdapter)],
+        seed: u64,
+    ) -> Result<Self, SchemeError> {
+        let (scheme, rack) = config.build(models, &models.heads)?;
+        for (name, adapter) in adapters {
+            rack.insert(name.as_str(), adapter.clone());
+        }
+        Ok(Self { scheme, rng: ChaCha8Rng::seed_from_u64(seed), context_limit: models.context_limit() })
+    }
+
+    /// Ω. Edits take effect at the next step.
+    pub fn spec(&self) -> &SpecHandle {
+        &self.scheme.spec
+    }
+
+    /// Answers `prompt` with `tokens` tokens, which the context has room for.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn generate(&mut self, prompt: &[TokenId], tokens: usize) -> Result<Timed, Error> {
+        let start = Instant::now();
+        let mut context = Context::new(prompt)?;
+        let mut steps = Vec::new();
+        self.scheme.generate(&mut context, tokens, &mut self.rng, |step| {
+            steps.push((step.chosen().tokens.len(), Seconds::of(step)));
+            true
+        })?;
+        Ok(Timed { elapsed: start.elapsed().as_secs_f64(), steps })
+    }
+
+    /// One step after `prompt`. The prompt stays read, and what the step appended is forgotten, so that steps after one prompt are alike.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn step(&mut self, prompt: &[TokenId]) -> Result<Seconds, Error> {
+        let limit = self.context_limit.saturating_sub(prompt.len());
+        let trace = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
+        Ok(Seconds::of(&trace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use sk_core::{OperatingPoint, StepTrace};
+    use sk_models::decoder::Precision;
+    use sk_models::device::DeviceName;
+
+    use super::*;
+    use crate::Loading;
+    use crate::scheme::Convention;
+
+    /// Sums of a few dozen f32 products, taken in batches of another shape.
+    const ROUNDING: f64 = 1e-4;
+
+    const SHAPE: &str = r#"{"vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 128}"#;
+    const PROMPT: [TokenId; 5] = [7, 1, 250, 33, 4];
+
+    /// Models of random weights, and adapters of these names and ranks, by name.
+    fn random(blades: &[(&str, usize)]) -> (Models, Vec<(String, LoraAdapter)>) {
+        let folder = tempfile::tempdir().unwrap();
+        let shape = folder.path().join("config.json");
+        std::fs::write(&shape, SHAPE).unwrap();
+        let ranks: Vec<usize> = blades.iter().map(|&(_, rank)| rank).collect();
+        let config = seating(&blades.iter().map(|&(name, _)| name).collect::<Vec<_>>(), 7);
+        Models::random((&shape, Some(&shape)), (DeviceName::Cpu, Precision::F32), 3, &ranks, &config, &Loading::new(true))
+            .unwrap()
+    }
+
+    /// The reference scheme with these blades and N candidates of six tokens.
+    fn seating(names: &[&str], candidates: usize) -> SchemeConfig {
+        let mut config = SchemeConfig::reference(Convention::Sound, &OperatingPoint::HHH);
+        config.proposal.candidates = candidates;
+        config.granularity.rule = crate::scheme::Rule::FixedLength;
+        config.granularity.span_tokens = std::num::NonZeroUsize::new(6);
+        names.iter().for_each(|name| config.seat(name));
+        config
+    }
+
+    fn step(steered: &mut Steered, context: &mut Context) -> StepTrace {
+        steered.scheme.step(context, 0, 6, &mut steered.rng).unwrap()
+    }
+
+    /// μ and σ of each blade.
+    fn scores(trace: &StepTrace) -> BTreeMap<&str, Vec<f64>> {
+        trace.blades.iter().map(|blade| (blade.name.as_str(), [&blade.mu[..], &blade.sigma].concat())).collect()
+    }
+
+    fn assert_alike(a: &[f64], b: &[f64], what: &str) {
+        assert_eq!(a.len(), b.len(), "{what}");
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= ROUNDING * a.abs().max(1e-2)), "{what}: {a:?} {b:?}");
+    }
+
+    #[test]
+    fn the_step_after_a_swap_is_that_of_the_new_blades_and_the_backbone_stays_as_it_is() {
+        let (models, adapters) = random(&[("first", 4), ("second", 4), ("third", 4), ("resident", 4)]);
+        // What the backbone says of a text by itself, to the last bit.
+        let alone = |models: &Models| sk_models::engine::Frozen::new(models.backbone.clone()).next_logits(&PROMPT).unwrap();
+        let size = models.backbone.bytes();
+        let before = alone(&models);
+        let mut steered = Steered::new(&models, &seating(&["first", "second", "third"], 7), &adapters, 5).unwrap();
+        let mut context = Context::new(PROMPT).unwrap();
+        let first = step(&mut steered, &mut context);
+        assert_eq!(scores(&first).into_keys().collect::<Vec<_>>(), ["first", "second", "third"]);
+
+        let other = seating(&["resident"], 7).spec().unwrap();
+        let resident = other.seats()[0].clone();
+        steered.spec().edit(|spec| spec.swap("first", resident.clone())).unwrap();
+        let after = context.tokens().to_vec();
+        let swapped = step(&mut steered, &mut context);
+
+        // One that never knew another blade, at the same place with the same draws.
+        let mut fresh = Steered::new(&models, &seating(&["resident", "second", "third"], 7), &adapters, 5).unwrap();
+        step(&mut fresh, &mut Context::new(PROMPT).unwrap());
+        let expected = step(&mut fresh, &mut Context::new(after).unwrap());
+        assert_eq!(swapped.candidates, expected.candidates);
+        assert_eq!(scores(&swapped).into_keys().collect::<Vec<_>>(), ["resident", "second", "third"]);
+        for (name, found) in scores(&swapped) {
+            assert_alike(&found, &scores(&expected)[name], name);
+        }
+
+        steered.spec().edit(|spec| spec.unseat("second")).unwrap();
+        assert_eq!(scores(&step(&mut steered, &mut context)).into_keys().collect::<Vec<_>>(), ["resident", "third"]);
+        steered.spec().edit(|spec| spec.with_named_weights([("third", 1.0)])).unwrap();
+        assert_eq!(scores(&step(&mut steered, &mut context)).into_keys().collect::<Vec<_>>(), ["third"]);
+        assert!(before == alone(&models), "an edit has changed the backbone");
+        assert_eq!(models.backbone.bytes(), size);
+    }
+
+    #[test]
+    fn eight_blades_of_any_rank_say_of_32_candidates_what_each_says_alone() {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let ranks = [64, 1, 16, 32, 2, 64, 8, 5];
+        let blades: Vec<(&str, usize)> = names.into_iter().zip(ranks).collect();
+        let (models, adapters) = random(&blades);
+        let trace = |names: &[&str]| {
+            let mut steered = Steered::new(&models, &seating(names, 32), &adapters, 5).unwrap();
+            step(&mut steered, &mut Context::new(PROMPT).unwrap())
+        };
+        let company = trace(&names);
+        assert_eq!((company.candidates.len(), company.blades.len()), (32, 8));
+        for name in names {
+            let alone = trace(&[name]);
+            assert_eq!(alone.candidates, company.candidates);
+            assert_alike(&scores(&alone)[name], &scores(&company)[name], name);
+        }
+        assert_ne!(scores(&company)["a"], scores(&company)["f"], "equal ranks are not equal blades");
+    }
+
+    #[test]
+    fn later_steps_are_all_but_the_first() {
+        let step = |tokens, draft| (tokens, Seconds { draft, ..Seconds::default() });
+        let timed = Timed { elapsed: 9.0, steps: vec![step(24, 5.0), step(24, 1.0), step(10, 0.5)] };
+        assert_eq!((timed.tokens(), timed.seconds().draft, timed.later()), (58, 6.5, Some((34, 1.5))));
+        assert_eq!(Timed { elapsed: 1.0, steps: vec![step(24, 5.0)] }.later(), None);
+    }
+
+    #[test]
+    fn steps_after_one_prompt_begin_alike() {
+        let (models, adapters) = random(&[("only", 4)]);
+        let mut steered = Steered::new(&models, &seating(&["only"], 3), &adapters, 5).unwrap();
+        steered.step(&PROMPT).unwrap();
+        let timed = steered.generate(&PROMPT, 15).unwrap();
+        assert_eq!((timed.tokens(), timed.steps.len()), (15, 3));
+        // The cap of six holds without a limit, too.
+        let seconds = steered.step(&PROMPT).unwrap();
+        assert!(seconds.total() > 0.0 && timed.elapsed >= timed.seconds().total());
+    }
+}
