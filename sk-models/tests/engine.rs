@@ -11,7 +11,7 @@ use sk_core::{
     Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
 };
 use sk_models::Qwen2Config;
-use sk_models::decoder::Decoder;
+use sk_models::decoder::{Decoder, Together};
 use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::{Cache, Qwen2};
@@ -380,4 +380,56 @@ fn contexts_and_names_that_do_not_fit_are_named() {
     )
     .propose(DraftRequest { context: &[1; 64], granularity: &Response, limit: 5 }, &mut rng);
     assert!(full.unwrap_err().to_string().contains("the drafter holds 64"));
+}
+
+/// A few steps of drafting and reading from a context of its own: the tokens chosen and what was read of them, to the bit.
+fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(own);
+    let mut context: Vec<TokenId> = (0..3 + own as u32).map(|i| (7 * i + own as u32) % 97).collect();
+    let sampling = Sampling::new(1.0, 0.9, 0, 1.0).unwrap();
+    let config = DrafterConfig { candidates: 2 + own as usize % 3, sampling, end_of_text: vec![], keep_end_of_text: true };
+    let mut drafter = Drafter::new(Arc::clone(model), config);
+    let mut verifier = Verifier::new(Arc::clone(model));
+    verifier.adapters().insert("helpful", helpful());
+    verifier.adapters().insert("honest", honest());
+    let policies = if own.is_multiple_of(2) {
+        vec![Policy::Backbone, variant("helpful")]
+    } else {
+        vec![variant("honest"), Policy::Backbone, variant("helpful")]
+    };
+    let mut seen = Vec::new();
+    for step in 0..3 + own as usize % 2 {
+        let request = DraftRequest { context: &context, granularity: &Response, limit: 3 + own as usize % 4 };
+        let drafted = drafter.propose(request, &mut rng).unwrap();
+        let read = verifier.read(&context, &drafted, &policies).unwrap();
+        policies.iter().for_each(|policy| seen.extend(read.get(policy).unwrap().iter().cloned()));
+        let chosen = step % drafted.len();
+        drafter.commit(chosen).unwrap();
+        verifier.commit(chosen).unwrap();
+        context.extend(&drafted[chosen].tokens);
+    }
+    (context, seen)
+}
+
+#[test]
+fn generations_side_by_side_are_what_each_is_alone() {
+    let alone: Vec<_> = (0..7).map(|own| generate(&decoder(), own)).collect();
+    let together = Together::new();
+    let model = Arc::new((*model()).clone().prepare().joined(&together));
+    let gate = std::sync::Barrier::new(7);
+    let side_by_side: Vec<_> = std::thread::scope(|scope| {
+        let generation = |own| {
+            let (model, together, gate) = (&model, &together, &gate);
+            scope.spawn(move || {
+                let _here = together.enter();
+                gate.wait();
+                generate(model, own)
+            })
+        };
+        let threads: Vec<_> = (0..7).map(generation).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(side_by_side, alone);
+    // A thread that has not entered waits for nobody.
+    assert_eq!(generate(&model, 3), alone[3]);
 }

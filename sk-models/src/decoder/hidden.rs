@@ -36,9 +36,8 @@ impl Hidden {
         Self { states: States::Tensors(Box::new(states)), places: Where::Even(width) }
     }
 
-    /// The states of a pass over one group.
-    pub(super) fn packed(mut groups: Vec<(Grid, Places)>) -> Self {
-        let (grid, places) = groups.pop().unwrap_or_default();
+    /// The states of one group of a pass.
+    pub(super) fn packed((grid, places): (Grid, Places)) -> Self {
         Self { states: States::Packed(grid), places: Where::Shared(places) }
     }
 

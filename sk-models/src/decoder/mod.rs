@@ -8,6 +8,7 @@ mod cache;
 mod hidden;
 mod precision;
 mod seats;
+mod together;
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -19,9 +20,11 @@ pub use cache::{Prefix, Suffix};
 pub use hidden::{DeviceFailure, Hidden};
 pub use precision::{Precision, PrecisionError};
 pub use seats::Seats;
+pub use together::{Presence, Together};
 
 use cache::Keys;
 use hidden::States;
+use together::Job;
 
 use crate::config::Qwen2Config;
 use crate::kernels::is_fused;
@@ -35,6 +38,8 @@ pub struct Decoder {
     network: Network,
     /// Adapters that were packed before, for as long as somebody holds them.
     packed: Mutex<Vec<(Weak<LoraAdapter>, Arc<PackedAdapter>)>>,
+    /// Whose passes are joined.
+    together: Option<Together>,
 }
 
 #[derive(Debug)]
@@ -49,7 +54,7 @@ impl From<Qwen2> for Decoder {
         if is_packed(&model) {
             Self::packed(model, Precision::F32)
         } else {
-            Self { network: Network::Tensors(Box::new(model.with_head())), packed: Mutex::default() }
+            Self { network: Network::Tensors(Box::new(model.with_head())), packed: Mutex::default(), together: None }
         }
     }
 }
@@ -75,7 +80,29 @@ impl Decoder {
     }
 
     fn packed(model: Qwen2, precision: Precision) -> Self {
-        Self { network: Network::Packed(Box::new(Packed::new(model, precision))), packed: Mutex::default() }
+        Self { network: Network::Packed(Box::new(Packed::new(model, precision))), packed: Mutex::default(), together: None }
+    }
+
+    /// The decoder, whose passes from threads that have entered `together` are joined; on a CPU, that is. Elsewhere each is one of its own.
+    #[must_use]
+    pub fn joined(self, together: &Together) -> Self {
+        Self { together: Some(together.clone()), ..self }
+    }
+
+    /// Does a job, with others' where this thread lets it be joined.
+    fn run<'a>(&self, mut job: Job<'a>) -> Job<'a> {
+        match self.together.as_ref().filter(|together| together.is_entered()) {
+            Some(together) => together.submit(&mut job),
+            None => Job::run(&mut [&mut job]),
+        }
+        job
+    }
+
+    fn forward(&self, packed: &Packed, group: Group<'_>, states: bool) -> Hidden {
+        match self.run(Job::Forward { packed, group: Some(group), states, out: None }) {
+            Job::Forward { out, .. } => Hidden::packed(out.unwrap_or_default()),
+            Job::Logits { .. } => unreachable!("a job stays what it is"),
+        }
     }
 
     /// What its weights are kept in.
@@ -134,7 +161,7 @@ impl Decoder {
             }
             (Network::Packed(packed), Keys::Packed(prefix)) => {
                 let cache = PackedCache::Prefill(prefix);
-                Hidden::packed(packed.forward(&mut [Group { rows: vec![tokens], seats: seats.packed(), cache }], states))
+                self.forward(packed, Group { rows: vec![tokens], seats: seats.packed(), cache }, states)
             }
             _ => unreachable!("a prefix belongs to the decoder that made it"),
         }
@@ -164,7 +191,7 @@ impl Decoder {
             }
             (Network::Packed(packed), Keys::Packed(prefix), Keys::Packed(suffix)) => {
                 let cache = PackedCache::Extend { prefix, suffix };
-                Hidden::packed(packed.forward(&mut [Group { rows, seats: seats.packed(), cache }], true))
+                self.forward(packed, Group { rows, seats: seats.packed(), cache }, true)
             }
             _ => unreachable!("caches belong to the decoder that made them"),
         }
@@ -180,7 +207,12 @@ impl Decoder {
     pub fn logits(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<f32>, DeviceFailure> {
         match (&self.network, &hidden.states) {
             (Network::Tensors(model), States::Tensors(states)) => hidden::read(model.logits((**states).clone(), seats.lanes())),
-            (Network::Packed(packed), States::Packed(states)) => Ok(packed.logits(states, seats.packed())),
+            (Network::Packed(packed), States::Packed(states)) => {
+                match self.run(Job::Logits { packed, states, seats: seats.packed(), out: Vec::new() }) {
+                    Job::Logits { out, .. } => Ok(out),
+                    Job::Forward { .. } => unreachable!("a job stays what it is"),
+                }
+            }
             _ => unreachable!("states belong to the decoder that made them"),
         }
     }

@@ -1,5 +1,6 @@
 //! Memory for rows of numbers and for weights.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -60,6 +61,17 @@ impl Grid {
 
     pub(crate) fn parts(&mut self) -> Parts<f32> {
         Parts::of(&mut self.values)
+    }
+
+    /// Grids of one width, one below the other. A single one is not copied.
+    pub(crate) fn join<'a>(mut grids: impl ExactSizeIterator<Item = &'a Self>) -> Cow<'a, Self> {
+        let Some(first) = grids.next() else { return Cow::Owned(Self::default()) };
+        if grids.len() == 0 {
+            return Cow::Borrowed(first);
+        }
+        let mut joined = first.clone();
+        grids.for_each(|grid| joined.values.extend_from_slice(&grid.values));
+        Cow::Owned(joined)
     }
 
     /// The grid in pieces of the given numbers of rows.

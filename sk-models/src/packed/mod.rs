@@ -16,7 +16,7 @@ mod rope;
 pub(crate) mod team;
 mod tile;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use adapter::PackedAdapter;
 pub(crate) use grid::Grid;
@@ -273,20 +273,21 @@ impl Packed {
     }
 
     /// The head as each lane sees it.
-    fn head<'a>(&'a self, seats: &'a Seats) -> Linear<'a> {
-        let deltas = seats.iter().map(|seat| seat.as_ref().and_then(|adapter| adapter.head.as_ref())).collect();
-        Linear::new(&self.head, deltas)
+    fn head<'a>(&'a self, seats: impl Iterator<Item = &'a Option<Arc<PackedAdapter>>>) -> Linear<'a> {
+        Linear::new(&self.head, seats.map(|seat| seat.as_ref().and_then(|adapter| adapter.head.as_ref())).collect())
     }
 
-    /// Logits of hidden states `[M, H]`, where the M rows divide into the lanes in order: `[M, V]`.
-    pub(crate) fn logits(&self, hidden: &Grid, seats: &Seats) -> Vec<f32> {
-        let lanes = &Lanes::even(seats.len(), hidden.rows() / seats.len());
-        let mut head = self.head(seats);
-        lower(&mut [&mut head], hidden, lanes);
-        let mut logits = Grid::new(hidden.rows(), self.config.vocab_size);
+    /// The logits of each grid of states, whose rows divide into its lanes in order: `[M, V]` for each.
+    pub(crate) fn logits_of(&self, inputs: &[(&Grid, &Seats)]) -> Vec<Vec<f32>> {
+        let counts: Vec<usize> = inputs.iter().map(|(states, _)| states.rows()).collect();
+        let lanes = Lanes::of_each(inputs.iter().map(|(states, seats)| (seats.len(), states.rows() / seats.len())));
+        let states = Grid::join(inputs.iter().map(|(states, _)| *states));
+        let mut head = self.head(inputs.iter().flat_map(|(_, seats)| *seats));
+        lower(&mut [&mut head], &states, &lanes);
+        let mut logits = Grid::new(states.rows(), self.config.vocab_size);
         let mut quantized = Quantized::default();
-        let input = self.input(hidden, self.config.hidden_size, &mut quantized);
-        linear(&[Output { linear: &head, column: 0 }], input, lanes, &mut logits, false);
-        logits.into_values(self.config.vocab_size)
+        let input = self.input(&states, self.config.hidden_size, &mut quantized);
+        linear(&[Output { linear: &head, column: 0 }], input, &lanes, &mut logits, false);
+        logits.split(&counts).into_iter().map(|logits| logits.into_values(self.config.vocab_size)).collect()
     }
 }

@@ -198,6 +198,17 @@ impl Lanes {
         Self { ends: (1..=count).map(|lane| lane * rows).collect() }
     }
 
+    /// Lanes of one size for each `(count, rows)`.
+    pub(crate) fn of_each(sizes: impl Iterator<Item = (usize, usize)>) -> Self {
+        let mut lanes = Self::default();
+        let mut end = 0;
+        for rows in sizes.flat_map(|(count, rows)| std::iter::repeat_n(rows, count)) {
+            end += rows;
+            lanes.push(end);
+        }
+        lanes
+    }
+
     fn push(&mut self, end: usize) {
         self.ends.push(end);
     }

@@ -71,7 +71,7 @@ impl Packed {
             return Vec::new();
         }
         let lanes = &Lanes::even(seats.len(), rows / seats.len());
-        let mut head = self.head(seats);
+        let mut head = self.head(seats.iter());
         lower(&mut [&mut head], states, lanes);
         let mut quantized = Quantized::default();
         let states = self.input(states, self.config.hidden_size, &mut quantized);
