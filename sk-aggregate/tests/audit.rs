@@ -216,3 +216,48 @@ fn many_candidates() {
     let jump = audit(0.02).around(&Scores, &Argmax, &batch);
     assert_eq!(jump.total_variation, 1.0);
 }
+
+/// p_i ∝ R_i − min R + 1: a choice that no mathematical library has a part in.
+struct Linear;
+
+impl Selector for Linear {
+    fn distribution(&self, ratings: &[f64], _: &Batch<'_>, p: &mut [f64]) {
+        let low = ratings.iter().copied().fold(f64::MAX, f64::min);
+        let total: f64 = ratings.iter().map(|r| r - low + 1.0).sum();
+        p.iter_mut().zip(ratings).for_each(|(p, r)| *p = (r - low + 1.0) / total);
+    }
+}
+
+/// What a seed found yesterday it finds tomorrow: `reference/jumps.txt` keeps the jumps of two operators.
+#[test]
+fn jumps_are_pinned_to_their_seed() {
+    let mu = [0.5, 0.25, -0.375, 0.125, -0.0625, 0.0];
+    let sigma = [0.5, 0.75, 1.0, 0.25, 0.5, 2.0];
+    let mut found = String::new();
+    for n in [2, 3, 6] {
+        let batch = Batch::new(&mu[..n], &sigma[..n]);
+        for (name, operator) in [("scores", &Scores as &dyn Aggregator), ("copeland", &Copeland)] {
+            for (radius, evaluations) in [(0.25, 40), (0.25, 400), (1e-6, 1000)] {
+                let audit = audit(radius).with_evaluations(evaluations);
+                for (where_, jump) in
+                    [("around", audit.around(operator, &Linear, &batch)), ("anywhere", audit.anywhere(operator, &Linear, &batch))]
+                {
+                    check(&jump, operator, &Linear, radius);
+                    let numbers = |values: &[f64]| values.iter().map(|x| format!("{x:.4}")).collect::<Vec<_>>().join(" ");
+                    found += &format!(
+                        "{name}, N = {n}, D = {radius}, {evaluations} evaluations, {where_}: {:.6} in {}: {} -> {}\n",
+                        jump.total_variation,
+                        jump.evaluations,
+                        numbers(&jump.before),
+                        numbers(&jump.after)
+                    );
+                }
+            }
+        }
+    }
+    println!("{found}");
+    for (new, old) in found.lines().zip(include_str!("reference/jumps.txt").lines()) {
+        assert_eq!(new, old);
+    }
+    assert_eq!(found.lines().count(), include_str!("reference/jumps.txt").lines().count());
+}

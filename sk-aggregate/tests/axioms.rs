@@ -78,6 +78,19 @@ axioms!(swiss_elo_by_index => SwissElo::new(5, Entry::plain(0.0).unwrap(), Seedi
 axioms!(boxed => Box::new(RoundRobin::asinh()) as Box<dyn Aggregator>);
 axioms!(third_party => RoundRobin::new(Softsign, Halfway), fails A5);
 
+// Ratings that start at an origin, as Elo's do, and are rounded to it: only differences of ratings count.
+axioms!(from_an_origin => FromAnOrigin, fails A6);
+
+/// The ratings of asinh over 1e6.
+struct FromAnOrigin;
+
+impl Aggregator for FromAnOrigin {
+    fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+        RoundRobin::asinh().rate(batch, ratings);
+        ratings.iter_mut().for_each(|rating| *rating += 1e6);
+    }
+}
+
 // No comparison at all: the rating grows with σ itself, which must not hide that it goes on moving with μ.
 axioms!(lower_bound => LowerBound, fails A3Prime A4 A5 A5Prime A6 A7 A8);
 

@@ -103,8 +103,25 @@ mod tests {
         close(mean(Divergence::JensenShannon), z.exp() / (2.0 - z.exp()));
     }
 
+    /// e^±800 is not representable; what is made of it is.
+    #[test]
+    fn ratios_far_from_one_neither_overflow_nor_vanish() {
+        let ln_2 = std::f64::consts::LN_2;
+        assert_eq!(Divergence::JensenShannon.gradient(800.0), ln_2);
+        assert_eq!(Divergence::JensenShannon.gradient(-800.0), ln_2 - 800.0);
+        // At the end of its range and beyond it the ratio is infinite.
+        for (divergence, end) in [(Divergence::JensenShannon, ln_2), (Divergence::ForwardKl, 0.0), (Divergence::Alpha(0.5), 2.0)]
+        {
+            for z in [end, end + 1.0] {
+                assert_eq!(divergence.log_ratio(z), f64::INFINITY, "{divergence:?}");
+            }
+            assert!(divergence.log_ratio(end - 1e-3).is_finite());
+        }
+    }
+
     #[test]
     fn alpha_is_positive() {
+        assert_eq!(Divergence::alpha(0.5), Ok(Divergence::Alpha(0.5)));
         for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Divergence::alpha(alpha).unwrap_err().to_string().contains("alpha"));
         }

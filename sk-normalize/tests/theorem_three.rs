@@ -71,6 +71,31 @@ fn pareto_hull(x: &[f64], y: &[f64]) -> Vec<(usize, [f64; 2])> {
     front.iter().enumerate().map(|(k, &i)| (i, between(k))).collect()
 }
 
+/// The weights on the simplex of three blades under which candidate `i` is among the best: the vertices of that polygon, none where there is
+/// no such weight. A vertex is where two of the constraints w·(p_i − p_j) ≥ 0 and w_k ≥ 0 hold with equality.
+fn polygon(blades: &[Vec<f64>], i: usize) -> Vec<[f64; 3]> {
+    let mut constraints: Vec<[f64; 3]> = vec![[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+    for j in (0..blades[0].len()).filter(|&j| j != i) {
+        let gap: [f64; 3] = std::array::from_fn(|k| blades[k][i] - blades[k][j]);
+        let length = gap.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        constraints.push(gap.map(|x| x / length));
+    }
+    let mut vertices = Vec::new();
+    for (m, a) in constraints.iter().enumerate() {
+        for b in &constraints[..m] {
+            // Both equalities at once: the direction orthogonal to the two, in units of its sum.
+            let cross = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
+            let sum: f64 = cross.iter().sum();
+            let w = cross.map(|x| x / sum);
+            let holds = |c: &[f64; 3]| c.iter().zip(&w).map(|(c, w)| c * w).sum::<f64>() >= -1e-12;
+            if w.iter().all(|x| x.is_finite()) && constraints.iter().all(holds) {
+                vertices.push(w);
+            }
+        }
+    }
+    vertices
+}
+
 proptest! {
     /// (i) Raw gaps are those of the canonical blades with coefficients w_k·std(μ^(k)).
     #[test]
@@ -118,6 +143,30 @@ proptest! {
             let share = weights.iter().sum::<f64>() / raw[..with.len()].iter().sum::<f64>();
             for (a, b) in out.iter().zip(&without) {
                 prop_assert!((a - share * b).abs() <= TOLERANCE * (1.0 + b.abs()), "{a} {b}");
+            }
+        }
+    }
+
+    /// (iii) for three blades: a candidate that is best for some weights, found without a normaliser, is selected raw by weights inside that
+    /// polygon and after CBN by their preimage; one that is best for none is selected by nobody's weights, raw or normalised.
+    #[test]
+    fn three_blades_select_the_same_candidates_raw_and_normalised(blades in clouds(3..4), drawn in vec(vec(0.001f64..1.0, 3), 40)) {
+        let spreads: Vec<f64> = blades.iter().map(|row| std(row)).collect();
+        // In units of their spreads, so that no polygon is thin for its blades' scales alone; the candidates selected are the same.
+        let canonical: Vec<Vec<f64>> = blades.iter().zip(&spreads).map(|(row, s)| row.iter().map(|x| x / s).collect()).collect();
+        let polygons: Vec<Vec<[f64; 3]>> = (0..blades[0].len()).map(|i| polygon(&canonical, i)).collect();
+        prop_assert!(polygons.iter().any(|vertices| !vertices.is_empty()));
+        for (i, vertices) in polygons.iter().enumerate().filter(|(_, vertices)| !vertices.is_empty()) {
+            let centre: [f64; 3] = std::array::from_fn(|k| vertices.iter().map(|w| w[k]).sum::<f64>().max(0.0));
+            let raw: Vec<f64> = centre.iter().zip(&spreads).map(|(w, s)| w / s).collect();
+            prop_assert!(winners(&composite(&CandidateBatch::sound(), &blades, &centre).mu).contains(&i));
+            prop_assert!(winners(&composite(&Raw::default(), &blades, &raw).mu).contains(&i));
+        }
+        for w in &drawn {
+            for normalizer in [&CandidateBatch::sound() as &dyn Normalizer, &Raw::default()] {
+                for i in winners(&composite(normalizer, &blades, w).mu) {
+                    prop_assert!(!polygons[i].is_empty(), "candidate {i} is selected by {w:?}");
+                }
             }
         }
     }

@@ -178,6 +178,64 @@ mod tests {
         }
     }
 
+    /// What a seed found yesterday it finds tomorrow. A change of the generator belongs in the changelog, and here.
+    #[test]
+    fn cases_are_pinned_to_their_seed() {
+        // FNV-1a over the bits of every number.
+        let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |bits: u64| digest = (digest ^ bits).wrapping_mul(0x0000_0100_0000_01b3);
+        for case in Cases::new(20).take(1000) {
+            let numbers = [case.shift, case.scale, case.step, case.widen];
+            case.mu.iter().chain(&case.sigma).chain(&numbers).for_each(|x| add(x.to_bits()));
+            [case.who, case.rival].into_iter().for_each(|index| add(index as u64));
+        }
+        assert_eq!(digest, 5_683_414_143_436_713_365);
+    }
+
+    #[test]
+    fn what_the_laws_are_not_stated_for_is_not_valid() {
+        let valid = Case {
+            mu: vec![1.0, -1.0, 0.0],
+            sigma: vec![0.0, 1.0, 2.0],
+            who: 0,
+            rival: 2,
+            shift: -1.0,
+            scale: 2.0,
+            step: 0.5,
+            widen: 1.5,
+        };
+        assert!(valid.is_valid());
+        let alone = Case { mu: vec![1.0], sigma: vec![0.0], who: 0, rival: 0, ..valid.clone() };
+        assert!(alone.is_valid());
+        let spoil: [fn(&mut Case); 20] = [
+            |c| (c.mu, c.sigma) = (vec![], vec![]),
+            |c| c.sigma = vec![1.0, 1.0],
+            |c| c.sigma = vec![1.0; 4],
+            |c| c.who = 3,
+            |c| c.rival = 3,
+            |c| c.rival = 0,
+            |c| c.mu[1] = f64::NAN,
+            |c| c.mu[2] = f64::INFINITY,
+            |c| c.sigma[1] = f64::INFINITY,
+            |c| c.sigma[1] = -1.0,
+            |c| c.sigma[1] = 0.0,
+            |c| c.shift = f64::NEG_INFINITY,
+            |c| c.scale = f64::INFINITY,
+            |c| c.scale = 0.0,
+            |c| c.scale = -1.0,
+            |c| c.step = f64::INFINITY,
+            |c| c.step = 0.0,
+            |c| c.step = -0.5,
+            |c| c.widen = f64::INFINITY,
+            |c| c.widen = 1.0,
+        ];
+        for (k, spoil) in spoil.into_iter().enumerate() {
+            let mut case = valid.clone();
+            spoil(&mut case);
+            assert!(!case.is_valid(), "{k}: {case}");
+        }
+    }
+
     #[test]
     fn the_hard_regions_are_reached() {
         let cases: Vec<Case> = Cases::new(5).take(2000).collect();

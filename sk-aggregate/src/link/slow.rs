@@ -24,7 +24,7 @@ impl<F: Real> Link<F> for Asinh {
         } else {
             a.ln() + F::of(std::f64::consts::LN_2)
         };
-        if u < F::zero() { -magnitude } else { magnitude }
+        magnitude.copysign(u)
     }
     fn apply(&self, u: &mut [F]) {
         lanes::map(u, self);
@@ -48,7 +48,7 @@ pub struct SignedLog;
 impl<F: Real> Link<F> for SignedLog {
     fn g(&self, u: F) -> F {
         let magnitude = u.abs().ln_1p();
-        if u < F::zero() { -magnitude } else { magnitude }
+        magnitude.copysign(u)
     }
     fn apply(&self, u: &mut [F]) {
         lanes::map(u, self);

@@ -82,7 +82,7 @@ fn gamma_ratio(b: f64) -> f64 {
 impl<F: Real> Link<F> for StudentT {
     fn g(&self, u: F) -> F {
         let magnitude = F::of(self.half_mass(u.widen()));
-        if u < F::zero() { -magnitude } else { magnitude }
+        magnitude.copysign(u)
     }
     fn apply(&self, u: &mut [F]) {
         match self.terms {
