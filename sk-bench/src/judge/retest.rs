@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::Judged;
+use crate::stats::pearson;
 
 /// Agreement of two passes on one rubric.
 ///
@@ -33,11 +34,12 @@ impl Agreement {
         let mean = |value: &dyn Fn(&(f64, f64)) -> f64| {
             (!pairs.is_empty()).then(|| pairs.iter().map(value).sum::<f64>() / pairs.len() as f64)
         };
+        let (first, second): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
         Self {
             rubric: rubric.to_owned(),
             pairs: pairs.len(),
             excluded,
-            pearson: pearson(pairs),
+            pearson: pearson(&first, &second),
             mean_absolute_change: mean(&|(first, second)| (second - first).abs()),
             mean_change: mean(&|(first, second)| second - first),
             unchanged: mean(&|(first, second)| f64::from(u8::from(first == second))),
@@ -68,25 +70,6 @@ pub fn agreement(records: &[Judged], first: u32, second: u32) -> Vec<Agreement> 
         Agreement::of(rubric, &pairs, excluded)
     };
     rubrics.into_iter().map(row).collect()
-}
-
-/// Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² · Σ (y − ȳ)²).
-fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {
-    // Compared before the mean is taken, whose rounding would make equal scores differ from it.
-    let varies = |side: &dyn Fn(&(f64, f64)) -> f64| pairs.windows(2).any(|two| side(&two[0]) != side(&two[1]));
-    if !varies(&|pair| pair.0) || !varies(&|pair| pair.1) {
-        return None;
-    }
-    let n = pairs.len() as f64;
-    let (x, y) = pairs.iter().fold((0.0, 0.0), |(x, y), pair| (x + pair.0 / n, y + pair.1 / n));
-    let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
-    for pair in pairs {
-        let (dx, dy) = (pair.0 - x, pair.1 - y);
-        xx += dx * dx;
-        yy += dy * dy;
-        xy += dx * dy;
-    }
-    Some((xy / (xx * yy).sqrt()).clamp(-1.0, 1.0))
 }
 
 #[cfg(test)]

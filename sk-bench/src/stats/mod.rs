@@ -11,6 +11,7 @@
 //! | a contrast of dependent cells | the same by cluster | [`Clusters`] |
 //! | several contrasts | Holm's correction | [`holm`] |
 //! | weights against axes | Spearman's coefficient, per axis and pooled | [`Spearman`], [`Steering`] |
+//! | judges against themselves | Pearson's correlation | [`pearson`] |
 //! | blades | influence shares, from recorded spreads | [`influence_shares`] |
 //! | dispersions | σ-informativeness | [`sk_blades::informativeness`] |
 //!
@@ -24,6 +25,7 @@ mod hypervolume;
 mod influence;
 mod moments;
 mod pareto;
+mod pearson;
 mod permutations;
 mod ranks;
 mod spacing;
@@ -42,6 +44,7 @@ pub use hypervolume::hypervolume;
 pub use influence::influence_shares;
 pub use moments::{mean, median, population_std, sample_std, slope};
 pub use pareto::{dominates, front};
+pub use pearson::pearson;
 pub use permutations::MOST_PERMUTED;
 pub use ranks::Ranks;
 pub use spacing::{Distance, spacing};

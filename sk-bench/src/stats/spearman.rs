@@ -1,5 +1,5 @@
 use super::permutations::{Position, enumerate};
-use super::{Ranks, mean, tail};
+use super::{Ranks, pearson, tail};
 
 /// Spearman's rank correlation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,17 +40,10 @@ impl Spearman {
     }
 }
 
-/// Pearson's correlation; `None` for fewer than three points or no spread.
+/// Pearson's correlation of ranks; `None` for fewer than three points or no spread.
 pub(super) fn correlation(x: &[u64], y: &[u64]) -> Option<f64> {
-    let centred = |values: &[u64]| -> Vec<f64> {
-        let values: Vec<f64> = values.iter().map(|&value| value as f64).collect();
-        let centre = mean(&values);
-        values.iter().map(|value| value - centre).collect()
-    };
-    let (x, y) = (centred(x), centred(y));
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let scale = (dot(&x, &x) * dot(&y, &y)).sqrt();
-    (x.len() > 2 && scale > 0.0).then(|| (dot(&x, &y) / scale).clamp(-1.0, 1.0))
+    let numbers = |ranks: &[u64]| ranks.iter().map(|&rank| rank as f64).collect::<Vec<_>>();
+    if x.len() > 2 { pearson(&numbers(x), &numbers(y)) } else { None }
 }
 
 /// The two-sided p-value of a correlation of `n` independent pairs.
