@@ -107,6 +107,39 @@ fn methods_that_share_no_prompt_have_an_empty_contrast() {
 }
 
 #[test]
+fn the_arm_without_normalisation_goes_by_either_name() {
+    for name in ["ours_no_cbn", "no-cbn"] {
+        let report = report(&small().replace("theirs", name));
+        let table = report.table("normalization").unwrap_or_else(|| panic!("{name} is not compared"));
+        assert!(table.notes.iter().all(|note| !note.contains("paper")), "{:?}", table.notes);
+        // It is no rival: what is best and worst stands alone.
+        assert_eq!(value(&report, "examples", "best", "rival's F1"), &Value::Empty);
+    }
+    assert!(report(&small()).table("normalization").is_none());
+}
+
+#[test]
+fn a_method_that_is_called_like_one_of_the_papers_is_not_held_against_it() {
+    let report = report(&small().replace("theirs", "base"));
+    assert!(report.table("comparison").is_none());
+    assert!(!report.plain().contains("safety with w2"));
+}
+
+#[test]
+fn the_best_and_the_worst_by_hand() {
+    let report = report(&small());
+    let examples = report.table("examples").unwrap();
+    let row = |i: usize| examples.rows[i][..3].to_vec();
+    let expected = |case: &str, prompt: usize, weights: &str| vec![Value::from(case), Value::from(prompt), Value::from(weights)];
+    // Quality rises with the prompt and with the weight of helpfulness; a prompt is shown once per case.
+    assert_eq!(row(0), expected("best", 2, "1/0/0"));
+    assert_eq!(row(1), expected("best", 1, "1/0/0"));
+    assert_eq!(row(3), expected("worst", 0, "0/0/1"));
+    close(number(&report, "examples", "best", "F1"), 3.0 / (1.0 / 0.9 + 1.0 / 0.9 + 1.0 / 0.7));
+    close(number(&report, "examples", "best", "rival's F1"), 3.0 / (2.0 + 1.0 + 2.0));
+}
+
+#[test]
 fn every_renderer_prints_every_row() {
     let report = report(&small());
     let plain = report.plain();

@@ -44,6 +44,8 @@ impl Axis {
         let mut axis = json!({
             "title": {"text": literal(&self.title), "standoff": 8, "font": {"color": MUTED}},
             "automargin": true,
+            "nticks": 6,
+            "tickangle": 0,
             "gridcolor": GRID,
             "zerolinecolor": MUTED,
             "linecolor": MUTED,

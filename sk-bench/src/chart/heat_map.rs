@@ -40,10 +40,16 @@ impl HeatMap {
 impl From<HeatMap> for Plot {
     fn from(chart: HeatMap) -> Self {
         let HeatMap { columns, rows, values, scale, range, signed } = chart;
+        let write = |value: &f64| match value {
+            value if value.is_nan() => String::new(),
+            value if signed => format!("{value:+.2}").replace('-', "−"),
+            value => format!("{value:.3}"),
+        };
+        let written: Vec<Vec<String>> = values.iter().map(|row| row.iter().map(write).collect()).collect();
         let mut trace = json!({
             "type": "heatmap", "x": literals(&columns), "y": literals(&rows), "z": values, "xgap": 2, "ygap": 2, "hoverongaps": false,
             "colorscale": if signed { json!(DIVERGING) } else { json!(SEQUENTIAL) },
-            "texttemplate": if signed { "%{z:+.2f}" } else { "%{z:.3f}" },
+            "text": written, "texttemplate": "%{text}",
             "hovertemplate": "%{y}, %{x}: %{z:.4f}<extra></extra>",
             "colorbar": {"orientation": "h", "thickness": 10, "len": 0.6, "y": -0.06, "yanchor": "top", "outlinewidth": 0, "nticks": 5,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(&scale), "side": "bottom", "font": {"color": MUTED}}},

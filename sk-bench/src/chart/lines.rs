@@ -126,8 +126,13 @@ impl From<Lines> for Plot {
                 (line, note)
             })
             .unzip();
+        let plain = |axis: &Axis| {
+            let mut layout = axis.layout();
+            layout["zeroline"] = json!(false);
+            layout
+        };
         let layout = json!({
-            "xaxis": chart.x.layout(), "yaxis": chart.y.layout(), "hovermode": "closest", "shapes": shapes, "annotations": notes,
+            "xaxis": plain(&chart.x), "yaxis": plain(&chart.y), "hovermode": "closest", "shapes": shapes, "annotations": notes,
         });
         Self::new(data, layout, 380)
     }

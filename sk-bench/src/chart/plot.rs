@@ -27,6 +27,7 @@ impl Plot {
             "plot_bgcolor": NONE,
             "font": {"family": "system-ui, sans-serif", "size": 12, "color": INK},
             "hoverlabel": {"bgcolor": PAPER, "bordercolor": MUTED, "font": {"color": INK}, "align": "left", "namelength": -1},
+            "modebar": {"bgcolor": NONE, "color": MUTED, "activecolor": INK},
             "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "font": {"color": INK}},
             "showlegend": data.iter().filter(|trace| trace["showlegend"] != json!(false)).count() > 1,
         });

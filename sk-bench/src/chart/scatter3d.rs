@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::palette::{MUTED, series_color, symbol_3d};
+use super::palette::{series_color, symbol_3d};
 use super::plot::{literal, literals};
 use super::{Axis, Plot};
 
@@ -41,7 +41,6 @@ impl From<Scatter3d> for Plot {
                 "camera": {"eye": {"x": 1.5, "y": 1.5, "z": 0.9}, "center": {"x": 0, "y": 0, "z": -0.12}},
             },
             "margin": {"l": 0, "r": 0, "t": 8, "b": 0},
-            "modebar": {"color": MUTED},
         });
         Self { scene: true, ..Self::new(chart.data, layout, 540) }
     }

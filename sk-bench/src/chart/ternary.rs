@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::Plot;
-use super::palette::{GRID, INK, MUTED, SEQUENTIAL, series_color, symbol};
+use super::palette::{GRID, INK, MUTED, NONE, SEQUENTIAL, series_color, symbol};
 use super::plot::{literal, literals};
 
 /// Up to this many points carry their values in writing.
@@ -32,20 +32,23 @@ impl Ternary {
     /// Adds points whose colour is a value on a scale.
     #[must_use]
     pub fn colored(mut self, name: &str, points: &[[f64; 3]], values: &[f64], range: [f64; 2], labels: &[String]) -> Self {
+        let written = points.len() <= WRITTEN;
         let marker = json!({
-            "color": values, "cmin": range[0], "cmax": range[1], "colorscale": SEQUENTIAL, "size": if points.len() > WRITTEN { 13 } else { 18 },
+            "color": values, "cmin": range[0], "cmax": range[1], "colorscale": SEQUENTIAL, "size": if written { 34 } else { 13 },
             "line": {"color": MUTED, "width": 1},
-            "colorbar": {"orientation": "h", "thickness": 10, "len": 0.8, "y": -0.22, "yanchor": "top", "nticks": 4, "outlinewidth": 0,
+            "colorbar": {"orientation": "h", "thickness": 10, "len": 0.8, "y": -0.24, "yanchor": "top", "nticks": 4, "outlinewidth": 0,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(name), "side": "bottom", "font": {"color": MUTED}}},
         });
         let mut trace = self.trace(name, points, labels, &marker);
-        if points.len() <= WRITTEN {
+        if written {
+            // The scale is dark below and bright above its middle, in light and dark pages alike.
+            let middle = f64::midpoint(range[0], range[1]);
             trace["mode"] = json!("markers+text");
             trace["texttemplate"] = json!("%{customdata}");
             trace["customdata"] = json!(values.iter().map(|value| format!("{value:.2}")).collect::<Vec<_>>());
-            trace["textposition"] = json!("top center");
-            trace["textfont"] = json!({"color": INK, "size": 11});
-            trace["cliponaxis"] = json!(false);
+            trace["textposition"] = json!("middle center");
+            let ink = values.iter().map(|&value| if value < middle { "#ffffff" } else { "#1b1f24" });
+            trace["textfont"] = json!({"color": ink.collect::<Vec<_>>(), "size": 11});
         }
         self.data.push(trace);
         self
@@ -66,16 +69,23 @@ impl Ternary {
 
 impl From<Ternary> for Plot {
     fn from(chart: Ternary) -> Self {
-        let [a, b, c] = chart.corners.map(|corner| {
+        // The name of the upper corner would stand on its mark, the others have a line of nothing between.
+        let [top, left, right] = chart.corners;
+        let [a, b, c] = [String::new(), format!(" <br>{left}"), format!(" <br>{right}")].map(|corner| {
             json!({
-                "title": {"text": corner, "font": {"color": INK, "size": 12}}, "min": 0, "nticks": 4, "ticksuffix": "",
-                "gridcolor": GRID, "linecolor": MUTED, "tickfont": {"color": MUTED, "size": 10}, "tickformat": ".1f",
+                "title": {"text": corner, "font": {"color": INK, "size": 12}}, "min": 0, "nticks": 4, "showticklabels": false, "ticks": "",
+                "gridcolor": GRID, "linecolor": MUTED,
             })
         });
-        let layout = json!({
-            "ternary": {"sum": 1, "aaxis": a, "baxis": b, "caxis": c, "bgcolor": super::palette::NONE},
-            "margin": {"l": 44, "r": 44, "t": 40, "b": 24},
+        let name = json!({
+            "text": top, "xref": "paper", "yref": "paper", "x": 0.5, "y": 1, "yanchor": "bottom", "yshift": 16, "showarrow": false,
+            "font": {"color": INK, "size": 12},
         });
-        Self::new(chart.data, layout, 360)
+        let layout = json!({
+            "ternary": {"sum": 1, "aaxis": a, "baxis": b, "caxis": c, "bgcolor": NONE},
+            "annotations": [name],
+            "margin": {"l": 56, "r": 56, "t": 44, "b": 24},
+        });
+        Self::new(chart.data, layout, 390)
     }
 }

@@ -1,4 +1,4 @@
-//! `swiss-knife report`: tables on judged results.
+//! `swiss-knife report`: tables on judged results, and a page of them.
 
 use std::fs;
 use std::io::Write;
@@ -22,9 +22,12 @@ Examples:
   # All of them as CSV and LaTeX, with report.txt and report.json
   swiss-knife report results --out tables
 
+  # One page to look at, with what the sweep recorded beside the judgements
+  swiss-knife report results --records frontier.jsonl --html report.html
+
 DIR holds judged_frontier.csv, with one row per method, weight vector and prompt, and may hold judged_ablations.csv and
-candidate_steps.jsonl; each may be gzipped. Where a method is one of the paper's, the tables \"reproduction\" and
-\"differences\" hold the published figures against the cells.";
+candidate_steps.jsonl; each may be gzipped. Where they are the paper's own results, the tables \"reproduction\"
+and \"differences\" hold the published figures against the cells.";
 
 /// Options of `report`.
 #[derive(Debug, Args)]
@@ -51,6 +54,16 @@ pub struct ReportArgs {
     /// Write every table to this folder instead, as CSV and LaTeX, with report.txt and report.json.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write one HTML file instead: every table, figures drawn from them, and examples. It loads nothing from anywhere.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tables", "format"])]
+    html: Option<PathBuf>,
+    /// The title of the page.
+    #[arg(long, value_name = "TEXT", requires = "html", default_value = "Swiss-Knife: report on judged results")]
+    title: String,
+    /// The records of the sweep that was judged. With the traces beside them they add responses, throughput, champion entropy and the
+    /// influence of blades.
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
 }
 
 /// How tables are printed.
@@ -71,15 +84,23 @@ enum Format {
 /// # Errors
 /// When the results cannot be read or hold what they must not, or the report cannot be written.
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
-    let results = RawResults::read(&args.folder)?;
+    let mut results = RawResults::read(&args.folder)?;
+    if let Some(records) = &args.records {
+        results = results.with_records(records)?;
+    }
     let resampling = Resampling { resamples: args.resamples, seed: args.seed };
     let mut report = Report::of(&results, &args.reference, resampling)?;
     if !args.tables.is_empty() {
         choose(&mut report, &args.tables)?;
     }
+    if let Some(path) = &args.html {
+        let html = report.page(&args.title, &results)?.html()?;
+        whole_file::write(path, html.as_bytes()).map_err(|source| Error::Write { path: path.clone(), source })?;
+    }
     match &args.out {
         Some(folder) => write(&report, folder),
-        None => print(&report, args.format),
+        None if args.html.is_none() => print(&report, args.format),
+        None => Ok(()),
     }
 }
 

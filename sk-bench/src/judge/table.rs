@@ -13,8 +13,8 @@ const OBJECTIVES: [(&str, [&str; 2]); 3] = [
 /// What the ids of the paper's prompts begin with.
 const PAPER: &str = "paper:";
 
-/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics, and
-/// `fluency` where it was measured.
+/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics,
+/// `fluency` where it was measured, and the response's id.
 ///
 /// The prompts of the paper's sets keep their numbers; others are numbered after them, in the order in which they occur. Weights are scaled to
 /// sum to one. A rubric without a score is blank.
@@ -99,6 +99,7 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
     let measured = rows.iter().any(|row| row.scores.contains_key(FLUENCY));
     let columns: Vec<&str> = RUBRICS.iter().map(|rubric| rubric.name).chain(measured.then_some(FLUENCY)).collect();
     header.extend(&columns);
+    header.push("id");
     let mut out = csv::Writer::from_writer(Vec::new());
     let failed = |error: csv::Error| unfit(error.to_string());
     out.write_record(&header).map_err(failed)?;
@@ -120,6 +121,7 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
         fields.push(number.to_string());
         let score = |name: &str| row.scores.get(name).copied().flatten();
         fields.extend(columns.iter().map(|name| score(name).map_or_else(String::new, |score| score.to_string())));
+        fields.push(row.id.to_owned());
         out.write_record(&fields).map_err(failed)?;
     }
     let bytes = out.into_inner().map_err(|error| unfit(error.to_string()))?;
@@ -176,10 +178,10 @@ mod tests {
         assert_eq!(
             lines[0],
             "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
-             harmfulness,truthfulness,non_deception,epistemic_honesty,refusal"
+             harmfulness,truthfulness,non_deception,epistemic_honesty,refusal,id"
         );
-        assert_eq!(lines[1], "swiss,help0.2500_hone0.0000_harm0.7500,0.25,0,0.75,7,,0.25,,0.5,,,,,");
-        assert_eq!(lines[2], "swiss,help0.0000_hone1.0000_harm0.0000,0,1,0,8,,,,,,,,,");
+        assert_eq!(lines[1], "swiss,help0.2500_hone0.0000_harm0.7500,0.25,0,0.75,7,,0.25,,0.5,,,,,,a");
+        assert_eq!(lines[2], "swiss,help0.0000_hone1.0000_harm0.0000,0,1,0,8,,,,,,,,,,b");
         assert_eq!(lines.len(), 3);
     }
 

@@ -2,20 +2,20 @@
   'use strict';
 
   /* Charts. Colours are names in the data, and values in the style: one for light, one for dark, one for print. */
-  const style = getComputedStyle(document.documentElement);
-  const value = (name) => style.getPropertyValue(name).trim();
-  const color = (token) => {
+  const onScreen = getComputedStyle(document.documentElement);
+  const onPaper = document.styleSheets[0].cssRules[0].style;
+  const color = (token, palette) => {
     const [name, opacity] = token.slice(1).split('/');
-    const hex = value(/^\d+$/.test(name) ? `--series-${name}` : `--${name}`);
+    const hex = palette.getPropertyValue(/^\d+$/.test(name) ? `--series-${name}` : `--${name}`).trim();
     if (opacity === undefined) return hex;
     const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
     return `rgba(${r},${g},${b},${opacity})`;
   };
-  const paint = (node, isColor) => {
-    if (typeof node === 'string') return isColor && node[0] === '@' ? color(node) : node;
-    if (Array.isArray(node)) return node.map((item) => paint(item, isColor));
+  const paint = (node, palette, isColor = false) => {
+    if (typeof node === 'string') return isColor && node[0] === '@' ? color(node, palette) : node;
+    if (Array.isArray(node)) return node.map((item) => paint(item, palette, isColor));
     if (node === null || typeof node !== 'object') return node;
-    return Object.fromEntries(Object.entries(node).map(([key, item]) => [key, paint(item, /color(scale)?$/.test(key))]));
+    return Object.fromEntries(Object.entries(node).map(([key, item]) => [key, paint(item, palette, /color(scale)?$/.test(key))]));
   };
   const plots = [...document.querySelectorAll('.plot')].map((element) => ({
     element,
@@ -23,40 +23,37 @@
   }));
   const config = { displaylogo: false, responsive: true, showSendToCloud: false, modeBarButtonsToRemove: ['select2d', 'lasso2d'] };
   const narrow = () => window.innerWidth < 640;
-  const layout = (plot, element) => {
-    const painted = paint(plot.layout, false);
-    if (narrow() && painted.scene) painted.height = Math.min(plot.height, element.clientWidth * 1.15);
-    return painted;
-  };
   const draw = ({ element, source }) => {
+    const { data, layout } = paint(source, onScreen);
+    if (narrow() && source.scene) layout.height = Math.min(source.height, element.clientWidth * 1.15);
     element.style.minHeight = '';
-    return Plotly.react(element, paint(source.data, false), layout(source, element), { ...config, displayModeBar: source.scene ? true : 'hover' });
+    return Plotly.react(element, data, layout, { ...config, displayModeBar: source.scene && !narrow() ? true : 'hover' });
   };
-  /* A canvas may be blank on paper, so that a picture is kept of each. */
+  /* Paper has another width, other colours and no canvas, so that it gets a picture of each chart. */
   const picture = async ({ element, source }) => {
-    const url = await Plotly.toImage(element, { format: 'png', width: 800, height: source.height, scale: 2 });
-    const image = element.parentElement.querySelector('.plot-print') || document.createElement('img');
-    Object.assign(image, { className: 'plot-print', src: url, alt: element.getAttribute('aria-label') });
+    const { data, layout } = paint(source, onPaper);
+    const size = { width: element.clientWidth || 700, height: source.height };
+    const format = source.scene ? { format: 'png', scale: 2 } : { format: 'svg' };
+    const src = await Plotly.toImage({ data, layout }, { ...format, ...size });
+    const image = Object.assign(document.createElement('img'), { className: 'plot-print', src, alt: element.getAttribute('aria-label') });
     element.after(image);
     element.classList.add('pictured');
   };
-  const drawAll = async () => {
-    for (const plot of plots) {
-      try {
-        await draw(plot);
-        if (plot.source.scene) await picture(plot);
-      } catch (error) {
-        plot.element.textContent = `This chart cannot be drawn here (${error.message || error}). The table has its numbers.`;
-        plot.element.classList.add('missing');
-      }
-    }
-    document.documentElement.dataset.drawn = plots.length;
+  const all = async (work, failed) => {
+    for (const plot of plots) await Promise.resolve(plot).then(work).catch((error) => failed(plot, error));
   };
+  const drawAll = () => all(draw, ({ element }, error) => {
+    element.textContent = `This chart cannot be drawn here (${error.message || error}). The table has its numbers.`;
+    element.classList.add('missing');
+  });
   if (plots.length) {
-    drawAll();
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll);
-    addEventListener('beforeprint', () => plots.filter(({ source }) => !source.scene).forEach(draw));
-    addEventListener('afterprint', drawAll);
+    drawAll().then(() => {
+      document.documentElement.dataset.drawn = plots.length;
+      return all(picture, () => {});
+    }).then(() => {
+      document.documentElement.dataset.pictured = document.querySelectorAll('.plot-print').length;
+    });
   }
 
   /* Tables: sorted by what stands behind a cell, saved with all digits. */

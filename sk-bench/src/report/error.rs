@@ -1,6 +1,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::sweep::SweepError;
+
 /// Why raw results cannot be reported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -66,6 +68,24 @@ pub enum ReportError {
         configuration: String,
         /// The prompt.
         prompt: u32,
+    },
+    /// Records of a sweep that cannot be read.
+    #[error("{source}")]
+    Records {
+        /// Why.
+        source: Box<SweepError>,
+    },
+    /// Traces that lack steps.
+    #[error(
+        "{}: {found} bytes, and the records speak of {expected}; put the traces of the same sweep there, or move these away", path.display()
+    )]
+    Traces {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        found: u64,
+        /// Where the last record's steps end.
+        expected: u64,
     },
     /// A file without a single row.
     #[error("{}: no rows", path.display())]

@@ -10,10 +10,44 @@ pub struct Mechanism {
     pub steps: usize,
     /// Per blade, by falling spread.
     pub blades: Vec<BladeSpread>,
-    /// The median over steps of std(tournament term)/std(blade term) in the champion's logit.
+    /// The median over steps of std(tournament term)/std(blade term) in the champion's logit; NaN where it was not recorded.
     pub scale_ratio: f64,
-    /// The share, among steps with a choice, of those in which no candidate had a higher composite than the one drawn.
-    pub best_chosen: f64,
+    /// How one of several candidates was drawn.
+    pub choice: Choice,
+}
+
+/// How steps with a choice were decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Steps of at least two candidates.
+    pub steps: usize,
+    /// The median of N.
+    pub candidates: f64,
+    /// The share of steps in which no candidate had a higher composite than the one drawn.
+    pub best: f64,
+    /// The same share, had every draw been uniform.
+    pub best_by_chance: f64,
+    /// The mean entropy of a draw, in nats; NaN where probabilities were not recorded.
+    pub entropy: f64,
+    /// The mean of the entropy over ln N.
+    pub relative_entropy: f64,
+}
+
+impl Choice {
+    fn of(steps: &[&CandidateStep]) -> Self {
+        let choices: Vec<&&CandidateStep> = steps.iter().filter(|step| step.candidate_mus.len() > 1).collect();
+        let mean_of = |measure: &dyn Fn(&CandidateStep) -> Option<f64>| {
+            mean(&choices.iter().filter_map(|step| measure(step)).collect::<Vec<_>>())
+        };
+        Self {
+            steps: choices.len(),
+            candidates: median(&choices.iter().map(|step| step.candidate_mus.len() as f64).collect::<Vec<_>>()),
+            best: mean_of(&|step| step.drew_the_best().map(|best| f64::from(u8::from(best)))),
+            best_by_chance: mean_of(&CandidateStep::best_by_chance),
+            entropy: mean_of(&CandidateStep::entropy),
+            relative_entropy: mean_of(&CandidateStep::relative_entropy),
+        }
+    }
 }
 
 /// What a blade's raw scores spread over within a batch.
@@ -65,20 +99,12 @@ impl Mechanism {
         };
         let mut blades: Vec<BladeSpread> = names.iter().enumerate().map(spread).collect();
         blades.sort_by(|a, b| b.median_std.total_cmp(&a.median_std));
-        let choices: Vec<bool> = steps.iter().filter_map(|step| drew_the_best(step)).collect();
         Self {
             arm: arm.to_owned(),
             steps: steps.len(),
             blades,
-            scale_ratio: median(&steps.iter().map(|step| step.logit_scale_ratio).collect::<Vec<_>>()),
-            best_chosen: choices.iter().filter(|&&best| best).count() as f64 / choices.len() as f64,
+            scale_ratio: median(&steps.iter().filter_map(|step| step.logit_scale_ratio).collect::<Vec<_>>()),
+            choice: Choice::of(steps),
         }
     }
-}
-
-/// Whether no candidate had a higher composite than the one drawn; `None` of a batch of one or without composites.
-fn drew_the_best(step: &CandidateStep) -> Option<bool> {
-    let composites = step.candidate_mus.iter().copied().collect::<Option<Vec<f64>>>()?;
-    let chosen = composites.get(step.selected_idx)?;
-    (composites.len() > 1).then(|| composites.iter().all(|mu| mu <= chosen))
 }

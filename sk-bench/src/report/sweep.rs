@@ -99,6 +99,12 @@ impl Sweep {
         points.zip(self.axes(method).iter().map(|cells| mean_axes(cells).map(snap))).collect()
     }
 
+    /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or the scheme that ships as `no-cbn`.
+    pub fn without_normalization(&self, reference: &str) -> Option<&Method> {
+        let names = [format!("{reference}_no_cbn"), "no-cbn".to_owned()];
+        names.iter().find_map(|name| self.methods.iter().find(|method| method.name == *name && method.name != reference))
+    }
+
     /// The method of a name.
     ///
     /// # Errors

@@ -78,6 +78,11 @@ impl Table {
         Self { id: id.into(), title: title.into(), columns, rows: Vec::new(), notes: Vec::new(), appendix: false }
     }
 
+    /// The place of the column of that heading.
+    pub fn column(&self, heading: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.heading == heading)
+    }
+
     /// Adds a row.
     ///
     /// # Panics

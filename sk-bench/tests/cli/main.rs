@@ -8,5 +8,8 @@ mod chat;
 mod common;
 mod generate;
 mod heads;
+#[allow(dead_code)] // shared with the tests of pages
+#[path = "../page/html.rs"]
+mod html;
 mod report;
 mod simulate;

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::{assert_refused, run, stdout};
+use crate::html::Document;
 
 const HEADER: &str = "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
                       refusal,harmfulness,truthfulness,non_deception,epistemic_honesty";
@@ -53,6 +54,55 @@ fn tables_are_written_to_a_folder() {
     for name in ["report.txt", "report.json", "methods.csv", "methods.tex", "axes.csv", "contrasts.tex"] {
         assert!(!fs::read_to_string(out.join(name)).unwrap().is_empty(), "{name}");
     }
+}
+
+#[test]
+fn a_page_has_every_table_and_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let hostile = fs::read_to_string(folder.path().join("judged_frontier.csv")).unwrap().replace("theirs", "</td><b>theirs</b>");
+    fs::write(folder.path().join("judged_frontier.csv"), hostile).unwrap();
+    let out = folder.path().join("tables");
+    let html = |name: &str| {
+        let path = folder.path().join(name);
+        let fixed = ["report", folder.path().to_str().unwrap(), "--reference", "ours", "--resamples", "100"];
+        let more = ["--out", out.to_str().unwrap(), "--html", path.to_str().unwrap(), "--title", "A & B"];
+        assert!(stdout(&run(fixed.iter().chain(&more))).is_empty());
+        fs::read_to_string(path).unwrap()
+    };
+    let page = html("page.html");
+    assert_eq!(page, html("again.html"));
+    assert!(page.contains("<title>A &amp; B</title>") && !page.contains("<b>theirs"));
+    let document = Document::parse(&page).unwrap_or_else(|fault| panic!("{fault}"));
+    document.check_ids();
+    for name in
+        ["methods", "contrasts", "clustering", "geometry", "configurations", "axes", "conventions", "steering", "examples"]
+    {
+        assert_eq!(document.csv(name), fs::read_to_string(out.join(format!("{name}.csv"))).unwrap(), "{name}");
+    }
+    // What is written goes to its place whole, and leaves nothing beside it.
+    let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["again.html", "judged_frontier.csv", "page.html", "tables"]);
+}
+
+#[test]
+fn a_page_that_cannot_be_written_leaves_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let page = folder.path().join("page.html");
+    fs::write(&page, "before").unwrap();
+    let report = |args: &[&str]| {
+        let fixed = ["report", folder.path().to_str().unwrap(), "--resamples", "100", "--html", page.to_str().unwrap()];
+        run(fixed.iter().chain(args))
+    };
+    assert_refused(&report(&["--reference", "nobody"]), &["nobody"]);
+    assert_refused(
+        &report(&["--reference", "ours", "--html", folder.path().join("no/page.html").to_str().unwrap()]),
+        &["no/page.html"],
+    );
+    assert_eq!(fs::read_to_string(&page).unwrap(), "before");
+    assert_eq!(report(&["--reference", "ours", "--table", "methods"]).status.code(), Some(2), "a page is whole");
 }
 
 #[test]

@@ -5,7 +5,11 @@
 mod common;
 
 mod answers;
+#[allow(dead_code)] // shared with the tests of pages
+#[path = "../page/html.rs"]
+mod html;
 mod offline;
+mod pipeline;
 mod program;
 mod remembering;
 mod server;

@@ -101,7 +101,7 @@ fn from_responses_to_a_report() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     stdout(&run(["judge", "table", &path("judged.jsonl"), "-o", &path("results")]));
     let table = fs::read_to_string(folder.path().join("results/judged_frontier.csv")).unwrap();
-    assert!(table.lines().next().unwrap().ends_with("refusal,fluency"), "{table}");
+    assert!(table.lines().next().unwrap().ends_with("refusal,fluency,id"), "{table}");
     let report = stdout(&run(["report", &path("results"), "--reference", "steered", "--resamples", "100"]));
     assert!(report.contains("steered") && report.contains("Fluency"), "{report}");
 

@@ -11,7 +11,12 @@ use std::path::Path;
 pub use ablations::{Ablation, Arm};
 pub use steps::CandidateStep;
 
-use super::{ReportError, Sweep};
+use super::{Cell, Recorded, ReportError, Sweep, Text};
+
+/// The methods of the paper's main table.
+const PAPER_METHODS: [&str; 6] = ["swiss", "base", "bon", "rs", "args", "mod"];
+/// What the paper's names of weight vectors begin with.
+const PAPER_POINTS: &str = "w_help";
 
 /// What a folder of raw results holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +25,11 @@ pub struct RawResults {
     pub sweep: Sweep,
     /// Ablations at fixed weights: `judged_ablations.csv`; empty where the file is absent.
     pub ablations: Vec<Ablation>,
-    /// Candidate batches: `candidate_steps.jsonl`; empty where the file is absent.
+    /// Candidate batches: `candidate_steps.jsonl`, and those of the traces; empty where there are none.
     pub steps: Vec<CandidateStep>,
+    /// The records of the sweep that was judged, if they are at hand.
+    pub recorded: Option<Recorded>,
+    ids: frontier::Ids,
 }
 
 impl RawResults {
@@ -45,11 +53,38 @@ impl RawResults {
                 source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
             });
         };
+        let (sweep, ids) = frontier::read(frontier)?;
         Ok(Self {
-            sweep: frontier::read(frontier)?,
+            sweep,
             ablations: open("judged_ablations.csv")?.map_or(Ok(Vec::new()), ablations::read)?,
             steps: open("candidate_steps.jsonl")?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
+            recorded: None,
+            ids,
         })
+    }
+
+    /// Adds the records of the sweep that was judged, with their traces.
+    ///
+    /// # Errors
+    /// As [`Recorded::read`].
+    pub fn with_records(mut self, path: &Path) -> Result<Self, ReportError> {
+        let (recorded, steps) = Recorded::read(path)?;
+        self.steps.extend(steps);
+        self.recorded = Some(recorded);
+        Ok(self)
+    }
+
+    /// Whether these are the paper's own results: all its methods, at weight vectors that are called as it calls them.
+    pub fn is_of_the_paper(&self) -> bool {
+        let there = |name: &str| self.sweep.methods.iter().any(|method| method.name == name);
+        PAPER_METHODS.iter().all(|name| there(name)) && self.sweep.points.iter().all(|point| point.name.starts_with(PAPER_POINTS))
+    }
+
+    /// The text of a cell's response, if it is at hand.
+    pub fn text(&self, method: &str, cell: &Cell) -> Option<&Text> {
+        let configuration = self.sweep.points.get(cell.configuration)?.name.clone();
+        let id = self.ids.get(&(method.to_owned(), configuration, cell.prompt))?;
+        self.recorded.as_ref()?.text(id)
     }
 }
 

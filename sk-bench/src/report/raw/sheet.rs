@@ -50,10 +50,14 @@ impl<'a> Row<'a> {
         self.record.position().map_or(0, csv::Position::line)
     }
 
-    pub(super) fn text(&self, column: &'static str) -> Result<&'a str, ReportError> {
+    /// What stands in a column that need not be there.
+    pub(super) fn optional(&self, column: &str) -> Option<&'a str> {
         let index = self.sheet.header.iter().position(|name| name == column);
-        let value = index.and_then(|index| self.record.get(index));
-        value.ok_or_else(|| ReportError::Column { path: self.sheet.path.clone(), column })
+        index.and_then(|index| self.record.get(index))
+    }
+
+    pub(super) fn text(&self, column: &'static str) -> Result<&'a str, ReportError> {
+        self.optional(column).ok_or_else(|| ReportError::Column { path: self.sheet.path.clone(), column })
     }
 
     pub(super) fn whole(&self, column: &'static str) -> Result<u32, ReportError> {

@@ -15,10 +15,50 @@ pub struct CandidateStep {
     pub candidate_mus: Vec<Option<f64>>,
     /// Per blade of positive weight, the standard deviation (n − 1) of its raw scores in the batch.
     pub raw_blade_mu_stds: BTreeMap<String, f64>,
-    /// Scale of the tournament term of the champion's logit over that of the blade term.
-    pub logit_scale_ratio: f64,
+    /// Scale of the tournament term of the champion's logit over that of the blade term; none where it was not recorded.
+    #[serde(default)]
+    pub logit_scale_ratio: Option<f64>,
     /// The candidate that was drawn.
     pub selected_idx: usize,
+    /// The probabilities it was drawn with; none where they were not recorded.
+    #[serde(default)]
+    pub probabilities: Option<Vec<f64>>,
+    /// Tokens of all candidates; zero where they were not recorded.
+    #[serde(default)]
+    pub drafted: usize,
+}
+
+impl CandidateStep {
+    /// Whether no candidate had a higher composite than the one drawn; `None` of a batch of one or without composites.
+    pub fn drew_the_best(&self) -> Option<bool> {
+        let composites = self.composites()?;
+        let chosen = composites.get(self.selected_idx)?;
+        Some(composites.iter().all(|mu| mu <= chosen))
+    }
+
+    /// How often a uniform draw would choose a candidate that no other exceeds; `None` as in [`drew_the_best`](Self::drew_the_best).
+    pub fn best_by_chance(&self) -> Option<f64> {
+        let composites = self.composites()?;
+        let best = composites.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Some(composites.iter().filter(|&&mu| mu == best).count() as f64 / composites.len() as f64)
+    }
+
+    /// −Σ p ln p of the draw, in nats; `None` of a batch of one or without probabilities.
+    pub fn entropy(&self) -> Option<f64> {
+        let probabilities = self.probabilities.as_ref().filter(|all| all.len() > 1)?;
+        Some(-probabilities.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln()).sum::<f64>())
+    }
+
+    /// The entropy over that of a uniform draw, ln N.
+    pub fn relative_entropy(&self) -> Option<f64> {
+        let n = self.probabilities.as_ref()?.len() as f64;
+        self.entropy().map(|entropy| entropy / n.ln())
+    }
+
+    /// Composites of a batch with a choice, if all were recorded.
+    fn composites(&self) -> Option<Vec<f64>> {
+        self.candidate_mus.iter().copied().collect::<Option<Vec<f64>>>().filter(|all| all.len() > 1)
+    }
 }
 
 /// Reads candidate steps: one JSON object per line.

@@ -33,7 +33,12 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
             schott.into(),
         ]);
     }
-    table
-        .note("Hypervolume above the origin; the published ones follow from no reference point with non-negative coordinates.")
-        .note("Spacing over all points. As published: deviation (n) of L2 distances to the nearest neighbour; Schott's: L1 and n − 1.")
+    let volumes = if context.of_the_paper {
+        "Hypervolume above the origin; the published ones follow from no reference point with non-negative coordinates."
+    } else {
+        "Hypervolume above the origin."
+    };
+    table.note(volumes).note(
+        "Spacing over all points. As published: deviation (n) of L2 distances to the nearest neighbour; Schott's: L1 and n − 1.",
+    )
 }

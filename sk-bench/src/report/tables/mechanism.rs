@@ -16,12 +16,17 @@ pub(super) fn tables(steps: &[CandidateStep], ledger: &mut Ledger) -> Vec<Table>
     ];
     let mut spreads =
         Table::new("spreads", "Raw spread of each blade's scores in a batch, and the influence it implies", &spread_columns);
-    let scale_columns = [
+    let scale_columns = [("arm", Kind::Text), ("steps", Kind::Count), ("median scale ratio", Kind::Number(3))];
+    let choice_columns = [
         ("arm", Kind::Text),
         ("steps", Kind::Count),
-        ("median scale ratio", Kind::Number(3)),
+        ("median N", Kind::Number(0)),
         ("best μ chosen %", Kind::Percent),
+        ("by chance %", Kind::Percent),
+        ("entropy, nats", Kind::Number(3)),
+        ("entropy / ln N", Kind::Number(3)),
     ];
+    let mut choices = Table::new("choice", "How one of several candidates was drawn", &choice_columns);
     let mut scales = Table::new("scales", "Tournament and blade terms in the champion's logit", &scale_columns);
     for mechanism in Mechanism::by_arm(steps) {
         let arm = mechanism.arm.as_str();
@@ -39,11 +44,25 @@ pub(super) fn tables(steps: &[CandidateStep], ledger: &mut Ledger) -> Vec<Table>
             ]);
         }
         ledger.note(&At { source: "sec:cbn", subject: arm, part: "", reading: "" }, "scale ratio", mechanism.scale_ratio);
-        scales.row(vec![arm.into(), mechanism.steps.into(), mechanism.scale_ratio.into(), mechanism.best_chosen.into()]);
+        if !mechanism.scale_ratio.is_nan() {
+            scales.row(vec![arm.into(), mechanism.steps.into(), mechanism.scale_ratio.into()]);
+        }
+        let choice = &mechanism.choice;
+        choices.row(vec![
+            arm.into(),
+            choice.steps.into(),
+            choice.candidates.into(),
+            choice.best.into(),
+            choice.best_by_chance.into(),
+            choice.entropy.into(),
+            choice.relative_entropy.into(),
+        ]);
     }
     let spreads = spreads
         .note("Medians over the steps a blade was seated at; ratio to the smallest; mean share over the steps with every blade (Theorem 3(i)).");
-    let scales = scales
-        .note("Scale ratio: std of the tournament term over std of the blade term, within a batch. Best μ: no candidate had a higher composite.");
-    vec![spreads, scales]
+    let scales = scales.note("Scale ratio: std of the tournament term over std of the blade term, within a batch.");
+    let choices = choices
+        .note("Over steps of at least two candidates. Best μ: no candidate had a higher composite. By chance: had every draw been uniform.")
+        .note("Entropy of the probabilities a candidate was drawn with: 0 is a certain choice, ln N a uniform one.");
+    [spreads, scales, choices].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }

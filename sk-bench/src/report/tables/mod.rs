@@ -6,12 +6,14 @@ mod clustering;
 mod configurations;
 mod contrasts;
 mod conventions;
+mod examples;
 mod fluency;
 mod geometry;
 mod mechanism;
 mod methods;
 mod normalization;
 mod steering;
+mod throughput;
 
 use super::contrast::LEVEL;
 use super::published::{At, Ledger};
@@ -24,14 +26,17 @@ struct Context<'a> {
     reference: &'a Method,
     /// The same scheme without normalisation, if it was run.
     raw: Option<&'a Method>,
+    /// Whether the results are the paper's own.
+    of_the_paper: bool,
     resampling: Resampling,
 }
 
 /// All tables, in reading order.
 pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Vec<Table>, ReportError> {
     let sweep = &results.sweep;
-    let raw = sweep.method(&format!("{reference}_no_cbn")).ok();
-    let context = Context { sweep, reference: sweep.method(reference)?, raw, resampling };
+    let raw = sweep.without_normalization(reference);
+    let of_the_paper = results.is_of_the_paper();
+    let context = Context { sweep, reference: sweep.method(reference)?, raw, of_the_paper, resampling };
     let mut ledger = Ledger::default();
     let mut tables = vec![methods::table(&context, &mut ledger)];
     tables.extend(contrasts::table(&context, &mut ledger));
@@ -47,7 +52,12 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     }
     tables.push(steering::table(&context, &mut ledger));
     tables.extend(mechanism::tables(&results.steps, &mut ledger));
-    tables.extend(ledger.tables());
+    tables.extend(results.recorded.as_ref().map(throughput::table));
+    tables.push(examples::table(&context));
+    // A method of one's own may be called like one of the paper's.
+    if of_the_paper {
+        tables.extend(ledger.tables());
+    }
     Ok(tables)
 }
 

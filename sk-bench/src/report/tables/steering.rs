@@ -12,8 +12,9 @@ const PAIRINGS: [(&str, [usize; 3], bool); 2] = [
     ("safety with w2, honesty with w3", [0, 1, 2], true),
 ];
 
-/// Whether achieved axes follow requested weights, per axis and pooled.
+/// Whether achieved axes follow requested weights, per axis and pooled; of the paper's results also as its table has it.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+    let pairings = if context.of_the_paper { &PAIRINGS[..] } else { &PAIRINGS[..1] };
     let columns = [
         ("method", Kind::Text),
         ("weights", Kind::Text),
@@ -29,7 +30,7 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
     for method in &context.sweep.methods {
         let frontier = context.sweep.frontier(method);
         let achieved: Vec<[f64; 3]> = frontier.iter().map(|(_, axes)| *axes).collect();
-        for (reading, pairing, rounded) in PAIRINGS {
+        for &(reading, pairing, rounded) in pairings {
             let seen = |weight: f64| if rounded { (weight * 100.0).round() / 100.0 } else { weight };
             let weights: Vec<[f64; 3]> = frontier.iter().map(|(point, _)| pairing.map(|k| seen(point.weights[k]))).collect();
             let steering = Steering::of(&weights, &achieved, context.resampling.seed);
@@ -73,8 +74,12 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
             }
         }
     }
-    table
+    let table = table
         .note("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, exact\" permutes the weight vectors.")
-        .note("As labelled: quality with helpfulness, safety with harmlessness, honesty with honesty, from weights (help, honest, harmless).")
-        .note("The published table follows from the other pairing: safety against the honesty weight and the reverse, thirds taken for 0.33.")
+        .note("As labelled: quality with helpfulness, safety with harmlessness, honesty with honesty, from weights (help, honest, harmless).");
+    if context.of_the_paper {
+        table.note("The published table follows from the other pairing: safety against the honesty weight and the reverse, thirds taken for 0.33.")
+    } else {
+        table
+    }
 }

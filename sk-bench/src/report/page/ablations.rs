@@ -1,0 +1,71 @@
+use super::columns::{distinct, intervals, numbers, rows_of, texts};
+use super::{Context, with_tables};
+use crate::chart::{Axis, Estimate, Intervals};
+use crate::page::{Figure, Section};
+use crate::table::Table;
+
+/// Arms against each other, with intervals and p-values.
+pub(super) fn section(context: &Context<'_>) -> Section {
+    let mut section = Section::new("ablations", "Ablations");
+    match context.report.table("normalization") {
+        Some(table) => section = section.figure(normalization(table)).table(table.clone()),
+        None => {
+            section = section.missing(format!(
+                "No arm without normalisation: the results have no method {}_no_cbn or no-cbn.",
+                context.report.reference
+            ));
+        }
+    }
+    for ablation in &context.results.ablations {
+        let tables = context.report.tables.iter().filter(|table| table.title.starts_with(&format!("{}: ", ablation.name)));
+        for table in tables {
+            if table.column("first − second").is_some() {
+                section = section.figure(arms(&ablation.name, table));
+            }
+            section = section.table(table.clone());
+        }
+    }
+    if context.results.ablations.is_empty() {
+        section = section.missing("No ablations at fixed weights: the folder of results has no judged_ablations.csv.");
+    }
+    with_tables(section, context, &["conventions"])
+}
+
+fn normalization(table: &Table) -> Figure {
+    let rows = texts(table, "");
+    let chart = Intervals::new(&rows, Axis::new("with − without normalisation (score, 0 to 1)"))
+        .series("percentile", &estimates(table, "95% percentile"))
+        .series("BCa", &estimates(table, "95% BCa"));
+    Figure::new("with-normalization", "What normalisation changes", chart)
+        .caption(format!(
+            "Mean paired difference over {} cells with 95% bootstrap intervals, by cell; by prompt they are in the table clustering.",
+            texts(table, "pairs").first().map_or("0", String::as_str)
+        ))
+        .see("normalization")
+}
+
+fn arms(name: &str, table: &Table) -> Figure {
+    let figure = Figure::panels(table.id.clone(), format!("{name}: arms against each other"));
+    let n: Vec<f64> = numbers(table, "pairs");
+    let range = |ends: &[f64]| (ends.iter().copied().fold(f64::INFINITY, f64::min), ends.iter().copied().fold(0.0, f64::max));
+    let (least, most) = range(&n);
+    distinct(table, "first − second")
+        .into_iter()
+        .fold(figure, |figure, pair| {
+            let own = rows_of(table, "first − second", &pair);
+            let p = numbers(&own, "p, Holm");
+            let rows: Vec<String> = texts(&own, "measure").into_iter().zip(p).map(|(measure, p)| format!("{measure} (p {p:.2})")).collect();
+            let chart = Intervals::new(&rows, Axis::new("difference in score")).series(&pair, &estimates(&own, "95% percentile"));
+            figure.panel(pair, chart)
+        })
+        .caption(format!(
+            "Mean paired difference, scores from 0 to 1, with 95% percentile bootstrap intervals, {least} to {most} pairs; p of the signed-rank test after Holm's \
+             correction over the pairs of arms."
+        ))
+        .see(table.id.clone())
+}
+
+fn estimates(table: &Table, heading: &str) -> Vec<Estimate> {
+    let pairs = numbers(table, "Δ").into_iter().zip(intervals(table, heading));
+    pairs.map(|(value, interval)| Estimate { value, interval }).collect()
+}

@@ -1,0 +1,88 @@
+use super::columns::{numbers, texts};
+use super::frontier::has_numbers;
+use super::{Context, with_tables};
+use crate::chart::{Axis, Bars, Lines, Series};
+use crate::page::{Figure, Section};
+use crate::report::CandidateStep;
+use crate::table::Table;
+
+/// How sure draws were, and how often they took the best candidate.
+pub(super) fn section(context: &Context<'_>) -> Section {
+    let mut section = Section::new("choice", "The champion's choice");
+    let Some(table) = context.report.table("choice") else {
+        return section.missing(
+            "Neither champion entropy nor how often the best μ was chosen: there are no candidate steps and no traces. Give the records of the \
+             sweep, with their traces beside them, to have both.",
+        );
+    };
+    section = section.figure(best(table));
+    if has_numbers(table, "entropy, nats") {
+        section = section.figure(entropy(context, table));
+    } else {
+        section = section
+            .missing("No champion entropy: the candidate steps do not hold the probabilities that champions were drawn with.");
+    }
+    if let Some(recorded) = context.results.recorded.as_ref().filter(|recorded| recorded.cut > 0) {
+        section = section.missing(format!(
+            "{} steps are left out: they chose among a whole vocabulary, of which traces keep the likeliest tokens only.",
+            super::thousands(recorded.cut)
+        ));
+    }
+    with_tables(section, context, &["choice"])
+}
+
+fn best(table: &Table) -> Figure {
+    let arms = texts(table, "arm");
+    let chart = Bars::new(&arms, Axis::new("share of steps").percent().range([0.0, 1.0]))
+        .series("drawn", &numbers(table, "best μ chosen %"))
+        .series("by chance", &numbers(table, "by chance %"));
+    Figure::new("best-chosen", "How often the candidate of the best composite μ was chosen", chart)
+        .caption(format!(
+            "Share of steps with at least two candidates, beside what a uniform draw would give; n = {} steps.",
+            steps(table)
+        ))
+        .see("choice")
+}
+
+fn entropy(context: &Context<'_>, table: &Table) -> Figure {
+    let arms = texts(table, "arm");
+    let empty = Lines::new(
+        Axis::new("entropy of the draw / ln N (0: certain, 1: uniform)").range([0.0, 1.02]),
+        Axis::new("share of steps at or below").percent().range([0.0, 1.02]),
+    );
+    let chart = arms.iter().fold(empty, |chart, arm| {
+        let own = context.results.steps.iter().filter(|step| step.arm == *arm);
+        let (x, y) = distribution(own.filter_map(CandidateStep::relative_entropy).collect());
+        if x.is_empty() { chart } else { chart.series(Series::steps(arm, &x, &y)) }
+    });
+    Figure::new("champion-entropy", "Entropy of the champion's draw", chart)
+        .caption(format!("Distribution over steps of −Σ p ln p over ln N; n = {} steps. A curve at the left decides, one at the right draws lots.", steps(table)))
+        .see("choice")
+}
+
+fn steps(table: &Table) -> String {
+    let counts = texts(table, "arm").into_iter().zip(texts(table, "steps"));
+    counts.map(|(arm, steps)| format!("{arm} {steps}")).collect::<Vec<_>>().join(", ")
+}
+
+/// A distribution function at no more points than can be seen.
+fn distribution(mut values: Vec<f64>) -> (Vec<f64>, Vec<f64>) {
+    const POINTS: usize = 200;
+    values.sort_unstable_by(f64::total_cmp);
+    let n = values.len();
+    let places = (0..n.min(POINTS)).map(|i| if n <= POINTS { i } else { i * (n - 1) / (POINTS - 1) });
+    places.map(|place| (values[place], (place + 1) as f64 / n as f64)).unzip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distribution;
+
+    #[test]
+    fn a_distribution_ends_at_one() {
+        assert_eq!(distribution(vec![0.5, 0.1]), (vec![0.1, 0.5], vec![0.5, 1.0]));
+        let (x, y) = distribution((0..1000).map(f64::from).collect());
+        assert_eq!((x.len(), x[0], y[0], x[199], y[199]), (200, 0.0, 0.001, 999.0, 1.0));
+        assert!(distribution(Vec::new()).0.is_empty());
+    }
+}

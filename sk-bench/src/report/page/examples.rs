@@ -1,0 +1,56 @@
+use super::{Context, with_tables};
+use crate::page::{Answer, Exchange, Section};
+use crate::report::{Cell, Example, Method};
+
+/// The best and worst responses of the reference, its closest rival's beside them.
+pub(super) fn section(context: &Context<'_>) -> Section {
+    let section = Section::new("examples", "Best and worst examples");
+    let rival = context.rival();
+    let exchanges: Vec<Exchange> =
+        Example::choose(context.reference, rival).iter().filter_map(|example| exchange(context, example, rival)).collect();
+    let section = match (exchanges.is_empty(), rival) {
+        (true, _) => section.missing("The results hold scores without responses, so that the table says where to look and no text is shown. Give the records of the sweep to have it."),
+        (false, Some(rival)) => section.paragraph(format!(
+            "Responses of {} and, beside each, that of {} to the same prompt at the same weights. What stands here was written by models and by \
+             people who tested them; some of it is meant to harm.",
+            context.report.reference, rival.name
+        )),
+        (false, None) => section.paragraph("What stands here was written by models and by people who tested them; some of it is meant to harm."),
+    };
+    let section = with_tables(section, context, &["examples"]);
+    exchanges.into_iter().fold(section, Section::exchange)
+}
+
+fn exchange(context: &Context<'_>, example: &Example<'_>, rival: Option<&Method>) -> Option<Exchange> {
+    let reference = context.reference;
+    let text = context.results.text(&reference.name, example.cell)?;
+    let point = context.results.sweep.points[example.cell.configuration].label();
+    let mut answers = vec![answer(&reference.name, example.cell, &text.response)];
+    if let (Some(rival), Some(cell)) = (rival, example.rival)
+        && let Some(theirs) = context.results.text(&rival.name, cell)
+    {
+        answers.push(answer(&rival.name, cell, &theirs.response));
+    }
+    let case = match example.case {
+        "best" => "Among the best",
+        "worst" => "Among the worst",
+        "most gained" => "Furthest ahead",
+        _ => "Furthest behind",
+    };
+    let title = format!("{case}: {} at help/honest/harmless {point}", text.prompt_id);
+    Some(Exchange { title, prompt: text.prompt.trim().to_owned(), answers })
+}
+
+fn answer(name: &str, cell: &Cell, text: &str) -> Answer {
+    let printed = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
+    let rubrics = &cell.rubrics;
+    let figures = [
+        ("F1", Some(Example::f1(cell)).filter(|f1| !f1.is_nan())),
+        ("quality", rubrics.quality()),
+        ("safety", rubrics.safety()),
+        ("honesty", rubrics.honesty()),
+    ];
+    let figures = figures.map(|(name, value)| (name.to_owned(), printed(value))).into();
+    let text = if text.trim().is_empty() { "(an empty response)" } else { text };
+    Answer { heading: name.to_owned(), figures, text: text.to_owned() }
+}

@@ -1,0 +1,124 @@
+//! A report as a page: every table of it, and charts that are drawn from the tables.
+
+mod ablations;
+mod choice;
+mod columns;
+mod configurations;
+mod definitions;
+mod examples;
+mod frontier;
+mod headline;
+mod mechanism;
+mod reproduction;
+mod steering;
+mod throughput;
+
+use super::{Method, RawResults, Report, ReportError};
+use crate::page::{Page, Section};
+use crate::table::Table;
+
+/// What sections are made from.
+struct Context<'a> {
+    report: &'a Report,
+    results: &'a RawResults,
+    reference: &'a Method,
+}
+
+impl<'a> Context<'a> {
+    /// The closest rival of the reference: the method of the next F1 that is not the reference in another setting.
+    fn rival(&self) -> Option<&'a Method> {
+        let sweep = &self.results.sweep;
+        let without = sweep.without_normalization(&self.reference.name);
+        let other =
+            |method: &&Method| method.name != self.reference.name && without.is_none_or(|without| without.name != method.name);
+        sweep.methods.iter().find(other)
+    }
+
+    /// The tables of those names that the report has, in that order.
+    fn tables(&self, ids: &[&str]) -> Vec<&Table> {
+        ids.iter().filter_map(|id| self.report.table(id)).collect()
+    }
+}
+
+/// Adds those tables of the report that it has.
+fn with_tables(section: Section, context: &Context<'_>, ids: &[&str]) -> Section {
+    context.tables(ids).into_iter().fold(section, |section, table| section.table(table.clone()))
+}
+
+impl Report {
+    /// The report as a page: its tables, figures drawn from them, and responses where `results` have their text. What the results lack is said
+    /// where it would stand.
+    ///
+    /// # Errors
+    /// When the reference is not among the methods of `results`.
+    pub fn page(&self, title: &str, results: &RawResults) -> Result<Page, ReportError> {
+        let reference = results.sweep.method(&self.reference)?;
+        let context = Context { report: self, results, reference };
+        let mut page = Page::new(title).lead(lead(&context));
+        let sections = [
+            headline::section,
+            frontier::section,
+            configurations::section,
+            ablations::section,
+            mechanism::section,
+            steering::section,
+            choice::section,
+            throughput::section,
+            examples::section,
+            reproduction::section,
+            definitions::section,
+        ];
+        for section in sections {
+            page = page.section(section(&context));
+        }
+        Ok(page.colophon(format!(
+            "Made by swiss-knife report {}: {} resamples per interval, seed {}. The same input gives the same bytes. Charts: plotly.js, MIT \
+             licence; nothing on this page is loaded from anywhere.",
+            env!("CARGO_PKG_VERSION"),
+            thousands(self.resamples),
+            self.seed,
+        )))
+    }
+}
+
+fn lead(context: &Context<'_>) -> String {
+    let sweep = &context.results.sweep;
+    let cells: usize = sweep.methods.iter().map(|method| method.cells.len()).sum();
+    let mut prompts: Vec<u32> = sweep.methods.iter().flat_map(|method| method.cells.iter().map(|cell| cell.prompt)).collect();
+    prompts.sort_unstable();
+    prompts.dedup();
+    let names: Vec<&str> = sweep.methods.iter().map(|method| method.name.as_str()).collect();
+    format!(
+        "{} judged responses: {} methods ({}) at {} weight vectors on {} prompts. The others are compared with {}. Scores are in [0, 1], and \
+         more is better on every axis.",
+        thousands(cells),
+        sweep.methods.len(),
+        names.join(", "),
+        sweep.points.len(),
+        prompts.len(),
+        context.report.reference,
+    )
+}
+
+/// A count with a thin space between thousands.
+fn thousands(count: usize) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thousands;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+    }
+}

@@ -1,0 +1,221 @@
+//! From a plan to a page: sweep, judge, table, report, as a user runs them one after the other.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::common::{BLADES, models, program, stderr, stdout};
+use crate::html::Document;
+use crate::server::{Reply, Server};
+
+/// Three schemes at two weight vectors on two prompts, one of which tries to get out of the page; `greedy` always takes the highest rating.
+fn write_plan(folder: &Path) {
+    let path = |part: &str| models().join(part).display().to_string();
+    let mut plan = r#"
+[sweep]
+output = "frontier.jsonl"
+
+[schemes.swiss-knife]
+
+[schemes.greedy]
+scheme = "swiss-knife"
+set = ["selector.kind=argmax", "proposal.candidates=3"]
+
+[schemes.base]
+at_every_weight = true
+
+[weights]
+kind = "listed"
+list = [{ helpful = 1 }, { helpful = 1, honest = 1, harmless = 1 }]
+
+[prompts]
+sources = ["prompts.jsonl"]
+
+[generation]
+max_new_tokens = 12
+"#
+    .to_owned();
+    plan += &format!(
+        "\n[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n[model.blades]\n",
+        path("backbone"),
+        path("drafter")
+    );
+    for name in BLADES {
+        plan += &format!("{name} = {:?}\n", path(&format!("blades/{name}")));
+    }
+    fs::write(folder.join("plan.toml"), plan).unwrap();
+    let prompts = [
+        json!({"id": "sky", "prompt": "Why is the sky blue?"}),
+        json!({"id": "paper:3", "prompt": "</blockquote><script>alert(1)</script> & so on"}),
+    ];
+    fs::write(folder.join("prompts.jsonl"), prompts.map(|prompt| prompt.to_string()).join("\n")).unwrap();
+}
+
+/// Scores that differ from response to response and from rubric to rubric, and are the same in every run.
+fn judge() -> Server {
+    Server::start(|request, _| {
+        if request.path == "/v1/models" {
+            return Reply::Status(200, Vec::new(), json!({"data": [{"id": "the-model"}]}).to_string());
+        }
+        let text = request.body["messages"][1]["content"].as_str().unwrap();
+        let sum = text.bytes().fold(0_u64, |sum, byte| (31 * sum + u64::from(byte)) % 1_000_003);
+        Reply::Slow(Duration::ZERO, Box::new(Reply::score(sum % 10)))
+    })
+}
+
+#[test]
+fn a_sweep_becomes_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_plan(folder);
+    let server = judge();
+    let run =
+        |args: &[&str]| program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap();
+    stdout(&run(&["sweep", "plan.toml", "--quiet"]));
+    stdout(&run(&["judge", "frontier.jsonl", "-o", "judged.jsonl", "--endpoint", &server.url, "--quiet"]));
+    stdout(&run(&["judge", "table", "judged.jsonl", "-o", "results"]));
+    let report = [
+        "report",
+        "results",
+        "--reference",
+        "swiss-knife",
+        "--records",
+        "frontier.jsonl",
+        "--resamples",
+        "100",
+        "--out",
+        "tables",
+    ];
+    let page = |name: &str| {
+        stdout(&run(&[&report[..], &["--html", name]].concat()));
+        fs::read_to_string(folder.join(name)).unwrap()
+    };
+    let html = page("report.html");
+    assert_eq!(html, page("again.html"));
+    let document = Document::parse(&html).unwrap_or_else(|fault| panic!("{fault}"));
+    document.check_ids();
+
+    // Every table, to the last digit.
+    let mut tables: Vec<String> = fs::read_dir(folder.join("tables"))
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".csv").map(str::to_owned))
+        .collect();
+    tables.sort();
+    for name in &tables {
+        assert_eq!(document.csv(name), fs::read_to_string(folder.join(format!("tables/{name}.csv"))).unwrap(), "{name}");
+    }
+    for name in ["methods", "contrasts", "clustering", "axes", "steering", "spreads", "choice", "throughput", "examples"] {
+        assert!(tables.iter().any(|table| table == name), "{name} is not in {tables:?}");
+    }
+    // These are not the paper's results, although one of its methods is called base too.
+    assert!(!tables.iter().any(|table| table == "reproduction"));
+
+    what_the_traces_say(folder);
+
+    // Responses stand in the page as they are in the records, and prompts do no harm.
+    let records: Vec<Value> = read_lines(&folder.join("frontier.jsonl"));
+    assert_eq!(records.len(), 12);
+    let quotes = document.text_of("blockquote");
+    let shown = records.iter().filter(|record| quotes.contains(&record["response"].as_str().unwrap())).count();
+    assert!(shown > 1, "{shown} of the responses are shown");
+    let hostile = records.iter().map(|record| record["prompt"].as_str().unwrap()).find(|prompt| prompt.contains("<script>"));
+    assert!(quotes.iter().any(|quote| quote.trim() == hostile.unwrap().trim()));
+    let missing: Vec<&str> = document.elements("p").filter(|p| p.class() == "missing").map(|p| p.text.as_str()).collect();
+    for part in
+        ["No arm without normalisation", "No ablations at fixed weights", "No scale ratio", "not the results of the paper"]
+    {
+        assert!(missing.iter().any(|text| text.contains(part)), "nothing says {part:?}: {missing:?}");
+    }
+}
+
+/// The tables of choice and throughput against the traces, counted here.
+fn what_the_traces_say(folder: &Path) {
+    let steps: Vec<Value> = read_lines(&folder.join("frontier.traces.jsonl"));
+    let numbers = |value: &Value| value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect::<Vec<_>>();
+    let of = |scheme: &str| steps.iter().filter(|step| step["id"].as_str().unwrap().starts_with(scheme)).collect::<Vec<_>>();
+    let choice = rows(&folder.join("tables/choice.csv"));
+    for scheme in ["swiss-knife", "greedy"] {
+        let own = of(&format!("{scheme}/"));
+        let row = choice.iter().find(|row| row[0] == scheme).unwrap();
+        assert_eq!(row[1], own.len().to_string());
+        let entropy =
+            |step: &&Value| numbers(&step["probabilities"]).iter().map(|&p| if p > 0.0 { -p * p.ln() } else { 0.0 }).sum::<f64>();
+        let mean = own.iter().map(entropy).sum::<f64>() / own.len() as f64;
+        assert!((row[5].parse::<f64>().unwrap() - mean).abs() < 1e-9, "{row:?} against {mean}");
+        let best = own.iter().filter(|step| {
+            let mu = numbers(&step["mu"]);
+            mu[step["chosen"].as_u64().unwrap() as usize] == mu.iter().copied().fold(f64::MIN, f64::max)
+        });
+        assert!((row[3].parse::<f64>().unwrap() - best.count() as f64 / own.len() as f64).abs() < 1e-9, "{row:?}");
+    }
+    let greedy = choice.iter().find(|row| row[0] == "greedy").unwrap();
+    assert_eq!(&*greedy[2], "3");
+    assert!(greedy[5].parse::<f64>().unwrap().abs() < 1e-9, "an argmax is certain");
+    let throughput = rows(&folder.join("tables/throughput.csv"));
+    assert_eq!(throughput.len(), 3);
+    let tokens: usize = throughput.iter().map(|row| row[2].parse::<usize>().unwrap()).sum();
+    let records: Vec<Value> = read_lines(&folder.join("frontier.jsonl"));
+    assert_eq!(tokens as u64, records.iter().map(|record| record["tokens"].as_u64().unwrap()).sum::<u64>());
+}
+
+#[test]
+fn records_that_do_not_fit_are_refused_or_said_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_plan(folder);
+    let server = judge();
+    let run =
+        |args: &[&str]| program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap();
+    stdout(&run(&["sweep", "plan.toml", "--quiet"]));
+    stdout(&run(&["judge", "frontier.jsonl", "-o", "judged.jsonl", "--endpoint", &server.url, "--quiet"]));
+    stdout(&run(&["judge", "table", "judged.jsonl", "-o", "results"]));
+    let report = ["report", "results", "--reference", "swiss-knife", "--resamples", "50", "--html", "report.html"];
+    let refused = |records: &str, parts: &[&str]| {
+        let output = run(&[&report[..], &["--records", records]].concat());
+        let error = stderr(&output);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+        parts.iter().for_each(|part| assert!(error.contains(part), "{error:?} lacks {part:?}"));
+        assert!(!folder.join("report.html").exists());
+    };
+    refused("nowhere.jsonl", &["nowhere.jsonl"]);
+    refused("judged.jsonl", &["judged.jsonl:1", "no record of a sweep"]);
+    let traces = folder.join("frontier.traces.jsonl");
+    let whole = fs::read(&traces).unwrap();
+    let cut = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
+    fs::write(&traces, &whole[..cut]).unwrap();
+    refused("frontier.jsonl", &["frontier.traces.jsonl", &cut.to_string(), &whole.len().to_string()]);
+    fs::write(&traces, [b"{}\n", &whole[3..]].concat()).unwrap();
+    refused("frontier.jsonl", &["frontier.traces.jsonl", "line 1"]);
+    fs::remove_file(&traces).unwrap();
+
+    // Without traces, and without records, the page says so.
+    let missing = |extra: &[&str]| {
+        stdout(&run(&[&report[..], extra].concat()));
+        let html = fs::read_to_string(folder.join("report.html")).unwrap();
+        let document = Document::parse(&html).unwrap();
+        document.elements("p").filter(|p| p.class() == "missing").map(|p| p.text.clone()).collect::<Vec<_>>().join("\n")
+    };
+    let untraced = missing(&["--records", "frontier.jsonl"]);
+    assert!(
+        untraced.contains("no traces beside them")
+            && untraced.contains("Neither champion entropy")
+            && untraced.contains("No spreads")
+    );
+    assert!(!untraced.contains("No times"));
+    let bare = missing(&[]);
+    for part in ["no records of a sweep", "No times", "scores without responses"] {
+        assert!(bare.contains(part), "{bare}");
+    }
+}
+
+fn read_lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The rows of a CSV file, without its header.
+fn rows(path: &Path) -> Vec<Vec<String>> {
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    reader.records().map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect()
+}
