@@ -41,7 +41,11 @@ impl Brute {
     }
 
     pub(crate) fn amateur(&self, context: &[TokenId]) -> Vec<f64> {
-        next(&self.drafter, None, context)
+        log_softmax(&self.amateur_logits(context))
+    }
+
+    pub(crate) fn amateur_logits(&self, context: &[TokenId]) -> Vec<f64> {
+        last(&self.drafter, None, context).1
     }
 
     /// The backbone's final-norm state after `context` and one more token.
@@ -66,6 +70,20 @@ impl Brute {
         }
         sum
     }
+
+    /// The mean over a span of log π(y_t | x, y_<t) and of the min-entropy −max_v log π(v | x, y_<t), under an adapter or the backbone.
+    pub(crate) fn read(&self, blade: Option<usize>, context: &[TokenId], span: &[TokenId]) -> (f64, f64) {
+        let whole: Vec<TokenId> = context.iter().chain(span).copied().collect();
+        // The logits at a place predict the next token.
+        let logits = tail(&self.backbone, blade.map(|k| &self.adapters[k]), &whole[..whole.len() - 1], span.len()).1;
+        let (mut log_prob, mut entropy) = (0.0, 0.0);
+        for (logits, &token) in logits.chunks_exact(logits.len() / span.len()).zip(span) {
+            let log_probs = log_softmax(logits);
+            log_prob += log_probs[token as usize];
+            entropy -= log_probs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        }
+        (log_prob / span.len() as f64, entropy / span.len() as f64)
+    }
 }
 
 /// log softmax of the logits after `context`.
@@ -75,12 +93,17 @@ fn next(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> Ve
 
 /// Final-norm state and logits at the last place of `context`.
 fn last(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId]) -> (Vec<f64>, Vec<f64>) {
+    tail(model, adapter, context, 1)
+}
+
+/// Final-norm states and logits at the last `count` places of `context`, one after another.
+fn tail(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId], count: usize) -> (Vec<f64>, Vec<f64>) {
     let device: Device = model.device();
     let ids: Vec<i64> = context.iter().map(|&token| i64::from(token)).collect();
     let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, context.len()]), &device);
     let stack = adapter.map(|adapter| AdapterStack::new(&model.config, &[Some(adapter)], &device).unwrap());
     let lanes = stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
-    let state = model.forward(tokens, lanes, Cache::None).slice(context.len() - 1..context.len());
+    let state = model.forward(tokens, lanes, Cache::None).slice(context.len() - count..context.len());
     let numbers = |tensor: Tensor<2>| tensor.into_data().iter::<f32>().map(f64::from).collect();
     (numbers(state.clone()), numbers(model.logits(state, lanes)))
 }

@@ -4,6 +4,7 @@ mod brute;
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
 mod common;
+mod reference;
 
 use clap::Parser;
 use rand::{RngExt, SeedableRng};
@@ -17,13 +18,18 @@ use sk_models::hf::save_head;
 
 use brute::{Brute, log_softmax, truncated};
 use common::{BLADES, model_args, run_on_models, stderr};
+use reference::{Accidents, Choice, Definition, REFERENCE, Rating, Sigma, normal_cdf};
 
 /// Logits here are of order one, where f32 steps are 1e-7, and a forward pass rounds some tens of times.
 const PROBABILITY: f64 = 1e-5;
 /// The same for a mean log-ratio times β.
 const SCORE: f64 = 1e-6;
+/// The same for a mean log-ratio in units of its spread over a batch, which is some hundredths, and what is computed of it.
+const RELATIVE: f64 = 1e-4;
 
 const STEPS: usize = 16;
+/// The seed of every draw.
+const SEED: u64 = 7;
 const WEIGHTS: [f64; 3] = [0.5, 0.3, 0.2];
 const PROMPT: &[u8] = b"\n\nHuman: Why?\n\nAssistant:";
 
@@ -58,7 +64,7 @@ impl Run {
             rack.insert(name, adapter);
         }
         let prompt: Vec<TokenId> = PROMPT.iter().map(|&byte| TokenId::from(byte)).collect();
-        Self { scheme, context: Context::new(prompt).unwrap(), rng: ChaCha8Rng::seed_from_u64(7), step: 0 }
+        Self { scheme, context: Context::new(prompt).unwrap(), rng: ChaCha8Rng::seed_from_u64(SEED), step: 0 }
     }
 
     /// One step of at most `limit` tokens, and the context it started from.
@@ -111,21 +117,172 @@ fn weighted(policies: &[Vec<f64>], f: impl Fn(f64) -> f64) -> Vec<f64> {
     (0..policies[0].len()).map(sum).collect()
 }
 
+/// Holds a scheme against its definition.
+fn hold(name: &str) {
+    match name {
+        "base" | "greedy" => base_is_the_backbone_alone(name),
+        "best-of-n" => best_of_n_takes_the_largest_weighted_reward(),
+        "args" | "args-greedy" => args_adds_rewards_to_logits(name),
+        "args-reward-head" | "fudge" => fudge_and_reward_heads_look_one_token_ahead(name),
+        "contrastive" => contrastive_decoding_is_expert_less_amateur_where_plausible(),
+        "rewarded-soups" => rewarded_soups_draw_from_the_merged_model(),
+        "mod" | "mod-forward-kl" | "mod-jensen-shannon" | "mod-alpha" => mod_is_the_mean_of_its_divergence(name),
+        _ => {
+            let definition = drafted(name).unwrap_or_else(|| panic!("the scheme {name} is held against no definition"));
+            assert_steps(name, &[], &definition, 1);
+        }
+    }
+}
+
+macro_rules! held {
+    ($($test:ident: $scheme:literal),+ $(,)?) => {
+        $(#[test]
+        fn $test() {
+            hold($scheme);
+        })+
+
+        const HELD: &[&str] = &[$($scheme),+];
+    };
+}
+
+held! {
+    swiss_knife: "swiss-knife",
+    swiss_knife_paper: "swiss-knife-paper",
+    swiss_knife_thurstone: "swiss-knife-thurstone",
+    swiss_knife_bradley_terry: "swiss-knife-bradley-terry",
+    swiss_knife_weakest_link: "swiss-knife-weakest-link",
+    swiss_knife_asinh: "swiss-knife-asinh",
+    base: "base",
+    greedy: "greedy",
+    drafter: "drafter",
+    best_of_n: "best-of-n",
+    args: "args",
+    args_greedy: "args-greedy",
+    args_reward_head: "args-reward-head",
+    fudge: "fudge",
+    contrastive: "contrastive",
+    rewarded_soups: "rewarded-soups",
+    mod_reverse_kl: "mod",
+    mod_forward_kl: "mod-forward-kl",
+    mod_jensen_shannon: "mod-jensen-shannon",
+    mod_alpha: "mod-alpha",
+    no_cbn: "no-cbn",
+    unstandardized_blades: "unstandardized-blades",
+    unstandardized_entry: "unstandardized-entry",
+    unstandardized_champion: "unstandardized-champion",
+    elo: "elo",
+    softmax_mu: "softmax-mu",
+    sigma_shuffled: "sigma-shuffled",
+    sigma_zero: "sigma-zero",
+}
+
+/// A scheme file cannot be added without saying what it must do.
 #[test]
-fn base_is_the_backbone_alone() {
+fn every_scheme_is_held_against_its_definition() {
+    assert_eq!(HELD, SHIPPED.iter().map(|scheme| scheme.name).collect::<Vec<_>>());
+}
+
+/// What a scheme over drafted spans is, written out; `None` for the others.
+fn drafted(name: &str) -> Option<Definition> {
+    let euclidean = |a: f64, b: f64| (a * a + b * b).sqrt();
+    let probit = |u: f64| normal_cdf(u) - 0.5;
+    let pairs = |g: fn(f64) -> f64, s: fn(f64, f64) -> f64| Definition { rating: Rating::Pairs { g, s }, ..REFERENCE };
+    let standardized = |standardized: [bool; 3]| Definition { standardized, ..REFERENCE };
+    Some(match name {
+        "swiss-knife" => REFERENCE,
+        "swiss-knife-paper" => Definition { accidents: Accidents::Published, ..REFERENCE },
+        "swiss-knife-thurstone" => pairs(probit, euclidean),
+        "swiss-knife-bradley-terry" => pairs(|u| 1.0 / (1.0 + (-u).exp()) - 0.5, |a, b| a + b),
+        "swiss-knife-weakest-link" => pairs(probit, f64::max),
+        "swiss-knife-asinh" => pairs(|u| (u + (u * u + 1.0).sqrt()).ln(), euclidean),
+        "drafter" => Definition { choice: Choice::Uniform, ..REFERENCE },
+        "no-cbn" => standardized([false; 3]),
+        "unstandardized-blades" => standardized([false, true, true]),
+        "unstandardized-entry" => standardized([true, false, true]),
+        "unstandardized-champion" => standardized([true, true, false]),
+        "elo" => Definition {
+            sigma: Sigma::Zero,
+            choice: Choice::Champion { temperature: 8.0, w_tour: 1.1, w_blade: 0.0, lambda: 0.0 },
+            ..REFERENCE
+        },
+        "softmax-mu" => Definition { rating: Rating::Score, choice: Choice::Softmax, ..REFERENCE },
+        "sigma-shuffled" => Definition { sigma: Sigma::Shuffled, ..REFERENCE },
+        "sigma-zero" => Definition { sigma: Sigma::Zero, ..REFERENCE },
+        _ => return None,
+    })
+}
+
+/// Runs a scheme over drafted spans beside its definition, with the same draws: the same candidates, scores, ratings, probabilities and choice
+/// at every step. Spans have `shortest` to four tokens.
+fn assert_steps(name: &str, options: &[&str], definition: &Definition, shortest: usize) {
+    let brute = Brute::new();
+    let mut run = Run::new(name, options);
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    for step in 0..STEPS {
+        let limit = shortest + step % (5 - shortest);
+        let (context, found) = run.step(limit);
+        let wanted = definition.step(&brute, &context, limit, &mut rng);
+        let candidates: Vec<&Vec<TokenId>> = found.candidates.iter().map(|candidate| &candidate.tokens).collect();
+        assert_eq!(candidates, wanted.candidates.iter().collect::<Vec<_>>(), "{name}, step {step}");
+        for (what, found, wanted, tolerance) in [
+            ("μ", &found.mu, &wanted.mu, RELATIVE),
+            ("σ", &found.sigma, &wanted.sigma, RELATIVE),
+            // Only differences of ratings mean anything.
+            ("rating", &centred(&found.ratings), &centred(&wanted.ratings), RELATIVE),
+            ("probability", &found.probabilities, &wanted.probabilities, PROBABILITY),
+        ] {
+            for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
+                assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{name}, step {step}, {what} {i}: {a}, expected {b}");
+            }
+        }
+        assert_eq!(found.chosen, wanted.chosen, "{name}, step {step}");
+    }
+}
+
+fn centred(values: &[f64]) -> Vec<f64> {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    values.iter().map(|value| value - mean).collect()
+}
+
+/// The reference instantiation at other operating points and under the other convention: three candidates over seven rounds meet again and
+/// sit out in turns.
+#[test]
+fn conventions_and_presets_are_what_they_are_defined_to_be() {
+    let published = Definition { accidents: Accidents::Published, ..REFERENCE };
+    assert_steps("swiss-knife", &["--convention", "paper"], &published, 1);
+    let honesty = Definition {
+        candidates: 3,
+        rating: Rating::Tournament { rounds: 7 },
+        choice: Choice::Champion { temperature: 21.03, w_tour: 1.587, w_blade: 2.088, lambda: 0.395 },
+        ..REFERENCE
+    };
+    // Of three single tokens two may be the same; all blades then say ±z, these weights make nothing of them, and rounding decides.
+    assert_steps("swiss-knife", &["--preset", "honesty"], &honesty, 2);
+    let harmlessness = Definition {
+        accidents: Accidents::Published,
+        candidates: 11,
+        rating: Rating::Tournament { rounds: 4 },
+        choice: Choice::Champion { temperature: 11.219, w_tour: 0.504, w_blade: 1.483, lambda: 0.109 },
+        ..REFERENCE
+    };
+    assert_steps("swiss-knife", &["--preset", "harmlessness", "--convention", "paper"], &harmlessness, 1);
+}
+
+fn base_is_the_backbone_alone(name: &str) {
+    if name == "greedy" {
+        return assert_distribution("greedy", &[], |brute, context| {
+            let prior = brute.prior(context);
+            only(argmax(&prior), prior.len())
+        });
+    }
     assert_distribution("base", &[], |brute, context| truncated(&brute.prior(context), usize::MAX, 0.95));
     assert_distribution("base", &["--set", "selector.top_p=0.4", "--temperature", "2"], |brute, context| {
         let warm: Vec<f64> = brute.prior(context).iter().map(|p| p / 2.0).collect();
         truncated(&warm, usize::MAX, 0.4)
     });
-    assert_distribution("greedy", &[], |brute, context| {
-        let prior = brute.prior(context);
-        only(argmax(&prior), prior.len())
-    });
 }
 
-#[test]
-fn args_adds_rewards_to_logits() {
+fn args_adds_rewards_to_logits(name: &str) {
     // λ = β = 0.1.
     let guided = |brute: &Brute, context: &[TokenId]| -> (Vec<f64>, Vec<f64>) {
         let prior = brute.prior(context);
@@ -133,8 +290,10 @@ fn args_adds_rewards_to_logits() {
         let scores = prior.iter().zip(&reward).map(|(b, k)| b + 0.1 * 0.1 * (k - b)).collect();
         (prior, scores)
     };
-    assert_distribution("args", &[], |brute, context| truncated(&guided(brute, context).1, 50, 0.95));
-    assert_distribution("args-greedy", &[], |brute, context| {
+    if name == "args" {
+        return assert_distribution(name, &[], |brute, context| truncated(&guided(brute, context).1, 50, 0.95));
+    }
+    assert_distribution(name, &[], |brute, context| {
         let (prior, scores) = guided(brute, context);
         let head = truncated(&prior, 10, 1.0);
         let kept: Vec<f64> = scores.iter().zip(head).map(|(s, p)| if p > 0.0 { *s } else { f64::NEG_INFINITY }).collect();
@@ -143,8 +302,7 @@ fn args_adds_rewards_to_logits() {
 }
 
 /// log π_B + λ Σ w_k v_k over the head of the backbone, v_k a function of the state after each token.
-#[test]
-fn fudge_and_reward_heads_look_one_token_ahead() {
+fn fudge_and_reward_heads_look_one_token_ahead(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let heads = |kind: HeadKind| -> (Vec<Head>, Vec<String>) {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -159,32 +317,29 @@ fn fudge_and_reward_heads_look_one_token_ahead() {
         };
         (BLADES.iter().map(make).collect(), options)
     };
-    for (name, kind, k, lambda) in [("fudge", HeadKind::Discriminator, 200, 3.0), ("args-reward-head", HeadKind::Reward, 10, 0.1)]
-    {
-        let (heads, options) = heads(kind);
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        assert_distribution(name, &options, |brute, context| {
-            let prior = brute.prior(context);
-            let head = truncated(&prior, k, 1.0);
-            let score = |token: usize| {
-                if head[token] == 0.0 {
-                    return f64::NEG_INFINITY;
-                }
-                let state = brute.state(context, token as TokenId);
-                let value = |head: &Head| {
-                    let value: f64 = head.weight.iter().zip(&state).map(|(w, h)| f64::from(*w) * h).sum::<f64>() + 0.25;
-                    if kind == HeadKind::Reward { value } else { -(-value).exp().ln_1p() }
-                };
-                let guide: f64 = heads.iter().zip(WEIGHTS).map(|(head, w)| w * value(head)).sum();
-                prior[token] + lambda * guide
+    let (kind, k, lambda) = if name == "fudge" { (HeadKind::Discriminator, 200, 3.0) } else { (HeadKind::Reward, 10, 0.1) };
+    let (heads, options) = heads(kind);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    assert_distribution(name, &options, |brute, context| {
+        let prior = brute.prior(context);
+        let head = truncated(&prior, k, 1.0);
+        let score = |token: usize| {
+            if head[token] == 0.0 {
+                return f64::NEG_INFINITY;
+            }
+            let state = brute.state(context, token as TokenId);
+            let value = |head: &Head| {
+                let value: f64 = head.weight.iter().zip(&state).map(|(w, h)| f64::from(*w) * h).sum::<f64>() + 0.25;
+                if kind == HeadKind::Reward { value } else { -(-value).exp().ln_1p() }
             };
-            let scores: Vec<f64> = (0..prior.len()).map(score).collect();
-            if name == "fudge" { truncated(&scores, usize::MAX, 1.0) } else { only(argmax(&scores), scores.len()) }
-        });
-    }
+            let guide: f64 = heads.iter().zip(WEIGHTS).map(|(head, w)| w * value(head)).sum();
+            prior[token] + lambda * guide
+        };
+        let scores: Vec<f64> = (0..prior.len()).map(score).collect();
+        if name == "fudge" { truncated(&scores, usize::MAX, 1.0) } else { only(argmax(&scores), scores.len()) }
+    });
 }
 
-#[test]
 fn contrastive_decoding_is_expert_less_amateur_where_plausible() {
     assert_distribution("contrastive", &[], |brute, context| {
         let (expert, amateur) = (brute.prior(context), brute.amateur(context));
@@ -195,36 +350,33 @@ fn contrastive_decoding_is_expert_less_amateur_where_plausible() {
     });
 }
 
-#[test]
-fn mod_is_the_mean_of_its_divergence() {
-    assert_distribution("mod", &[], |brute, context| {
-        truncated(&log_softmax(&weighted(&brute.policies(context), |p| p)), usize::MAX, 0.95)
-    });
-    assert_distribution("mod-forward-kl", &[], |brute, context| {
-        let harmonic: Vec<f64> = weighted(&brute.policies(context), |p| (-p).exp()).iter().map(|s| -s.ln()).collect();
-        truncated(&harmonic, usize::MAX, 0.95)
-    });
-    assert_distribution("mod-alpha", &[], |brute, context| {
-        let power: Vec<f64> = weighted(&brute.policies(context), |p| (-0.5 * p).exp()).iter().map(|s| -2.0 * s.ln()).collect();
-        truncated(&power, usize::MAX, 0.95)
-    });
-    assert_distribution("mod-jensen-shannon", &[], |brute, context| {
-        let prior = brute.prior(context);
+fn mod_is_the_mean_of_its_divergence(name: &str) {
+    assert_distribution(name, &[], |brute, context| {
         let policies = brute.policies(context);
-        let score = |token: usize| {
-            let gradient = |policy: &Vec<f64>| {
-                let x = (policy[token] - prior[token]).exp();
-                (2.0 * x / (1.0 + x)).ln()
-            };
-            let z: f64 = policies.iter().zip(WEIGHTS).map(|(policy, w)| w * gradient(policy)).sum();
-            prior[token] + (z.exp() / (2.0 - z.exp())).ln()
+        let mixture = match name {
+            "mod" => log_softmax(&weighted(&policies, |p| p)),
+            "mod-forward-kl" => weighted(&policies, |p| (-p).exp()).iter().map(|s| -s.ln()).collect(),
+            "mod-alpha" => weighted(&policies, |p| (-0.5 * p).exp()).iter().map(|s| -2.0 * s.ln()).collect(),
+            _ => jensen_shannon(&brute.prior(context), &policies),
         };
-        truncated(&(0..prior.len()).map(score).collect::<Vec<_>>(), usize::MAX, 0.95)
+        truncated(&mixture, usize::MAX, 0.95)
     });
 }
 
+/// π_B (f′)⁻¹(Σ w_k f′(π_k / π_B)) with f′(x) = log(2x / (1 + x)), as logarithms.
+fn jensen_shannon(prior: &[f64], policies: &[Vec<f64>]) -> Vec<f64> {
+    let score = |token: usize| {
+        let gradient = |policy: &Vec<f64>| {
+            let x = (policy[token] - prior[token]).exp();
+            (2.0 * x / (1.0 + x)).ln()
+        };
+        let z: f64 = policies.iter().zip(WEIGHTS).map(|(policy, w)| w * gradient(policy)).sum();
+        prior[token] + (z.exp() / (2.0 - z.exp())).ln()
+    };
+    (0..prior.len()).map(score).collect()
+}
+
 /// What is drafted has the log-probabilities of the merged model, and lies in its nucleus.
-#[test]
 fn rewarded_soups_draw_from_the_merged_model() {
     let brute = Brute::new();
     let mut run = Run::new("rewarded-soups", &[]);
@@ -246,7 +398,6 @@ fn rewarded_soups_draw_from_the_merged_model() {
     assert_ne!(linear.step(STEPS).1.candidates[0].tokens, *drawn);
 }
 
-#[test]
 fn best_of_n_takes_the_largest_weighted_reward() {
     let brute = Brute::new();
     for model in ["backbone", "drafter"] {
@@ -280,37 +431,6 @@ fn arms_share_their_candidates() {
         assert_eq!(trace.candidates, reference.candidates, "{name}");
         let raw: Vec<Vec<f64>> = trace.blades.iter().map(|blade| blade.mu.clone()).collect();
         assert_eq!(raw, reference.blades.iter().map(|blade| blade.mu.clone()).collect::<Vec<_>>(), "{name}");
-        check_arm(name, &trace, &reference);
-    }
-}
-
-/// What sets an arm apart from the reference.
-fn check_arm(name: &str, trace: &StepTrace, reference: &StepTrace) {
-    let n = trace.candidates.len();
-    let raw = || -> Vec<f64> { (0..n).map(|i| trace.blades.iter().map(|blade| blade.weight * blade.mu[i]).sum()).collect() };
-    let sorted = |values: &[f64]| {
-        let mut values = values.to_vec();
-        values.sort_by(f64::total_cmp);
-        values
-    };
-    match name {
-        "drafter" => assert!(trace.probabilities.iter().all(|p| (p - 1.0 / n as f64).abs() < 1e-12)),
-        "no-cbn" | "unstandardized-blades" => {
-            assert!(trace.mu.iter().zip(raw()).all(|(a, b)| (a - b).abs() < 1e-12), "{name}");
-        }
-        "softmax-mu" => assert_eq!(trace.ratings, trace.mu),
-        "sigma-zero" | "elo" => assert!(trace.sigma.iter().all(|&sigma| sigma == 0.0), "{name}"),
-        "sigma-shuffled" => {
-            for (ours, real) in trace.blades.iter().zip(&reference.blades) {
-                assert_ne!(ours.sigma, real.sigma);
-                assert_eq!(sorted(&ours.sigma), sorted(&real.sigma));
-            }
-        }
-        "unstandardized-entry" => assert!(trace.mu == reference.mu && trace.ratings != reference.ratings),
-        "unstandardized-champion" => {
-            assert!(trace.ratings == reference.ratings && trace.probabilities != reference.probabilities);
-        }
-        _ => {}
     }
 }
 

@@ -1,0 +1,314 @@
+//! The reference instantiation, its round robins and its ablations written out from their definitions: drafts, scores, ratings, the choice.
+//!
+//! Nothing here calls a slot of the engine. Models are read as whole sequences (see [`Brute`]), statistics are sums, and the draws are those
+//! that the definitions name: one uniform number per drafted token, row by row, and one per choice.
+
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sk_core::TokenId;
+
+use crate::brute::{Brute, log_softmax};
+use crate::{WEIGHTS, argmax};
+
+/// Tokens that end a response of the tiny models.
+const END_OF_TEXT: [TokenId; 2] = [256, 258];
+const BETA: f64 = 0.1;
+const ALPHA: f64 = 0.5;
+
+/// Where the published runs differ from the paper's equations.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Accidents {
+    None,
+    Published,
+}
+
+/// σ of a blade.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Sigma {
+    /// The mean min-entropy of its policy.
+    MinEntropy,
+    /// The same, dealt out to other candidates.
+    Shuffled,
+    Zero,
+}
+
+/// 𝓐.
+#[derive(Clone, Copy)]
+pub(crate) enum Rating {
+    Tournament {
+        rounds: usize,
+    },
+    /// Everybody against everybody: g(Δ / s).
+    Pairs {
+        g: fn(f64) -> f64,
+        s: fn(f64, f64) -> f64,
+    },
+    /// μ itself.
+    Score,
+}
+
+/// 𝓢.
+#[derive(Clone, Copy)]
+pub(crate) enum Choice {
+    Champion { temperature: f64, w_tour: f64, w_blade: f64, lambda: f64 },
+    Softmax,
+    Uniform,
+}
+
+/// A scheme over drafted spans, number by number.
+#[derive(Clone, Copy)]
+pub(crate) struct Definition {
+    pub(crate) accidents: Accidents,
+    pub(crate) candidates: usize,
+    pub(crate) sigma: Sigma,
+    /// Whether blades, the entry to the rating, and the champion's terms are standardised.
+    pub(crate) standardized: [bool; 3],
+    pub(crate) rating: Rating,
+    pub(crate) choice: Choice,
+}
+
+/// The published operating point for all three objectives, under the paper's equations.
+pub(crate) const REFERENCE: Definition = Definition {
+    accidents: Accidents::None,
+    candidates: 7,
+    sigma: Sigma::MinEntropy,
+    standardized: [true; 3],
+    rating: Rating::Tournament { rounds: 5 },
+    choice: Choice::Champion { temperature: 8.0, w_tour: 1.1, w_blade: 1.75, lambda: 0.2 },
+};
+
+/// What a definition makes of a step.
+pub(crate) struct Step {
+    pub(crate) candidates: Vec<Vec<TokenId>>,
+    pub(crate) mu: Vec<f64>,
+    pub(crate) sigma: Vec<f64>,
+    pub(crate) ratings: Vec<f64>,
+    pub(crate) probabilities: Vec<f64>,
+    pub(crate) chosen: usize,
+}
+
+impl Definition {
+    /// A step of at most `limit` tokens after `context`, with the draws of `rng`.
+    pub(crate) fn step(&self, brute: &Brute, context: &[TokenId], limit: usize, rng: &mut ChaCha8Rng) -> Step {
+        let candidates = self.draft(brute, context, limit, rng);
+        let (fluency, candidates): (Vec<f64>, Vec<Vec<TokenId>>) = candidates.into_iter().unzip();
+        let blades = self.scores(brute, context, &candidates);
+        let (mu, sigma) = self.composite(&blades);
+        let ratings = self.rate(&mu, &sigma, &fluency);
+        let probabilities = self.choose(&ratings, &mu, &sigma);
+        let chosen = drawn(&probabilities, rng.random());
+        Step { candidates, mu, sigma, ratings, probabilities, chosen }
+    }
+
+    /// N spans of the drafter, each with ℓ_S: at T = 1 the nucleus of mass 0.95. The published runs cut to the fifty likeliest first, divide
+    /// the logits of tokens seen before by 1.05 (multiply where negative), and drop an end of text, which may not come first.
+    fn draft(&self, brute: &Brute, context: &[TokenId], limit: usize, rng: &mut ChaCha8Rng) -> Vec<(f64, Vec<TokenId>)> {
+        let published = self.accidents == Accidents::Published;
+        let mut spans = vec![(Vec::new(), 0.0, false); self.candidates];
+        while spans.iter().any(|(.., whole)| !whole) {
+            for (tokens, sum, whole) in spans.iter_mut().filter(|(.., whole)| !whole) {
+                let history: Vec<TokenId> = context.iter().chain(&*tokens).copied().collect();
+                let mut logits = brute.amateur_logits(&history);
+                if published && tokens.is_empty() {
+                    END_OF_TEXT.iter().for_each(|&end| logits[end as usize] = f64::NEG_INFINITY);
+                }
+                let log_probs = log_softmax(&logits);
+                if published {
+                    let seen: std::collections::BTreeSet<TokenId> = history.iter().copied().collect();
+                    for token in seen {
+                        let logit = &mut logits[token as usize];
+                        *logit = if *logit < 0.0 { *logit * 1.05 } else { *logit / 1.05 };
+                    }
+                }
+                let token = nucleus_draw(&logits, if published { 50 } else { usize::MAX }, rng.random());
+                let ends = END_OF_TEXT.contains(&token);
+                if ends && published {
+                    *whole = true;
+                    continue;
+                }
+                tokens.push(token);
+                *sum += log_probs[token as usize];
+                *whole = ends || tokens.len() == limit || tokens.ends_with(&[10, 10]);
+            }
+        }
+        spans.into_iter().map(|(tokens, sum, _)| (sum / tokens.len() as f64, tokens)).collect()
+    }
+
+    /// Per blade μ = β/L Σ log(π_k/π_B) and σ of each candidate.
+    fn scores(&self, brute: &Brute, context: &[TokenId], candidates: &[Vec<TokenId>]) -> Vec<(Vec<f64>, Vec<f64>)> {
+        let prior: Vec<f64> = candidates.iter().map(|tokens| brute.read(None, context, tokens).0).collect();
+        let blade = |k: usize| {
+            let score = |(tokens, prior): (&Vec<TokenId>, &f64)| {
+                let (log_prob, entropy) = brute.read(Some(k), context, tokens);
+                (BETA * (log_prob - prior), entropy)
+            };
+            let (mu, mut sigma): (Vec<f64>, Vec<f64>) = candidates.iter().zip(&prior).map(score).unzip();
+            match self.sigma {
+                Sigma::MinEntropy => {}
+                Sigma::Zero => sigma.fill(0.0),
+                Sigma::Shuffled => {
+                    // A permutation per step, the same for all blades.
+                    let mut rng = ChaCha8Rng::seed_from_u64(42);
+                    rng.set_stream(context.len() as u64);
+                    sigma.shuffle(&mut rng);
+                }
+            }
+            (mu, sigma)
+        };
+        (0..WEIGHTS.len()).map(blade).collect()
+    }
+
+    /// Σ w_k μ̂_k and Σ w_k σ̂_k (`eq:cbn`), σ in units of the spread of μ. The published runs add 1e-6 and take σ in units of its own.
+    fn composite(&self, blades: &[(Vec<f64>, Vec<f64>)]) -> (Vec<f64>, Vec<f64>) {
+        let n = blades[0].0.len();
+        let (mut mu, mut sigma) = (vec![0.0; n], vec![0.0; n]);
+        for ((m, s), w) in blades.iter().zip(WEIGHTS) {
+            let (centre, scale, unit) = match (self.standardized[0], self.accidents) {
+                (false, _) => (0.0, 1.0, 1.0),
+                (true, Accidents::None) => (mean(m), deviation(m), deviation(m)),
+                (true, Accidents::Published) => (mean(m), deviation(m) + 1e-6, deviation(s) + 1e-6),
+            };
+            for i in 0..n {
+                mu[i] += w * (m[i] - centre) / scale;
+                sigma[i] += w * s[i] / unit;
+            }
+        }
+        (mu, sigma)
+    }
+
+    fn rate(&self, mu: &[f64], sigma: &[f64], fluency: &[f64]) -> Vec<f64> {
+        // d_i = α z(ℓ_S) + (1 − α) z(μ), s_i = (1 − α) σ_i / std(μ): the quantities of a match.
+        let (dm, df) = if self.standardized[1] { (self.z(mu), self.z(fluency)) } else { (mu.to_vec(), fluency.to_vec()) };
+        let d: Vec<f64> = dm.iter().zip(&df).map(|(m, f)| ALPHA * f + (1.0 - ALPHA) * m).collect();
+        let unit = match (self.standardized[1], self.accidents) {
+            (false, _) => 1.0,
+            (true, Accidents::None) => deviation(mu),
+            (true, Accidents::Published) => deviation(mu) + 1e-8,
+        };
+        let s: Vec<f64> = sigma.iter().map(|sigma| (1.0 - ALPHA) * sigma / unit).collect();
+        match self.rating {
+            Rating::Score => mu.to_vec(),
+            Rating::Pairs { g, s: spread } => {
+                let rate = |i: usize| (0..d.len()).filter(|&j| j != i).map(|j| g((d[i] - d[j]) / spread(s[i], s[j]))).sum();
+                (0..d.len()).map(rate).collect()
+            }
+            Rating::Tournament { rounds } => {
+                // Ties of μ: by fluency and then certainty, or by place in the batch in the published runs.
+                let key = |i: usize| match self.accidents {
+                    Accidents::None => [-mu[i], -fluency[i], sigma[i]],
+                    Accidents::Published => [-mu[i], 0.0, 0.0],
+                };
+                let mut seeds: Vec<usize> = (0..mu.len()).collect();
+                seeds.sort_by(|&a, &b| key(a).partial_cmp(&key(b)).unwrap());
+                let ratings = tournament(rounds, &seeds, &d, &s);
+                if self.accidents == Accidents::Published {
+                    return ratings;
+                }
+                // Who cannot be told apart shares a rating.
+                let alike = |i: usize| (0..mu.len()).filter(|&j| key(j) == key(i)).map(|j| ratings[j]).collect::<Vec<_>>();
+                (0..mu.len()).map(|i| mean(&alike(i))).collect()
+            }
+        }
+    }
+
+    fn choose(&self, ratings: &[f64], mu: &[f64], sigma: &[f64]) -> Vec<f64> {
+        let logits: Vec<f64> = match self.choice {
+            Choice::Uniform => vec![0.0; mu.len()],
+            Choice::Softmax => ratings.to_vec(),
+            Choice::Champion { temperature, w_tour, w_blade, lambda } => {
+                let z = |values: &[f64]| if self.standardized[2] { self.z(values) } else { values.to_vec() };
+                let terms = z(ratings).into_iter().zip(z(mu)).zip(z(sigma));
+                terms.map(|((r, m), s)| (w_tour * r + w_blade * (m - lambda * s)) / temperature).collect()
+            }
+        };
+        log_softmax(&logits).into_iter().map(f64::exp).collect()
+    }
+
+    /// (x − mean) / std, zero without spread. The published runs add 1e-6, and only centre where std is below 1e-8.
+    fn z(&self, values: &[f64]) -> Vec<f64> {
+        let (centre, spread) = (mean(values), deviation(values));
+        let scale = match self.accidents {
+            Accidents::Published if spread < 1e-8 => 1.0,
+            Accidents::Published => spread + 1e-6,
+            Accidents::None if spread == 0.0 => f64::INFINITY,
+            Accidents::None => spread,
+        };
+        values.iter().map(|value| (value - centre) / scale).collect()
+    }
+}
+
+/// Elo ratings after `rounds` rounds of a Swiss-system tournament in which a match is won by Φ(Δ / √(s_i² + s_j² + 1e-8)) of a point.
+fn tournament(rounds: usize, seeds: &[usize], d: &[f64], s: &[f64]) -> Vec<f64> {
+    let n = d.len();
+    let mut rating = vec![1500.0_f64; n];
+    let mut met = vec![vec![false; n]; n];
+    for round in 0..rounds {
+        let k = if rounds == 1 { 40.0 } else { 40.0 * (10.0_f64 / 40.0).powf(round as f64 / (rounds - 1) as f64) };
+        let mut waiting = seeds.to_vec();
+        // A stable sort: equal ratings stay in the order of seeds.
+        waiting.sort_by(|&a, &b| rating[b].total_cmp(&rating[a]));
+        let mut gains = vec![0.0; n];
+        while waiting.len() > 1 {
+            let i = waiting.remove(0);
+            let opponent = waiting.iter().position(|&j| !met[i][j]).unwrap_or(0);
+            let j = waiting.remove(opponent);
+            (met[i][j], met[j][i]) = (true, true);
+            let won = normal_cdf((d[i] - d[j]) / (s[i] * s[i] + s[j] * s[j] + 1e-8).sqrt());
+            let expected = 1.0 / (1.0 + 10_f64.powf((rating[j] - rating[i]) / 400.0));
+            gains[i] = k * (won - expected);
+            gains[j] = -gains[i];
+        }
+        rating.iter_mut().zip(gains).for_each(|(rating, gain)| *rating += gain);
+    }
+    rating
+}
+
+/// Φ, by Simpson's rule on the density from 0: within 1e-10, and flat beyond 12.
+pub(crate) fn normal_cdf(u: f64) -> f64 {
+    const PIECES: usize = 2000;
+    let end = u.clamp(-12.0, 12.0);
+    let step = end / PIECES as f64;
+    let density = |x: f64| (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let weight = |i: usize| {
+        if i == 0 || i == PIECES {
+            1.0
+        } else if i % 2 == 1 {
+            4.0
+        } else {
+            2.0
+        }
+    };
+    0.5 + step / 3.0 * (0..=PIECES).map(|i| weight(i) * density(i as f64 * step)).sum::<f64>()
+}
+
+/// The token that `uniform` falls on among the `k` likeliest, of which those that hold 0.95 of the mass are kept, the likeliest first.
+fn nucleus_draw(logits: &[f64], k: usize, uniform: f64) -> TokenId {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+    order.truncate(k);
+    let weights: Vec<f64> = order.iter().map(|&token| (logits[token] - logits[order[0]]).exp()).collect();
+    let target = 0.95 * weights.iter().sum::<f64>();
+    let kept = (1..weights.len()).find(|&count| weights[..count].iter().sum::<f64>() >= target).unwrap_or(weights.len());
+    order[drawn(&weights[..kept], uniform)] as TokenId
+}
+
+/// The first index at which the shares add up to more than `uniform` of their sum.
+fn drawn(shares: &[f64], uniform: f64) -> usize {
+    let target = uniform * shares.iter().sum::<f64>();
+    let sums = shares.iter().scan(0.0, |sum, share| {
+        *sum += share;
+        Some(*sum)
+    });
+    sums.map(|sum| sum > target).position(|past| past).unwrap_or_else(|| argmax(shares))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Sample standard deviation.
+fn deviation(values: &[f64]) -> f64 {
+    let centre = mean(values);
+    (values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / (values.len() - 1) as f64).sqrt()
+}
