@@ -236,6 +236,14 @@ pub enum StepError {
         /// The names seated, comma-separated.
         seated: String,
     },
+    /// An arm of the scheme failed.
+    #[error("arm \"{name}\": {source}")]
+    Arm {
+        /// The arm.
+        name: String,
+        /// What failed.
+        source: Box<StepError>,
+    },
     /// A selector returned something that is not a distribution.
     #[error("the selector's probabilities are not a distribution: candidate {index} has {value}")]
     Distribution {

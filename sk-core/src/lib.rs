@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 mod aggregator;
+mod arm;
 mod backbone;
 mod batch;
 mod blade;
 mod candidates;
 mod context;
+mod decision;
 mod divergence;
 mod error;
 mod forward;
@@ -24,11 +26,13 @@ mod standardize;
 mod trace;
 
 pub use aggregator::Aggregator;
+pub use arm::Arm;
 pub use backbone::Backbone;
 pub use batch::{Batch, Composite};
 pub use blade::{Blade, Observation};
 pub use candidates::{Candidate, Candidates, SpanEnd};
 pub use context::Context;
+pub use decision::{Decision, Operators};
 pub use divergence::Divergence;
 pub use error::{BoxError, CandidatesError, ParameterError, ScoreError, SimplexError, SpecError, StepError};
 pub use granularity::{Capped, FixedLength, Granularity, Response, Token};
@@ -39,11 +43,11 @@ pub use readings::{Policy, Reading, Readings};
 pub use scheme::{Finish, Scheme};
 pub use score::{Score, ScoreTable};
 pub use scratch::Scratch;
-pub use selector::{Selector, draw};
+pub use selector::{Selector, draw, draw_at};
 pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
 pub use standardize::{Deviation, Moments, Standardize};
-pub use trace::{CandidateTrace, ScoreTrace, StepTrace, Timings};
+pub use trace::{ArmTrace, CandidateTrace, ScoreTrace, StepTrace, Timings};
 
 /// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text encoded again.
 pub type TokenId = u32;

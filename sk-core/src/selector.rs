@@ -31,8 +31,16 @@ const _: Option<&dyn Selector<f64>> = None;
 /// # Panics
 /// When no probability is positive.
 pub fn draw<F: Real>(probabilities: &[F], rng: &mut dyn Rng) -> usize {
+    draw_at(probabilities, rng.random())
+}
+
+/// [`draw`] with a `uniform` number of [0, 1) that is at hand: draws that share it are as alike as one number can make them.
+///
+/// # Panics
+/// When no probability is positive.
+pub fn draw_at<F: Real>(probabilities: &[F], uniform: f64) -> usize {
     let total: f64 = probabilities.iter().filter_map(num_traits::ToPrimitive::to_f64).sum();
-    let target = rng.random::<f64>() * total;
+    let target = uniform * total;
     let mut cumulative = 0.0;
     let mut last = None;
     for (index, p) in probabilities.iter().enumerate() {

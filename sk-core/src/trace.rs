@@ -2,13 +2,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{SpanEnd, TokenId};
+use crate::{Decision, SpanEnd, TokenId};
 
 /// Everything seen in one step: the record behind `--explain`, the experiments and any front end.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepTrace {
     /// Position of the step in the generation, from 0.
     pub step: usize,
+    /// Tokens of the context that the candidates continue.
+    pub position: usize,
     /// The candidates, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
     /// Scores of each blade that was read: those of positive weight, and those that the selector looks at.
@@ -25,7 +27,9 @@ pub struct StepTrace {
     pub probabilities: Vec<f64>,
     /// The candidate that was drawn and appended.
     pub chosen: usize,
-    /// Where the time went.
+    /// What the scheme's arms make of the same candidates.
+    pub arms: Vec<ArmTrace>,
+    /// Where the time went; that of the arms is in `score` where it is reading, and nowhere else.
     pub timings: Timings,
 }
 
@@ -34,6 +38,20 @@ impl StepTrace {
     pub fn chosen(&self) -> &CandidateTrace {
         &self.candidates[self.chosen]
     }
+}
+
+/// What an [`Arm`](crate::Arm) makes of the candidates of a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmTrace {
+    /// The arm.
+    pub name: String,
+    /// Scores of each blade that it looks at.
+    pub blades: Vec<ScoreTrace>,
+    /// ℓ_S of each candidate, where it seats a fluency blade.
+    pub fluency: Option<Vec<f64>>,
+    /// What it would have done.
+    #[serde(flatten)]
+    pub decision: Decision,
 }
 
 /// One candidate of a step.

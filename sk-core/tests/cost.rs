@@ -113,6 +113,7 @@ fn scheme(n: usize, length: usize, blades: usize) -> (Scheme, Arc<Counts>) {
         normalizer: Arc::new(Rest(Arc::clone(&counts))),
         aggregator: Arc::new(Rest(Arc::clone(&counts))),
         selector: Arc::new(Rest(Arc::clone(&counts))),
+        arms: Vec::new(),
     };
     (scheme, counts)
 }

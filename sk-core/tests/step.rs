@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Aggregator, AlignmentSpec, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest, Finish,
-    FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
+    Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
+    Finish, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
     Simplex, SpanEnd, SpecHandle, StepError, TokenId,
 };
 
@@ -151,6 +151,7 @@ fn scheme(n: usize) -> (Scheme, Arc<std::sync::Mutex<Vec<Vec<Policy>>>>) {
         normalizer: Arc::new(WeightedSum),
         aggregator: Arc::new(Scores),
         selector: Arc::new(First),
+        arms: Vec::new(),
     };
     (scheme, asked)
 }
@@ -172,6 +173,80 @@ fn the_winner_is_appended_and_the_trace_says_why() {
     assert_eq!(trace.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
     assert_eq!(trace.sigma, [0.5; 5]);
     assert_eq!((trace.step, trace.chosen()), (0, &trace.candidates[trace.chosen]));
+}
+
+/// Another way to choose from the candidates of [`scheme`]: by the blade `name`, with `selector`.
+fn arm(name: &'static str, sign: f64, selector: impl Selector + 'static) -> Arm {
+    let seats = vec![Seat::new(name, Arc::new(Mean { name, sign }))];
+    Arm {
+        name: format!("by {name}").into(),
+        spec: SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(1).unwrap()).unwrap()),
+        fluency: None,
+        normalizer: Arc::new(WeightedSum),
+        aggregator: Arc::new(Scores),
+        selector: Arc::new(selector),
+    }
+}
+
+/// All alike.
+struct Even;
+
+impl Selector for Even {
+    fn distribution(&self, _: &[f64], _: &Batch<'_>, probabilities: &mut [f64]) {
+        probabilities.fill(1.0 / probabilities.len() as f64);
+    }
+}
+
+#[test]
+fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
+    let run = |arms: Vec<Arm>| {
+        let (mut scheme, asked) = scheme(5);
+        scheme.selector = Arc::new(Even);
+        scheme.arms = arms;
+        let mut context = Context::new([1, 2]).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let traces = [0, 1].map(|step| scheme.step(&mut context, step, 10, &mut rng).unwrap());
+        let asked = asked.lock().unwrap().clone();
+        (context, traces, asked)
+    };
+    let (alone, without, _) = run(Vec::new());
+    let (together, with, asked) = run(vec![arm("large", -1.0, First), arm("small", 1.0, Even)]);
+    assert_eq!(alone, together);
+    // One reading per step, under what anybody looks at.
+    assert_eq!(
+        asked,
+        [
+            ["large", "small"].map(|name| Policy::Variant(name.into())),
+            ["large", "small"].map(|name| Policy::Variant(name.into()))
+        ]
+    );
+    for (without, with) in without.iter().zip(&with) {
+        assert_eq!((&without.candidates, &without.mu, without.chosen), (&with.candidates, &with.mu, with.chosen));
+        assert_eq!((without.position, without.arms.len()), (with.position, 0));
+        let [largest, even] = &with.arms[..] else { panic!("two arms") };
+        let means: Vec<f64> = with.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
+        assert_eq!((largest.name.as_str(), &largest.decision.mu), ("by large", &means));
+        assert_eq!(means[largest.decision.chosen], means.iter().copied().fold(0.0, f64::max));
+        // The same distribution draws the same candidate: there is one uniform number.
+        assert_eq!((even.decision.chosen, &even.decision.probabilities), (with.chosen, &with.probabilities));
+    }
+    assert_eq!([with[0].position, with[1].position], [2, 2 + with[0].chosen().tokens.len()]);
+}
+
+#[test]
+fn an_arm_that_fails_is_named() {
+    let failing = |arm: Arm| {
+        let (mut scheme, _) = scheme(3);
+        scheme.arms = vec![arm];
+        let mut context = Context::new([1]).unwrap();
+        let error = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string();
+        assert_eq!(context.tokens(), [1], "nothing is appended");
+        error
+    };
+    let error = failing(arm("large", 1.0, LookingAt("small")));
+    assert_eq!(error, "arm \"by large\": the selector looks at blade \"small\", which is not seated; seated: large");
+    let error = failing(arm("large", 1.0, Broken(0.5)));
+    assert_eq!(error, "arm \"by large\": the selector's probabilities sum to 1.5, not to 1");
 }
 
 #[test]

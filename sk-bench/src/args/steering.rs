@@ -1,6 +1,6 @@
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -28,7 +28,8 @@ pub struct SteeringArgs {
     pub scheme: Option<PathBuf>,
     /// Set one field of a slot after the scheme, such as `selector.top_k=50`; may be repeated.
     ///
-    /// The value is TOML; a bare word is taken for a string. Blades are set by their own options.
+    /// The value is TOML; a bare word is taken for a string. Fields of a blade are `blades.NAME.FIELD`, and `blades.*.FIELD` those of every blade
+    /// without a section of its own.
     #[arg(long = "set", value_name = "SLOT.FIELD=VALUE")]
     pub set: Vec<SetArg>,
     /// Published operating point.
@@ -80,10 +81,11 @@ pub struct SteeringArgs {
     pub repetition_penalty: Option<f32>,
 }
 
-/// `SLOT.FIELD=VALUE`: one field of a scheme.
+/// `SLOT.FIELD=VALUE` or `blades.NAME.FIELD=VALUE`: one field of a scheme.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetArg {
     slot: String,
+    blade: Option<String>,
     field: String,
     value: String,
 }
@@ -94,13 +96,15 @@ impl SetArg {
         // What reads as a TOML value is one; anything else is a string without its quotes.
         let is_value = format!("value = {}", self.value).parse::<toml::Table>().is_ok();
         let value = if is_value { self.value.clone() } else { toml::Value::String(self.value.clone()).to_string() };
-        format!("[{}]\n{} = {value}\n", self.slot, self.field)
+        let blade = self.blade.as_ref().map_or_else(String::new, |name| format!(".{}", toml::Value::String(name.clone())));
+        format!("[{}{blade}]\n{} = {value}\n", self.slot, self.field)
     }
 }
 
 impl fmt::Display for SetArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}={}", self.slot, self.field, self.value)
+        let blade = self.blade.as_ref().map_or_else(String::new, |name| format!(".{name}"));
+        write!(f, "{}{blade}.{}={}", self.slot, self.field, self.value)
     }
 }
 
@@ -110,13 +114,18 @@ impl FromStr for SetArg {
     fn from_str(text: &str) -> Result<Self, String> {
         let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         let (key, value) = text.split_once('=').ok_or("expected SLOT.FIELD=VALUE, such as selector.top_k=50")?;
-        match key.trim().split_once('.') {
-            Some(("blades", _)) => Err("blades are set by --weights, --beta and --blade, or in a scheme file".into()),
-            Some((slot, field)) if is_key(slot) && is_key(field) => {
-                Ok(Self { slot: slot.to_owned(), field: field.to_owned(), value: value.trim().to_owned() })
-            }
-            _ => Err(format!("`{key}` names no field: expected SLOT.FIELD=VALUE, such as selector.top_k=50")),
+        let (slot, field) = key.trim().split_once('.').unwrap_or((key, ""));
+        // A blade's name may be anything, dots included; a field has none.
+        let (blade, field) = match field.rsplit_once('.') {
+            Some((blade, field)) if slot == "blades" => (Some(blade), field),
+            _ => (None, field),
+        };
+        if !is_key(slot) || !is_key(field) || blade.is_some_and(str::is_empty) || (slot == "blades" && blade.is_none()) {
+            let expected = "SLOT.FIELD=VALUE, such as selector.top_k=50, or blades.NAME.FIELD=VALUE";
+            return Err(format!("`{key}` names no field: expected {expected}"));
         }
+        let blade = blade.map(str::to_owned);
+        Ok(Self { slot: slot.to_owned(), blade, field: field.to_owned(), value: value.trim().to_owned() })
     }
 }
 
@@ -164,7 +173,7 @@ impl SteeringArgs {
             config.adopt(path)?;
         }
         for field in &self.set {
-            config.overlay(&format!("--set {field}"), &field.to_toml(), Path::new(""))?;
+            config.amend(&format!("--set {field}"), &field.to_toml())?;
         }
         self.set_numbers(&mut config)?;
         config.check()?;
@@ -249,7 +258,10 @@ mod tests {
         assert_eq!(toml("proposal.kind=drafter"), "[proposal]\nkind = \"drafter\"\n");
         assert_eq!(toml("proposal.kind=\"drafter\""), "[proposal]\nkind = \"drafter\"\n");
         assert_eq!(toml("aggregator.p = inf"), "[aggregator]\np = inf\n");
-        for text in ["selector", "top_k=50", "selector.=1", "a b.c=1", "blades.x.beta=1"] {
+        assert_eq!(toml("blades.*.guided=0.5"), "[blades.\"*\"]\nguided = 0.5\n");
+        assert_eq!(toml("blades.a.b.dispersion=zero"), "[blades.\"a.b\"]\ndispersion = \"zero\"\n");
+        assert_eq!("blades.x.beta=1".parse::<SetArg>().unwrap().to_string(), "blades.x.beta=1");
+        for text in ["selector", "top_k=50", "selector.=1", "a b.c=1", "blades.x=1", "blades..x=1", "selector.x.y=1", ".x=1"] {
             assert!(text.parse::<SetArg>().is_err(), "{text}");
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sk_aggregate::{
     Asinh, Certify, Copeland, DivergenceMixture, Entry, Fluent, Identity, Laplace, Link, Logistic, PNorm, Probit, RoundRobin,
-    Scores, Seeding, SignedLog, SwissElo, Tanh,
+    Scores, Seeding, SignedLog, StudentT, SwissElo, Tanh,
 };
 use sk_core::{Divergence, OperatingPoint, ParameterError};
 
@@ -33,7 +33,7 @@ pub enum AggregatorKind {
 }
 
 /// g.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LinkKind {
     /// Φ − ½.
     Probit,
@@ -43,6 +43,11 @@ pub enum LinkKind {
     Tanh,
     /// Laplace distribution function − ½.
     Laplace,
+    /// Distribution function of Student's t with ν degrees of freedom − ½.
+    StudentT {
+        /// ν.
+        nu: f64,
+    },
     /// asinh.
     Asinh,
     /// sign(u)·log(1 + |u|).
@@ -112,11 +117,13 @@ const KINDS: [(&str, AggregatorKind); 9] = [
     ("divergence-mixture", AggregatorKind::DivergenceMixture),
 ];
 
-const LINKS: [(&str, LinkKind); 7] = [
+const LINKS: [(&str, LinkKind); 8] = [
     ("probit", LinkKind::Probit),
     ("logistic", LinkKind::Logistic),
     ("tanh", LinkKind::Tanh),
     ("laplace", LinkKind::Laplace),
+    // Its parameter is a field of its own. At ν = 3, the fewest whole degrees with a variance, its tails are as heavy as they sensibly get.
+    ("student-t", LinkKind::StudentT { nu: 3.0 }),
     ("asinh", LinkKind::Asinh),
     ("signed-log", LinkKind::SignedLog),
     ("identity", LinkKind::Identity),
@@ -140,6 +147,9 @@ impl AggregatorConfig {
         self.kind = section.choice("kind", "aggregator", &KINDS)?.unwrap_or(self.kind);
         if let AggregatorKind::RoundRobin { link, p } = &mut self.kind {
             *link = section.choice("link", "link", &LINKS)?.unwrap_or(*link);
+            if let LinkKind::StudentT { nu } = link {
+                *nu = section.number("nu")?.unwrap_or(*nu);
+            }
             *p = section.number("p")?.unwrap_or(*p);
         }
         if self.kind == AggregatorKind::SwissElo {
@@ -174,7 +184,7 @@ impl AggregatorConfig {
                 Arc::new(SwissElo::new(self.rounds, entry()?, seeding)?.with_schedule(self.k_max, self.k_min)?)
             }
             AggregatorKind::RoundRobin { link, p } => {
-                Arc::new(Fluent::new(entry()?, RoundRobin::new(link.build(), PNorm::new(p)?)))
+                Arc::new(Fluent::new(entry()?, RoundRobin::new(link.build()?, PNorm::new(p)?)))
             }
             AggregatorKind::Copeland => Arc::new(Fluent::new(entry()?, Copeland)),
             AggregatorKind::Scores => Arc::new(Scores),
@@ -184,15 +194,22 @@ impl AggregatorConfig {
 }
 
 impl LinkKind {
-    fn build(self) -> Box<dyn Link> {
-        match self {
+    /// Its name in a scheme file.
+    pub fn name(self) -> &'static str {
+        let same = |known: &Self| std::mem::discriminant(known) == std::mem::discriminant(&self);
+        LINKS.iter().find(|(_, known)| same(known)).map_or("", |(name, _)| name)
+    }
+
+    fn build(self) -> Result<Box<dyn Link>, ParameterError> {
+        Ok(match self {
             Self::Probit => Box::new(Probit),
             Self::Logistic => Box::new(Logistic),
             Self::Tanh => Box::new(Tanh),
             Self::Laplace => Box::new(Laplace),
+            Self::StudentT { nu } => Box::new(StudentT::new(nu)?),
             Self::Asinh => Box::new(Asinh),
             Self::SignedLog => Box::new(SignedLog),
             Self::Identity => Box::new(Identity),
-        }
+        })
     }
 }

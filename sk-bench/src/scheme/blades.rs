@@ -110,7 +110,7 @@ pub struct BladeConfig {
     pub divergence: Divergence,
 }
 
-/// Seeds the draws that shuffle the dispersions of an ablation; each blade deals by a permutation of its own, which follows from its scores.
+/// Seeds the draws that shuffle the dispersions of an ablation, for all blades alike: a step permutes the composite dispersion.
 const SHUFFLE_SEED: u64 = 42;
 
 const KINDS: [(&str, BladeKind); 10] = [
@@ -166,43 +166,50 @@ impl BladeConfig {
     }
 
     /// Reads a section; paths in it are relative to `directory`.
-    pub(super) fn read(mut section: Section<'_, '_>, beta: f64, directory: &Path) -> Result<Self, SchemeError> {
+    pub(super) fn read(section: Section<'_, '_>, beta: f64, directory: &Path) -> Result<Self, SchemeError> {
         let mut blade = Self::implicit_reward(section.name(), beta);
-        blade.kind = section.choice("kind", "blade", &KINDS)?.unwrap_or(blade.kind);
-        if blade.kind.needs_adapter() {
-            blade.adapter = section.string("adapter")?.map(|path| directory.join(path));
+        blade.update(section, directory)?;
+        Ok(blade)
+    }
+
+    /// Takes what a section says and keeps the rest; paths in it are relative to `directory`.
+    pub(super) fn update(&mut self, mut section: Section<'_, '_>, directory: &Path) -> Result<(), SchemeError> {
+        let located = |path: Option<String>| path.map(|path| directory.join(path));
+        self.kind = section.choice("kind", "blade", &KINDS)?.unwrap_or(self.kind);
+        if self.kind.needs_adapter() {
+            self.adapter = located(section.string("adapter")?).or(self.adapter.take());
         }
-        if blade.kind == BladeKind::Ensemble {
-            let members = section.strings("adapters")?.unwrap_or_default();
-            blade.members = members.into_iter().map(|path| directory.join(path)).collect();
+        if self.kind == BladeKind::Ensemble
+            && let Some(members) = section.strings("adapters")?
+        {
+            self.members = members.into_iter().map(|path| directory.join(path)).collect();
         }
-        if matches!(blade.kind, BladeKind::ImplicitReward | BladeKind::Ensemble) {
-            blade.beta = section.number("beta")?.unwrap_or(blade.beta);
+        if matches!(self.kind, BladeKind::ImplicitReward | BladeKind::Ensemble) {
+            self.beta = section.number("beta")?.unwrap_or(self.beta);
         }
-        if blade.kind != BladeKind::Fluency {
-            blade.weight = section.number("weight")?;
-            blade.arm = section.choice("arm", "arm", &ARMS)?.unwrap_or(blade.arm);
-            if blade.kind == BladeKind::Discriminator {
-                blade.spread = section.choice("dispersion", "dispersion", &SPREADS)?.unwrap_or(blade.spread);
-            } else if blade.kind.has_dispersion() {
-                blade.dispersion = section.choice("dispersion", "dispersion", &DISPERSIONS)?.unwrap_or(blade.dispersion);
+        if self.kind != BladeKind::Fluency {
+            self.weight = section.number("weight")?.or(self.weight);
+            self.arm = section.choice("arm", "arm", &ARMS)?.unwrap_or(self.arm);
+            if self.kind == BladeKind::Discriminator {
+                self.spread = section.choice("dispersion", "dispersion", &SPREADS)?.unwrap_or(self.spread);
+            } else if self.kind.has_dispersion() {
+                self.dispersion = section.choice("dispersion", "dispersion", &DISPERSIONS)?.unwrap_or(self.dispersion);
             }
         }
-        if blade.kind == BladeKind::DivergenceRatio {
-            blade.divergence = divergence::read(&mut section, blade.divergence)?;
+        if self.kind == BladeKind::DivergenceRatio {
+            self.divergence = divergence::read(&mut section, self.divergence)?;
         }
-        if blade.kind.head().is_some() {
-            blade.head = section.string("head")?.map(|path| directory.join(path));
+        if self.kind.head().is_some() {
+            self.head = located(section.string("head")?).or(self.head.take());
         }
-        if blade.kind == BladeKind::ImplicitReward || blade.kind.head().is_some() {
-            blade.guided = Guidance::read(&mut section)?;
+        if self.kind == BladeKind::ImplicitReward || self.kind.head().is_some() {
+            self.guided = Guidance::read(&mut section, self.guided)?;
         }
-        if let Some(weight) = blade.weight.filter(|w| !w.is_finite() || *w < 0.0) {
+        if let Some(weight) = self.weight.filter(|w| !w.is_finite() || *w < 0.0) {
             return Err(section.fault(format!("weight is {weight}; it must be finite and not negative")));
         }
-        blade.build().map_err(|error| section.fault(error))?;
-        section.finish()?;
-        Ok(blade)
+        self.build().map_err(|error| section.fault(error))?;
+        section.finish()
     }
 
     /// The adapters it reads with: the name under which the backbone knows each, and its directory where the file gives one.
@@ -244,10 +251,12 @@ impl BladeConfig {
 }
 
 impl Guidance {
-    /// The fields `guided = λ` and `likelihood`; the second means nothing without the first, and is then refused.
-    fn read(section: &mut Section<'_, '_>) -> Result<Option<Self>, SchemeError> {
-        let Some(lambda) = section.number("guided")? else { return Ok(None) };
-        let likelihood = section.choice("likelihood", "likelihood", &LIKELIHOODS)?.unwrap_or_default();
+    /// The fields `guided = λ` and `likelihood`, over what is there; the second means nothing without the first, and is then refused.
+    fn read(section: &mut Section<'_, '_>, before: Option<Self>) -> Result<Option<Self>, SchemeError> {
+        let lambda = section.number("guided")?.or(before.map(|guidance| guidance.lambda));
+        let Some(lambda) = lambda else { return Ok(None) };
+        let known = before.map(|guidance| guidance.likelihood).unwrap_or_default();
+        let likelihood = section.choice("likelihood", "likelihood", &LIKELIHOODS)?.unwrap_or(known);
         Ok(Some(Self { lambda, likelihood }))
     }
 }

@@ -56,6 +56,15 @@ impl Convention {
     pub(crate) const NAMES: [(&str, Self); 2] = [("sound", Self::Sound), ("paper", Self::Paper)];
 }
 
+/// What the blades of a text do to those that are there.
+#[derive(Clone, Copy, PartialEq)]
+enum Blades {
+    /// Take their place.
+    Listed,
+    /// Change them field by field.
+    Amended,
+}
+
 /// The slots a scheme file may name.
 const SLOTS: [&str; 7] = ["about", "proposal", "granularity", "blades", "normalizer", "aggregator", "selector"];
 
@@ -136,6 +145,19 @@ impl SchemeConfig {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn overlay(&mut self, name: &str, text: &str, directory: &Path) -> Result<(), SchemeError> {
+        self.take(name, text, directory, Blades::Listed)
+    }
+
+    /// [`overlay`](Self::overlay), but blades that the text names are changed where they stand, and the others stay. One that has no section
+    /// of its own is seated after the template.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), or when the template itself is named and there is none.
+    pub fn amend(&mut self, name: &str, text: &str) -> Result<(), SchemeError> {
+        self.take(name, text, Path::new(""), Blades::Amended)
+    }
+
+    fn take(&mut self, name: &str, text: &str, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
         for section in Document::new(name, text).sections("slot")? {
             match section.name() {
                 "about" => self.about.read(section)?,
@@ -144,6 +166,11 @@ impl SchemeConfig {
                 "normalizer" => self.normalizer.read(section)?,
                 "aggregator" => self.aggregator.read(section)?,
                 "selector" => self.selector.read(section)?,
+                "blades" if mode == Blades::Amended => {
+                    for section in section.sections("blade")? {
+                        self.amend_blade(section, directory)?;
+                    }
+                }
                 "blades" => {
                     let beta = self.beta;
                     let blades = section.sections("blade")?.into_iter().map(|s| BladeConfig::read(s, beta, directory));
@@ -160,6 +187,29 @@ impl SchemeConfig {
                 Err(SchemeError::TwoFluencyBlades { first: first.name.clone(), second: second.name.clone() })
             }
             _ => Ok(()),
+        }
+    }
+
+    fn amend_blade(&mut self, section: document::Section<'_, '_>, directory: &Path) -> Result<(), SchemeError> {
+        if section.name() == TEMPLATE {
+            let Some(template) = &mut self.template else {
+                return Err(section.fault("the scheme lists its blades, and has none for all others"));
+            };
+            return template.update(section, directory);
+        }
+        let name = section.name().to_owned();
+        match (self.blades.iter_mut().find(|blade| blade.name == name), &self.template) {
+            (Some(blade), _) => blade.update(section, directory),
+            (None, Some(template)) => {
+                let mut blade = BladeConfig { name, ..template.clone() };
+                blade.update(section, directory)?;
+                self.blades.push(blade);
+                Ok(())
+            }
+            (None, None) => {
+                let seated: Vec<&str> = self.blades.iter().map(|blade| blade.name.as_str()).collect();
+                Err(section.refuse("blade", &seated))
+            }
         }
     }
 
@@ -289,6 +339,42 @@ mod tests {
         assert_eq!(config.proposal, reference(Convention::Sound).proposal);
     }
 
+    #[test]
+    fn every_link_of_the_library_has_a_name() {
+        let rated = |link: &str| {
+            let config = overlaid(&format!("[aggregator]\nkind = \"round-robin\"\n{link}\nstandardize = false\n"))?;
+            let mut ratings = [f64::NAN; 2];
+            config.aggregator.build().unwrap().rate(&sk_core::Batch::new(&[2.0, 0.0], &[0.6, 0.8]), &mut ratings);
+            Ok::<_, SchemeError>((ratings[0], config.summary().aggregator))
+        };
+        // Σσ² = 1, so u = 2: each link at 2.
+        for (text, g, words) in [
+            ("link = \"probit\"", 0.477_249_868_051_820_8, "thurstone, raw"),
+            ("link = \"logistic\"", 1.0 / (1.0 + (-2.0_f64).exp()) - 0.5, "round-robin (logistic, p = 2), raw"),
+            ("link = \"tanh\"", 2.0_f64.tanh(), "round-robin (tanh, p = 2), raw"),
+            ("link = \"laplace\"", 0.5 * (1.0 - (-2.0_f64).exp()), "round-robin (laplace, p = 2), raw"),
+            // F(u) − ½ = atan(u)/π at one degree of freedom, u/(2√(2 + u²)) at two.
+            ("link = \"student-t\"\nnu = 1", 2.0_f64.atan() / std::f64::consts::PI, "round-robin (student-t 1, p = 2), raw"),
+            ("link = \"student-t\"\nnu = 2", 1.0 / 6.0_f64.sqrt(), "round-robin (student-t 2, p = 2), raw"),
+            ("link = \"asinh\"", 2.0_f64.asinh(), "asinh, raw"),
+            ("link = \"signed-log\"", 3.0_f64.ln(), "round-robin (signed-log, p = 2), raw"),
+            ("link = \"identity\"", 2.0, "round-robin (identity, p = 2), raw"),
+        ] {
+            let (rating, said) = rated(text).unwrap();
+            assert!((rating - g).abs() < 1e-12, "{text}: {rating}");
+            assert_eq!(said, words);
+        }
+        for (text, said) in [
+            ("link = \"studentt\"", "test.toml:3: unknown link \"studentt\"; did you mean \"student-t\"?"),
+            ("link = \"student-t\"\nnu = 0", "degrees of freedom is 0; it must be positive and finite"),
+            ("link = \"probit\"\nnu = 3", "test.toml:4: unknown field of [aggregator] \"nu\""),
+            ("p = 0.5", "p is 0.5; it must be at least 1"),
+        ] {
+            let error = rated(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
     /// Ratings 3, 2, 1 and raw scores of two blades, of which the first is weighed.
     fn selected(config: &SchemeConfig) -> Vec<f64> {
         let table = sk_core::ScoreTable::new([([0.3, 0.2, 0.1], [0.0; 3]), ([-1.0, 0.0, 1.0], [0.5, 0.5, 0.1])]).unwrap();
@@ -400,6 +486,37 @@ mod tests {
         config.seat("late");
         assert_eq!(config.spec().unwrap().weight("late"), Some(0.0));
         assert!(matches!(overlaid("[blades]\n").unwrap().spec(), Err(SchemeError::NoBlade)));
+    }
+
+    #[test]
+    fn blades_are_amended_field_by_field() {
+        let amended = |scheme: &str, text: &str| {
+            let mut config = Shipped::named(scheme).unwrap().config().unwrap();
+            config.amend("--set", text).map(|()| config)
+        };
+        let lambda = |blade: &BladeConfig| blade.guided.unwrap().lambda;
+        let mut args = amended("args", "[blades.\"*\"]\nguided = 0.5\n").unwrap();
+        ["a", "b"].iter().for_each(|name| args.seat(name));
+        assert_eq!(args.blades.iter().map(lambda).collect::<Vec<_>>(), [0.5, 0.5]);
+        assert_eq!(args.blades[0].dispersion, sk_blades::Dispersion::ZERO, "what is not named stays");
+        // One blade of a template, and one with a section of its own.
+        let mut args = amended("args", "[blades.b]\nguided = 2\n").unwrap();
+        ["a", "b"].iter().for_each(|name| args.seat(name));
+        let named = |name: &str| lambda(args.blades.iter().find(|blade| blade.name == name).unwrap());
+        assert_eq!((named("a"), named("b")), (0.1, 2.0));
+        let mixture = amended("mod-alpha", "[blades.\"*\"]\ndivergence_alpha = 0.25\n").unwrap();
+        assert_eq!(mixture.template.unwrap().divergence, sk_core::Divergence::Alpha(0.25));
+        let base = amended("base", "[blades.backbone]\ndispersion = \"min-entropy\"\n").unwrap();
+        assert_eq!((base.blades.len(), base.blades[0].weight), (1, Some(1.0)));
+        for (scheme, text, said) in [
+            ("base", "[blades.backbon]\nweight = 1\n", "unknown blade \"backbon\"; did you mean \"backbone\"?"),
+            ("base", "[blades.\"*\"]\nweight = 1\n", "has none for all others"),
+            ("args", "[blades.\"*\"]\nguide = 1\n", "unknown field of [*] \"guide\"; did you mean \"guided\"?"),
+            ("args", "[blades.\"*\"]\nguided = -1\n", "lambda is -1"),
+        ] {
+            let error = amended(scheme, text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
     }
 
     #[test]

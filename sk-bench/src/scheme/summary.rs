@@ -4,8 +4,8 @@ use sk_blades::DispersionArm;
 use sk_core::Divergence;
 
 use super::{
-    AggregatorConfig, AggregatorKind, BladeConfig, BladeKind, NormalizerConfig, NormalizerKind, PriorKind, ProposalConfig,
-    ProposalKind, SchemeConfig, SelectorConfig, divergence,
+    AggregatorConfig, AggregatorKind, BladeConfig, BladeKind, LinkKind, NormalizerConfig, NormalizerKind, PriorKind,
+    ProposalConfig, ProposalKind, SchemeConfig, SelectorConfig, divergence,
 };
 
 /// The slots of a scheme, in words.
@@ -166,6 +166,10 @@ fn aggregator(aggregator: &AggregatorConfig) -> String {
     match aggregator.kind {
         AggregatorKind::Scores => "id".to_owned(),
         AggregatorKind::DivergenceMixture => format!("mixture ({})", mixture(aggregator.divergence)),
+        AggregatorKind::RoundRobin { link, p } if aggregator.kind.name() == "round-robin" => {
+            let nu = if let LinkKind::StudentT { nu } = link { format!(" {nu}") } else { String::new() };
+            format!("round-robin ({}{nu}, p = {p}){raw}", link.name())
+        }
         kind => format!("{}{raw}", kind.name()),
     }
 }

@@ -1,0 +1,85 @@
+use serde::Serialize;
+
+use crate::{Aggregator, Batch, Composite, Normalizer, ScoreTable, ScoreTrace, Selector, Simplex, StepError, draw_at};
+
+/// How far the sum of a selector's probabilities may be from one: N roundings of f64.
+const PROBABILITY_TOLERANCE: f64 = 1e-9;
+
+/// ⟨𝓝, 𝓐, 𝓢⟩: what makes a choice of scores.
+#[derive(Clone, Copy)]
+pub struct Operators<'s> {
+    /// 𝓝.
+    pub normalizer: &'s dyn Normalizer,
+    /// 𝓐.
+    pub aggregator: &'s dyn Aggregator,
+    /// 𝓢.
+    pub selector: &'s dyn Selector,
+}
+
+/// What operators make of the scores of a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Decision {
+    /// Composite scores, one per candidate.
+    pub mu: Vec<f64>,
+    /// Composite dispersions, one per candidate.
+    pub sigma: Vec<f64>,
+    /// Ratings, one per candidate.
+    pub ratings: Vec<f64>,
+    /// Selection probabilities, one per candidate.
+    pub probabilities: Vec<f64>,
+    /// The candidate that was drawn.
+    pub chosen: usize,
+}
+
+impl Operators<'_> {
+    /// Normalises, rates and selects; the number `uniform` of [0, 1) draws. Blades of weight zero are for the selector to look at.
+    ///
+    /// Arithmetic in K·N besides the aggregator's own (`prop:cost`).
+    ///
+    /// # Errors
+    /// When the selector's probabilities are not a distribution.
+    ///
+    /// # Panics
+    /// When no blade has a positive weight, two have one name, or blades and fluency differ in their number of candidates.
+    pub fn decide(&self, blades: &[ScoreTrace], fluency: Option<&[f64]>, uniform: f64) -> Result<Decision, StepError> {
+        let counting = || blades.iter().filter(|blade| blade.weight > 0.0);
+        let weights = Simplex::normalized(counting().map(|blade| blade.weight).collect::<Vec<_>>())
+            .expect("the positive weights of a simplex have a positive sum");
+        let mut composite = Composite::default();
+        self.normalizer.combine(&table(counting()), &weights, &mut composite);
+
+        let all = table(blades);
+        let n = all.candidates();
+        let mut batch = Batch::new(&composite.mu, &composite.sigma).with_blades(&all);
+        if let Some(fluency) = fluency {
+            batch = batch.with_fluency(fluency);
+        }
+        let mut ratings = vec![0.0; n];
+        self.aggregator.rate(&batch, &mut ratings);
+        let mut probabilities = vec![0.0; n];
+        self.selector.distribution(&ratings, &batch, &mut probabilities);
+        check_distribution(&probabilities)?;
+        let chosen = draw_at(&probabilities, uniform);
+        let Composite { mu, sigma } = composite;
+        Ok(Decision { mu, sigma, ratings, probabilities, chosen })
+    }
+}
+
+/// The scores of `blades` under their names.
+fn table<'b>(blades: impl IntoIterator<Item = &'b ScoreTrace> + Clone) -> ScoreTable {
+    // Each value came out of a `Score`, a simplex has a positive weight, and seats have names of their own: the table is valid.
+    ScoreTable::new(blades.clone().into_iter().map(|b| (&b.mu, &b.sigma)))
+        .and_then(|table| table.with_names(blades.into_iter().map(|b| b.name.as_str())))
+        .expect("blades return scores")
+}
+
+fn check_distribution(probabilities: &[f64]) -> Result<(), StepError> {
+    if let Some(index) = probabilities.iter().position(|p| !(0.0..=1.0 + PROBABILITY_TOLERANCE).contains(p)) {
+        return Err(StepError::Distribution { index, value: probabilities[index] });
+    }
+    let sum: f64 = probabilities.iter().sum();
+    if (sum - 1.0).abs() > PROBABILITY_TOLERANCE * probabilities.len() as f64 {
+        return Err(StepError::Mass { sum });
+    }
+    Ok(())
+}
