@@ -13,6 +13,7 @@ use sk_models::train::TrainError;
 use crate::interrupt;
 use crate::judge::JudgeError;
 use crate::page::PageError;
+use crate::pool::PoolError;
 use crate::prompt_sets::PromptSetError;
 use crate::report::ReportError;
 use crate::ruler::RulerError;
@@ -122,6 +123,9 @@ pub enum Error {
     /// Prompts that cannot be had.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),
+    /// Schemes that cannot share their candidates.
+    #[error(transparent)]
+    Pool(Box<PoolError>),
     /// A sweep that cannot start or go on.
     #[error(transparent)]
     Sweep(#[from] SweepError),
@@ -160,6 +164,12 @@ impl From<CheckpointError> for Error {
     }
 }
 
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(Box::new(error))
+    }
+}
+
 impl From<TrainError> for Error {
     fn from(error: TrainError) -> Self {
         Self::Train(Box::new(error))
@@ -183,6 +193,11 @@ impl Error {
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,
             Self::Sweep(SweepError::Cell { source, .. }) => source.exit_code(),
+            Self::Pool(error) => match &**error {
+                PoolError::Arm { source, .. } => source.exit_code(),
+                PoolError::Step { .. } => 1,
+                _ => 2,
+            },
             Self::Step(StepError::EmptyContext) => 2,
             // A device that fails is most often out of memory, which other settings cure; so is a context that is full.
             Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {

@@ -1,5 +1,7 @@
 //! `--explain`: a step as a table.
 
+use std::collections::BTreeSet;
+
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Row, Table, TableStyle};
 use sk_core::{SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
@@ -32,7 +34,7 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
     header.extend(trace.fluency.is_some().then(|| "fluency".to_owned()));
     header.extend(["composite", "rating", "probability", "choice"].map(str::to_owned));
     table.set_header(header);
-    let rows = shown(&trace.probabilities, trace.chosen);
+    let rows = shown(trace);
     for &i in &rows {
         let candidate = &trace.candidates[i];
         let mut cells = vec![(i + 1).to_string(), shorten(&span_text(tokenizer, &candidate.tokens), candidate.end)];
@@ -56,22 +58,29 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
     format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, table.trim_fmt())
 }
 
-/// The candidates that have a row, in their order: all of them if they are few, else the likeliest and the one drawn.
-pub(crate) fn shown(probabilities: &[f64], chosen: usize) -> Vec<usize> {
+/// The candidates that have a row, in their order: all of them if they are few, else the likeliest, the one drawn, and those that arms would
+/// have drawn.
+pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
+    let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
+    likeliest(&trace.probabilities, std::iter::once(trace.chosen).chain(arms))
+}
+
+/// All if they are few, else the likeliest of them and `also`, in order.
+fn likeliest(probabilities: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..probabilities.len()).collect();
     if rows.len() > MOST {
         rows.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
-        rows.truncate(MOST);
-        if !rows.contains(&chosen) {
-            rows[MOST - 1] = chosen;
-        }
+        let also: BTreeSet<usize> = also.filter(|i| !rows[..MOST].contains(i)).collect();
+        // The last of the likeliest make room.
+        rows.truncate(MOST.saturating_sub(also.len()));
+        rows.extend(also);
         rows.sort_unstable();
     }
     rows
 }
 
 /// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a mark where it ends the response.
-fn shorten(text: &str, end: SpanEnd) -> String {
+pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
     let visible: String = text
         .chars()
         .flat_map(|c| match c {
@@ -100,11 +109,12 @@ mod tests {
 
     #[test]
     fn of_many_candidates_the_likeliest_and_the_chosen_are_shown() {
-        assert_eq!(shown(&[0.1; MOST], 3), (0..MOST).collect::<Vec<_>>());
+        let shown = |probabilities: &[f64], also: &[usize]| likeliest(probabilities, also.iter().copied());
+        assert_eq!(shown(&[0.1; MOST], &[3]), (0..MOST).collect::<Vec<_>>());
         let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
-        assert_eq!(shown(&falling, 3), (0..MOST).collect::<Vec<_>>());
-        assert_eq!(shown(&falling, 90).last(), Some(&90));
-        assert_eq!(shown(&falling, 90).len(), MOST);
+        assert_eq!(shown(&falling, &[3]), (0..MOST).collect::<Vec<_>>());
+        let with = shown(&falling, &[90, 3, 80, 90]);
+        assert_eq!(with, (0..MOST - 2).chain([80, 90]).collect::<Vec<_>>());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sk_bench::args::{Cli, Command};
-use sk_bench::commands::{axioms, bench, certify, chat, generate, judge, prompts, report, schemes, simulate, sweep, train};
+use sk_bench::commands::{arms, axioms, bench, certify, chat, generate, judge, prompts, report, schemes, simulate, sweep, train};
 use sk_bench::{Error, interrupt};
 
 fn main() -> ExitCode {
@@ -34,6 +34,7 @@ fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Generate(args) => generate::run(&args),
         Command::Chat(args) => chat::run(&args),
+        Command::Arms(args) => arms::run(&args),
         Command::Schemes(args) => schemes::run(&args),
         Command::Train(command) => Ok(train::run(*command)?),
         Command::Prompts(command) => prompts::run(&command),

@@ -17,6 +17,7 @@ use sk_models::text::{ChatTemplate, Tokenizer};
 
 use crate::Error;
 use crate::args::ModelArgs;
+use crate::pool::{PlannedArm, PoolError};
 use crate::progress::Loading;
 use crate::scheme::{SchemeConfig, SchemeError};
 
@@ -54,18 +55,60 @@ impl Models {
         config: &mut SchemeConfig,
         loading: &mut Loading,
     ) -> Result<(Self, Vec<(String, LoraAdapter)>), Error> {
+        Self::load_pool(args, config, &mut [], loading)
+    }
+
+    /// [`load`](Self::load) for a scheme and the arms that choose from its candidates, with the heads and adapters of all of them. Those on
+    /// the command line are for the arms that name them or seat whatever there is; weights that name no blade of an arm are not for it.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), for any arm, or when two of them call different adapters or heads by one name.
+    pub fn load_pool(
+        args: &ModelArgs,
+        config: &mut SchemeConfig,
+        arms: &mut [PlannedArm],
+        loading: &mut Loading,
+    ) -> Result<(Self, Vec<(String, LoraAdapter)>), Error> {
         // What can be refused without reading gigabytes is.
-        let heads = heads::sources(config, &args.heads, &args.blades, embedded_for(args)?)?;
-        let sources = adapter_sources(args, config)?;
+        let embedded = embedded_for(args)?;
+        let mut heads = heads::sources(config, &args.heads, &args.blades, embedded)?;
+        let mut sources = adapter_sources(args, config)?;
         config.spec()?;
+        for PlannedArm { name, config } in &mut *arms {
+            let args = args.for_scheme(config);
+            let mut resolve = || {
+                join(&mut heads, head_sources(&args, config)?)?;
+                join(&mut sources, adapter_sources(&args, config)?)?;
+                config.forget_foreign_weights();
+                config.spec()?;
+                Ok(())
+            };
+            resolve().map_err(|source| PoolError::Arm { arm: name.clone(), source: Box::new(source) })?;
+        }
         let mut models = Self::open(args, loading)?;
-        models.heads = heads::load(config, heads, models.checkpoint()?)?;
+        models.heads = heads::load(heads, models.checkpoint()?)?;
+        for config in std::iter::once(&*config).chain(arms.iter().map(|arm| &arm.config)) {
+            heads::check(config, &models.heads)?;
+        }
         let mut adapters = Vec::with_capacity(sources.len());
         for (name, source) in sources {
             let adapter = models.adapter(&name, &source, loading)?;
             adapters.push((name, adapter));
         }
         Ok((models, adapters))
+    }
+
+    /// Checks that every adapter and head that `config` needs has a source, without loading any.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), as far as it can be told.
+    pub fn resolve(args: &ModelArgs, config: &SchemeConfig) -> Result<(), Error> {
+        let mut config = config.clone();
+        let args = args.for_scheme(&config);
+        head_sources(&args, &mut config)?;
+        adapter_sources(&args, &mut config)?;
+        config.spec()?;
+        Ok(())
     }
 
     /// Loads backbone and drafter alone.
@@ -115,7 +158,9 @@ impl Models {
     /// # Errors
     /// When one cannot be loaded, or is not of the kind of its blade.
     pub fn load_heads(&self, config: &SchemeConfig, sources: &[(String, PathBuf)]) -> Result<Vec<(String, Head)>, Error> {
-        heads::load(config, sources.to_vec(), self.checkpoint()?)
+        let heads = heads::load(sources.to_vec(), self.checkpoint()?)?;
+        heads::check(config, &heads)?;
+        Ok(heads)
     }
 
     /// Loads one adapter for the backbone, to be seated as `name`.
@@ -155,6 +200,21 @@ impl Models {
     pub fn device(&self) -> DeviceName {
         self.device_name
     }
+}
+
+/// Adds what another arm reads with; one name stands for one thing.
+fn join<T: PartialEq + AsRef<Path>>(all: &mut Vec<(String, T)>, more: Vec<(String, T)>) -> Result<(), Error> {
+    for (name, source) in more {
+        match all.iter().find(|(known, _)| *known == name) {
+            None => all.push((name, source)),
+            Some((_, known)) if *known == source => {}
+            Some((_, known)) => {
+                let [first, second] = [known, &source].map(|source| source.as_ref().display().to_string());
+                return Err(PoolError::Sources { name, first, second }.into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The model that ships, where no other backbone is named.

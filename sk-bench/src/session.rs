@@ -5,7 +5,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use sk_core::{Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
+use sk_core::{Arm, Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
 use sk_models::engine::AdapterRack;
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
@@ -84,6 +84,13 @@ impl<'m> Session<'m> {
         }
         let rng = ChaCha8Rng::seed_from_u64(seed);
         Ok(Self { scheme, rack, tokenizer: &models.tokenizer, context_limit: models.context_limit(), rng })
+    }
+
+    /// The same session with arms that choose from its candidates as well; what they would have chosen is in the steps.
+    #[must_use]
+    pub fn with_arms(mut self, arms: Vec<Arm>) -> Self {
+        self.scheme.arms = arms;
+        self
     }
 
     /// Ω. Edits take effect at the next step.

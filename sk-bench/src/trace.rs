@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sk_core::{ScoreTrace, SpanEnd, StepTrace, TokenId};
+use sk_core::{ArmTrace, ScoreTrace, SpanEnd, StepTrace, TokenId};
 use sk_models::text::Tokenizer;
 use tempfile::NamedTempFile;
 
@@ -18,6 +18,8 @@ pub struct StepRecord<'a> {
     pub turn: usize,
     /// Position of the step in the response, from 0.
     pub step: usize,
+    /// Tokens of the context that the candidates continue.
+    pub position: usize,
     /// The candidates, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
     /// Scores of each blade of positive weight.
@@ -34,6 +36,9 @@ pub struct StepRecord<'a> {
     pub probabilities: &'a [f64],
     /// Index of the candidate drawn.
     pub chosen: usize,
+    /// What other arms make of the same candidates, where there are any.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub arms: &'a [ArmTrace],
     /// Within which radius the choice is certified, or why it is not.
     pub certificate: StepPromise,
     /// Wall time of each part of the step.
@@ -102,6 +107,7 @@ impl<'a> StepRecord<'a> {
         Self {
             turn,
             step: trace.step,
+            position: trace.position,
             candidates: trace.candidates.iter().map(record).collect(),
             blades: &trace.blades,
             fluency: trace.fluency.as_deref(),
@@ -110,6 +116,7 @@ impl<'a> StepRecord<'a> {
             ratings: &trace.ratings,
             probabilities: &trace.probabilities,
             chosen: trace.chosen,
+            arms: &trace.arms,
             certificate,
             seconds: Seconds::of(trace),
         }

@@ -9,6 +9,16 @@ use sk_core::{AlignmentSpec, SpecError};
 pub struct NamedWeights(Vec<(String, f64)>);
 
 impl NamedWeights {
+    /// The names, in the order given.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The weight given to a name; zero where there is none.
+    pub fn of(&self, name: &str) -> f64 {
+        self.0.iter().find(|(other, _)| other == name).map_or(0.0, |(_, weight)| *weight)
+    }
+
     /// `spec` with these weights, scaled to sum to one; a blade not named gets zero.
     ///
     /// # Errors

@@ -53,6 +53,13 @@ impl DispersionArm {
     }
 }
 
+/// What a step deals dispersions out with: a stream of draws of its own. Contexts only grow, so no two steps of a response share one.
+pub fn arm_generator(seed: u64, context_tokens: u64) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(context_tokens);
+    rng
+}
+
 /// A blade whose dispersions are those of an arm: what an experiment seats in place of the blade.
 ///
 /// The permutation of a step follows from the seed, the length of the context and N, so a step that is scored again is shuffled alike. Blades
@@ -79,9 +86,7 @@ impl<B> Ablated<B> {
 impl<B: Blade> Blade for Ablated<B> {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
         self.blade.score(step, out)?;
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        // A stream per step. Contexts only grow, so no two steps of a response share one.
-        rng.set_stream(step.context.len() as u64);
+        let mut rng = arm_generator(self.seed, step.context.len() as u64);
         let mut sigma: Scratch<Vec<f64>> = out.iter().map(|score| score.sigma()).collect();
         self.arm.apply(&mut sigma, &mut rng);
         for (score, &sigma) in out.iter_mut().zip(&*sigma) {

@@ -16,7 +16,7 @@ mod likelihood;
 mod reading;
 mod reward_head;
 
-pub use arm::{Ablated, DispersionArm};
+pub use arm::{Ablated, DispersionArm, arm_generator};
 pub use discriminator::{Discriminator, LabelSpread};
 pub use dispersion::Dispersion;
 pub use divergence_ratio::DivergenceRatio;

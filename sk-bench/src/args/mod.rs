@@ -20,7 +20,7 @@ use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
-    axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs,
+    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs,
     prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, simulate::SimulateArgs, sweep::SweepArgs,
     train::TrainCommand,
 };
@@ -61,8 +61,10 @@ pub enum Command {
     Generate(Box<GenerateArgs>),
     /// Talk to a steered model, and change what steers it while it talks.
     Chat(Box<ChatArgs>),
-    /// Show the methods that ship, slot by slot, or the file of one.
-    Schemes(SchemesArgs),
+    /// Let several schemes choose from the very same candidates, and compare them step by step.
+    Arms(Box<ArmsArgs>),
+    /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
+    Schemes(Box<SchemesArgs>),
     /// Train a tokenizer, a language model or a blade.
     #[command(subcommand)]
     Train(Box<TrainCommand>),

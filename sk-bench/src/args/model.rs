@@ -5,6 +5,8 @@ use clap::Args;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 
+use crate::scheme::SchemeConfig;
+
 /// Which models run, and where.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Models")]
@@ -44,6 +46,16 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The same with the adapters that are for `config`: those that it names, or all where it seats whatever there is.
+    #[must_use]
+    pub(crate) fn for_scheme(&self, config: &SchemeConfig) -> Self {
+        let named = |name: &str| config.blades.iter().any(|blade| blade.name == name);
+        let reads_heads = config.template.as_ref().is_some_and(|template| template.kind.head().is_some());
+        let mut args = self.clone();
+        args.blades.retain(|given| (config.template.is_some() && !reads_heads) || named(&given.name));
+        args
+    }
+
     /// Whether backbone and drafter are those that ship with the program.
     pub fn are_shipped(&self) -> bool {
         self.backbone.is_none() && self.drafter.is_none()

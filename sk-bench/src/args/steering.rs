@@ -181,6 +181,23 @@ impl SteeringArgs {
         Ok(config)
     }
 
+    /// The options of an arm beside the scheme that these describe: another scheme and other fields, the same candidates and weights.
+    #[must_use]
+    pub(crate) fn of_arm(&self, scheme: PathBuf, set: &[SetArg]) -> Self {
+        let shared = self.set.iter().filter(|field| ["proposal", "granularity"].contains(&field.slot.as_str()));
+        Self {
+            scheme: Some(scheme),
+            set: shared.chain(set).cloned().collect(),
+            rounds: None,
+            temperature: None,
+            w_tour: None,
+            w_blade: None,
+            lambda: None,
+            alpha: None,
+            ..self.clone()
+        }
+    }
+
     fn set_numbers(&self, config: &mut SchemeConfig) -> Result<(), SchemeError> {
         let SchemeConfig { proposal, granularity, blades, template, beta, aggregator, selector, .. } = config;
         let kind = proposal.kind;

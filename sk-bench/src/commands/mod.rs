@@ -1,5 +1,6 @@
 //! The commands of the program.
 
+pub mod arms;
 pub mod axioms;
 pub mod bench;
 pub mod certify;

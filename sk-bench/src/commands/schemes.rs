@@ -1,4 +1,6 @@
-//! `swiss-knife schemes`: the methods that ship, slot by slot.
+//! `swiss-knife schemes`: the methods that ship, slot by slot, and what they cost.
+
+mod measure;
 
 use std::io::Write;
 
@@ -9,6 +11,7 @@ use crate::Error;
 use crate::explain::RULED;
 use crate::scheme::{SHIPPED, Shipped, Summary};
 use crate::suggest;
+use measure::MeasureArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,18 +24,23 @@ Examples:
   # Run one
   swiss-knife generate \"Why is the sky blue?\" --scheme args -w helpful=0.7,harmless=0.3
 
+  # What each costs here, in turns
+  swiss-knife schemes --measure
+
 K is the number of adapters. Cost is in forward passes and their rows; no pass reads the context again.";
 
 /// Options of `schemes`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct SchemesArgs {
-    /// Print the file of this scheme.
+    /// Print the file of this scheme, or measure it alone.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Print JSON instead of a table.
-    #[arg(long, conflicts_with = "name")]
+    #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    measure: MeasureArgs,
 }
 
 #[derive(serde::Serialize)]
@@ -42,17 +50,26 @@ struct Row {
     summary: Summary,
 }
 
-/// Prints the table, or a file, on standard output.
+/// Prints the table, a file, or a measurement on standard output.
 ///
 /// # Errors
-/// When no scheme has the name, or standard output cannot be written.
+/// When no scheme has the name, a measurement fails, or standard output cannot be written.
 pub fn run(args: &SchemesArgs) -> Result<(), Error> {
+    let named = args.name.as_deref().map(shipped).transpose()?;
+    if args.measure.measure {
+        let schemes: Vec<&Shipped> = named.map_or_else(|| SHIPPED.iter().collect(), |scheme| vec![scheme]);
+        return measure::run(&args.measure, &schemes, args.json);
+    }
+    if args.measure.are_idle() {
+        return Err(Error::Usage("models mean nothing to a table of schemes; give --measure too".to_owned()));
+    }
     let mut out = anstream::stdout().lock();
-    if let Some(name) = &args.name {
-        let names: Vec<&str> = SHIPPED.iter().map(|scheme| scheme.name).collect();
-        let found = Shipped::named(name)
-            .ok_or_else(|| Error::Usage(format!("unknown scheme \"{name}\"; {}", suggest::hint(name, &names))))?;
-        return out.write_all(found.text.as_bytes()).map_err(Error::Output);
+    match named {
+        Some(_) if args.json => {
+            return Err(Error::Usage("--json cannot be used with the file of a scheme, which is TOML".to_owned()));
+        }
+        Some(scheme) => return out.write_all(scheme.text.as_bytes()).map_err(Error::Output),
+        None => {}
     }
     let mut rows = Vec::with_capacity(SHIPPED.len());
     for scheme in SHIPPED {
@@ -65,6 +82,11 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
         writeln!(out, "{}", table(&rows))
     };
     written.map_err(Error::Output)
+}
+
+fn shipped(name: &str) -> Result<&'static Shipped, Error> {
+    let names: Vec<&str> = SHIPPED.iter().map(|scheme| scheme.name).collect();
+    Shipped::named(name).ok_or_else(|| Error::Usage(format!("unknown scheme \"{name}\"; {}", suggest::hint(name, &names))))
 }
 
 fn table(rows: &[Row]) -> String {

@@ -59,21 +59,25 @@ pub(super) fn sources(
     readers.map(source).collect()
 }
 
-/// Loads the heads for the backbone, and checks that each is of the kind of its blade.
-pub(super) fn load(
-    config: &SchemeConfig,
-    sources: Vec<(String, PathBuf)>,
-    backbone: &Checkpoint,
-) -> Result<Vec<(String, Head)>, Error> {
+/// Loads the heads for the backbone.
+pub(super) fn load(sources: Vec<(String, PathBuf)>, backbone: &Checkpoint) -> Result<Vec<(String, Head)>, Error> {
     let load = |(name, directory): (String, PathBuf)| {
         let head = backbone.head(&directory).map_err(|source| blame(&name, source))?;
-        let found = BladeKind::of_head(head.kind);
-        match config.blades.iter().find(|blade| blade.name == name && blade.kind != found) {
-            Some(blade) => Err(SchemeError::HeadKind { name, kind: blade.kind.name(), found: found.name() }.into()),
-            None => Ok((name, head)),
-        }
+        Ok((name, head))
     };
     sources.into_iter().map(load).collect()
+}
+
+/// Checks that each head is of the kind of its blade.
+pub(super) fn check(config: &SchemeConfig, heads: &[(String, Head)]) -> Result<(), SchemeError> {
+    for (name, head) in heads {
+        let found = BladeKind::of_head(head.kind);
+        let reads = |blade: &&crate::scheme::BladeConfig| blade.name == *name && blade.kind.head().is_some();
+        if let Some(blade) = config.blades.iter().find(reads).filter(|blade| blade.kind != found) {
+            return Err(SchemeError::HeadKind { name: name.clone(), kind: blade.kind.name(), found: found.name() });
+        }
+    }
+    Ok(())
 }
 
 fn blame(name: &str, source: CheckpointError) -> Error {

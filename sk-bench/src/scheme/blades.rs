@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sk_blades::{
     Ablated, Discriminator, Dispersion, DispersionArm, DivergenceRatio, Ensemble, ExpertAmateur, Fluency, Guided, ImplicitReward,
-    Ingredient, LabelSpread, Length, Likelihood, RewardHead,
+    Ingredient, LabelSpread, Length, Likelihood, RewardHead, arm_generator,
 };
 use sk_core::{Blade, Divergence, ParameterError, Policy};
 use sk_models::head::HeadKind;
@@ -210,6 +210,45 @@ impl BladeConfig {
         }
         self.build().map_err(|error| section.fault(error))?;
         section.finish()
+    }
+
+    /// The fields that its μ follows from, by name and as a scheme file has them.
+    pub(crate) fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("kind", format!("{:?}", self.kind.name()))];
+        if matches!(self.kind, BladeKind::ImplicitReward | BladeKind::Ensemble) {
+            fields.push(("beta", self.beta.to_string()));
+        }
+        if self.kind == BladeKind::Ensemble {
+            fields.push(("adapters", format!("{:?}", self.members)));
+        }
+        if self.kind == BladeKind::DivergenceRatio {
+            fields.push(("divergence", format!("{:?}", self.divergence)));
+        }
+        if self.kind == BladeKind::ImplicitReward || self.kind.head().is_some() {
+            let guided = self.guided.map(|guidance| (guidance.lambda.to_string(), format!("{:?}", guidance.likelihood)));
+            let (lambda, likelihood) = guided.unwrap_or_else(|| ("off".to_owned(), "off".to_owned()));
+            fields.extend([("guided", lambda), ("likelihood", likelihood)]);
+        }
+        fields
+    }
+
+    /// Its σ of a step, of those that it has in a scheme without ablation; `position` is how many tokens the candidates continue, which
+    /// decides how they are dealt out.
+    pub(crate) fn ablated(&self, sigma: &[f64], position: u64) -> Vec<f64> {
+        let arm = if self.is_certain() { DispersionArm::Zero } else { self.arm };
+        let mut sigma = sigma.to_vec();
+        arm.apply(&mut sigma, &mut arm_generator(SHUFFLE_SEED, position));
+        sigma
+    }
+
+    /// Whether an ablation changes its σ.
+    pub(crate) fn is_ablated(&self) -> bool {
+        self.arm != DispersionArm::Real || (self.kind.has_dispersion() && self.dispersion == Dispersion::ZERO)
+    }
+
+    /// Whether its σ is zero by its own doing.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.arm == DispersionArm::Zero || (self.kind.has_dispersion() && self.dispersion == Dispersion::ZERO)
     }
 
     /// The adapters it reads with: the name under which the backbone knows each, and its directory where the file gives one.

@@ -112,6 +112,18 @@ impl GranularityConfig {
         section.finish()
     }
 
+    /// The fields that apply, by name and as a scheme file has them.
+    pub(crate) fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("kind", format!("{:?}", self.rule.name()))];
+        if let Rule::Delimiters(texts) = &self.rule {
+            fields.push(("delimiters", format!("{texts:?}")));
+        }
+        if self.rule != Rule::Token {
+            fields.push(("span_tokens", self.span_tokens.map_or_else(|| "unlimited".to_owned(), |tokens| tokens.to_string())));
+        }
+        fields
+    }
+
     pub(super) fn build(&self, token_bytes: &Arc<[Box<[u8]>]>) -> Arc<dyn Granularity> {
         let bytes = Arc::clone(token_bytes);
         let rule: Arc<dyn Granularity> = match &self.rule {

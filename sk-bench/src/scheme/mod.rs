@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use sk_core::{AlignmentSpec, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
+use sk_core::{AlignmentSpec, Arm, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
 use sk_models::engine::{AdapterRack, SharedVerifier, Verifier};
 use sk_models::head::{Head, HeadKind};
 
@@ -285,8 +285,33 @@ impl SchemeConfig {
             normalizer: self.normalizer.build(),
             aggregator: self.aggregator.build().map_err(|e| parameter("aggregator", &e))?,
             selector: self.selector.build().map_err(|e| parameter("selector", &e))?,
+            arms: Vec::new(),
         };
         Ok((scheme, adapters))
+    }
+
+    /// The scheme as an arm of another, which makes and reads the candidates.
+    ///
+    /// # Errors
+    /// When a parameter is out of range, or no blade is seated.
+    pub fn arm(&self, name: &str) -> Result<Arm, SchemeError> {
+        let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
+        Ok(Arm {
+            name: name.into(),
+            spec: SpecHandle::new(self.spec()?),
+            fluency: fluency.map(BladeConfig::build).transpose().map_err(|e| parameter("blades", &e))?,
+            normalizer: self.normalizer.build(),
+            aggregator: self.aggregator.build().map_err(|e| parameter("aggregator", &e))?,
+            selector: self.selector.build().map_err(|e| parameter("selector", &e))?,
+        })
+    }
+
+    /// Forgets the weights in place of those of the blades if they name none of them: they are for other schemes.
+    pub(crate) fn forget_foreign_weights(&mut self) {
+        let named = |name: &str| self.blades.iter().any(|blade| blade.name == name && blade.kind != BladeKind::Fluency);
+        if self.weights.as_ref().is_some_and(|weights| !weights.names().any(named)) {
+            self.weights = None;
+        }
     }
 
     /// Checks every number without a model at hand.

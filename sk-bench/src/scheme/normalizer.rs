@@ -87,7 +87,7 @@ impl NormalizerConfig {
         section.finish()
     }
 
-    pub(super) fn build(&self) -> Arc<dyn Normalizer> {
+    pub(crate) fn build(&self) -> Arc<dyn Normalizer> {
         let propagation = self.propagation.clone();
         match self.kind {
             NormalizerKind::CandidateBatch => {

@@ -132,6 +132,33 @@ impl ProposalConfig {
         section.finish()
     }
 
+    /// The fields that apply, by name and as a scheme file has them: two proposals that agree in all of them make the same candidates.
+    pub(crate) fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("kind", format!("{:?}", self.kind.name()))];
+        if self.kind.draws() {
+            fields.extend([
+                ("candidates", self.candidates.to_string()),
+                ("temperature", self.temperature.to_string()),
+                ("top_p", self.top_p.to_string()),
+                ("top_k", self.top_k.to_string()),
+                ("repetition_penalty", self.repetition_penalty.to_string()),
+                ("keep_end_of_text", self.keep_end_of_text.to_string()),
+            ]);
+        } else {
+            let prior = PRIORS.iter().find(|(_, prior)| *prior == self.prior).map_or("", |(name, _)| name);
+            fields.extend([
+                ("prior", format!("{prior:?}")),
+                ("head_k", self.head_k.to_string()),
+                ("plausibility", self.plausibility.to_string()),
+            ]);
+        }
+        if self.kind == ProposalKind::Soup {
+            let merge = MERGES.iter().find(|(_, merge)| *merge == self.merge).map_or("", |(name, _)| name);
+            fields.push(("merge", format!("{merge:?}")));
+        }
+        fields
+    }
+
     fn sampling(&self) -> Result<Sampling, SamplingError> {
         Sampling::new(self.temperature, self.top_p, self.top_k, self.repetition_penalty)
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use sk_core::{CandidateTrace, ScoreTrace, StepTrace, TokenId};
+use sk_core::{ArmTrace, CandidateTrace, Decision, ScoreTrace, StepTrace, TokenId};
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 
@@ -167,7 +167,7 @@ impl<'g> Worker<'g> {
 
 /// A step over a vocabulary, cut to its likeliest candidates and the one drawn: whole ones would outweigh everything else by far.
 fn likeliest(step: &StepTrace) -> StepTrace {
-    let kept = shown(&step.probabilities, step.chosen);
+    let kept = shown(step);
     let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
     let candidate = |&i: &usize| CandidateTrace { tokens: step.candidates[i].tokens.clone(), end: step.candidates[i].end };
     let blade = |blade: &ScoreTrace| ScoreTrace {
@@ -176,8 +176,22 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         mu: pick(&blade.mu),
         sigma: pick(&blade.sigma),
     };
+    let place = |chosen: usize| kept.iter().position(|&i| i == chosen).unwrap_or_default();
+    let arm = |arm: &ArmTrace| ArmTrace {
+        name: arm.name.clone(),
+        blades: arm.blades.iter().map(blade).collect(),
+        fluency: arm.fluency.as_deref().map(pick),
+        decision: Decision {
+            mu: pick(&arm.decision.mu),
+            sigma: pick(&arm.decision.sigma),
+            ratings: pick(&arm.decision.ratings),
+            probabilities: pick(&arm.decision.probabilities),
+            chosen: place(arm.decision.chosen),
+        },
+    };
     StepTrace {
         step: step.step,
+        position: step.position,
         candidates: kept.iter().map(candidate).collect(),
         blades: step.blades.iter().map(blade).collect(),
         fluency: step.fluency.as_deref().map(pick),
@@ -185,7 +199,8 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         sigma: pick(&step.sigma),
         ratings: pick(&step.ratings),
         probabilities: pick(&step.probabilities),
-        chosen: kept.iter().position(|&i| i == step.chosen).unwrap_or_default(),
+        chosen: place(step.chosen),
+        arms: step.arms.iter().map(arm).collect(),
         timings: step.timings,
     }
 }

@@ -1,5 +1,6 @@
 //! The `swiss-knife` program as a user runs it: its output, its files, its errors.
 
+mod arms;
 mod axioms;
 mod bad_input;
 mod bench;
@@ -12,4 +13,5 @@ mod heads;
 #[path = "../page/html.rs"]
 mod html;
 mod report;
+mod schemes;
 mod simulate;

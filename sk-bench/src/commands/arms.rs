@@ -1,0 +1,206 @@
+//! `swiss-knife arms`: what other schemes would have chosen from the very same candidates.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::generate::conversation;
+use crate::args::{GenerationArgs, ModelArgs, PromptArgs, SteeringArgs, Tolerance};
+use crate::models::Models;
+use crate::pool::{
+    ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
+};
+use crate::progress::Loading;
+use crate::promise::Promises;
+use crate::scheme::SchemeConfig;
+use crate::session::Session;
+use crate::trace::{StepRecord, TraceFile};
+use crate::{Error, interrupt};
+
+const EXAMPLES: &str = "\
+Examples:
+  # The reference scheme answers; every ablation that shares its candidates looks on
+  swiss-knife arms \"How do I apologise to a friend?\" -w helpful=0.6,honest=0.3,harmless=0.1
+
+  # Two arms, one of them a changed scheme under a name of its own, as JSON
+  swiss-knife arms \"Hi\" --arm no-cbn --arm cold=swiss-knife,selector.temperature=0.5 --json
+
+  # Token by token: ARGS drives, the frozen backbone looks on
+  swiss-knife arms \"Hi\" --scheme args --arm base --max-new-tokens 16
+
+  # A trace that was written earlier, without a model
+  swiss-knife arms --replay steps.jsonl --arm elo --arm softmax-mu --summary
+
+The scheme drafts and its choices are appended; arms score, rate and select from the same candidates, read once for all of them.
+Options of drafting, --beta, --weights, --preset and --convention hold for all; --set and the operating point for the scheme alone.";
+
+/// What a replay without a scheme is of.
+const REFERENCE: &str = "swiss-knife";
+
+/// Options of `arms`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct ArmsArgs {
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// A scheme that chooses from the same candidates, perhaps under another name and with fields changed; may be repeated.
+    ///
+    /// Without any, all that ship and share the candidates of the scheme.
+    #[arg(long = "arm", value_name = "[NAME=]SCHEME[,SLOT.FIELD=VALUE…]", help_heading = "Arms")]
+    arms: Vec<ArmArg>,
+    /// Choose from the candidates of a trace, by its scores, instead of from those of a model.
+    ///
+    /// The trace (--trace of `generate`, `chat` and `arms`) is of the scheme that --scheme names.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "file"], help_heading = "Arms")]
+    replay: Option<PathBuf>,
+    #[command(flatten)]
+    steering: SteeringArgs,
+    #[command(flatten)]
+    generation: GenerationArgs,
+    #[command(flatten)]
+    models: ModelArgs,
+    /// Write a trace: one JSON object per step, in lines, with what each arm makes of it.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = "Output")]
+    trace: Option<PathBuf>,
+    /// Only the summary, no steps.
+    #[arg(long, help_heading = "Output")]
+    summary: bool,
+    /// Print JSON instead of tables.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// No progress.
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The scheme that drives.
+    scheme: &'a str,
+    /// The response, where it is made now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    summary: Summary,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    steps: &'a [PoolStep],
+}
+
+/// Steps as they come: shown or kept, and compared.
+struct Steps<'a> {
+    args: &'a ArmsArgs,
+    kept: Vec<PoolStep>,
+    comparison: Comparison,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the input is at fault, an arm cannot share the candidates, a model cannot be loaded, or a step fails.
+pub fn run(args: &ArmsArgs) -> Result<(), Error> {
+    let mut config = args.steering.scheme(&args.models)?;
+    let name = args.steering.scheme.as_deref().map_or_else(|| REFERENCE.to_owned(), scheme_name);
+    let mut arms = args.arms(&name, &config)?;
+    let mut steps = Steps { args, kept: Vec::new(), comparison: Comparison::default() };
+    let text = match &args.replay {
+        Some(path) => {
+            for arm in &arms {
+                same_scores(&name, &config, arm)?;
+            }
+            let recording = Recording::read(path)?;
+            for (step, distributions) in recording.replay(&name, &arms, args.steering.weights.as_ref())? {
+                steps.take(step, &distributions)?;
+            }
+            None
+        }
+        None => Some(args.answer(&name, &mut config, &mut arms, &mut steps)?),
+    };
+    steps.finish(&name, text.as_deref())
+}
+
+impl ArmsArgs {
+    /// The arms, all of which share the candidates of the scheme.
+    fn arms(&self, name: &str, config: &SchemeConfig) -> Result<Vec<PlannedArm>, Error> {
+        if self.arms.is_empty() {
+            return Ok(companions(name, config, &self.steering, &self.models)?);
+        }
+        let mut names = BTreeSet::from([name.to_owned()]);
+        let mut arms = Vec::with_capacity(self.arms.len());
+        for arm in &self.arms {
+            let arm = arm.plan(&self.steering, &self.models, Path::new(""))?;
+            same_candidates(name, config, &arm)?;
+            if !names.insert(arm.name.clone()) {
+                return Err(PoolError::Names { name: arm.name }.into());
+            }
+            arms.push(arm);
+        }
+        Ok(arms)
+    }
+
+    /// Has the scheme answer and the arms look on; returns the response.
+    fn answer(
+        &self,
+        name: &str,
+        config: &mut SchemeConfig,
+        arms: &mut [PlannedArm],
+        steps: &mut Steps<'_>,
+    ) -> Result<String, Error> {
+        let prompt = self.prompt.read()?;
+        let mut loading = Loading::new(self.quiet);
+        let (models, adapters) = Models::load_pool(&self.models, config, arms, &mut loading)?;
+        let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
+        let mut session = Session::new(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
+        drop(loading);
+        let mut conversation = conversation(&models, &self.generation, &self.steering)?;
+        let tokens = conversation.ask(&models.tokenizer, &prompt)?;
+        let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
+        let promises = Promises::new(config, Tolerance::default());
+
+        interrupt::listen();
+        let stop = conversation.framing().stop();
+        let reply = session.reply(&tokens, stop, self.generation.max_new_tokens, |step, _| {
+            let Some(step) = step else { return Ok(()) };
+            if let Some(trace) = &mut trace {
+                trace.write(&StepRecord::new(0, step, promises.of(step), &models.tokenizer))?;
+            }
+            let (step, distributions) = PoolStep::new(0, name, step, &models.tokenizer);
+            steps.take(step, &distributions)
+        })?;
+        trace.map_or(Ok(()), TraceFile::finish)?;
+        Ok(reply.text)
+    }
+}
+
+impl Steps<'_> {
+    fn take(&mut self, step: PoolStep, distributions: &[Vec<f64>]) -> Result<(), Error> {
+        self.comparison.add(&step, distributions);
+        if self.args.summary {
+            return Ok(());
+        }
+        if self.args.json {
+            self.kept.push(step);
+            return Ok(());
+        }
+        writeln!(anstream::stdout().lock(), "{step}\n").map_err(Error::Output)
+    }
+
+    fn finish(self, scheme: &str, text: Option<&str>) -> Result<(), Error> {
+        let summary = self.comparison.summary();
+        let mut out = anstream::stdout().lock();
+        let written = if self.args.json {
+            let report = Report { scheme, text, summary, steps: &self.kept };
+            serde_json::to_string(&report).map_err(std::io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        } else {
+            writeln!(out, "{summary}")
+        };
+        written.map_err(Error::Output)
+    }
+}
+
+/// What a scheme is called: its name, or that of its file.
+fn scheme_name(scheme: &Path) -> String {
+    scheme.file_stem().unwrap_or(scheme.as_os_str()).to_string_lossy().into_owned()
+}

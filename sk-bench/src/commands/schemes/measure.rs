@@ -1,0 +1,244 @@
+//! `swiss-knife schemes --measure`: what each scheme costs on this machine, in turns.
+
+use std::fmt;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use sk_core::TokenId;
+use sk_models::engine::{Frozen, Sampling};
+use sk_models::lora::LoraAdapter;
+
+use crate::args::{ModelArgs, SteeringArgs, positive};
+use crate::explain::RULED;
+use crate::models::Models;
+use crate::pool::PlannedArm;
+use crate::progress::Loading;
+use crate::scheme::Shipped;
+use crate::session::Session;
+use crate::stats::median;
+use crate::{Error, memory};
+
+/// What the prompt is made of.
+const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
+     to cook for the friends who would visit on Sunday. ";
+
+/// Options of a measurement.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Measurement")]
+pub struct MeasureArgs {
+    /// Measure each scheme, or the one named, on this machine: tokens per second and peak memory.
+    ///
+    /// Schemes take turns, so that a slow hour is slow for all, and a first turn is not counted. Peak memory is that of a process that runs
+    /// nothing else. Spans end where the scheme's file says, and nothing ends a response early.
+    #[arg(long)]
+    pub measure: bool,
+    /// Turns that count.
+    #[arg(long, value_name = "TIMES", default_value_t = 3, value_parser = positive)]
+    repeat: usize,
+    /// Tokens of the prompt.
+    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = positive)]
+    prompt_tokens: usize,
+    /// Tokens generated in each turn.
+    #[arg(long, value_name = "TOKENS", default_value_t = 96, value_parser = positive)]
+    new_tokens: usize,
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    #[command(flatten)]
+    models: ModelArgs,
+}
+
+/// All that is measured.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    device: String,
+    repeat: usize,
+    prompt_tokens: usize,
+    new_tokens: usize,
+    /// One-minute load average of the machine when the measurement began.
+    load_average: Option<f64>,
+    /// Tokens per second of the backbone alone, greedy, the prompt not counted.
+    frozen: Spread,
+    schemes: Vec<Row>,
+}
+
+/// What one scheme costs.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    scheme: String,
+    /// Forward passes and their rows.
+    passes: String,
+    /// Tokens of the response per second, reading the prompt included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_second: Option<Spread>,
+    /// Largest resident size of a process that runs this scheme alone, in bytes.
+    peak_memory: Option<u64>,
+    /// Why it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<String>,
+}
+
+/// A median and its range.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    fn of(values: &[f64]) -> Self {
+        let (min, max) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), &v| (min.min(v), max.max(v)));
+        Self { median: median(values), min, max }
+    }
+}
+
+/// Measures `schemes` and prints the report.
+///
+/// # Errors
+/// When the models cannot be loaded, the prompt does not fit them, a step fails, or no scheme can run on them.
+pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Result<(), Error> {
+    let load_average = memory::load_average();
+    let (mut rows, mut able) = (Vec::new(), Vec::new());
+    for scheme in schemes {
+        let steering = SteeringArgs { scheme: Some(scheme.name.into()), ..SteeringArgs::default() };
+        let config = steering.scheme(&args.models)?;
+        let skipped = Models::resolve(&args.models, &config).err().map(|error| error.one_line());
+        rows.push(Row {
+            scheme: scheme.name.to_owned(),
+            passes: config.passes().to_string(),
+            tokens_per_second: None,
+            peak_memory: None,
+            skipped: skipped.clone(),
+        });
+        if skipped.is_none() {
+            able.push(PlannedArm { name: scheme.name.to_owned(), config });
+        }
+    }
+    let Some((first, others)) = able.split_first_mut() else {
+        let reason = rows.into_iter().find_map(|row| row.skipped).unwrap_or_default();
+        return Err(Error::Usage(reason));
+    };
+    let mut loading = Loading::new(false);
+    let (mut models, adapters) = Models::load_pool(&args.models, &mut first.config, others, &mut loading)?;
+    models.end_of_text.clear();
+    let prompt: Vec<TokenId> = models.tokenizer.encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
+    let (tokens, limit) = (prompt.len() + args.new_tokens, models.context_limit());
+    if tokens > limit {
+        return Err(Error::PromptTooLong { tokens, limit });
+    }
+    let (mut frozen, mut rates) = (Vec::new(), vec![Vec::new(); able.len()]);
+    for turn in 0..=args.repeat {
+        loading.show(format!("turn {turn} of {}", args.repeat));
+        let counts = turn > 0;
+        let rate = args.frozen(&models, &prompt)?;
+        frozen.extend(counts.then_some(rate));
+        for (scheme, rates) in able.iter().zip(&mut rates) {
+            let rate = args.steered(&models, scheme, &adapters, &prompt)?;
+            rates.extend(counts.then_some(rate));
+        }
+    }
+    for (scheme, rates) in able.iter().zip(&rates) {
+        let Some(row) = rows.iter_mut().find(|row| row.scheme == scheme.name) else { continue };
+        row.tokens_per_second = Some(Spread::of(rates));
+        loading.show(format!("memory of {}", scheme.name));
+        row.peak_memory = if schemes.len() == 1 { memory::peak() } else { peak_alone(&scheme.name) };
+    }
+    drop(loading);
+    let report = Report {
+        device: models.device().to_string(),
+        repeat: args.repeat,
+        prompt_tokens: args.prompt_tokens,
+        new_tokens: args.new_tokens,
+        load_average,
+        frozen: Spread::of(&frozen),
+        schemes: rows,
+    };
+    let text = if json {
+        serde_json::to_string_pretty(&report).map_err(|error| Error::Output(error.into()))?
+    } else {
+        report.to_string()
+    };
+    writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
+}
+
+impl MeasureArgs {
+    /// Whether options were given that mean something to a measurement alone.
+    pub(super) fn are_idle(&self) -> bool {
+        let ModelArgs { backbone, drafter, blades, heads, .. } = &self.models;
+        !self.measure && (backbone.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty())
+    }
+
+    fn frozen(&self, models: &Models, prompt: &[TokenId]) -> Result<f64, Error> {
+        let mut frozen = Frozen::new(models.backbone.clone());
+        let mut context = prompt.to_vec();
+        // Asking for logits, and not only for the cache, waits for the device.
+        frozen.next_logits(&context)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        let start = Instant::now();
+        frozen.decode(&mut context, &Sampling::greedy(), self.new_tokens, &[], &mut rng, |_| true)?;
+        Ok(self.new_tokens as f64 / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))
+    }
+
+    fn steered(
+        &self,
+        models: &Models,
+        scheme: &PlannedArm,
+        adapters: &[(String, LoraAdapter)],
+        prompt: &[TokenId],
+    ) -> Result<f64, Error> {
+        let mut session = Session::new(models, &scheme.config, &models.heads, adapters.to_vec(), self.seed)?;
+        Ok(session.reply(prompt, None, self.new_tokens, |_, _| Ok(()))?.rate())
+    }
+}
+
+/// Peak memory of this program measuring `scheme` and nothing else; nothing where the system does not tell, or the process fails.
+fn peak_alone(scheme: &str) -> Option<u64> {
+    let mut command = Command::new(std::env::current_exe().ok()?);
+    command.args(std::env::args_os().skip(1)).args(["--repeat", "1", "--json", scheme]);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let report: Report = serde_json::from_slice(&output.stdout).ok()?;
+    report.schemes.first()?.peak_memory
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_style(RULED).force_no_tty();
+        table.set_header(["scheme", "tokens/s", "range", "of frozen", "peak memory", "forward passes"]);
+        for row in &self.schemes {
+            let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20));
+            let memory = row.peak_memory.map(mebibytes).unwrap_or_default();
+            let [rate, range, share] = match (&row.tokens_per_second, &row.skipped) {
+                (Some(rate), _) => [
+                    format!("{:.1}", rate.median),
+                    format!("{:.1} – {:.1}", rate.min, rate.max),
+                    format!("{:.2}", rate.median / self.frozen.median),
+                ],
+                (None, _) => ["not measured".to_owned(), String::new(), String::new()],
+            };
+            table.add_row([row.scheme.clone(), rate, range, share, memory, row.passes.clone()]);
+        }
+        for column in table.column_iter_mut().skip(1).take(4) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let load = self.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
+        let Self { device, repeat, prompt_tokens, new_tokens, frozen, .. } = self;
+        writeln!(f, "{device}, medians of {repeat} turns{load}; prompt of {prompt_tokens} tokens, {new_tokens} new tokens")?;
+        writeln!(f, "frozen, greedy: {:.1} tokens/s ({:.1} – {:.1})", frozen.median, frozen.min, frozen.max)?;
+        write!(f, "{}", table.trim_fmt())?;
+        for row in &self.schemes {
+            if let Some(reason) = &row.skipped {
+                write!(f, "\n{}: {reason}", row.scheme)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! What the arms of a pool make of a whole response.
+
+use serde::Serialize;
+
+use super::PoolStep;
+use super::step::total_variation;
+
+/// Steps being compared, one after another.
+#[derive(Debug, Clone, Default)]
+pub struct Comparison {
+    names: Vec<String>,
+    steps: usize,
+    /// Per pair of arms: steps with the same choice, and with the same likeliest candidate.
+    same_choice: Vec<Vec<usize>>,
+    same_likeliest: Vec<Vec<usize>>,
+    /// Per pair of arms: sum and maximum over steps of the total variation.
+    sum: Vec<Vec<f64>>,
+    most: Vec<Vec<f64>>,
+    /// Per arm: sum over steps of the probability of what was appended.
+    of_appended: Vec<f64>,
+}
+
+/// How alike the arms of a pool were.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Steps compared.
+    pub steps: usize,
+    /// Each arm beside the one that drives, which is the first.
+    pub arms: Vec<ArmSummary>,
+    /// Share of steps in which two arms draw the same candidate from the same uniform number, for each pair.
+    pub agreement: Vec<Vec<f64>>,
+    /// Mean over steps of the total variation between two arms, for each pair.
+    pub total_variation: Vec<Vec<f64>>,
+}
+
+/// An arm beside the one that drives.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmSummary {
+    /// The arm.
+    pub name: String,
+    /// Share of steps in which it draws what was appended.
+    pub same_choice: f64,
+    /// Share of steps in which it finds the same candidate likeliest.
+    pub same_likeliest: f64,
+    /// Mean over steps of the probability that it gives to what was appended.
+    pub probability_of_appended: f64,
+    /// Mean over steps of the total variation between the two distributions.
+    pub total_variation: f64,
+    /// Its maximum.
+    pub most_total_variation: f64,
+}
+
+impl Comparison {
+    /// Takes a step, with the distribution of each arm over all of its candidates.
+    pub fn add(&mut self, step: &PoolStep, distributions: &[Vec<f64>]) {
+        let n = step.arms.len();
+        if self.names.is_empty() {
+            self.names = step.arms.iter().map(|arm| arm.name.clone()).collect();
+            (self.same_choice, self.same_likeliest) = (vec![vec![0; n]; n], vec![vec![0; n]; n]);
+            (self.sum, self.most, self.of_appended) = (vec![vec![0.0; n]; n], vec![vec![0.0; n]; n], vec![0.0; n]);
+        }
+        self.steps += 1;
+        for (a, one) in step.arms.iter().enumerate() {
+            self.of_appended[a] += one.probability_of_appended;
+            for (b, other) in step.arms.iter().enumerate() {
+                self.same_choice[a][b] += usize::from(one.chosen == other.chosen);
+                self.same_likeliest[a][b] += usize::from(one.likeliest == other.likeliest);
+                let distance = total_variation(&distributions[a], &distributions[b]);
+                self.sum[a][b] += distance;
+                self.most[a][b] = self.most[a][b].max(distance);
+            }
+        }
+    }
+
+    /// What came of it.
+    pub fn summary(&self) -> Summary {
+        let steps = self.steps.max(1) as f64;
+        let arm = |(a, name): (usize, &String)| ArmSummary {
+            name: name.clone(),
+            same_choice: self.same_choice[0][a] as f64 / steps,
+            same_likeliest: self.same_likeliest[0][a] as f64 / steps,
+            probability_of_appended: self.of_appended[a] / steps,
+            total_variation: self.sum[0][a] / steps,
+            most_total_variation: self.most[0][a],
+        };
+        let shares = |row: &Vec<usize>| row.iter().map(|&count| count as f64 / steps).collect();
+        Summary {
+            steps: self.steps,
+            arms: self.names.iter().enumerate().map(arm).collect(),
+            agreement: self.same_choice.iter().map(shares).collect(),
+            total_variation: self.sum.iter().map(|row| row.iter().map(|sum| sum / steps).collect()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::ArmChoice;
+
+    /// Rounding of sums of a few shares.
+    const ROUNDING: f64 = 1e-12;
+
+    #[test]
+    fn worked_by_hand() {
+        let choice = |name: &str, chosen, likeliest, p: &[f64], first: &[f64]| ArmChoice {
+            name: name.to_owned(),
+            chosen,
+            probability: p[chosen],
+            likeliest,
+            probability_of_appended: p[0],
+            total_variation: total_variation(p, first),
+            mu: vec![],
+            sigma: vec![],
+            ratings: vec![],
+            probabilities: p.to_vec(),
+        };
+        let mut comparison = Comparison::default();
+        // The arm that drives is even; the other goes from like it to certain of the first: a total variation of 0 and then ½.
+        for (step, other) in [[0.5, 0.5], [1.0, 0.0]].into_iter().enumerate() {
+            let even = [0.5, 0.5];
+            let arms = vec![choice("even", 0, 0, &even, &even), choice("other", step, 0, &[other[0], other[1]], &even)];
+            let step = PoolStep { turn: 0, step, candidates: vec![], arms };
+            comparison.add(&step, &[even.to_vec(), other.to_vec()]);
+        }
+        let summary = comparison.summary();
+        assert_eq!((summary.steps, summary.arms.len()), (2, 2));
+        let other = &summary.arms[1];
+        assert_eq!((other.same_choice, other.same_likeliest, other.most_total_variation), (0.5, 1.0, 0.5));
+        assert!((other.total_variation - 0.25).abs() < ROUNDING && (other.probability_of_appended - 0.75).abs() < ROUNDING);
+        assert_eq!(summary.agreement, [[1.0, 0.5], [0.5, 1.0]]);
+        assert_eq!(summary.total_variation, [[0.0, 0.25], [0.25, 0.0]]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Which schemes can choose from the candidates of another.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::PoolError;
+use super::error::Difference;
+use crate::Error;
+use crate::args::{ModelArgs, SetArg, SteeringArgs};
+use crate::scheme::{BladeConfig, BladeKind, SHIPPED, SchemeConfig};
+
+/// An arm and its name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedArm {
+    /// What reports call it.
+    pub name: String,
+    /// What it is.
+    pub config: SchemeConfig,
+}
+
+/// `[NAME=]SCHEME[,SLOT.FIELD=VALUE…]`: a scheme, changed or not, and what to call it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArmArg {
+    name: String,
+    scheme: PathBuf,
+    set: Vec<SetArg>,
+}
+
+impl FromStr for ArmArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, set) = text.split_once(',').map_or((text, None), |(scheme, set)| (scheme, Some(set)));
+        let (name, scheme) = scheme.split_once('=').unwrap_or((text, scheme));
+        if name.trim().is_empty() || scheme.trim().is_empty() {
+            return Err(
+                "an arm is [NAME=]SCHEME[,SLOT.FIELD=VALUE…], such as cold=swiss-knife,selector.temperature=0.5".to_owned()
+            );
+        }
+        let set = set.map_or_else(Vec::new, |set| set.split(',').map(str::parse).collect());
+        Ok(Self {
+            name: name.trim().to_owned(),
+            scheme: scheme.trim().into(),
+            set: set.into_iter().collect::<Result<_, String>>()?,
+        })
+    }
+}
+
+impl fmt::Display for ArmArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+impl ArmArg {
+    /// The arm, beside the scheme that `steering` describes: it shares what makes candidates and scores there, and the rest is its own.
+    ///
+    /// # Errors
+    /// When the scheme cannot be read, or a number is out of range.
+    pub fn plan(&self, steering: &SteeringArgs, models: &ModelArgs, folder: &Path) -> Result<PlannedArm, PoolError> {
+        let beside = folder.join(&self.scheme);
+        let scheme = if beside.is_file() { beside } else { self.scheme.clone() };
+        planned(&self.name, &steering.of_arm(scheme, &self.set), models)
+    }
+}
+
+fn planned(name: &str, steering: &SteeringArgs, models: &ModelArgs) -> Result<PlannedArm, PoolError> {
+    match steering.scheme(models) {
+        Ok(config) => Ok(PlannedArm { name: name.to_owned(), config }),
+        Err(error) => Err(PoolError::Arm { arm: name.to_owned(), source: Box::new(Error::from(error)) }),
+    }
+}
+
+/// The schemes that ship and choose from the candidates of `driver`, which `steering` describes; those that read heads only where it does.
+///
+/// # Errors
+/// When there is none.
+pub fn companions(
+    name: &str,
+    driver: &SchemeConfig,
+    steering: &SteeringArgs,
+    models: &ModelArgs,
+) -> Result<Vec<PlannedArm>, PoolError> {
+    let reads_heads =
+        |config: &SchemeConfig| config.blades.iter().chain(&config.template).any(|blade| blade.kind.head().is_some());
+    let mut arms = Vec::new();
+    for scheme in SHIPPED.iter().filter(|scheme| scheme.name != name) {
+        let arm = planned(scheme.name, &steering.of_arm(scheme.name.into(), &[]), models)?;
+        if same_candidates(name, driver, &arm).is_ok() && (reads_heads(driver) || !reads_heads(&arm.config)) {
+            arms.push(arm);
+        }
+    }
+    if arms.is_empty() { Err(PoolError::Alone { driver: name.to_owned() }) } else { Ok(arms) }
+}
+
+/// Checks that an arm can choose from the candidates of `driver`.
+///
+/// # Errors
+/// Names the first field that candidates depend on and in which the two differ.
+pub fn same_candidates(name: &str, driver: &SchemeConfig, arm: &PlannedArm) -> Result<(), PoolError> {
+    let fields = |config: &SchemeConfig| {
+        let proposal = config.proposal.fields().into_iter().map(|(field, value)| (format!("proposal.{field}"), value));
+        let granularity = config.granularity.fields().into_iter().map(|(field, value)| (format!("granularity.{field}"), value));
+        proposal.chain(granularity).collect::<Vec<_>>()
+    };
+    match difference(&fields(&arm.config), &fields(driver)) {
+        None => Ok(()),
+        Some(difference) => {
+            Err(PoolError::Candidates { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) })
+        }
+    }
+}
+
+/// Checks that an arm can choose by the scores that `driver` left in a trace: its blades say the same, but for a σ that an ablation takes
+/// away or deals out.
+///
+/// # Errors
+/// Names the first field that scores depend on and in which the two differ.
+pub fn same_scores(name: &str, driver: &SchemeConfig, arm: &PlannedArm) -> Result<(), PoolError> {
+    let refused =
+        |difference| PoolError::Scores { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) };
+    let weighed = |blade: &&BladeConfig| blade.kind != BladeKind::Fluency;
+    for blade in arm.config.blades.iter().filter(weighed).chain(&arm.config.template) {
+        let theirs = driver.blades.iter().find(|other| other.name == blade.name).or(driver.template.as_ref());
+        let Some(theirs) = theirs else {
+            let seated = driver.blades.iter().map(|blade| blade.name.clone()).collect::<Vec<_>>().join(", ");
+            return Err(refused(Difference { field: "blades".to_owned(), own: blade.name.clone(), theirs: seated }));
+        };
+        let fields = |of: &BladeConfig| {
+            let named = |(field, value)| (format!("blades.{}.{field}", blade.name), value);
+            of.fields().into_iter().map(named).collect::<Vec<_>>()
+        };
+        if let Some(difference) = difference(&fields(blade), &fields(theirs)) {
+            return Err(refused(difference));
+        }
+        if !blade.is_certain() && (theirs.dispersion != blade.dispersion || theirs.spread != blade.spread || theirs.is_ablated())
+        {
+            let words = |blade: &BladeConfig| format!("{:?} ({:?})", blade.dispersion, blade.arm);
+            let field = format!("blades.{}.dispersion", blade.name);
+            return Err(refused(Difference { field, own: words(blade), theirs: words(theirs) }));
+        }
+    }
+    Ok(())
+}
+
+/// The first field that is not the same in both.
+fn difference(own: &[(String, String)], theirs: &[(String, String)]) -> Option<Difference> {
+    let value = |fields: &[(String, String)], name: &str| {
+        fields.iter().find(|(field, _)| field == name).map_or_else(|| "absent".to_owned(), |(_, value)| value.clone())
+    };
+    let names = own.iter().chain(theirs).map(|(field, _)| field.clone());
+    names
+        .map(|field| Difference { own: value(own, &field), theirs: value(theirs, &field), field })
+        .find(|difference| difference.own != difference.theirs)
+}

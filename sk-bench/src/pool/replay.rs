@@ -1,0 +1,245 @@
+//! A trace, and what other arms make of it without a model.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use sk_core::{
+    ArmTrace, Batch, CandidateTrace, Operators, ScoreTable, ScoreTrace, Selector, SpanEnd, StepTrace, Timings, TokenId,
+};
+
+use super::step::{Distributions, PoolStep};
+use super::{PlannedArm, PoolError};
+use crate::Error;
+use crate::explain::shorten;
+use crate::lines::{json_fault, numbered_lines};
+use crate::scheme::{BladeConfig, BladeKind, SchemeConfig};
+use crate::weights::NamedWeights;
+
+/// How far recorded probabilities may be from a sum of one: they went through decimal notation.
+const MASS: f64 = 1e-6;
+
+/// The steps of a trace.
+#[derive(Debug)]
+pub struct Recording {
+    path: PathBuf,
+    steps: Vec<(u64, RecordedStep)>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordedStep {
+    #[serde(default)]
+    turn: usize,
+    step: usize,
+    position: Option<usize>,
+    candidates: Vec<RecordedCandidate>,
+    blades: Vec<RecordedBlade>,
+    fluency: Option<Vec<f64>>,
+    mu: Vec<f64>,
+    sigma: Vec<f64>,
+    ratings: Vec<f64>,
+    probabilities: Vec<f64>,
+    chosen: usize,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordedCandidate {
+    text: String,
+    tokens: Vec<TokenId>,
+    end: SpanEnd,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordedBlade {
+    name: String,
+    weight: f64,
+    mu: Vec<f64>,
+    sigma: Vec<f64>,
+}
+
+impl Recording {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a line is not a whole step: with the line.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Read { path: path.to_owned(), source };
+        let mut steps = Vec::new();
+        for (line, text) in numbered_lines(path).map_err(failed)? {
+            let text = text.map_err(failed)?;
+            let wrong = |reason: String| PoolError::Record { path: path.to_owned(), line, reason };
+            let step: RecordedStep = serde_json::from_str(&text)
+                .map_err(|error| wrong(format!("it is no step of a trace: {}", json_fault(&error))))?;
+            step.check().map_err(wrong)?;
+            steps.push((line, step));
+        }
+        if steps.is_empty() {
+            return Err(PoolError::Record { path: path.to_owned(), line: 1, reason: "the trace has no steps".to_owned() }.into());
+        }
+        Ok(Self { path: path.to_owned(), steps })
+    }
+
+    /// What each arm makes of each step, beside what was recorded of `driver`, with the distributions of all arms over all candidates.
+    ///
+    /// The arms draw with the middle of the numbers with which the recorded choice was drawn. Weights are those given, else those of an
+    /// arm's file, else those recorded.
+    ///
+    /// # Errors
+    /// When an arm looks at what the trace does not have.
+    pub fn replay(
+        &self,
+        driver: &str,
+        arms: &[PlannedArm],
+        weights: Option<&NamedWeights>,
+    ) -> Result<Vec<(PoolStep, Distributions)>, Error> {
+        let parameter = |arm: &PlannedArm, slot: &'static str, error: sk_core::ParameterError| PoolError::Arm {
+            arm: arm.name.clone(),
+            source: Box::new(crate::scheme::SchemeError::Parameter { slot, reason: error.to_string() }.into()),
+        };
+        let mut traces: Vec<StepTrace> = self.steps.iter().map(|(_, step)| step.trace()).collect();
+        for arm in arms {
+            let normalizer = arm.config.normalizer.build();
+            let aggregator = arm.config.aggregator.build().map_err(|error| parameter(arm, "aggregator", error))?;
+            let selector = arm.config.selector.build().map_err(|error| parameter(arm, "selector", error))?;
+            let aggregator: &dyn sk_core::Aggregator = &*aggregator;
+            let operators = Operators { normalizer: &*normalizer, aggregator, selector: &*selector };
+            for ((line, step), trace) in self.steps.iter().zip(&mut traces) {
+                let wrong = |reason| PoolError::Record { path: self.path.clone(), line: *line, reason };
+                let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
+                let decision = operators.decide(&blades, fluency.as_deref(), step.uniform()).map_err(|source| {
+                    PoolError::Step { path: self.path.clone(), line: *line, arm: arm.name.clone(), source: Box::new(source) }
+                })?;
+                trace.arms.push(ArmTrace { name: arm.name.clone(), blades, fluency, decision });
+            }
+        }
+        let steps = self.steps.iter().zip(&traces).map(|((_, step), trace)| {
+            PoolStep::of(step.turn, driver, trace, |index| {
+                let candidate = &step.candidates[index];
+                (shorten(&candidate.text, candidate.end), candidate.text.clone())
+            })
+        });
+        Ok(steps.collect())
+    }
+}
+
+impl RecordedStep {
+    fn check(&self) -> Result<(), String> {
+        let n = self.candidates.len();
+        let columns =
+            [("mu", &self.mu), ("sigma", &self.sigma), ("ratings", &self.ratings), ("probabilities", &self.probabilities)];
+        let scores =
+            self.blades.iter().flat_map(|blade| [("scores of a blade", &blade.mu), ("dispersions of a blade", &blade.sigma)]);
+        let fluency = self.fluency.iter().map(|fluency| ("fluency", fluency));
+        if let Some((what, values)) = columns.into_iter().chain(scores).chain(fluency).find(|(_, values)| values.len() != n) {
+            return Err(format!("{} {what} for {n} candidates", values.len()));
+        }
+        if self.chosen >= n {
+            return Err(format!("candidate {} is chosen of {n}", self.chosen));
+        }
+        Batch::checked(&self.mu, &self.sigma).map_err(|error| error.to_string())?;
+        if self.blades.is_empty() {
+            return Err("the step has no scores of blades".to_owned());
+        }
+        let table = ScoreTable::new(self.blades.iter().map(|blade| (&blade.mu, &blade.sigma)));
+        let table = table.and_then(|table| table.with_names(self.blades.iter().map(|blade| blade.name.as_str())));
+        table.map_err(|error| error.to_string())?;
+        if let Some(fluency) = &self.fluency {
+            Batch::checked(fluency, &vec![0.0; n]).map_err(|error| format!("fluency: {error}"))?;
+        }
+        let mass: f64 = self.probabilities.iter().sum();
+        if self.probabilities.iter().any(|p| !(0.0..=1.0 + MASS).contains(p)) || (mass - 1.0).abs() > MASS {
+            return Err(format!(
+                "probabilities sum to {mass}: a part of the candidates was not kept, and arms cannot choose among the rest"
+            ));
+        }
+        Ok(())
+    }
+
+    fn trace(&self) -> StepTrace {
+        let blade = |blade: &RecordedBlade| ScoreTrace {
+            name: blade.name.clone(),
+            weight: blade.weight,
+            mu: blade.mu.clone(),
+            sigma: blade.sigma.clone(),
+        };
+        StepTrace {
+            step: self.step,
+            position: self.position.unwrap_or_default(),
+            candidates: self.candidates.iter().map(|c| CandidateTrace { tokens: c.tokens.clone(), end: c.end }).collect(),
+            blades: self.blades.iter().map(blade).collect(),
+            fluency: self.fluency.clone(),
+            mu: self.mu.clone(),
+            sigma: self.sigma.clone(),
+            ratings: self.ratings.clone(),
+            probabilities: self.probabilities.clone(),
+            chosen: self.chosen,
+            arms: Vec::new(),
+            timings: Timings::default(),
+        }
+    }
+
+    /// The middle of the uniform numbers that draw the recorded choice.
+    fn uniform(&self) -> f64 {
+        let before: f64 = self.probabilities[..self.chosen].iter().sum();
+        let total: f64 = self.probabilities.iter().sum();
+        (before + 0.5 * self.probabilities[self.chosen]) / total
+    }
+
+    /// The recorded scores as the blades of an arm would have them.
+    fn scores(
+        &self,
+        arm: &PlannedArm,
+        weights: Option<&NamedWeights>,
+        selector: &dyn Selector,
+    ) -> Result<(Vec<ScoreTrace>, Option<Vec<f64>>), String> {
+        let config = &arm.config;
+        let recorded = || self.blades.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>().join(", ");
+        let lacks = |name: &str| {
+            format!("arm \"{}\" looks at blade \"{name}\", which has no scores here; there are: {}", arm.name, recorded())
+        };
+        let is_recorded = |name: &str| self.blades.iter().any(|blade| blade.name == name);
+        let weighed = config.blades.iter().filter(|blade| blade.kind != BladeKind::Fluency);
+        let looked_at = selector.blades();
+        let named = weights.iter().flat_map(|weights| weights.names().filter(|name| weights.of(name) > 0.0));
+        let names = weighed.map(|blade| blade.name.as_str()).chain(looked_at.iter().map(|name| &**name)).chain(named);
+        if let Some(missing) = names.into_iter().find(|name| !is_recorded(name)) {
+            return Err(lacks(missing));
+        }
+        let own_weights = config.blades.iter().any(|blade| blade.weight.is_some());
+        let mut blades = Vec::new();
+        for blade in &self.blades {
+            let Some(seated) = seated(config, &blade.name) else { continue };
+            let weight = match weights {
+                Some(weights) => weights.of(&blade.name),
+                None if own_weights => seated.weight.unwrap_or(0.0),
+                None => blade.weight,
+            };
+            let dealt = seated.arm == sk_blades::DispersionArm::Shuffled && !seated.is_certain();
+            let position = match self.position {
+                Some(position) => position,
+                None if dealt => {
+                    return Err(format!(
+                        "arm \"{}\" deals dispersions out by the length of the context, which is not recorded",
+                        arm.name
+                    ));
+                }
+                None => 0,
+            };
+            let sigma = seated.ablated(&blade.sigma, position as u64);
+            blades.push(ScoreTrace { name: blade.name.clone(), weight, mu: blade.mu.clone(), sigma });
+        }
+        if !blades.iter().any(|blade| blade.weight > 0.0) {
+            return Err(format!("arm \"{}\" has no blade of positive weight here; there are: {}", arm.name, recorded()));
+        }
+        blades.retain(|blade| blade.weight > 0.0 || looked_at.iter().any(|name| **name == *blade.name));
+        let fluent = config.blades.iter().any(|blade| blade.kind == BladeKind::Fluency);
+        match (&self.fluency, fluent) {
+            (None, true) => Err(format!("arm \"{}\" looks at the fluency of candidates, which is not recorded", arm.name)),
+            (fluency, _) => Ok((blades, fluency.clone().filter(|_| fluent))),
+        }
+    }
+}
+
+/// The blade of that name, by its own section or after the template.
+fn seated<'c>(config: &'c SchemeConfig, name: &str) -> Option<&'c BladeConfig> {
+    config.blades.iter().find(|blade| blade.name == name && blade.kind != BladeKind::Fluency).or(config.template.as_ref())
+}

@@ -1,0 +1,78 @@
+//! Steps and summaries as tables.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use super::{PoolStep, Summary};
+use crate::explain::RULED;
+
+/// Most arms that have a column each.
+const MOST_COLUMNS: usize = 16;
+
+fn table(header: &[&str], left: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
+    table.set_header(header);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+impl fmt::Display for PoolStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = ["arm", "choice", "candidate", "probability", "likeliest", "of appended", "total variation"];
+        let mut table = table(&header, 3);
+        for arm in &self.arms {
+            let line = self.candidates.iter().find(|candidate| candidate.index == arm.chosen);
+            table.add_row([
+                arm.name.clone(),
+                (arm.chosen + 1).to_string(),
+                line.map(|candidate| candidate.line.clone()).unwrap_or_default(),
+                format!("{:.3}", arm.probability),
+                (arm.likeliest + 1).to_string(),
+                format!("{:.3}", arm.probability_of_appended),
+                format!("{:.3}", arm.total_variation),
+            ]);
+        }
+        let turn = if self.turn > 0 { format!("turn {}, ", self.turn + 1) } else { String::new() };
+        write!(f, "{turn}step {}\n{}", self.step + 1, table.trim_fmt())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = ["", "arm", "same choice", "same likeliest", "p of appended", "total variation", "at most"];
+        let mut own = table(&header, 2);
+        for (place, arm) in self.arms.iter().enumerate() {
+            own.add_row([
+                (place + 1).to_string(),
+                arm.name.clone(),
+                format!("{:.0} %", 100.0 * arm.same_choice),
+                format!("{:.0} %", 100.0 * arm.same_likeliest),
+                format!("{:.3}", arm.probability_of_appended),
+                format!("{:.3}", arm.total_variation),
+                format!("{:.3}", arm.most_total_variation),
+            ]);
+        }
+        let driver = self.arms.first().map_or("", |arm| &arm.name);
+        write!(f, "{} steps, beside {driver}, whose choices were appended\n{}", self.steps, own.trim_fmt())?;
+        if !(3..=MOST_COLUMNS).contains(&self.arms.len()) {
+            return Ok(());
+        }
+        let numbers: Vec<String> = (1..=self.arms.len()).map(|number| number.to_string()).collect();
+        let header: Vec<&str> = ["", "arm"].into_iter().chain(numbers.iter().map(String::as_str)).collect();
+        let mut pairs = table(&header, 2);
+        for (place, arm) in self.arms.iter().enumerate() {
+            // Agreement below the diagonal, distance above.
+            let cell = |other: usize| match place.cmp(&other) {
+                std::cmp::Ordering::Less => format!("{:.3}", self.total_variation[place][other]),
+                std::cmp::Ordering::Equal => String::new(),
+                std::cmp::Ordering::Greater => format!("{:.0} %", 100.0 * self.agreement[place][other]),
+            };
+            pairs.add_row([numbers[place].clone(), arm.name.clone()].into_iter().chain((0..self.arms.len()).map(cell)));
+        }
+        write!(f, "\n\nmean total variation above the diagonal, share of steps with the same choice below\n{}", pairs.trim_fmt())
+    }
+}

@@ -1,0 +1,122 @@
+//! What the arms of a pool make of one step.
+
+use serde::Serialize;
+use sk_core::{CandidateTrace, Decision, StepTrace};
+use sk_models::text::Tokenizer;
+
+use crate::explain::{shorten, shown};
+use crate::trace::span_text;
+
+/// One step: its candidates, and what each arm makes of them, the one that drives first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PoolStep {
+    /// Position of the response in the dialogue, from 0.
+    pub turn: usize,
+    /// Position of the step in the response, from 0.
+    pub step: usize,
+    /// The candidates: all if they are few, else the likeliest under the arm that drives and those that an arm chooses.
+    pub candidates: Vec<PoolCandidate>,
+    /// The arms.
+    pub arms: Vec<ArmChoice>,
+}
+
+/// A candidate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PoolCandidate {
+    /// Its place among all candidates of the step, from 0.
+    pub index: usize,
+    /// Its text.
+    pub text: String,
+    /// Its text on one line, shortened.
+    #[serde(skip)]
+    pub line: String,
+}
+
+/// What one arm makes of the candidates.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmChoice {
+    /// The arm.
+    pub name: String,
+    /// Index of the candidate that it draws, with the uniform number that all arms share.
+    pub chosen: usize,
+    /// Its probability.
+    pub probability: f64,
+    /// Index of the candidate that it finds likeliest, the first of equals.
+    pub likeliest: usize,
+    /// How likely it finds the candidate that was appended.
+    pub probability_of_appended: f64,
+    /// Total variation between its distribution and that of the arm that drives.
+    pub total_variation: f64,
+    /// Composite score of each candidate that is listed.
+    pub mu: Vec<f64>,
+    /// Composite dispersion of each candidate that is listed.
+    pub sigma: Vec<f64>,
+    /// Rating of each candidate that is listed.
+    pub ratings: Vec<f64>,
+    /// Probability of each candidate that is listed.
+    pub probabilities: Vec<f64>,
+}
+
+/// The distribution of each arm over all candidates of a step.
+pub type Distributions = Vec<Vec<f64>>;
+
+impl PoolStep {
+    /// The step of a trace whose scheme is called `driver`, with the distributions of all arms over all candidates.
+    pub fn new(turn: usize, driver: &str, trace: &StepTrace, tokenizer: &Tokenizer) -> (Self, Distributions) {
+        let text = |candidate: &CandidateTrace| {
+            let text = span_text(tokenizer, &candidate.tokens);
+            (shorten(&text, candidate.end), text)
+        };
+        Self::of(turn, driver, trace, |index| text(&trace.candidates[index]))
+    }
+
+    /// The same; `text` gives the line and the text of a candidate.
+    pub(super) fn of(
+        turn: usize,
+        driver: &str,
+        trace: &StepTrace,
+        text: impl Fn(usize) -> (String, String),
+    ) -> (Self, Distributions) {
+        let listed = shown(trace);
+        let own = Decision {
+            mu: trace.mu.clone(),
+            sigma: trace.sigma.clone(),
+            ratings: trace.ratings.clone(),
+            probabilities: trace.probabilities.clone(),
+            chosen: trace.chosen,
+        };
+        let arms = std::iter::once((driver, &own)).chain(trace.arms.iter().map(|arm| (arm.name.as_str(), &arm.decision)));
+        let choice = |(name, decision): (&str, &Decision)| {
+            let pick = |values: &[f64]| listed.iter().map(|&i| values[i]).collect();
+            ArmChoice {
+                name: name.to_owned(),
+                chosen: decision.chosen,
+                probability: decision.probabilities[decision.chosen],
+                likeliest: likeliest(&decision.probabilities),
+                probability_of_appended: decision.probabilities[trace.chosen],
+                total_variation: total_variation(&decision.probabilities, &trace.probabilities),
+                mu: pick(&decision.mu),
+                sigma: pick(&decision.sigma),
+                ratings: pick(&decision.ratings),
+                probabilities: pick(&decision.probabilities),
+            }
+        };
+        let candidate = |&index: &usize| {
+            let (line, text) = text(index);
+            PoolCandidate { index, text, line }
+        };
+        let step =
+            Self { turn, step: trace.step, candidates: listed.iter().map(candidate).collect(), arms: arms.map(choice).collect() };
+        let others = trace.arms.iter().map(|arm| arm.decision.probabilities.clone());
+        (step, std::iter::once(own.probabilities).chain(others).collect())
+    }
+}
+
+/// ½ Σ |p_i − q_i|: the most by which two distributions disagree on anything.
+pub(super) fn total_variation(p: &[f64], q: &[f64]) -> f64 {
+    0.5 * p.iter().zip(q).map(|(p, q)| (p - q).abs()).sum::<f64>()
+}
+
+fn likeliest(probabilities: &[f64]) -> usize {
+    (0..probabilities.len()).fold(0, |best, i| if probabilities[i] > probabilities[best] { i } else { best })
+}

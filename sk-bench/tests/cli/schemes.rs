@@ -1,0 +1,39 @@
+//! `swiss-knife schemes`: the table, the files, and what they cost.
+
+use serde_json::Value;
+
+use crate::common::{assert_refused, run, run_on_models, stdout};
+
+#[test]
+fn a_measurement_has_every_scheme_that_the_models_can_run() {
+    let args = ["--measure", "--repeat", "1", "--prompt-tokens", "8", "--new-tokens", "4"];
+    let report: Value = serde_json::from_str(&stdout(&run_on_models("schemes", &[&args[..], &["--json"]].concat()))).unwrap();
+    let table: Value = serde_json::from_str(&stdout(&run(["schemes", "--json"]))).unwrap();
+    let (measured, listed) = (report["schemes"].as_array().unwrap(), table.as_array().unwrap());
+    assert_eq!(measured.len(), listed.len());
+    assert!(report["frozen"]["median"].as_f64().unwrap() > 0.0);
+    for (measured, listed) in measured.iter().zip(listed) {
+        assert_eq!(measured["scheme"], listed["name"]);
+        // The tiny model has no heads.
+        if ["fudge", "args-reward-head"].contains(&measured["scheme"].as_str().unwrap()) {
+            assert!(measured["skipped"].as_str().unwrap().contains("no blade is seated"), "{measured}");
+            continue;
+        }
+        let rate = &measured["tokens_per_second"];
+        assert!(rate["min"].as_f64() > Some(0.0) && rate["min"].as_f64() <= rate["median"].as_f64(), "{measured}");
+        if cfg!(target_os = "linux") {
+            assert!(measured["peak_memory"].as_u64().unwrap() > 1 << 20, "{measured}");
+        }
+    }
+    let one = stdout(&run_on_models("schemes", &[&args[..], &["base"]].concat()));
+    assert!(one.contains("medians of 1 turns") && one.contains("backbone × 1 / token") && !one.contains("greedy  "), "{one}");
+}
+
+#[test]
+fn what_makes_no_sense_together_is_refused() {
+    assert_refused(&run(["schemes", "mod", "--json"]), &["--json", "TOML"]);
+    assert_refused(&run(["schemes", "modd"]), &["unknown scheme \"modd\"", "did you mean \"mod\"?"]);
+    assert_refused(&run(["schemes", "--backbone", "x"]), &["--measure"]);
+    let only = ["schemes", "fudge", "--measure"];
+    assert_refused(&run_on_models("schemes", &only[1..]), &["no blade is seated"]);
+}
