@@ -31,13 +31,13 @@ const TEXT: &str = "The morning train was late again, so we stood on the platfor
 /// Options of a measurement.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Measurement")]
-pub struct MeasureArgs {
+pub(super) struct MeasureArgs {
     /// Measure each scheme, or the one named, on this machine: tokens per second and peak memory.
     ///
     /// Schemes take turns, so that a slow hour is slow for all, and a first turn is not counted. Peak memory is that of a process that runs
     /// nothing else. Spans end where the scheme's file says, and nothing ends a response early.
     #[arg(long)]
-    pub measure: bool,
+    pub(super) measure: bool,
     /// Turns that count.
     #[arg(long, value_name = "TIMES", default_value_t = 3, value_parser = positive)]
     repeat: usize,
