@@ -20,9 +20,9 @@ use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
-    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs, judge::JudgeArgs,
-    prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, simulate::SimulateArgs, sweep::SweepArgs,
-    train::TrainCommand,
+    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs,
+    judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, simulate::SimulateArgs,
+    sweep::SweepArgs, train::TrainCommand,
 };
 
 const STYLES: Styles = Styles::styled()
