@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 use sk_blades::{
-    BladeError, Discriminator, Dispersion, Ensemble, ExpertAmateur, Fluency, Guided, ImplicitReward, LabelSpread, Length,
-    Likelihood, RewardHead,
+    BladeError, Discriminator, Dispersion, DivergenceRatio, Ensemble, ExpertAmateur, Fluency, Guided, ImplicitReward,
+    LabelSpread, Length, Likelihood, RewardHead,
 };
-use sk_core::{Blade, BoxError, Candidate, Candidates, Observation, Policy, Reading, Readings, Score, ScoreError, SpanEnd};
+use sk_core::{
+    Blade, BoxError, Candidate, Candidates, Divergence, Observation, Policy, Reading, Readings, Score, ScoreError, SpanEnd,
+};
 
 /// Rounding of sums over at most 40 tokens in `f64`.
 const TOLERANCE: f64 = 1e-12;
@@ -66,6 +68,17 @@ fn worked_by_hand() {
     assert!(close(score(&Ensemble::new(["honest", "honest-2"], BETA).unwrap()), (0.025, 0.15 / 2f64.sqrt())));
     // One of them twice: mean .05, deviations .05 .05 −.1, sample variance .015/2.
     assert!(close(score(&Ensemble::new(["honest", "honest-2", "honest"], BETA).unwrap()), (0.05, 0.0075f64.sqrt())));
+}
+
+/// Log-ratios of ½ and 1½, whose mean under the reverse KL divergence is 1; under the forward one f′ is −e^−u.
+#[test]
+fn ratios_of_a_divergence_worked_by_hand() {
+    let rows = [(vec![-1.0, -3.0], vec![-2.0, -2.0], vec![-1.5, -0.5], vec![-2.5, -2.5], vec![0.25, 1.0])];
+    let (candidates, readings) = step(&rows);
+    let score = |divergence| scores(&DivergenceRatio::new("honest", divergence), &candidates, &readings).unwrap()[0];
+    assert_eq!(score(Divergence::ReverseKl), (1.0, 0.0));
+    assert!(close(score(Divergence::ForwardKl), (-0.5 * ((-0.5f64).exp() + (-1.5f64).exp()), 0.0)));
+    assert_eq!(DivergenceRatio::new("honest", Divergence::ReverseKl).policies(), [Policy::Backbone, variant("honest")]);
 }
 
 fn head(name: &str) -> Policy {
