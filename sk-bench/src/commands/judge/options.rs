@@ -12,6 +12,9 @@ use crate::judge::{
 };
 use crate::{Error, suggest};
 
+/// The judge that ships, where a folder is named.
+const EMBEDDED: &str = "embedded:judge";
+
 /// What is judged, by whom, and how.
 #[derive(Debug, Args)]
 pub struct JudgeOptions {
@@ -27,7 +30,7 @@ pub struct JudgeOptions {
     /// Judge without a server: by the preference models that ship, or by those of a folder.
     ///
     /// The folder holds helpful, harmless and honest, as `train judge` writes them, and fluency, a language model as `train lm` writes it.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "",
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = EMBEDDED,
         conflicts_with_all = ["endpoint", "model", "scoring", "scale", "temperature", "max_tokens", "structure", "request"])]
     pub(super) offline: Option<PathBuf>,
     /// The model; may be left out where the server offers only one.
@@ -105,12 +108,12 @@ impl JudgeOptions {
     /// The judge without a server, if that is what was asked for.
     pub(super) fn offline_judge(&self) -> Result<Option<OfflineJudge>, Error> {
         let Some(folder) = &self.offline else { return Ok(None) };
-        let folder = if folder.as_os_str().is_empty() { OfflineJudge::embedded() } else { Some(folder.clone()) };
-        let folder =
-            folder.ok_or_else(|| Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()))?;
+        if folder.as_os_str() == EMBEDDED && OfflineJudge::embedded().is_none() {
+            return Err(Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()));
+        }
         // The language model is so small that the way to a GPU and back costs more than the processor takes.
         let device = DeviceName::Cpu.open()?;
-        Ok(Some(OfflineJudge::load(&folder, &device)?))
+        Ok(Some(OfflineJudge::load(folder, &device)?))
     }
 
     /// The judge asked for. Without a name the server is asked which model it offers.
