@@ -128,14 +128,15 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
     load_tokenizer(&options.output.join("tokenizer.json"))
 }
 
-/// Reads a `tokenizer.json`.
+/// Reads a `tokenizer.json`, on disk or inside the program.
 ///
 /// # Errors
 ///
 /// If it cannot be read or parsed.
 pub fn load_tokenizer(path: &Path) -> Result<Tokenizer, TrainError> {
-    Tokenizer::from_file(path)
-        .map_err(|error| TrainError::Tokenizer { path: path.display().to_string(), reason: error.to_string() })
+    let refuse = |reason: String| TrainError::Tokenizer { path: path.display().to_string(), reason };
+    let bytes = files::read(path).map_err(|error| refuse(error.to_string()))?;
+    Tokenizer::from_bytes(bytes).map_err(|error| refuse(error.to_string()))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
