@@ -71,8 +71,7 @@ fn triangle(found: &Frontier, of: fn(&Reach) -> usize) -> Plot {
             .filter(|reach| of(reach) == candidate)
             .map(|reach| std::array::from_fn(|k| reach.weights[k]))
             .collect();
-        let name = format!("candidate {candidate}");
-        chart.series(&name, &points, &vec![name.clone(); points.len()])
+        chart.series(&format!("#{candidate}"), &points, &vec![format!("candidate {candidate}"); points.len()])
     });
     chart.into()
 }
