@@ -20,6 +20,7 @@ use crate::ruler::RulerError;
 use crate::scheme::SchemeError;
 use crate::simulate::SimulationError;
 use crate::sweep::SweepError;
+use crate::tune::TuneError;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +133,9 @@ pub enum Error {
     /// Judging that cannot start or go on.
     #[error(transparent)]
     Judge(#[from] JudgeError),
+    /// A search that cannot start or go on.
+    #[error(transparent)]
+    Tune(#[from] TuneError),
     /// Results that cannot be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -192,7 +196,7 @@ impl Error {
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,
-            Self::Sweep(SweepError::Cell { source, .. }) => source.exit_code(),
+            Self::Sweep(SweepError::Cell { source, .. }) | Self::Tune(TuneError::Trial { source, .. }) => source.exit_code(),
             Self::Pool(error) => match &**error {
                 PoolError::Arm { source, .. } => source.exit_code(),
                 PoolError::Step { .. } => 1,

@@ -18,6 +18,7 @@ mod progress;
 pub mod promise;
 mod prompt;
 pub mod prompt_sets;
+mod record_file;
 mod reply;
 pub mod report;
 pub mod ruler;
@@ -30,6 +31,7 @@ pub mod suggest;
 pub mod sweep;
 pub mod table;
 pub mod trace;
+pub mod tune;
 mod weights;
 pub mod whole_file;
 

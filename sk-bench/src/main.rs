@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sk_bench::args::{Cli, Command};
-use sk_bench::commands::{arms, axioms, bench, certify, chat, generate, judge, prompts, report, schemes, simulate, sweep, train};
+use sk_bench::commands::{
+    arms, axioms, bench, certify, chat, generate, judge, prompts, report, schemes, simulate, sweep, train, tune,
+};
 use sk_bench::{Error, interrupt};
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Train(command) => Ok(train::run(*command)?),
         Command::Prompts(command) => prompts::run(&command),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Judge(args) => judge::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Report(args) => report::run(&args),

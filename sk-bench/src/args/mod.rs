@@ -22,7 +22,7 @@ use clap::{ColorChoice, Parser, Subcommand};
 use crate::commands::{
     arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs,
     judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, simulate::SimulateArgs,
-    sweep::SweepArgs, train::TrainCommand,
+    sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
 };
 
 const STYLES: Styles = Styles::styled()
@@ -73,6 +73,8 @@ pub enum Command {
     Prompts(Box<PromptsCommand>),
     /// Answer prompts under many schemes and weights, resumably.
     Sweep(SweepArgs),
+    /// Search a scheme's numbers by Bayesian optimisation, resumably.
+    Tune(TuneArgs),
     /// Score responses on nine rubrics with a language model behind an OpenAI-compatible endpoint.
     Judge(Box<JudgeArgs>),
     /// Measure load time, speed frozen and steered, and peak memory.

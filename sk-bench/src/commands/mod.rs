@@ -13,3 +13,4 @@ pub mod schemes;
 pub mod simulate;
 pub mod sweep;
 pub mod train;
+pub mod tune;

@@ -10,7 +10,7 @@ use clap::Args;
 use sk_models::device::DeviceName;
 
 use crate::progress::Loading;
-use crate::sweep::{self, Grid, Ledger, Plan, Standing, Store, Worker};
+use crate::sweep::{self, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
 use crate::{Error, interrupt};
 use progress::Progress;
 
@@ -79,7 +79,9 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     }
     interrupt::listen();
     let mut loading = Loading::new(args.quiet);
-    let worker = Worker::new(&grid, &mut loading)?;
+    let loaded = Loaded::new(&grid, &mut loading)?;
+    loading.show("reading the prompts");
+    let worker = Worker::new(&grid, &loaded)?;
     drop(loading);
     let mut progress = Progress::new(args.quiet);
     let result = sweep::run(&mut store, &worker, |standing: Standing| progress.show(standing));

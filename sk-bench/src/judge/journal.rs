@@ -1,22 +1,16 @@
 //! The file of judgements: only ever appended to, and taken up again where a run stopped.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 
 use super::{JudgeError, Judged};
-use crate::lines::json_fault;
+use crate::record_file::{RecordFile, RecordFileError};
 
 /// A file of judgements being written.
 ///
 /// Each judgement is a line, on disk before the next question counts as answered. A run that is killed while it writes leaves at most a
 /// part of a last line, which the next one cuts off. The file is locked while it is open.
 #[derive(Debug)]
-pub struct Journal {
-    path: PathBuf,
-    file: Mutex<File>,
-}
+pub struct Journal(RecordFile);
 
 impl Journal {
     /// Opens a file of judgements, or creates it, and reads what is there.
@@ -24,28 +18,21 @@ impl Journal {
     /// # Errors
     /// When the file cannot be opened, another process has it open, or a line that is whole is not a judgement.
     pub fn open(path: &Path) -> Result<(Self, Vec<Judged>), JudgeError> {
-        let failed = |source| JudgeError::Write { path: path.to_owned(), source };
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(JudgeError::Locked { path: path.to_owned() }),
-            // A file system without locks is no reason not to judge.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let records = parse(path, &bytes[..whole])?;
-        if whole < bytes.len() {
-            file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
-        }
-        Ok((Self { path: path.to_owned(), file: Mutex::new(file) }, records))
+        let owned = || path.to_owned();
+        let (file, records) = RecordFile::open(path).map_err(|error| match error {
+            RecordFileError::Locked => JudgeError::Locked { path: owned() },
+            RecordFileError::Read(source) => JudgeError::Read { path: owned(), source },
+            RecordFileError::Write(source) => JudgeError::Write { path: owned(), source },
+            RecordFileError::Line { line, reason } => {
+                JudgeError::Record { path: owned(), line, reason: format!("it is no judgement: {reason}") }
+            }
+        })?;
+        Ok((Self(file), records.into_iter().map(|(_, record)| record).collect()))
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// Adds a judgement.
@@ -53,26 +40,6 @@ impl Journal {
     /// # Errors
     /// When the file cannot be written to.
     pub fn append(&self, record: &Judged) -> Result<(), JudgeError> {
-        let failed = |source| JudgeError::Write { path: self.path.clone(), source };
-        let mut line = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
-        line.push(b'\n');
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(&line).and_then(|()| file.sync_data()).map_err(failed)
+        self.0.append(record).map_err(|source| JudgeError::Write { path: self.path().to_owned(), source })
     }
-}
-
-fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Judged>, JudgeError> {
-    let mut records = Vec::new();
-    for (line, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
-        if text.trim_ascii().is_empty() {
-            continue;
-        }
-        let wrong = |error: serde_json::Error| JudgeError::Record {
-            path: path.to_owned(),
-            line,
-            reason: format!("it is no judgement: {}", json_fault(&error)),
-        };
-        records.push(serde_json::from_slice(text).map_err(wrong)?);
-    }
-    Ok(records)
 }

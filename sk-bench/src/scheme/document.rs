@@ -131,6 +131,16 @@ impl<'d, 'a> Section<'d, 'a> {
         }
     }
 
+    /// Two numbers in a list, such as the ends of a range.
+    pub(crate) fn number_pair(&mut self, key: &'static str) -> Result<Option<(f64, f64)>, SchemeError> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let numbers = value.as_array().map(|array| array.iter().map(|number| decimal(number.get_ref())).collect::<Vec<_>>());
+        match numbers.as_deref() {
+            Some(&[Some(low), Some(high)]) => Ok(Some((low, high))),
+            _ => Err(self.mistyped(line, key, "two numbers such as [0.5, 2]", &value)),
+        }
+    }
+
     pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         match value.as_bool() {

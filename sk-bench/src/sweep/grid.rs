@@ -54,8 +54,16 @@ impl Grid {
     /// # Errors
     /// When prompts cannot be read, or a scheme does not go with the models or the weights.
     pub fn new(plan: Plan) -> Result<Self, SweepError> {
-        let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan)).collect::<Result<_, _>>()?;
         let prompts = plan.questions.load()?;
+        Self::over(plan, prompts)
+    }
+
+    /// Lays out a plan over prompts that were read already.
+    ///
+    /// # Errors
+    /// When a scheme does not go with the models or the weights.
+    pub fn over(plan: Plan, prompts: Vec<Prompt>) -> Result<Self, SweepError> {
+        let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan)).collect::<Result<_, _>>()?;
         let mut cells = Vec::new();
         for &seed in &plan.seeds {
             for (prompt, Prompt { id, .. }) in prompts.iter().enumerate() {

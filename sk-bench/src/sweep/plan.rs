@@ -191,7 +191,8 @@ fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
     Ok((output, seeds, traces))
 }
 
-fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<ModelArgs, SchemeError> {
+/// Reads a `[model]` section.
+pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<ModelArgs, SchemeError> {
     let mut args = ModelArgs {
         backbone: section.string("backbone")?.map(|source| located(&source, folder)),
         drafter: section.string("drafter")?.map(|source| located(&source, folder)),
@@ -222,24 +223,29 @@ fn scheme(mut section: Section<'_, '_>, models: &ModelArgs, folder: &Path) -> Re
     if name.is_empty() || name.contains(['/', '\n', '\t']) {
         return Err(section.fault("a scheme's name is part of its records' ids: it is not empty and has no \"/\""));
     }
-    let source = section.string("scheme")?.unwrap_or_else(|| name.clone());
+    let steering = steering(&mut section, &name, folder)?;
+    let config = steering.scheme(models).map_err(|error| section.fault(error))?;
+    let at_every_weight = section.flag("at_every_weight")?.unwrap_or(false);
+    section.finish()?;
+    Ok(PlannedScheme { name, config, convention: steering.convention, at_every_weight })
+}
+
+/// Reads the fields that say what a scheme is: the one called `default` unless they name another.
+pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Path) -> Result<SteeringArgs, SchemeError> {
+    let source = section.string("scheme")?.unwrap_or_else(|| default.to_owned());
     let path = Path::new(&source);
     let is_path = path.extension().is_some() || path.components().count() != 1 || folder.join(path).is_file();
     let is_shipped = Shipped::named(&source).is_some();
     let convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or_default();
     let set = section.strings("set")?.unwrap_or_default();
     let set: Result<Vec<SetArg>, String> = set.iter().map(|text| text.parse()).collect();
-    let steering = SteeringArgs {
+    Ok(SteeringArgs {
         scheme: Some(if is_path && !is_shipped { folder.join(path) } else { path.to_owned() }),
         preset: section.choice("preset", "preset", &PRESETS)?.unwrap_or_default(),
         convention,
         set: set.map_err(|reason| section.fault(reason))?,
         ..SteeringArgs::default()
-    };
-    let config = steering.scheme(models).map_err(|error| section.fault(error))?;
-    let at_every_weight = section.flag("at_every_weight")?.unwrap_or(false);
-    section.finish()?;
-    Ok(PlannedScheme { name, config, convention, at_every_weight })
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -252,7 +258,7 @@ enum Points {
 const POINTS: [(&str, Points); 3] = [("paper", Points::Paper), ("lattice", Points::Lattice), ("listed", Points::Listed)];
 
 /// The blades that are weighed unless the plan says: those it seats, or those that ship.
-fn blades_of(models: &ModelArgs) -> Vec<String> {
+pub(crate) fn blades_of(models: &ModelArgs) -> Vec<String> {
     if !models.blades.is_empty() {
         return models.blades.iter().map(|blade| blade.name.clone()).collect();
     }
@@ -268,7 +274,8 @@ fn vectors(blades: &[String], points: impl Fn(usize) -> Vec<Vec<f64>>) -> Result
     points(blades.len()).into_iter().map(|point| weights(point).map_err(|error| error.to_string())).collect()
 }
 
-fn weights(mut section: Section<'_, '_>, models: &ModelArgs) -> Result<Vec<Weights>, SchemeError> {
+/// Reads a `[weights]` section.
+pub(crate) fn weights(mut section: Section<'_, '_>, models: &ModelArgs) -> Result<Vec<Weights>, SchemeError> {
     let kind = section.choice("kind", "kind of weights", &POINTS)?.unwrap_or(Points::Paper);
     let weights: Vec<Weights> = match kind {
         Points::Paper | Points::Lattice => {
@@ -310,7 +317,8 @@ fn weights(mut section: Section<'_, '_>, models: &ModelArgs) -> Result<Vec<Weigh
     Ok(weights)
 }
 
-fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Questions, SchemeError> {
+/// Reads a section that names prompts.
+pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Questions, SchemeError> {
     let sources = section.strings("sources")?.unwrap_or_default();
     if sources.is_empty() {
         return Err(section.fault("sources names at least one file or set"));
@@ -338,7 +346,8 @@ fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Questions, S
     Ok(questions)
 }
 
-fn generation(mut section: Section<'_, '_>) -> Result<Generation, SchemeError> {
+/// Reads a `[generation]` section.
+pub(crate) fn generation(mut section: Section<'_, '_>) -> Result<Generation, SchemeError> {
     let generation = Generation {
         max_new_tokens: section.count("max_new_tokens")?.unwrap_or(MAX_NEW_TOKENS),
         framing: section.choice("framing", "framing", &FRAMINGS)?.unwrap_or(FramingArg::Hh),

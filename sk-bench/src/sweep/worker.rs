@@ -20,14 +20,39 @@ use crate::session::{Ended, Session};
 use crate::trace::StepRecord;
 use crate::weights::NamedWeights;
 
-/// The models of a plan, ready to answer its cells.
-pub struct Worker<'g> {
-    grid: &'g Grid,
+/// The models of a plan and the adapters of its schemes.
+pub struct Loaded {
     models: Models,
     /// By source: schemes share them.
     adapters: HashMap<String, LoraAdapter>,
     /// By arm.
     heads: Vec<Vec<(String, Head)>>,
+}
+
+impl Loaded {
+    /// Loads the models and adapters of a grid.
+    ///
+    /// # Errors
+    /// When one cannot be loaded.
+    pub fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
+        let models = Models::open(&grid.plan.models, loading)?;
+        let heads = grid.arms.iter().map(|arm| models.load_heads(&arm.config, &arm.heads)).collect::<Result<_, _>>()?;
+        let mut adapters = HashMap::new();
+        for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
+            if !adapters.contains_key(source) {
+                adapters.insert(source.clone(), models.adapter(name, source, loading)?);
+            }
+        }
+        Ok(Self { models, adapters, heads })
+    }
+}
+
+/// A grid and its models, ready to answer cells.
+pub struct Worker<'g> {
+    grid: &'g Grid,
+    models: &'g Models,
+    adapters: &'g HashMap<String, LoraAdapter>,
+    heads: &'g [Vec<(String, Head)>],
     framings: Vec<Framing>,
 }
 
@@ -40,19 +65,12 @@ struct CellStep<'a> {
 }
 
 impl<'g> Worker<'g> {
-    /// Loads the models and adapters of a plan, and checks that every prompt can be asked.
+    /// Takes up a grid with its models, and checks that every prompt can be asked.
     ///
     /// # Errors
-    /// When one cannot be loaded, or a prompt cannot be encoded or is too long.
-    pub fn new(grid: &'g Grid, loading: &mut Loading) -> Result<Self, Error> {
-        let models = Models::open(&grid.plan.models, loading)?;
-        let heads = grid.arms.iter().map(|arm| models.load_heads(&arm.config, &arm.heads)).collect::<Result<_, _>>()?;
-        let mut adapters = HashMap::new();
-        for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
-            if !adapters.contains_key(source) {
-                adapters.insert(source.clone(), models.adapter(name, source, loading)?);
-            }
-        }
+    /// When a prompt cannot be encoded or is too long.
+    pub fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
+        let Loaded { models, adapters, heads } = loaded;
         let framing = |arm: &Arm| {
             Ok::<_, Error>(match grid.plan.generation.framing {
                 FramingArg::Chat => Framing::Chat(Box::new(models.chat_template()?)),
@@ -62,7 +80,6 @@ impl<'g> Worker<'g> {
         };
         let framings = grid.arms.iter().map(framing).collect::<Result<_, _>>()?;
         let worker = Self { grid, models, adapters, heads, framings };
-        loading.show("reading the prompts");
         for prompt in 0..grid.prompts.len() {
             for arm in 0..grid.arms.len() {
                 worker.check_prompt(arm, prompt)?;
@@ -92,7 +109,7 @@ impl<'g> Worker<'g> {
         }
         let adapter = |(name, source): &(String, String)| Some((name.clone(), self.adapters.get(source)?.clone()));
         let adapters = arm.adapters.iter().filter_map(adapter).collect();
-        let mut session = Session::new(&self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
+        let mut session = Session::new(self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stop());

@@ -23,13 +23,13 @@ fn every_study_is_printed_the_same_from_the_same_seed() {
 
 #[test]
 fn what_contradicts_a_theorem_ends_the_program_with_its_name_and_the_datum() {
-    for (what, theorem, datum) in [
-        ("bound", "Theorem 2(ii), sharpened", "Thurstone, batch 0, D = 0.01"),
-        ("cbn", "Theorem 3(ii)", "batch 0, blade 2 scaled by 0.01: "),
-        ("dispersion", "the decomposition (app:cor:decomp)", "at a coupling of 0, real less shuffled is "),
-        ("hull", "Theorem 3(iii)", "select"),
+    for (what, study, theorem, datum) in [
+        ("bound", "contamination", "Theorem 2(ii), sharpened", "Thurstone, batch 0, D = 0.01"),
+        ("cbn", "influence", "Theorem 3(ii)", "batch 0, blade 2 scaled by 0.01: "),
+        ("dispersion", "dispersion", "the decomposition (app:cor:decomp)", "at a coupling of 0, real less shuffled is "),
+        ("hull", "frontier", "Theorem 3(iii)", "select"),
     ] {
-        let output = run(["simulate", "--break", what]);
+        let output = run(["simulate", "--break", what, "--study", study]);
         let error = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{what}: {error}");
         assert!(output.stdout.is_empty() && error.lines().count() == 1, "{what}: {error}");

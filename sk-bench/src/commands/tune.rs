@@ -1,0 +1,80 @@
+//! `swiss-knife tune`: Bayesian optimisation of a scheme's numbers, as a plan has it.
+
+mod progress;
+mod summary;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use sk_models::device::DeviceName;
+
+use crate::tune::{self, Ledger, Scorer, SweepTrials, TunePlan};
+use crate::{Error, interrupt};
+use progress::Progress;
+use summary::Summary;
+
+const EXAMPLES: &str = "\
+Examples:
+  # What has been found so far
+  swiss-knife tune harmless.toml --dry-run
+
+  # Search; after Ctrl-C or a power cut, the same command goes on with the same trials
+  swiss-knife tune harmless.toml
+
+A plan names prompts to tune on, and those to evaluate on later, of which none may be among the former:
+
+  [tune]
+  trials = 40
+  [prompts]
+  sources = [\"tune.jsonl\"]
+  [evaluation]
+  sources = [\"paper-120\"]";
+
+/// Options of `tune`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TuneArgs {
+    /// The plan, a TOML file. Paths in it are relative to it.
+    plan: PathBuf,
+    /// Say what has been found so far, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Device in place of the plan's: auto, cpu, cuda[:N] or wgpu[:N].
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceName>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// No progress.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the plan is at fault, a prompt is to be evaluated on too, a model cannot be loaded, a trial fails or the ledger cannot be kept.
+pub fn run(args: &TuneArgs) -> Result<(), Error> {
+    let mut plan = TunePlan::read(&args.plan)?;
+    if let Some(device) = args.device {
+        plan.models.device = device;
+    }
+    let prompts = plan.prompts()?;
+    let scorer = Scorer::of(&plan)?;
+    let settings = plan.settings(&prompts, &scorer.identity())?;
+    let mut ledger = Ledger::open(&plan.output, plan.ledger_searches()?, &settings)?;
+    if !args.dry_run {
+        interrupt::listen();
+        let mut progress = Progress::new(args.quiet);
+        let mut trials = SweepTrials::new(&plan, &prompts, &scorer, args.quiet);
+        let result = tune::run(&mut ledger, plan.trials, &mut trials, |standing| progress.show(&plan, standing));
+        result?;
+    }
+    let summary = Summary::new(&plan, &ledger);
+    writeln!(anstream::stdout().lock(), "{}", summary.render(args.json)).map_err(Error::Output)?;
+    if interrupt::requested() && !args.quiet {
+        eprintln!("interrupted; what was finished is in {}, run again to go on", plan.output.display());
+    }
+    Ok(())
+}

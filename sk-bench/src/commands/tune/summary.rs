@@ -1,0 +1,119 @@
+//! What a tuning found.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::tune::{Ledger, Mode, SearchPlan, Trial, TunePlan, balanced, best, consensus, front};
+
+/// Digits of a score.
+const DIGITS: usize = 4;
+
+/// What `tune` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    /// What stands at each point, in the order of the table.
+    rows: Vec<Row>,
+    /// What scored.
+    scored_by: &'static str,
+    /// Trials that are done, and all of them.
+    trials: (usize, usize),
+    /// The options of `generate` that take the last row; nothing before there is one.
+    #[serde(rename = "use")]
+    options: Option<String>,
+}
+
+/// A point of the space.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// What is special about it.
+    what: String,
+    /// The number of the trial; none for a mean of several.
+    trial: Option<usize>,
+    point: BTreeMap<String, f64>,
+    scores: BTreeMap<String, f64>,
+    #[serde(skip)]
+    values: Vec<f64>,
+}
+
+impl Row {
+    fn of(plan: &TunePlan, search: &SearchPlan, what: String, number: usize, trial: &Trial) -> Self {
+        let names = search.objectives.iter().map(|objective| objective.name.clone());
+        Self {
+            what,
+            trial: Some(number),
+            point: plan.space.by_name(&trial.point),
+            scores: names.zip(trial.scores.iter().copied()).collect(),
+            values: trial.point.clone(),
+        }
+    }
+}
+
+impl Summary {
+    /// In each mode the row to use is the last: the mean of the optima, or the balanced point of the front.
+    pub(super) fn new(plan: &TunePlan, ledger: &Ledger) -> Self {
+        let mut rows = Vec::new();
+        let mut optima: Vec<&[f64]> = Vec::new();
+        for (place, search) in plan.searches.iter().enumerate() {
+            let trials = ledger.trials(place);
+            if let Some(first) = trials.first() {
+                rows.push(Row::of(plan, search, format!("{}, first", search.name), 0, first));
+            }
+            match plan.mode {
+                Mode::Each => {
+                    if let Some(found) = best(trials) {
+                        rows.push(Row::of(plan, search, format!("{}, best", search.name), found, &trials[found]));
+                        optima.push(&trials[found].point);
+                    }
+                }
+                Mode::Together => {
+                    rows.extend(front(trials).into_iter().map(|i| Row::of(plan, search, "front".to_owned(), i, &trials[i])));
+                    rows.extend(balanced(trials).map(|i| Row::of(plan, search, "balanced".to_owned(), i, &trials[i])));
+                }
+            }
+        }
+        if optima.len() > 1
+            && let Some(mean) = consensus(&plan.space, &optima)
+        {
+            let (point, scores) = (plan.space.by_name(&mean), BTreeMap::new());
+            rows.push(Row { what: "mean".to_owned(), trial: None, point, scores, values: mean });
+        }
+        let done = (0..plan.searches.len()).map(|search| ledger.trials(search).len()).sum();
+        let scheme = plan.scheme_option();
+        let options = rows.last().map(|row| format!("{scheme} {}", plan.space.options(&row.values)).trim().to_owned());
+        Self { rows, scored_by: plan.scoring.name(), trials: (done, plan.trials * plan.searches.len()), options }
+    }
+
+    pub(super) fn render(&self, json: bool) -> String {
+        if json {
+            return serde_json::to_string_pretty(self).expect("numbers and strings always serialise");
+        }
+        let (done, all) = self.trials;
+        let Some(options) = &self.options else { return format!("no trial of {all} is done") };
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).force_no_tty();
+        let names: Vec<&String> = self.rows[0].point.keys().collect();
+        let mut scores: Vec<&String> = self.rows.iter().flat_map(|row| row.scores.keys()).collect();
+        scores.sort_unstable();
+        scores.dedup();
+        table.set_header(["", "trial"].into_iter().chain(names.iter().chain(&scores).map(|name| name.as_str())));
+        for row in &self.rows {
+            let score = |name: &&String| row.scores.get(*name).map_or_else(String::new, |score| format!("{score:.DIGITS$}"));
+            let trial = row.trial.map_or_else(String::new, |trial| trial.to_string());
+            let values = names.iter().map(|name| short(row.point[*name]));
+            table.add_row([row.what.clone(), trial].into_iter().chain(values).chain(scores.iter().map(score)));
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let by = format!("{done} of {all} trials, scored by {}", self.scored_by);
+        format!("{}\n\n{by}\nTo use the last row: swiss-knife generate … {options}", table.trim_fmt())
+    }
+}
+
+/// Four significant digits at most.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3e}").parse::<f64>().unwrap_or(value);
+    text.to_string()
+}

@@ -1,0 +1,86 @@
+//! A file of records, one JSON object per line, that is only ever appended to and taken up again where a run stopped.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::lines::json_fault;
+
+/// A file of records being written.
+///
+/// Each record is a line, on disk before it counts as kept. A run that is killed while it writes leaves at most a part of a last line, which
+/// the next one cuts off. The file is locked while it is open.
+#[derive(Debug)]
+pub(crate) struct RecordFile {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+/// Why a file of records cannot be used.
+#[derive(Debug)]
+pub(crate) enum RecordFileError {
+    /// Another process has it open.
+    Locked,
+    /// It cannot be read.
+    Read(io::Error),
+    /// It cannot be opened or written.
+    Write(io::Error),
+    /// A whole line that is no record.
+    Line {
+        /// From 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl RecordFile {
+    /// Opens a file of records, or creates it, and reads what is there: records with their lines, from 1.
+    pub(crate) fn open<T: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
+        let open = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let mut file = open.map_err(RecordFileError::Write)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(RecordFileError::Locked),
+            // A file system without locks is no reason not to work.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(source)) => return Err(RecordFileError::Write(source)),
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(RecordFileError::Read)?;
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let records = parse(&bytes[..whole])?;
+        if whole < bytes.len() {
+            file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(RecordFileError::Write)?;
+        }
+        Ok((Self { path: path.to_owned(), file: Mutex::new(file) }, records))
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a record.
+    pub(crate) fn append<T: Serialize>(&self, record: &T) -> io::Result<()> {
+        let mut line = serde_json::to_vec(record)?;
+        line.push(b'\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(&line).and_then(|()| file.sync_data())
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileError> {
+    let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
+    lines
+        .filter(|(_, text)| !text.trim_ascii().is_empty())
+        .map(|(line, text)| match serde_json::from_slice(text) {
+            Ok(record) => Ok((line, record)),
+            Err(error) => Err(RecordFileError::Line { line, reason: json_fault(&error) }),
+        })
+        .collect()
+}

@@ -1,0 +1,132 @@
+use std::io;
+use std::path::PathBuf;
+
+use crate::Error;
+use crate::judge::JudgeError;
+use crate::prompt_sets::PromptSetError;
+use crate::scheme::SchemeError;
+use crate::sweep::SweepError;
+
+/// A search that cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TuneError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}; what was finished is kept, run again to go on", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another process searches with the same ledger.
+    #[error("{} is in use by another process; wait for it, or give the plan another output", path.display())]
+    Locked {
+        /// The ledger.
+        path: PathBuf,
+    },
+    /// A plan that is not one, or a scheme of it that cannot be built.
+    #[error(transparent)]
+    Plan(#[from] SchemeError),
+    /// A plan without something it needs.
+    #[error("{file}: there is no [{section}] section; {hint}")]
+    Missing {
+        /// The plan.
+        file: String,
+        /// The section.
+        section: &'static str,
+        /// What it would say.
+        hint: &'static str,
+    },
+    /// Prompts that cannot be had.
+    #[error(transparent)]
+    Prompts(#[from] PromptSetError),
+    /// Prompts that the scheme would be evaluated on afterwards.
+    #[error(
+        "{count} of the {prompts} prompts to tune on are also to be evaluated on, such as \"{tuned}\", which is \"{evaluated}\" there; tune on others"
+    )]
+    Overlap {
+        /// How many.
+        count: usize,
+        /// Of how many.
+        prompts: usize,
+        /// The id of the first.
+        tuned: String,
+        /// Its id in the evaluation set.
+        evaluated: String,
+    },
+    /// An objective whose prompts are none.
+    #[error("objective \"{objective}\": no prompt has the label axis = \"{axis}\"; labels found: {found}")]
+    NoPrompts {
+        /// The objective.
+        objective: String,
+        /// The label's value.
+        axis: String,
+        /// Values there are.
+        found: String,
+    },
+    /// A blade's own score is asked for where the blade is not read.
+    #[error("objective \"{objective}\": blade \"{blade}\" has no weight at {weights}, so that it is not read there; give it one")]
+    Unread {
+        /// The objective.
+        objective: String,
+        /// The blade.
+        blade: String,
+        /// The weights.
+        weights: String,
+    },
+    /// A line of the ledger that is no trial, or not one of this plan.
+    #[error("{}:{line}: {reason}", path.display())]
+    Record {
+        /// The ledger.
+        path: PathBuf,
+        /// Line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The responses of a trial could not be had.
+    #[error("trial {trial} of \"{search}\": {source}")]
+    Trial {
+        /// The search.
+        search: String,
+        /// The trial, from 0.
+        trial: usize,
+        /// What failed.
+        source: Box<Error>,
+    },
+    /// A trial without a score.
+    #[error("trial {trial} of \"{search}\" has no score for \"{objective}\": {reason}")]
+    NoScore {
+        /// The search.
+        search: String,
+        /// The trial, from 0.
+        trial: usize,
+        /// The objective.
+        objective: String,
+        /// Why.
+        reason: String,
+    },
+    /// The estimator refused what it was told.
+    #[error("search \"{search}\": {reason}")]
+    Estimator {
+        /// The search.
+        search: String,
+        /// Why.
+        reason: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A sweep of a trial that cannot start or go on.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+    /// The judge could not be asked.
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
+}

@@ -1,0 +1,131 @@
+//! The trials of a plan, on disk.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Search, Trial, TuneError};
+use crate::record_file::{RecordFile, RecordFileError};
+
+/// A finished trial: one line of the ledger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// The search.
+    pub search: String,
+    /// Its number in the search, from 0.
+    pub trial: usize,
+    /// What was tried.
+    pub point: BTreeMap<String, f64>,
+    /// The score of each objective; greater is better.
+    pub scores: BTreeMap<String, f64>,
+    /// Responses that were scored.
+    pub responses: usize,
+    /// Digest of everything else that a score depends on.
+    pub settings: String,
+    /// Wall time, in seconds, of the run that finished it.
+    pub elapsed: f64,
+}
+
+/// A file of trials, open and locked.
+#[derive(Debug)]
+pub struct Ledger {
+    file: RecordFile,
+    searches: Vec<(Search, Vec<String>, Vec<Trial>)>,
+    settings: String,
+}
+
+impl Ledger {
+    /// Opens a ledger, or creates it, and takes the trials of these searches and objectives from it. A last line that a process that was
+    /// killed left unfinished is cut off.
+    ///
+    /// A trial is taken only if the search proposes its point after those before it: what goes on is then what would have been.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, another process has it, or a trial is missing, made with other settings, or not as proposed.
+    pub fn open(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
+        let owned = || path.to_owned();
+        let (file, records) = RecordFile::open::<TrialRecord>(path).map_err(|error| match error {
+            RecordFileError::Locked => TuneError::Locked { path: owned() },
+            RecordFileError::Read(source) => TuneError::Read { path: owned(), source },
+            RecordFileError::Write(source) => TuneError::Write { path: owned(), source },
+            RecordFileError::Line { line, reason } => {
+                TuneError::Record { path: owned(), line, reason: format!("it is no trial: {reason}") }
+            }
+        })?;
+        let searches = searches.into_iter().map(|(search, objectives)| (search, objectives, Vec::new())).collect();
+        let mut ledger = Self { file, searches, settings: settings.to_owned() };
+        for (line, record) in &records {
+            let taken = ledger.take(record);
+            taken.map_err(|reason| TuneError::Record { path: owned(), line: *line, reason })?;
+        }
+        Ok(ledger)
+    }
+
+    fn take(&mut self, record: &TrialRecord) -> Result<(), String> {
+        let TrialRecord { search: name, trial: number, .. } = record;
+        let known = self.searches.iter_mut().find(|(search, ..)| search.name == *name);
+        let (search, objectives, trials) =
+            known.ok_or_else(|| format!("the plan has no search \"{name}\"; give it another output"))?;
+        if *number != trials.len() {
+            return Err(format!("trial {number} of \"{name}\" follows {} others; lines were lost or doubled", trials.len()));
+        }
+        if record.settings != self.settings {
+            return Err(format!(
+                "trial {number} of \"{name}\" was made with other settings than the plan's; give another output"
+            ));
+        }
+        let proposed = search.propose(trials).map_err(|error| error.to_string())?;
+        let point = search.space.point(&record.point).filter(|point| *point == proposed);
+        let point =
+            point.ok_or_else(|| format!("trial {number} of \"{name}\" is not what the search proposes; give another output"))?;
+        let scores: Option<Vec<f64>> = objectives.iter().map(|name| record.scores.get(name).copied()).collect();
+        let scores = scores.ok_or_else(|| format!("trial {number} of \"{name}\" lacks the score of an objective"))?;
+        trials.push(Trial { point, scores });
+        Ok(())
+    }
+
+    /// The searches, by their position.
+    pub fn searches(&self) -> impl Iterator<Item = &Search> {
+        self.searches.iter().map(|(search, ..)| search)
+    }
+
+    /// The trials of the search at a position, in their order.
+    pub fn trials(&self, search: usize) -> &[Trial] {
+        &self.searches[search].2
+    }
+
+    /// What the search at a position tries next.
+    ///
+    /// # Errors
+    /// As [`Search::propose`].
+    pub fn propose(&self, search: usize) -> Result<Vec<f64>, TuneError> {
+        let (search, _, trials) = &self.searches[search];
+        search.propose(trials)
+    }
+
+    /// Keeps the trial that was [proposed](Self::propose), on disk before it counts.
+    ///
+    /// # Errors
+    /// When the file cannot be written to.
+    pub fn append(&mut self, search: usize, trial: &Trial, responses: usize, elapsed: f64) -> Result<(), TuneError> {
+        let (of, objectives, trials) = &self.searches[search];
+        let record = TrialRecord {
+            search: of.name.clone(),
+            trial: trials.len(),
+            point: of.space.by_name(&trial.point),
+            scores: objectives.iter().cloned().zip(trial.scores.iter().copied()).collect(),
+            responses,
+            settings: self.settings.clone(),
+            elapsed,
+        };
+        let path = || self.file.path().to_owned();
+        self.file.append(&record).map_err(|source| TuneError::Write { path: path(), source })?;
+        // What a later run would read is what this one goes on from, to the last bit.
+        let kept = serde_json::to_string(&record).and_then(|text| serde_json::from_str(&text));
+        let kept = kept.map_err(|error| TuneError::Write { path: path(), source: error.into() })?;
+        let line = self.searches.iter().map(|(.., trials)| trials.len() as u64).sum::<u64>() + 1;
+        let path = path();
+        self.take(&kept).map_err(|reason| TuneError::Record { path, line, reason })
+    }
+}

@@ -1,0 +1,345 @@
+//! A plan: what is searched, for which objectives, on which prompts, as a TOML file.
+
+mod disjoint;
+mod sections;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::{Search, Space, TuneError};
+use crate::args::{ModelArgs, SteeringArgs};
+use crate::judge::{self, Axis};
+use crate::prompt_sets::Prompt;
+use crate::scheme::document::Document;
+use crate::scheme::{SchemeConfig, SchemeError};
+use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
+use crate::sweep::{Generation, Grid, Plan, PlannedScheme, Questions, Weights};
+use disjoint::disjoint;
+use sections::{Head, head, judge_section, objectives, searches, space};
+
+const SECTIONS: [&str; 10] =
+    ["tune", "model", "scheme", "space", "objectives", "weights", "judge", "prompts", "evaluation", "generation"];
+/// The scheme that is searched unless the plan says.
+const SCHEME: &str = "swiss-knife";
+/// What records of a trial's responses call the scheme. It is the same in all trials, so that they share their draws.
+const TUNED: &str = "tuned";
+/// The label that tells prompts of one axis from those of another.
+const AXIS: &str = "axis";
+
+/// Hexadecimal digits of the digest of settings.
+const DIGITS: usize = 16;
+
+/// One search per objective, or one for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// One search per objective, and the mean of their optima: the paper's recipe.
+    Each,
+    /// One search for all objectives, and its Pareto front.
+    Together,
+}
+
+/// What scores a response.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scoring {
+    /// The blades that steer it: the mean of β log(π_k/π_B) over the tokens of the response. It costs nothing and is circular.
+    Blades,
+    /// A judge.
+    Judge(JudgePlan),
+}
+
+impl Scoring {
+    /// The word for it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Blades => "the blades' own mean μ per token",
+            Self::Judge(_) => "the judge",
+        }
+    }
+
+    fn is_judge(&self) -> bool {
+        matches!(self, Self::Judge(_))
+    }
+}
+
+/// The `[judge]` section.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JudgePlan {
+    /// Preference models, as `swiss-knife judge --offline` asks them: those of a folder, or those that ship.
+    Offline(Option<PathBuf>),
+    /// A language model behind an OpenAI-compatible endpoint.
+    Server(ServerPlan),
+}
+
+/// A language model behind an OpenAI-compatible endpoint, as `swiss-knife judge` asks it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerPlan {
+    /// Base address of the server.
+    pub endpoint: String,
+    /// The model; the only one of the server unless given.
+    pub model: Option<String>,
+    /// Environment variable that holds the key.
+    pub api_key_env: String,
+    /// How a score is made of what the model says.
+    pub scoring: judge::Scoring,
+    /// Questions under way at the same time.
+    pub concurrency: usize,
+}
+
+/// What the paper's judge calls the objectives of the blades that ship.
+const AXES_OF_BLADES: [(&str, Axis); 3] = [("helpful", Axis::Quality), ("honest", Axis::Honesty), ("harmless", Axis::Safety)];
+
+/// Something to do well at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Objective {
+    /// What records call it.
+    pub name: String,
+    /// The blade whose score counts, where blades score.
+    pub blade: String,
+    /// The axis whose score counts, where a judge does.
+    pub axis: Option<Axis>,
+    /// Only responses to prompts whose label `axis` has this value count; all unless given.
+    pub prompts: Option<String>,
+}
+
+impl Objective {
+    /// Whether a response to this prompt counts.
+    pub fn asks(&self, prompt: &Prompt) -> bool {
+        self.prompts.as_ref().is_none_or(|axis| prompt.labels.get(AXIS) == Some(axis))
+    }
+}
+
+/// A search of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchPlan {
+    /// Its name: that of its objective, or `together`.
+    pub name: String,
+    /// What its trials are scored on.
+    pub objectives: Vec<Objective>,
+    /// The weights that each trial is answered at.
+    pub weights: Vec<Weights>,
+}
+
+/// What is searched. Paths in it are relative to its file.
+#[derive(Debug, Clone)]
+pub struct TunePlan {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The ledger. Responses go into a folder beside it.
+    pub output: PathBuf,
+    /// One search per objective, or one for all.
+    pub mode: Mode,
+    /// What scores a response.
+    pub scoring: Scoring,
+    /// Trials of each search.
+    pub trials: usize,
+    /// Trials drawn evenly before the estimator is asked.
+    pub startup: usize,
+    /// Seeds the searches.
+    pub seed: u64,
+    /// A response is drawn with each of them.
+    pub seeds: Vec<u64>,
+    /// The models.
+    pub models: ModelArgs,
+    /// What is searched over.
+    pub space: Space,
+    /// The searches.
+    pub searches: Vec<SearchPlan>,
+    /// The prompts to tune on.
+    pub questions: Questions,
+    /// The prompts to evaluate on, of which none may be tuned on.
+    pub evaluation: Questions,
+    /// How responses are made.
+    pub generation: Generation,
+    steering: SteeringArgs,
+}
+
+impl TunePlan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or as [`parse`](Self::parse).
+    pub fn read(path: &Path) -> Result<Self, TuneError> {
+        let text = std::fs::read_to_string(path).map_err(|source| TuneError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths. Prompts and models are not read.
+    ///
+    /// # Errors
+    /// When the text is not TOML, names a section, field or choice that does not exist, a value out of range, or a number that the scheme
+    /// does not have.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, TuneError> {
+        let name = path.display().to_string();
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let document = Document::new(&name, text);
+        let mut sections = BTreeMap::new();
+        for section in document.sections("section")? {
+            if !SECTIONS.contains(&section.name()) {
+                return Err(section.refuse("section", &SECTIONS).into());
+            }
+            sections.insert(section.name().to_owned(), section);
+        }
+        let missing = |section, hint| TuneError::Missing { file: name.clone(), section, hint };
+        let head = sections.remove("tune").map_or_else(|| Ok(Head::default()), head)?;
+        let models = sections.remove("model").map_or_else(|| Ok(ModelArgs::default()), |section| model(section, &folder))?;
+        let mut scheme = SteeringArgs { scheme: Some(SCHEME.into()), ..SteeringArgs::default() };
+        if let Some(mut section) = sections.remove("scheme") {
+            scheme = steering(&mut section, SCHEME, &folder)?;
+            section.finish()?;
+        }
+        let space = sections.remove("space").map_or_else(|| Ok(Space::default()), space)?;
+        let blades = blades_of(&models);
+        let scoring = sections.remove("judge").map_or(Ok(Scoring::Blades), |section| judge_section(section, &folder))?;
+        let objectives = match sections.remove("objectives") {
+            Some(section) => objectives(section, &scoring)?,
+            None => blades.iter().map(|blade| (Objective::of_blade(blade), None)).collect(),
+        };
+        if objectives.is_empty() {
+            return Err(missing("objectives.NAME", "name at least one, such as [objectives.harmless]"));
+        }
+        if let (true, Some((lacking, _))) = (scoring.is_judge(), objectives.iter().find(|(o, _)| o.axis.is_none())) {
+            let reason = format!("objective \"{}\": name the judge's axis, such as axis = \"quality\"", lacking.name);
+            return Err(SchemeError::Parameter { slot: "objectives", reason }.into());
+        }
+        let at = sections.remove("weights").map(|section| weights(section, &models)).transpose()?;
+        let prompts = sections.remove("prompts");
+        let prompts =
+            prompts.ok_or_else(|| missing("prompts", "name the files to tune on, such as sources = [\"tune.jsonl\"]"))?;
+        let evaluation = sections.remove("evaluation");
+        let evaluation =
+            evaluation.ok_or_else(|| missing("evaluation", "name the prompts to evaluate on later, so that none is tuned on"))?;
+        let plan = Self {
+            output: head.output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output)),
+            searches: searches(head.mode, &scoring, objectives, at, &blades)?,
+            questions: questions(prompts, &folder)?,
+            evaluation: questions(evaluation, &folder)?,
+            generation: sections.remove("generation").map_or_else(|| Ok(Generation::default()), generation)?,
+            mode: head.mode,
+            scoring,
+            trials: head.trials,
+            startup: head.startup,
+            seed: head.seed,
+            seeds: head.seeds,
+            models,
+            space,
+            steering: scheme,
+            folder,
+        };
+        // Both ends of each range, so that a number which the scheme lacks, or cannot have, is told before a model is loaded.
+        for end in [0.0, 1.0_f64.next_down()] {
+            plan.scheme(&plan.space.parameters().iter().map(|parameter| parameter.value(end)).collect::<Vec<_>>())?;
+        }
+        Ok(plan)
+    }
+
+    /// The scheme at a point of the space.
+    ///
+    /// # Errors
+    /// When the scheme has no such number.
+    pub fn scheme(&self, point: &[f64]) -> Result<SchemeConfig, SchemeError> {
+        let mut steering = self.steering.clone();
+        self.space.apply(point, &mut steering);
+        steering.scheme(&self.models)
+    }
+
+    /// The scheme as the plan has it, before anything is searched.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub fn origin(&self) -> Result<SchemeConfig, SchemeError> {
+        self.steering.scheme(&self.models)
+    }
+
+    /// The options of `generate` that name the scheme of the plan.
+    pub fn scheme_option(&self) -> String {
+        let mut text = self.steering.scheme.iter().map(|path| format!("--scheme {}", path.display())).collect::<String>();
+        for set in &self.steering.set {
+            text += &format!(" --set {set}");
+        }
+        text
+    }
+
+    /// The prompts to tune on, which are none of those to evaluate on.
+    ///
+    /// # Errors
+    /// When prompts cannot be read, one is in both sets, or an objective has none.
+    pub fn prompts(&self) -> Result<Vec<Prompt>, TuneError> {
+        let prompts = self.questions.load()?;
+        disjoint(&prompts, &self.evaluation.load()?)?;
+        for objective in self.searches.iter().flat_map(|search| &search.objectives) {
+            if !prompts.iter().any(|prompt| objective.asks(prompt)) {
+                let found: BTreeSet<&str> = prompts.iter().filter_map(|p| p.labels.get(AXIS)).map(String::as_str).collect();
+                let found = if found.is_empty() { "none".to_owned() } else { found.into_iter().collect::<Vec<_>>().join(", ") };
+                let axis = objective.prompts.clone().unwrap_or_default();
+                return Err(TuneError::NoPrompts { objective: objective.name.clone(), axis, found });
+            }
+        }
+        Ok(prompts)
+    }
+
+    /// The sweep that answers a trial: the scheme at its point, at the weights of its search, on the prompts that its objectives ask.
+    ///
+    /// # Errors
+    /// When the scheme does not go with the models or the weights.
+    pub fn trial(&self, search: usize, config: SchemeConfig, output: PathBuf, prompts: &[Prompt]) -> Result<Grid, TuneError> {
+        let SearchPlan { objectives, weights, .. } = &self.searches[search];
+        let convention = self.steering.convention;
+        let plan = Plan {
+            folder: self.folder.clone(),
+            output,
+            seeds: self.seeds.clone(),
+            traces: !self.scoring.is_judge(),
+            models: self.models.clone(),
+            schemes: vec![PlannedScheme { name: TUNED.to_owned(), config, convention, at_every_weight: false }],
+            weights: weights.clone(),
+            questions: self.questions.clone(),
+            generation: self.generation.clone(),
+        };
+        let asked = prompts.iter().filter(|prompt| objectives.iter().any(|objective| objective.asks(prompt)));
+        Ok(Grid::over(plan, asked.cloned().collect())?)
+    }
+
+    /// The searches with the names of their objectives, as a ledger wants them.
+    ///
+    /// # Errors
+    /// When the scheme cannot be built.
+    pub fn ledger_searches(&self) -> Result<Vec<(Search, Vec<String>)>, SchemeError> {
+        let origin = self.space.point_of(&self.origin()?);
+        let search = |search: &SearchPlan| {
+            let name = search.name.clone();
+            let (space, seed, startup, origin) = (self.space.clone(), self.seed, self.startup, origin.clone());
+            let objectives = search.objectives.iter().map(|objective| objective.name.clone()).collect();
+            (Search { name, space, seed, startup, origin }, objectives)
+        };
+        Ok(self.searches.iter().map(search).collect())
+    }
+
+    /// Digest of everything that a score depends on, but for the point: models, scheme, space, objectives, weights, prompts, seeds and
+    /// `scorer`, who scores.
+    ///
+    /// # Errors
+    /// When the scheme does not go with the models or the weights.
+    pub fn settings(&self, prompts: &[Prompt], scorer: &str) -> Result<String, TuneError> {
+        let arms: Vec<String> = (0..self.searches.len())
+            .map(|search| {
+                let grid = self.trial(search, self.origin()?, PathBuf::new(), prompts)?;
+                Ok::<_, TuneError>(grid.arms.iter().map(|arm| arm.settings.as_str()).collect::<String>())
+            })
+            .collect::<Result<_, _>>()?;
+        let texts: Vec<(&str, &str)> = prompts.iter().map(|prompt| (prompt.id.as_str(), prompt.prompt.as_str())).collect();
+        let search = (&self.space, &self.searches, self.startup, self.seed, &self.seeds);
+        let digest = Sha256::digest(format!("{:?}", (arms, texts, search, scorer)));
+        let mut text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.truncate(DIGITS);
+        Ok(text)
+    }
+}
+
+impl Objective {
+    fn of_blade(blade: &str) -> Self {
+        let axis = AXES_OF_BLADES.iter().find(|(name, _)| *name == blade).map(|&(_, axis)| axis);
+        Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
+    }
+}

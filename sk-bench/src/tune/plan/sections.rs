@@ -1,0 +1,208 @@
+//! The sections of a plan that are its own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan};
+use crate::judge::{self, Axis};
+use crate::scheme::SchemeError;
+use crate::scheme::document::Section;
+use crate::sweep::Weights;
+use crate::tune::{Knob, Parameter, Space, TuneError};
+
+/// The name of the search for all objectives at once.
+const TOGETHER: &str = "together";
+/// Trials of a search unless the plan says.
+const TRIALS: usize = 40;
+/// Trials drawn evenly, before the estimator is asked, unless the plan says.
+const STARTUP: usize = 10;
+/// What seeds searches and draws unless the plan says: the paper's.
+const SEED: u64 = 42;
+const MODES: [(&str, Mode); 2] = [("each", Mode::Each), ("together", Mode::Together)];
+const JUDGEMENTS: [(&str, judge::Scoring); 2] = [("integer", judge::Scoring::Integer), ("logprob", judge::Scoring::Logprob)];
+const AXES: [(&str, Axis); 3] = [("quality", Axis::Quality), ("safety", Axis::Safety), ("honesty", Axis::Honesty)];
+/// The variable that holds a judge's key, and questions under way, unless the plan says: as `judge` has them.
+const API_KEY: &str = "SWISS_KNIFE_API_KEY";
+const CONCURRENCY: usize = 8;
+
+/// An objective, and the weights it is searched at where the plan says.
+pub(super) type Placed = (Objective, Option<Vec<Weights>>);
+
+/// The `[tune]` section.
+pub(super) struct Head {
+    pub(super) output: Option<String>,
+    pub(super) mode: Mode,
+    pub(super) trials: usize,
+    pub(super) startup: usize,
+    pub(super) seed: u64,
+    pub(super) seeds: Vec<u64>,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self { output: None, mode: Mode::Each, trials: TRIALS, startup: STARTUP, seed: SEED, seeds: vec![SEED] }
+    }
+}
+
+pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
+    let default = Head::default();
+    let head = Head {
+        output: section.string("output")?,
+        mode: section.choice("search", "search", &MODES)?.unwrap_or(default.mode),
+        trials: section.count("trials")?.unwrap_or(default.trials),
+        startup: section.count("startup")?.unwrap_or(default.startup),
+        seed: section.count("seed")?.map_or(default.seed, |seed| seed as u64),
+        seeds: section.naturals("seeds")?.unwrap_or(default.seeds),
+    };
+    if head.trials == 0 || head.startup == 0 {
+        return Err(section.fault("trials and startup are at least 1"));
+    }
+    if head.seeds.is_empty() || head.seeds.iter().collect::<BTreeSet<_>>().len() < head.seeds.len() {
+        return Err(section.fault("seeds are at least one, and no two alike"));
+    }
+    section.finish()?;
+    Ok(head)
+}
+
+pub(super) fn space(mut section: Section<'_, '_>) -> Result<Space, SchemeError> {
+    let fixed = section.strings("fixed")?.unwrap_or_default();
+    let known = Knob::ALL.map(Knob::name);
+    if let Some(name) = fixed.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(section.fault(format!("fixed: unknown number \"{name}\"; {}", crate::suggest::hint(name, &known))));
+    }
+    let mut parameters = Vec::new();
+    for knob in Knob::ALL {
+        let range = section.number_pair(knob.name())?;
+        match (fixed.iter().any(|name| name == knob.name()), range) {
+            (true, Some(_)) => return Err(section.fault(format!("{} is fixed and has a range; choose one", knob.name()))),
+            (true, None) => {}
+            (false, Some((low, high))) => {
+                parameters.push(Parameter::new(knob, low, high).map_err(|reason| section.fault(reason))?);
+            }
+            (false, None) => parameters.push(Parameter::default_of(knob)),
+        }
+    }
+    let space = Space::new(parameters).map_err(|reason| section.fault(reason))?;
+    section.finish()?;
+    Ok(space)
+}
+
+pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Result<Scoring, SchemeError> {
+    let offline = section.flag("offline")?.unwrap_or(false);
+    let models = section.string("models")?;
+    if offline {
+        section.finish()?;
+        return Ok(Scoring::Judge(JudgePlan::Offline(models.map(|models| folder.join(models)))));
+    }
+    if models.is_some() {
+        return Err(section.fault("models are those of an offline judge; add offline = true"));
+    }
+    let endpoint = section.string("endpoint")?;
+    let judge = ServerPlan {
+        endpoint: endpoint
+            .ok_or_else(|| section.fault("name an endpoint, such as \"http://localhost:8000/v1\", or offline = true"))?,
+        model: section.string("model")?,
+        api_key_env: section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned()),
+        scoring: section.choice("scoring", "scoring", &JUDGEMENTS)?.unwrap_or(judge::Scoring::Integer),
+        concurrency: section.count("concurrency")?.unwrap_or(CONCURRENCY),
+    };
+    if judge.concurrency == 0 {
+        return Err(section.fault("concurrency is 0; it must be at least 1"));
+    }
+    section.finish()?;
+    Ok(Scoring::Judge(JudgePlan::Server(judge)))
+}
+
+pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<Vec<Placed>, SchemeError> {
+    let objective = |mut section: Section<'_, '_>| {
+        let name = section.name().to_owned();
+        if name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.') {
+            return Err(section.fault("an objective's name is part of a file's: not empty, no \"/\", and not \"together\""));
+        }
+        let default = Objective::of_blade(&name);
+        let (blade, axis) = (section.string("blade")?, section.choice("axis", "axis", &AXES)?);
+        if scoring.is_judge() && blade.is_some() {
+            return Err(section.fault("blade is for a plan without [judge]; a judge scores an axis"));
+        }
+        if !scoring.is_judge() && axis.is_some() {
+            return Err(
+                section.fault("axis is for a plan with a [judge]; blades score under their own names, or by blade = \"NAME\"")
+            );
+        }
+        let objective = Objective {
+            blade: blade.unwrap_or(default.blade),
+            axis: axis.or(default.axis),
+            prompts: section.string("prompts")?,
+            name,
+        };
+        let weights = section.vectors("weights")?.map(|list| {
+            let list: Result<Vec<Weights>, _> = list.into_iter().map(Weights::normalized).collect();
+            list.map_err(|error| error.to_string())
+        });
+        let weights = weights.transpose().map_err(|reason| section.fault(reason))?;
+        if weights.as_ref().is_some_and(Vec::is_empty) {
+            return Err(section.fault("list at least one weight vector, such as weights = [{ helpful = 1 }]"));
+        }
+        section.finish()?;
+        Ok((objective, weights))
+    };
+    section.sections("objective")?.into_iter().map(objective).collect()
+}
+
+/// The searches that the objectives ask for.
+///
+/// An objective by itself is searched at its own weights, or at the vertex of the blade it is named after. All of them together are searched at
+/// the weights of the plan, or at equal ones.
+pub(super) fn searches(
+    mode: Mode,
+    scoring: &Scoring,
+    objectives: Vec<Placed>,
+    at: Option<Vec<Weights>>,
+    blades: &[String],
+) -> Result<Vec<SearchPlan>, TuneError> {
+    let refused = |reason: String| SchemeError::Parameter { slot: "weights", reason };
+    let equal = || {
+        let equal = Weights::normalized(blades.iter().map(|name| (name.clone(), 1.0)));
+        equal
+            .map(|weights| vec![weights])
+            .map_err(|_| refused("name weights, such as list = [{ calm = 1, safe = 1 }]".to_owned()))
+    };
+    let searches = match mode {
+        Mode::Together => {
+            if objectives.iter().any(|(_, weights)| weights.is_some()) {
+                return Err(refused("objectives that are searched together share the [weights] of the plan".to_owned()).into());
+            }
+            let weights = at.map_or_else(equal, Ok)?;
+            let objectives = objectives.into_iter().map(|(objective, _)| objective).collect();
+            vec![SearchPlan { name: TOGETHER.to_owned(), objectives, weights }]
+        }
+        Mode::Each => {
+            if at.is_some() {
+                return Err(refused("objectives that are searched one by one have weights of their own".to_owned()).into());
+            }
+            let each = objectives.into_iter().map(|(objective, weights)| {
+                let own =
+                    if !scoring.is_judge() || !blades.contains(&objective.name) { &objective.blade } else { &objective.name };
+                let vertex = || {
+                    let vertex = blades.iter().map(|name| (name.clone(), if name == own { 1.0 } else { 0.0 }));
+                    let vertex = Weights::normalized(vertex).map(|weights| vec![weights]);
+                    vertex
+                        .map_err(|_| refused(format!("objective \"{}\": no blade of that name; give it weights", objective.name)))
+                };
+                let weights = weights.map_or_else(vertex, Ok)?;
+                Ok::<_, TuneError>(SearchPlan { name: objective.name.clone(), objectives: vec![objective], weights })
+            });
+            each.collect::<Result<_, _>>()?
+        }
+    };
+    for search in &searches {
+        for (objective, weights) in search.objectives.iter().flat_map(|o| search.weights.iter().map(move |w| (o, w))) {
+            let read = weights.by_name().get(&objective.blade).is_some_and(|&weight| weight > 0.0);
+            if !scoring.is_judge() && !read {
+                let (objective, blade) = (objective.name.clone(), objective.blade.clone());
+                return Err(TuneError::Unread { objective, blade, weights: weights.to_string() });
+            }
+        }
+    }
+    Ok(searches)
+}

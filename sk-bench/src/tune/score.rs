@@ -1,0 +1,239 @@
+//! What the responses of a trial are worth.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use sk_models::device::DeviceName;
+
+use super::{JudgePlan, Objective, Scoring, ServerPlan, TuneError, TunePlan};
+use crate::Error;
+use crate::judge::run::{Panel, judge_all};
+use crate::judge::{
+    Axis, ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS,
+    Response, Rubric,
+};
+use crate::sweep::{SweepRecord, TraceSpan};
+
+/// Until a request to a judge counts as failed.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Who scores responses.
+pub enum Scorer {
+    /// The blades that steered them, from the traces: Σ_t L_t μ_t / Σ_t L_t over the steps t of a response, where μ_t is the blade's score of
+    /// the candidate chosen and L_t its tokens. For an implicit reward that is β/L·log(π_k(y)/π_B(y)).
+    ///
+    /// A search that is scored so asks a blade whether the blade was obeyed. It finds what makes steering strong, at whatever cost to the text.
+    Blades,
+    /// A judge.
+    Judge {
+        /// The judge.
+        judge: Box<dyn Judge>,
+        /// The rubrics it is asked.
+        rubrics: Vec<&'static Rubric>,
+        /// Questions under way at the same time.
+        concurrency: usize,
+    },
+}
+
+impl Scorer {
+    /// The scorer that a plan names, asked the rubrics of the axes that its objectives score.
+    ///
+    /// # Errors
+    /// When the judge's address is none, it does not say which model it offers, or the models of an offline judge cannot be loaded.
+    pub fn of(plan: &TunePlan) -> Result<Self, Error> {
+        let wanted = |rubric: &Rubric| {
+            let mut objectives = plan.searches.iter().flat_map(|search| &search.objectives);
+            objectives.any(|objective| objective.axis.is_some() && objective.axis == rubric.axis)
+        };
+        match &plan.scoring {
+            Scoring::Blades => Ok(Self::Blades),
+            Scoring::Judge(JudgePlan::Offline(folder)) => {
+                let folder = folder.clone().or_else(OfflineJudge::embedded);
+                let nothing = || Error::Usage("this build of the program holds no judge; name its models in [judge]".to_owned());
+                // The language model is so small that the way to a GPU and back costs more than the processor takes.
+                let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &DeviceName::Cpu.open()?)?;
+                let rubrics = OFFLINE_RUBRICS.iter().filter(|rubric| wanted(rubric)).collect();
+                Ok(Self::Judge { judge: Box::new(judge), rubrics, concurrency: 1 })
+            }
+            Scoring::Judge(JudgePlan::Server(ServerPlan { endpoint, model, api_key_env, scoring, concurrency })) => {
+                let endpoint = Endpoint::new(endpoint, Key::from_env(api_key_env)?, TIMEOUT)?;
+                let model = model.clone().map_or_else(|| endpoint.only_model(), Ok)?;
+                let judge = Box::new(ChatJudge::new(endpoint, ChatSettings::new(model, *scoring))?);
+                let rubrics = RUBRICS.iter().filter(|rubric| wanted(rubric)).collect();
+                Ok(Self::Judge { judge, rubrics, concurrency: *concurrency })
+            }
+        }
+    }
+
+    /// Who it is, for the digest of settings.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Blades => "blades".to_owned(),
+            Self::Judge { judge, rubrics, .. } => {
+                let rubrics: Vec<(&str, u32)> = rubrics.iter().map(|rubric| (rubric.name, rubric.version)).collect();
+                format!("{:?} {rubrics:?}", judge.identity())
+            }
+        }
+    }
+
+    /// The score of each record on each of the objectives; none where a judge abstained. Judgements are kept in `journal`, and taken up
+    /// from there.
+    ///
+    /// # Errors
+    /// When traces cannot be read, or the judge cannot be asked.
+    pub(super) fn score(
+        &self,
+        records: &[SweepRecord],
+        objectives: &[Objective],
+        traces: &Path,
+        journal: &Path,
+    ) -> Result<Vec<Vec<Option<f64>>>, TuneError> {
+        match self {
+            Self::Blades => {
+                let failed = |source| TuneError::Read { path: traces.to_owned(), source };
+                let mut file = File::open(traces).map_err(failed)?;
+                let scored = records.iter().map(|record| {
+                    let means = blade_means(&mut file, record.trace).map_err(failed)?;
+                    Ok(objectives.iter().map(|objective| means.get(&objective.blade).copied()).collect())
+                });
+                scored.collect()
+            }
+            Self::Judge { judge, rubrics, concurrency } => {
+                let judged = ask(records, judge.as_ref(), rubrics, *concurrency, journal)?;
+                let score = |record: &SweepRecord, objective: &Objective| {
+                    objective.axis.and_then(|axis| axis_score(axis, judged.get(record.id.as_str())?))
+                };
+                Ok(records.iter().map(|record| objectives.iter().map(|objective| score(record, objective)).collect()).collect())
+            }
+        }
+    }
+}
+
+/// The scores of one response by rubric, with the axes they count for.
+type RubricScores = BTreeMap<String, (Option<Axis>, f64)>;
+
+fn ask(
+    records: &[SweepRecord],
+    judge: &dyn Judge,
+    rubrics: &[&'static Rubric],
+    concurrency: usize,
+    journal: &Path,
+) -> Result<BTreeMap<String, RubricScores>, TuneError> {
+    let responses: Vec<Response> = records.iter().map(response).collect();
+    let (journal, earlier) = Journal::open(journal)?;
+    let panel = Panel { responses: &responses, rubrics, passes: 0..1, concurrency };
+    let outcome = judge_all(&panel, judge, &journal, earlier, &())?;
+    if let Some(first) = outcome.trouble {
+        let (unanswered, total) = (outcome.unanswered, responses.len() * rubrics.len());
+        return Err(JudgeError::Incomplete { unanswered, total, first: Box::new(first) }.into());
+    }
+    let mut scores: BTreeMap<String, RubricScores> = BTreeMap::new();
+    for Judged { id, rubric, axis, score, .. } in outcome.records {
+        if let Some(score) = score {
+            scores.entry(id).or_default().insert(rubric, (axis, score));
+        }
+    }
+    Ok(scores)
+}
+
+fn response(record: &SweepRecord) -> Response {
+    Response {
+        id: record.id.clone(),
+        prompt: record.prompt.clone(),
+        response: record.response.clone(),
+        scheme: Some(record.scheme.clone()),
+        weights: record.weights.clone(),
+        prompt_id: Some(record.prompt_id.clone()),
+        seed: Some(record.seed),
+    }
+}
+
+/// The axis by its nine rubrics where the judge answers those; by the mean of what the judge counts for it otherwise.
+fn axis_score(axis: Axis, scores: &RubricScores) -> Option<f64> {
+    if axis.rubrics().any(|rubric| scores.contains_key(rubric.name)) {
+        return axis.score(&scores.iter().map(|(rubric, (_, score))| (rubric.clone(), *score)).collect());
+    }
+    let own: Vec<f64> = scores.values().filter(|(of, _)| *of == Some(axis)).map(|(_, score)| *score).collect();
+    (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64)
+}
+
+#[derive(Deserialize)]
+struct Step {
+    candidates: Vec<Candidate>,
+    blades: Vec<BladeScores>,
+    chosen: usize,
+}
+
+#[derive(Deserialize)]
+struct Candidate {
+    tokens: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct BladeScores {
+    name: String,
+    mu: Vec<f64>,
+}
+
+/// The mean score per token that each blade gave what was chosen.
+fn blade_means(traces: &mut (impl Read + Seek), span: Option<TraceSpan>) -> io::Result<BTreeMap<String, f64>> {
+    let Some(span) = span else { return Ok(BTreeMap::new()) };
+    traces.seek(SeekFrom::Start(span.offset))?;
+    let mut text = String::new();
+    traces.take(span.bytes).read_to_string(&mut text)?;
+    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for line in text.lines() {
+        let step: Step = serde_json::from_str(line)?;
+        let torn = || io::Error::new(io::ErrorKind::InvalidData, "a step whose choice is none of its candidates");
+        let tokens = step.candidates.get(step.chosen).ok_or_else(torn)?.tokens.len() as f64;
+        for blade in step.blades {
+            let mu = blade.mu.get(step.chosen).ok_or_else(torn)?;
+            let sum = sums.entry(blade.name).or_default();
+            *sum = (sum.0 + tokens * mu, sum.1 + tokens);
+        }
+    }
+    Ok(sums.into_iter().filter(|(_, (_, tokens))| *tokens > 0.0).map(|(name, (sum, tokens))| (name, sum / tokens)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn a_blade_is_worth_its_score_per_token() {
+        let step = |tokens: &str, mu: &str, chosen: usize| {
+            format!(
+                r#"{{"candidates":[{{"tokens":[1]}},{{"tokens":{tokens}}}],"blades":[{{"name":"calm","mu":{mu}}}],"chosen":{chosen}}}"#
+            )
+        };
+        let lines = format!("{}\n{}\n", step("[1,2,3]", "[9, 0.5]", 1), step("[1,2]", "[2.5, 9]", 0));
+        let text = format!("other steps\n{lines}and more");
+        let span = |bytes| Some(TraceSpan { offset: 12, bytes });
+        let means = blade_means(&mut Cursor::new(&text), span(lines.len() as u64)).unwrap();
+        // (3·0.5 + 1·2.5)/4
+        assert_eq!(means, BTreeMap::from([("calm".to_owned(), 1.0)]));
+        assert!(blade_means(&mut Cursor::new(&text), None).unwrap().is_empty());
+        assert!(blade_means(&mut Cursor::new(&text), span(5)).is_err(), "half a step");
+        let torn = step("[1]", "[1]", 1);
+        assert!(blade_means(&mut Cursor::new(&torn), Some(TraceSpan { offset: 0, bytes: torn.len() as u64 })).is_err());
+    }
+
+    #[test]
+    fn an_axis_is_what_the_judge_says_it_is() {
+        let scores = |entries: &[(&str, Axis, f64)]| -> RubricScores {
+            entries.iter().map(|&(rubric, axis, score)| (rubric.to_owned(), (Some(axis), score))).collect()
+        };
+        let nine =
+            scores(&[("toxicity", Axis::Safety, 0.25), ("harmfulness", Axis::Safety, 0.5), ("relevance", Axis::Quality, 1.0)]);
+        assert_eq!(axis_score(Axis::Safety, &nine), Some(0.625));
+        let own = scores(&[("preferred", Axis::Safety, 0.75), ("kind", Axis::Safety, 0.25), ("kept", Axis::Honesty, 1.0)]);
+        assert_eq!(axis_score(Axis::Safety, &own), Some(0.5), "its own rubrics count as they are");
+        assert_eq!(axis_score(Axis::Quality, &own), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! What the ledger keeps, and what it refuses.
+
+use std::fs;
+use std::path::Path;
+
+use sk_bench::tune::{Ledger, TrialRecord, TuneError, run};
+
+use crate::{Known, OPTIMUM, distance, search};
+
+const BUDGET: usize = 25;
+
+fn open(path: &Path, seed: u64, settings: &str) -> Result<Ledger, TuneError> {
+    let searches = ["calm", "kind"].map(|name| (search(name, seed, 5), vec![name.to_owned()]));
+    Ledger::open(path, searches.to_vec(), settings)
+}
+
+/// Goes on for as many trials as are left of `budget`.
+fn go_on(path: &Path, budget: usize) {
+    let mut ledger = open(path, 3, "s").unwrap();
+    let space = search("", 0, 1).space;
+    let mut score = Known(move |point: &[f64]| vec![1.0 / 3.0 - distance(&space, point, &OPTIMUM)]);
+    run(&mut ledger, budget, &mut score, |_| ()).unwrap();
+}
+
+/// Lines but for their times.
+fn trials(path: &Path) -> Vec<TrialRecord> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| TrialRecord { elapsed: 0.0, ..serde_json::from_str(line).unwrap() }).collect()
+}
+
+#[test]
+fn a_search_that_was_cut_off_anywhere_goes_on_with_the_same_trials() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tune.jsonl");
+    go_on(&path, BUDGET);
+    let whole = fs::read(&path).unwrap();
+    let expected = trials(&path);
+    assert_eq!(expected.len(), 2 * BUDGET);
+    let ends: Vec<usize> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    // Empty, inside the first line, before a line end, after one, and in the second search.
+    for cut in [0, 9, ends[7] - 1, ends[7], ends[BUDGET + 3] + 20] {
+        fs::write(&path, &whole[..cut]).unwrap();
+        go_on(&path, BUDGET);
+        assert_eq!(trials(&path), expected, "cut at {cut}");
+    }
+    // A smaller budget first, a larger one later; the second search begins where it would have.
+    fs::remove_file(&path).unwrap();
+    go_on(&path, 4);
+    go_on(&path, 2);
+    go_on(&path, BUDGET);
+    let mut sorted = trials(&path);
+    sorted.sort_by_key(|record| (record.search.clone(), record.trial));
+    assert_eq!(sorted, expected);
+}
+
+#[test]
+fn what_does_not_go_with_the_plan_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tune.jsonl");
+    go_on(&path, BUDGET);
+    let text = fs::read_to_string(&path).unwrap();
+    let refused = |text: &str, seed, settings: &str, says: &str, line: u64| {
+        fs::write(&path, text).unwrap();
+        let error = open(&path, seed, settings).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+        assert!(matches!(&error, TuneError::Record { line: found, .. } if *found == line), "{error:?}");
+    };
+    refused(&text, 3, "other", "other settings", 1);
+    refused(&text, 4, "s", "not what the search proposes", 1);
+    refused(&text.replacen("\"calm\"", "\"warm\"", 1), 3, "s", "no search \"warm\"", 1);
+}
+
+#[test]
+fn a_lost_line_an_edited_score_and_a_second_process_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tune.jsonl");
+    go_on(&path, BUDGET);
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let says = |text: String| {
+        fs::write(&path, text).unwrap();
+        open(&path, 3, "s").unwrap_err().to_string()
+    };
+    let lost: String = lines.iter().enumerate().filter(|(i, _)| *i != 2).map(|(_, line)| format!("{line}\n")).collect();
+    assert!(says(lost).contains("trial 3 of \"calm\" follows 2 others"));
+    // A score that was edited changes what is proposed after it.
+    let mut record: TrialRecord = serde_json::from_str(lines[10]).unwrap();
+    record.scores.insert("calm".to_owned(), 9.0);
+    let edited = serde_json::to_string(&record).unwrap();
+    let edited: String =
+        lines.iter().enumerate().map(|(i, line)| format!("{}\n", if i == 10 { edited.as_str() } else { line })).collect();
+    assert!(says(edited).contains("not what the search proposes"));
+    assert!(says(text.replacen("\"trial\"", "\"trail\"", 1)).contains("it is no trial"));
+    fs::write(&path, &text).unwrap();
+    let _held = open(&path, 3, "s").unwrap();
+    assert!(matches!(open(&path, 3, "s"), Err(TuneError::Locked { .. })));
+}

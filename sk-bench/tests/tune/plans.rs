@@ -1,0 +1,83 @@
+//! What a plan may say, and what is said of one that is wrong.
+
+use std::path::Path;
+
+use sk_bench::tune::{Knob, Mode, Scoring, TuneError, TunePlan};
+
+const PLAN: &str = "[prompts]\nsources = [\"tune.jsonl\"]\n[evaluation]\nsources = [\"later.jsonl\"]\n";
+
+fn parse(more: &str) -> Result<TunePlan, TuneError> {
+    TunePlan::parse(Path::new("plans/p.toml"), &format!("{PLAN}{more}"))
+}
+
+#[track_caller]
+fn refused(more: &str, parts: &[&str]) {
+    let error = parse(more).unwrap_err().to_string();
+    for part in parts {
+        assert!(error.contains(part), "{error:?} lacks {part:?}");
+    }
+}
+
+#[test]
+fn the_plans_of_the_book_are_read() {
+    let page = include_str!("../../../docs/src/tuning.md");
+    let plans: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(plans.len() > 1, "the page shows {} plans", plans.len());
+    for text in plans {
+        let plan = TunePlan::parse(Path::new("plans/book.toml"), text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+        assert!(plan.output.starts_with("plans"), "paths are relative to the plan");
+    }
+}
+
+#[test]
+fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
+    let plan = parse("").unwrap();
+    assert_eq!((plan.mode, &plan.scoring, plan.trials, plan.seed), (Mode::Each, &Scoring::Blades, 40, 42));
+    assert_eq!(plan.space.parameters().len(), Knob::ALL.len());
+    let names: Vec<&str> = plan.searches.iter().map(|search| search.name.as_str()).collect();
+    let weights: Vec<String> = plan.searches.iter().map(|search| search.weights[0].to_string()).collect();
+    assert_eq!(names.len(), 3, "a search per blade that ships");
+    for (name, weights) in names.iter().zip(&weights) {
+        assert!(weights.contains(&format!("{name}=1")), "{name} at {weights}");
+    }
+    let origin = plan.space.point_of(&plan.origin().unwrap()).unwrap();
+    assert_eq!(origin, [8.0, 1.1, 1.75, 0.2, 5.0, 7.0, 0.5], "the operating point of the paper");
+    let fixed = parse("[space]\nfixed = [\"alpha\"]\ntemperature = [0.5, 4]\n").unwrap();
+    assert_eq!(fixed.space.parameters().len(), 6);
+    assert_eq!(fixed.space.parameters()[0].range(), (0.5, 4.0));
+    let together = parse("[tune]\nsearch = \"together\"\n").unwrap();
+    assert_eq!((together.searches.len(), together.searches[0].objectives.len()), (1, 3));
+    let equal = together.searches[0].weights[0].by_name().values().copied().collect::<Vec<_>>();
+    assert!(equal.iter().all(|weight| (weight - 1.0 / 3.0).abs() < 1e-12), "{equal:?}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    refused("[tun]\n", &["unknown section \"tun\"", "did you mean \"tune\"?"]);
+    refused("[tune]\ntrails = 3\n", &["unknown field of [tune] \"trails\"", "trials"]);
+    refused("[tune]\ntrials = 0\n", &["trials and startup are at least 1"]);
+    refused("[tune]\nsearch = \"all\"\n", &["unknown search \"all\""]);
+    refused("[space]\ntemperature = 3\n", &["space.temperature", "two numbers such as [0.5, 2]"]);
+    refused("[space]\nalpha = [0, 2]\n", &["alpha is searched in [0, 2]", "in [0, 1]"]);
+    refused("[space]\nfixed = [\"beta\"]\n", &["unknown number \"beta\""]);
+    refused("[space]\nfixed = [\"alpha\"]\nalpha = [0, 1]\n", &["alpha is fixed and has a range"]);
+    let all = "[\"temperature\", \"w_tour\", \"w_blade\", \"lambda\", \"rounds\", \"candidates\", \"alpha\"]";
+    refused(&format!("[space]\nfixed = {all}\n"), &["nothing is left to search"]);
+    refused("[scheme]\nscheme = \"swiss-knife-thurstone\"\n", &["--rounds", "thurstone"]);
+    refused("[objectives.kind]\n", &["objective \"kind\"", "give it weights"]);
+    refused(
+        "[objectives.x]\nblade = \"harmless\"\nweights = [{ helpful = 1 }]\n",
+        &["blade \"harmless\" has no weight at helpful=1"],
+    );
+    refused("[objectives.harmless]\naxis = \"safety\"\n", &["[judge]"]);
+    refused("[judge]\n", &["name an endpoint", "offline = true"]);
+    refused("[judge]\nmodels = \"judge\"\n", &["add offline = true"]);
+    refused("[judge]\noffline = true\nendpoint = \"http://localhost:1/v1\"\n", &["unknown field of [judge] \"endpoint\""]);
+    refused("[judge]\nendpoint = \"http://localhost:1/v1\"\n[objectives.kind]\nweights = [{ helpful = 1 }]\n", &["axis = "]);
+    refused("[weights]\nkind = \"paper\"\n", &["weights of their own"]);
+    refused("[tune]\nsearch = \"together\"\n[objectives.helpful]\nweights = [{ helpful = 1 }]\n", &["[weights] of the plan"]);
+    for (section, text) in [("prompts", "[evaluation]\nsources = [\"a\"]\n"), ("evaluation", "[prompts]\nsources = [\"a\"]\n")] {
+        let error = TunePlan::parse(Path::new("p.toml"), text).unwrap_err();
+        assert!(matches!(error, TuneError::Missing { section: found, .. } if found == section), "{error}");
+    }
+}
