@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sk_core::{SpecError, TokenId};
 use sk_models::assets;
-use sk_models::decoder::Decoder;
+use sk_models::decoder::{Decoder, Together};
 use sk_models::device::{Device, DeviceName};
 use sk_models::head::Head;
 use sk_models::hf::{Checkpoint, head_kind};
@@ -31,6 +31,8 @@ pub struct Models {
     pub backbone: Arc<Decoder>,
     /// The model that drafts; the backbone itself where there is no other.
     pub drafter: Arc<Decoder>,
+    /// Where threads meet whose generations share passes of both models.
+    pub together: Together,
     /// The tokenizer of both.
     pub tokenizer: Tokenizer,
     /// Tokens that end a response.
@@ -141,16 +143,17 @@ impl Models {
         end_of_text.dedup();
 
         loading.show("loading the backbone");
-        let backbone = Arc::new(Decoder::new(checkpoint.model(&device)?, args.precision)?);
+        let together = Together::new();
+        let backbone = Arc::new(Decoder::new(checkpoint.model(&device)?, args.precision)?.joined(&together));
         let drafter = match &drafter {
             Some(drafter) => {
                 loading.show("loading the drafter");
-                Arc::new(Decoder::new(drafter.model(&device)?, args.precision)?)
+                Arc::new(Decoder::new(drafter.model(&device)?, args.precision)?.joined(&together))
             }
             None => Arc::clone(&backbone),
         };
         let heads = Vec::new();
-        Ok(Self { backbone, drafter, tokenizer, end_of_text, heads, checkpoint: Some(checkpoint), device_name, device })
+        Ok(Self { backbone, drafter, together, tokenizer, end_of_text, heads, checkpoint: Some(checkpoint), device_name, device })
     }
 
     /// Loads heads for the blades of `config`.

@@ -5,6 +5,9 @@ mod table;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
+use std::sync::Barrier;
+use std::thread;
 use std::time::Instant;
 
 use clap::Args;
@@ -23,7 +26,7 @@ use crate::ruler::{
 };
 use crate::scheme::{Rule, SchemeConfig};
 use crate::{Error, memory};
-use report::{OpponentReport, Report, Turn, WarmUp};
+use report::{Generations, OpponentReport, Report, Turn, WarmUp};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +41,9 @@ Examples:
 
   # How a step grows with the prefix, N, K and L, each at the values named or at those of its own
   swiss-knife bench --sweep prefix=64:1024:4096,n,k,l
+
+  # Sixteen generations that share backbone and drafter, against one
+  swiss-knife bench --generations 16
 
   # In turns with another program, which prints a line such as {\"greedy\": 120.5} for each line it reads
   swiss-knife bench --against 'python3 other.py'
@@ -74,6 +80,9 @@ pub struct BenchArgs {
     /// One number is changed at a time, about the point that all else is measured at. AXIS=V:V:… names the values.
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
     sweep: Vec<AxisArg>,
+    /// Measure this many generations side by side too, which share the passes of both models.
+    #[arg(long, value_name = "NUMBER", value_parser = positive, help_heading = "Measurement")]
+    generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///
     /// For each repetition it reads an empty line and prints a JSON object of figures by name: tokens per second, or times where a name ends
@@ -244,6 +253,7 @@ impl<'a> Subject<'a> {
             steered_seconds: report::parts(&turns),
             steered_over_frozen: report::steered_over_frozen(&turns),
             later_steps_over_frozen: report::later_over_frozen(&turns, args.new_tokens),
+            generations: args.generations.and_then(|count| Generations::new(count, &turns, args.new_tokens)),
             reconfiguration,
             memory: footprint,
             peak_memory,
@@ -268,7 +278,37 @@ impl<'a> Subject<'a> {
 
         let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], args.seed)?;
         let timed = steered.generate(&self.prompt, args.new_tokens)?;
-        Ok(Turn { prefill, frozen, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later() })
+        let side_by_side = args.generations.map(|count| self.side_by_side(count)).transpose()?;
+        Ok(Turn { prefill, frozen, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
+    }
+
+    /// Seconds that `count` generations of different prompts take, each on a thread of its own, their passes joined.
+    fn side_by_side(&self, count: usize) -> Result<f64, Error> {
+        let mut generations = Vec::with_capacity(count);
+        for index in 0..count {
+            let seed = self.args.seed.wrapping_add(index as u64);
+            let steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], seed)?;
+            let prompt: Vec<TokenId> = self.text.iter().copied().cycle().skip(index).take(self.prompt.len()).collect();
+            generations.push((steered, prompt));
+        }
+        let gate = Barrier::new(count + 1);
+        thread::scope(|scope| {
+            let start = |(mut steered, prompt): (Steered, Vec<TokenId>)| {
+                let gate = &gate;
+                scope.spawn(move || {
+                    let _here = self.models.together.enter();
+                    gate.wait();
+                    steered.generate(&prompt, self.args.new_tokens)
+                })
+            };
+            let threads: Vec<_> = generations.into_iter().map(start).collect();
+            gate.wait();
+            let start = Instant::now();
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            }
+            Ok(start.elapsed().as_secs_f64())
+        })
     }
 
     /// Edits of Ω, where the scheme has adapters and no slot that asks for a blade by name.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sk_models::decoder::{Decoder, Precision};
+use sk_models::decoder::{Decoder, Precision, Together};
 use sk_models::device::DeviceName;
 use sk_models::lora::LoraAdapter;
 use sk_models::model::Qwen2;
@@ -52,17 +52,19 @@ impl Models {
             }));
         }
         loading.show("filling the backbone");
-        let backbone = Arc::new(Decoder::new(Qwen2::random(&large, seed, &device), precision)?);
+        let together = Together::new();
+        let backbone = Arc::new(Decoder::new(Qwen2::random(&large, seed, &device), precision)?.joined(&together));
         let drafter = match small {
             Some((_, small)) => {
                 loading.show("filling the drafter");
-                Arc::new(Decoder::new(Qwen2::random(&small, seed.wrapping_add(DRAFTER), &device), precision)?)
+                Arc::new(Decoder::new(Qwen2::random(&small, seed.wrapping_add(DRAFTER), &device), precision)?.joined(&together))
             }
             None => Arc::clone(&backbone),
         };
         let models = Self {
             backbone,
             drafter,
+            together,
             tokenizer: Tokenizer::bytes(),
             end_of_text: Vec::new(),
             heads: Vec::new(),

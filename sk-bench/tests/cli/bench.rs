@@ -184,6 +184,18 @@ fn blades_candidates_and_ranks_grow_by_configuration() {
     assert_eq!(number(&report["memory"]["adapters"]), f64::from(4 * (3 * 64 + 3 + 2 * 16) * widths));
 }
 
+#[test]
+fn generations_side_by_side_are_measured() {
+    let (_folder, backbone, drafter) = shapes();
+    let args = ["--backbone-config", text(&backbone), "--drafter-config", text(&drafter), "--generations", "5"];
+    let report: Value = serde_json::from_str(&stdout(&bench(&[&args[..], &["--json"]].concat()))).unwrap();
+    let together = &report["generations"];
+    assert_eq!(together["count"].as_u64(), Some(5));
+    assert!(number(&together["steered"]["median"]) > 0.0 && number(&together["over_one"]["median"]) > 0.0);
+    let table = stdout(&bench(&args));
+    assert!(table.contains("steered, 5 side by side") && table.contains("against one"), "{table}");
+}
+
 #[cfg(unix)]
 #[test]
 fn another_program_is_measured_in_turns() {

@@ -16,6 +16,8 @@ pub(super) struct Turn {
     pub(super) seconds: Seconds,
     /// Tokens and seconds of the steps after the first.
     pub(super) later: Option<(usize, f64)>,
+    /// Seconds of several generations side by side.
+    pub(super) side_by_side: Option<f64>,
 }
 
 impl Turn {
@@ -64,6 +66,8 @@ pub(super) struct Report {
     pub(super) steered_over_frozen: Spread,
     /// Steps after the first against frozen, both without the prompt.
     pub(super) later_steps_over_frozen: Option<Spread>,
+    /// Generations side by side, where they were asked for.
+    pub(super) generations: Option<Generations>,
     /// Edits of Ω; none where the scheme has no adapter, or asks for a blade by name.
     pub(super) reconfiguration: Option<Reconfiguration>,
     /// The memory that a steered run needs, by the formula, in bytes.
@@ -143,6 +147,29 @@ pub(super) fn later_over_frozen(turns: &[Turn], new_tokens: usize) -> Option<Spr
     (!later.is_empty()).then(|| Spread::of_ratios(later, frozen))
 }
 
+/// Generations that share the passes of both models, each on a thread of its own.
+#[derive(Debug, Serialize)]
+pub(super) struct Generations {
+    /// How many.
+    pub(super) count: usize,
+    /// Tokens per second of all of them together, reading the prompts included.
+    pub(super) steered: Figure,
+    /// That against one alone.
+    pub(super) over_one: Spread,
+}
+
+impl Generations {
+    pub(super) fn new(count: usize, turns: &[Turn], new_tokens: usize) -> Option<Self> {
+        let seconds: Vec<f64> = turns.iter().filter_map(|turn| turn.side_by_side).collect();
+        let rates = seconds.iter().map(|seconds| count as f64 / seconds);
+        (!seconds.is_empty()).then(|| Self {
+            count,
+            over_one: Spread::of_ratios(rates, turns.iter().map(|turn| turn.steered.recip())),
+            steered: Figure::rate(count * new_tokens, seconds.iter().copied(), None),
+        })
+    }
+}
+
 /// Another program.
 #[derive(Debug, Serialize)]
 pub(super) struct OpponentReport {
@@ -196,7 +223,7 @@ mod tests {
     use super::*;
 
     fn turn(frozen: f64, steered: f64, later: Option<(usize, f64)>) -> Turn {
-        Turn { prefill: 1.0, frozen, steered, seconds: Seconds::default(), later }
+        Turn { prefill: 1.0, frozen, steered, seconds: Seconds::default(), later, side_by_side: None }
     }
 
     /// A machine at full speed, at half of it, and at full speed again.
@@ -212,6 +239,15 @@ mod tests {
         assert_eq!(later_over_frozen(&[turn(1.0, 1.0, None)], 12), None);
         let warm_up = WarmUp::new(&turn(9.0, 1.0, None), &turns());
         assert_eq!((warm_up.frozen, warm_up.steered), (6.0, 0.0));
+    }
+
+    #[test]
+    fn generations_side_by_side_are_held_against_one() {
+        assert!(Generations::new(4, &turns(), 12).is_none());
+        let turns = turns().map(|turn| Turn { side_by_side: Some(2.0 * turn.steered), ..turn });
+        let four = Generations::new(4, &turns, 12).unwrap();
+        // Four responses in the time of two, 48 tokens in 4, 8 and 4 seconds.
+        assert_eq!((four.count, four.over_one.median, four.steered.spread.median), (4, 2.0, 12.0));
     }
 
     #[test]

@@ -117,6 +117,10 @@ fn figures(report: &Report) -> String {
     if let Some(over) = report.later_steps_over_frozen {
         table.spread("steps after the first / frozen", over, Unit::Ratio);
     }
+    if let Some(generations) = &report.generations {
+        table.figure(&format!("steered, {} side by side", generations.count), &generations.steered, Unit::Rate);
+        table.spread("  against one", generations.over_one, Unit::Ratio);
+    }
     if let Some(edits) = &report.reconfiguration {
         reconfiguration(&mut table, edits);
     }
