@@ -1,6 +1,6 @@
 //! The decoder on a processor: weights in panels, one team of threads, no tensor between the layers.
 //!
-//! It computes what [`Qwen2::forward`] does for the CPU backend, in f32, several times faster: every weight is laid out as the sweep that
+//! It computes what [`Qwen2::forward`] does: every weight is laid out as the sweep that
 //! reads it, adapters are added while a tile is hot, keys and values lie as attention's right-hand sides, and logits are never all in
 //! memory where only their sums are wanted. Gradients are not its business.
 
