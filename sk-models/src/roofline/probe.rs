@@ -178,7 +178,8 @@ const VECTOR: usize = 16;
 /// Rounds of a task of [`registers`].
 const ROUNDS: usize = 1 << 18;
 
-/// Multiply-adds per second in registers, times two: f32, or pairs of bf16 where numbers have two bytes and the processor has that.
+/// Multiply-adds per second in registers, times two: f32, pairs of bf16 where numbers have two bytes, or sixteen bits by eight, which are
+/// two products of bytes, where they have one; where the processor has that.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();
@@ -191,8 +192,12 @@ fn widest(bytes: usize) -> (fn() -> f32, usize) {
     let of_width = |width: usize| ROUNDS * CHAINS * width;
     #[cfg(target_arch = "x86_64")]
     {
-        if bytes < 4 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
+        if bytes == 1 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the processor has the features that the function is compiled for.
+            return (|| unsafe { vnni_chains() }, of_width(2 * VECTOR));
+        }
+        if bytes == 2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
+            // SAFETY: as above.
             return (|| unsafe { bf16_chains() }, of_width(2 * VECTOR));
         }
         if is_x86_feature_detected!("avx512f") {
@@ -273,6 +278,21 @@ fn bf16_chains() -> f32 {
     sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
 }
 
+/// Adds four products of one and one in each of the chains' numbers, over and over.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn vnni_chains() -> f32 {
+    use std::arch::x86_64::{_mm512_dpbusd_epi32, _mm512_reduce_add_epi32, _mm512_set1_epi32, _mm512_setzero_si512};
+    let ones = _mm512_set1_epi32(black_box(0x0101_0101));
+    let mut sums = [_mm512_setzero_si512(); CHAINS];
+    for _ in 0..ROUNDS {
+        for sum in &mut sums {
+            *sum = _mm512_dpbusd_epi32(*sum, ones, ones);
+        }
+    }
+    sums.into_iter().map(|sum| _mm512_reduce_add_epi32(sum) as f32).sum()
+}
+
 /// The best of three times over `times` passes, after one that is not timed, as `amount` per second and pass.
 fn rate(amount: usize, times: usize, mut pass: impl FnMut()) -> f64 {
     pass();
@@ -322,6 +342,11 @@ mod tests {
                 // Two products of ones in each round and number.
                 let (chains, multiply_adds) = widest(2);
                 assert_eq!(chains(), multiply_adds as f32);
+            }
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+                // Four products of bytes in each round and number, two to a multiply-add.
+                let (chains, multiply_adds) = widest(1);
+                assert_eq!(chains(), 2.0 * multiply_adds as f32);
             }
         }
     }
