@@ -38,10 +38,15 @@ pub(crate) enum RecordFileError {
     },
 }
 
+/// Creates the folder that a file is to be in.
+pub(crate) fn create_folder_of(path: &Path) -> io::Result<()> {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or(Ok(()), std::fs::create_dir_all)
+}
+
 impl RecordFile {
-    /// Opens a file of records, or creates it, and reads what is there: records with their lines, from 1.
+    /// Opens a file of records, or creates it with its folder, and reads what is there: records with their lines, from 1.
     pub(crate) fn open<T: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
-        let open = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let open = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
         let mut file = open.map_err(RecordFileError::Write)?;
         match file.try_lock() {
             Ok(()) => {}

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{Grid, Ledger, SweepError, SweepRecord, TraceSpan};
+use crate::record_file::create_folder_of;
 
 /// Hexadecimal digits of the name of a claim.
 const DIGITS: usize = 16;
@@ -54,7 +55,7 @@ pub enum Next {
 }
 
 impl<'g> Store<'g> {
-    /// Opens the output of a plan, or creates it, and reads what is there. A last line that a process that was killed left unfinished is cut
+    /// Opens the output of a plan, or creates it with its folder, and reads what is there. A last line that a process that was killed left unfinished is cut
     /// off.
     ///
     /// # Errors
@@ -62,7 +63,7 @@ impl<'g> Store<'g> {
     pub fn open(grid: &'g Grid) -> Result<Self, SweepError> {
         let path = grid.plan.output.clone();
         let open = |path: &Path| {
-            let file = OpenOptions::new().read(true).append(true).create(true).open(path);
+            let file = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
             file.map_err(|source| SweepError::Write { path: path.to_owned(), source })
         };
         let file = open(&path)?;

@@ -109,6 +109,13 @@ fn without_traces_no_steps_are_kept() {
 }
 
 #[test]
+fn the_folder_of_the_output_is_made() {
+    let bench = Bench::new(&PLAN.replace("[sweep]", "[sweep]\noutput = \"new/folder/out.jsonl\"").replace("[1, 2]", "[1]"));
+    stdout(&bench.run(&["--quiet"]));
+    assert!(bench.path("new/folder/out.jsonl").is_file());
+}
+
+#[test]
 fn a_plan_may_grow_but_not_change_what_was_made() {
     let bench = Bench::new(&PLAN.replace("[1, 2]", "[1]"));
     bench.finish();
