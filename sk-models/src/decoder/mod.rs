@@ -3,6 +3,8 @@
 //! On a CPU the weights are packed for the sweeps that read them, and no tensor lies between the layers; on a GPU it is the
 //! [`Qwen2`] module on Burn's tensors. Both follow one contract: rows are grouped by lane, one lane per adapter; a [`Prefix`] holds the
 //! context of each lane, a [`Suffix`] what each row has added to it.
+//!
+//! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one, methods panic.
 
 mod cache;
 mod hidden;
