@@ -71,6 +71,21 @@ fn built() -> String {
     names.join(", ")
 }
 
+/// Whether models on this device are in the memory of the processor.
+#[must_use]
+pub fn is_processor(device: &Device) -> bool {
+    *device == Device::flex()
+}
+
+/// Bytes of the processor's memory that can be had without swapping, where the system says so.
+#[must_use]
+pub fn free_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
 impl FromStr for DeviceName {
     type Err = DeviceError;
 

@@ -3,11 +3,13 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    ops::Deref,
+    ops::{Deref, Range},
     path::Path,
 };
 
 use memmap2::Mmap;
+#[cfg(unix)]
+use memmap2::UncheckedAdvice;
 
 use crate::assets;
 
@@ -18,6 +20,20 @@ pub(crate) enum Contents {
     Mapped(Mmap),
     /// Inside the program.
     Embedded(&'static [u8]),
+}
+
+impl Contents {
+    /// Gives back the memory that bytes which have been read occupy. They are read from disk again if they are wanted again.
+    pub(crate) fn release(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            // SAFETY: pages of a file that are mapped to be read, and of which there is no other copy to lose, come back as they were.
+            // Without this they stay in memory, and the rest is the same.
+            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, bytes.len()) };
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
+    }
 }
 
 impl Deref for Contents {

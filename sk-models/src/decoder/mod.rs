@@ -12,6 +12,7 @@ mod precision;
 mod seats;
 mod together;
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, Weak};
 
 use burn::module::Module;
@@ -31,6 +32,8 @@ use together::Job;
 use crate::config::Qwen2Config;
 use crate::kernels::is_fused;
 use crate::lora::LoraAdapter;
+use crate::model::initial::Initial;
+use crate::model::parts::{Apart, Parts};
 use crate::model::{Cache, Qwen2};
 use crate::packed::{Group, Packed, PackedAdapter, PackedCache};
 
@@ -53,36 +56,53 @@ enum Network {
 impl From<Qwen2> for Decoder {
     /// Prepares a model for inference; see [`Qwen2::prepare`].
     fn from(model: Qwen2) -> Self {
-        if is_packed(&model) {
-            Self::packed(model, Precision::F32)
-        } else {
-            Self { network: Network::Tensors(Box::new(model.with_head())), packed: Mutex::default(), together: None }
-        }
+        Self::whole(model, Precision::F32)
     }
 }
 
-/// Whether a model is read from panels: in f32 on a CPU.
-fn is_packed(model: &Qwen2) -> bool {
-    let weights = model.embed_tokens.val();
-    weights.dtype() == DType::F32 && is_fused(&weights.device(), DType::F32)
+/// Whether weights are read from panels: in f32 on a CPU.
+fn is_packed(weights: &Tensor<2>) -> bool {
+    is_fused(&weights.device(), weights.dtype())
 }
 
 impl Decoder {
     /// Prepares a model for inference with weights of the given precision.
     ///
+    /// A decoder that is not needed as a [`Qwen2`] takes less memory from [`Checkpoint::decoder`](crate::hf::Checkpoint::decoder) or
+    /// [`random`](Self::random), where no more than a part of it is there in two forms.
+    ///
     /// # Errors
     ///
     /// If the device has no weights of that precision.
     pub fn new(model: Qwen2, precision: Precision) -> Result<Self, PrecisionError> {
-        match precision {
-            Precision::F32 => Ok(Self::from(model)),
-            Precision::Int8 if is_packed(&model) => Ok(Self::packed(model, precision)),
-            Precision::Int8 => Err(PrecisionError::Device),
-        }
+        precision.check(&model.device())?;
+        Ok(Self::whole(model, precision))
     }
 
-    fn packed(model: Qwen2, precision: Precision) -> Self {
-        Self { network: Network::Packed(Box::new(Packed::new(model, precision))), packed: Mutex::default(), together: None }
+    /// A decoder with the weights of [`Qwen2::random`].
+    ///
+    /// # Errors
+    ///
+    /// If the device has no weights of that precision.
+    pub fn random(config: &Qwen2Config, seed: u64, device: &Device, precision: Precision) -> Result<Self, PrecisionError> {
+        precision.check(device)?;
+        Ok(never(Self::assemble(config, Initial::from_seed(seed, config, device), precision)))
+    }
+
+    fn whole(model: Qwen2, precision: Precision) -> Self {
+        let config = model.config.clone();
+        never(Self::assemble(&config, Apart::from(model), precision))
+    }
+
+    /// Prepares the parts of a model, one after the other, for a device that has that precision.
+    pub(crate) fn assemble<P: Parts>(config: &Qwen2Config, mut parts: P, precision: Precision) -> Result<Self, P::Error> {
+        let embedding = parts.embedding()?;
+        let network = if is_packed(&embedding) {
+            Network::Packed(Box::new(Packed::assemble(embedding, config, parts, precision)?))
+        } else {
+            Network::Tensors(Box::new(Qwen2::assemble_after(embedding, config, parts)?.with_head()))
+        };
+        Ok(Self { network, packed: Mutex::default(), together: None })
     }
 
     /// The decoder, whose passes from threads that have entered `together` are joined; on a CPU, that is. Elsewhere each is one of its own.
@@ -309,6 +329,14 @@ impl Decoder {
             Network::Tensors(model) => model.num_params() * model.embed_tokens.val().dtype().size(),
             Network::Packed(packed) => packed.bytes(),
         }
+    }
+}
+
+/// What cannot fail.
+fn never<T>(result: Result<T, Infallible>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(never) => match never {},
     }
 }
 

@@ -1,6 +1,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use burn::tensor::{DType, Device};
+
+use crate::config::Qwen2Config;
+use crate::kernels::is_fused;
+use crate::roofline::parameters;
+
 /// What a decoder keeps its weights in.
 ///
 /// Adapters, keys and values are in f32 either way, and so is what passes from one layer to the next.
@@ -28,6 +34,31 @@ pub enum PrecisionError {
     /// Eight bits on a device other than the CPU.
     #[error("weights of eight bits are for the CPU and the weights are elsewhere; use --precision f32 or --device cpu")]
     Device,
+}
+
+impl Precision {
+    /// Bytes that the weights of a model of this shape take on a processor.
+    #[must_use]
+    pub fn bytes(self, config: &Qwen2Config) -> u64 {
+        let numbers = parameters(config) as u64;
+        match self {
+            Self::F32 => numbers * size_of::<f32>() as u64,
+            // An embedding that is not the head stays in f32.
+            Self::Int8 if config.tie_word_embeddings => numbers,
+            Self::Int8 => {
+                let table = (config.vocab_size * config.hidden_size) as u64;
+                numbers + table * (size_of::<f32>() as u64 - 1)
+            }
+        }
+    }
+
+    /// Refuses a precision that the device has no weights of.
+    pub(crate) fn check(self, device: &Device) -> Result<(), PrecisionError> {
+        match self {
+            Self::Int8 if !is_fused(device, DType::F32) => Err(PrecisionError::Device),
+            Self::F32 | Self::Int8 => Ok(()),
+        }
+    }
 }
 
 impl FromStr for Precision {

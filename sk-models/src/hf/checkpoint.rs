@@ -11,10 +11,12 @@ use super::{
     hub::{Hub, Progress},
     peft::load_adapter,
     safetensors::TensorFiles,
-    weights::load_model,
+    weights::{Source, load_model},
 };
 use crate::{
     config::Qwen2Config,
+    decoder::{Decoder, Precision},
+    device::{free_memory, is_processor},
     files,
     head::Head,
     lora::LoraAdapter,
@@ -178,19 +180,39 @@ impl Checkpoint {
     ///
     /// If a tensor is missing, of another shape, or has no place in the model, or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
-        self.check_memory(device, free_memory())?;
+        self.check_memory(device, Precision::F32, free_memory())?;
         let model = load_model(&self.config, &self.tensors, device)?;
-        // A device reports that it is full only when it is waited for.
-        device.sync().map_err(|error| CheckpointError::Device {
-            directory: self.directory.clone(),
-            message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
-        })?;
+        self.wait(device)?;
         Ok(model)
     }
 
+    /// A decoder of the model for inference, on a device.
+    ///
+    /// On a processor it takes the memory of its weights in that precision, and beyond that of one layer or table: parts are packed as they
+    /// are read.
+    ///
+    /// # Errors
+    ///
+    /// As [`model`](Self::model), or if the device has no weights of that precision.
+    pub fn decoder(&self, device: &Device, precision: Precision) -> Result<Decoder, CheckpointError> {
+        precision.check(device)?;
+        self.check_memory(device, precision, free_memory())?;
+        let decoder = Decoder::assemble(&self.config, Source::new(&self.config, &self.tensors, device)?, precision)?;
+        self.wait(device)?;
+        Ok(decoder)
+    }
+
+    /// A device reports that it is full only when it is waited for.
+    fn wait(&self, device: &Device) -> Result<(), CheckpointError> {
+        device.sync().map_err(|error| CheckpointError::Device {
+            directory: self.directory.clone(),
+            message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+        })
+    }
+
     /// Refuses weights that the processor's memory cannot hold: running out of it would end the program without a word.
-    fn check_memory(&self, device: &Device, free: Option<u64>) -> Result<(), CheckpointError> {
-        let needed = self.tensors.values() * size_of::<f32>() as u64;
+    fn check_memory(&self, device: &Device, precision: Precision, free: Option<u64>) -> Result<(), CheckpointError> {
+        let needed = precision.bytes(&self.config);
         match free {
             Some(free) if is_processor(device) && needed > free => Err(CheckpointError::Memory {
                 directory: self.directory.clone(),
@@ -233,18 +255,6 @@ fn ask(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, 
     })
 }
 
-fn is_processor(device: &Device) -> bool {
-    *device == Device::flex()
-}
-
-/// Bytes of memory that can be had without swapping, where the system says so.
-fn free_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -267,9 +277,10 @@ mod tests {
         };
         let device = Device::flex();
         let needed = checkpoint.tensors.values() * 4;
-        assert!(checkpoint.check_memory(&device, Some(needed)).is_ok());
-        assert!(checkpoint.check_memory(&device, None).is_ok());
-        let message = checkpoint.check_memory(&device, Some(needed - 1)).unwrap_err().to_string();
+        assert_eq!(Precision::F32.bytes(checkpoint.config()), needed);
+        assert!(checkpoint.check_memory(&device, Precision::F32, Some(needed)).is_ok());
+        assert!(checkpoint.check_memory(&device, Precision::F32, None).is_ok());
+        let message = checkpoint.check_memory(&device, Precision::F32, Some(needed - 1)).unwrap_err().to_string();
         assert!(message.contains("memory") && message.contains("tied"), "{message}");
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::hub::HubError;
-use crate::{config::ConfigError, text::TextError};
+use crate::{config::ConfigError, decoder::PrecisionError, text::TextError};
 
 /// A checkpoint that cannot be loaded. Each message is one line that names the file and what in it is at fault.
 #[derive(Debug, Error)]
@@ -145,6 +145,9 @@ pub enum CheckpointError {
         /// What it says.
         message: String,
     },
+    /// A precision that the device has not.
+    #[error(transparent)]
+    Precision(#[from] PrecisionError),
     /// A model configuration that is not supported.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -177,10 +178,12 @@ impl TensorFiles {
     ///
     /// If the tensor is missing, of another shape, or not of a floating-point type.
     pub fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, CheckpointError> {
-        let (dtype, bytes) = self.bytes(name, shape)?;
+        let tensor = self.find(name, shape)?;
+        let (dtype, bytes) = (tensor.dtype, tensor.bytes());
         let mut values = vec![0.0; shape.iter().product()];
         let width = dtype.width();
         values.par_chunks_mut(CHUNK).zip(bytes.par_chunks(CHUNK * width)).for_each(|(out, raw)| dtype.decode(raw, out));
+        tensor.release();
         Ok(values)
     }
 
@@ -192,7 +195,8 @@ impl TensorFiles {
     ///
     /// As [`read`](Self::read).
     pub fn read_transposed(&self, name: &str, [rows, columns]: [usize; 2]) -> Result<Vec<f32>, CheckpointError> {
-        let (dtype, bytes) = self.bytes(name, &[rows, columns])?;
+        let tensor = self.find(name, &[rows, columns])?;
+        let (dtype, bytes) = (tensor.dtype, tensor.bytes());
         let width = dtype.width();
         let mut values = vec![0.0; rows * columns];
         // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and walks down the source:
@@ -209,6 +213,7 @@ impl TensorFiles {
                 }
             }
         });
+        tensor.release();
         Ok(values)
     }
 
@@ -218,11 +223,11 @@ impl TensorFiles {
     ///
     /// As [`read`](Self::read).
     pub fn check(&self, name: &str, shape: &[usize]) -> Result<(), CheckpointError> {
-        self.bytes(name, shape).map(drop)
+        self.find(name, shape).map(drop)
     }
 
-    /// The raw bytes of a tensor, after checking shape and type.
-    fn bytes(&self, name: &str, shape: &[usize]) -> Result<(Float, &[u8]), CheckpointError> {
+    /// Where a tensor is, after checking shape and type.
+    fn find(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, CheckpointError> {
         let shard = self.place.get(name).map(|&position| &self.shards[position]);
         let Some((shard, info)) = shard.and_then(|shard| Some((shard, shard.metadata.info(name)?))) else {
             return Err(CheckpointError::MissingTensor {
@@ -246,7 +251,26 @@ impl TensorFiles {
             dtype: format!("{:?}", info.dtype),
         })?;
         let (start, end) = info.data_offsets;
-        Ok((dtype, &shard.contents[shard.data_start + start..shard.data_start + end]))
+        Ok(Stored { contents: &shard.contents, dtype, place: shard.data_start + start..shard.data_start + end })
+    }
+}
+
+/// A tensor in its file.
+struct Stored<'a> {
+    contents: &'a Contents,
+    dtype: Float,
+    place: Range<usize>,
+}
+
+impl<'a> Stored<'a> {
+    /// Its bytes.
+    fn bytes(&self) -> &'a [u8] {
+        &self.contents[self.place.clone()]
+    }
+
+    /// Ends its reading: of a model larger than memory allows to be there twice, no more than a tensor is.
+    fn release(self) {
+        self.contents.release(self.place);
     }
 }
 

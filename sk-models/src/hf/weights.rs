@@ -2,10 +2,7 @@
 
 use std::collections::HashSet;
 
-use burn::{
-    module::Param,
-    tensor::{Device, Tensor, TensorData},
-};
+use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{
     error::CheckpointError,
@@ -15,7 +12,7 @@ use super::{
 use crate::{
     config::Qwen2Config,
     lora::Target,
-    model::{Attention, Layer, Mlp, Norm, Projection, Qwen2},
+    model::{Attention, Layer, Mlp, Norm, Projection, Qwen2, parts::Parts},
 };
 
 /// Builds a decoder from the tensors of a checkpoint, in the device's float type.
@@ -28,48 +25,34 @@ use crate::{
 /// If a tensor is missing or of another shape, or if there is one that the decoder has no place for: weights that would
 /// be ignored belong to another architecture.
 pub fn load_model(config: &Qwen2Config, files: &TensorFiles, device: &Device) -> Result<Qwen2, CheckpointError> {
-    let shapes = tensor_shapes(config);
-    for (name, shape) in &shapes {
-        files.check(name, shape)?;
-    }
-    let known: HashSet<&str> = shapes.iter().map(|(name, _)| name.as_str()).collect();
-    // A tied head is the embedding, whatever else is in the file; rotary frequencies follow from the configuration.
-    let implied = |name: &str| (config.tie_word_embeddings && name == HEAD) || name.ends_with(".rotary_emb.inv_freq");
-    files.refuse_unknown(|name| known.contains(name) || implied(name))?;
-
-    let source = Source { config, files, device };
-    Ok(Qwen2 {
-        embed_tokens: Param::from_tensor(source.tensor(EMBEDDING, [config.vocab_size, config.hidden_size])?),
-        layers: (0..config.num_hidden_layers).map(|index| source.layer(index)).collect::<Result<_, _>>()?,
-        norm: source.norm(FINAL_NORM)?,
-        lm_head: if config.tie_word_embeddings {
-            None
-        } else {
-            Some(Param::from_tensor(source.matrix(HEAD, (config.hidden_size, config.vocab_size))?))
-        },
-        config: config.clone(),
-    })
+    Qwen2::assemble(config, Source::new(config, files, device)?)
 }
 
 /// The tensors, and where they go.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     config: &'a Qwen2Config,
     files: &'a TensorFiles,
     device: &'a Device,
 }
 
-impl Source<'_> {
-    fn layer(&self, index: usize) -> Result<Layer, CheckpointError> {
+impl Parts for Source<'_> {
+    type Error = CheckpointError;
+
+    fn embedding(&mut self) -> Result<Tensor<2>, CheckpointError> {
+        self.tensor(EMBEDDING, [self.config.vocab_size, self.config.hidden_size])
+    }
+
+    fn layer(&mut self, index: usize) -> Result<Layer, CheckpointError> {
         let path = layer(index);
         let projection =
             |target: Target| self.projection(&format!("{path}.{}", target.path()), target.dims(self.config), has_bias(target));
         Ok(Layer {
-            input_layernorm: self.norm(&format!("{path}.input_layernorm.weight"))?,
+            input_layernorm: self.norm_of(&format!("{path}.input_layernorm.weight"))?,
             self_attn: Attention::new(
                 self.config,
                 [projection(Target::Query)?, projection(Target::Key)?, projection(Target::Value)?, projection(Target::Output)?],
             ),
-            post_attention_layernorm: self.norm(&format!("{path}.post_attention_layernorm.weight"))?,
+            post_attention_layernorm: self.norm_of(&format!("{path}.post_attention_layernorm.weight"))?,
             mlp: Mlp {
                 gate_proj: projection(Target::Gate)?,
                 up_proj: projection(Target::Up)?,
@@ -78,13 +61,37 @@ impl Source<'_> {
         })
     }
 
+    fn norm(&mut self) -> Result<Norm, CheckpointError> {
+        self.norm_of(FINAL_NORM)
+    }
+
+    fn head(&mut self) -> Result<Option<Tensor<2>>, CheckpointError> {
+        let head = || self.matrix(HEAD, (self.config.hidden_size, self.config.vocab_size));
+        (!self.config.tie_word_embeddings).then(head).transpose()
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Checks names and shapes of all tensors.
+    pub(super) fn new(config: &'a Qwen2Config, files: &'a TensorFiles, device: &'a Device) -> Result<Self, CheckpointError> {
+        let shapes = tensor_shapes(config);
+        for (name, shape) in &shapes {
+            files.check(name, shape)?;
+        }
+        let known: HashSet<&str> = shapes.iter().map(|(name, _)| name.as_str()).collect();
+        // A tied head is the embedding, whatever else is in the file; rotary frequencies follow from the configuration.
+        let implied = |name: &str| (config.tie_word_embeddings && name == HEAD) || name.ends_with(".rotary_emb.inv_freq");
+        files.refuse_unknown(|name| known.contains(name) || implied(name))?;
+        Ok(Self { config, files, device })
+    }
+
     fn projection(&self, path: &str, (input, output): (usize, usize), bias: bool) -> Result<Projection, CheckpointError> {
         let weight = self.matrix(&format!("{path}.weight"), (input, output))?;
         let bias = if bias { Some(self.tensor(&format!("{path}.bias"), [output])?) } else { None };
         Ok(Projection::new(weight, bias))
     }
 
-    fn norm(&self, name: &str) -> Result<Norm, CheckpointError> {
+    fn norm_of(&self, name: &str) -> Result<Norm, CheckpointError> {
         let weight = self.tensor(name, [self.config.hidden_size])?;
         Ok(Norm::new(weight, self.config.rms_norm_eps))
     }

@@ -1,10 +1,14 @@
 //! Initial weights, and where they are drawn.
 
+use std::convert::Infallible;
+
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
+use super::parts::Parts;
+use super::{Layer, Norm};
 use crate::config::Qwen2Config;
 
 /// Standard deviation of the initial weights, as in GPT-2.
@@ -13,9 +17,9 @@ const STD: f64 = 0.02;
 const CHUNK: usize = 1 << 16;
 
 /// Draws the matrices of a decoder, one after the other.
-pub(super) struct Initial<'a> {
+pub(crate) struct Initial<'a> {
     source: Source,
-    output_std: f64,
+    config: &'a Qwen2Config,
     device: &'a Device,
 }
 
@@ -27,16 +31,16 @@ enum Source {
 }
 
 impl<'a> Initial<'a> {
-    pub(super) fn from_device(config: &Qwen2Config, device: &'a Device) -> Self {
+    pub(super) fn from_device(config: &'a Qwen2Config, device: &'a Device) -> Self {
         Self::new(Source::Device, config, device)
     }
 
-    pub(super) fn from_seed(seed: u64, config: &Qwen2Config, device: &'a Device) -> Self {
+    pub(crate) fn from_seed(seed: u64, config: &'a Qwen2Config, device: &'a Device) -> Self {
         Self::new(Source::Seed { seed, matrices: 0 }, config, device)
     }
 
-    fn new(source: Source, config: &Qwen2Config, device: &'a Device) -> Self {
-        Self { source, output_std: STD / (2.0 * config.num_hidden_layers as f64).sqrt(), device }
+    fn new(source: Source, config: &'a Qwen2Config, device: &'a Device) -> Self {
+        Self { source, config, device }
     }
 
     /// Where the weights go.
@@ -51,7 +55,7 @@ impl<'a> Initial<'a> {
 
     /// A matrix whose product is added to the residual stream, of deviation `0.02 / √(2·layers)`.
     pub(super) fn residual(&mut self, shape: [usize; 2]) -> Tensor<2> {
-        self.draw(shape, self.output_std)
+        self.draw(shape, STD / (2.0 * self.config.num_hidden_layers as f64).sqrt())
     }
 
     fn draw(&mut self, shape: [usize; 2], std: f64) -> Tensor<2> {
@@ -63,6 +67,27 @@ impl<'a> Initial<'a> {
                 Tensor::from_data(TensorData::new(values, shape), self.device)
             }
         }
+    }
+}
+
+impl Parts for Initial<'_> {
+    type Error = Infallible;
+
+    fn embedding(&mut self) -> Result<Tensor<2>, Infallible> {
+        Ok(self.matrix([self.config.vocab_size, self.config.hidden_size]))
+    }
+
+    fn layer(&mut self, _: usize) -> Result<Layer, Infallible> {
+        Ok(Layer::initial(self.config, self))
+    }
+
+    fn norm(&mut self) -> Result<Norm, Infallible> {
+        Ok(Norm::ones(self.config.hidden_size, self.config.rms_norm_eps, self.device))
+    }
+
+    fn head(&mut self) -> Result<Option<Tensor<2>>, Infallible> {
+        let shape = [self.config.hidden_size, self.config.vocab_size];
+        Ok((!self.config.tie_word_embeddings).then(|| self.matrix(shape)))
     }
 }
 

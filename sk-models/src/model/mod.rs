@@ -10,6 +10,7 @@ pub(crate) mod initial;
 mod layer;
 mod mlp;
 mod norm;
+pub(crate) mod parts;
 mod projection;
 mod rope;
 
@@ -50,7 +51,7 @@ impl Qwen2 {
     /// Draws from the device's generator: call `device.seed` first to make it repeatable.
     #[must_use]
     pub fn init(config: &Qwen2Config, device: &Device) -> Self {
-        Self::new(config, Initial::from_device(config, device))
+        Self::drawn(config, Initial::from_device(config, device))
     }
 
     /// Random weights that follow from `seed` alone, the same on every device and machine: uniform, with the deviations of
@@ -59,17 +60,13 @@ impl Qwen2 {
     /// A model of any shape without a checkpoint, for tests and benches; O(parameters) on the processor.
     #[must_use]
     pub fn random(config: &Qwen2Config, seed: u64, device: &Device) -> Self {
-        Self::new(config, Initial::from_seed(seed, config, device))
+        Self::drawn(config, Initial::from_seed(seed, config, device))
     }
 
-    fn new(config: &Qwen2Config, mut initial: Initial<'_>) -> Self {
-        let (vocabulary, hidden) = (config.vocab_size, config.hidden_size);
-        Self {
-            embed_tokens: Param::from_tensor(initial.matrix([vocabulary, hidden])),
-            layers: (0..config.num_hidden_layers).map(|_| Layer::initial(config, &mut initial)).collect(),
-            norm: Norm::ones(hidden, config.rms_norm_eps, initial.device()),
-            lm_head: (!config.tie_word_embeddings).then(|| Param::from_tensor(initial.matrix([hidden, vocabulary]))),
-            config: config.clone(),
+    fn drawn(config: &Qwen2Config, initial: Initial<'_>) -> Self {
+        match Self::assemble(config, initial) {
+            Ok(model) => model,
+            Err(never) => match never {},
         }
     }
 

@@ -18,6 +18,8 @@ mod tile;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use burn::tensor::Tensor;
+
 pub(crate) use adapter::PackedAdapter;
 pub(crate) use grid::Grid;
 pub(crate) use kv::Store;
@@ -36,7 +38,7 @@ use crate::config::Qwen2Config;
 use crate::decoder::Precision;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::Target;
-use crate::model::{Layer, Norm, Projection, Qwen2};
+use crate::model::{Layer, Norm, Projection, parts::Parts};
 
 /// A decoder in panels.
 #[derive(Debug)]
@@ -112,19 +114,19 @@ impl PackedNorm {
 }
 
 impl PackedLayer {
-    fn new(layer: &Layer, precision: Precision) -> Self {
+    fn new(layer: Layer, precision: Precision) -> Self {
         let pack = |projection| pack(projection, precision);
-        let (attention, mlp) = (&layer.self_attn, &layer.mlp);
+        let (attention, mlp) = (layer.self_attn, layer.mlp);
         Self {
             input_norm: PackedNorm::new(&layer.input_layernorm),
-            query: pack(&attention.q_proj),
-            key: pack(&attention.k_proj),
-            value: pack(&attention.v_proj),
-            output: pack(&attention.o_proj),
+            query: pack(attention.q_proj),
+            key: pack(attention.k_proj),
+            value: pack(attention.v_proj),
+            output: pack(attention.o_proj),
             inner_norm: PackedNorm::new(&layer.post_attention_layernorm),
-            gate: pack(&mlp.gate_proj),
-            up: pack(&mlp.up_proj),
-            down: pack(&mlp.down_proj),
+            gate: pack(mlp.gate_proj),
+            up: pack(mlp.up_proj),
+            down: pack(mlp.down_proj),
         }
     }
 
@@ -133,34 +135,58 @@ impl PackedLayer {
     }
 }
 
-fn pack(projection: &Projection, precision: Precision) -> Matrix {
-    let weight = projection.weight.val();
-    let bias = projection.bias.as_ref().map(|bias| values(&bias.val()));
-    Matrix::of_rows(&values(&weight), weight.dims(), bias.as_deref(), precision)
+fn pack(projection: Projection, precision: Precision) -> Matrix {
+    let bias = projection.bias.map(|bias| values(&bias.val()));
+    let weight = projection.weight.into_value();
+    let shape = weight.dims();
+    read(weight, |weight| Matrix::of_rows(weight, shape, bias.as_deref(), precision))
+}
+
+/// Reads a tensor's values, row by row, where they are.
+fn read<T>(tensor: Tensor<2>, then: impl FnOnce(&[f32]) -> T) -> T {
+    let data = tensor.into_data();
+    match data.as_slice::<f32>() {
+        Ok(values) => then(values),
+        Err(_) => then(&data.iter::<f32>().collect::<Vec<_>>()),
+    }
 }
 
 impl Packed {
-    /// Packs a decoder whose weights are on the CPU, layer by layer, so that no more than one layer is there twice.
-    pub(crate) fn new(model: Qwen2, precision: Precision) -> Self {
-        let Qwen2 { embed_tokens, layers, norm, lm_head, config } = model;
-        let layers = layers.into_iter().map(|layer| PackedLayer::new(&layer, precision)).collect();
-        let embedding = values(&embed_tokens.val());
-        drop(embed_tokens);
+    /// Packs a decoder part by part as they come, so that no more than one of them is there twice.
+    pub(crate) fn assemble<P: Parts>(
+        embedding: Tensor<2>,
+        config: &Qwen2Config,
+        mut parts: P,
+        precision: Precision,
+    ) -> Result<Self, P::Error> {
         let shape = [config.hidden_size, config.vocab_size];
-        let (embedding, head) = match lm_head {
-            Some(head) => (Some(embedding), Matrix::of_rows(&values(&head.val()), shape, None, precision)),
-            None => (None, Matrix::of_columns(&embedding, shape, precision)),
+        let (embedding, tied) = if config.tie_word_embeddings {
+            (None, Some(read(embedding, |values| Matrix::of_columns(values, shape, precision))))
+        } else {
+            (Some(read(embedding, <[f32]>::to_vec)), None)
         };
-        Self {
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        for index in 0..config.num_hidden_layers {
+            layers.push(PackedLayer::new(parts.layer(index)?, precision));
+        }
+        let norm = PackedNorm::new(&parts.norm()?);
+        let head = parts.head()?.map(|head| read(head, |values| Matrix::of_rows(values, shape, None, precision)));
+        let (embedding, head) = match (embedding, head.or(tied)) {
+            (embedding, Some(head)) => (embedding, head),
+            // Without a head of its own it is tied, whatever its configuration says.
+            (Some(embedding), None) => (None, Matrix::of_columns(&embedding, shape, precision)),
+            (None, None) => unreachable!("a tied head is packed first"),
+        };
+        Ok(Self {
             embedding,
             layers,
-            norm: PackedNorm::new(&norm),
+            norm,
             head,
             rotations: Rotations::new(config.head_dim, config.rope_theta),
-            config,
+            config: config.clone(),
             precision,
             spare: Mutex::default(),
-        }
+        })
     }
 
     pub(crate) fn config(&self) -> &Qwen2Config {

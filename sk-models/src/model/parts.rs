@@ -1,0 +1,85 @@
+//! Where the parts of a decoder come from.
+
+use std::convert::Infallible;
+use std::vec;
+
+use burn::{module::Param, tensor::Tensor};
+
+use super::{Layer, Norm, Qwen2};
+use crate::config::Qwen2Config;
+
+/// The parts of a decoder, each asked for once and in the order of the methods: what takes them one by one into another form holds no more
+/// than one part twice.
+pub(crate) trait Parts {
+    /// Why a part cannot be had.
+    type Error;
+
+    /// `[V, H]`.
+    fn embedding(&mut self) -> Result<Tensor<2>, Self::Error>;
+
+    /// The next layer, whose number is `index`.
+    fn layer(&mut self, index: usize) -> Result<Layer, Self::Error>;
+
+    /// The final norm.
+    fn norm(&mut self) -> Result<Norm, Self::Error>;
+
+    /// `[H, V]`; none where the head is the embedding.
+    fn head(&mut self) -> Result<Option<Tensor<2>>, Self::Error>;
+}
+
+/// A decoder taken apart.
+pub(crate) struct Apart {
+    embedding: Option<Tensor<2>>,
+    layers: vec::IntoIter<Layer>,
+    norm: Option<Norm>,
+    head: Option<Tensor<2>>,
+}
+
+impl From<Qwen2> for Apart {
+    fn from(Qwen2 { embed_tokens, layers, norm, lm_head, config: _ }: Qwen2) -> Self {
+        let head = lm_head.map(Param::into_value);
+        Self { embedding: Some(embed_tokens.into_value()), layers: layers.into_iter(), norm: Some(norm), head }
+    }
+}
+
+/// Each part is there once.
+const TAKEN: &str = "a part is asked for once";
+
+impl Parts for Apart {
+    type Error = Infallible;
+
+    fn embedding(&mut self) -> Result<Tensor<2>, Infallible> {
+        Ok(self.embedding.take().expect(TAKEN))
+    }
+
+    fn layer(&mut self, _: usize) -> Result<Layer, Infallible> {
+        Ok(self.layers.next().expect(TAKEN))
+    }
+
+    fn norm(&mut self) -> Result<Norm, Infallible> {
+        Ok(self.norm.take().expect(TAKEN))
+    }
+
+    fn head(&mut self) -> Result<Option<Tensor<2>>, Infallible> {
+        Ok(self.head.take())
+    }
+}
+
+impl Qwen2 {
+    /// Puts a decoder together.
+    pub(crate) fn assemble<P: Parts>(config: &Qwen2Config, mut parts: P) -> Result<Self, P::Error> {
+        let embedding = parts.embedding()?;
+        Self::assemble_after(embedding, config, parts)
+    }
+
+    /// The same once the embedding has been taken.
+    pub(crate) fn assemble_after<P: Parts>(embedding: Tensor<2>, config: &Qwen2Config, mut parts: P) -> Result<Self, P::Error> {
+        Ok(Self {
+            embed_tokens: Param::from_tensor(embedding),
+            layers: (0..config.num_hidden_layers).map(|index| parts.layer(index)).collect::<Result<_, _>>()?,
+            norm: parts.norm()?,
+            lm_head: parts.head()?.map(Param::from_tensor),
+            config: config.clone(),
+        })
+    }
+}
