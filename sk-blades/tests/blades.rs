@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sk_blades::{
-    BladeError, Discriminator, Dispersion, DivergenceRatio, Ensemble, ExpertAmateur, Fluency, Guided, ImplicitReward,
+    BladeError, Discriminator, Dispersion, DivergenceRatio, Ensemble, ExpertAmateur, Fluency, Guided, ImplicitReward, Ingredient,
     LabelSpread, Length, Likelihood, RewardHead,
 };
 use sk_core::{
@@ -54,6 +54,8 @@ fn worked_by_hand() {
     let (candidates, readings) = step(&rows);
     let score = |blade: &dyn Blade| scores(blade, &candidates, &readings).unwrap()[0];
     let reward = |dispersion| ImplicitReward::new("honest", BETA, dispersion).unwrap();
+    // What the blade says is said by the proposal, whatever was there before.
+    assert_eq!(score(&Ingredient), (0.0, 0.0));
     // log-ratios .5 and 1.5: mean 1, sample std √.5, standard error √.25.
     assert!(close(score(&reward(Dispersion::MinEntropy)), (0.1, 0.625)));
     assert!(close(score(&reward(Dispersion::StandardError)), (0.1, 0.05)));

@@ -178,6 +178,11 @@ impl Correlation {
         self.entries[row * self.size + column]
     }
 
+    /// The names of the blades, in the order of the rows; nothing for a matrix without names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
     /// The row of this matrix that belongs to each blade of a table.
     pub(crate) fn rows<F: Real>(&self, scores: &ScoreTable<F>) -> Scratch<Vec<Option<usize>>> {
         let row = |k: usize| {
