@@ -152,3 +152,19 @@ pub(crate) fn sum<F: Real>(values: &[F]) -> F {
     let [a, b, c, d, e, f, g, h] = lanes;
     ((a + b) + (c + d)) + ((e + f) + (g + h))
 }
+
+#[cfg(all(test, feature = "parallel"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_candidates_are_shared_among_more_than_one_thread() {
+        let shared_by = |threads: usize, n: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a few threads");
+            pool.install(|| shared(n))
+        };
+        let found =
+            [(1, SHARED_FROM), (2, SHARED_FROM - 1), (2, SHARED_FROM), (3, 10 * SHARED_FROM)].map(|(t, n)| shared_by(t, n));
+        assert_eq!(found, [false, false, true, true]);
+    }
+}

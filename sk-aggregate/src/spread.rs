@@ -159,6 +159,7 @@ mod tests {
         for p in [1.0, 1.5, 2.0, 7.0, 1e9, f64::INFINITY] {
             assert_eq!(PNorm::new(p).unwrap().s(0.0, 0.0), 0.0);
             assert_eq!(PNorm::new(p).unwrap().s(0.0, 2.5), 2.5);
+            assert_eq!(PNorm::new(p).unwrap().p(), p);
         }
     }
 

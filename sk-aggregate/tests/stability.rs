@@ -236,6 +236,7 @@ fn a_certificate_by_hand() {
     assert!((certificate.bound(1.0) - 0.158_236).abs() < 1e-6, "{}", certificate.bound(1.0));
     assert!((certificate.published(1.0) - 0.319_154).abs() < 1e-6);
     assert_eq!(certificate.bound(-1.0), certificate.bound(1.0));
+    assert_eq!(certificate.temperature(), 0.5);
     // Three candidates, identity, p = 1, σ = (0, 1, 2): s₀₁ = 1, s₀₂ = 2, s₁₂ = 3. C = max over pairs:
     // (0,1): 2 + max(½, ⅓) = 2.5; (0,2): 1 + max(1, ⅓) = 2; (1,2): ⅔ + max(1, ½) = 1⅔.
     let batch = Batch::new(&[0.0; 3], &[0.0, 1.0, 2.0]);

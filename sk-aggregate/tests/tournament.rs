@@ -162,6 +162,13 @@ fn impossible_parameters_are_refused() {
     for (k_max, k_min) in [(0.0, 0.0), (10.0, 20.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0), (10.0, 0.0), (10.0, f64::NAN)] {
         assert!(sound().with_schedule(k_max, k_min).is_err(), "{k_max} {k_min}");
     }
+    // The first that is wrong is the one that is named.
+    for (k_max, k_min, named) in
+        [(0.0, 0.0, "k_max is 0"), (-1.0, -2.0, "k_max is -1"), (10.0, 0.0, "k_min is 0"), (10.0, 11.0, "k_min is 11")]
+    {
+        let error = sound().with_schedule(k_max, k_min).unwrap_err().to_string();
+        assert!(error.starts_with(named), "{error}");
+    }
 }
 
 #[test]

@@ -196,3 +196,139 @@ fn spread(mu: &[f64], sigma: &[f64]) -> f64 {
     let widest = sigma.iter().fold(0.0f64, |widest, &s| widest.max(s));
     [0.5 * high - 0.5 * low, widest].into_iter().find(|&scale| scale > 0.0).unwrap_or(1.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::SeedableRng;
+    use sk_core::Batch;
+    use sk_select::Softmax;
+
+    use super::*;
+    use crate::Copeland;
+
+    fn rng(seed: u64) -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(seed)
+    }
+
+    /// Two candidates far apart are brought together, in a tie or half a radius off it, and one goes past the other by the radius.
+    #[test]
+    fn a_meeting_changes_the_order_of_two() {
+        let (batch, softmax) = (Batch::new(&[0.0, 100.0], &[1.0, 1.0]), Softmax::new(1.0).unwrap());
+        let (mut starts, mut moves) = (BTreeSet::new(), BTreeSet::new());
+        for seed in 0..64 {
+            let mut search = Search::new(&Copeland, &softmax, &batch, 4.0, 100);
+            let mut pair = search.still(batch.mu().to_vec());
+            meet(&mut search, &mut pair, &mut rng(seed));
+            assert!(pair.total_variation > 0.0, "{pair:?}");
+            let moved = usize::from(pair.before[0] == 0.0);
+            starts.insert((moved, (pair.before[moved] - pair.before[1 - moved]) as i32));
+            moves.insert((pair.after[moved] - pair.before[moved]) as i32);
+            assert_eq!(pair.before[1 - moved], pair.after[1 - moved]);
+        }
+        assert_eq!(Vec::from_iter(starts), [(0, -2), (0, 0), (0, 2), (1, -2), (1, 0), (1, 2)]);
+        assert_eq!(Vec::from_iter(moves), [-4, 4]);
+    }
+
+    /// Where the radius is less than the distance of neighbouring numbers, halving ends at neighbours and not with the evaluations.
+    #[test]
+    fn a_crossing_ends_where_numbers_do() {
+        let (batch, softmax) = (Batch::new(&[1e16, -1e16, 0.0], &[1.0; 3]), Softmax::new(1.0).unwrap());
+        for seed in 0..20 {
+            let mut search = Search::new(&Copeland, &softmax, &batch, 1e-3, 10_000);
+            crossing(&mut search, &mut rng(seed));
+            assert!(!search.is_spent(), "seed {seed}");
+        }
+    }
+
+    /// What a coordinate is tried at: where it is, the ends of its interval, at random, and at each rival, just past it and a little past it.
+    #[test]
+    fn targets_are_ends_and_rivals() {
+        let (mu, softmax) = ([0.0, 100.0, -7.0], Softmax::new(1.0).unwrap());
+        let batch = Batch::new(&mu, &[1.0; 3]);
+        let search = Search::new(&Copeland, &softmax, &batch, 4.0, 100);
+        let mut drawn = Vec::new();
+        for seed in 0..64 {
+            let mut found = targets(&search, &mu, &[1.0, 99.0, -8.0], 0, &mut rng(seed));
+            drawn.extend(found.drain(3..5));
+            assert_eq!(found[..3], [0.0, -4.0, 4.0]);
+            found[3..].sort_by(f64::total_cmp);
+            let around = |x: f64| [x - 0.004, x.next_down(), x, x.next_up(), x + 0.004];
+            assert_eq!(found[3..], [around(-8.0), around(99.0)].concat());
+        }
+        // Within the radius of where it is now, and on both sides.
+        assert!(drawn.iter().all(|x| (-3.0..5.0).contains(x)), "{drawn:?}");
+        assert!(drawn.iter().any(|&x| x < -2.0) && drawn.iter().any(|&x| x > 4.0), "{drawn:?}");
+        // No more than six rivals of many.
+        let many = [0.0; 20];
+        assert_eq!(targets(&search, &many, &many, 0, &mut rng(1)).len(), 5 + 5 * RIVALS);
+    }
+
+    /// A corner of the box, a point in it, or all at one place but for a little.
+    #[test]
+    fn random_changes_are_of_three_kinds() {
+        let (mu, softmax) = ([50.0; 6], Softmax::new(1.0).unwrap());
+        let batch = Batch::new(&mu, &[1.0; 6]);
+        let search = Search::new(&Copeland, &softmax, &batch, 4.0, 100);
+        let (mut corners, mut gathered, mut inside) = (0, 0, 0);
+        let mut places = Vec::new();
+        for seed in 0..300 {
+            let by: Vec<f64> = start(&search, &mu, &mut rng(seed)).iter().map(|x| x - 50.0).collect();
+            let (low, high) = by.iter().fold((f64::MAX, f64::MIN), |(l, h), &x| (l.min(x), h.max(x)));
+            // At most a radius to the place and another off it.
+            assert!(low >= -8.0 && high <= 8.0, "{by:?}");
+            if by.iter().all(|x| x.abs() == 4.0) {
+                corners += 1;
+                assert!(low < high || by[0].abs() == 4.0);
+            } else if high - low < 0.5 {
+                gathered += 1;
+                places.push(low);
+            } else {
+                inside += 1;
+            }
+        }
+        // A third each, but that a little, over nine decades, is sometimes as much as the whole.
+        assert!([corners, gathered, inside].iter().all(|kind| (60..150).contains(kind)), "{corners} {gathered} {inside}");
+        assert!(places.iter().any(|&x| x < -2.0) && places.iter().any(|&x| x > 2.0));
+    }
+
+    /// Scores of the spread of the batch, of a few radii, on two levels, or the batch with two brought together.
+    #[test]
+    fn random_scores_are_of_four_kinds() {
+        let (mu, softmax) = ([0.0, 2000.0, 600.0, 800.0], Softmax::new(1.0).unwrap());
+        let batch = Batch::new(&mu, &[1.0; 4]);
+        let search = Search::new(&Copeland, &softmax, &batch, 1.0, 100);
+        let mut kinds = [0; 4];
+        let (mut widest, mut nearest) = (0.0f64, 0.0f64);
+        for seed in 0..400 {
+            let found = scores(&search, &mut rng(seed));
+            let largest = found.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            let changed: Vec<usize> = (0..4).filter(|&i| found[i] != mu[i]).collect();
+            let kind = if let [i] = changed[..] {
+                assert!(mu.iter().any(|m| (m - found[i]).abs() <= 1.0), "{found:?}");
+                3
+            } else if largest <= 4.0 {
+                nearest = nearest.max(largest);
+                1
+            } else if found.iter().all(|x| x.abs() <= 1.0 || (x - 1000.0).abs() <= 1.0) {
+                2
+            } else {
+                assert!(largest <= 2000.0, "{found:?}");
+                widest = widest.max(largest);
+                0
+            };
+            kinds[kind] += 1;
+        }
+        assert!(kinds.iter().all(|kind| (70..140).contains(kind)), "{kinds:?}");
+        assert!(widest > 1800.0 && nearest > 3.5, "{widest} {nearest}");
+    }
+
+    #[test]
+    fn the_spread_is_of_scores_or_else_of_dispersions() {
+        assert_eq!(spread(&[1.0, -3.0, 2.0], &[9.0; 3]), 2.5);
+        assert_eq!(spread(&[3.0, 3.0], &[0.5, 2.0]), 2.0);
+        assert_eq!(spread(&[3.0, 3.0], &[0.0, 0.0]), 1.0);
+        assert_eq!(spread(&[f64::MAX, f64::MIN], &[1.0, 1.0]), f64::MAX);
+    }
+}

@@ -105,3 +105,86 @@ impl Probe<'_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use sk_core::{Aggregator, Batch};
+    use sk_select::Uniform;
+
+    use super::*;
+
+    /// Keeps the scores that it is asked for.
+    #[derive(Default)]
+    struct Asked(Mutex<Vec<Vec<f64>>>);
+
+    impl Aggregator for Asked {
+        fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+            self.0.lock().unwrap().push(batch.mu().to_vec());
+            ratings.fill(0.0);
+        }
+    }
+
+    /// Where the probes look from `before`, within a radius of 2.
+    fn asked(before: &[f64], evaluations: usize) -> Vec<Vec<f64>> {
+        let (asked, sigma) = (Asked::default(), vec![1.0; before.len()]);
+        let batch = Batch::new(before, &sigma);
+        probed(&mut Search::new(&asked, &Uniform, &batch, 2.0, evaluations), before);
+        asked.0.into_inner().unwrap()
+    }
+
+    fn sorted(mut places: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+        places.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        places.dedup();
+        places
+    }
+
+    /// Every place by hand. The scores are 0, 3 and 10, not in order, and none can go further than 2.
+    #[test]
+    fn ties_crossings_and_collapses_are_all_looked_at() {
+        let mut expected = vec![vec![3.0, 0.0, 10.0]];
+        // The best two, then the best, against the rest, apart and together; the order reversed.
+        expected.extend([[5.0, -2.0, 12.0], [1.0, 2.0, 8.0], [1.0, -2.0, 12.0], [5.0, 2.0, 8.0], [3.0, 2.0, 8.0]].map(Vec::from));
+        // Gathered at each of the three, and one of them just off that, unless it is as far as it can go: `free` says to which sides.
+        for (gathered, free) in [
+            ([1.0, 0.0, 8.0], [&[1.0][..], &[1.0, -1.0], &[1.0]]),
+            ([3.0, 2.0, 8.0], [&[1.0, -1.0], &[-1.0], &[1.0]]),
+            ([5.0, 2.0, 10.0], [&[-1.0], &[-1.0], &[1.0, -1.0]]),
+        ] {
+            expected.push(gathered.to_vec());
+            for (i, sides) in free.into_iter().enumerate() {
+                for (side, past) in sides.iter().flat_map(|side| [(side, 2e-6), (side, 2e-3)]) {
+                    let mut off = gathered.to_vec();
+                    off[i] += side * past;
+                    expected.push(off);
+                }
+            }
+        }
+        // 0 and 3 meet half-way: in a tie, the lower just past, and the lower as far past as can be.
+        expected.extend([[1.5, 1.5, 10.0], [1.5, 1.5f64.next_up(), 10.0], [1.0, 2.0, 10.0]].map(Vec::from));
+        // One alone, and one against another.
+        for i in 0..3 {
+            for (j, by) in (0..3).flat_map(|j| [(j, 2.0), (j, -2.0)]) {
+                let mut pushed = vec![3.0, 0.0, 10.0];
+                pushed[i] += by;
+                if j != i {
+                    pushed[j] -= by;
+                }
+                expected.push(pushed);
+            }
+        }
+        assert_eq!(sorted(asked(&[3.0, 0.0, 10.0], 1000)), sorted(expected));
+    }
+
+    #[test]
+    fn probes_take_half_of_what_is_left() {
+        assert_eq!(asked(&[3.0, 0.0, 10.0], 20).len(), 10);
+        // Places to gather at are no more than sixteen, each with four ways off it for every candidate.
+        let many: Vec<f64> = (0..32).map(f64::from).collect();
+        let gathered = |mu: &&Vec<f64>| mu.windows(2).filter(|pair| (pair[1] - pair[0]).abs() < 0.5).count() > 2;
+        let found = asked(&many, 100_000).iter().filter(gathered).count();
+        // At the end of the line fewer than four come together.
+        assert!((15 * (4 * 32 + 1)..=16 * (4 * 32 + 1)).contains(&found), "{found}");
+    }
+}

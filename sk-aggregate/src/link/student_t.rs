@@ -211,3 +211,64 @@ fn continuants(d: &[[f64; 2]], z: &Lanes, lower: &Lanes) -> (Lanes, Lanes) {
     }
     (above.1, below.1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1/(1 + d_1 x/(1 + d_2 x/(1 + …))) with k numerators, from the inside.
+    fn fraction(a: f64, b: f64, x: f64, k: usize) -> f64 {
+        (1..=k).rev().fold(1.0, |inside, k| 1.0 + numerator(a, b, k) * x / inside).recip()
+    }
+
+    /// a = 1, b = 3: −(1 · 4)/(1 · 2), 1 · 2/(2 · 3), −(2 · 5)/(3 · 4), 2 · 1/(4 · 5).
+    #[test]
+    fn numerators_by_hand() {
+        let found = [1, 2, 3, 4].map(|k| numerator(1.0, 3.0, k));
+        for (found, expected) in found.into_iter().zip([-2.0, 1.0 / 3.0, -5.0 / 6.0, 0.1]) {
+            assert!((found - expected).abs() < 1e-15, "{found} {expected}");
+        }
+        // (a + 1)/(a + b + 2) for a = ½ and b = ν/2.
+        assert_eq!([split(1.0), split(3.0)], [0.5, 0.375]);
+    }
+
+    /// Γ(x + 1) = x Γ(x): from b to b + 1 the ratio grows by (b + ½)/b, on either side of where the series takes over and across it.
+    #[test]
+    fn the_ratio_of_gammas_follows_its_recurrence() {
+        for (b, tolerance) in
+            [(0.5, 1e-14), (3.0, 1e-14), (98.0, 1e-12), (99.5, 1e-12), (100.0, 1e-15), (140.0, 1e-15), (1e3, 1e-15), (1e6, 1e-15)]
+        {
+            let step = gamma_ratio(b + 1.0) / gamma_ratio(b) / ((b + 0.5) / b);
+            // Below, the logarithms of Γ are rounded at some hundreds; above, a few roundings.
+            assert!((step - 1.0).abs() <= f64::max(tolerance, 8.0 * f64::EPSILON), "{b}: {step}");
+        }
+        // Γ(1)/Γ(½) and Γ(3/2)/Γ(1).
+        assert!((gamma_ratio(0.5) - PI.sqrt().recip()).abs() < 1e-15 && (gamma_ratio(1.0) - PI.sqrt() / 2.0).abs() < 1e-15);
+    }
+
+    /// With so many terms the fraction is what it is with sixty more, with four fewer it is not, and none is given where even the most do not
+    /// suffice.
+    #[test]
+    fn terms_are_as_many_as_are_needed() {
+        /// Roundings of either value.
+        const ROUNDING: f64 = 2.0 * f64::EPSILON;
+        for nu in [0.1, 0.5, 1.0, 2.0, 3.5, 8.0, 30.0, 1e3, 1e4, 1e6] {
+            let (b, split) = (nu / 2.0, split(nu));
+            for (a, b, x) in [(0.5, b, split), (b, 0.5, 1.0 - split)] {
+                let error = |k: usize, more: usize| (fraction(a, b, x, k) / fraction(a, b, x, k + more) - 1.0).abs();
+                match terms(a, b, x) {
+                    Some(k) => {
+                        assert!(error(k, 60) <= ROUNDING, "{nu}: {k} are too few");
+                        assert!(k <= 4 || error(k - 4, 64) > ROUNDING, "{nu}: {k} are too many");
+                    }
+                    None => assert!(error(MOST_TERMS, 200) > ROUNDING, "{nu}: {MOST_TERMS} are enough"),
+                }
+            }
+        }
+        // Up to thirty degrees of freedom many values at once have few enough, and past a thousand not.
+        assert!([0.1, 1.0, 30.0].iter().all(|&nu| StudentT::new(nu).unwrap().terms.is_some()));
+        assert_eq!(StudentT::new(1e3).unwrap().terms, None);
+        // The more of either side.
+        assert_eq!(StudentT::new(2.0).unwrap().terms, terms(1.0, 0.5, 1.0 - split(2.0)));
+    }
+}

@@ -139,3 +139,24 @@ fn award<F: Real>(g: &[F], own: &mut F, rivals: &mut [F]) {
     *own = *own + lanes::sum(g);
     rivals.iter_mut().zip(g).for_each(|(rival, &g)| *rival = *rival - g);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Identity, PNorm};
+
+    /// Blocks of batches of ten thousand and more are longer than the pairs that are evaluated together.
+    #[test]
+    fn a_row_may_be_longer_than_the_pairs_that_are_evaluated_together() {
+        let rivals = 2 * PAIRS + 40;
+        let mu: Vec<f64> = (0..rivals).map(|j| (j * 7 % 11) as f64).collect();
+        let sigma: Vec<f64> = (0..rivals).map(|j| (1 << (j % 3)) as f64 - 0.5).collect();
+        let comparison = Comparison { link: &Identity, spread: &PNorm::SUM, limit: f64::MAX };
+        let (mut own, mut ratings) = (1.0, vec![2.0; rivals]);
+        comparison.row(&mut Pairs::new(), (5.0, 0.5), &mut own, Players { mu: &mu, sigma: &sigma }, &mut ratings);
+        // Spreads are powers of two and ratings few of their eighths, so sums are exact.
+        let g: Vec<f64> = mu.iter().zip(&sigma).map(|(m, s)| (5.0 - m) / (0.5 + s)).collect();
+        assert_eq!(own, 1.0 + g.iter().sum::<f64>());
+        assert_eq!(ratings, g.iter().map(|g| 2.0 - g).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,287 @@
+//! The laws of the axioms on cases by hand: what each calls broken, both sides of it, and what it lets pass.
+
+use sk_aggregate::axioms::{Case, Violation, laws};
+use sk_core::{Aggregator, Batch};
+
+/// An operator from a function of the scores and dispersions to the ratings.
+struct By<F>(F);
+
+impl<F: Fn(&[f64], &[f64]) -> Vec<f64> + Send + Sync> Aggregator for By<F> {
+    fn rate(&self, batch: &Batch<'_>, ratings: &mut [f64]) {
+        ratings.copy_from_slice(&(self.0)(batch.mu(), batch.sigma()));
+    }
+}
+
+/// An operator that rates each candidate by itself.
+fn each(f: impl Fn(f64, f64) -> f64 + Send + Sync) -> impl Aggregator {
+    By(move |mu: &[f64], sigma: &[f64]| mu.iter().zip(sigma).map(|(&m, &s)| f(m, s)).collect())
+}
+
+/// An operator that rates the first candidate, and the rest with 0.
+fn first(f: impl Fn(f64, f64) -> f64 + Send + Sync) -> impl Aggregator {
+    By(move |mu: &[f64], sigma: &[f64]| {
+        let mut ratings = vec![0.0; mu.len()];
+        ratings[0] = f(mu[0], sigma[0]);
+        ratings
+    })
+}
+
+/// R_i = Σ_j ψ(i; j).
+fn pairwise(psi: impl Fn(f64, f64, f64) -> f64 + Send + Sync) -> impl Aggregator {
+    By(move |mu: &[f64], sigma: &[f64]| {
+        let worth = |i: usize, j: usize| psi(mu[i] - mu[j], sigma[i], sigma[j]);
+        (0..mu.len()).map(|i| (0..mu.len()).filter(|&j| j != i).map(|j| worth(i, j)).sum()).collect()
+    })
+}
+
+fn case(mu: &[f64], sigma: &[f64]) -> Case {
+    let rival = usize::from(mu.len() > 1);
+    Case { mu: mu.to_vec(), sigma: sigma.to_vec(), who: 0, rival, shift: 1.0, scale: 2.0, step: 0.5, widen: 2.0 }
+}
+
+/// Scores 0 and 3, dispersions 1 and 2.
+fn two() -> Case {
+    case(&[0.0, 3.0], &[1.0, 2.0])
+}
+
+/// Fails unless the law is broken with these two sides and for this reason.
+#[track_caller]
+fn broken(law: Result<(), Violation>, left: f64, right: f64, reason: &str) {
+    let violation = law.expect_err("broken");
+    assert_eq!((violation.left, violation.right, violation.reason.as_str()), (left, right, reason));
+}
+
+#[test]
+fn ratings_are_numbers() {
+    let spoiled = By(|_: &[f64], _: &[f64]| vec![1.0, f64::INFINITY]);
+    broken(laws::translation(&spoiled, &two()), f64::INFINITY, 0.0, "rating 1 should be finite");
+}
+
+#[test]
+fn anonymity() {
+    // The first of the batch gets 1 more.
+    let favoured = By(|mu: &[f64], _: &[f64]| mu.iter().enumerate().map(|(i, m)| if i == 0 { m + 1.0 } else { *m }).collect());
+    let reason = "rating of candidate 1 before and after exchanging two candidates should agree";
+    broken(laws::anonymity(&favoured, &two()), 3.0, 4.0, reason);
+    // Where the exchange is of two others, turning the batch tells.
+    let others = Case { who: 1, rival: 2, ..case(&[0.0, 3.0, 5.0], &[1.0; 3]) };
+    broken(laws::anonymity(&favoured, &others), 3.0, 4.0, "rating of candidate 1 before and after rotating should agree");
+    assert_eq!(laws::anonymity(&each(|m, s| m / s), &others), Ok(()));
+}
+
+#[test]
+fn translation() {
+    // 0 and 9 lie 4.5 about their mean, 1 and 16 lie 7.5 about theirs.
+    let reason = "rating 0 over the mean, before and after adding 1 to every score, should agree";
+    broken(laws::translation(&each(|m, _| m * m), &two()), -4.5, -7.5, reason);
+    assert_eq!(laws::translation(&each(|m, _| 3.0 * m), &two()), Ok(()));
+}
+
+#[test]
+fn scale_of_ratings() {
+    let reason = "rating 0 over the mean, before and after multiplying scores and dispersions by 2, should agree";
+    broken(laws::scale_of_ratings(&each(|m, _| m), &two()), -1.5, -3.0, reason);
+    assert_eq!(laws::scale_of_ratings(&each(|m, s| m / s), &two()), Ok(()));
+}
+
+#[test]
+fn scale_of_ranking() {
+    let reversed = each(|m, s| if s >= 2.5 { -m } else { m });
+    let both = Case { scale: 4.0, ..case(&[1.0, 4.0], &[1.0, 2.0]) };
+    broken(
+        laws::scale_of_ranking(&reversed, &both),
+        3.0,
+        -12.0,
+        "R_1 − R_0 before and after multiplying by 4 should have one sign",
+    );
+    // Ratings that round to one are no reversal.
+    assert_eq!(laws::scale_of_ranking(&each(|m, s| if s >= 2.5 { 1e6 } else { m }), &both), Ok(()));
+}
+
+/// m + σ²: 4, 3 and −3. At a score of −1 the first ties with the second; twice as large, −2 + 16 and 4 + 4 do not.
+#[test]
+fn a_tie_should_survive_a_change_of_scale() {
+    let squared = each(|m, s| m + s * s);
+    let three = case(&[0.0, 2.0, -4.0], &[2.0, 1.0, 1.0]);
+    let reason = "R_0 and R_1 tie to 0e0 at μ_0 = -1.0; after multiplying by 2 they should too";
+    broken(laws::scale_of_ranking(&squared, &three), 14.0, 8.0, reason);
+    assert_eq!(laws::scale_of_ranking(&each(|m, s| m + s), &three), Ok(()));
+    // The same between two, where a tie of ratings is a tie of scores: not looked at.
+    assert_eq!(laws::scale_of_ranking(&squared, &case(&[0.0, 2.0], &[2.0, 1.0])), Ok(()));
+    // A jump from −2 to 8 over 7 − 5·[…] is no tie: the first never gets what the second has.
+    let jump = By(|mu: &[f64], _: &[f64]| {
+        mu.iter()
+            .enumerate()
+            .map(|(i, m)| {
+                m + if i > 0 {
+                    5.0
+                } else if *m > 0.0 {
+                    10.0
+                } else {
+                    0.0
+                }
+            })
+            .collect()
+    });
+    assert_eq!(laws::scale_of_ranking(&jump, &case(&[1.0, 2.0, -4.0], &[1.0; 3])), Ok(()));
+    // Nor is there one where the first is always behind, or always ahead.
+    for ahead in [-100.0, 100.0] {
+        let apart = By(move |mu: &[f64], sigma: &[f64]| {
+            mu.iter().zip(sigma).enumerate().map(|(i, (m, s))| m + s * s + if i == 0 { ahead } else { 0.0 }).collect()
+        });
+        assert_eq!(laws::scale_of_ranking(&apart, &three), Ok(()));
+    }
+}
+
+#[test]
+fn monotonicity() {
+    let still = each(|_, _| 0.0);
+    broken(laws::monotonicity(&still, &two()), 0.0, 0.0, "R_1, before and after adding 0.5 to μ_0, should fall");
+    // The rival falls from 0 to −½, the candidate does not rise.
+    let unmoved = By(|mu: &[f64], _: &[f64]| vec![0.0, -mu[0]]);
+    broken(laws::monotonicity(&unmoved, &two()), 0.0, 0.0, "R_0, before and after adding 0.5 to μ_0, should rise");
+    let fallen = By(|mu: &[f64], _: &[f64]| vec![-mu[0], -mu[0]]);
+    broken(laws::monotonicity(&fallen, &two()), 0.0, -0.5, "R_0, before and after adding 0.5 to μ_0, should rise");
+    assert_eq!(laws::monotonicity(&By(|mu: &[f64], _: &[f64]| vec![mu[0], -mu[0]]), &two()), Ok(()));
+    assert_eq!(laws::monotonicity(&still, &case(&[1.0], &[1.0])), Ok(()));
+}
+
+/// A rating may stand still where a probit does, past seven dispersions, and before that where its climb is below 1e-13.
+#[test]
+fn strict_growth_is_asked_for_where_a_probit_climbs() {
+    let still = each(|_, _| 0.0);
+    let at = |mu: [f64; 2], sigma: [f64; 2], step: f64| laws::monotonicity(&still, &Case { step, ..case(&mu, &sigma) });
+    assert!(at([6.5, 0.0], [1.0, 1.0], 0.5).is_err());
+    assert!(at([6.5, 0.0], [1.0, 1.0], 0.5 + 1.0 / 64.0).is_ok());
+    assert!(at([0.0, 7.0], [1.0, 1.0], 0.5).is_err());
+    assert!(at([0.0, 7.125], [1.0, 1.0], 0.5).is_ok());
+    assert!(at([106.5, 100.0], [1.0, 1.0], 0.5).is_err());
+    // From 7 to 6 it climbs by more than 1e-13, but e^−½(7 + 1)² = 1.3e-14 bounds that from below.
+    assert!(at([0.0, 7.0], [1.0, 1.0], 1.0).is_ok());
+    assert!(at([13.0, 0.0], [0.5, 2.0], 1.0).is_err());
+    assert!(at([13.0, 0.0], [2.0, 0.5], 1.0).is_err());
+    assert!(at([13.0, 0.0], [0.5, 2.0], 1.125).is_ok());
+    // e^−24.5 = 2.3e-11, times a step of 1/128 or 1/256.
+    for scale in [1.0, 4.0] {
+        let near = |step: f64| at([scale * (7.0 - step), 0.0], [scale, 0.5 * scale], scale * step);
+        assert!(near(1.0 / 128.0).is_err());
+        assert!(near(1.0 / 256.0).is_ok());
+    }
+}
+
+/// Where it may stand still, a rating may go back by rounding and no more.
+#[test]
+fn a_rating_may_go_back_by_rounding() {
+    let far = case(&[100.0, 0.0], &[1.0, 1.0]);
+    // The ratings are ±1, and half of `back` is what the step takes.
+    let own = |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0 - back * (mu[0] - 100.0), -1.0]);
+    let rivals = |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0, -1.0 + back * (mu[0] - 100.0)]);
+    assert_eq!(laws::monotonicity(&own(1e-12), &far), Ok(()));
+    assert_eq!(laws::monotonicity(&rivals(1e-12), &far), Ok(()));
+    // Ratings of an origin are rounded to it: 64 roundings of a million are 1.4e-8.
+    let origin = |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1e6 - back * (mu[0] - 100.0), 1e6]);
+    assert_eq!(laws::monotonicity(&origin(1e-8), &far), Ok(()));
+    assert!(laws::monotonicity(&origin(8e-8), &far).is_err());
+    assert!(laws::monotonicity(&own(4e-12), &far).unwrap_err().reason.starts_with("R_0"));
+    assert!(laws::monotonicity(&rivals(4e-12), &far).unwrap_err().reason.starts_with("R_1"));
+}
+
+#[test]
+fn attenuation() {
+    // ½ at any dispersion; the widest looked at is 2^30 times the largest number of the case.
+    let reason = "the move of R_0 for a step of 0.5 should vanish as σ_0 goes to 3221225472.0";
+    broken(laws::attenuation(&each(|m, _| m), &two()), 0.5, 0.5, reason);
+    broken(laws::envelope(&each(|m, _| m), &two()), 0.5, 0.5, reason);
+    // ½σ.
+    let reason = "the move of R_0 for a step of 0.5 should not grow as σ_0 goes from 1.0 to 2.0";
+    broken(laws::attenuation(&first(|m, s| m * s), &two()), 0.5, 1.0, reason);
+    broken(laws::envelope(&first(|m, s| m * s), &two()), 0.5, 1.0, reason);
+    // It is a rise of the score from where it stands that counts, and the difference that it makes.
+    broken(laws::attenuation(&first(|m, s| m.max(0.0) * s), &two()), 0.5, 1.0, reason);
+    broken(laws::attenuation(&first(|m, s| m * s), &Case { mu: vec![2.5, 3.0], ..two() }), 0.5, 1.0, reason);
+    // From nothing to (widen − 1) times the largest dispersion.
+    let certain = Case { widen: 3.0, ..case(&[0.0, 3.0], &[0.0, 2.0]) };
+    let reason = "the move of R_0 for a step of 0.5 should not grow as σ_0 goes from 0.0 to 4.0";
+    broken(laws::attenuation(&first(|m, s| m * s), &certain), 0.0, 2.0, reason);
+    assert_eq!(laws::attenuation(&first(|m, s| m / (1.0 + s)), &two()), Ok(()));
+    assert_eq!(laws::envelope(&first(|m, s| m / (1.0 + s)), &two()), Ok(()));
+    // What never moves moves no more when wider.
+    let still = each(|_, _| 0.0);
+    assert_eq!((laws::attenuation(&still, &two()), laws::envelope(&still, &two())), (Ok(()), Ok(())));
+    // Alone there is nobody to be compared with.
+    let alone = case(&[1.0], &[1.0]);
+    assert_eq!((laws::attenuation(&each(|m, _| m), &alone), laws::envelope(&each(|m, _| m), &alone)), (Ok(()), Ok(())));
+}
+
+/// A5 looks where the scores are, A5′ for the most that a rating moves anywhere: below, the peak lies off the tie at the first dispersion and
+/// on it at a wider one, which is lower by a thousandth.
+#[test]
+fn the_envelope_is_searched_for() {
+    let barely = Case { widen: 1.001, ..case(&[0.0, 0.0], &[1.0, 1.0]) };
+    for (unit, peak) in [1.0, 128.0].into_iter().flat_map(|unit| [4.4, -4.4, 0.7, -33.0, 600.0].map(|peak| (unit, peak))) {
+        let moving = first(move |m, s| {
+            let centre = if s <= unit { unit * peak } else { 0.0 };
+            1.0 / (1.0 + (-(m - centre) / s).exp())
+        });
+        let barely = Case { sigma: vec![unit; 2], step: 0.5 * unit, ..barely.clone() };
+        assert_eq!(laws::envelope(&moving, &barely), Ok(()), "{unit} {peak}");
+        assert!(laws::attenuation(&moving, &barely).is_err(), "{unit} {peak}");
+    }
+    // The wider of the two higher by a thousandth.
+    let higher = first(|m, s| if s > 1.0 && s < 1.1 { 1.002 } else { 1.0 } * (m / s).tanh());
+    assert!(laws::envelope(&higher, &barely).is_err());
+}
+
+#[test]
+fn decomposability() {
+    let three = case(&[0.0, 3.0, 1.0], &[1.0; 3]);
+    broken(laws::decomposability(&each(|m, _| m), &three), 3.0, 6.0, "R_1 should be the sum of its ratings in batches of two");
+    broken(
+        laws::decomposability(&each(|m, _| m), &case(&[5.0], &[1.0])),
+        5.0,
+        0.0,
+        "R_0 should be the sum of its ratings in batches of two",
+    );
+    assert_eq!(laws::decomposability(&pairwise(|d, a, b| d / (a + 2.0 * b)), &three), Ok(()));
+}
+
+#[test]
+fn constant_sum() {
+    // −6 and 3 against 0 and 0.
+    let double_defeats = pairwise(|d, _, _| if d > 0.0 { d } else { 2.0 * d });
+    broken(laws::constant_sum(&double_defeats, &two()), -3.0, 0.0, "ψ(0; 1) + ψ(1; 0) should be what two even candidates share");
+    // 1 + 1 in every pair.
+    assert_eq!(laws::constant_sum(&pairwise(|d, _, _| 1.0 + d), &two()), Ok(()));
+    // Rounding is forgiven in proportion to what is shared out.
+    let large = |short: f64| pairwise(move |d, _, _| if d > 0.0 { 1e6 * d } else { 1e6 * d * (1.0 - short) });
+    assert_eq!(laws::constant_sum(&large(1e-10), &two()), Ok(()));
+    assert!(laws::constant_sum(&large(1e-8), &two()).is_err());
+    let shares = pairwise(|d, a, _| a + d);
+    broken(laws::constant_sum(&shares, &two()), 3.0, 2.0, "ψ(0; 1) + ψ(1; 0) should be what two even candidates share");
+    assert_eq!(laws::constant_sum(&each(|m, _| m), &case(&[1.0], &[1.0])), Ok(()));
+}
+
+#[test]
+fn single_channel() {
+    // 1 + 1 under (1, 2); under (2, 2) it is r + 2, which no positive r brings down to that.
+    let shifted = pairwise(|d, a, _| d + a);
+    broken(
+        laws::single_channel(&shifted, &two()),
+        2.0,
+        3.0,
+        "ψ of a difference of 1 under σ = (1, 2) should be reached under (2, 2)",
+    );
+    // 2 under (1, 2); under (2, 2) r/2 + r³ is that at r = 1.1282, and a quarter of it is worth .1634.
+    let bent = pairwise(|d, a, _| d / a + d.powi(3));
+    let violation = laws::single_channel(&bent, &two()).unwrap_err();
+    assert_eq!(violation.left, 0.265_625);
+    assert!((violation.right - 0.1634).abs() < 1e-3, "{violation}");
+    assert!(violation.reason.starts_with("ψ of 0.25 under σ = (1, 2) should be ψ of 1.128"), "{violation}");
+    let channels: [fn(f64, f64, f64) -> f64; 3] =
+        [|d, a, b| (d / (a + b)).atan(), |d, a, b| d / (a * b), |d, a, b| (7.0 * d / a.min(b)).cbrt()];
+    for channel in channels {
+        assert_eq!(laws::single_channel(&pairwise(channel), &two()), Ok(()));
+        assert_eq!(laws::single_channel(&pairwise(channel), &case(&[0.0, 3.0], &[2.0, 2.0])), Ok(()));
+    }
+    assert_eq!(laws::single_channel(&shifted, &case(&[1.0], &[1.0])), Ok(()));
+}
