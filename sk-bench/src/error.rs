@@ -151,6 +151,16 @@ pub enum Error {
     /// A shape for random weights that cannot be read, or that no pair of models can have.
     #[error(transparent)]
     Shape(#[from] ConfigError),
+    /// Shapes whose random weights do not fit into memory.
+    #[error("{}: random weights of these shapes take {needed:.1} GB and {free:.1} GB of memory are free; use a smaller shape, --precision int8, or another --device", path.display())]
+    ShapeMemory {
+        /// The backbone's shape.
+        path: PathBuf,
+        /// What backbone and drafter take, in 10⁹ bytes.
+        needed: f64,
+        /// What is free, in 10⁹ bytes.
+        free: f64,
+    },
     /// What only a checkpoint has was asked of random weights.
     #[error("models of random weights have no {what}; give --backbone DIR")]
     NoCheckpoint {

@@ -144,11 +144,11 @@ impl Models {
 
         loading.show("loading the backbone");
         let together = Together::new();
-        let backbone = Arc::new(Decoder::new(checkpoint.model(&device)?, args.precision)?.joined(&together));
+        let backbone = Arc::new(checkpoint.decoder(&device, args.precision)?.joined(&together));
         let drafter = match &drafter {
             Some(drafter) => {
                 loading.show("loading the drafter");
-                Arc::new(Decoder::new(drafter.model(&device)?, args.precision)?.joined(&together))
+                Arc::new(drafter.decoder(&device, args.precision)?.joined(&together))
             }
             None => Arc::clone(&backbone),
         };

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sk_models::decoder::{Decoder, Precision, Together};
-use sk_models::device::DeviceName;
+use sk_models::device::{Device, DeviceName, free_memory, is_processor};
 use sk_models::lora::LoraAdapter;
-use sk_models::model::Qwen2;
 use sk_models::text::Tokenizer;
 use sk_models::{ConfigError, Qwen2Config};
 
@@ -26,7 +25,8 @@ impl Models {
     /// Adapters take `ranks` in turn.
     ///
     /// # Errors
-    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the backbone's, or the device or the precision cannot be had.
+    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the backbone's, the processor's memory has no room
+    /// for the weights, or the device or the precision cannot be had.
     ///
     /// # Panics
     /// If there is no rank, or one of zero.
@@ -51,13 +51,16 @@ impl Models {
                 reason: "must not exceed the backbone's, which reads what it drafts",
             }));
         }
+        let shapes = [Some(&large), small.as_ref().map(|(_, small)| small)];
+        let needed = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
+        check_memory(backbone, &device, needed, free_memory())?;
         loading.show("filling the backbone");
         let together = Together::new();
-        let backbone = Arc::new(Decoder::new(Qwen2::random(&large, seed, &device), precision)?.joined(&together));
+        let backbone = Arc::new(Decoder::random(&large, seed, &device, precision)?.joined(&together));
         let drafter = match small {
             Some((_, small)) => {
                 loading.show("filling the drafter");
-                Arc::new(Decoder::new(Qwen2::random(&small, seed.wrapping_add(DRAFTER), &device), precision)?.joined(&together))
+                Arc::new(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?.joined(&together))
             }
             None => Arc::clone(&backbone),
         };
@@ -84,5 +87,15 @@ impl Models {
     pub fn random_adapter(&self, index: usize, seed: u64, ranks: &[usize]) -> LoraAdapter {
         let seed = seed.wrapping_add(ADAPTERS).wrapping_add(index as u64);
         LoraAdapter::random(self.backbone.config(), ranks[index % ranks.len()], seed, &self.device)
+    }
+}
+
+/// Refuses weights that the processor's memory cannot hold.
+fn check_memory(path: &Path, device: &Device, needed: u64, free: Option<u64>) -> Result<(), Error> {
+    match free {
+        Some(free) if is_processor(device) && needed > free => {
+            Err(Error::ShapeMemory { path: path.to_owned(), needed: needed as f64 / 1e9, free: free as f64 / 1e9 })
+        }
+        _ => Ok(()),
     }
 }

@@ -249,6 +249,13 @@ fn what_cannot_be_measured_is_refused() {
     let broken = folder.path().join("broken.json");
     fs::write(&broken, "{").unwrap();
     refused(&["--backbone-config", text(&broken)], &["broken.json", "not a model configuration"]);
+    // Larger than any machine's memory, and refused before any of it is filled. Elsewhere nothing says how much is free.
+    if cfg!(target_os = "linux") {
+        let huge = folder.path().join("huge.json");
+        fs::copy(&backbone, &huge).unwrap();
+        edit_json(&huge, |config| config["num_hidden_layers"] = 2_000_000_000_u32.into());
+        refused(&["--backbone-config", text(&huge)], &["huge.json", "GB of memory are free", "--precision int8"]);
+    }
     edit_json(&drafter, |config| config["vocab_size"] = 300.into());
     let args = ["--backbone-config", text(&backbone), "--drafter-config", text(&drafter)];
     refused(&args, &["drafter.json", "`vocab_size` is 300", "backbone's"]);
