@@ -267,7 +267,11 @@ impl ChatJudge {
         let url = self.endpoint.completions();
         match status {
             401 | 403 => {
-                let hint = if self.endpoint.has_key() { "check the API key" } else { "no API key was sent; see --api-key-env" };
+                let hint = if self.endpoint.has_key() {
+                    "check the API key"
+                } else {
+                    "no API key was sent; see --api-key-env, or api_key_env of a plan"
+                };
                 JudgeError::Forbidden { url, status, body, hint: hint.to_owned() }
             }
             404 => JudgeError::NotFound { url, model: self.settings.model.clone(), body },

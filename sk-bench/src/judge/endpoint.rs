@@ -107,7 +107,7 @@ impl Endpoint {
     /// The one model that the server offers.
     ///
     /// # Errors
-    /// When the server cannot be asked, or offers none or several.
+    /// When the server does not answer, or offers none or several.
     pub fn only_model(&self) -> Result<String, JudgeError> {
         #[derive(Deserialize)]
         struct Models {
@@ -123,7 +123,8 @@ impl Endpoint {
         if let Some(Key(key)) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        let answer = self.read(request.call()).map_err(unclear)?;
+        let unanswered = |last| JudgeError::Unanswered { url: url.clone(), attempts: 1, last };
+        let answer = self.read(request.call()).map_err(unanswered)?;
         if answer.status != 200 {
             return Err(unclear(format!("the server answers {}: {}", answer.status, self.gist(&answer.body))));
         }

@@ -80,7 +80,7 @@ pub enum JudgeError {
         scale: Scale,
     },
     /// A server that does not say which model it serves.
-    #[error("{url}: {reason}; give --model")]
+    #[error("{url}: {reason}; name one with --model, or as model in a plan")]
     WhichModel {
         /// What was asked.
         url: String,
@@ -100,7 +100,7 @@ pub enum JudgeError {
         hint: String,
     },
     /// The server knows no such address or model.
-    #[error("{url}: the server answers 404 for model \"{model}\": {body}; check endpoint and --model")]
+    #[error("{url}: the server answers 404 for model \"{model}\": {body}; check endpoint and model")]
     NotFound {
         /// What was asked.
         url: String,
@@ -110,7 +110,9 @@ pub enum JudgeError {
         body: String,
     },
     /// The server gives no log-probabilities.
-    #[error("{url}: \"{model}\" comes without log-probabilities of its tokens; use --scoring integer")]
+    #[error(
+        "{url}: \"{model}\" comes without log-probabilities of its tokens; use --scoring integer, or scoring = \"integer\" in a plan"
+    )]
     NoLogprobs {
         /// What was asked.
         url: String,
@@ -128,7 +130,7 @@ pub enum JudgeError {
         body: String,
     },
     /// The server gave no usable answer, however often it was asked.
-    #[error("{url}: no answer after {attempts} attempts; the last: {last}")]
+    #[error("{url}: no answer{}: {last}", after(*attempts))]
     Unanswered {
         /// What was asked.
         url: String,
@@ -166,6 +168,11 @@ pub enum JudgeError {
         /// What happened last.
         last: Box<Self>,
     },
+}
+
+/// How often a server was asked, where that was more than once.
+fn after(attempts: u32) -> String {
+    if attempts > 1 { format!(" after {attempts} attempts; the last") } else { String::new() }
 }
 
 impl JudgeError {

@@ -28,16 +28,6 @@ pub enum SweepError {
     /// A plan that is not one, or a scheme of it that cannot be built.
     #[error(transparent)]
     Plan(#[from] SchemeError),
-    /// A plan without something it needs.
-    #[error("{file}: there is no [{section}] section; {hint}")]
-    Missing {
-        /// The plan.
-        file: String,
-        /// The section.
-        section: &'static str,
-        /// What it would say.
-        hint: &'static str,
-    },
     /// Prompts that cannot be had.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),

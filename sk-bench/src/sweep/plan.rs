@@ -117,31 +117,26 @@ impl Plan {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let document = Document::new(&name, text);
-        let mut sections = BTreeMap::new();
-        for section in document.sections("section")? {
-            if !SECTIONS.contains(&section.name()) {
-                return Err(section.refuse("section", &SECTIONS).into());
-            }
-            sections.insert(section.name().to_owned(), section);
-        }
-        let missing = |section, hint| SweepError::Missing { file: name.clone(), section, hint };
+        let mut sections = document.by_name(&SECTIONS)?;
 
         let (output, seeds, traces) = sections.remove("sweep").map_or_else(|| Ok(Default::default()), sweep)?;
         let output = output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output));
         let models = sections.remove("model").map_or_else(|| Ok(ModelArgs::default()), |section| model(section, &folder))?;
-        let schemes = sections.remove("schemes").ok_or_else(|| missing("schemes", "name at least one, such as [schemes.mod]"))?;
+        let schemes =
+            sections.remove("schemes").ok_or_else(|| document.missing("schemes", "name at least one, such as [schemes.mod]"))?;
         let schemes = schemes.sections("scheme")?.into_iter().map(|section| scheme(section, &models, &folder));
         let schemes: Vec<PlannedScheme> = schemes.collect::<Result<_, _>>()?;
         if schemes.is_empty() {
-            return Err(missing("schemes.NAME", "name at least one scheme, such as [schemes.mod]"));
+            return Err(document.missing("schemes.NAME", "name at least one scheme, such as [schemes.mod]").into());
         }
         let weights = match sections.remove("weights") {
             Some(section) => weights(section, &models)?,
             None => vectors(&blades_of(&models), paper_points)
-                .map_err(|_| missing("weights", "name the blades to weigh, such as blades = [\"calm\", \"safe\"]"))?,
+                .map_err(|_| document.missing("weights", "name the blades to weigh, such as blades = [\"calm\", \"safe\"]"))?,
         };
         let prompts = sections.remove("prompts");
-        let prompts = prompts.ok_or_else(|| missing("prompts", "name the files, such as sources = [\"prompts.jsonl\"]"))?;
+        let prompts =
+            prompts.ok_or_else(|| document.missing("prompts", "name the files, such as sources = [\"prompts.jsonl\"]"))?;
         Ok(Self {
             questions: questions(prompts, &folder)?,
             generation: sections.remove("generation").map_or_else(|| Ok(Generation::default()), generation)?,

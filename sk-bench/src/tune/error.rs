@@ -2,7 +2,6 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::Error;
-use crate::judge::JudgeError;
 use crate::prompt_sets::PromptSetError;
 use crate::scheme::SchemeError;
 use crate::sweep::SweepError;
@@ -36,16 +35,6 @@ pub enum TuneError {
     /// A plan that is not one, or a scheme of it that cannot be built.
     #[error(transparent)]
     Plan(#[from] SchemeError),
-    /// A plan without something it needs.
-    #[error("{file}: there is no [{section}] section; {hint}")]
-    Missing {
-        /// The plan.
-        file: String,
-        /// The section.
-        section: &'static str,
-        /// What it would say.
-        hint: &'static str,
-    },
     /// Prompts that cannot be had.
     #[error(transparent)]
     Prompts(#[from] PromptSetError),
@@ -93,7 +82,7 @@ pub enum TuneError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The responses of a trial could not be had.
+    /// The responses of a trial could not be had or scored.
     #[error("trial {trial} of \"{search}\": {source}")]
     Trial {
         /// The search.
@@ -103,8 +92,11 @@ pub enum TuneError {
         /// What failed.
         source: Box<Error>,
     },
-    /// A trial without a score.
-    #[error("trial {trial} of \"{search}\" has no score for \"{objective}\": {reason}")]
+    /// A trial without a score, where no trial of its search has one.
+    #[error(
+        "trial {trial} of \"{search}\" has no score for \"{objective}\": none of its {responses} responses was scored; the judge abstained, or \
+         they are empty"
+    )]
     NoScore {
         /// The search.
         search: String,
@@ -112,8 +104,8 @@ pub enum TuneError {
         trial: usize,
         /// The objective.
         objective: String,
-        /// Why.
-        reason: String,
+        /// The responses of the trial.
+        responses: usize,
     },
     /// The estimator refused what it was told.
     #[error("search \"{search}\": {reason}")]
@@ -126,7 +118,4 @@ pub enum TuneError {
     /// A sweep of a trial that cannot start or go on.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// The judge could not be asked.
-    #[error(transparent)]
-    Judge(#[from] JudgeError),
 }

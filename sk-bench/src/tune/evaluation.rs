@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Evaluate, Objective, Scorer, TuneError, TunePlan};
+use super::{Evaluate, Objective, Scorer, TuneError, TunePlan, Worth};
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
 use crate::sweep::{self, Grid, Loaded, Store, SweepRecord, Worker, read_records};
@@ -47,29 +47,25 @@ impl<'p> SweepTrials<'p> {
 }
 
 impl Evaluate for SweepTrials<'_> {
-    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<(Vec<f64>, usize)>, TuneError> {
+    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, TuneError> {
         let output = self.output(search, trial);
         let folder = output.parent().unwrap_or(&output).to_owned();
         fs::create_dir_all(&folder).map_err(|source| TuneError::Write { path: folder, source })?;
         let grid = self.plan.trial(search, self.plan.scheme(point)?, output.clone(), self.prompts)?;
-        let name = &self.plan.searches[search].name;
-        self.answer(&grid).map_err(|source| TuneError::Trial { search: name.clone(), trial, source: Box::new(source) })?;
+        let failed =
+            |source: Error| TuneError::Trial { search: self.plan.searches[search].name.clone(), trial, source: Box::new(source) };
+        self.answer(&grid).map_err(failed)?;
         if interrupt::requested() {
             return Ok(None);
         }
         let records = in_order(&grid, read_records(&output)?);
         let objectives = &self.plan.searches[search].objectives;
         let (traces, journal) = (output.with_extension("traces.jsonl"), output.with_extension("judged.jsonl"));
-        let scored = self.scorer.score(&records, objectives, &traces, &journal)?;
-        let scores = objectives.iter().enumerate().map(|(place, objective)| {
-            mean(&grid, &records, &scored, place, objective).ok_or_else(|| TuneError::NoScore {
-                search: name.clone(),
-                trial,
-                objective: objective.name.clone(),
-                reason: "no response to its prompts was scored".to_owned(),
-            })
-        });
-        Ok(Some((scores.collect::<Result<_, _>>()?, records.len())))
+        let scored = match self.scorer.score(&records, objectives, &traces, &journal) {
+            Err(Error::Judge(error)) if error.is_interruption() => return Ok(None),
+            scored => scored.map_err(failed)?,
+        };
+        Ok(Some(worth(&records, objectives, &scored)))
     }
 }
 
@@ -81,13 +77,17 @@ fn in_order(grid: &Grid, records: Vec<SweepRecord>) -> Vec<SweepRecord> {
     placed.into_iter().map(|(_, record)| record).collect()
 }
 
-/// The mean score of the responses that count for an objective; a response without a score is left out.
-fn mean(grid: &Grid, records: &[SweepRecord], scored: &[Vec<Option<f64>>], place: usize, objective: &Objective) -> Option<f64> {
-    let asked = |record: &SweepRecord| {
-        let prompt = grid.find(&record.id).map(|cell| &grid.prompts[grid.cells[cell].prompt]);
-        prompt.is_some_and(|prompt| objective.asks(prompt))
+/// The mean score, on each objective, of the responses that count for it; a response without a score is left out.
+fn worth(records: &[SweepRecord], objectives: &[Objective], scored: &[Vec<Option<f64>>]) -> Worth {
+    let counts = |place: usize, record: &SweepRecord| objectives[place].counts(record.axis.as_deref());
+    let mean = |place: usize| {
+        let counted = records.iter().zip(scored).filter(|(record, _)| counts(place, record));
+        let scores: Vec<f64> = counted.filter_map(|(_, scores)| scores[place]).collect();
+        (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
     };
-    let counted = records.iter().zip(scored).filter(|(record, _)| asked(record));
-    let scores: Vec<f64> = counted.filter_map(|(_, scores)| scores[place]).collect();
-    (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+    let lacks = |(record, scores): &(&SweepRecord, &Vec<Option<f64>>)| {
+        (0..objectives.len()).any(|place| scores[place].is_none() && counts(place, record))
+    };
+    let unscored = records.iter().zip(scored).filter(lacks).count();
+    Worth { scores: (0..objectives.len()).map(mean).collect(), responses: records.len(), unscored }
 }

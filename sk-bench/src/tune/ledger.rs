@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Search, Trial, TuneError};
+use super::{Search, Trial, TuneError, Worth};
 use crate::record_file::{RecordFile, RecordFileError};
 
 /// A finished trial: one line of the ledger.
@@ -17,14 +17,22 @@ pub struct TrialRecord {
     pub trial: usize,
     /// What was tried.
     pub point: BTreeMap<String, f64>,
-    /// The score of each objective; greater is better.
+    /// The score of each objective, greater is better; none of one that no response was scored on.
     pub scores: BTreeMap<String, f64>,
-    /// Responses that were scored.
+    /// Responses.
     pub responses: usize,
+    /// Those without a score on an objective that they count for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unscored: usize,
     /// Digest of everything else that a score depends on.
     pub settings: String,
     /// Wall time, in seconds, of the run that finished it.
     pub elapsed: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A file of trials, open and locked.
@@ -33,6 +41,7 @@ pub struct Ledger {
     file: RecordFile,
     searches: Vec<(Search, Vec<String>, Vec<Trial>)>,
     settings: String,
+    unscored: usize,
 }
 
 impl Ledger {
@@ -54,7 +63,7 @@ impl Ledger {
             }
         })?;
         let searches = searches.into_iter().map(|(search, objectives)| (search, objectives, Vec::new())).collect();
-        let mut ledger = Self { file, searches, settings: settings.to_owned() };
+        let mut ledger = Self { file, searches, settings: settings.to_owned(), unscored: 0 };
         for (line, record) in &records {
             let taken = ledger.take(record);
             taken.map_err(|reason| TuneError::Record { path: owned(), line: *line, reason })?;
@@ -80,8 +89,11 @@ impl Ledger {
         let point =
             point.ok_or_else(|| format!("trial {number} of \"{name}\" is not what the search proposes; give another output"))?;
         let scores: Option<Vec<f64>> = objectives.iter().map(|name| record.scores.get(name).copied()).collect();
-        let scores = scores.ok_or_else(|| format!("trial {number} of \"{name}\" lacks the score of an objective"))?;
-        trials.push(Trial { point, scores });
+        if scores.is_none() && record.unscored == 0 {
+            return Err(format!("trial {number} of \"{name}\" lacks the score of an objective"));
+        }
+        trials.push(Trial { point, scores: scores.unwrap_or_default() });
+        self.unscored += record.unscored;
         Ok(())
     }
 
@@ -95,6 +107,17 @@ impl Ledger {
         &self.searches[search].2
     }
 
+    /// Responses of all trials that have no score on an objective that they count for.
+    pub fn unscored(&self) -> usize {
+        self.unscored
+    }
+
+    /// The next trial of the search at a position, none of whose responses was scored on an objective.
+    pub(super) fn no_score(&self, search: usize, objective: usize, responses: usize) -> TuneError {
+        let (of, objectives, trials) = &self.searches[search];
+        TuneError::NoScore { search: of.name.clone(), trial: trials.len(), objective: objectives[objective].clone(), responses }
+    }
+
     /// What the search at a position tries next.
     ///
     /// # Errors
@@ -104,18 +127,19 @@ impl Ledger {
         search.propose(trials)
     }
 
-    /// Keeps the trial that was [proposed](Self::propose), on disk before it counts.
+    /// Keeps what the point that was [proposed](Self::propose) is worth, on disk before it counts.
     ///
     /// # Errors
     /// When the file cannot be written to.
-    pub fn append(&mut self, search: usize, trial: &Trial, responses: usize, elapsed: f64) -> Result<(), TuneError> {
+    pub fn append(&mut self, search: usize, point: &[f64], worth: &Worth, elapsed: f64) -> Result<(), TuneError> {
         let (of, objectives, trials) = &self.searches[search];
         let record = TrialRecord {
             search: of.name.clone(),
             trial: trials.len(),
-            point: of.space.by_name(&trial.point),
-            scores: objectives.iter().cloned().zip(trial.scores.iter().copied()).collect(),
-            responses,
+            point: of.space.by_name(point),
+            scores: objectives.iter().zip(&worth.scores).filter_map(|(name, score)| Some((name.clone(), (*score)?))).collect(),
+            responses: worth.responses,
+            unscored: worth.unscored,
             settings: self.settings.clone(),
             elapsed,
         };

@@ -26,7 +26,7 @@ pub use ledger::{Ledger, TrialRecord};
 pub use parameter::{Knob, Parameter, Scale};
 pub use plan::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan, TunePlan};
 pub use points::{balanced, best, front};
-pub use run::{Evaluate, Standing, run};
+pub use run::{Evaluate, Standing, Worth, run};
 pub use score::Scorer;
 pub use search::{Search, Trial};
 pub use space::{Point, Space};

@@ -3,8 +3,9 @@
 mod disjoint;
 mod sections;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -85,6 +86,10 @@ pub struct ServerPlan {
     pub scoring: judge::Scoring,
     /// Questions under way at the same time.
     pub concurrency: usize,
+    /// Until a request counts as failed.
+    pub timeout: Duration,
+    /// Attempts at a question that finds no answer.
+    pub attempts: u32,
 }
 
 /// What the paper's judge calls the objectives of the blades that ship.
@@ -104,9 +109,14 @@ pub struct Objective {
 }
 
 impl Objective {
+    /// Whether a response to a prompt with this label `axis` counts.
+    pub(super) fn counts(&self, axis: Option<&str>) -> bool {
+        self.prompts.as_ref().is_none_or(|wanted| axis == Some(wanted))
+    }
+
     /// Whether a response to this prompt counts.
     pub fn asks(&self, prompt: &Prompt) -> bool {
-        self.prompts.as_ref().is_none_or(|axis| prompt.labels.get(AXIS) == Some(axis))
+        self.counts(prompt.labels.get(AXIS).map(String::as_str))
     }
 }
 
@@ -174,14 +184,7 @@ impl TunePlan {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let document = Document::new(&name, text);
-        let mut sections = BTreeMap::new();
-        for section in document.sections("section")? {
-            if !SECTIONS.contains(&section.name()) {
-                return Err(section.refuse("section", &SECTIONS).into());
-            }
-            sections.insert(section.name().to_owned(), section);
-        }
-        let missing = |section, hint| TuneError::Missing { file: name.clone(), section, hint };
+        let mut sections = document.by_name(&SECTIONS)?;
         let head = sections.remove("tune").map_or_else(|| Ok(Head::default()), head)?;
         let models = sections.remove("model").map_or_else(|| Ok(ModelArgs::default()), |section| model(section, &folder))?;
         let mut scheme = SteeringArgs { scheme: Some(SCHEME.into()), ..SteeringArgs::default() };
@@ -197,7 +200,7 @@ impl TunePlan {
             None => blades.iter().map(|blade| (Objective::of_blade(blade), None)).collect(),
         };
         if objectives.is_empty() {
-            return Err(missing("objectives.NAME", "name at least one, such as [objectives.harmless]"));
+            return Err(document.missing("objectives.NAME", "name at least one, such as [objectives.harmless]").into());
         }
         if let (true, Some((lacking, _))) = (scoring.is_judge(), objectives.iter().find(|(o, _)| o.axis.is_none())) {
             let reason = format!("objective \"{}\": name the judge's axis, such as axis = \"quality\"", lacking.name);
@@ -205,11 +208,11 @@ impl TunePlan {
         }
         let at = sections.remove("weights").map(|section| weights(section, &models)).transpose()?;
         let prompts = sections.remove("prompts");
-        let prompts =
-            prompts.ok_or_else(|| missing("prompts", "name the files to tune on, such as sources = [\"tune.jsonl\"]"))?;
+        let prompts = prompts
+            .ok_or_else(|| document.missing("prompts", "name the files to tune on, such as sources = [\"tune.jsonl\"]"))?;
         let evaluation = sections.remove("evaluation");
-        let evaluation =
-            evaluation.ok_or_else(|| missing("evaluation", "name the prompts to evaluate on later, so that none is tuned on"))?;
+        let evaluation = evaluation
+            .ok_or_else(|| document.missing("evaluation", "name the prompts to evaluate on later, so that none is tuned on"))?;
         let plan = Self {
             output: head.output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output)),
             searches: searches(head.mode, &scoring, objectives, at, &blades)?,

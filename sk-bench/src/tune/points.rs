@@ -4,24 +4,28 @@ use super::Trial;
 use super::scalar::losses;
 use crate::stats;
 
+/// The trials that have a score, by their numbers, and the scores.
+fn scored(trials: &[Trial]) -> (Vec<usize>, Vec<&[f64]>) {
+    trials.iter().enumerate().filter(|(_, trial)| trial.is_scored()).map(|(i, trial)| (i, trial.scores.as_slice())).unzip()
+}
+
 /// The trial of the greatest first score; the earliest of equals. Nothing for no trial.
 pub fn best(trials: &[Trial]) -> Option<usize> {
-    (0..trials.len()).reduce(|best, i| if trials[i].scores[0] > trials[best].scores[0] { i } else { best })
+    scored(trials).0.into_iter().reduce(|best, i| if trials[i].scores[0] > trials[best].scores[0] { i } else { best })
 }
 
 /// The trials that no other beats on every objective.
 pub fn front(trials: &[Trial]) -> Vec<usize> {
-    let scores: Vec<&[f64]> = trials.iter().map(|trial| trial.scores.as_slice()).collect();
-    stats::front(&scores)
+    let (numbers, scores) = scored(trials);
+    stats::front(&scores).into_iter().map(|place| numbers[place]).collect()
 }
 
 /// The trial that is worst off least: the smallest augmented Chebyshev distance, with equal weights, from the best score seen on each
 /// objective, in units of the range seen. Nothing for no trial.
 pub fn balanced(trials: &[Trial]) -> Option<usize> {
-    let objectives = trials.first()?.scores.len();
-    let scores: Vec<&[f64]> = trials.iter().map(|trial| trial.scores.as_slice()).collect();
-    let losses = losses(&scores, &vec![1.0; objectives]);
-    (0..trials.len()).reduce(|best, i| if losses[i] < losses[best] { i } else { best })
+    let (numbers, scores) = scored(trials);
+    let losses = losses(&scores, &vec![1.0; scores.first()?.len()]);
+    (0..scores.len()).reduce(|best, i| if losses[i] < losses[best] { i } else { best }).map(|place| numbers[place])
 }
 
 #[cfg(test)]
@@ -37,5 +41,8 @@ mod tests {
         // Distances from (1, 1): (1, 0), (0, 1), (.3, .4), (.4, .4).
         assert_eq!(balanced(&trials), Some(2));
         assert_eq!((best(&[]), balanced(&[])), (None, None));
+        let unscored: Vec<Trial> = [trial(&[]), trial(&[])].into_iter().chain(trials).collect();
+        assert_eq!((front(&unscored), best(&unscored), balanced(&unscored)), (vec![2, 3, 4, 6], Some(3), Some(4)));
+        assert_eq!((best(&unscored[..2]), balanced(&unscored[..2])), (None, None), "without a score");
     }
 }

@@ -5,14 +5,24 @@ use std::time::Instant;
 use super::{Ledger, Trial, TuneError};
 use crate::interrupt;
 
+/// What the responses of a trial are worth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Worth {
+    /// The score of each objective, greater is better; none where no response that counts for it was scored.
+    pub scores: Vec<Option<f64>>,
+    /// Responses.
+    pub responses: usize,
+    /// Those that have no score on an objective that they count for, and are left out of its mean.
+    pub unscored: usize,
+}
+
 /// What a trial costs: responses, and what they are worth.
 pub trait Evaluate {
-    /// The scores of a point on the objectives of the search at a position, greater is better, and how many responses they are of. Nothing
-    /// where Ctrl-C ended it.
+    /// What a point is worth in the search at a position. Nothing where Ctrl-C ended it.
     ///
     /// # Errors
     /// When responses cannot be had or scored.
-    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<(Vec<f64>, usize)>, TuneError>;
+    fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, TuneError>;
 }
 
 /// How a tuning stands.
@@ -30,8 +40,11 @@ pub struct Standing<'a> {
 
 /// Tries `budget` points in each search of a ledger, one search after the other; less those that are there already.
 ///
+/// A trial that an objective has no score of is kept without one, and the search goes on from the others.
+///
 /// # Errors
-/// When a trial fails or the ledger cannot be kept. What was finished is in it.
+/// When a trial fails, no trial of a search has a score yet and this one has none either, or the ledger cannot be kept. What was finished is
+/// in it.
 pub fn run(
     ledger: &mut Ledger,
     budget: usize,
@@ -49,10 +62,13 @@ pub fn run(
             }
             let start = Instant::now();
             let point = ledger.propose(search)?;
-            let Some((scores, responses)) = evaluate.evaluate(search, ledger.trials(search).len(), &point)? else {
-                return Ok(());
-            };
-            ledger.append(search, &Trial { point, scores }, responses, start.elapsed().as_secs_f64())?;
+            let trial = ledger.trials(search).len();
+            let Some(worth) = evaluate.evaluate(search, trial, &point)? else { return Ok(()) };
+            let without = worth.scores.iter().position(Option::is_none);
+            if let (Some(objective), true) = (without, ledger.trials(search).iter().all(|trial| !trial.is_scored())) {
+                return Err(ledger.no_score(search, objective, worth.responses));
+            }
+            ledger.append(search, &point, &worth, start.elapsed().as_secs_f64())?;
             watch(Standing { search, done: done(ledger), total, last: ledger.trials(search).last() });
         }
     }

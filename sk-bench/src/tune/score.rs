@@ -1,25 +1,21 @@
 //! What the responses of a trial are worth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Deserialize;
 use sk_models::device::DeviceName;
 
-use super::{JudgePlan, Objective, Scoring, ServerPlan, TuneError, TunePlan};
+use super::{JudgePlan, Objective, Scoring, TunePlan};
 use crate::Error;
 use crate::judge::run::{Panel, judge_all};
 use crate::judge::{
     Axis, ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS,
-    Response, Rubric,
+    Response, Retry, Rubric,
 };
 use crate::sweep::{SweepRecord, TraceSpan};
-
-/// Until a request to a judge counts as failed.
-const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Who scores responses.
 pub enum Scorer {
@@ -59,12 +55,14 @@ impl Scorer {
                 let rubrics = OFFLINE_RUBRICS.iter().filter(|rubric| wanted(rubric)).collect();
                 Ok(Self::Judge { judge: Box::new(judge), rubrics, concurrency: 1 })
             }
-            Scoring::Judge(JudgePlan::Server(ServerPlan { endpoint, model, api_key_env, scoring, concurrency })) => {
-                let endpoint = Endpoint::new(endpoint, Key::from_env(api_key_env)?, TIMEOUT)?;
-                let model = model.clone().map_or_else(|| endpoint.only_model(), Ok)?;
-                let judge = Box::new(ChatJudge::new(endpoint, ChatSettings::new(model, *scoring))?);
+            Scoring::Judge(JudgePlan::Server(server)) => {
+                let endpoint = Endpoint::new(&server.endpoint, Key::from_env(&server.api_key_env)?, server.timeout)?;
+                let model = server.model.clone().map_or_else(|| endpoint.only_model(), Ok)?;
+                let retry = Retry { attempts: server.attempts, ..Retry::default() };
+                let settings = ChatSettings { retry, ..ChatSettings::new(model, server.scoring) };
+                let judge = Box::new(ChatJudge::new(endpoint, settings)?);
                 let rubrics = RUBRICS.iter().filter(|rubric| wanted(rubric)).collect();
-                Ok(Self::Judge { judge, rubrics, concurrency: *concurrency })
+                Ok(Self::Judge { judge, rubrics, concurrency: server.concurrency })
             }
         }
     }
@@ -80,8 +78,8 @@ impl Scorer {
         }
     }
 
-    /// The score of each record on each of the objectives; none where a judge abstained. Judgements are kept in `journal`, and taken up
-    /// from there.
+    /// The score of each record on each of the objectives; none where a judge abstained. A judge is asked no more than counts for an
+    /// objective. Judgements are kept in `journal`, and taken up from there.
     ///
     /// # Errors
     /// When traces cannot be read, or the judge cannot be asked.
@@ -91,10 +89,10 @@ impl Scorer {
         objectives: &[Objective],
         traces: &Path,
         journal: &Path,
-    ) -> Result<Vec<Vec<Option<f64>>>, TuneError> {
+    ) -> Result<Vec<Vec<Option<f64>>>, Error> {
         match self {
             Self::Blades => {
-                let failed = |source| TuneError::Read { path: traces.to_owned(), source };
+                let failed = |source| Error::Read { path: traces.to_owned(), source };
                 let mut file = File::open(traces).map_err(failed)?;
                 let scored = records.iter().map(|record| {
                     let means = blade_means(&mut file, record.trace).map_err(failed)?;
@@ -103,7 +101,7 @@ impl Scorer {
                 scored.collect()
             }
             Self::Judge { judge, rubrics, concurrency } => {
-                let judged = ask(records, judge.as_ref(), rubrics, *concurrency, journal)?;
+                let judged = ask(&questions(records, objectives, rubrics), judge.as_ref(), *concurrency, journal)?;
                 let score = |record: &SweepRecord, objective: &Objective| {
                     objective.axis.and_then(|axis| axis_score(axis, judged.get(record.id.as_str())?))
                 };
@@ -116,28 +114,43 @@ impl Scorer {
 /// The scores of one response by rubric, with the axes they count for.
 type RubricScores = BTreeMap<String, (Option<Axis>, f64)>;
 
+/// Responses by the rubrics that they are to be judged on: those of the axes of the objectives that they count for.
+type Questions = Vec<(Vec<&'static Rubric>, Vec<Response>)>;
+
+fn questions(records: &[SweepRecord], objectives: &[Objective], rubrics: &[&'static Rubric]) -> Questions {
+    let mut questions: BTreeMap<BTreeSet<Axis>, Vec<Response>> = BTreeMap::new();
+    for record in records {
+        let counted = objectives.iter().filter(|objective| objective.counts(record.axis.as_deref()));
+        questions.entry(counted.filter_map(|objective| objective.axis).collect()).or_default().push(response(record));
+    }
+    let of = |axes: BTreeSet<Axis>| rubrics.iter().copied().filter(|r| r.axis.is_some_and(|axis| axes.contains(&axis))).collect();
+    questions.into_iter().map(|(axes, responses)| (of(axes), responses)).collect()
+}
+
 fn ask(
-    records: &[SweepRecord],
+    questions: &Questions,
     judge: &dyn Judge,
-    rubrics: &[&'static Rubric],
     concurrency: usize,
     journal: &Path,
-) -> Result<BTreeMap<String, RubricScores>, TuneError> {
-    let responses: Vec<Response> = records.iter().map(response).collect();
+) -> Result<BTreeMap<String, RubricScores>, JudgeError> {
     let (journal, earlier) = Journal::open(journal)?;
-    let panel = Panel { responses: &responses, rubrics, passes: 0..1, concurrency };
-    let outcome = judge_all(&panel, judge, &journal, earlier, &())?;
-    if let Some(first) = outcome.trouble {
-        let (unanswered, total) = (outcome.unanswered, responses.len() * rubrics.len());
-        return Err(JudgeError::Incomplete { unanswered, total, first: Box::new(first) }.into());
-    }
-    let mut scores: BTreeMap<String, RubricScores> = BTreeMap::new();
-    for Judged { id, rubric, axis, score, .. } in outcome.records {
-        if let Some(score) = score {
-            scores.entry(id).or_default().insert(rubric, (axis, score));
+    let (mut scores, mut unanswered, mut trouble): (BTreeMap<String, RubricScores>, _, _) = (BTreeMap::new(), 0, None);
+    for (rubrics, responses) in questions {
+        let panel = Panel { responses, rubrics, passes: 0..1, concurrency };
+        let outcome = judge_all(&panel, judge, &journal, earlier.clone(), &())?;
+        unanswered += outcome.unanswered;
+        trouble = trouble.or(outcome.trouble);
+        for Judged { id, rubric, axis, score, .. } in outcome.records {
+            if let Some(score) = score {
+                scores.entry(id).or_default().insert(rubric, (axis, score));
+            }
         }
     }
-    Ok(scores)
+    let total = questions.iter().map(|(rubrics, responses)| rubrics.len() * responses.len()).sum();
+    match trouble {
+        Some(first) => Err(JudgeError::Incomplete { unanswered, total, first: Box::new(first) }),
+        None => Ok(scores),
+    }
 }
 
 fn response(record: &SweepRecord) -> Response {

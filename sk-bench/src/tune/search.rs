@@ -18,8 +18,15 @@ const DRAWS: usize = 24;
 pub struct Trial {
     /// What was tried.
     pub point: Point,
-    /// A score per objective; greater is better.
+    /// A score per objective, greater is better; empty where an objective has none.
     pub scores: Vec<f64>,
+}
+
+impl Trial {
+    /// Whether there is a score of every objective.
+    pub fn is_scored(&self) -> bool {
+        !self.scores.is_empty()
+    }
 }
 
 /// A search of a space.
@@ -44,7 +51,7 @@ pub struct Search {
 
 impl Search {
     /// The point to try after `history`. It depends on nothing but this search and those trials, so that a search that was interrupted goes
-    /// on as if it had not been.
+    /// on as if it had not been. Trials without a score count, and say nothing to the estimator.
     ///
     /// Takes O(parameters · trials · log trials).
     ///
@@ -55,16 +62,17 @@ impl Search {
         if let (true, Some(origin)) = (history.is_empty(), &self.origin) {
             return Ok(origin.clone());
         }
-        if history.len() < self.startup.max(1) {
+        let scored: Vec<&Trial> = history.iter().filter(|trial| trial.is_scored()).collect();
+        let Some(first) = scored.first().filter(|_| history.len() >= self.startup) else {
             return Ok(self.space.parameters().iter().map(|parameter| parameter.value(rng.random())).collect());
-        }
-        let weights = simplex(history[0].scores.len(), &mut rng);
-        let scores: Vec<&[f64]> = history.iter().map(|trial| trial.scores.as_slice()).collect();
+        };
+        let weights = simplex(first.scores.len(), &mut rng);
+        let scores: Vec<&[f64]> = scored.iter().map(|trial| trial.scores.as_slice()).collect();
         let losses = losses(&scores, &weights);
         let places = self.space.parameters().iter().enumerate();
         places
             .map(|(place, parameter)| {
-                let seen = history.iter().zip(&losses).map(|(trial, &loss)| (trial.point[place], loss));
+                let seen = scored.iter().zip(&losses).map(|(trial, &loss)| (trial.point[place], loss));
                 estimate(parameter, seen, &mut rng).map_err(|reason| TuneError::Estimator { search: self.name.clone(), reason })
             })
             .collect()

@@ -4,21 +4,24 @@
 #[path = "../cli/common.rs"]
 mod common;
 
+mod judged;
 mod known;
 mod ledgers;
 mod plans;
 mod program;
+#[allow(dead_code)] // shared with the tests of judges
+#[path = "../judge/server.rs"]
+mod server;
 
-use std::convert::Infallible;
-
-use sk_bench::tune::{Evaluate, Search, Space, TuneError};
+use sk_bench::tune::{Evaluate, Search, Space, TuneError, Worth};
 
 /// A score of a point, in place of responses.
 struct Known<F>(F);
 
 impl<F: FnMut(&[f64]) -> Vec<f64>> Evaluate for Known<F> {
-    fn evaluate(&mut self, _: usize, _: usize, point: &[f64]) -> Result<Option<(Vec<f64>, usize)>, TuneError> {
-        Ok::<_, Infallible>(Some(((self.0)(point), 1))).map_err(|never| match never {})
+    fn evaluate(&mut self, _: usize, _: usize, point: &[f64]) -> Result<Option<Worth>, TuneError> {
+        let scores = (self.0)(point).into_iter().map(Some).collect();
+        Ok(Some(Worth { scores, responses: 1, unscored: 0 }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sk_bench::scheme::SchemeError;
 use sk_bench::tune::{Knob, Mode, Scoring, TuneError, TunePlan};
 
 const PLAN: &str = "[prompts]\nsources = [\"tune.jsonl\"]\n[evaluation]\nsources = [\"later.jsonl\"]\n";
@@ -71,6 +72,7 @@ fn mistakes_are_named() {
     );
     refused("[objectives.harmless]\naxis = \"safety\"\n", &["[judge]"]);
     refused("[judge]\n", &["name an endpoint", "offline = true"]);
+    refused("[judge]\nendpoint = \"http://localhost:1/v1\"\nattempts = 0\n", &["attempts is 0", "at least 1"]);
     refused("[judge]\nmodels = \"judge\"\n", &["add offline = true"]);
     refused("[judge]\noffline = true\nendpoint = \"http://localhost:1/v1\"\n", &["unknown field of [judge] \"endpoint\""]);
     refused("[judge]\nendpoint = \"http://localhost:1/v1\"\n[objectives.kind]\nweights = [{ helpful = 1 }]\n", &["axis = "]);
@@ -78,6 +80,6 @@ fn mistakes_are_named() {
     refused("[tune]\nsearch = \"together\"\n[objectives.helpful]\nweights = [{ helpful = 1 }]\n", &["[weights] of the plan"]);
     for (section, text) in [("prompts", "[evaluation]\nsources = [\"a\"]\n"), ("evaluation", "[prompts]\nsources = [\"a\"]\n")] {
         let error = TunePlan::parse(Path::new("p.toml"), text).unwrap_err();
-        assert!(matches!(error, TuneError::Missing { section: found, .. } if found == section), "{error}");
+        assert!(matches!(error, TuneError::Plan(SchemeError::Missing { section: found, .. }) if found == section), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::common::{BLADES, assert_refused, models, program, stderr, stdout};
 
-const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 const TUNED: &str = r#"{"id":"sky","prompt":"Why is the sky blue?","labels":{"axis":"honesty"}}
 {"id":"more","prompt":"\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Go on\n\nAssistant:","labels":{"axis":"helpfulness"}}
@@ -38,7 +38,8 @@ sources = ["later.jsonl"]
 max_new_tokens = 8
 "#;
 
-struct Bench(TempDir);
+/// A folder with a plan, and prompts to tune on and to evaluate on.
+pub(crate) struct Bench(TempDir);
 
 impl Bench {
     fn new(plan: &str) -> Self {
@@ -50,7 +51,7 @@ impl Bench {
     }
 
     /// With the tiny model.
-    fn tiny(plan: &str) -> Self {
+    pub(crate) fn tiny(plan: &str) -> Self {
         let path = |part: &str| models().join(part).display().to_string();
         let mut model =
             format!("[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n", path("backbone"), path("drafter"));
@@ -59,26 +60,26 @@ impl Bench {
         Self::new(&format!("{plan}\n{model}"))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = program();
         command.arg("tune").arg(self.path("plan.toml")).args(args);
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
-    fn lines(&self) -> usize {
+    pub(crate) fn lines(&self) -> usize {
         fs::read(self.path("plan.jsonl")).unwrap_or_default().iter().filter(|&&byte| byte == b'\n').count()
     }
 
     /// The trials, but for their times.
-    fn trials(&self) -> Vec<Value> {
+    pub(crate) fn trials(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.path("plan.jsonl")).unwrap();
         let timeless = |line: &str| {
             let mut trial: Value = serde_json::from_str(line).unwrap();
@@ -88,7 +89,7 @@ impl Bench {
         text.lines().map(timeless).collect()
     }
 
-    fn result(&self) -> Value {
+    pub(crate) fn result(&self) -> Value {
         serde_json::from_str(&stdout(&self.run(&["--quiet", "--json", "--dry-run"]))).unwrap()
     }
 }

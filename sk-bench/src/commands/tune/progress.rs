@@ -32,8 +32,9 @@ impl Progress {
         let point = plan.space.by_name(&trial.point);
         let point: Vec<String> = point.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let scores: Vec<String> = trial.scores.iter().map(|score| format!("{score:.4}")).collect();
+        let scores = if trial.is_scored() { scores.join(" ") } else { "without a score".to_owned() };
         let left = start.elapsed().mul_f64((total - done) as f64 / (done - first).max(1) as f64);
         let left = HumanDuration(Duration::from_secs(left.as_secs()));
-        eprintln!("{done}/{total} {} {} at {} · {left} left", search.name, scores.join(" "), point.join(" "));
+        eprintln!("{done}/{total} {} {} at {} · {left} left", search.name, scores, point.join(" "));
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Summary {
     scored_by: &'static str,
     /// Trials that are done, and all of them.
     trials: (usize, usize),
+    /// Responses that have no score on an objective that they count for.
+    unscored: usize,
     /// The options of `generate` that take the last row; nothing before there is one.
     #[serde(rename = "use")]
     options: Option<String>,
@@ -82,7 +84,8 @@ impl Summary {
         let done = (0..plan.searches.len()).map(|search| ledger.trials(search).len()).sum();
         let scheme = plan.scheme_option();
         let options = rows.last().map(|row| format!("{scheme} {}", plan.space.options(&row.values)).trim().to_owned());
-        Self { rows, scored_by: plan.scoring.name(), trials: (done, plan.trials * plan.searches.len()), options }
+        let trials = (done, plan.trials * plan.searches.len());
+        Self { rows, scored_by: plan.scoring.name(), trials, unscored: ledger.unscored(), options }
     }
 
     pub(super) fn render(&self, json: bool) -> String {
@@ -107,7 +110,10 @@ impl Summary {
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let by = format!("{done} of {all} trials, scored by {}", self.scored_by);
+        let mut by = format!("{done} of {all} trials, scored by {}", self.scored_by);
+        if self.unscored > 0 {
+            by += &format!("; responses without a score, left out: {}", self.unscored);
+        }
         format!("{}\n\n{by}\nTo use the last row: swiss-knife generate … {options}", table.trim_fmt())
     }
 }

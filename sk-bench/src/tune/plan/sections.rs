@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use super::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan};
-use crate::judge::{self, Axis};
+use crate::judge::{self, Axis, Retry};
 use crate::scheme::SchemeError;
 use crate::scheme::document::Section;
 use crate::sweep::Weights;
@@ -21,9 +22,11 @@ const SEED: u64 = 42;
 const MODES: [(&str, Mode); 2] = [("each", Mode::Each), ("together", Mode::Together)];
 const JUDGEMENTS: [(&str, judge::Scoring); 2] = [("integer", judge::Scoring::Integer), ("logprob", judge::Scoring::Logprob)];
 const AXES: [(&str, Axis); 3] = [("quality", Axis::Quality), ("safety", Axis::Safety), ("honesty", Axis::Honesty)];
-/// The variable that holds a judge's key, and questions under way, unless the plan says: as `judge` has them.
+/// The variable that holds a judge's key, questions under way, and seconds until a request counts as failed, unless the plan says: as `judge`
+/// has them.
 const API_KEY: &str = "SWISS_KNIFE_API_KEY";
 const CONCURRENCY: usize = 8;
+const TIMEOUT: usize = 120;
 
 /// An objective, and the weights it is searched at where the plan says.
 pub(super) type Placed = (Objective, Option<Vec<Weights>>);
@@ -104,13 +107,20 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
         model: section.string("model")?,
         api_key_env: section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned()),
         scoring: section.choice("scoring", "scoring", &JUDGEMENTS)?.unwrap_or(judge::Scoring::Integer),
-        concurrency: section.count("concurrency")?.unwrap_or(CONCURRENCY),
+        concurrency: positive(&mut section, "concurrency", CONCURRENCY)?,
+        timeout: Duration::from_secs(positive(&mut section, "timeout", TIMEOUT)? as u64),
+        attempts: positive(&mut section, "attempts", Retry::default().attempts as usize)?.try_into().unwrap_or(u32::MAX),
     };
-    if judge.concurrency == 0 {
-        return Err(section.fault("concurrency is 0; it must be at least 1"));
-    }
     section.finish()?;
     Ok(Scoring::Judge(JudgePlan::Server(judge)))
+}
+
+/// A number that is at least 1.
+fn positive(section: &mut Section<'_, '_>, name: &'static str, default: usize) -> Result<usize, SchemeError> {
+    match section.count(name)? {
+        Some(0) => Err(section.fault(format!("{name} is 0; it must be at least 1"))),
+        given => Ok(given.unwrap_or(default)),
+    }
 }
 
 pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<Vec<Placed>, SchemeError> {
