@@ -48,8 +48,8 @@ pub struct CertifyArgs {
     /// 0.1 unless --delta is given.
     #[arg(long, value_name = "TAU")]
     tolerance: Option<Tolerance>,
-    /// Take aggregator and selector from a scheme file.
-    #[arg(long, value_name = "FILE", help_heading = "Scheme")]
+    /// Take aggregator and selector from a scheme: a TOML file, or one that ships (see `swiss-knife schemes`).
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Scheme")]
     scheme: Option<PathBuf>,
     /// Aggregator, as in a scheme file: thurstone, unless a scheme says otherwise.
     ///
@@ -123,13 +123,13 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
 }
 
 impl CertifyArgs {
-    /// Aggregator and selector: those of the scheme file, or an operator as it is under a softmax, and then what the options say.
+    /// Aggregator and selector: those of the scheme, or an operator as it is under a softmax, and then what the options say.
     fn config(&self) -> Result<SchemeConfig, SchemeError> {
         let point = OperatingPoint::HHH;
         let mut config = SchemeConfig::reference(Convention::Sound, &point);
         match &self.scheme {
-            Some(path) => {
-                config.read(path)?;
+            Some(scheme) => {
+                config.adopt(scheme)?;
                 config.aggregator.kind = self.aggregator.unwrap_or(config.aggregator.kind);
             }
             None => {

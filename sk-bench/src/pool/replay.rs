@@ -139,6 +139,9 @@ impl RecordedStep {
         if self.blades.is_empty() {
             return Err("the step has no scores of blades".to_owned());
         }
+        if let Some(RecordedBlade { name, weight, .. }) = self.blades.iter().find(|blade| blade.weight < 0.0) {
+            return Err(format!("blade \"{name}\" has the weight {weight}; weights are not negative"));
+        }
         let table = ScoreTable::new(self.blades.iter().map(|blade| (&blade.mu, &blade.sigma)));
         let table = table.and_then(|table| table.with_names(self.blades.iter().map(|blade| blade.name.as_str())));
         table.map_err(|error| error.to_string())?;

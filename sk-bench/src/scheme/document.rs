@@ -1,5 +1,6 @@
 //! A TOML text read field by field, so that each complaint has its line and its alternatives.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -33,6 +34,23 @@ impl<'a> Document<'a> {
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
         self.tables(table.into_inner(), what)
+    }
+
+    /// The top-level tables by their names, all of which are `known`.
+    pub(crate) fn by_name(&self, known: &[&str]) -> Result<BTreeMap<String, Section<'_, 'a>>, SchemeError> {
+        let mut sections = BTreeMap::new();
+        for section in self.sections("section")? {
+            if !known.contains(&section.name()) {
+                return Err(section.refuse("section", known));
+            }
+            sections.insert(section.name().to_owned(), section);
+        }
+        Ok(sections)
+    }
+
+    /// The fault of a text without a section that it needs, and what that would say.
+    pub(crate) fn missing(&self, section: &'static str, hint: &'static str) -> SchemeError {
+        SchemeError::Missing { file: self.name.to_owned(), section, hint }
     }
 
     /// Reads the values of `table` as tables themselves.

@@ -20,6 +20,16 @@ pub enum SchemeError {
         /// The closest name known, or all.
         hint: String,
     },
+    /// A plan without a section that it needs.
+    #[error("{file}: there is no [{section}] section; {hint}")]
+    Missing {
+        /// The plan.
+        file: String,
+        /// The section.
+        section: &'static str,
+        /// What it would say.
+        hint: &'static str,
+    },
     /// The text is not TOML.
     #[error("{file}:{line}: {message}")]
     Syntax {

@@ -24,6 +24,7 @@ use clap::ValueEnum;
 use sk_core::{AlignmentSpec, Arm, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
 use sk_models::engine::{AdapterRack, SharedVerifier, Verifier};
 use sk_models::head::{Head, HeadKind};
+use sk_normalize::Propagation;
 
 pub use aggregator::{AggregatorConfig, AggregatorKind, LinkKind};
 pub use blades::{BladeConfig, BladeKind, Guidance};
@@ -38,6 +39,7 @@ pub use stability::{Stability, Uncertified};
 pub use summary::{Passes, Summary};
 
 use crate::models::Models;
+use crate::suggest;
 use crate::weights::NamedWeights;
 use document::Document;
 
@@ -242,11 +244,19 @@ impl SchemeConfig {
     /// Ω: the seated blades with their weights, or with equal ones where none is given.
     ///
     /// # Errors
-    /// When there is no blade, β is out of range, a weight is not one or names no blade, or all are zero.
+    /// When there is no blade, β is out of range, a weight is not one, weights or correlations name no blade, or all weights are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
         let weighed: Vec<&BladeConfig> = self.blades.iter().filter(|blade| blade.kind != BladeKind::Fluency).collect();
         if weighed.is_empty() {
             return Err(SchemeError::NoBlade);
+        }
+        if let Propagation::Correlated(correlation) = &self.normalizer.propagation {
+            let seated: Vec<&str> = weighed.iter().map(|blade| blade.name.as_str()).collect();
+            if let Some(name) = correlation.names().find(|name| !seated.contains(name)) {
+                let hint = suggest::hint(name, &seated);
+                let reason = format!("correlations name blade \"{name}\", which is not seated; {hint}");
+                return Err(SchemeError::Parameter { slot: "normalizer", reason });
+            }
         }
         let seat = |blade: &&BladeConfig| {
             blade.build().map(|built| Seat::new(blade.name.as_str(), built)).map_err(|e| parameter("blades", &e))
@@ -561,6 +571,21 @@ mod tests {
         }
         let both = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\"]\nadapter = \"c\"\n").unwrap_err();
         assert!(both.to_string().contains("unknown field of [calm] \"adapter\""), "{both}");
+    }
+
+    #[test]
+    fn correlations_are_of_blades_that_are_seated() {
+        let mut config = overlaid("[normalizer]\ncorrelations = [[\"calm\", \"sfae\", -0.5]]\n").unwrap();
+        ["calm", "safe"].iter().for_each(|name| config.seat(name));
+        let said = "normalizer: correlations name blade \"sfae\", which is not seated; did you mean \"safe\"?";
+        assert_eq!(config.spec().unwrap_err().to_string(), said);
+        config.seat("sfae");
+        assert!(config.spec().is_ok());
+        // A blade of no weight is seated, and the fluency of candidates is no blade that errs with others.
+        let two = "[blades.calm]\nweight = 1\n[blades.safe]\nweight = 0\n[blades.b0]\nkind = \"fluency\"\n[normalizer]\n";
+        assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().spec().is_ok());
+        let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().spec().unwrap_err();
+        assert!(error.to_string().contains("blade \"b0\", which is not seated; known: calm, safe"), "{error}");
     }
 
     #[test]

@@ -151,6 +151,10 @@ fn a_trace_is_replayed_without_a_model() {
     damaged("{\"step\": 0}\n", &["steps.jsonl:1:", "no step of a trace", "missing field"]);
     let second = format!("{}\n{{", whole.lines().next().unwrap());
     damaged(&second, &["steps.jsonl:2:", "no step of a trace"]);
+    let (name, minus) = ("\"name\":\"honest\",\"weight\":", "\"name\":\"honest\",\"weight\":-");
+    assert!(whole.contains(name), "the field is where the damage is done");
+    let says = ["steps.jsonl:1:", "blade \"honest\" has the weight -", "not negative"];
+    damaged(&whole.replacen(name, minus, 1), &says);
     damaged(&whole.replace("\"chosen\":", "\"chosen\":9"), &["steps.jsonl:1:", "of 7"]);
     damaged(
         &whole.replace("\"probabilities\":[", "\"probabilities\":[0.5,"),

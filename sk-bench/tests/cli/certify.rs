@@ -30,6 +30,15 @@ fn json_of(text: &str, args: &[&str]) -> Value {
     serde_json::from_str(&stdout(&certify(text, &[args, &["--json"]].concat()))).unwrap()
 }
 
+#[test]
+fn schemes_that_ship_are_known_by_name() {
+    let named = json_of(BY_HAND, &["--scheme", "swiss-knife-thurstone", "--delta", "0.1", "--audit", "--evaluations", "9"]);
+    assert_eq!((&named["aggregator"], &named["selector"]), (&json!("thurstone"), &json!("champion")));
+    let slip = certify(BY_HAND, &["--scheme", "swiss-knife-thurston"]);
+    assert_refused(&slip, &["unknown scheme \"swiss-knife-thurston\"", "did you mean \"swiss-knife-thurstone\"?"]);
+    assert_refused(&certify(BY_HAND, &["--scheme", "missing.toml"]), &["cannot read scheme missing.toml"]);
+}
+
 fn close(value: &Value, expected: f64) {
     let value = value.as_f64().unwrap();
     assert!((value - expected).abs() < 1e-6, "{value} {expected}");
