@@ -1,8 +1,11 @@
 use serde_json::{Value, json};
 
 use super::Plot;
-use super::palette::{DIVERGING, INK, MUTED, SEQUENTIAL};
+use super::palette::{BRIGHT, DARK, DIVERGING, INK, MUTED, PAPER, SEQUENTIAL};
 use super::plot::{literal, literals};
+
+/// Share of the way to an end of the diverging scale from which its colour is nearer to the ink than to the paper, in light and in dark.
+const DEEP: f64 = 0.72;
 
 /// Values of a table as colours, each written in its cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,33 +48,62 @@ impl From<HeatMap> for Plot {
             value if signed => format!("{value:+.2}").replace('-', "−"),
             value => format!("{value:.3}"),
         };
-        let written: Vec<Vec<String>> = values.iter().map(|row| row.iter().map(write).collect()).collect();
         let mut trace = json!({
             "type": "heatmap", "x": literals(&columns), "y": literals(&rows), "z": values, "xgap": 2, "ygap": 2, "hoverongaps": false,
             "colorscale": if signed { json!(DIVERGING) } else { json!(SEQUENTIAL) },
-            "text": written, "texttemplate": "%{text}",
             "hovertemplate": "%{y}, %{x}: %{z:.4f}<extra></extra>",
             "colorbar": {"orientation": "h", "thickness": 10, "len": 0.6, "y": -0.06, "yanchor": "top", "outlinewidth": 0, "nticks": 5,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(&scale), "side": "bottom", "font": {"color": MUTED}}},
         });
-        let extent =
-            || values.iter().flatten().fold(0.0_f64, |most, value| if value.is_nan() { most } else { most.max(value.abs()) });
-        let ends = range.or_else(|| signed.then(|| [-extent(), extent()]));
-        if let Some([low, high]) = ends {
+        let known = || values.iter().flatten().copied().filter(|value| !value.is_nan());
+        let extent = || known().fold(0.0_f64, |most, value| most.max(value.abs()));
+        let spanned = || [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)];
+        let [low, high] = range.unwrap_or_else(|| if signed { [-extent(), extent()] } else { spanned() });
+        if low <= high {
             (trace["zmin"], trace["zmax"]) = (json!(low), json!(high));
         }
-        let labels = |reversed: bool| -> Value {
-            let mut axis =
-                json!({"automargin": true, "type": "category", "tickfont": {"color": INK}, "showgrid": false, "ticks": ""});
-            if reversed {
-                axis["autorange"] = json!("reversed");
-            } else {
-                axis["side"] = json!("top");
-            }
-            axis
+        // What is written takes whichever colour is further from that of its cell.
+        let ink = |value: f64| match signed {
+            true if value.abs() < DEEP * high.abs().max(low.abs()) => INK,
+            true => PAPER,
+            false if value < f64::midpoint(low, high) => BRIGHT,
+            false => DARK,
         };
-        let layout = json!({"xaxis": labels(false), "yaxis": labels(true)});
+        let places = || (0..rows.len()).flat_map(|row| (0..columns.len()).map(move |column| (row, column)));
+        let text = json!({
+            "type": "scatter", "mode": "text", "hoverinfo": "skip", "showlegend": false,
+            "x": places().map(|(_, column)| literal(&columns[column])).collect::<Vec<_>>(),
+            "y": places().map(|(row, _)| literal(&rows[row])).collect::<Vec<_>>(),
+            "text": places().map(|(row, column)| write(&values[row][column])).collect::<Vec<_>>(),
+            "textfont": {"size": 12, "color": places().map(|(row, column)| ink(values[row][column])).collect::<Vec<_>>()},
+        });
+        let labels = |range: [f64; 2]| -> Value {
+            json!({
+                "automargin": true, "type": "category", "tickfont": {"color": INK}, "showgrid": false, "ticks": "", "range": range,
+            })
+        };
+        let (across, down) = (columns.len() as f64 - 0.5, rows.len() as f64 - 0.5);
+        let mut layout = json!({"xaxis": labels([-0.5, across]), "yaxis": labels([down, -0.5])});
+        layout["xaxis"]["side"] = json!("top");
         let height = 170 + 34 * rows.len() as u32;
-        Self::new(vec![trace], layout, height)
+        Self::new(vec![trace, text], layout, height)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read_on_its_cell() {
+        let (columns, rows) = (["a", "b", "c"].map(str::to_owned), ["one".to_owned()]);
+        let inks = |map: HeatMap| Plot::from(map).data[1]["textfont"]["color"].clone();
+        let map = |values: [f64; 3]| HeatMap::new(&columns, &rows, &[values.to_vec()], "score");
+        assert_eq!(inks(map([0.1, 0.4, 0.9])), json!([BRIGHT, BRIGHT, DARK]));
+        assert_eq!(inks(map([0.1, 0.4, 0.9]).range([0.0, 0.5])), json!([BRIGHT, DARK, DARK]));
+        assert_eq!(inks(map([-1.0, 0.1, 0.9]).signed()), json!([PAPER, INK, PAPER]));
+        let plot = Plot::from(map([0.1, f64::NAN, 0.9]));
+        assert_eq!(plot.data[1]["text"], json!(["0.100", "", "0.900"]));
+        assert_eq!((&plot.data[0]["zmin"], &plot.data[0]["zmax"]), (&json!(0.1), &json!(0.9)));
     }
 }

@@ -27,6 +27,10 @@ pub(super) const NONE: &str = "rgba(0,0,0,0)";
 /// From little to much, the same to every eye: cividis.
 pub(super) const SEQUENTIAL: &str = "Cividis";
 
+/// Writing on the lower half of [`SEQUENTIAL`], which is dark, and on its upper half, on light and dark pages alike.
+pub(super) const BRIGHT: &str = "#ffffff";
+pub(super) const DARK: &str = "#1b1f24";
+
 /// From negative over nothing to positive.
 pub(super) const DIVERGING: [(f64, &str); 3] = [(0.0, "@low"), (0.5, "@mid"), (1.0, "@high")];
 

@@ -27,8 +27,8 @@ impl Plot {
             "plot_bgcolor": NONE,
             "font": {"family": "system-ui, sans-serif", "size": 12, "color": INK},
             "hoverlabel": {"bgcolor": PAPER, "bordercolor": MUTED, "font": {"color": INK}, "align": "left", "namelength": -1},
-            "modebar": {"bgcolor": NONE, "color": MUTED, "activecolor": INK},
-            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "font": {"color": INK}},
+            "modebar": {"bgcolor": PAPER, "color": MUTED, "activecolor": INK},
+            "legend": {"orientation": "h", "traceorder": "normal", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "font": {"color": INK}},
             "showlegend": data.iter().filter(|trace| trace["showlegend"] != json!(false)).count() > 1,
         });
         if let (Value::Object(layout), Value::Object(own)) = (&mut layout, own) {

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::Plot;
-use super::palette::{GRID, INK, MUTED, NONE, SEQUENTIAL, series_color, symbol};
+use super::palette::{BRIGHT, DARK, GRID, INK, MUTED, NONE, SEQUENTIAL, series_color, symbol};
 use super::plot::{literal, literals};
 
 /// Up to this many points carry their values in writing.
@@ -36,18 +36,17 @@ impl Ternary {
         let marker = json!({
             "color": values, "cmin": range[0], "cmax": range[1], "colorscale": SEQUENTIAL, "size": if written { 34 } else { 13 },
             "line": {"color": MUTED, "width": 1},
-            "colorbar": {"orientation": "h", "thickness": 10, "len": 0.8, "y": -0.24, "yanchor": "top", "nticks": 4, "outlinewidth": 0,
+            "colorbar": {"orientation": "h", "thickness": 10, "len": 0.8, "y": -0.24, "yanchor": "top", "nticks": 3, "outlinewidth": 0,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(name), "side": "bottom", "font": {"color": MUTED}}},
         });
         let mut trace = self.trace(name, points, labels, &marker);
         if written {
-            // The scale is dark below and bright above its middle, in light and dark pages alike.
             let middle = f64::midpoint(range[0], range[1]);
             trace["mode"] = json!("markers+text");
             trace["texttemplate"] = json!("%{customdata}");
             trace["customdata"] = json!(values.iter().map(|value| format!("{value:.2}")).collect::<Vec<_>>());
             trace["textposition"] = json!("middle center");
-            let ink = values.iter().map(|&value| if value < middle { "#ffffff" } else { "#1b1f24" });
+            let ink = values.iter().map(|&value| if value < middle { BRIGHT } else { DARK });
             trace["textfont"] = json!({"color": ink.collect::<Vec<_>>(), "size": 11});
         }
         self.data.push(trace);
@@ -74,7 +73,7 @@ impl From<Ternary> for Plot {
         let [a, b, c] = [String::new(), format!(" <br>{left}"), format!(" <br>{right}")].map(|corner| {
             json!({
                 "title": {"text": corner, "font": {"color": INK, "size": 12}}, "min": 0, "nticks": 4, "showticklabels": false, "ticks": "",
-                "gridcolor": GRID, "linecolor": MUTED,
+                "gridcolor": GRID, "linecolor": MUTED, "layer": "below traces",
             })
         });
         let name = json!({
@@ -84,8 +83,10 @@ impl From<Ternary> for Plot {
         let layout = json!({
             "ternary": {"sum": 1, "aaxis": a, "baxis": b, "caxis": c, "bgcolor": NONE},
             "annotations": [name],
+            // Above the triangle there is no room beside the name of its corner.
+            "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.14, "yanchor": "top", "font": {"color": INK}},
             "margin": {"l": 56, "r": 56, "t": 44, "b": 24},
         });
-        Self::new(chart.data, layout, 390)
+        Self::new(chart.data, layout, 360)
     }
 }

@@ -29,6 +29,9 @@ DIR holds judged_frontier.csv, with one row per method, weight vector and prompt
 candidate_steps.jsonl; each may be gzipped. Where they are the paper's own results, the tables \"reproduction\"
 and \"differences\" hold the published figures against the cells.";
 
+/// What methods are compared with unless a name is given: the first that is there.
+const REFERENCES: [&str; 2] = ["swiss", "swiss-knife"];
+
 /// Options of `report`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -36,9 +39,9 @@ pub struct ReportArgs {
     /// The folder of raw results.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The method that the others are compared with.
-    #[arg(long, value_name = "METHOD", default_value = "swiss")]
-    reference: String,
+    /// The method that the others are compared with; unless given, swiss, as the paper's results call it, or swiss-knife.
+    #[arg(long, value_name = "METHOD")]
+    reference: Option<String>,
     /// Resamples of every bootstrap interval.
     #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = positive)]
     resamples: usize,
@@ -89,7 +92,11 @@ pub fn run(args: &ReportArgs) -> Result<(), Error> {
         results = results.with_records(records)?;
     }
     let resampling = Resampling { resamples: args.resamples, seed: args.seed };
-    let mut report = Report::of(&results, &args.reference, resampling)?;
+    let reference = args.reference.as_deref().unwrap_or_else(|| {
+        let is_there = |name: &&str| results.sweep.methods.iter().any(|method| method.name == *name);
+        REFERENCES.into_iter().find(is_there).unwrap_or(REFERENCES[0])
+    });
+    let mut report = Report::of(&results, reference, resampling)?;
     if !args.tables.is_empty() {
         choose(&mut report, &args.tables)?;
     }

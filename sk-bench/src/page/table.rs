@@ -28,7 +28,12 @@ struct CellView {
     /// The fields of the CSV, as JSON.
     fields: String,
     number: bool,
+    /// Whether a name is better left in one piece: it is shorter than a line, and a hyphen of it is part of it.
+    short: bool,
 }
+
+/// Characters of a name up to which it is not broken.
+const SHORT: usize = 18;
 
 impl<'a> TableView<'a> {
     pub(super) fn of(table: &'a Table) -> Self {
@@ -56,12 +61,14 @@ impl<'a> ColumnView<'a> {
 impl CellView {
     fn of(column: &Column, value: &Value) -> Self {
         let power = |mantissa: &str, exponent: i32| format!("{mantissa}\u{2009}×\u{2009}10{}", raised(exponent));
+        // A hyphen is no minus: it is shorter, and lines break after it.
+        let text = match value {
+            Value::Text(text) => text.clone(),
+            _ => print(column.kind, value, power).replace('-', "−"),
+        };
         Self {
-            // A hyphen is no minus: it is shorter, and lines break after it.
-            text: match value {
-                Value::Text(text) => text.clone(),
-                _ => print(column.kind, value, power).replace('-', "−"),
-            },
+            short: text.chars().count() <= SHORT,
+            text,
             fields: json(record(column.kind, value)),
             number: column.kind != Kind::Text,
         }
@@ -91,6 +98,13 @@ mod tests {
     #[test]
     fn exponents_are_raised() {
         assert_eq!((raised(-120), raised(3456789)), ("⁻¹²⁰".into(), "³⁴⁵⁶⁷⁸⁹".into()));
+    }
+
+    #[test]
+    fn a_short_name_is_not_broken() {
+        let column = Column { heading: "x".into(), kind: Kind::Text };
+        let short = |text: &str| CellView::of(&column, &Value::from(text)).short;
+        assert!(short("swiss-knife") && short("größer-als-sieben") && !short("f1: swiss-knife − base"));
     }
 
     #[test]

@@ -44,6 +44,24 @@ fn tables_are_printed_in_each_format() {
 }
 
 #[test]
+fn the_reference_is_the_scheme_of_the_program_unless_another_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    results(folder.path());
+    let path = folder.path().join("judged_frontier.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    let report = || run(["report", folder.path().to_str().unwrap(), "--resamples", "10", "--format", "json"]);
+    assert_refused(&report(), &["no method \"swiss\"", "known: ours, theirs"]);
+    for name in ["swiss-knife", "swiss"] {
+        fs::write(&path, text.replace("ours", name)).unwrap();
+        let json: Value = serde_json::from_str(&stdout(&report())).unwrap();
+        assert_eq!(json["reference"], name);
+    }
+    fs::write(&path, text.replace("ours", "swiss-knife").replace("theirs", "swiss")).unwrap();
+    let json: Value = serde_json::from_str(&stdout(&report())).unwrap();
+    assert_eq!(json["reference"], "swiss");
+}
+
+#[test]
 fn tables_are_written_to_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     results(folder.path());

@@ -139,7 +139,8 @@ fn charts_read_back_and_take_text_literally() {
             "scatter",
             "scatter",
             "scatter",
-            "heatmap"
+            "heatmap",
+            "scatter"
         ]
     );
     assert_eq!(plots[0]["data"][0]["x"], serde_json::json!([0.1, 0.9]));

@@ -32,7 +32,7 @@ pub(super) fn section(context: &Context<'_>) -> Section {
 }
 
 fn normalization(table: &Table) -> Figure {
-    let rows = texts(table, "");
+    let rows: Vec<String> = texts(table, "").iter().map(|measure| measure.replace("f1", "F1")).collect();
     let chart = Intervals::new(&rows, Axis::new("with − without normalisation (score, 0 to 1)"))
         .series("percentile", &estimates(table, "95% percentile"))
         .series("BCa", &estimates(table, "95% BCa"));
@@ -49,23 +49,40 @@ fn arms(name: &str, table: &Table) -> Figure {
     let n: Vec<f64> = numbers(table, "pairs");
     let range = |ends: &[f64]| (ends.iter().copied().fold(f64::INFINITY, f64::min), ends.iter().copied().fold(0.0, f64::max));
     let (least, most) = range(&n);
+    let n = if least < most { format!("{least} to {most}") } else { most.to_string() };
     distinct(table, "first − second")
         .into_iter()
         .fold(figure, |figure, pair| {
             let own = rows_of(table, "first − second", &pair);
             let p = numbers(&own, "p, Holm");
-            let rows: Vec<String> = texts(&own, "measure").into_iter().zip(p).map(|(measure, p)| format!("{measure} (p {p:.2})")).collect();
+            let rows: Vec<String> =
+                texts(&own, "measure").into_iter().zip(p).map(|(measure, p)| format!("{measure} ({})", significance(p))).collect();
             let chart = Intervals::new(&rows, Axis::new("difference in score")).series(&pair, &estimates(&own, "95% percentile"));
             figure.panel(pair, chart)
         })
         .caption(format!(
-            "Mean paired difference, scores from 0 to 1, with 95% percentile bootstrap intervals, {least} to {most} pairs; p of the signed-rank test after Holm's \
+            "Mean paired difference, scores from 0 to 1, with 95% percentile bootstrap intervals, {n} pairs; p of the signed-rank test after Holm's \
              correction over the pairs of arms."
         ))
         .see(table.id.clone())
 }
 
+/// A p-value in two decimals.
+fn significance(p: f64) -> String {
+    if p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") }
+}
+
 fn estimates(table: &Table, heading: &str) -> Vec<Estimate> {
     let pairs = numbers(table, "Δ").into_iter().zip(intervals(table, heading));
     pairs.map(|(value, interval)| Estimate { value, interval }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::significance;
+
+    #[test]
+    fn no_p_value_is_zero() {
+        assert_eq!([0.6149, 0.0051, 0.0049, 0.0].map(significance), ["p = 0.61", "p = 0.01", "p < 0.01", "p < 0.01"]);
+    }
 }

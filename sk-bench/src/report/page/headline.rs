@@ -120,7 +120,8 @@ fn perplexity(context: &Context<'_>, fluency: &Table) -> Figure {
         .map(|(value, (low, high))| Estimate { value, interval: [low, high] })
         .collect();
     let names = texts(&others, "method");
-    let chart = Intervals::new(&names, Axis::new("change of perplexity").percent()).series("by prompt", &estimates);
+    let chart = Intervals::new(&names, Axis::new(format!("change of perplexity against {reference}")).percent())
+        .series("by prompt", &estimates);
     let n: Vec<String> = names.iter().zip(texts(&others, "pairs")).map(|(name, pairs)| format!("{name} {pairs}")).collect();
     Figure::new("fluency-change", format!("Perplexity against {reference}"), chart)
         .caption(format!(

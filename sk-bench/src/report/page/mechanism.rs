@@ -28,13 +28,20 @@ pub(super) fn section(context: &Context<'_>) -> Section {
 }
 
 fn spread(table: &Table) -> Figure {
-    let blades = distinct(table, "blade");
+    // One blade by itself has all the influence, and its scores may be in another unit.
+    let several = |arm: &String| rows_of(table, "arm", arm).rows.len() > 1;
+    let all = distinct(table, "arm");
+    let arms: Vec<String> = all.iter().filter(|arm| several(arm)).cloned().collect();
+    let arms = if arms.is_empty() { all } else { arms };
+    let of_arms = |arm: &String| distinct(&rows_of(table, "arm", arm), "blade");
+    let blades: Vec<String> =
+        distinct(table, "blade").into_iter().filter(|blade| arms.iter().any(|arm| of_arms(arm).contains(blade))).collect();
     let chart = |heading: &str, axis: Axis| {
-        distinct(table, "arm").into_iter().fold(Bars::new(&blades, axis), |chart, arm| {
-            let own = rows_of(table, "arm", &arm);
+        arms.iter().fold(Bars::new(&blades, axis), |chart, arm| {
+            let own = rows_of(table, "arm", arm);
             let (names, values) = (texts(&own, "blade"), numbers(&own, heading));
             let at = |blade: &String| names.iter().position(|name| name == blade).map_or(f64::NAN, |place| values[place]);
-            chart.series(&arm, &blades.iter().map(at).collect::<Vec<_>>())
+            chart.series(arm, &blades.iter().map(at).collect::<Vec<_>>())
         })
     };
     Figure::panels("spread-and-influence", "Spread and influence of each blade")
@@ -43,6 +50,6 @@ fn spread(table: &Table) -> Figure {
             chart("median std(μ)", Axis::new("median std(μ), reward units")),
         )
         .panel("Influence share at equal weights", chart("share at equal weights %", Axis::new("share of the sum").percent()))
-        .caption("Median standard deviation (n − 1) of a blade's raw scores within a batch, over the steps it was seated at, and the mean share of influence it implies.")
+        .caption("Median standard deviation (n − 1) of a blade's raw scores within a batch, over the steps it was seated at, and the mean share of influence it implies, where there are several.")
         .see("spreads")
 }

@@ -24,13 +24,11 @@ pub(super) fn exhibit(study: &DispersionStudy) -> Exhibit {
         Series::line(name, &x, &of(0.0)).band(&of(-1.0), &of(1.0))
     };
     let abscissa = || Axis::new("σ-informativeness 𝓘(σ)");
-    let outcomes = ARMS
-        .iter()
-        .enumerate()
-        .fold(Lines::new(abscissa(), Axis::new("E[quality of the choice] (standard deviations)")), |chart, (arm, name)| {
+    let outcomes =
+        ARMS.iter().enumerate().fold(Lines::new(abscissa(), Axis::new("quality of the choice (std)")), |chart, (arm, name)| {
             chart.series(series(name, worths.iter().map(|worth| worth.outcomes[arm]).collect()))
         });
-    let differences = Lines::new(abscissa(), Axis::new("difference (standard deviations of quality)"))
+    let differences = Lines::new(abscissa(), Axis::new("difference in quality (std)"))
         .series(series("real − shuffled: coupling", worths.iter().map(|worth| worth.coupling_worth).collect()))
         .series(series("shuffled − zero: scale", worths.iter().map(|worth| worth.scale_worth).collect()))
         .rule(0.0, "no change");

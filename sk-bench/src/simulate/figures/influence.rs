@@ -41,7 +41,7 @@ pub(super) fn exhibit(study: &InfluenceStudy) -> Exhibit {
     }
     let chart = |ordinate: &str, of: fn(&Voice) -> f64| {
         let rescaled = format!("scale of the {} blade", BLADES[settings.rescaled]);
-        let axes = Lines::new(Axis::new(rescaled).log(), Axis::new(ordinate).range([0.0, 1.0]).percent());
+        let axes = Lines::new(Axis::new(rescaled).log(), Axis::new(ordinate).range([-0.02, 1.02]).percent());
         [("without CBN", raw), ("with CBN", normalized)].into_iter().fold(axes, |chart, (name, voices)| {
             let own = voices.iter().filter(|voice| voice.blade == settings.rescaled);
             let (x, y): (Vec<f64>, Vec<f64>) = own.map(|voice| (voice.scale, of(voice))).unzip();
@@ -49,8 +49,8 @@ pub(super) fn exhibit(study: &InfluenceStudy) -> Exhibit {
         })
     };
     let figure = Figure::panels("influence", "Without CBN the loudest blade decides; with it, the weights do")
-        .panel("Its share of the composite", chart("share", |voice| voice.share))
-        .panel("How often its best candidate is chosen", chart("batches", |voice| voice.decides))
+        .panel("Its share of the composite", chart("share of the sum", |voice| voice.share))
+        .panel("How often its best candidate is chosen", chart("share of batches", |voice| voice.decides))
         .caption(format!(
             "Theorem 3. {drawn}(i) Without CBN its share is w·std(μ) over the sum of all three; (ii) with CBN it is its weight, ⅓, and \
              composites do not change at all. Both were checked in every batch at every scale, for every blade."
