@@ -177,7 +177,7 @@ fn influence(seed: u64, broken: bool) -> Result<InfluenceStudy, Contradiction> {
 
 fn dispersion(seed: u64, broken: bool) -> Result<DispersionStudy, DispersionError> {
     let couplings = vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-    let settings = dispersion::Settings { candidates: 7, worlds: 20_000, couplings, temperature: 0.3, seed };
+    let settings = dispersion::Settings { candidates: 7, worlds: 40_000, couplings, temperature: 0.3, seed };
     let thurstone = RoundRobin::thurstone();
     let draw = if broken { dispersion::signed } else { dispersion::honest };
     let worths = dispersion::study(&thurstone, draw, &settings)?;
