@@ -3,7 +3,7 @@
 // Doc comments of arguments are the program's help, where brackets mark what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -158,9 +158,8 @@ fn list(args: &ListArgs) -> Result<(), Error> {
             }
         }
         if let Some(by) = args.by.as_ref().filter(|by| !labels.contains_key(*by)) {
-            let known: Vec<&str> = prompts.iter().flat_map(|prompt| prompt.labels.keys()).map(String::as_str).collect();
-            let known: Vec<&str> = known.into_iter().collect::<HashSet<_>>().into_iter().collect();
-            let hint = crate::suggest::hint(by, &known);
+            let known: BTreeSet<&str> = prompts.iter().flat_map(|prompt| prompt.labels.keys()).map(String::as_str).collect();
+            let hint = crate::suggest::hint(by, &known.into_iter().collect::<Vec<_>>());
             return Err(Error::Usage(format!("prompts of {source} have no label \"{by}\"; {hint}")));
         }
         let different = prompts.iter().map(|prompt| &prompt.prompt).collect::<HashSet<_>>().len();
