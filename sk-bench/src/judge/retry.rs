@@ -106,7 +106,7 @@ mod tests {
         let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10), ..Retry::default() };
         for (attempt, full) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 10.0), (40, 10.0)] {
             let pauses: Vec<f64> = (0..50).map(|_| retry.pause(attempt).as_secs_f64()).collect();
-            assert!(pauses.iter().all(|pause| (full / 2.0..full).contains(pause)), "{attempt}: {pauses:?}");
+            assert!(pauses.iter().all(|pause| (full / 2.0..=full).contains(pause)), "{attempt}: {pauses:?}");
             assert!(pauses.iter().any(|pause| *pause != pauses[0]), "no jitter");
         }
     }
