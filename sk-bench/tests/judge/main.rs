@@ -31,14 +31,18 @@ const QUICK: Retry =
     Retry { attempts: 4, first: Duration::from_millis(2), longest: Duration::from_millis(10), patience: Duration::from_secs(5) };
 
 /// Long enough that only a server that means to be slow exceeds it.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn settings(scoring: Scoring) -> ChatSettings {
     ChatSettings { retry: QUICK, ..ChatSettings::new("judge-model", scoring) }
 }
 
 fn judge_with(server: &Server, settings: ChatSettings, timeout: Duration) -> ChatJudge {
-    ChatJudge::new(Endpoint::new(&server.url, None, timeout).unwrap(), settings).unwrap()
+    judge_at(&server.url, settings, timeout)
+}
+
+fn judge_at(url: &str, settings: ChatSettings, timeout: Duration) -> ChatJudge {
+    ChatJudge::new(Endpoint::new(url, None, timeout).unwrap(), settings).unwrap()
 }
 
 fn integer_judge(server: &Server) -> ChatJudge {

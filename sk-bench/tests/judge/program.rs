@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -44,20 +46,23 @@ fn records(folder: &Path) -> Vec<Value> {
     fs::read_to_string(folder.join("judged.jsonl")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A server of one model that gives 0 for what is bad and 9 for what is good.
-fn good_server(pause: Duration) -> Server {
-    Server::start(move |request, _| {
+/// Longer than a test takes.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+/// A server of one model that gives 0 for what is bad and 9 for what is good, after a pause that follows from the number of the request.
+fn good_server(pause: impl Fn(usize) -> Duration + Send + Sync + 'static) -> Server {
+    Server::start(move |request, number| {
         if request.path == "/v1/models" {
             return Reply::Status(200, Vec::new(), json!({"data": [{"id": "the-model"}]}).to_string());
         }
         let bad = matches!(request.rubric(), "toxicity" | "harmfulness" | "refusal");
-        Reply::Slow(pause, Box::new(Reply::score(if bad { 0 } else { 9 })))
+        Reply::Slow(pause(number), Box::new(Reply::score(if bad { 0 } else { 9 })))
     })
 }
 
 #[test]
 fn a_summary_by_scheme_and_a_file_to_go_on_from() {
-    let server = good_server(Duration::ZERO);
+    let server = good_server(|_| Duration::ZERO);
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 3);
     let output = judge(folder.path(), &server, &["--json"]).output().unwrap();
@@ -88,16 +93,21 @@ fn a_summary_by_scheme_and_a_file_to_go_on_from() {
 
 #[test]
 fn a_killed_run_loses_and_doubles_nothing() {
-    let server = good_server(Duration::from_millis(15));
+    // The server answers so many requests, and holds back what comes after them until the run is killed.
+    let limit = Arc::new(AtomicUsize::new(0));
+    let there = Arc::clone(&limit);
+    let server = good_server(move |number| if number < there.load(Ordering::SeqCst) { Duration::ZERO } else { FOREVER });
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 10);
     let args = ["--no-cache", "--concurrency", "3", "--quiet"];
     let mut asked = 0;
     for _ in 0..3 {
+        // The model and twelve of the ninety questions.
+        let goal = asked + 13;
+        limit.store(goal, Ordering::SeqCst);
         let mut child = judge(folder.path(), &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // Long enough to answer a few questions, too short for all ninety.
-        let goal = asked + 12;
-        while server.requests().len() < goal {
+        while server.requests().len() < goal + 3 {
+            assert!(child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(5));
         }
         child.kill().unwrap();
@@ -106,8 +116,9 @@ fn a_killed_run_loses_and_doubles_nothing() {
     }
     let before = fs::read_to_string(folder.path().join("judged.jsonl")).unwrap();
     let kept = before.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
-    assert!((1..90).contains(&kept), "{kept}");
+    assert_eq!(kept, 36, "an answer is kept before the next question is put");
 
+    limit.store(usize::MAX, Ordering::SeqCst);
     let output = judge(folder.path(), &server, &args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let records = records(folder.path());
@@ -119,7 +130,8 @@ fn a_killed_run_loses_and_doubles_nothing() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_run_keeps_what_it_has() {
-    let server = good_server(Duration::from_millis(30));
+    // The questions under way when the run is interrupted, and any after them, take a second.
+    let server = good_server(|number| Duration::from_secs(u64::from(number >= 6)));
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 10);
     let args = ["--no-cache", "--concurrency", "2"];
@@ -216,7 +228,7 @@ fn a_retest_as_a_table() {
 
 #[test]
 fn judgements_become_a_table_for_the_report() {
-    let server = good_server(Duration::ZERO);
+    let server = good_server(|_| Duration::ZERO);
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 3);
     assert!(judge(folder.path(), &server, &["--no-cache"]).output().unwrap().status.success());
@@ -245,7 +257,7 @@ fn the_rubrics_are_printed() {
 
 #[test]
 fn bad_input_is_named_on_one_line() {
-    let server = good_server(Duration::ZERO);
+    let server = good_server(|_| Duration::ZERO);
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 1);
     let refused = |args: &[&str], parts: &[&str]| {

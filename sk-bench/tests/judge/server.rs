@@ -144,6 +144,22 @@ impl Server {
     }
 }
 
+/// An address at which nobody listens, nor can while this lives: a connection that was taken there holds it.
+pub(crate) struct Deserted {
+    pub(crate) url: String,
+    _ends: [TcpStream; 2],
+}
+
+impl Deserted {
+    pub(crate) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let from = TcpStream::connect(address).unwrap();
+        let (to, _) = listener.accept().unwrap();
+        Self { url: format!("http://{address}/v1"), _ends: [from, to] }
+    }
+}
+
 fn read(stream: &TcpStream) -> Option<Request> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut first = String::new();

@@ -14,7 +14,7 @@ use crate::common::{assert_refused, stderr, stdout};
 use crate::{Bench, CELLS, PLAN};
 
 /// Long enough for anything here, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 type Answers = BTreeMap<String, (Value, Vec<Value>)>;
 
@@ -43,25 +43,35 @@ fn wait_for_lines(bench: &Bench, child: &mut Child, lines: usize) {
     }
 }
 
+/// A sweep that was hit in time. Where the machine is busy with other things it may end before: that shows nothing, and another is begun.
+fn hit(mut attempt: impl FnMut(&Bench) -> bool) -> Bench {
+    let mut benches = (0..20).map(|_| Bench::new(PLAN));
+    benches.find(|bench| attempt(bench)).expect("one of twenty sweeps is hit before it ends")
+}
+
 #[test]
 fn a_killed_sweep_loses_and_doubles_nothing() {
-    let bench = Bench::new(PLAN);
+    let bench = hit(|bench| kills(bench) >= 4);
+    bench.finish();
+    assert_eq!(bench.answers(), *undisturbed());
+}
+
+/// Kills eight sweeps in one folder, one after the other, and counts those that were at work.
+fn kills(bench: &Bench) -> usize {
     let mut kills = 0;
     for moment in 0..8 {
-        let mut child = start(&bench);
+        let mut child = start(bench);
         let before = bench.lines();
         // Before the first cell, and then at another place of a cell each time.
         if moment > 0 {
-            wait_for_lines(&bench, &mut child, before + 1 + moment % 2);
+            wait_for_lines(bench, &mut child, before + 1 + moment % 2);
             sleep(Duration::from_millis(7 * moment as u64));
         }
         kills += usize::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    assert!(kills >= 4, "{kills} kills hit a sweep at work");
-    bench.finish();
-    assert_eq!(bench.answers(), *undisturbed());
+    kills
 }
 
 #[test]
@@ -103,34 +113,40 @@ fn several_processes_share_a_plan() {
 
 #[test]
 fn what_a_killed_process_leaves_others_take_over() {
-    let bench = Bench::new(PLAN);
-    let mut victims: Vec<Child> = (0..2).map(|_| start(&bench)).collect();
-    let survivor = start(&bench);
-    for (index, victim) in victims.iter_mut().enumerate() {
-        wait_for_lines(&bench, victim, 4 + 5 * index);
-        victim.kill().unwrap();
-        victim.wait().unwrap();
-    }
-    assert!(bench.lines() < CELLS, "the victims died early enough");
-    let output = survivor.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(bench.answers(), *undisturbed());
+    hit(|bench| {
+        let mut victims: Vec<Child> = (0..2).map(|_| start(bench)).collect();
+        let survivor = start(bench);
+        for (index, victim) in victims.iter_mut().enumerate() {
+            wait_for_lines(bench, victim, 4 + 5 * index);
+            victim.kill().unwrap();
+            victim.wait().unwrap();
+        }
+        let early = bench.lines() < CELLS;
+        let output = survivor.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(bench.answers(), *undisturbed());
+        early
+    });
 }
 
 #[cfg(unix)]
 #[test]
 fn ctrl_c_drops_the_present_cell_and_the_next_run_goes_on() {
-    let bench = Bench::new(PLAN);
-    let mut child = bench.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for_lines(&bench, &mut child, 3);
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    let done = bench.lines();
-    assert!(done < CELLS);
-    assert!(stderr(&output).contains(&format!("interrupted; {done} of 28 cells are in")), "{}", stderr(&output));
-    let claims = fs::read_dir(bench.path("plan.jsonl.claims")).map_or(0, Iterator::count);
-    assert_eq!(claims, 0, "its claim is given back");
+    let bench = hit(|bench| {
+        let mut child = bench.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for_lines(bench, &mut child, 3);
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let done = bench.lines();
+        if done == CELLS {
+            return false;
+        }
+        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("interrupted; {done} of 28 cells are in")), "{}", stderr(&output));
+        let claims = fs::read_dir(bench.path("plan.jsonl.claims")).map_or(0, Iterator::count);
+        assert_eq!(claims, 0, "its claim is given back");
+        true
+    });
     bench.finish();
     assert_eq!(bench.answers(), *undisturbed());
 }

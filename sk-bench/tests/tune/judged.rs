@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::common::{stderr, stdout};
 use crate::program::{Bench, PATIENCE};
-use crate::server::{Reply, Request, Server};
+use crate::server::{Deserted, Reply, Request, Server};
 
 /// Two searches of four trials on two prompts.
 const PLAN: &str = r#"
@@ -96,7 +96,11 @@ impl Scores {
 }
 
 fn bench(server: &Server, more: &str) -> Bench {
-    Bench::tiny(&format!("{PLAN}\n[judge]\nendpoint = \"{}\"\nattempts = 2\n{more}", server.url))
+    bench_at(&server.url, more)
+}
+
+fn bench_at(url: &str, more: &str) -> Bench {
+    Bench::tiny(&format!("{PLAN}\n[judge]\nendpoint = \"{url}\"\nattempts = 2\n{more}"))
 }
 
 /// The scores of a search by trial.
@@ -159,8 +163,17 @@ fn troubles_that_pass_change_nothing() {
         Reply::Hang,
         Reply::Half(json!({"choices": [{"message": {"content": "{\"score\": 9}"}}]}).to_string()),
     ];
+    // Two attempts bear one trouble: none meets a question that met one before, whenever it is put again.
+    let troubled = Mutex::new(Vec::new());
     let server = Server::start(move |request, number| {
-        troubles.get(number / 3).filter(|_| number % 3 == 0).cloned().unwrap_or_else(|| answers.answer(request))
+        let mut troubled = troubled.lock().unwrap();
+        match troubles.get(troubled.len()).filter(|_| number % 3 == 0 && !troubled.contains(&request.body)) {
+            Some(trouble) => {
+                troubled.push(request.body.clone());
+                trouble.clone()
+            }
+            None => answers.answer(request),
+        }
     });
     let bench = bench(&server, "model = \"m\"\n");
     stdout(&bench.run(&["--quiet"]));
@@ -290,9 +303,13 @@ fn a_killed_search_asks_nothing_twice() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_search_keeps_what_was_judged() {
-    let answers = Arc::new(Scores::default());
-    let there = Arc::clone(&answers);
-    let server = Server::start(move |request, _| Reply::Slow(Duration::from_millis(40), Box::new(there.answer(request))));
+    let (answers, hurried) = (Scores::default(), Arc::new(AtomicBool::new(false)));
+    let in_a_hurry = Arc::clone(&hurried);
+    let server = Server::start(move |request, number| {
+        // The last three of the second trial take their time, until the search has been interrupted.
+        let slow = number >= 5 && !in_a_hurry.load(Ordering::SeqCst);
+        Reply::Slow(Duration::from_secs(2 * u64::from(slow)), Box::new(answers.answer(request)))
+    });
     let bench = bench(&server, "model = \"m\"\nconcurrency = 1\n");
     let child = bench.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
@@ -308,6 +325,7 @@ fn an_interrupted_search_keeps_what_was_judged() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("1 of 8 trials"), "what was found so far is said");
     assert_eq!(judgements(&bench).len(), server.requests().len());
     let asked = server.requests().len();
+    hurried.store(true, Ordering::SeqCst);
     stdout(&bench.run(&["--quiet"]));
     assert_near(&scores(&bench, "harmless"), &SAFETY);
     assert_eq!(server.requests().len(), TRIALS * 2 * (2 + 3));
@@ -349,15 +367,12 @@ fn a_server_that_is_down_costs_nothing_but_time() {
 
 #[test]
 fn nobody_at_the_address_is_said_before_anything_is_begun() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut gone = Server::start(|_, _| Reply::Hang);
-    gone.url = format!("http://{}/v1", listener.local_addr().unwrap());
-    drop(listener);
-    let nameless = bench(&gone, "");
+    let nobody = Deserted::new();
+    let nameless = bench_at(&nobody.url, "");
     let error = refused(&nameless, &[], 1);
     assert!(error.contains("/v1/models: no answer: "), "{error}");
     assert!(!nameless.path("plan.jsonl").exists() && !nameless.path("plan.trials").exists());
-    let named = bench(&gone, "model = \"m\"\n");
+    let named = bench_at(&nobody.url, "model = \"m\"\n");
     assert!(refused(&named, &[], 1).contains("trial 0 of \"harmless\""));
     // What is down now has answered before: the responses are kept.
     assert!(named.path("plan.trials").join("harmless-000.jsonl").exists());

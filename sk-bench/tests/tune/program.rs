@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::common::{BLADES, assert_refused, models, program, stderr, stdout};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 const TUNED: &str = r#"{"id":"sky","prompt":"Why is the sky blue?","labels":{"axis":"honesty"}}
 {"id":"more","prompt":"\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Go on\n\nAssistant:","labels":{"axis":"helpfulness"}}
@@ -127,7 +127,15 @@ fn each_objective_is_searched_and_the_mean_is_taken() {
 fn a_killed_search_goes_on_with_the_same_trials() {
     let undisturbed = Bench::tiny(PLAN);
     stdout(&undisturbed.run(&["--quiet"]));
-    let bench = Bench::tiny(PLAN);
+    // Where the machine is busy with other things a search may end before it is hit: that shows nothing, and another is begun.
+    let mut benches = (0..20).map(|_| Bench::tiny(PLAN));
+    let bench = benches.find(|bench| kills(bench) >= 3).expect("one of twenty searches is hit before it ends");
+    stdout(&bench.run(&["--quiet"]));
+    assert_eq!(bench.trials(), undisturbed.trials());
+}
+
+/// Kills five searches in one folder, one after the other, and counts those that were at work.
+fn kills(bench: &Bench) -> usize {
     let mut kills = 0;
     for moment in 0..5 {
         let mut child = bench.command(&["--quiet"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -142,9 +150,7 @@ fn a_killed_search_goes_on_with_the_same_trials() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    assert!(kills >= 3, "{kills} kills hit a search at work");
-    stdout(&bench.run(&["--quiet"]));
-    assert_eq!(bench.trials(), undisturbed.trials());
+    kills
 }
 
 #[test]
