@@ -14,7 +14,7 @@ use rand::SeedableRng;
 use serde::Deserialize;
 use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, SpanEnd, TokenId};
 use sk_models::{
-    decoder::Decoder,
+    decoder::{Decoder, Precision},
     engine::{Frozen, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
@@ -208,6 +208,33 @@ fn logits_agree() {
             check(reader, &found);
         }
     }
+}
+
+/// Rounding to bf16 changes a number by up to 1/256, and a logit of these models, which are sums of some dozens through a few layers and reach 10, by a
+/// fraction of a unit.
+const BF16_LOGITS: f64 = 0.5;
+
+#[test]
+fn logits_of_bf16_weights_are_near() {
+    let device = device();
+    let mut comparison = Comparison::new("logits of bf16 weights", BF16_LOGITS);
+    for name in FIXTURES {
+        let first = &expected(name).steps[0];
+        let ids = [first.prompt.as_slice(), first.candidates.last().unwrap()].concat();
+        let model = backbone(name, &device);
+        let rounded = match Decoder::new(model.clone(), Precision::Bf16) {
+            Ok(rounded) => rounded,
+            Err(error) => {
+                println!("{error}");
+                return;
+            }
+        };
+        assert_eq!(rounded.precision(), Precision::Bf16);
+        assert!(rounded.bytes() < model.clone().prepare().bytes());
+        let expected: Vec<f64> = decoded(&model.prepare(), &ids, &[None])[0].iter().copied().map(f64::from).collect();
+        comparison.check_all(name, &decoded(&rounded, &ids, &[None])[0], &expected);
+    }
+    assert!(comparison.largest > LOGITS, "something was rounded");
 }
 
 #[test]

@@ -37,9 +37,10 @@ pub struct ModelArgs {
     /// Of those that the program was built with; `auto` is a CUDA GPU if there is one, else the CPU.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceName,
-    /// Weights of backbone and drafter: f32 or int8.
+    /// Weights of backbone and drafter: f32, bf16 or int8.
     ///
-    /// int8 takes a quarter of the memory and, on a CPU with AVX-512 VNNI, half the time or less; log-probabilities are then off by some
+    /// bf16 takes half the memory, and log-probabilities are off by some thousandths of a nat, or by nothing of note where the checkpoint is in
+    /// bf16. int8 takes a quarter of the memory and, on a CPU with AVX-512 VNNI, half the time or less; log-probabilities are then off by some
     /// hundredths of a nat. For the CPU. Blades stay in f32.
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]
     pub precision: Precision,

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::packed::{Grid, Group, Packed, Places, Seats};
+use crate::packed::{Grid, Group, Pace, Packed, Places, Seats};
 
 /// A meeting of threads that let their passes be joined.
 ///
@@ -47,8 +47,8 @@ struct Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// Keys and values only.
-    Keys,
-    States,
+    Keys(Pace),
+    States(Pace),
     Logits,
 }
 
@@ -63,8 +63,10 @@ pub(super) enum Job<'a> {
 impl Job<'_> {
     fn kind(&self) -> Kind {
         let (packed, work) = match self {
-            Self::Forward { packed, states: true, .. } => (packed, Work::States),
-            Self::Forward { packed, states: false, .. } => (packed, Work::Keys),
+            Self::Forward { packed, group, states, .. } => {
+                let pace = group.as_ref().map_or(Pace::Step, Group::pace);
+                (packed, if *states { Work::States(pace) } else { Work::Keys(pace) })
+            }
             Self::Logits { packed, .. } => (packed, Work::Logits),
         };
         Kind { decoder: std::ptr::from_ref::<Packed>(packed).addr(), work }
@@ -307,7 +309,7 @@ mod tests {
     }
 
     fn kind(decoder: usize) -> Kind {
-        Kind { decoder, work: Work::States }
+        Kind { decoder, work: Work::States(Pace::Step) }
     }
 
     /// Each of `threads` does its own number of jobs; returns how many passes that took.

@@ -16,7 +16,7 @@ mod rope;
 
 use burn::{
     module::{Module, Param},
-    tensor::{Device, Int, Tensor, module::embedding},
+    tensor::{DType, Device, Int, Tensor, module::embedding},
 };
 
 pub use attention::{Attention, Cache, Pass};
@@ -25,6 +25,7 @@ pub use layer::Layer;
 pub use mlp::Mlp;
 pub use norm::Norm;
 pub use projection::Projection;
+use projection::product;
 pub use rope::Rope;
 
 use crate::{config::Qwen2Config, decoder::Decoder, lora::Lanes};
@@ -84,8 +85,7 @@ impl Qwen2 {
         if self.lm_head.is_none() {
             let head = self.embed_tokens.val().transpose();
             // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
-            let ones = Tensor::ones(head.dims(), &head.device());
-            self.lm_head = Some(Param::from_tensor(ones * head));
+            self.lm_head = Some(Param::from_tensor(head.ones_like() * head));
         }
         self
     }
@@ -94,6 +94,11 @@ impl Qwen2 {
     #[must_use]
     pub fn device(&self) -> Device {
         self.embed_tokens.val().device()
+    }
+
+    /// The format of everything but the matrices, which may be in a smaller one.
+    pub(crate) fn state_format(&self) -> DType {
+        self.norm.weight.val().dtype()
     }
 
     /// One forward pass over `R = G·N` rows of `S` new tokens each: `[R, S]` to final-norm hidden states `[R·S, H]`.
@@ -111,7 +116,8 @@ impl Qwen2 {
         let rows = batch / lanes.count();
         let pass = Pass::new(&self.config, lanes.count(), rows, length, &cache, &device);
 
-        let mut x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
+        let x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
+        let mut x = x.cast(self.state_format());
         if let Some(delta) = lanes.embedding(tokens) {
             x = x + delta;
         }
@@ -130,8 +136,8 @@ impl Qwen2 {
             None => self.embed_tokens.val().transpose(),
         };
         match lanes.head() {
-            None => hidden.matmul(head),
-            Some(delta) => delta.add(hidden.clone().matmul(head), hidden),
+            None => product(hidden, head, None),
+            Some(delta) => delta.add(product(hidden.clone(), head, None), hidden),
         }
     }
 }

@@ -3,9 +3,12 @@
 use std::convert::Infallible;
 use std::vec;
 
-use burn::{module::Param, tensor::Tensor};
+use burn::{
+    module::Param,
+    tensor::{DType, Tensor},
+};
 
-use super::{Layer, Norm, Qwen2};
+use super::{Layer, Mlp, Norm, Projection, Qwen2};
 use crate::config::Qwen2Config;
 
 /// The parts of a decoder, each asked for once and in the order of the methods: what takes them one by one into another form holds no more
@@ -62,6 +65,39 @@ impl Parts for Apart {
 
     fn head(&mut self) -> Result<Option<Tensor<2>>, Infallible> {
         Ok(self.head.take())
+    }
+}
+
+/// Parts whose matrices are brought into another format, one after the other.
+pub(crate) struct Cast<P> {
+    pub(crate) parts: P,
+    pub(crate) format: DType,
+}
+
+impl<P: Parts> Parts for Cast<P> {
+    type Error = P::Error;
+
+    fn embedding(&mut self) -> Result<Tensor<2>, P::Error> {
+        Ok(self.parts.embedding()?.cast(self.format))
+    }
+
+    fn layer(&mut self, index: usize) -> Result<Layer, P::Error> {
+        let cast = |projection: Projection| projection.cast(self.format);
+        let Layer { input_layernorm, mut self_attn, post_attention_layernorm, mlp } = self.parts.layer(index)?;
+        self_attn.q_proj = cast(self_attn.q_proj);
+        self_attn.k_proj = cast(self_attn.k_proj);
+        self_attn.v_proj = cast(self_attn.v_proj);
+        self_attn.o_proj = cast(self_attn.o_proj);
+        let mlp = Mlp { gate_proj: cast(mlp.gate_proj), up_proj: cast(mlp.up_proj), down_proj: cast(mlp.down_proj) };
+        Ok(Layer { input_layernorm, self_attn, post_attention_layernorm, mlp })
+    }
+
+    fn norm(&mut self) -> Result<Norm, P::Error> {
+        self.parts.norm()
+    }
+
+    fn head(&mut self) -> Result<Option<Tensor<2>>, P::Error> {
+        Ok(self.parts.head()?.map(|head| head.cast(self.format)))
     }
 }
 

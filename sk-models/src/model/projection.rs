@@ -2,12 +2,14 @@
 
 use burn::{
     module::{Module, Param},
-    tensor::{Tensor, module::linear},
+    tensor::{DType, Tensor, module::linear},
 };
 
 use crate::lora::LaneDelta;
 
 /// `y = x·W + b`, with W of shape `[in, out]`.
+///
+/// W may be in bf16 while all else is in f32: see [`Precision`](crate::decoder::Precision).
 ///
 /// The layout is the one in which a row of `x` meets contiguous rows of `W`; files store the transpose.
 #[derive(Module, Debug)]
@@ -32,11 +34,30 @@ impl Projection {
     pub fn forward(&self, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
         let bias = self.bias.as_ref().map(Param::val);
         match delta {
-            None => linear(x, self.weight.val(), bias),
+            None => product(x, self.weight.val(), bias),
             Some(delta) => {
-                let frozen = linear(x.clone(), self.weight.val(), bias);
+                let frozen = product(x.clone(), self.weight.val(), bias);
                 delta.add(frozen, x)
             }
         }
+    }
+
+    /// The layer with its weight in another format; the bias stays as it is.
+    #[must_use]
+    pub(crate) fn cast(self, format: DType) -> Self {
+        Self { weight: self.weight.map(|weight| weight.cast(format)), bias: self.bias }
+    }
+}
+
+/// `x·W + b`. Where W is in another format, x is rounded to it, and the product comes back in that of x.
+pub(crate) fn product(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+    let (own, format) = (x.dtype(), weight.dtype());
+    if own == format {
+        return linear(x, weight, bias);
+    }
+    let product = x.cast(format).matmul(weight).cast(own);
+    match bias {
+        None => product,
+        Some(bias) => product + bias.unsqueeze(),
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use half::bf16;
 #[cfg(target_os = "linux")]
 use memmap2::Advice;
 use memmap2::MmapMut;
@@ -114,6 +115,7 @@ pub(crate) enum Slab<T> {
 pub(crate) trait Number: Copy + Default {}
 
 impl Number for f32 {}
+impl Number for bf16 {}
 impl Number for i8 {}
 
 /// Below this size a slab fills no large page.

@@ -1,16 +1,23 @@
 //! Weights in panels, and their products with many rows.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use super::Precision;
+use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
+use super::halves::Halves;
 use super::int8::{Bytes, Quantized};
 use super::plan::Lanes;
 use super::team::{Team, for_each_mut};
+use super::terms::{Pairs, Terms, Whole};
 use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 
 /// Bytes of a block of input rows, which stays in the second-level cache while panels pass by.
 const BLOCK_BYTES: usize = 768 << 10;
+
+/// The same where a panel is made ready for each block, so that few blocks are better.
+const TERMS_BYTES: usize = 5 << 18;
 
 /// Tasks for each thread, so that one that is held up leaves its share to the others.
 const TASKS_PER_THREAD: usize = 4;
@@ -28,6 +35,7 @@ pub(crate) struct Matrix {
 #[derive(Debug)]
 enum Panels {
     F32(Slab<f32>),
+    Bf16(Halves),
     Int8(Bytes),
 }
 
@@ -36,6 +44,7 @@ impl Matrix {
     pub(crate) fn of_rows(values: &[f32], [input, output]: [usize; 2], bias: Option<&[f32]>, precision: Precision) -> Self {
         assert_eq!(values.len(), input * output);
         let panels = match precision {
+            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], |k, column| values[k * output + column])),
             Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[k * output + column])),
             Precision::F32 => fill([input, output], |panel, columns| {
                 for (line, row) in panel.chunks_exact_mut(WIDTH).zip(values.chunks_exact(output)) {
@@ -55,6 +64,7 @@ impl Matrix {
     pub(crate) fn of_columns(values: &[f32], [input, output]: [usize; 2], precision: Precision) -> Self {
         assert_eq!(values.len(), input * output);
         let panels = match precision {
+            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], |k, column| values[column * input + k])),
             Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[column * input + k])),
             Precision::F32 => fill([input, output], |panel, columns| {
                 for (place, column) in columns.enumerate() {
@@ -75,6 +85,7 @@ impl Matrix {
     /// Copies column `column` to `out`.
     pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
         match &self.panels {
+            Panels::Bf16(halves) => halves.column(column, out),
             Panels::Int8(bytes) => bytes.column(column, out),
             Panels::F32(panels) => {
                 let panel = &panels[column / WIDTH * self.input * WIDTH..][..self.input * WIDTH];
@@ -89,6 +100,7 @@ impl Matrix {
     pub(crate) fn bytes(&self) -> usize {
         match &self.panels {
             Panels::F32(panels) => size_of_val::<[f32]>(panels),
+            Panels::Bf16(halves) => halves.bytes(),
             Panels::Int8(bytes) => bytes.bytes(),
         }
     }
@@ -108,11 +120,22 @@ fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
     Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
 }
 
-/// Rows that products read: the numbers, and the same in sixteen bits where a weight of eight asks for them.
+/// Rows that products read.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) grid: &'a Grid,
-    pub(crate) quantized: Option<&'a Quantized>,
+    pub(crate) form: Form<'a>,
+}
+
+/// What the rows of an input meet a frozen weight as.
+#[derive(Clone, Copy)]
+pub(crate) enum Form<'a> {
+    /// The numbers themselves.
+    Numbers,
+    /// In sixteen bits, for a weight of eight.
+    Bytes(&'a Quantized),
+    /// As sums of bf16, in tiles.
+    Terms(&'a Terms, Tiles),
 }
 
 /// `s·A·B`: the change of one linear layer.
@@ -222,12 +245,22 @@ impl<'a> Linear<'a> {
                     c.start.add(row * c.stride).copy_from_nonoverlapping(bias.as_ptr(), WIDTH);
                 }
             }
-            match &self.weight.panels {
+            let place = |row| x.grid.place(row);
+            match (&self.weight.panels, x.form) {
+                (Panels::F32(panels), Form::Terms(terms, tiles)) => {
+                    let size = self.weight.input * WIDTH;
+                    let panel = &panels[panel * size..][..size];
+                    Whole::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], c, add));
+                }
+                (Panels::Bf16(halves), Form::Terms(terms, tiles)) => {
+                    terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], c, add);
+                }
+                (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
                 // Lanes of many rows have tiles of their own, where their change is added before the sums leave the registers.
-                Panels::F32(panels) if lanes.smallest() >= ROWS && !self.deltas.is_empty() => {
+                (Panels::F32(panels), _) if lanes.smallest() >= ROWS && !self.deltas.is_empty() => {
                     let frozen = |row| Product {
                         depth: self.weight.input,
-                        a: x.grid.place(row),
+                        a: place(row),
                         b: self::panel(panels, self.weight.input, panel),
                     };
                     for (lane, start, rows) in lanes.segments(first, rows) {
@@ -239,14 +272,12 @@ impl<'a> Linear<'a> {
                     return;
                 }
                 // Those of a few share one, since each tile is a sweep over the weight.
-                Panels::F32(panels) => {
+                (Panels::F32(panels), _) => {
                     let weight = self::panel(panels, self.weight.input, panel);
-                    multiply([rows, self.weight.input, 2], x.grid.place(first), weight, c, add);
+                    multiply([rows, self.weight.input, 2], place(first), weight, c, add);
                 }
-                Panels::Int8(bytes) => {
-                    let x = x.quantized.expect("weights of eight bits are met by rows of sixteen");
-                    bytes.multiply(panel, [first, rows], x, c, add);
-                }
+                (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
+                (Panels::Int8(_), _) => unreachable!("weights of eight bits are met by rows of sixteen"),
             }
             for (lane, start, rows) in lanes.segments(first, rows) {
                 if let Some(change) = change(lane, start) {
@@ -283,15 +314,18 @@ pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
 }
 
 /// How a product is divided: rows of a block, and panels of a task.
-fn division(rows: usize, panels: usize, depth: usize) -> (usize, usize) {
+fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
     let threads = Team::global().threads();
-    let whole = rows <= 2 * ROWS;
-    let block = if whole {
-        rows
-    } else {
-        let room = (BLOCK_BYTES / (depth * size_of::<f32>()).max(1)).max(ROWS);
+    let rows = x.grid.rows();
+    let share = |height: usize, bytes: usize, number: usize| {
+        let room = (bytes / (depth * number).max(1)).max(height);
+        rows.div_ceil(threads).min(room).next_multiple_of(height)
+    };
+    let block = match x.form {
+        Form::Terms(terms, _) => share(SIDE, TERMS_BYTES, terms.bytes()),
+        _ if rows <= 2 * ROWS => rows,
         // Whole tiles, and whole strips of bytes.
-        rows.div_ceil(threads).min(room).next_multiple_of(ROWS)
+        _ => share(ROWS, BLOCK_BYTES, size_of::<f32>()),
     };
     let blocks = rows.div_ceil(block.max(1));
     let group = (panels * blocks).div_ceil(threads * TASKS_PER_THREAD).clamp(1, panels.max(1));
@@ -312,14 +346,13 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
     let panels: Vec<(&Output<'_>, usize)> =
         outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
     let depth = outputs.iter().map(|output| output.linear.weight.input).max().unwrap_or(0);
-    let (block, group) = division(rows, panels.len(), depth);
+    let (block, group) = division(x, panels.len(), depth);
     let groups = panels.len().div_ceil(group);
     let stride = out.stride();
     assert!(rows <= out.rows() && outputs.iter().all(|o| o.column + o.linear.weight.count() * WIDTH <= stride));
     let out = out.parts();
-    Team::global().run(rows.div_ceil(block) * groups, &|task| {
-        let (first, group) =
-            (task / groups * block, &panels[task % groups * group..][..group.min(panels.len() - task % groups * group)]);
+    Team::global().run_at(rows.div_ceil(block), groups, &|home, task| {
+        let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
         let rows = block.min(rows - first);
         for (output, panel) in group {
             let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
@@ -331,44 +364,54 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
 
 /// `out = silu(x·W_gate) ⊙ (x·W_up)`, panel by panel, so that neither product is ever whole in memory.
 pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &Lanes, out: &mut Grid) {
-    /// Rows whose second product waits on the stack.
+    /// Rows whose second product waits beside them.
     const PIECE: usize = 8 * ROWS;
+    thread_local! {
+        static WAITING: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    }
     let (rows, panels) = (x.grid.rows(), gate.weight.count());
-    let (block, group) = division(rows, panels, gate.weight.input);
+    let (block, group) = division(x, panels, gate.weight.input);
+    // Where a panel is made ready for each piece, a block is one.
+    let piece = if matches!(x.form, Form::Terms(..)) { block } else { PIECE.min(block) };
     let groups = panels.div_ceil(group);
     let stride = out.stride();
     assert!(rows <= out.rows() && panels * WIDTH <= stride && up.weight.count() == panels);
     let out = out.parts();
-    Team::global().run(rows.div_ceil(block) * groups, &|task| {
-        let first = task / groups * block;
+    Team::global().run_at(rows.div_ceil(block), groups, &|home, task| {
+        let first = home * block;
         let end = (first + block).min(rows);
-        let mut other = [0.0_f32; PIECE * WIDTH];
-        for panel in (task % groups * group)..((task % groups + 1) * group).min(panels) {
-            for first in (first..end).step_by(PIECE) {
-                let rows = PIECE.min(end - first);
-                let place = first * stride + panel * WIDTH;
-                // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above; the
-                // array on the stack has room for the rows of a piece.
-                unsafe {
-                    gate.tile(panel, [first, rows], lanes, x, Place { start: out.at(place), stride }, false);
-                    let waiting = Place { start: other.as_mut_ptr(), stride: WIDTH };
-                    up.tile(panel, [first, rows], lanes, x, waiting, false);
-                    for row in 0..rows {
-                        activate(out.slice(place + row * stride, WIDTH), &other[row * WIDTH..][..WIDTH]);
+        WAITING.with_borrow_mut(|waiting| {
+            // Both products wait where they are at hand, and the output is written once.
+            waiting.resize(waiting.len().max(2 * piece * WIDTH), 0.0);
+            let (gates, ups) = waiting.split_at_mut(piece * WIDTH);
+            for panel in (task * group)..((task + 1) * group).min(panels) {
+                for first in (first..end).step_by(piece) {
+                    let rows = piece.min(end - first);
+                    // SAFETY: what waits has room for the rows of a piece; each task has a block of rows and columns of the output of its
+                    // own, inside the grid by the assertion above.
+                    unsafe {
+                        gate.tile(panel, [first, rows], lanes, x, Place { start: gates.as_mut_ptr(), stride: WIDTH }, false);
+                        up.tile(panel, [first, rows], lanes, x, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
+                        let place = first * stride + panel * WIDTH;
+                        activate(rows, gates, ups, |row| out.slice(place + row * stride, WIDTH));
                     }
                 }
             }
-        }
+        });
     });
 }
 
-fn activate(gate: &mut [f32], up: &[f32]) {
+/// `silu(gate) ⊙ up` of rows of a panel.
+fn activate<'a>(rows: usize, gates: &[f32], ups: &[f32], out: impl Fn(usize) -> &'a mut [f32]) {
     use crate::kernels::simd::{exp, widened};
     widened(
         #[inline(always)]
         || {
-            for (gate, up) in gate.iter_mut().zip(up) {
-                *gate = *gate / (1.0 + exp(-*gate)) * up;
+            let pairs = gates.as_chunks::<WIDTH>().0.iter().zip(ups.as_chunks::<WIDTH>().0);
+            for (row, (gates, ups)) in pairs.take(rows).enumerate() {
+                for ((out, gate), up) in out(row).iter_mut().zip(gates).zip(ups) {
+                    *out = *gate / (1.0 + exp(-*gate)) * up;
+                }
             }
         },
     );

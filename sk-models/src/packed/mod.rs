@@ -5,8 +5,11 @@
 //! memory where only their sums are wanted. Gradients are not its business.
 
 mod adapter;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
+mod amx;
 mod attention;
 mod grid;
+mod halves;
 mod int8;
 mod kv;
 mod matrix;
@@ -14,25 +17,31 @@ mod plan;
 mod read;
 mod rope;
 pub(crate) mod team;
+mod terms;
 mod tile;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Tensor;
+use half::bf16;
 
 pub(crate) use adapter::PackedAdapter;
 pub(crate) use grid::Grid;
 pub(crate) use kv::Store;
 pub(crate) use plan::{Group, PackedCache, Places, Seats};
+pub(crate) use terms::products;
 
 use adapter::values;
+use amx::Tiles;
 use attention::{Heads, append, attend};
 use int8::Quantized;
 use kv::Block;
-use matrix::{Input, Linear, Matrix, Output, gated, linear, lower};
+use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
 use plan::{Lanes, Plan};
 use rope::Rotations;
 use team::for_each_mut;
+use terms::{THREE, TWO, Terms};
 
 use crate::config::Qwen2Config;
 use crate::decoder::Precision;
@@ -40,11 +49,53 @@ use crate::kernels::simd::{dot, widened};
 use crate::lora::Target;
 use crate::model::{Layer, Norm, Projection, parts::Parts};
 
+/// Embeddings, row-major `[V, H]`.
+#[derive(Debug)]
+enum Table {
+    F32(Vec<f32>),
+    Bf16(Vec<bf16>),
+}
+
+impl Table {
+    /// An embedding stays in f32 beside weights of eight bits: a row of it is read for each token, and no more.
+    fn new(values: &[f32], precision: Precision) -> Self {
+        match precision {
+            Precision::F32 | Precision::Int8 => Self::F32(values.to_vec()),
+            Precision::Bf16 => Self::Bf16(values.iter().copied().map(bf16::from_f32).collect()),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(values) => size_of_val::<[f32]>(values),
+            Self::Bf16(values) => size_of_val::<[bf16]>(values),
+        }
+    }
+
+    fn values(&self) -> Cow<'_, [f32]> {
+        match self {
+            Self::F32(values) => Cow::Borrowed(values),
+            Self::Bf16(values) => values.iter().map(|value| value.to_f32()).collect(),
+        }
+    }
+
+    /// Copies the row of a token to `out`.
+    fn row(&self, token: usize, out: &mut [f32]) {
+        match self {
+            Self::F32(values) => out.copy_from_slice(&values[token * out.len()..][..out.len()]),
+            Self::Bf16(values) => {
+                let row = &values[token * out.len()..][..out.len()];
+                out.iter_mut().zip(row).for_each(|(out, value)| *out = value.to_f32());
+            }
+        }
+    }
+}
+
 /// A decoder in panels.
 #[derive(Debug)]
 pub(crate) struct Packed {
-    /// Row-major `[V, H]`; none where the head's columns serve.
-    embedding: Option<Vec<f32>>,
+    /// None where the head's columns serve.
+    embedding: Option<Table>,
     layers: Vec<PackedLayer>,
     norm: PackedNorm,
     head: Matrix,
@@ -81,7 +132,23 @@ struct Buffers {
     projected: Grid,
     mixed: Grid,
     inner: Grid,
-    quantized: Quantized,
+    room: Room,
+}
+
+/// Where rows are written in the form that weights meet them in.
+#[derive(Debug, Default)]
+struct Room {
+    bytes: Quantized,
+    terms: Terms,
+}
+
+/// How a pass reads its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// One token of each: the weights are what takes time.
+    Step,
+    /// Several: the arithmetic is.
+    Read,
 }
 
 impl PackedNorm {
@@ -163,7 +230,7 @@ impl Packed {
         let (embedding, tied) = if config.tie_word_embeddings {
             (None, Some(read(embedding, |values| Matrix::of_columns(values, shape, precision))))
         } else {
-            (Some(read(embedding, <[f32]>::to_vec)), None)
+            (Some(read(embedding, |values| Table::new(values, precision))), None)
         };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
@@ -174,7 +241,7 @@ impl Packed {
         let (embedding, head) = match (embedding, head.or(tied)) {
             (embedding, Some(head)) => (embedding, head),
             // Without a head of its own it is tied, whatever its configuration says.
-            (Some(embedding), None) => (None, Matrix::of_columns(&embedding, shape, precision)),
+            (Some(embedding), None) => (None, Matrix::of_columns(&embedding.values(), shape, precision)),
             (None, None) => unreachable!("a tied head is packed first"),
         };
         Ok(Self {
@@ -197,22 +264,27 @@ impl Packed {
         self.precision
     }
 
-    /// Rows as its weights meet them; `room` is where they are rounded, if they are.
-    fn input<'a>(&self, grid: &'a Grid, width: usize, room: &'a mut Quantized) -> Input<'a> {
-        let quantized = match self.precision {
-            Precision::F32 => None,
-            Precision::Int8 => {
-                room.fill(grid, width);
-                Some(&*room)
+    /// Rows as its weights meet them; `room` is where they are written, unless they are met as they are.
+    fn input<'a>(&self, grid: &'a Grid, width: usize, pace: Pace, room: &'a mut Room) -> Input<'a> {
+        let tiles = if pace == Pace::Read { Tiles::get() } else { None };
+        let form = match (self.precision, tiles) {
+            (Precision::Int8, _) => {
+                room.bytes.fill(grid, width);
+                Form::Bytes(&room.bytes)
+            }
+            (Precision::F32 | Precision::Bf16, None) => Form::Numbers,
+            (precision, Some(tiles)) => {
+                room.terms.fill(tiles, grid, width, if precision == Precision::F32 { THREE } else { TWO });
+                Form::Terms(&room.terms, tiles)
             }
         };
-        Input { grid, quantized }
+        Input { grid, form }
     }
 
     /// Bytes of weights.
     pub(crate) fn bytes(&self) -> usize {
         let matrices = self.layers.iter().flat_map(PackedLayer::matrices).chain([&self.head]);
-        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, |table| size_of_val::<[f32]>(table))
+        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, Table::bytes)
     }
 
     /// One pass over all rows of all groups: for each group the final-norm states of its lanes, one after the other, and where each token's
@@ -227,7 +299,8 @@ impl Packed {
         let table = self.rotations.reach(plan.reach);
         let mut x = self.embed(&plan);
         let mut buffers = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let Buffers { normed, projected, mixed, inner, quantized } = &mut buffers;
+        let Buffers { normed, projected, mixed, inner, room } = &mut buffers;
+        let pace = plan.pace;
         let total = plan.tokens.len();
         let [key_column, value_column, columns] = heads.columns();
         normed.reshape(total, config.hidden_size);
@@ -247,7 +320,7 @@ impl Packed {
                 Output { linear: &key, column: key_column },
                 Output { linear: &value, column: value_column },
             ];
-            linear(&outputs, self.input(normed, config.hidden_size, quantized), lanes, projected, false);
+            linear(&outputs, self.input(normed, config.hidden_size, pace, room), lanes, projected, false);
             let mut own: Vec<&mut Block> = groups.iter_mut().flat_map(|group| group.cache.own_mut(index)).collect();
             append(&plan, heads, projected, &table, &mut own);
             if index + 1 == self.layers.len() && !states {
@@ -256,7 +329,7 @@ impl Packed {
             attend(&plan, heads, projected, &table, (groups, index), mixed);
             let mut output = Linear::new(&layer.output, change(Target::Output));
             lower(&mut [&mut output], mixed, lanes);
-            let input = self.input(mixed, config.query_size(), quantized);
+            let input = self.input(mixed, config.query_size(), pace, room);
             linear(&[Output { linear: &output, column: 0 }], input, lanes, &mut x, true);
 
             let mut gate = Linear::new(&layer.gate, change(Target::Gate));
@@ -264,9 +337,9 @@ impl Packed {
             let mut down = Linear::new(&layer.down, change(Target::Down));
             layer.inner_norm.apply(&x, normed);
             lower(&mut [&mut gate, &mut up], normed, lanes);
-            gated(&gate, &up, self.input(normed, config.hidden_size, quantized), lanes, inner);
+            gated(&gate, &up, self.input(normed, config.hidden_size, pace, room), lanes, inner);
             lower(&mut [&mut down], inner, lanes);
-            let input = self.input(inner, config.intermediate_size, quantized);
+            let input = self.input(inner, config.intermediate_size, pace, room);
             linear(&[Output { linear: &down, column: 0 }], input, lanes, &mut x, true);
         }
         Plan::advance(groups);
@@ -288,7 +361,7 @@ impl Packed {
             let token = plan.tokens[row] as usize;
             let x = &mut x[..self.config.hidden_size];
             match &self.embedding {
-                Some(table) => x.copy_from_slice(&table[token * x.len()..][..x.len()]),
+                Some(table) => table.row(token, x),
                 None => self.head.column(token, x),
             }
             if let Some(adapter) = &plan.seats[plan.lanes.of(row)] {
@@ -311,8 +384,8 @@ impl Packed {
         let mut head = self.head(inputs.iter().flat_map(|(_, seats)| *seats));
         lower(&mut [&mut head], &states, &lanes);
         let mut logits = Grid::new(states.rows(), self.config.vocab_size);
-        let mut quantized = Quantized::default();
-        let input = self.input(&states, self.config.hidden_size, &mut quantized);
+        let mut room = Room::default();
+        let input = self.input(&states, self.config.hidden_size, Pace::Step, &mut room);
         linear(&[Output { linear: &head, column: 0 }], input, &lanes, &mut logits, false);
         logits.split(&counts).into_iter().map(|logits| logits.into_values(self.config.vocab_size)).collect()
     }

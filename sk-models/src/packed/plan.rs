@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sk_core::TokenId;
 
+use super::Pace;
 use super::adapter::PackedAdapter;
 use super::kv::{Block, Store};
 
@@ -73,6 +74,17 @@ pub(crate) struct Group<'a> {
     pub(crate) cache: PackedCache<'a>,
 }
 
+impl Group<'_> {
+    /// How its rows are read. Groups of one pass agree, so that rows have the same bits in any pass.
+    pub(crate) fn pace(&self) -> Pace {
+        if self.longest() > 1 { Pace::Read } else { Pace::Step }
+    }
+
+    fn longest(&self) -> usize {
+        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
+    }
+}
+
 /// Where each token of each row is among the states of a lane. Rows that begin alike share the states of their beginning.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
@@ -139,6 +151,7 @@ pub(crate) struct Plan {
     pub(crate) places: Vec<Places>,
     /// One more than the last position.
     pub(crate) reach: usize,
+    pub(crate) pace: Pace,
 }
 
 impl Plan {
@@ -150,10 +163,12 @@ impl Plan {
             spans: Vec::new(),
             places: Vec::new(),
             reach: 0,
+            pace: groups.first().map_or(Pace::Step, Group::pace),
         };
+        debug_assert!(groups.iter().all(|group| group.pace() == plan.pace));
         for (index, group) in groups.iter().enumerate() {
             let (position, earlier) = (group.cache.position(), group.cache.earlier());
-            let longest = group.rows.iter().map(|row| row.len()).max().unwrap_or(0);
+            let longest = group.longest();
             // What rows hold already differs, and one token is not worth the bookkeeping.
             let places = Places::new(&group.rows, earlier == 0 && longest > 1);
             plan.reach = plan.reach.max(position + longest);
@@ -180,7 +195,7 @@ impl Plan {
     /// Counts the tokens that every layer has appended. Rows shorter than the longest are at their end.
     pub(crate) fn advance(groups: &mut [Group<'_>]) {
         for group in groups {
-            let longest = group.rows.iter().map(|row| row.len()).max().unwrap_or(0);
+            let longest = group.longest();
             group.cache.advance(longest);
         }
     }

@@ -1,14 +1,16 @@
 //! Log-probabilities and min-entropies without logits.
 
+use std::cell::RefCell;
+
 use sk_core::TokenId;
 
+use super::amx::SIDE;
 use super::grid::Grid;
-use super::int8::Quantized;
-use super::matrix::{Input, Linear, lower};
+use super::matrix::{Form, Input, Linear, lower};
 use super::plan::Lanes;
 use super::team::{Parts, Team};
 use super::tile::{Place, ROWS, WIDTH};
-use super::{Packed, Seats};
+use super::{Pace, Packed, Room, Seats};
 use crate::kernels::simd::{exp, max, sum, widened};
 
 /// Panels whose logits exist at one time.
@@ -19,6 +21,14 @@ const PIECE: usize = 2 * ROWS;
 
 /// Rows of a task: as many as share a sweep over the head while their states stay near.
 const BLOCK: usize = 168;
+
+/// The same where rows are met in tiles.
+const WIDE_BLOCK: usize = 384;
+
+thread_local! {
+    /// Logits of a piece.
+    static LOGITS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The rows of a piece, from `first` on.
 #[derive(Clone, Copy)]
@@ -73,11 +83,15 @@ impl Packed {
         let lanes = &Lanes::even(seats.len(), rows / seats.len());
         let mut head = self.head(seats.iter());
         lower(&mut [&mut head], states, lanes);
-        let mut quantized = Quantized::default();
-        let states = self.input(states, self.config.hidden_size, &mut quantized);
+        let mut room = Room::default();
+        let states = self.input(states, self.config.hidden_size, Pace::Read, &mut room);
 
         let threads = Team::global().threads();
-        let block = BLOCK.min(rows.div_ceil(threads).next_multiple_of(ROWS));
+        // Where a panel is made ready for each piece of rows, a block is one.
+        let (most, height, piece) =
+            if matches!(states.form, Form::Terms(..)) { (WIDE_BLOCK, SIDE, WIDE_BLOCK) } else { (BLOCK, ROWS, PIECE) };
+        let block = most.min(rows.div_ceil(threads).next_multiple_of(height));
+        let piece = piece.min(block);
         let blocks = rows.div_ceil(block);
         // Few rows leave the vocabulary to share.
         let panels = head.weight.count();
@@ -91,15 +105,17 @@ impl Packed {
             let rows_here = block.min(rows - first);
             // SAFETY: the rows of a block under one share are one task's.
             let partials = unsafe { found.slice(part * rows + first, rows_here) };
-            let mut logits = [0.0_f32; PIECE * PANELS * WIDTH];
-            for panel in (part * share..((part + 1) * share).min(panels)).step_by(PANELS) {
-                let end = (panel + PANELS).min((part + 1) * share).min(panels);
-                for piece in (0..rows_here).step_by(PIECE) {
-                    let count = PIECE.min(rows_here - piece);
-                    let rows = Rows { states, lanes, first: first + piece, targets };
-                    self.extend(&head, rows, [panel, end], &mut logits, &mut partials[piece..piece + count]);
+            LOGITS.with_borrow_mut(|logits| {
+                logits.resize(logits.len().max(piece * PANELS * WIDTH), 0.0);
+                for panel in (part * share..((part + 1) * share).min(panels)).step_by(PANELS) {
+                    let end = (panel + PANELS).min((part + 1) * share).min(panels);
+                    for at in (0..rows_here).step_by(piece) {
+                        let count = piece.min(rows_here - at);
+                        let rows = Rows { states, lanes, first: first + at, targets };
+                        self.extend(&head, rows, [panel, end], logits, &mut partials[at..at + count]);
+                    }
                 }
-            }
+            });
         });
         (0..rows)
             .map(|row| {
@@ -116,13 +132,14 @@ impl Packed {
         head: &Linear<'_>,
         Rows { states, lanes, first, targets }: Rows<'_>,
         [panel, end]: [usize; 2],
-        logits: &mut [f32; PIECE * PANELS * WIDTH],
+        logits: &mut [f32],
         partials: &mut [Partial],
     ) {
         const STRIDE: usize = PANELS * WIDTH;
+        assert!(partials.len() * STRIDE <= logits.len() && end - panel <= PANELS);
         let start = logits.as_mut_ptr();
         for at in panel..end {
-            // SAFETY: the array has room for the rows of a piece and eight panels; no other task sees it.
+            // SAFETY: there is room for the rows and eight panels by the assertion; no other task sees it.
             unsafe {
                 let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
                 head.tile(at, [first, partials.len()], lanes, states, c, false);

@@ -201,6 +201,36 @@ impl Team {
             resume_unwind(panic);
         }
     }
+
+    /// Calls `work` for each of `0..tasks` at each of `0..homes`. A thread stays at one home while there is work, and goes to the same one in every
+    /// loop, where what it needs is in its caches; then it helps at the others.
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) fn run_at(&self, homes: usize, tasks: usize, work: &(dyn Fn(usize, usize) + Sync)) {
+        let next: Vec<AtomicUsize> = (0..homes).map(|_| AtomicUsize::new(0)).collect();
+        self.run(homes * tasks, &|_| {
+            let first = seat() % self.threads * homes / self.threads;
+            // As many calls as tasks, each of which takes one, so that one is left.
+            let taken = (0..homes).find_map(|turn| {
+                let home = (first + turn) % homes;
+                let task = next[home].fetch_add(1, Ordering::Relaxed);
+                (task < tasks).then_some((home, task))
+            });
+            let (home, task) = taken.expect("each call takes one task");
+            work(home, task);
+        });
+    }
+}
+
+/// The number of this thread among those that have asked, in the order of asking.
+fn seat() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SEAT: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    SEAT.with(|seat| *seat)
 }
 
 /// A mutable slice that tasks write to in disjoint places.
@@ -271,6 +301,20 @@ mod tests {
                     counts[task].fetch_add(1, Ordering::Relaxed);
                 });
                 assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{tasks} tasks on {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn every_task_of_every_home_runs_once() {
+        for threads in [1, 2, 5] {
+            let team = Team::new(threads);
+            for (homes, tasks) in [(0, 3), (1, 7), (2, 1), (3, 5), (7, 40)] {
+                let counts: Vec<AtomicUsize> = (0..homes * tasks).map(|_| AtomicUsize::new(0)).collect();
+                team.run_at(homes, tasks, &|home, task| {
+                    counts[home * tasks + task].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{homes} × {tasks} on {threads} threads");
             }
         }
     }

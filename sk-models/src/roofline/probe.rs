@@ -7,6 +7,7 @@ use burn::tensor::{DType, Device, Tensor};
 
 use crate::device::DeviceName;
 use crate::kernels::simd::widened;
+use crate::packed::products;
 use crate::packed::team::{Team, for_each_mut};
 
 /// The two roofs of the roofline model.
@@ -179,12 +180,18 @@ const VECTOR: usize = 16;
 const ROUNDS: usize = 1 << 18;
 
 /// Multiply-adds per second in registers, times two: f32, pairs of bf16 where numbers have two bytes, or sixteen bits by eight, which are
-/// two products of bytes, where they have one; where the processor has that.
+/// two products of bytes, where they have one; where the processor has that. Where it has tiles, f32 and bf16 are as many products of those as they
+/// are computed by.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();
     let mut sums = vec![0.0; tasks];
-    rate(2 * tasks * multiply_adds, 1, || for_each_mut(black_box(&mut sums), |_, sum| *sum = chains()))
+    let vectors = rate(2 * tasks * multiply_adds, 1, || for_each_mut(black_box(&mut sums), |_, sum| *sum = chains()));
+    let Some(multiply_adds) = products(bytes, ROUNDS) else { return vectors };
+    let mut counts = vec![None; tasks];
+    let pass = || for_each_mut(black_box(&mut counts), |_, count| *count = products(bytes, ROUNDS));
+    let tiles = rate(2 * tasks * multiply_adds, 1, pass);
+    vectors.max(tiles)
 }
 
 /// The widest multiply-adds of this processor on numbers of so many bytes, and how many there are in a call.

@@ -1,0 +1,362 @@
+//! Products in the tile registers of AMX, which recent processors of Intel have: sixteen rows of 64 bytes each, and one instruction that
+//! multiplies two of them and adds to a third.
+//!
+//! The standard library has no stable intrinsics for them, so that each kernel is one piece of assembly. The compiler itself never uses these
+//! registers.
+
+use std::arch::asm;
+use std::arch::x86_64::{
+    __cpuid_count, __m256i, __m512, __m512i, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512, _mm512_castsi512_ps,
+    _mm512_cvtepi32_epi16, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_or_si512, _mm512_set1_epi32, _mm512_srli_epi32,
+    _mm512_sub_ps,
+};
+use std::marker::PhantomData;
+use std::sync::LazyLock;
+
+use super::tile::{Place, WIDTH};
+
+/// Rows and columns of the sums of one call: two tiles by two.
+pub(super) const SIDE: usize = 32;
+
+/// Lines of a tile.
+pub(super) const HEIGHT: usize = 16;
+
+/// A row of a tile, and a line of the cache: pairs of bf16, each with its first in the lower half.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub(super) struct Line([u32; HEIGHT]);
+
+/// That tiles may be used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tiles(());
+
+/// Tiles that this thread has set up, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Configured(PhantomData<*mut ()>);
+
+/// Eight tiles of sixteen rows of 64 bytes.
+#[repr(C, align(64))]
+struct Shapes([u8; 64]);
+
+static SHAPES: Shapes = {
+    let mut shapes = [0; 64];
+    // The palette; then the bytes of a row, two bytes for each tile, and the rows, one byte for each.
+    shapes[0] = 1;
+    let mut tile = 0;
+    while tile < 8 {
+        shapes[16 + 2 * tile] = 64;
+        shapes[48 + tile] = 16;
+        tile += 1;
+    }
+    Shapes(shapes)
+};
+
+macro_rules! lines {
+    ($($line:literal)*) => { concat!($($line, "\n"),*) };
+}
+
+/// Begins with what C holds in tiles 0 to 3, or with nothing.
+macro_rules! begin {
+    () => {
+        lines!(
+            "test {add:e}, {add:e}"
+            "jz 3f"
+            "tileloadd tmm0, [{c} + {stride}]"
+            "tileloadd tmm1, [{c} + {stride} + 64]"
+            "tileloadd tmm2, [{lower} + {stride}]"
+            "tileloadd tmm3, [{lower} + {stride} + 64]"
+            "jmp 2f"
+            "3:"
+            "tilezero tmm0"
+            "tilezero tmm1"
+            "tilezero tmm2"
+            "tilezero tmm3"
+            "2:"
+        )
+    };
+}
+
+/// Writes the sums to C.
+macro_rules! end {
+    () => {
+        lines!(
+            "tilestored [{c} + {stride}], tmm0"
+            "tilestored [{c} + {stride} + 64], tmm1"
+            "tilestored [{lower} + {stride}], tmm2"
+            "tilestored [{lower} + {stride} + 64], tmm3"
+        )
+    };
+}
+
+/// All products of rows in tiles 4 and 5 with columns in tiles 6 and 7.
+macro_rules! multiply {
+    () => {
+        lines!("tdpbf16ps tmm0, tmm4, tmm6" "tdpbf16ps tmm1, tmm4, tmm7" "tdpbf16ps tmm2, tmm5, tmm6" "tdpbf16ps tmm3, tmm5, tmm7")
+    };
+}
+
+/// Fetches lines that will be wanted into the second-level cache.
+macro_rules! fetch {
+    ($($at:literal)*) => { concat!($("prefetcht1 [{ahead} + ", $at, "]\n"),*) };
+}
+
+/// Loads two tiles that lie one after the other.
+macro_rules! rows {
+    ($at:literal, $next:literal) => {
+        concat!("tileloadd tmm4, [{a} + {line} + ", $at, "]\n", "tileloadd tmm5, [{a} + {line} + ", $next, "]\n")
+    };
+}
+
+/// The same for columns.
+macro_rules! columns {
+    ($at:literal, $next:literal) => {
+        concat!("tileloadd tmm6, [{b} + {line} + ", $at, "]\n", "tileloadd tmm7, [{b} + {line} + ", $next, "]\n")
+    };
+}
+
+impl Tiles {
+    /// Where the processor has tiles and the system lets this process use them.
+    pub(super) fn get() -> Option<Self> {
+        static GRANTED: LazyLock<bool> = LazyLock::new(|| {
+            // Bits of leaf 7: products of bf16, tiles, products of bytes.
+            const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+            __cpuid_count(7, 0).edx & BITS == BITS && is_x86_feature_detected!("avx512f") && granted()
+        });
+        GRANTED.then_some(Self(()))
+    }
+
+    pub(super) fn configure(self) -> Configured {
+        // SAFETY: there are tiles, of the shapes that the first palette has.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack, preserves_flags, readonly)) };
+        Configured(PhantomData)
+    }
+}
+
+impl Drop for Configured {
+    fn drop(&mut self) {
+        // SAFETY: there are tiles.
+        unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
+    }
+}
+
+impl Configured {
+    /// `C = A·B` or `C += A·B` of [`SIDE`] rows and columns that are sums of three numbers of bf16, without the products that are below the rounding of
+    /// f32: first the small `a₀b₂ + a₀b₁ + a₁b₁ + a₁b₀ + a₂b₀` of all blocks, whose roundings are as small, then `a₀b₀`.
+    ///
+    /// A is `[blocks, 3, 2]` tiles: for each 32 columns the three numbers of two times sixteen rows. B is `[blocks, 3, 2]` tiles: for each 32 rows the three
+    /// numbers of two times sixteen columns, in pairs of rows.
+    ///
+    /// On the way it fetches an eighth of the bytes of a panel of f32 for each block from `ahead` on.
+    ///
+    /// # Safety
+    ///
+    /// A and B must have as many tiles, at least one block, and C the rows and columns, which nothing else uses.
+    pub(super) unsafe fn three_by_three(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
+        debug_assert!(blocks > 0);
+        // SAFETY: tiles are set up; memory by the caller's promise.
+        unsafe {
+            asm!(
+                begin!(),
+                rows!("0", "1024"),
+                columns!("4096", "5120"),
+                multiply!(),
+                columns!("2048", "3072"),
+                multiply!(),
+                fetch!("0" "64" "128" "192"),
+                rows!("2048", "3072"),
+                multiply!(),
+                columns!("0", "1024"),
+                multiply!(),
+                fetch!("256" "320" "384" "448"),
+                rows!("4096", "5120"),
+                multiply!(),
+                lines!("add {a}, 6144" "add {b}, 6144" "add {ahead}, 512" "dec {blocks}" "jnz 2b"),
+                lines!("mov {blocks}, {count}" "sub {a}, {bytes}" "sub {b}, {bytes}" "4:"),
+                rows!("0", "1024"),
+                columns!("0", "1024"),
+                multiply!(),
+                lines!("add {a}, 6144" "add {b}, 6144" "dec {blocks}" "jnz 4b"),
+                end!(),
+                add = in(reg) u32::from(add),
+                a = inout(reg) a => _,
+                b = inout(reg) b => _,
+                ahead = inout(reg) ahead => _,
+                blocks = inout(reg) blocks => _,
+                count = in(reg) blocks,
+                bytes = in(reg) blocks * 6144,
+                line = in(reg) 64_usize,
+                c = in(reg) c.start,
+                lower = in(reg) c.start.wrapping_add(SIDE / 2 * c.stride),
+                stride = in(reg) c.stride * size_of::<f32>(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            );
+        }
+    }
+
+    /// `C = A·B` or `C += A·B` of [`SIDE`] rows that are sums of two numbers of bf16 and as many columns of one.
+    ///
+    /// A is `[blocks, 2, 2]` tiles and B `[16·blocks, 32]` pairs of rows, an eighth of whose bytes are fetched from `ahead` on.
+    ///
+    /// # Safety
+    ///
+    /// As [`three_by_three`](Self::three_by_three).
+    pub(super) unsafe fn two_by_one(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
+        debug_assert!(blocks > 0);
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                begin!(),
+                lines!("tileloadd tmm6, [{b} + 2 * {line}]" "tileloadd tmm7, [{b} + 2 * {line} + 64]"),
+                rows!("2048", "3072"),
+                multiply!(),
+                fetch!("0" "64" "128" "192"),
+                rows!("0", "1024"),
+                multiply!(),
+                lines!("add {a}, 4096" "add {b}, 2048" "add {ahead}, 256" "dec {blocks}" "jnz 2b"),
+                end!(),
+                add = in(reg) u32::from(add),
+                a = inout(reg) a => _,
+                b = inout(reg) b => _,
+                ahead = inout(reg) ahead => _,
+                blocks = inout(reg) blocks => _,
+                line = in(reg) 64_usize,
+                c = in(reg) c.start,
+                lower = in(reg) c.start.wrapping_add(SIDE / 2 * c.stride),
+                stride = in(reg) c.stride * size_of::<f32>(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            );
+        }
+    }
+}
+
+/// Multiply-adds of [`Configured::products`] in a round.
+const ROUND: usize = 4 * 16 * 16 * 32;
+
+impl Configured {
+    /// Products in registers alone, of zeros, which take as long as others; returns how many multiply-adds.
+    pub(super) fn products(&self, rounds: usize) -> usize {
+        debug_assert!(rounds > 0);
+        // SAFETY: tiles are set up, and no memory is touched.
+        unsafe {
+            asm!(
+                lines!("tilezero tmm4" "tilezero tmm5" "tilezero tmm6" "tilezero tmm7"),
+                lines!("tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3" "2:"),
+                multiply!(),
+                lines!("dec {rounds}" "jnz 2b"),
+                rounds = inout(reg) rounds => _,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, nomem),
+            );
+        }
+        rounds * ROUND
+    }
+}
+
+/// The first eight bits of numbers, rounded, as f32, and what is left of them.
+///
+/// What is infinite or no number leaves one that is none.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn take(x: &mut __m512) -> __m512i {
+    let bits = _mm512_add_epi32(_mm512_castps_si512(*x), _mm512_set1_epi32(0x8000));
+    let first = _mm512_and_si512(bits, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
+    *x = _mm512_sub_ps(*x, _mm512_castsi512_ps(first));
+    first
+}
+
+impl Tiles {
+    /// Writes a row's numbers to its lines of tiles as sums of TERMS of bf16: `[blocks, TERMS, 2]` tiles, of which `lines` begins with its own of the
+    /// first. Zeros fill the last block.
+    pub(super) fn split_row<const TERMS: usize>(self, x: &[f32], lines: &mut [Line]) {
+        #[target_feature(enable = "avx512f")]
+        fn split<const TERMS: usize>(x: &[f32], lines: &mut [Line]) {
+            // No closures: what is called from the library is not compiled for these vectors.
+            for (block, x) in x.chunks(2 * HEIGHT).enumerate() {
+                let there = x.len().min(HEIGHT);
+                let beyond = x.len() - there;
+                // SAFETY: only what is there is read.
+                let (mut first, mut second) = unsafe {
+                    let mask = |count: usize| ((1_u32 << count) - 1) as u16;
+                    let second = x.as_ptr().wrapping_add(HEIGHT);
+                    (_mm512_maskz_loadu_ps(mask(there), x.as_ptr()), _mm512_maskz_loadu_ps(mask(beyond), second))
+                };
+                for term in 0..TERMS {
+                    let lower = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(take(&mut first)));
+                    let upper = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(take(&mut second)));
+                    let line = std::ptr::from_mut(&mut lines[(block * TERMS + term) * 2 * HEIGHT]).cast::<__m256i>();
+                    // SAFETY: a line is two of these.
+                    unsafe {
+                        line.write(lower);
+                        line.add(1).write(upper);
+                    }
+                }
+            }
+        }
+        // SAFETY: where there are tiles there is AVX-512 F.
+        unsafe { split::<TERMS>(x, lines) }
+    }
+
+    /// Writes rows of a panel as sums of three: `[blocks, 3, 2]` tiles, in pairs of rows. Zeros fill the last block.
+    pub(super) fn split_panel(self, panel: &[f32], lines: &mut [Line]) {
+        #[target_feature(enable = "avx512f")]
+        fn split(panel: &[f32], lines: &mut [Line]) {
+            let zero = [0.0; WIDTH];
+            for (tiles, block) in lines.chunks_exact_mut(3 * 2 * HEIGHT).zip(panel.chunks(2 * HEIGHT * WIDTH)) {
+                let (rows, _) = block.as_chunks::<WIDTH>();
+                for height in 0..HEIGHT {
+                    let (first, second) = (rows.get(2 * height).unwrap_or(&zero), rows.get(2 * height + 1).unwrap_or(&zero));
+                    for half in 0..2 {
+                        // SAFETY: half a row is sixteen numbers.
+                        let (mut first, mut second) = unsafe {
+                            (
+                                _mm512_loadu_ps(first.as_ptr().add(half * HEIGHT)),
+                                _mm512_loadu_ps(second.as_ptr().add(half * HEIGHT)),
+                            )
+                        };
+                        for term in 0..3 {
+                            let both = _mm512_or_si512(_mm512_srli_epi32::<16>(take(&mut first)), take(&mut second));
+                            let line = std::ptr::from_mut(&mut tiles[(term * 2 + half) * HEIGHT + height]).cast::<__m512i>();
+                            // SAFETY: a line is one of these.
+                            unsafe { line.write(both) };
+                        }
+                    }
+                }
+            }
+        }
+        // SAFETY: as above.
+        unsafe { split(panel, lines) }
+    }
+}
+
+/// Asks Linux for the state of tiles, as a process must.
+#[cfg(target_os = "linux")]
+fn granted() -> bool {
+    const ARCH_PRCTL: i64 = 158;
+    const REQUEST_PERMISSION: u64 = 0x1023;
+    const TILE_DATA: u64 = 18;
+    let mut result = ARCH_PRCTL;
+    // SAFETY: a system call that grants this process the use of registers; it reads and writes no memory of it.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") result,
+            in("rdi") REQUEST_PERMISSION,
+            in("rsi") TILE_DATA,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+    result == 0
+}
+
+/// A system that is not asked is not known to save them.
+#[cfg(not(target_os = "linux"))]
+fn granted() -> bool {
+    false
+}
