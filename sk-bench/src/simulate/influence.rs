@@ -176,7 +176,7 @@ mod tests {
             let even = normalized(&CandidateBatch::sound(), &settings).unwrap();
             // Ten thousandfold, the blade is all there is; with CBN nothing has happened.
             let loud = |voices: &[Voice]| voices.iter().find(|v| v.scale == 1e4 && v.blade == rescaled).cloned().unwrap();
-            // The other blades decide a batch whose two best differ by a thousandth of the loud one's deviation or less: one in a thousand.
+            // The other blades decide a batch whose two best differ by a thousandth of the loud one's deviation or less: one in two thousand.
             prop_assert!(loud(&raw).share > 0.99 && loud(&raw).decides > 0.5);
             prop_assert!((loud(&even).share - 1.0 / 3.0).abs() < 1e-12);
         }

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -46,6 +46,8 @@ fn records(folder: &Path) -> Vec<Value> {
     fs::read_to_string(folder.join("judged.jsonl")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Long enough for anything here, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Longer than a test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -91,6 +93,15 @@ fn a_summary_by_scheme_and_a_file_to_go_on_from() {
     assert_eq!(server.requests().len() - asked, models);
 }
 
+/// Waits until a run has put so many requests.
+fn wait_for_requests(server: &Server, child: &mut Child, count: usize) {
+    let started = Instant::now();
+    while server.requests().len() < count {
+        assert!(started.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "the run has ended, or hangs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_killed_run_loses_and_doubles_nothing() {
     // The server answers so many requests, and holds back what comes after them until the run is killed.
@@ -106,10 +117,7 @@ fn a_killed_run_loses_and_doubles_nothing() {
         let goal = asked + 13;
         limit.store(goal, Ordering::SeqCst);
         let mut child = judge(folder.path(), &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while server.requests().len() < goal + 3 {
-            assert!(child.try_wait().unwrap().is_none());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_requests(&server, &mut child, goal + 3);
         child.kill().unwrap();
         child.wait().unwrap();
         asked = server.requests().len();
@@ -135,10 +143,8 @@ fn an_interrupted_run_keeps_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 10);
     let args = ["--no-cache", "--concurrency", "2"];
-    let child = judge(folder.path(), &server, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while server.requests().len() < 8 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut child = judge(folder.path(), &server, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_requests(&server, &mut child, 8);
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
