@@ -47,7 +47,7 @@ impl RecordFile {
     /// Opens a file of records, or creates it with its folder, and reads what is there: records with their lines, from 1.
     pub(crate) fn open<T: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let open = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
-        let mut file = open.map_err(RecordFileError::Write)?;
+        let file = open.map_err(RecordFileError::Write)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RecordFileError::Locked),
@@ -55,6 +55,14 @@ impl RecordFile {
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(source)) => return Err(RecordFileError::Write(source)),
         }
+        let mut locked = Self { path: path.to_owned(), file: Mutex::new(file) };
+        let records = locked.take_up()?;
+        Ok((locked, records))
+    }
+
+    /// Reads what is there, and cuts off a line that is not whole.
+    fn take_up<T: DeserializeOwned>(&mut self) -> Result<Vec<(u64, T)>, RecordFileError> {
+        let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(RecordFileError::Read)?;
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
@@ -62,7 +70,7 @@ impl RecordFile {
         if whole < bytes.len() {
             file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(RecordFileError::Write)?;
         }
-        Ok((Self { path: path.to_owned(), file: Mutex::new(file) }, records))
+        Ok(records)
     }
 
     /// The file.
@@ -79,6 +87,15 @@ impl RecordFile {
     }
 }
 
+impl Drop for RecordFile {
+    /// Closing the file would not be enough: a process that is being started at the moment has it open too, and the lock with it, until it
+    /// comes to its own program.
+    fn drop(&mut self) {
+        // A file system without locks has nothing to give up.
+        let _ = self.file.get_mut().unwrap_or_else(PoisonError::into_inner).unlock();
+    }
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileError> {
     let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
     lines
@@ -88,4 +105,24 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileE
             Err(error) => Err(RecordFileError::Line { line, reason: json_fault(&error) }),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_holder_though_a_process_beside_has_inherited_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.jsonl");
+        let (held, _) = RecordFile::open::<Value>(&path).unwrap();
+        assert!(matches!(RecordFile::open::<Value>(&path), Err(RecordFileError::Locked)));
+        let inherited = held.file.lock().unwrap().try_clone().unwrap();
+        drop(held);
+        let (again, records) = RecordFile::open::<Value>(&path).unwrap();
+        assert!(records.is_empty());
+        drop((inherited, again));
+    }
 }
