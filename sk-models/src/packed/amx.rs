@@ -26,6 +26,14 @@ pub(super) const HEIGHT: usize = 16;
 #[repr(C, align(64))]
 pub(super) struct Line([u32; HEIGHT]);
 
+impl From<[u8; 64]> for Line {
+    #[inline(always)]
+    fn from(bytes: [u8; 64]) -> Self {
+        // SAFETY: sixteen numbers of four bytes, of which every pattern is one.
+        Self(unsafe { std::mem::transmute::<[u8; 64], [u32; HEIGHT]>(bytes) })
+    }
+}
+
 /// That tiles may be used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tiles(());
@@ -225,6 +233,46 @@ impl Configured {
                 c = in(reg) c.start,
                 lower = in(reg) c.start.wrapping_add(SIDE / 2 * c.stride),
                 stride = in(reg) c.stride * size_of::<f32>(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            );
+        }
+    }
+}
+
+/// Sums of sixteen rows and [`SIDE`] columns of bytes: those of the upper bytes of A, then those of the lower ones.
+#[repr(C, align(64))]
+pub(super) struct Sums(pub(super) [[[i32; SIDE]; HEIGHT]; 2]);
+
+impl Configured {
+    /// `A·B` of sixteen rows of unsigned bytes, upper and lower ones, and [`SIDE`] columns of signed ones, exactly.
+    ///
+    /// A is `[blocks, 2]` tiles: 64 upper bytes of each row, then 64 lower ones. B is `[16·blocks, 32]` quads of rows, an eighth of whose bytes are
+    /// fetched from `ahead` on.
+    ///
+    /// # Safety
+    ///
+    /// A and B must have as many tiles, and at least one block.
+    pub(super) unsafe fn bytes(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, out: &mut Sums) {
+        debug_assert!(blocks > 0);
+        // SAFETY: tiles are set up; memory by the caller's promise.
+        unsafe {
+            asm!(
+                lines!("tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3" "2:"),
+                lines!("tileloadd tmm6, [{b} + 2 * {line}]" "tileloadd tmm7, [{b} + 2 * {line} + 64]"),
+                rows!("0", "1024"),
+                fetch!("0" "64" "128" "192"),
+                lines!("tdpbusd tmm0, tmm4, tmm6" "tdpbusd tmm1, tmm4, tmm7" "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"),
+                lines!("add {a}, 2048" "add {b}, 2048" "add {ahead}, 256" "dec {blocks}" "jnz 2b"),
+                lines!("tilestored [{out} + 2 * {line}], tmm0" "tilestored [{out} + 2 * {line} + 64], tmm1"),
+                lines!("tilestored [{out} + 2 * {line} + 2048], tmm2" "tilestored [{out} + 2 * {line} + 2112], tmm3"),
+                a = inout(reg) a => _,
+                b = inout(reg) b => _,
+                ahead = inout(reg) ahead => _,
+                blocks = inout(reg) blocks => _,
+                line = in(reg) 64_usize,
+                out = in(reg) &raw mut *out,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),

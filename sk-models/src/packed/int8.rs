@@ -4,6 +4,7 @@
 //! number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so that one pair of byte products stands for it. Sums are exact integers;
 //! the only errors are those of rounding a weight to 1/127 of the largest of its column, and an activation to 1/32767 of its row.
 
+use super::amx::{HEIGHT, Line, Sums, Tiles};
 use super::grid::{Grid, Slab};
 use super::team::for_each_mut;
 use super::tile::{Place, WIDTH};
@@ -15,13 +16,17 @@ const ROWS: usize = 6;
 /// Consecutive k whose bytes lie side by side: what one instruction multiplies and adds.
 const QUAD: usize = 4;
 
+/// Consecutive k whose bytes a tile holds.
+const DEPTH: usize = 64;
+
 /// The largest weight.
 const WEIGHT: f32 = 127.0;
 
 /// The largest activation.
 const ACTIVATION: f32 = 32_767.0;
 
-/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and four rows, the four bytes of each column together.
+/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and four rows, the four bytes of each column together. Zeros fill a panel up to
+/// whole tiles.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     panels: Slab<i8>,
@@ -30,20 +35,20 @@ pub(crate) struct Bytes {
     /// Σ w of each column.
     sums: Vec<i32>,
     quads: usize,
+    /// Bytes of a panel.
+    size: usize,
 }
 
 impl Bytes {
     /// Rounds a weight that `get` reads by row and column.
     pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
         let (count, quads) = (output.div_ceil(WIDTH), input.div_ceil(QUAD));
-        let mut panels = Slab::new(count * quads * QUAD * WIDTH);
+        let size = input.next_multiple_of(DEPTH) * WIDTH;
+        let mut panels = Slab::new(count * size);
         let mut scales = vec![0.0; count * WIDTH];
         let mut sums = vec![0; count * WIDTH];
-        let mut parts: Vec<_> = panels
-            .chunks_exact_mut((quads * QUAD * WIDTH).max(1))
-            .zip(scales.chunks_exact_mut(WIDTH))
-            .zip(sums.chunks_exact_mut(WIDTH))
-            .collect();
+        let mut parts: Vec<_> =
+            panels.chunks_exact_mut(size.max(1)).zip(scales.chunks_exact_mut(WIDTH)).zip(sums.chunks_exact_mut(WIDTH)).collect();
         for_each_mut(&mut parts, |panel, ((bytes, scales), sums)| {
             for (place, column) in (panel * WIDTH..output.min((panel + 1) * WIDTH)).enumerate() {
                 let largest = (0..input).map(|k| get(k, column).abs()).fold(0.0, f32::max);
@@ -61,7 +66,7 @@ impl Bytes {
                 }
             }
         });
-        Self { panels, scales, sums, quads }
+        Self { panels, scales, sums, quads, size }
     }
 
     /// Bytes of weights and scales.
@@ -71,7 +76,7 @@ impl Bytes {
 
     /// Copies column `column`, as it is stored, to `out`.
     pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
-        let panel = &self.panels[column / WIDTH * self.quads * QUAD * WIDTH..];
+        let panel = &self.panels[column / WIDTH * self.size..];
         for (k, value) in out.iter_mut().enumerate() {
             *value = self.scales[column] * f32::from(panel[(k / QUAD * WIDTH + column % WIDTH) * QUAD + k % QUAD]);
         }
@@ -84,6 +89,10 @@ impl Bytes {
     /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
     pub(crate) unsafe fn multiply(&self, panel: usize, [first, rows]: [usize; 2], x: &Quantized, c: Place<*mut f32>, add: bool) {
         assert!(x.quads == self.quads && first + rows <= x.scales.len());
+        if let Some(tiles) = x.tiles {
+            // SAFETY: the caller's promise.
+            return unsafe { self.multiply_tiles(tiles, panel, [first, rows], x, c, add) };
+        }
         let (mut row, end) = (first, first + rows);
         while row < end {
             // A tile is a strip, or the part of one that was asked for.
@@ -94,7 +103,7 @@ impl Bytes {
                 strip: &x.strips[strip * x.quads * STRIP..][..x.quads * STRIP],
                 from,
                 row_scales: &x.scales[row..row + height],
-                bytes: &self.panels[panel * self.quads * QUAD * WIDTH..][..self.quads * QUAD * WIDTH],
+                bytes: &self.panels[panel * self.size..][..self.quads * QUAD * WIDTH],
                 scales: self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels"),
                 sums: self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels"),
             };
@@ -106,24 +115,82 @@ impl Bytes {
     }
 }
 
+impl Bytes {
+    /// [`multiply`](Self::multiply) in tiles, with the same bits.
+    ///
+    /// # Safety
+    ///
+    /// As [`multiply`](Self::multiply).
+    unsafe fn multiply_tiles(
+        &self,
+        tiles: Tiles,
+        panel: usize,
+        [first, rows]: [usize; 2],
+        x: &Quantized,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(first.is_multiple_of(HEIGHT));
+        let blocks = self.quads.div_ceil(DEPTH / QUAD);
+        if blocks == 0 {
+            return;
+        }
+        let bytes = &self.panels[panel * self.size..][..self.size];
+        let scales: &[f32; WIDTH] = self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels");
+        let shifts: &[i32; WIDTH] = self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels");
+        let tiles = tiles.configure();
+        let mut sums = Sums([[[0; WIDTH]; HEIGHT]; 2]);
+        for row in (0..rows).step_by(HEIGHT) {
+            let a = x.lines[(first + row) / HEIGHT * blocks * 2 * HEIGHT..][..blocks * 2 * HEIGHT].as_ptr().cast();
+            // Each of the first eight fetches an eighth of the panel that comes next.
+            let eighth = row / HEIGHT;
+            let ahead = if eighth < 8 { bytes.as_ptr().wrapping_add((8 + eighth) * self.size / 8).cast() } else { a };
+            // SAFETY: as many blocks of the panel as of the rows.
+            unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], blocks, &mut sums) };
+            widened(
+                #[inline(always)]
+                || {
+                    let pairs = sums.0[0].iter().zip(&sums.0[1]);
+                    for (place, (high, low)) in pairs.take(rows - row).enumerate() {
+                        let scale = x.scales[first + row + place];
+                        // SAFETY: the caller's promise.
+                        let out = unsafe { &mut *c.start.add((row + place) * c.stride).cast::<[f32; WIDTH]>() };
+                        for column in 0..WIDTH {
+                            let before = if add { out[column] } else { 0.0 };
+                            let upper = (high[column] - 128 * shifts[column]) as f32;
+                            out[column] = upper.mul_add(256.0, low[column] as f32) * (scales[column] * scale) + before;
+                        }
+                    }
+                },
+            );
+        }
+    }
+}
+
 /// Bytes of a strip for each quad: of each of its rows the four upper bytes, then the four lower ones.
 const STRIP: usize = ROWS * 2 * QUAD;
 
 /// Rows in sixteen bits, in strips of [`ROWS`] whose quads lie side by side, so that a tile reads them as it reads a panel.
 #[derive(Debug, Default)]
 pub(crate) struct Quantized {
-    /// `[strips, quads, ROWS, 2, 4]`.
+    /// `[strips, quads, ROWS, 2, 4]`; nothing where there are tiles.
     strips: Vec<u8>,
+    /// `[rows / 16, blocks, 2]` tiles where there are: upper bytes, then lower ones.
+    lines: Vec<Line>,
+    tiles: Option<Tiles>,
     /// s_r of each row.
     scales: Vec<f32>,
     quads: usize,
 }
 
 impl Quantized {
-    /// Rounds the first `width` columns of a grid.
-    pub(crate) fn fill(&mut self, grid: &Grid, width: usize) {
+    /// Rounds the first `width` columns of a grid, for tiles or for vectors.
+    pub(crate) fn fill(&mut self, grid: &Grid, width: usize, tiles: Option<Tiles>) {
         let (rows, quads) = (grid.rows(), width.div_ceil(QUAD));
-        self.quads = quads;
+        (self.quads, self.tiles) = (quads, tiles);
+        if tiles.is_some() {
+            return self.fill_tiles(grid, width);
+        }
         self.strips.resize(rows.div_ceil(ROWS) * quads * STRIP, 0);
         self.scales.resize(rows, 0.0);
         let strips = self.strips.chunks_exact_mut((quads * STRIP).max(1));
@@ -140,13 +207,57 @@ impl Quantized {
     }
 }
 
-/// Writes a row's bytes to its places of a strip that begins with it, and returns its scale.
+impl Quantized {
+    pub(crate) fn is_tiled(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    fn fill_tiles(&mut self, grid: &Grid, width: usize) {
+        let (rows, blocks) = (grid.rows(), width.div_ceil(DEPTH));
+        let lines = rows.div_ceil(HEIGHT) * blocks * 2 * HEIGHT;
+        if self.lines.len() < lines {
+            self.lines.resize(lines, Line::default());
+        }
+        self.scales.resize(rows, 0.0);
+        let tiles = self.lines.chunks_exact_mut((blocks * 2 * HEIGHT).max(1));
+        let mut parts: Vec<_> = tiles.zip(self.scales.chunks_mut(HEIGHT)).collect();
+        for_each_mut(&mut parts, |index, (lines, scales)| {
+            widened(
+                #[inline(always)]
+                || {
+                    for (place, scale) in scales.iter_mut().enumerate() {
+                        let x = &grid.row(index * HEIGHT + place)[..width];
+                        let (rate, found) = range(x);
+                        *scale = found;
+                        for (block, x) in x.chunks(DEPTH).enumerate() {
+                            let (mut upper, mut lower) = ([0_u8; DEPTH], [0_u8; DEPTH]);
+                            for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
+                                let shifted = shifted(*x, rate);
+                                (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
+                            }
+                            lines[block * 2 * HEIGHT + place] = Line::from(upper);
+                            lines[(block * 2 + 1) * HEIGHT + place] = Line::from(lower);
+                        }
+                    }
+                },
+            );
+        });
+    }
+}
+
+/// A number in sixteen bits, its zero in their middle; beyond them are bits of no account.
 #[inline(always)]
-fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
+fn shifted(x: f32, rate: f32) -> u32 {
     /// Zero, shifted to the middle of sixteen bits.
     const ZERO: f32 = 32_768.0;
     /// Adding 1.5·2²³ rounds to the nearest integer, which is then in the low bits.
     const ROUND: f32 = 12_582_912.0;
+    (x * rate + (ZERO + ROUND)).to_bits()
+}
+
+/// What a row's numbers are multiplied by, and the scale that undoes it.
+#[inline(always)]
+fn range(x: &[f32]) -> (f32, f32) {
     let mut largest = [0.0_f32; 16];
     let mut spoilt = [0.0_f32; 16];
     for piece in x.chunks(16) {
@@ -158,18 +269,25 @@ fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
     }
     let largest = largest.into_iter().fold(0.0, f32::max);
     let rate = if largest > 0.0 { ACTIVATION / largest } else { 0.0 };
+    (rate, largest / ACTIVATION + spoilt.into_iter().sum::<f32>())
+}
+
+/// Writes a row's bytes to its places of a strip that begins with it, and returns its scale.
+#[inline(always)]
+fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
+    let (rate, scale) = range(x);
     for (quad, x) in strip.chunks_mut(STRIP).zip(x.chunks(QUAD)) {
         // Beyond the row weights are zero, so that these bytes are of no account.
-        let mut shifted = [0_u32; QUAD];
-        for (shifted, x) in shifted.iter_mut().zip(x) {
-            *shifted = (x * rate + (ZERO + ROUND)).to_bits();
+        let mut numbers = [0_u32; QUAD];
+        for (number, x) in numbers.iter_mut().zip(x) {
+            *number = shifted(*x, rate);
         }
-        for (place, shifted) in shifted.into_iter().enumerate() {
+        for (place, shifted) in numbers.into_iter().enumerate() {
             quad[place] = (shifted >> 8) as u8;
             quad[QUAD + place] = shifted as u8;
         }
     }
-    largest / ACTIVATION + spoilt.into_iter().sum::<f32>()
+    scale
 }
 
 /// A few rows and one panel.
@@ -338,7 +456,7 @@ mod tests {
                 line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = 3.0 * noise(k + 7, row + 100));
             }
             let mut quantized = Quantized::default();
-            quantized.fill(&grid, input);
+            quantized.fill(&grid, input, None);
             for (panel, add) in [(0, false), (1, true)] {
                 let mut fast = vec![0.5_f32; rows * WIDTH];
                 let c = Place { start: fast.as_mut_ptr(), stride: WIDTH };
@@ -372,7 +490,7 @@ mod tests {
             line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row + 50));
         });
         let mut x = Quantized::default();
-        x.fill(&grid, input);
+        x.fill(&grid, input, None);
         let (mut fast, mut plain) = (vec![1.0_f32; rows * WIDTH], vec![1.0_f32; rows * WIDTH]);
         // SAFETY: the vectors have the rows and columns.
         unsafe {
@@ -393,11 +511,38 @@ mod tests {
     }
 
     #[test]
+    fn tiles_have_the_bits_that_vectors_have() {
+        let Some(tiles) = Tiles::get() else { return };
+        for (input, rows, first) in [(5, 1, 0), (64, 16, 0), (71, 40, 16), (300, 33, 32), (128, 70, 0)] {
+            let weight = Bytes::new([input, 45], noise);
+            let mut grid = Grid::new(rows, input);
+            // Padding that must not matter.
+            grid.rows_mut().for_each(|line| line.fill(f32::NAN));
+            grid.rows_mut().enumerate().for_each(|(row, line)| {
+                line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = 5.0 * noise(k + 3, row + 20));
+            });
+            let (mut strips, mut lines) = (Quantized::default(), Quantized::default());
+            strips.fill(&grid, input, None);
+            lines.fill(&grid, input, Some(tiles));
+            for (panel, add) in [(0, false), (1, true)] {
+                let product = |x: &Quantized| {
+                    let mut c = vec![0.25_f32; (rows - first) * WIDTH];
+                    let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                    // SAFETY: the vector has the rows and columns.
+                    unsafe { weight.multiply(panel, [first, rows - first], x, place, add) };
+                    c
+                };
+                assert_eq!(product(&lines), product(&strips), "{rows} rows of {input}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_number_stays_none() {
         let mut grid = Grid::new(3, 8);
         grid.rows_mut().zip([0.0, f32::NAN, f32::INFINITY]).for_each(|(line, x)| line[3] = x);
         let mut x = Quantized::default();
-        x.fill(&grid, 8);
+        x.fill(&grid, 8, None);
         let product = |weight: &Bytes| {
             let mut c = vec![0.0_f32; 3 * WIDTH];
             // SAFETY: as above.

@@ -17,7 +17,7 @@ use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 const BLOCK_BYTES: usize = 768 << 10;
 
 /// The same where a panel is made ready for each block, so that few blocks are better.
-const TERMS_BYTES: usize = 5 << 18;
+const TILED_BYTES: usize = 5 << 18;
 
 /// Tasks for each thread, so that one that is held up leaves its share to the others.
 const TASKS_PER_THREAD: usize = 4;
@@ -136,6 +136,17 @@ pub(crate) enum Form<'a> {
     Bytes(&'a Quantized),
     /// As sums of bf16, in tiles.
     Terms(&'a Terms, Tiles),
+}
+
+impl Form<'_> {
+    /// Whether products are made in tiles, for which blocks of rows are squares.
+    pub(crate) fn is_tiled(self) -> bool {
+        match self {
+            Self::Numbers => false,
+            Self::Bytes(bytes) => bytes.is_tiled(),
+            Self::Terms(..) => true,
+        }
+    }
 }
 
 /// `s·A·B`: the change of one linear layer.
@@ -315,17 +326,23 @@ pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
 
 /// How a product is divided: rows of a block, and panels of a task.
 fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
+    /// Rows for which a panel is worth making ready.
+    const MANY: usize = 128;
     let threads = Team::global().threads();
     let rows = x.grid.rows();
-    let share = |height: usize, bytes: usize, number: usize| {
-        let room = (bytes / (depth * number).max(1)).max(height);
-        rows.div_ceil(threads).min(room).next_multiple_of(height)
+    let room = |height: usize, bytes: usize, number: usize| (bytes / (depth * number).max(1)).max(height);
+    // A panel is made ready for each block, so that few rows are one, and many are one for each thread, whose cache they stay in.
+    let tiled = |number: usize| {
+        let share = if rows >= MANY * threads { rows.div_ceil(threads) } else { rows };
+        let parts = share.div_ceil(room(SIDE, TILED_BYTES, number)).max(1);
+        share.div_ceil(parts).next_multiple_of(SIDE)
     };
     let block = match x.form {
-        Form::Terms(terms, _) => share(SIDE, TERMS_BYTES, terms.bytes()),
+        Form::Terms(terms, _) => tiled(terms.bytes()),
+        Form::Bytes(_) if x.form.is_tiled() => tiled(size_of::<u16>()),
         _ if rows <= 2 * ROWS => rows,
         // Whole tiles, and whole strips of bytes.
-        _ => share(ROWS, BLOCK_BYTES, size_of::<f32>()),
+        _ => rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, size_of::<f32>())).next_multiple_of(ROWS),
     };
     let blocks = rows.div_ceil(block.max(1));
     let group = (panels * blocks).div_ceil(threads * TASKS_PER_THREAD).clamp(1, panels.max(1));
@@ -372,7 +389,7 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
     let (rows, panels) = (x.grid.rows(), gate.weight.count());
     let (block, group) = division(x, panels, gate.weight.input);
     // Where a panel is made ready for each piece, a block is one.
-    let piece = if matches!(x.form, Form::Terms(..)) { block } else { PIECE.min(block) };
+    let piece = if x.form.is_tiled() { block } else { PIECE.min(block) };
     let groups = panels.div_ceil(group);
     let stride = out.stride();
     assert!(rows <= out.rows() && panels * WIDTH <= stride && up.weight.count() == panels);
@@ -409,9 +426,11 @@ fn activate<'a>(rows: usize, gates: &[f32], ups: &[f32], out: impl Fn(usize) -> 
         || {
             let pairs = gates.as_chunks::<WIDTH>().0.iter().zip(ups.as_chunks::<WIDTH>().0);
             for (row, (gates, ups)) in pairs.take(rows).enumerate() {
-                for ((out, gate), up) in out(row).iter_mut().zip(gates).zip(ups) {
-                    *out = *gate / (1.0 + exp(-*gate)) * up;
+                let mut line = [0.0; WIDTH];
+                for ((value, gate), up) in line.iter_mut().zip(gates).zip(ups) {
+                    *value = *gate / (1.0 + exp(-*gate)) * up;
                 }
+                out(row).copy_from_slice(&line);
             }
         },
     );

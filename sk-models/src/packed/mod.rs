@@ -145,10 +145,19 @@ struct Room {
 /// How a pass reads its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// One token of each: the weights are what takes time.
+    /// A few of them: the weights are what takes time.
     Step,
-    /// Several: the arithmetic is.
+    /// Many: the arithmetic is.
     Read,
+}
+
+impl Pace {
+    /// The pace of so many rows of a lane, whatever other lanes there are.
+    fn of(rows: usize) -> Self {
+        /// Where a tile is full.
+        const MANY: usize = 16;
+        if rows >= MANY { Self::Read } else { Self::Step }
+    }
 }
 
 impl PackedNorm {
@@ -269,7 +278,7 @@ impl Packed {
         let tiles = if pace == Pace::Read { Tiles::get() } else { None };
         let form = match (self.precision, tiles) {
             (Precision::Int8, _) => {
-                room.bytes.fill(grid, width);
+                room.bytes.fill(grid, width, tiles);
                 Form::Bytes(&room.bytes)
             }
             (Precision::F32 | Precision::Bf16, None) => Form::Numbers,

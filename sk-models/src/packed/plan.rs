@@ -75,9 +75,10 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// How its rows are read. Groups of one pass agree, so that rows have the same bits in any pass.
+    /// How its rows are read. Groups of one pass agree, so that rows have the same bits beside any others.
     pub(crate) fn pace(&self) -> Pace {
-        if self.longest() > 1 { Pace::Read } else { Pace::Step }
+        // Rows begin with the same token.
+        Pace::of(1 + self.rows.iter().map(|row| row.len().saturating_sub(1)).sum::<usize>())
     }
 
     fn longest(&self) -> usize {

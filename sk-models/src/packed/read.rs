@@ -6,7 +6,7 @@ use sk_core::TokenId;
 
 use super::amx::SIDE;
 use super::grid::Grid;
-use super::matrix::{Form, Input, Linear, lower};
+use super::matrix::{Input, Linear, lower};
 use super::plan::Lanes;
 use super::team::{Parts, Team};
 use super::tile::{Place, ROWS, WIDTH};
@@ -84,12 +84,12 @@ impl Packed {
         let mut head = self.head(seats.iter());
         lower(&mut [&mut head], states, lanes);
         let mut room = Room::default();
-        let states = self.input(states, self.config.hidden_size, Pace::Read, &mut room);
+        let pace = Pace::of(rows / seats.len());
+        let states = self.input(states, self.config.hidden_size, pace, &mut room);
 
         let threads = Team::global().threads();
         // Where a panel is made ready for each piece of rows, a block is one.
-        let (most, height, piece) =
-            if matches!(states.form, Form::Terms(..)) { (WIDE_BLOCK, SIDE, WIDE_BLOCK) } else { (BLOCK, ROWS, PIECE) };
+        let (most, height, piece) = if states.form.is_tiled() { (WIDE_BLOCK, SIDE, WIDE_BLOCK) } else { (BLOCK, ROWS, PIECE) };
         let block = most.min(rows.div_ceil(threads).next_multiple_of(height));
         let piece = piece.min(block);
         let blocks = rows.div_ceil(block);

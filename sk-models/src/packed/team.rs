@@ -209,6 +209,9 @@ impl Team {
     ///
     /// As [`run`](Self::run).
     pub(crate) fn run_at(&self, homes: usize, tasks: usize, work: &(dyn Fn(usize, usize) + Sync)) {
+        if homes == 1 {
+            return self.run(tasks, &|task| work(0, task));
+        }
         let next: Vec<AtomicUsize> = (0..homes).map(|_| AtomicUsize::new(0)).collect();
         self.run(homes * tasks, &|_| {
             let first = seat() % self.threads * homes / self.threads;

@@ -23,10 +23,11 @@ pub(crate) const THREE: usize = 3;
 /// Numbers that a row is the sum of where weights are of bf16.
 pub(crate) const TWO: usize = 2;
 
-/// Does products of tiles in registers, where there are tiles and weights of so many bytes are met in them, and says how many multiply-adds of
-/// whole numbers that was: f32 takes six of each, and bf16 two.
+/// Does products of tiles in registers, where there are tiles, and says how many multiply-adds of weights of so many bytes that was: f32 takes six
+/// of bf16, bf16 two, and eight bits two of bytes, of which a tile holds twice as many and which take as long.
 pub(crate) fn products(bytes: usize, rounds: usize) -> Option<usize> {
     let each = match bytes {
+        1 => 1,
         2 => TWO,
         4 => 2 * THREE,
         _ => return None,

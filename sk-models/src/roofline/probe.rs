@@ -180,8 +180,7 @@ const VECTOR: usize = 16;
 const ROUNDS: usize = 1 << 18;
 
 /// Multiply-adds per second in registers, times two: f32, pairs of bf16 where numbers have two bytes, or sixteen bits by eight, which are
-/// two products of bytes, where they have one; where the processor has that. Where it has tiles, f32 and bf16 are as many products of those as they
-/// are computed by.
+/// two products of bytes, where they have one; where the processor has that. Where it has tiles, as many products of those as each is computed by.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();
