@@ -1,4 +1,4 @@
-//! Tiles where there are none: see `amx.rs`.
+//! Tiles where there are none: see `amx.rs`. Nothing here is ever called.
 
 use super::tile::Place;
 
@@ -7,16 +7,23 @@ pub(super) const SIDE: usize = 32;
 pub(super) const HEIGHT: usize = 16;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Line;
+pub(super) struct Line(());
 
 impl From<[u8; 64]> for Line {
     fn from(_: [u8; 64]) -> Self {
-        Self
+        Self(())
     }
 }
 
+pub(super) struct Sums(pub(super) [[[i32; SIDE]; HEIGHT]; 2]);
+
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Tiles {}
+pub(super) struct Tiles(());
+
+#[derive(Debug)]
+pub(super) struct Configured(());
+
+const NONE: &str = "there are no tiles";
 
 impl Tiles {
     pub(super) fn get() -> Option<Self> {
@@ -24,37 +31,32 @@ impl Tiles {
     }
 
     pub(super) fn configure(self) -> Configured {
-        match self {}
+        unreachable!("{NONE}")
     }
 
     pub(super) fn split_row<const TERMS: usize>(self, _: &[f32], _: &mut [Line]) {
-        match self {}
+        unreachable!("{NONE}")
     }
 
     pub(super) fn split_panel(self, _: &[f32], _: &mut [Line]) {
-        match self {}
+        unreachable!("{NONE}")
     }
 }
 
-pub(super) struct Sums(pub(super) [[[i32; SIDE]; HEIGHT]; 2]);
-
-#[derive(Debug)]
-pub(super) enum Configured {}
-
 impl Configured {
-    pub(super) unsafe fn bytes(&self, _: [*const u8; 3], _: usize, _: &mut Sums) {
-        match *self {}
+    pub(super) fn products(&self, _: usize) -> usize {
+        unreachable!("{NONE}")
     }
 
-    pub(super) fn products(&self, _: usize) -> usize {
-        match *self {}
+    pub(super) unsafe fn bytes(&self, _: [*const u8; 3], _: usize, _: &mut Sums) {
+        unreachable!("{NONE}")
     }
 
     pub(super) unsafe fn three_by_three(&self, _: [*const u8; 3], _: usize, _: Place<*mut f32>, _: bool) {
-        match *self {}
+        unreachable!("{NONE}")
     }
 
     pub(super) unsafe fn two_by_one(&self, _: [*const u8; 3], _: usize, _: Place<*mut f32>, _: bool) {
-        match *self {}
+        unreachable!("{NONE}")
     }
 }
