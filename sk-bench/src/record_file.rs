@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,8 @@ use crate::lines::json_fault;
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
-    file: Mutex<File>,
+    /// None where it is only looked at.
+    file: Option<Mutex<File>>,
 }
 
 /// Why a file of records cannot be used.
@@ -55,17 +56,31 @@ impl RecordFile {
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(source)) => return Err(RecordFileError::Write(source)),
         }
-        let mut locked = Self { path: path.to_owned(), file: Mutex::new(file) };
+        let locked = Self { path: path.to_owned(), file: Some(Mutex::new(file)) };
         let records = locked.take_up()?;
         Ok((locked, records))
     }
 
+    /// Reads what is there as [`open`](Self::open) does, and leaves it as it is: there may be no file, or a process that writes to it.
+    pub(crate) fn look<T: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
+        let bytes = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(RecordFileError::Read)?,
+        };
+        Ok((Self { path: path.to_owned(), file: None }, parse(&bytes[..whole(&bytes)])?))
+    }
+
+    fn lock(&self) -> io::Result<MutexGuard<'_, File>> {
+        let file = self.file.as_ref().ok_or_else(|| io::Error::other("the file was opened to be looked at"))?;
+        Ok(file.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Reads what is there, and cuts off a line that is not whole.
-    fn take_up<T: DeserializeOwned>(&mut self) -> Result<Vec<(u64, T)>, RecordFileError> {
-        let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+    fn take_up<T: DeserializeOwned>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
+        let mut file = self.lock().map_err(RecordFileError::Read)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(RecordFileError::Read)?;
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let whole = whole(&bytes);
         let records = parse(&bytes[..whole])?;
         if whole < bytes.len() {
             file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(RecordFileError::Write)?;
@@ -82,7 +97,7 @@ impl RecordFile {
     pub(crate) fn append<T: Serialize>(&self, record: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.lock()?;
         file.write_all(&line).and_then(|()| file.sync_data())
     }
 }
@@ -91,9 +106,14 @@ impl Drop for RecordFile {
     /// Closing the file would not be enough: a process that is being started at the moment has it open too, and the lock with it, until it
     /// comes to its own program.
     fn drop(&mut self) {
-        // A file system without locks has nothing to give up.
-        let _ = self.file.get_mut().unwrap_or_else(PoisonError::into_inner).unlock();
+        // A file system without locks has nothing to give up, nor has a file that was looked at.
+        let _ = self.lock().and_then(|file| file.unlock());
     }
+}
+
+/// Where the last whole line ends.
+fn whole(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileError> {
@@ -119,10 +139,25 @@ mod tests {
         let path = folder.path().join("records.jsonl");
         let (held, _) = RecordFile::open::<Value>(&path).unwrap();
         assert!(matches!(RecordFile::open::<Value>(&path), Err(RecordFileError::Locked)));
-        let inherited = held.file.lock().unwrap().try_clone().unwrap();
+        let inherited = held.lock().unwrap().try_clone().unwrap();
         drop(held);
         let (again, records) = RecordFile::open::<Value>(&path).unwrap();
         assert!(records.is_empty());
         drop((inherited, again));
+    }
+    #[test]
+    fn looking_changes_nothing_and_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.jsonl");
+        let (none, records) = RecordFile::look::<Value>(&path).unwrap();
+        assert!(records.is_empty() && !path.exists());
+        assert!(none.append(&Value::from(1)).is_err());
+        let (held, _) = RecordFile::open::<Value>(&path).unwrap();
+        held.append(&Value::from(1)).unwrap();
+        // A line that is being written.
+        std::fs::write(&path, "1\n{\"tri").unwrap();
+        let (_, records) = RecordFile::look::<Value>(&path).unwrap();
+        assert_eq!(records, [(1, Value::from(1))]);
+        assert_eq!(std::fs::read(&path).unwrap(), b"1\n{\"tri");
     }
 }

@@ -63,7 +63,9 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
     let prompts = plan.prompts()?;
     let scorer = Scorer::of(&plan)?;
     let settings = plan.settings(&prompts, &scorer.identity())?;
-    let mut ledger = Ledger::open(&plan.output, plan.ledger_searches()?, &settings)?;
+    // A search that runs may be looked at.
+    let open = if args.dry_run { Ledger::look } else { Ledger::open };
+    let mut ledger = open(&plan.output, plan.ledger_searches()?, &settings)?;
     if !args.dry_run {
         interrupt::listen();
         let mut progress = Progress::new(args.quiet);

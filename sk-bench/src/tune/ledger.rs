@@ -35,7 +35,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A file of trials, open and locked.
+/// A file of trials, open and locked, or looked at.
 #[derive(Debug)]
 pub struct Ledger {
     file: RecordFile,
@@ -53,8 +53,25 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be opened, another process has it, or a trial is missing, made with other settings, or not as proposed.
     pub fn open(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
+        Self::with(RecordFile::open(path), path, searches, settings)
+    }
+
+    /// The same to look at: nothing is created, cut off or locked, and no trial can be added.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a trial is missing, made with other settings, or not as proposed.
+    pub fn look(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
+        Self::with(RecordFile::look(path), path, searches, settings)
+    }
+
+    fn with(
+        opened: Result<(RecordFile, Vec<(u64, TrialRecord)>), RecordFileError>,
+        path: &Path,
+        searches: Vec<(Search, Vec<String>)>,
+        settings: &str,
+    ) -> Result<Self, TuneError> {
         let owned = || path.to_owned();
-        let (file, records) = RecordFile::open::<TrialRecord>(path).map_err(|error| match error {
+        let (file, records) = opened.map_err(|error| match error {
             RecordFileError::Locked => TuneError::Locked { path: owned() },
             RecordFileError::Read(source) => TuneError::Read { path: owned(), source },
             RecordFileError::Write(source) => TuneError::Write { path: owned(), source },

@@ -3,15 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use sk_bench::tune::{Ledger, TrialRecord, TuneError, run};
+use sk_bench::tune::{Ledger, Search, TrialRecord, TuneError, run};
 
 use crate::{Known, OPTIMUM, distance, search};
 
 const BUDGET: usize = 25;
 
+fn searches(seed: u64) -> Vec<(Search, Vec<String>)> {
+    ["calm", "kind"].map(|name| (search(name, seed, 5), vec![name.to_owned()])).to_vec()
+}
+
 fn open(path: &Path, seed: u64, settings: &str) -> Result<Ledger, TuneError> {
-    let searches = ["calm", "kind"].map(|name| (search(name, seed, 5), vec![name.to_owned()]));
-    Ledger::open(path, searches.to_vec(), settings)
+    Ledger::open(path, searches(seed), settings)
 }
 
 /// Goes on for as many trials as are left of `budget`.
@@ -94,4 +97,7 @@ fn a_lost_line_an_edited_score_and_a_second_process_are_noticed() {
     fs::write(&path, &text).unwrap();
     let _held = open(&path, 3, "s").unwrap();
     assert!(matches!(open(&path, 3, "s"), Err(TuneError::Locked { .. })));
+    // Which can be looked at all the same.
+    let looked = Ledger::look(&path, searches(3), "s").unwrap();
+    assert_eq!(looked.trials(0).len() + looked.trials(1).len(), lines.len());
 }
