@@ -42,7 +42,6 @@ impl<F: Real> Moments<F> {
         };
         let square = |x: F| x * x;
         let std = (values.iter().map(|&v| square(v * unit - mean)).sum::<F>() / divisor).sqrt();
-        // Below this a spread is indistinguishable from the rounding of the scores themselves, a few units in the last place.
         let rounding = F::of(4.0) * F::epsilon() * peak * unit;
         Self { unit, mean, std, rounding }
     }
@@ -60,6 +59,11 @@ impl<F: Real> Moments<F> {
     /// Whether all values are equal, to the rounding of the largest of them.
     pub fn is_degenerate(&self) -> bool {
         self.std <= self.rounding
+    }
+
+    /// A standard deviation that is no more than this may be the rounding of the values alone, of a few units in the last place of the largest.
+    pub fn rounding(&self) -> F {
+        self.rounding / self.unit
     }
 
     /// (x − mean) / (std + ε).
@@ -153,6 +157,11 @@ impl Standardize {
         } else {
             sigma * moments.unit / (moments.std + F::of(self.epsilon) * moments.unit)
         }
+    }
+
+    /// What the rounding of the values may have moved a z by: [`Moments::rounding`] in the units of z. Zero where the batch has no spread.
+    pub fn rounding<F: Real>(&self, moments: &Moments<F>) -> F {
+        if moments.is_degenerate() { F::zero() } else { moments.rounding / (moments.std + F::of(self.epsilon) * moments.unit) }
     }
 
     /// z of a whole batch.

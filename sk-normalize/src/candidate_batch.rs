@@ -1,6 +1,7 @@
 use sk_core::{Composite, Normalizer, Real, ScoreTable, Simplex, Standardize};
 
 use crate::Propagation;
+use crate::propagation::Scale;
 
 /// What a blade's σ is divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,8 +21,8 @@ pub enum DispersionUnit {
 /// ```
 ///
 /// Composites are dimensionless. At ε = 0 they are invariant under μ^(k) ↦ a_k μ^(k) + b_k, σ^(k) ↦ a_k σ^(k), a_k > 0 (`thm:cbn`), and a
-/// blade whose spread is zero to rounding contributes 0; with ε > 0 invariance is approximate, worst for blades of small spread. A batch
-/// of one gives zeros. O(K·N).
+/// blade whose spread is zero to rounding contributes 0; with ε > 0 invariance is approximate, worst for blades of small spread. Blades that
+/// cancel to rounding leave a tie. A batch of one gives zeros. O(K·N).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CandidateBatch {
     /// Divisor of the variance, and ε.
@@ -59,12 +60,13 @@ impl<F: Real> Normalizer<F> for CandidateBatch {
                 add(i, self.standardize.apply(&mu, value));
             }
             if alone {
-                return F::zero();
+                return Scale::zero();
             }
-            match self.dispersion {
+            let factor = match self.dispersion {
                 DispersionUnit::Score => self.standardize.rescale(&mu, F::one()),
                 DispersionUnit::Own => self.standardize.rescale(&self.standardize.moments(scores.sigma(k)), F::one()),
-            }
+            };
+            Scale { factor, rounding: self.standardize.rounding(&mu) }
         });
     }
 }

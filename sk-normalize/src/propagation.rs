@@ -1,4 +1,4 @@
-use sk_core::{Composite, Real, ScoreTable, Scratch, Simplex};
+use sk_core::{Composite, Deviation, Moments, Real, ScoreTable, Scratch, Simplex};
 
 use crate::Correlation;
 
@@ -16,16 +16,31 @@ pub enum Propagation {
     Correlated(Correlation),
 }
 
+/// What a normaliser says of a blade beside its μ̂.
+pub(crate) struct Scale<F> {
+    /// Takes σ to σ̂.
+    pub(crate) factor: F,
+    /// What rounding may have moved a μ̂ by.
+    pub(crate) rounding: F,
+}
+
+impl<F: Real> Scale<F> {
+    /// That of a blade that contributes nothing.
+    pub(crate) fn zero() -> Self {
+        Self { factor: F::zero(), rounding: F::zero() }
+    }
+}
+
 impl Propagation {
-    /// Combines a table, blade by blade, into `out`.
+    /// Combines a table, blade by blade, into `out`. Blades that cancel to their rounding leave a tie.
     ///
-    /// `blade(k, add)` calls `add(i, μ̂)` for each candidate i and returns the factor that takes the blade's σ to σ̂.
+    /// `blade(k, add)` calls `add(i, μ̂)` for each candidate i.
     pub(crate) fn combine<F: Real>(
         &self,
         scores: &ScoreTable<F>,
         weights: &Simplex<F>,
         out: &mut Composite<F>,
-        mut blade: impl FnMut(usize, &mut dyn FnMut(usize, F)) -> F,
+        mut blade: impl FnMut(usize, &mut dyn FnMut(usize, F)) -> Scale<F>,
     ) {
         assert_eq!(weights.len(), scores.blades(), "one weight per blade");
         out.reset(scores.candidates());
@@ -34,11 +49,13 @@ impl Propagation {
             _ => None,
         };
         let mut coefficients = Scratch::empty();
+        let mut rounding = F::zero();
         for (k, &w) in weights.as_slice().iter().enumerate() {
             let mu = &mut out.mu;
-            let factor = blade(k, &mut |i, mu_hat| mu[i] = mu[i] + w * mu_hat);
+            let scale = blade(k, &mut |i, mu_hat| mu[i] = mu[i] + w * mu_hat);
+            rounding = rounding + w * scale.rounding;
             // Dispersions that dwarf the spread of their scores saturate: infinity times zero is not a dispersion.
-            let coefficient = w * factor.min(F::max_value());
+            let coefficient = w * scale.factor.min(F::max_value());
             if correlation.is_some() {
                 coefficients.push(coefficient);
                 continue;
@@ -50,6 +67,12 @@ impl Propagation {
                     _ => *total + coefficient * sigma,
                 };
                 *total = combined.min(F::max_value());
+            }
+        }
+        if rounding > F::zero() {
+            let moments = Moments::of(&out.mu, Deviation::Population);
+            if moments.std() <= rounding {
+                out.mu.fill(moments.mean());
             }
         }
         if let Some((correlation, rows)) = correlation {

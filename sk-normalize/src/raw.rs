@@ -1,6 +1,7 @@
 use sk_core::{Composite, Normalizer, Real, ScoreTable, Simplex};
 
 use crate::Propagation;
+use crate::propagation::Scale;
 
 /// No normalisation: μ_i = Σ_k w_k μ_i^(k).
 ///
@@ -17,7 +18,7 @@ impl<F: Real> Normalizer<F> for Raw {
             for (i, &mu) in scores.mu(k).iter().enumerate() {
                 add(i, mu);
             }
-            F::one()
+            Scale { factor: F::one(), rounding: F::zero() }
         });
     }
 }

@@ -1,6 +1,7 @@
-use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex};
+use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Scratch, Simplex};
 
 use crate::Propagation;
+use crate::propagation::Scale;
 
 /// Makes the median absolute deviation of a normal sample estimate its standard deviation: 1/Φ⁻¹(3/4).
 const MAD_TO_STD: f64 = 1.482_602_218_505_602;
@@ -28,6 +29,10 @@ impl<F: Real> Normalizer<F> for Robust {
         let mut deviations = Scratch::empty();
         self.propagation.combine(scores, weights, out, |k, add| {
             let mu = scores.mu(k);
+            let moments = Moments::of(mu, Deviation::Population);
+            if moments.is_degenerate() {
+                return Scale::zero();
+            }
             deviations.clear();
             deviations.extend_from_slice(mu);
             let centre = median(&mut deviations);
@@ -37,13 +42,12 @@ impl<F: Real> Normalizer<F> for Robust {
             let mean_deviation = deviations.iter().copied().sum::<F>() / F::of(mu.len() as f64);
             let mad = F::of(MAD_TO_STD) * median(&mut deviations);
             let scale = if mad > F::zero() { mad } else { F::of(MEAN_AD_TO_STD) * mean_deviation };
-            if scale == F::zero() {
-                return F::zero();
-            }
             for (i, &value) in mu.iter().enumerate() {
                 add(i, (value - centre) / scale);
             }
-            F::one() / scale
+            // Of the scores, and of the scale, which moves an outlier by many times as much.
+            let rounding = moments.rounding() / scale * (F::one() + moments.std() / scale);
+            Scale { factor: F::one() / scale, rounding }
         });
     }
 }

@@ -73,6 +73,29 @@ proptest! {
     }
 
     #[test]
+    fn blades_that_cancel_tell_nobody_apart(
+        (mu, decade, b) in (vec(-2000i32..2000, 2..40), -3.0f64..3.0, -1000.0f64..1000.0), single in any::<bool>(),
+    ) {
+        let mu: Vec<f64> = mu.into_iter().map(|x| f64::from(x) / 1000.0).collect();
+        // The same blade with its sign turned, in units of its own.
+        let against: Vec<f64> = mu.iter().map(|x| 10f64.powf(decade) * (b - x)).collect();
+        let sigma = vec![1.0; mu.len()];
+        let rows = [(mu, sigma.clone()), (against, sigma)];
+        if single {
+            let narrow = |x: &Vec<f64>| x.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+            let rows: Vec<Row<f32>> = rows.iter().map(|(mu, sigma)| (narrow(mu), narrow(sigma))).collect();
+            let composite = combine(&CandidateBatch::sound(), &rows, &[0.5, 0.5]).mu;
+            prop_assert!(composite.windows(2).all(|pair| pair[0] == pair[1]), "{composite:?}");
+        } else {
+            let normalizers: [&dyn Normalizer; 3] = [&CandidateBatch::sound(), &Rank::default(), &Robust::default()];
+            for (which, normalizer) in normalizers.into_iter().enumerate() {
+                let composite = combine(normalizer, &rows, &[0.5, 0.5]).mu;
+                prop_assert!(composite.windows(2).all(|pair| pair[0] == pair[1]), "{which}: {composite:?}");
+            }
+        }
+    }
+
+    #[test]
     fn the_published_epsilon_breaks_invariance_by_no_more_than_its_share(((rows, weights), moved) in moved()) {
         // (std + ε)⁻¹ differs from std⁻¹ by the factor std/(std + ε) ≥ 1 − ε/std.
         let spread = |rows: &Rows| {

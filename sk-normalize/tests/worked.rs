@@ -75,6 +75,21 @@ fn a_blade_without_spread_contributes_nothing_when_epsilon_is_zero() {
 }
 
 #[test]
+fn rounding_is_no_opinion() {
+    // A blade that says the same of all, give or take the last digit.
+    let rows = vec![(vec![1.0, 1.0 + f64::EPSILON, 1.0], vec![0.3; 3]), (vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])];
+    for normalizer in [&CandidateBatch::sound() as &dyn Normalizer, &Robust::default()] {
+        let out = combine(normalizer, &rows, &[1.0, 0.0]);
+        assert_eq!((out.mu, out.sigma), (vec![0.0; 3], vec![0.0; 3]));
+    }
+    // 0.1 + 0.2 is not 0.3: what two blades leave of each other is no difference either, where there is more of them it is.
+    let against = |last: f64| vec![(vec![0.1, 0.2, 0.7], vec![0.0; 3]), (vec![-0.3, -0.6, last], vec![0.0; 3])];
+    let composite = |last: f64| combine(&CandidateBatch::sound(), &against(last), &[0.5, 0.5]).mu;
+    assert!(composite(-2.1).windows(2).all(|pair| pair[0] == pair[1]), "{:?}", composite(-2.1));
+    assert_ne!(composite(-2.1 - 1e-12)[1], composite(-2.1 - 1e-12)[2]);
+}
+
+#[test]
 fn a_batch_of_one_is_zero() {
     let rows = vec![(vec![3.0], vec![2.0]), (vec![-1.0], vec![0.0])];
     let normalizers: [&dyn Normalizer; 4] =
