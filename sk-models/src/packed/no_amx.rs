@@ -1,4 +1,6 @@
-//! Tiles where there are none: see `amx.rs`. Nothing here is ever called.
+//! Tiles where there are none: see `amx.rs`. There is no value of [`Tiles`] here, so that nothing can be asked of one.
+
+use std::convert::Infallible;
 
 use super::tile::Place;
 
@@ -18,12 +20,10 @@ impl From<[u8; 64]> for Line {
 pub(super) struct Sums(pub(super) [[[i32; SIDE]; HEIGHT]; 2]);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tiles(());
+pub(super) struct Tiles(Infallible);
 
 #[derive(Debug)]
-pub(super) struct Configured(());
-
-const NONE: &str = "there are no tiles";
+pub(super) struct Configured(Infallible);
 
 impl Tiles {
     pub(super) fn get() -> Option<Self> {
@@ -31,32 +31,32 @@ impl Tiles {
     }
 
     pub(super) fn configure(self) -> Configured {
-        unreachable!("{NONE}")
+        match self.0 {}
     }
 
     pub(super) fn split_row<const TERMS: usize>(self, _: &[f32], _: &mut [Line]) {
-        unreachable!("{NONE}")
+        match self.0 {}
     }
 
     pub(super) fn split_panel(self, _: &[f32], _: &mut [Line]) {
-        unreachable!("{NONE}")
+        match self.0 {}
     }
 }
 
 impl Configured {
     pub(super) fn products(&self, _: usize) -> usize {
-        unreachable!("{NONE}")
+        match self.0 {}
     }
 
     pub(super) unsafe fn bytes(&self, _: [*const u8; 3], _: usize, _: &mut Sums) {
-        unreachable!("{NONE}")
+        match self.0 {}
     }
 
     pub(super) unsafe fn three_by_three(&self, _: [*const u8; 3], _: usize, _: Place<*mut f32>, _: bool) {
-        unreachable!("{NONE}")
+        match self.0 {}
     }
 
     pub(super) unsafe fn two_by_one(&self, _: [*const u8; 3], _: usize, _: Place<*mut f32>, _: bool) {
-        unreachable!("{NONE}")
+        match self.0 {}
     }
 }
