@@ -122,6 +122,30 @@ macro_rules! columns {
     };
 }
 
+/// `C = A·B` or `C += A·B` in tiles 0 to 3, which the lines make: they step through A, B and what is fetched.
+macro_rules! square {
+    ([$a:expr, $b:expr, $ahead:expr], $blocks:expr, $c:expr, $add:expr, [$($lines:expr),* $(,)?] $(, $name:ident = $value:expr)*) => {
+        asm!(
+            begin!(),
+            $($lines,)*
+            end!(),
+            add = in(reg) u32::from($add),
+            a = inout(reg) $a => _,
+            b = inout(reg) $b => _,
+            ahead = inout(reg) $ahead => _,
+            blocks = inout(reg) $blocks => _,
+            line = in(reg) size_of::<Line>(),
+            c = in(reg) $c.start,
+            lower = in(reg) $c.start.wrapping_add(SIDE / 2 * $c.stride),
+            stride = in(reg) $c.stride * size_of::<f32>(),
+            $($name = in(reg) $value,)*
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        )
+    };
+}
+
 impl Tiles {
     /// Where the processor has tiles and the system lets this process use them.
     pub(super) fn get() -> Option<Self> {
@@ -163,42 +187,34 @@ impl Configured {
         debug_assert!(blocks > 0);
         // SAFETY: tiles are set up; memory by the caller's promise.
         unsafe {
-            asm!(
-                begin!(),
-                rows!("0", "1024"),
-                columns!("4096", "5120"),
-                multiply!(),
-                columns!("2048", "3072"),
-                multiply!(),
-                fetch!("0" "64" "128" "192"),
-                rows!("2048", "3072"),
-                multiply!(),
-                columns!("0", "1024"),
-                multiply!(),
-                fetch!("256" "320" "384" "448"),
-                rows!("4096", "5120"),
-                multiply!(),
-                lines!("add {a}, 6144" "add {b}, 6144" "add {ahead}, 512" "dec {blocks}" "jnz 2b"),
-                lines!("mov {blocks}, {count}" "sub {a}, {bytes}" "sub {b}, {bytes}" "4:"),
-                rows!("0", "1024"),
-                columns!("0", "1024"),
-                multiply!(),
-                lines!("add {a}, 6144" "add {b}, 6144" "dec {blocks}" "jnz 4b"),
-                end!(),
-                add = in(reg) u32::from(add),
-                a = inout(reg) a => _,
-                b = inout(reg) b => _,
-                ahead = inout(reg) ahead => _,
-                blocks = inout(reg) blocks => _,
-                count = in(reg) blocks,
-                bytes = in(reg) blocks * 6144,
-                line = in(reg) 64_usize,
-                c = in(reg) c.start,
-                lower = in(reg) c.start.wrapping_add(SIDE / 2 * c.stride),
-                stride = in(reg) c.stride * size_of::<f32>(),
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack),
+            square!(
+                [a, b, ahead],
+                blocks,
+                c,
+                add,
+                [
+                    rows!("0", "1024"),
+                    columns!("4096", "5120"),
+                    multiply!(),
+                    columns!("2048", "3072"),
+                    multiply!(),
+                    fetch!("0" "64" "128" "192"),
+                    rows!("2048", "3072"),
+                    multiply!(),
+                    columns!("0", "1024"),
+                    multiply!(),
+                    fetch!("256" "320" "384" "448"),
+                    rows!("4096", "5120"),
+                    multiply!(),
+                    lines!("add {a}, 6144" "add {b}, 6144" "add {ahead}, 512" "dec {blocks}" "jnz 2b"),
+                    lines!("mov {blocks}, {count}" "sub {a}, {bytes}" "sub {b}, {bytes}" "4:"),
+                    rows!("0", "1024"),
+                    columns!("0", "1024"),
+                    multiply!(),
+                    lines!("add {a}, 6144" "add {b}, 6144" "dec {blocks}" "jnz 4b"),
+                ],
+                count = blocks,
+                bytes = blocks * 6144
             );
         }
     }
@@ -214,28 +230,20 @@ impl Configured {
         debug_assert!(blocks > 0);
         // SAFETY: as above.
         unsafe {
-            asm!(
-                begin!(),
-                lines!("tileloadd tmm6, [{b} + 2 * {line}]" "tileloadd tmm7, [{b} + 2 * {line} + 64]"),
-                rows!("2048", "3072"),
-                multiply!(),
-                fetch!("0" "64" "128" "192"),
-                rows!("0", "1024"),
-                multiply!(),
-                lines!("add {a}, 4096" "add {b}, 2048" "add {ahead}, 256" "dec {blocks}" "jnz 2b"),
-                end!(),
-                add = in(reg) u32::from(add),
-                a = inout(reg) a => _,
-                b = inout(reg) b => _,
-                ahead = inout(reg) ahead => _,
-                blocks = inout(reg) blocks => _,
-                line = in(reg) 64_usize,
-                c = in(reg) c.start,
-                lower = in(reg) c.start.wrapping_add(SIDE / 2 * c.stride),
-                stride = in(reg) c.stride * size_of::<f32>(),
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack),
+            square!(
+                [a, b, ahead],
+                blocks,
+                c,
+                add,
+                [
+                    lines!("tileloadd tmm6, [{b} + 2 * {line}]" "tileloadd tmm7, [{b} + 2 * {line} + 64]"),
+                    rows!("2048", "3072"),
+                    multiply!(),
+                    fetch!("0" "64" "128" "192"),
+                    rows!("0", "1024"),
+                    multiply!(),
+                    lines!("add {a}, 4096" "add {b}, 2048" "add {ahead}, 256" "dec {blocks}" "jnz 2b"),
+                ]
             );
         }
     }
@@ -271,7 +279,7 @@ impl Configured {
                 b = inout(reg) b => _,
                 ahead = inout(reg) ahead => _,
                 blocks = inout(reg) blocks => _,
-                line = in(reg) 64_usize,
+                line = in(reg) size_of::<Line>(),
                 out = in(reg) &raw mut *out,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
