@@ -191,12 +191,8 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::noise;
     use super::*;
-
-    fn noise(row: usize, column: usize) -> f32 {
-        let hash = (row as u32).wrapping_mul(2_654_435_761) ^ (column as u32).wrapping_mul(2_246_822_519);
-        (hash.wrapping_mul(3_266_489_917) >> 8) as f32 / (1 << 23) as f32 - 1.0
-    }
 
     /// What f32 gives from the same weights, widened.
     fn reference(weight: &Halves, panel: usize, rows: usize, a: Place<*const f32>, before: &[f32], add: bool) -> Vec<f32> {

@@ -425,12 +425,8 @@ impl Tile<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::noise;
     use super::*;
-
-    fn noise(row: usize, column: usize) -> f32 {
-        let hash = (row as u32).wrapping_mul(2_654_435_761) ^ (column as u32).wrapping_mul(2_246_822_519);
-        (hash.wrapping_mul(3_266_489_917) >> 8) as f32 / (1 << 23) as f32 - 1.0
-    }
 
     /// What the rounded numbers give, in exact integers.
     fn exactly(input: usize, x: &[f32], column: usize) -> f64 {

@@ -13,6 +13,8 @@ mod halves;
 mod int8;
 mod kv;
 mod matrix;
+#[cfg(test)]
+mod noise;
 mod plan;
 mod read;
 mod rope;

@@ -242,22 +242,13 @@ unsafe fn portable_tile<const R: usize, const FUSED: bool>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::numbers;
     use super::*;
 
     type Multiply = unsafe fn([usize; 2], &[Product], usize, Place<*mut f32>, bool);
 
     /// A rounding per term of sums of 40 products below one.
     const TOLERANCE: f32 = 40.0 * f32::EPSILON;
-
-    fn numbers(count: usize, seed: u32) -> Vec<f32> {
-        let mut state = seed;
-        (0..count)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
 
     fn check(multiply: Multiply, rows: usize) {
         let cases = [
