@@ -308,8 +308,9 @@ mod tests {
         }
     }
 
+    /// Rows, depth and the first row: of one sweep over the depth, and of two.
     const SHAPES: [[usize; 3]; 8] =
-        [[1, 1, 0], [31, 31, 0], [32, 32, 0], [33, 33, 32], [70, 64, 0], [70, 100, 32], [100, 520, 64], [64, 1100, 0]];
+        [[1, 1, 0], [31, 31, 0], [32, 32, 0], [33, 33, 32], [70, 64, 0], [70, 100, 32], [100, 520, 64], [40, BLOCKS * DEPTH + 164, 0]];
 
     #[test]
     fn sums_of_three_are_as_good_as_f32() {
