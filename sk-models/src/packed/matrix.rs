@@ -10,13 +10,13 @@ use super::halves::Halves;
 use super::int8::{Bytes, Quantized};
 use super::plan::Lanes;
 use super::team::{Team, for_each_mut};
-use super::terms::{Pairs, Terms, Whole};
+use super::terms::{Pairs, SWEEP, Terms, Whole};
 use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 
 /// Bytes of a block of input rows, which stays in the second-level cache while panels pass by.
 const BLOCK_BYTES: usize = 768 << 10;
 
-/// The same where a panel is made ready for each block, so that few blocks are better.
+/// The same in tiles, where a panel is made ready for each block, so that few blocks are better, and of one sweep over their depth.
 const TILED_BYTES: usize = 5 << 18;
 
 /// Tasks for each thread, so that one that is held up leaves its share to the others.
@@ -147,6 +147,14 @@ impl Form<'_> {
             Self::Terms(..) => true,
         }
     }
+
+    /// The parts of their depth that products of so many rows take one after the other: `None` is all of it.
+    fn sweeps(self, rows: usize) -> Vec<Option<Range<usize>>> {
+        match self {
+            Self::Terms(terms, _) => terms.sweeps(rows, TILED_BYTES).map(Some).collect(),
+            _ => vec![None],
+        }
+    }
 }
 
 /// `s·A·B`: the change of one linear layer.
@@ -228,7 +236,8 @@ impl<'a> Linear<'a> {
         Self { weight, deltas, low: Grid::default() }
     }
 
-    /// The frozen product of one panel for rows `first..first + rows`, and each lane's change of it.
+    /// The frozen product of one panel for rows `first..first + rows`, and each lane's change of it: in one go, or in the sweeps of
+    /// [`Form::sweeps`], of which each adds to what the one before it left.
     ///
     /// # Safety
     ///
@@ -239,12 +248,17 @@ impl<'a> Linear<'a> {
         [first, rows]: [usize; 2],
         lanes: &Lanes,
         x: Input<'_>,
+        sweep: Option<Range<usize>>,
         c: Place<*mut f32>,
         add: bool,
     ) {
         assert!(first + rows <= x.grid.rows() && self.weight.input <= x.grid.stride());
-        let biased = self.weight.bias.as_ref().map(|bias| &bias[panel * WIDTH..][..WIDTH]);
-        let add = add || biased.is_some();
+        let (begins, ends) = match (&sweep, x.form) {
+            (Some(sweep), Form::Terms(terms, _)) => (sweep.start == 0, sweep.end == terms.blocks()),
+            _ => (true, true),
+        };
+        let biased = self.weight.bias.as_ref().filter(|_| begins).map(|bias| &bias[panel * WIDTH..][..WIDTH]);
+        let add = add || biased.is_some() || !begins;
         let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
         let change = |lane: usize, row: usize| {
             self.deltas.get(lane).copied().flatten().map(|delta| delta.raise(panel, self.low.place(row)))
@@ -261,10 +275,12 @@ impl<'a> Linear<'a> {
                 (Panels::F32(panels), Form::Terms(terms, tiles)) => {
                     let size = self.weight.input * WIDTH;
                     let panel = &panels[panel * size..][..size];
-                    Whole::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], c, add));
+                    let sweep = sweep.unwrap_or(0..terms.blocks());
+                    Whole::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], sweep, c, add));
                 }
                 (Panels::Bf16(halves), Form::Terms(terms, tiles)) => {
-                    terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], c, add);
+                    let sweep = sweep.unwrap_or(0..terms.blocks());
+                    terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], sweep, c, add);
                 }
                 (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
                 // Lanes of many rows have tiles of their own, where their change is added before the sums leave the registers.
@@ -290,9 +306,11 @@ impl<'a> Linear<'a> {
                 (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
                 (Panels::Int8(_), _) => unreachable!("weights of eight bits are met by rows of sixteen"),
             }
-            for (lane, start, rows) in lanes.segments(first, rows) {
-                if let Some(change) = change(lane, start) {
-                    multiply_all([rows, 2], &[change], from(start), true);
+            if ends {
+                for (lane, start, rows) in lanes.segments(first, rows) {
+                    if let Some(change) = change(lane, start) {
+                        multiply_all([rows, 2], &[change], from(start), true);
+                    }
                 }
             }
         }
@@ -324,7 +342,7 @@ pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
     });
 }
 
-/// How a product is divided: rows of a block, and panels of a task.
+/// How a product is divided: rows of a block, of which so many columns are wanted at a time, and panels of a task.
 fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
     /// Rows for which a panel is worth making ready.
     const MANY: usize = 128;
@@ -363,20 +381,23 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
     let panels: Vec<(&Output<'_>, usize)> =
         outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
     let depth = outputs.iter().map(|output| output.linear.weight.input).max().unwrap_or(0);
-    let (block, group) = division(x, panels.len(), depth);
+    let at_a_time = if let Form::Terms(..) = x.form { depth.min(SWEEP) } else { depth };
+    let (block, group) = division(x, panels.len(), at_a_time);
     let groups = panels.len().div_ceil(group);
     let stride = out.stride();
     assert!(rows <= out.rows() && outputs.iter().all(|o| o.column + o.linear.weight.count() * WIDTH <= stride));
     let out = out.parts();
-    Team::global().run_at(rows.div_ceil(block), groups, &|home, task| {
-        let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
-        let rows = block.min(rows - first);
-        for (output, panel) in group {
-            let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
-            // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above.
-            unsafe { output.linear.tile(*panel, [first, rows], lanes, x, c, add) };
-        }
-    });
+    for sweep in x.form.sweeps(block) {
+        Team::global().run_at(rows.div_ceil(block), groups, &|home, task| {
+            let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
+            let rows = block.min(rows - first);
+            for (output, panel) in group {
+                let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
+                // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above.
+                unsafe { output.linear.tile(*panel, [first, rows], lanes, x, sweep.clone(), c, add) };
+            }
+        });
+    }
 }
 
 /// `out = silu(x·W_gate) ⊙ (x·W_up)`, panel by panel, so that neither product is ever whole in memory.
@@ -407,8 +428,16 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
                     // SAFETY: what waits has room for the rows of a piece; each task has a block of rows and columns of the output of its
                     // own, inside the grid by the assertion above.
                     unsafe {
-                        gate.tile(panel, [first, rows], lanes, x, Place { start: gates.as_mut_ptr(), stride: WIDTH }, false);
-                        up.tile(panel, [first, rows], lanes, x, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
+                        gate.tile(
+                            panel,
+                            [first, rows],
+                            lanes,
+                            x,
+                            None,
+                            Place { start: gates.as_mut_ptr(), stride: WIDTH },
+                            false,
+                        );
+                        up.tile(panel, [first, rows], lanes, x, None, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
                         let place = first * stride + panel * WIDTH;
                         activate(rows, gates, ups, |row| out.slice(place + row * stride, WIDTH));
                     }
@@ -434,4 +463,55 @@ fn activate<'a>(rows: usize, gates: &[f32], ups: &[f32], out: impl Fn(usize) -> 
             }
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::noise::noise;
+    use super::super::terms::{THREE, TWO};
+    use super::*;
+
+    #[test]
+    fn a_layer_in_sweeps_has_its_bias_and_its_change_once() {
+        let Some(tiles) = Tiles::get() else { return };
+        /// As in one chain of additions; with weights of bf16, rows have sixteen bits.
+        const TOLERANCE: [f64; 2] = [2e-5, 4e-3];
+        let ([input, output], rank) = ([1000, 40], 5);
+        let rows = 450 * Team::global().threads();
+        let [weights, a, b] = [[input, output], [input, rank], [rank, output]]
+            .map(|[n, m]| -> Vec<f32> { (0..n * m).map(|at| noise(at, n)).collect() });
+        let bias: Vec<f32> = (0..output).map(|column| noise(column, 7)).collect();
+        let delta = Delta::new(&a, &b, [input, rank, output], 0.5);
+        let mut grid = Grid::new(rows, input);
+        grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
+        let lanes = &Lanes::even(2, rows / 2);
+        for (precision, terms, tolerance) in [(Precision::F32, THREE, TOLERANCE[0]), (Precision::Bf16, TWO, TOLERANCE[1])] {
+            let weight = Matrix::of_rows(&weights, [input, output], Some(&bias), precision);
+            let mut layer = Linear::new(&weight, vec![None, Some(&delta)]);
+            lower(&mut [&mut layer], &grid, lanes);
+            let mut sums = Terms::default();
+            sums.fill(tiles, &grid, input, terms);
+            let form = Form::Terms(&sums, tiles);
+            assert!(form.sweeps(rows / Team::global().threads()).len() > 1, "of more than one sweep");
+            let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
+            out.rows_mut().for_each(|line| line.fill(f32::NAN));
+            linear(&[Output { linear: &layer, column: 0 }], Input { grid: &grid, form }, lanes, &mut out, false);
+            let mut columns = vec![vec![0.0; input]; output];
+            columns.iter_mut().enumerate().for_each(|(column, values)| weight.column(column, values));
+            for row in (0..rows).step_by(37).chain([rows - 1]) {
+                let x = &grid.row(row)[..input];
+                let dot = |y: &mut dyn FnMut(usize) -> f32| {
+                    x.iter().enumerate().map(|(k, x)| f64::from(*x) * f64::from(y(k))).sum::<f64>()
+                };
+                let low: Vec<f64> = (0..rank).map(|r| dot(&mut |k| a[k * rank + r])).collect();
+                for (column, values) in columns.iter().enumerate() {
+                    let change: f64 = low.iter().enumerate().map(|(r, low)| 0.5 * low * f64::from(b[r * output + column])).sum();
+                    let change = if row < rows / 2 { 0.0 } else { change };
+                    let expected = dot(&mut |k| values[k]) + f64::from(bias[column]) + change;
+                    let found = f64::from(out.row(row)[column]);
+                    assert!((found - expected).abs() <= tolerance * 30.0, "{found} for {expected} at {row}, {column}");
+                }
+            }
+        }
+    }
 }

@@ -81,24 +81,47 @@ impl Terms {
         self.terms * size_of::<bf16>()
     }
 
-    /// `A·B` or `C + A·B` of rows `first..first + rows`, which begin with a square.
+    /// Blocks of [`DEPTH`] columns.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The depth in sweeps, in each of which so many rows take no more than so many bytes, and no sweep is short.
+    pub(super) fn sweeps(&self, rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let blocks = self.blocks;
+        let most = (bytes / (rows * DEPTH * self.bytes()).max(1)).max(SWEEP / DEPTH);
+        let each = blocks.div_ceil(blocks.div_ceil(most).max(1)).max(1);
+        (0..blocks).step_by(each).map(move |from| from..blocks.min(from + each))
+    }
+
+    /// `A·B` or `C + A·B` of rows `first..first + rows`, which begin with a square, over these blocks of their columns.
     ///
     /// # Safety
     ///
     /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
-    pub(super) unsafe fn multiply(&self, panel: &mut impl Panel, [first, rows]: [usize; 2], c: Place<*mut f32>, add: bool) {
-        assert!(first.is_multiple_of(SIDE) && first + rows <= self.rows && panel.shape() == (self.blocks, self.terms));
+    pub(super) unsafe fn multiply(
+        &self,
+        panel: &mut impl Panel,
+        [first, rows]: [usize; 2],
+        sweep: Range<usize>,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(first.is_multiple_of(SIDE) && first + rows <= self.rows && sweep.end <= self.blocks);
+        assert_eq!(panel.shape(), (self.blocks, self.terms));
         let block = self.terms * 2 * HEIGHT;
         let mut part = Part::default();
-        for from in (0..self.blocks).step_by(BLOCKS) {
-            let count = BLOCKS.min(self.blocks - from);
+        for from in sweep.clone().step_by(BLOCKS) {
+            let count = BLOCKS.min(sweep.end - from);
             let b = panel.ready(from..from + count);
+            // More of this panel comes next, or the same of the one after it.
+            let next = if from + count < sweep.end { from + count } else { self.blocks + sweep.start };
             for row in (0..rows).step_by(SIDE) {
                 let a = self.lines[((first + row) / SIDE * self.blocks + from) * block..][..count * block].as_ptr().cast();
-                // Each of the first eight squares fetches an eighth of the blocks that come next, of this panel or the one after it.
-                let ahead = if row < 8 * SIDE { panel.ahead((from + count) * 8 + row / SIDE * count) } else { a };
+                // Each of the first eight squares fetches an eighth of the blocks that come next.
+                let ahead = if row < 8 * SIDE { panel.ahead(next * 8 + row / SIDE * count) } else { a };
                 let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
-                let add = add || from > 0;
+                let add = add || from > sweep.start;
                 // SAFETY: a square of A and blocks of the panel; rows of C that are there, by the caller's promise.
                 unsafe {
                     if rows - row >= SIDE {
@@ -112,8 +135,11 @@ impl Terms {
     }
 }
 
-/// Blocks of a panel's depth that are swept over at a time, and stay in the second-level cache meanwhile.
+/// Blocks of a panel that are ready at a time, and stay in the second-level cache meanwhile.
 const BLOCKS: usize = 48;
+
+/// The least depth of a sweep: what it adds to waits in memory until the next one.
+pub(super) const SWEEP: usize = 8 * DEPTH;
 
 /// A panel that squares of rows are multiplied with.
 pub(super) trait Panel {
@@ -265,8 +291,8 @@ mod tests {
         // SAFETY: C has the rows.
         unsafe {
             match terms {
-                TWO => sums.multiply(&mut Pairs::new(tiles, &pairs), [0, x.rows()], place, false),
-                _ => Whole::with(tiles, &whole, |panel| sums.multiply(panel, [0, x.rows()], place, false)),
+                TWO => sums.multiply(&mut Pairs::new(tiles, &pairs), [0, x.rows()], 0..sums.blocks, place, false),
+                _ => Whole::with(tiles, &whole, |panel| sums.multiply(panel, [0, x.rows()], 0..sums.blocks, place, false)),
             }
         }
         c
@@ -309,8 +335,16 @@ mod tests {
     }
 
     /// Rows, depth and the first row: of one sweep over the depth, and of two.
-    const SHAPES: [[usize; 3]; 8] =
-        [[1, 1, 0], [31, 31, 0], [32, 32, 0], [33, 33, 32], [70, 64, 0], [70, 100, 32], [100, 520, 64], [40, BLOCKS * DEPTH + 164, 0]];
+    const SHAPES: [[usize; 3]; 8] = [
+        [1, 1, 0],
+        [31, 31, 0],
+        [32, 32, 0],
+        [33, 33, 32],
+        [70, 64, 0],
+        [70, 100, 32],
+        [100, 520, 64],
+        [40, BLOCKS * DEPTH + 164, 0],
+    ];
 
     #[test]
     fn sums_of_three_are_as_good_as_f32() {
@@ -329,7 +363,9 @@ mod tests {
                         let mut terms = Terms::default();
                         terms.fill(tiles, x, depth, THREE);
                         // SAFETY: C has the rows.
-                        Whole::with(tiles, &panel, |panel| unsafe { terms.multiply(panel, [first, rows - first], c, add) });
+                        Whole::with(tiles, &panel, |panel| unsafe {
+                            terms.multiply(panel, [first, rows - first], 0..terms.blocks, c, add)
+                        });
                     },
                 );
             }
@@ -349,8 +385,46 @@ mod tests {
                     let mut terms = Terms::default();
                     terms.fill(tiles, x, depth, TWO);
                     // SAFETY: C has the rows.
-                    unsafe { terms.multiply(&mut Pairs::new(tiles, &panel), [first, rows - first], c, add) };
+                    unsafe { terms.multiply(&mut Pairs::new(tiles, &panel), [first, rows - first], 0..terms.blocks, c, add) };
                 });
+            }
+        }
+    }
+
+    #[test]
+    fn sweeps_cover_the_depth_and_add_up() {
+        let Some(tiles) = Tiles::get() else { return };
+        // Blocks of 32, the last one of 4: more than fit into one sweep by what 64 rows may take, and as many as there are by the least of one.
+        let [rows, depth] = [64, 40 * DEPTH + 4];
+        let x = grid(rows, depth, 3);
+        let mut terms = Terms::default();
+        terms.fill(tiles, &x, depth, THREE);
+        let room = |columns: usize| rows * columns * terms.bytes();
+        let sweeps = |bytes: usize| terms.sweeps(rows, bytes).collect::<Vec<_>>();
+        assert_eq!(sweeps(room(41 * DEPTH)), [0..41]);
+        assert_eq!(sweeps(room(40 * DEPTH)), [0..21, 21..41]);
+        assert_eq!(sweeps(room(20 * DEPTH)), [0..14, 14..28, 28..41]);
+        assert_eq!(sweeps(1), [0..7, 7..14, 14..21, 21..28, 28..35, 35..41]);
+        let (panel, _) = panels(depth);
+        for bytes in [room(20 * DEPTH), 1] {
+            for add in [false, true] {
+                // As above.
+                let split = 2.0 / (1 << 27) as f64;
+                check(
+                    [rows, depth, 0],
+                    add,
+                    split,
+                    |k, column| panel[k * WIDTH + column],
+                    |x, c| {
+                        let mut terms = Terms::default();
+                        terms.fill(tiles, x, depth, THREE);
+                        for sweep in terms.sweeps(rows, bytes) {
+                            let add = add || sweep.start > 0;
+                            // SAFETY: C has the rows.
+                            Whole::with(tiles, &panel, |panel| unsafe { terms.multiply(panel, [0, rows], sweep, c, add) });
+                        }
+                    },
+                );
             }
         }
     }
@@ -368,7 +442,7 @@ mod tests {
         let mut c = [0.0; WIDTH];
         Whole::with(tiles, &panel, |panel| {
             // SAFETY: C has a row.
-            unsafe { terms.multiply(panel, [0, 1], Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            unsafe { terms.multiply(panel, [0, 1], 0..terms.blocks, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
         });
         // 2⁻²³ − 2⁻²⁴, and a rounding of one.
         assert!(c.iter().all(|c| (c - f32::EPSILON / 2.0).abs() <= f32::EPSILON / 2.0) && c[0] > 0.0, "{c:?}");
@@ -413,7 +487,7 @@ mod tests {
         // SAFETY: both have the rows.
         unsafe {
             let place = Place { start: fast.as_mut_ptr(), stride: WIDTH };
-            Whole::with(tiles, &panel, |panel| terms.multiply(panel, [0, rows], place, false));
+            Whole::with(tiles, &panel, |panel| terms.multiply(panel, [0, rows], 0..terms.blocks, place, false));
             let b = Place { start: panel.as_ptr(), stride: WIDTH };
             tile::multiply([rows, depth, 2], x.place(0), b, Place { start: plain.as_mut_ptr(), stride: WIDTH }, false);
         }
