@@ -19,9 +19,8 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum DeviceName {
-    /// A CUDA GPU if this build and machine have one, else the CPU, else WGPU.
-    ///
-    /// WGPU comes last because its default may be a software driver, which is slower than the CPU backend.
+    /// A CUDA GPU if this build and machine have one, else the CPU. WGPU is asked for by name: its default may be a software driver, which
+    /// is slower than the CPU backend.
     #[default]
     Auto,
     /// The processor, through Burn's Flex backend.
@@ -128,12 +127,16 @@ impl DeviceName {
         if self != Self::Auto {
             return self.open().map(|device| (self, device));
         }
-        let preference = [Self::Cuda(None), Self::Cpu, Self::Wgpu(None)];
-        let mut found = preference.into_iter().filter_map(|name| name.open().ok().map(|device| (name, device)));
-        found.next().ok_or(DeviceError::NotBuilt { name: self })
+        let cuda = Self::Cuda(None);
+        match cuda.open() {
+            Ok(device) => Ok((cuda, device)),
+            Err(_) => Self::Cpu.open().map(|device| (Self::Cpu, device)),
+        }
     }
 
     /// The device of this name.
+    ///
+    /// What a GPU's kernels were chosen and compiled to is kept in the user's cache folder, for the next run to find.
     ///
     /// # Errors
     ///
@@ -161,6 +164,13 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
     if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
         return Err(absent("NVIDIA's run-time compiler (libnvrtc, part of the CUDA toolkit) is not installed"));
     }
+    // As it would panic without the headers that kernels include.
+    if !cubecl::cuda::install::cuda_path().is_some_and(|path| path.join("include/cuda_bf16.h").is_file()) {
+        return Err(absent(
+            "the headers of the CUDA toolkit (cuda_bf16.h) were not found; set CUDA_PATH to the folder that has include/",
+        ));
+    }
+    keep_kernels();
     listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Cuda)
 }
 
@@ -172,6 +182,7 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
 #[cfg(feature = "wgpu")]
 fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     let name = DeviceName::Wgpu(index);
+    keep_kernels();
     // Listing also tells whether there is any adapter; asking for the preferred one would panic later.
     let first = listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Wgpu)?;
     Ok(if index.is_some() { first } else { Device::wgpu(burn::tensor::DeviceKind::DefaultDevice) })
@@ -180,6 +191,21 @@ fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
 #[cfg(not(feature = "wgpu"))]
 fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     Err(DeviceError::NotBuilt { name: DeviceName::Wgpu(index) })
+}
+
+/// Has what kernels were chosen and compiled to kept in the user's cache folder, before a backend reads its settings.
+///
+/// Other settings are those of a `cubecl.toml` about the working directory, as CubeCL reads it, or of whoever made them before.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn keep_kernels() {
+    use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig, cache::CacheConfig};
+    let mut settings = CubeClRuntimeConfig::from_current_dir().override_from_env();
+    settings.compilation.cache = true;
+    // By default a folder `target` beside whatever Cargo.toml is above the working directory.
+    if matches!(settings.environment.path, CacheConfig::Target) {
+        settings.environment.path = CacheConfig::Global;
+    }
+    CubeClRuntimeConfig::try_set(settings);
 }
 
 /// The device at a position of its backend's list.
