@@ -187,7 +187,7 @@ impl<'a> Subject<'a> {
         loading.show("warming up");
         let warm_up = self.turn()?;
         // What follows has buffers of its own, to measure the device with.
-        let peak_memory = memory::peak();
+        let peak_memory = memory::peak_on(&self.models.backbone.device());
         let mut roofs = Roofs::default();
         let mut opponents: Vec<Opponent> = args.against.iter().map(Opponent::new).collect();
         let mut answers = vec![Vec::with_capacity(args.repeat); opponents.len()];
