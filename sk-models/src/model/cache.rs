@@ -173,6 +173,9 @@ impl Prefix {
     /// If `lanes` is empty or an index is out of range.
     pub fn select_lanes(&mut self, lanes: &[usize]) {
         assert!(!lanes.is_empty(), "a prefix needs at least one lane");
+        if lanes.iter().copied().eq(0..self.store.batch) {
+            return;
+        }
         for buffer in &mut self.store.layers {
             buffer.select(lanes);
         }
