@@ -2,9 +2,13 @@ use sk_core::TokenId;
 
 use super::EngineError;
 use crate::decoder::{Decoder, Hidden, Prefix, Seats, Suffix};
+use crate::device::is_processor;
 
 /// Tokens computed at once when a context is read: bounds the memory of the attention scores.
 const CHUNK: usize = 256;
+
+/// The same on a GPU, where each chunk reads the weights again and costs a round of launches.
+const CHUNK_ON_GPU: usize = 512;
 
 /// A prefix that follows a context: it holds all tokens but the last, which each candidate reads again as its first input.
 pub(super) struct Follower {
@@ -27,7 +31,8 @@ impl Follower {
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
         self.tokens.truncate(common);
         self.prefix.truncate(common);
-        for chunk in target[common..].chunks(CHUNK) {
+        let size = if is_processor(&model.device()) { CHUNK } else { CHUNK_ON_GPU };
+        for chunk in target[common..].chunks(size) {
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
         }
