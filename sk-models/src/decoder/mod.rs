@@ -30,10 +30,12 @@ use hidden::States;
 use together::Job;
 
 use crate::config::Qwen2Config;
+use crate::device::is_processor;
 use crate::kernels::is_fused;
+use crate::kernels::logits::{are_numbers, likeliest};
 use crate::lora::LoraAdapter;
 use crate::model::initial::Initial;
-use crate::model::parts::{Apart, Cast, Parts};
+use crate::model::parts::{Apart, Layout, Parts, Shaped};
 use crate::model::{Cache, Qwen2};
 use crate::packed::{Group, Packed, PackedAdapter, PackedCache};
 
@@ -100,7 +102,8 @@ impl Decoder {
         let network = if is_packed(&embedding) {
             Network::Packed(Box::new(Packed::assemble(embedding, config, parts, precision)?))
         } else {
-            Network::Tensors(Box::new(tensors(embedding, config, parts, precision)?))
+            let layout = if is_processor(&embedding.device()) { Layout::Rows } else { Layout::Columns };
+            Network::Tensors(Box::new(tensors(embedding, config, parts, precision, layout)?))
         };
         Ok(Self { network, packed: Mutex::default(), together: None })
     }
@@ -240,6 +243,25 @@ impl Decoder {
         }
     }
 
+    /// The likeliest token after each state, in the order of [`logits`](Self::logits), the first of equals: none where a logit is NaN or +∞.
+    ///
+    /// On a GPU two numbers per state leave the device, and not one per entry of the vocabulary.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails.
+    pub fn likeliest(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
+        match (&self.network, &hidden.states) {
+            (Network::Tensors(model), States::Tensors(states)) => {
+                hidden::likeliest(model.logits((**states).clone(), seats.lanes()))
+            }
+            _ => {
+                let logits = self.logits(hidden, seats)?;
+                Ok(logits.chunks_exact(self.config().vocab_size).map(first_of_largest).collect())
+            }
+        }
+    }
+
     /// What each lane says of the tokens that follow those of each row: per lane, row and token `[log p, H_∞]` in nats, where token t of
     /// `targets[row]` follows token t of the row, and `H_∞ = logsumexp(z) − max(z)` is the min-entropy of the distribution.
     ///
@@ -335,12 +357,28 @@ impl Decoder {
 }
 
 /// A model of tensors, with matrices of that precision.
-fn tensors<P: Parts>(embedding: Tensor<2>, config: &Qwen2Config, parts: P, precision: Precision) -> Result<Qwen2, P::Error> {
-    let model = match precision {
-        Precision::Bf16 => Qwen2::assemble_after(embedding.cast(DType::BF16), config, Cast { parts, format: DType::BF16 })?,
-        Precision::F32 | Precision::Int8 => Qwen2::assemble_after(embedding, config, parts)?,
+fn tensors<P: Parts>(
+    embedding: Tensor<2>,
+    config: &Qwen2Config,
+    parts: P,
+    precision: Precision,
+    layout: Layout,
+) -> Result<Qwen2, P::Error> {
+    let (embedding, format) = match precision {
+        Precision::Bf16 => (embedding.cast(DType::BF16), Some(DType::BF16)),
+        Precision::F32 | Precision::Int8 => (embedding, None),
     };
-    Ok(model.with_head())
+    let model = Qwen2::assemble_after(embedding, config, Shaped { parts, format, layout })?;
+    Ok(match layout {
+        Layout::Rows => model.with_head(),
+        // The embedding is the head column by column.
+        Layout::Columns => model,
+    })
+}
+
+/// The first of the largest, where none is NaN or +∞.
+fn first_of_largest(logits: &[f32]) -> Option<TokenId> {
+    are_numbers(logits).then(|| likeliest(logits))
 }
 
 /// What cannot fail.
@@ -367,10 +405,10 @@ mod tests {
     use super::*;
 
     /// As on a GPU: matrices of bf16 in tensors, everything else in f32.
-    fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> Decoder {
+    fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision, layout: Layout) -> Decoder {
         let mut parts = Initial::from_seed(3, config, device);
         let embedding = never(parts.embedding());
-        let model = never(tensors(embedding, config, parts, precision));
+        let model = never(tensors(embedding, config, parts, precision, layout));
         Decoder { network: Network::Tensors(Box::new(model)), packed: Mutex::default(), together: None }
     }
 
@@ -398,15 +436,34 @@ mod tests {
             );
             let config = Qwen2Config::from_json("inline", &json).unwrap();
             let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
-            let (whole, half) = (on_tensors(&config, &device, Precision::F32), on_tensors(&config, &device, Precision::Bf16));
-            assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
-            assert_eq!((half.weight_format(), half.state_format()), (DType::BF16, DType::F32));
-            let [exact, same, near] = [&panels, &whole, &half].map(logits);
-            let scale = (exact.iter().map(|x| x * x).sum::<f32>() / exact.len() as f32).sqrt();
-            let off = |other: &[f32]| exact.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
-            // The order of sums alone.
-            assert!(off(&same) < 1e-4, "{}", off(&same));
-            assert!(off(&near) < TOLERANCE && off(&near) > 1e-4, "{}", off(&near));
+            for layout in [Layout::Rows, Layout::Columns] {
+                let [whole, half] =
+                    [Precision::F32, Precision::Bf16].map(|precision| on_tensors(&config, &device, precision, layout));
+                assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
+                assert_eq!((half.weight_format(), half.state_format()), (DType::BF16, DType::F32));
+                let [exact, same, near] = [&panels, &whole, &half].map(logits);
+                let scale = (exact.iter().map(|x| x * x).sum::<f32>() / exact.len() as f32).sqrt();
+                let off = |other: &[f32]| exact.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
+                // The order of sums alone.
+                assert!(off(&same) < 1e-4, "{}", off(&same));
+                assert!(off(&near) < TOLERANCE && off(&near) > 1e-4, "{}", off(&near));
+            }
         }
+    }
+
+    #[test]
+    fn the_likeliest_is_the_first_of_equals_and_none_of_what_is_no_number() {
+        let rows: [([f32; 4], Option<TokenId>); 6] = [
+            ([0.0, 2.0, 1.0, 2.0], Some(1)),
+            ([-3.0; 4], Some(0)),
+            ([f32::NEG_INFINITY, f32::NEG_INFINITY, -1e30, f32::NEG_INFINITY], Some(2)),
+            ([1.0, f32::NAN, 3.0, 0.0], None),
+            ([1.0, f32::INFINITY, 3.0, 0.0], None),
+            ([f32::MAX, 0.0, f32::MAX, f32::MAX], Some(0)),
+        ];
+        let logits = Tensor::from_data(TensorData::new(rows.map(|(row, _)| row).concat(), [rows.len(), 4]), &Device::flex());
+        let expected = rows.map(|(_, token)| token);
+        assert_eq!(hidden::likeliest(logits).unwrap(), expected);
+        assert_eq!(rows.map(|(row, _)| first_of_largest(&row)), expected);
     }
 }

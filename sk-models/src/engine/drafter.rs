@@ -5,8 +5,9 @@ use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, 
 
 use super::EngineError;
 use super::follower::{Follower, check_context};
-use super::sampling::{Sampler, Sampling, are_numbers, uniform};
+use super::sampling::{Sampler, Sampling, uniform};
 use crate::decoder::{Decoder, Seats, Suffix};
+use crate::kernels::logits::are_numbers;
 use crate::lora::LoraAdapter;
 use crate::packed::team::for_each_mut;
 

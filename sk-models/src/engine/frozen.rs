@@ -5,8 +5,9 @@ use sk_core::TokenId;
 
 use super::EngineError;
 use super::follower::{Follower, check_context};
-use super::sampling::{Sampler, Sampling, are_numbers, uniform};
-use crate::decoder::{Decoder, Seats};
+use super::sampling::{Sampler, Sampling, uniform};
+use crate::decoder::{Decoder, Hidden, Seats};
+use crate::kernels::logits::are_numbers;
 
 const ROLE: &str = "model";
 
@@ -41,15 +42,29 @@ impl Frozen {
     /// # Errors
     /// When the context does not fit the model, or the device fails.
     pub fn next_logits(&mut self, context: &[TokenId]) -> Result<Vec<f32>, EngineError> {
-        self.prefill(context)?;
-        let last = context[context.len() - 1];
-        // Read as part of the context, so that the next call finds it there.
-        let hidden = self.follower.advance(&self.model, &self.seats, last);
+        let (hidden, last) = self.read(context)?;
         let logits = self.model.logits(&hidden, &self.seats)?;
         if !are_numbers(&logits) {
             return Err(EngineError::NotANumber { role: ROLE, token: last });
         }
         Ok(logits)
+    }
+
+    /// The likeliest next token; of equals, the first.
+    ///
+    /// # Errors
+    /// When the context does not fit the model, or the device fails.
+    pub fn likeliest(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
+        let (hidden, last) = self.read(context)?;
+        let token = self.model.likeliest(&hidden, &self.seats)?.pop().flatten();
+        token.ok_or(EngineError::NotANumber { role: ROLE, token: last })
+    }
+
+    /// The state that the last token leaves, which is read as part of the context, so that the next call finds it there.
+    fn read(&mut self, context: &[TokenId]) -> Result<(Hidden, TokenId), EngineError> {
+        self.prefill(context)?;
+        let last = context[context.len() - 1];
+        Ok((self.follower.advance(&self.model, &self.seats, last), last))
     }
 
     /// Appends up to `limit` tokens to `context`, until one is in `end_of_text` (which stays) or `on_token` returns `false`.
@@ -66,8 +81,12 @@ impl Frozen {
         mut on_token: impl FnMut(TokenId) -> bool,
     ) -> Result<(), EngineError> {
         for _ in 0..limit {
-            let logits = self.next_logits(context)?;
-            let token = self.sampler.draw(&logits, context.iter().copied(), sampling, uniform(sampling, rng)).token;
+            let token = if sampling.takes_the_likeliest() {
+                self.likeliest(context)?
+            } else {
+                let logits = self.next_logits(context)?;
+                self.sampler.draw(&logits, context.iter().copied(), sampling, uniform(sampling, rng)).token
+            };
             context.push(token);
             if !on_token(token) || end_of_text.contains(&token) {
                 break;

@@ -2,6 +2,7 @@ use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 use sk_core::TokenId;
 
+use crate::kernels::logits::likeliest;
 use crate::kernels::simd::{exp, max, sum, widened};
 
 /// Below this temperature the most likely token is taken.
@@ -74,6 +75,11 @@ impl Sampling {
     /// Whether the outcome does not depend on the generator.
     pub fn is_greedy(&self) -> bool {
         self.temperature < GREEDY
+    }
+
+    /// Whether it is the likeliest token, whatever came before.
+    pub(crate) fn takes_the_likeliest(&self) -> bool {
+        self.is_greedy() && self.repetition_penalty == 1.0
     }
 }
 
@@ -153,15 +159,6 @@ impl Sampler {
         }
         self.buckets.at(&self.weights, uniform * kept.mass, kept)
     }
-}
-
-/// The first of the largest.
-fn likeliest(logits: &[f32]) -> TokenId {
-    let max = widened(
-        #[inline(always)]
-        || max(logits),
-    );
-    logits.iter().position(|&z| z == max).unwrap_or(0) as TokenId
 }
 
 /// `out[i] = e^{(z_i − max)/T}`.
@@ -299,15 +296,6 @@ impl Buckets {
 /// The number that decides a draw; none is taken from the generator where nothing is left to chance.
 pub(super) fn uniform(sampling: &Sampling, rng: &mut dyn Rng) -> f64 {
     if sampling.is_greedy() { 0.0 } else { rng.random() }
-}
-
-/// Whether no logit is NaN or +∞. A token may be impossible.
-pub(super) fn are_numbers(logits: &[f32]) -> bool {
-    // Without a way out of the loop it is a vector loop.
-    !widened(
-        #[inline(always)]
-        || logits.iter().fold(false, |broken, z| broken | z.is_nan() | (*z == f32::INFINITY)),
-    )
 }
 
 /// Larger first; of equals, the lower id: a total order, so that a cut never depends on how ties were laid out.

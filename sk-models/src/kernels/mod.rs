@@ -7,6 +7,7 @@
 
 mod attention;
 mod autodiff;
+pub(crate) mod logits;
 mod norm;
 pub(crate) mod simd;
 mod swiglu;

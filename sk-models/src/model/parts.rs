@@ -68,27 +68,68 @@ impl Parts for Apart {
     }
 }
 
-/// Parts whose matrices are brought into another format, one after the other.
-pub(crate) struct Cast<P> {
-    pub(crate) parts: P,
-    pub(crate) format: DType,
+/// How a matrix `[in, out]` lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Row by row.
+    Rows,
+    /// Column by column, as in a file: a sum over `in` reads what lies together. Products with a single row on a GPU are fast in no other.
+    Columns,
 }
 
-impl<P: Parts> Parts for Cast<P> {
+impl Layout {
+    /// The matrix, laid out so.
+    fn apply(self, matrix: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Rows => matrix,
+            Self::Columns => {
+                let columns = matrix.transpose();
+                // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
+                (columns.ones_like() * columns).transpose()
+            }
+        }
+    }
+}
+
+/// Parts whose matrices are brought into another format and layout, one after the other.
+pub(crate) struct Shaped<P> {
+    pub(crate) parts: P,
+    /// That of the parts if none.
+    pub(crate) format: Option<DType>,
+    pub(crate) layout: Layout,
+}
+
+impl<P> Shaped<P> {
+    fn shape(&self, matrix: Tensor<2>) -> Tensor<2> {
+        self.layout.apply(self.cast(matrix))
+    }
+
+    fn cast(&self, matrix: Tensor<2>) -> Tensor<2> {
+        match self.format {
+            Some(format) => matrix.cast(format),
+            None => matrix,
+        }
+    }
+}
+
+impl<P: Parts> Parts for Shaped<P> {
     type Error = P::Error;
 
+    /// A table of rows in either layout, and so the other one for products with it as a head.
     fn embedding(&mut self) -> Result<Tensor<2>, P::Error> {
-        Ok(self.parts.embedding()?.cast(self.format))
+        let table = self.parts.embedding()?;
+        Ok(self.cast(table))
     }
 
     fn layer(&mut self, index: usize) -> Result<Layer, P::Error> {
-        let cast = |projection: Projection| projection.cast(self.format);
-        let Layer { input_layernorm, mut self_attn, post_attention_layernorm, mlp } = self.parts.layer(index)?;
-        self_attn.q_proj = cast(self_attn.q_proj);
-        self_attn.k_proj = cast(self_attn.k_proj);
-        self_attn.v_proj = cast(self_attn.v_proj);
-        self_attn.o_proj = cast(self_attn.o_proj);
-        let mlp = Mlp { gate_proj: cast(mlp.gate_proj), up_proj: cast(mlp.up_proj), down_proj: cast(mlp.down_proj) };
+        let layer = self.parts.layer(index)?;
+        let shaped = |projection: Projection| projection.map(|matrix| self.shape(matrix));
+        let Layer { input_layernorm, mut self_attn, post_attention_layernorm, mlp } = layer;
+        self_attn.q_proj = shaped(self_attn.q_proj);
+        self_attn.k_proj = shaped(self_attn.k_proj);
+        self_attn.v_proj = shaped(self_attn.v_proj);
+        self_attn.o_proj = shaped(self_attn.o_proj);
+        let mlp = Mlp { gate_proj: shaped(mlp.gate_proj), up_proj: shaped(mlp.up_proj), down_proj: shaped(mlp.down_proj) };
         Ok(Layer { input_layernorm, self_attn, post_attention_layernorm, mlp })
     }
 
@@ -97,7 +138,7 @@ impl<P: Parts> Parts for Cast<P> {
     }
 
     fn head(&mut self) -> Result<Option<Tensor<2>>, P::Error> {
-        Ok(self.parts.head()?.map(|head| head.cast(self.format)))
+        Ok(self.parts.head()?.map(|head| self.shape(head)))
     }
 }
 

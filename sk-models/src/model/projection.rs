@@ -2,7 +2,7 @@
 
 use burn::{
     module::{Module, Param},
-    tensor::{DType, Tensor, module::linear},
+    tensor::{Tensor, module::linear},
 };
 
 use crate::lora::LaneDelta;
@@ -11,7 +11,7 @@ use crate::lora::LaneDelta;
 ///
 /// W may be in bf16 while all else is in f32: see [`Precision`](crate::decoder::Precision).
 ///
-/// The layout is the one in which a row of `x` meets contiguous rows of `W`; files store the transpose.
+/// Files store the transpose, and on a GPU it is what lies in memory.
 #[derive(Module, Debug)]
 pub struct Projection {
     /// `[in, out]`.
@@ -42,10 +42,10 @@ impl Projection {
         }
     }
 
-    /// The layer with its weight in another format; the bias stays as it is.
+    /// The layer with its weight in another form; the bias stays as it is.
     #[must_use]
-    pub(crate) fn cast(self, format: DType) -> Self {
-        Self { weight: self.weight.map(|weight| weight.cast(format)), bias: self.bias }
+    pub(crate) fn map(self, form: impl FnOnce(Tensor<2>) -> Tensor<2>) -> Self {
+        Self { weight: self.weight.map(form), bias: self.bias }
     }
 }
 
