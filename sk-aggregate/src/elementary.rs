@@ -17,7 +17,7 @@ const BIAS: u64 = 1023;
 
 /// Σ c_k x^k, even and odd powers apart: two short chains of operations in place of a long one.
 #[inline(always)]
-fn polynomial<const N: usize>(c: &[f64; N], x: f64) -> f64 {
+pub(crate) fn polynomial<const N: usize>(c: &[f64; N], x: f64) -> f64 {
     let square = x * x;
     let (mut even, mut odd) = (0.0, 0.0);
     let mut k = N;

@@ -75,7 +75,7 @@ fn aggregators<F: Real>(n: usize) {
         &SignedLog,
         &Identity,
         &student(3.5),
-        // So heavy a tail that its values are computed one by one.
+        // Of so many degrees that it is the probit and a correction.
         &student(1e5),
     ];
     for p in [1.0, 2.0, 3.0, f64::INFINITY] {

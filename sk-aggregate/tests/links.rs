@@ -44,6 +44,7 @@ fn links() -> Vec<(&'static str, Box<dyn Link>, f64)> {
         ("tanh", Box::new(Tanh), 10.0),
         ("laplace", Box::new(Laplace), 20.0),
         ("student", Box::new(student(3.5)), 30.0),
+        ("student, of many degrees", Box::new(student(100.0)), 8.0),
         ("cauchy", Box::new(student(1.0)), 1e3),
         ("asinh", Box::new(Asinh), 1e300),
         ("signed log", Box::new(SignedLog), 1e300),
@@ -99,10 +100,50 @@ proptest! {
 
 #[test]
 fn degrees_of_freedom_are_checked() {
-    for nu in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+    for nu in [0.0, -1.0, 0.0999, f64::NAN, f64::INFINITY] {
         assert!(StudentT::new(nu).is_err());
     }
-    assert_eq!(student(4.0).nu(), 4.0);
+    let refused = StudentT::new(0.05).unwrap_err().to_string();
+    assert_eq!(refused, "degrees of freedom is 0.05; it must be finite and at least 0.1");
+    assert_eq!([4.0, StudentT::FEWEST, 25.0, f64::MAX].map(|nu| student(nu).nu()), [4.0, 0.1, 25.0, f64::MAX]);
+}
+
+/// Over all degrees of freedom Student's t rises everywhere, by no more than its slope at 0 allows, one value at a time and many at a time:
+/// what it is put together of meets without a jump.
+#[test]
+fn students_t_has_its_slope_at_any_degrees_of_freedom() {
+    /// Rounding of g ≤ ½, and of a tail subtracted from ½.
+    const ROUNDING: f64 = 2e-15;
+    let grid: Vec<f64> = (0..=1024).map(|k| f64::from(k) / 64.0).collect();
+    // Seven to the decade from 0.1 to 1e16 and fewer up to 1e300, and where one form takes over from the other.
+    let decades = (0..120).map(|k| f64::from(k) / 7.0).chain((18..=300).step_by(6).map(f64::from));
+    for nu in decades.map(|decade| StudentT::FEWEST * 10f64.powf(decade)).chain([19.999_999, 20.0, 20.000_001]) {
+        let link = student(nu);
+        let slope: f64 = link.lipschitz().unwrap();
+        assert!((link.g(1e-9) / (1e-9 * slope) - 1.0).abs() < ROUNDING, "{nu}: L_g = {slope} is not the slope at 0");
+        let mut many = grid.clone();
+        link.apply(&mut many);
+        let one = grid.iter().map(|&u| link.g(u)).collect::<Vec<_>>();
+        for g in [one, many] {
+            for (k, step) in g.windows(2).enumerate() {
+                let rise = step[1] - step[0];
+                let allowed = slope / 64.0 + ROUNDING;
+                assert!((-ROUNDING..=allowed).contains(&rise), "{nu}: by {rise} of {allowed} from u = {}", grid[k]);
+            }
+        }
+    }
+}
+
+/// Student's t of ever more degrees of freedom is the probit, to rounding from 1e16 on, and either side of 20 it is the same function.
+#[test]
+fn students_t_is_one_function_of_its_degrees_of_freedom() {
+    for u in [1e-300f64, 1e-3, 0.7, 1.7, 1.8, 3.0, 6.0, 1e3, 1e300] {
+        for nu in [1e16, 1e100, f64::MAX] {
+            assert!((student(nu).g(u) / Probit.g(u) - 1.0).abs() < 2.0 * ELEMENTARY, "{nu} at {u}");
+        }
+        let (below, above): (f64, f64) = (student(20f64.next_down()).g(u), student(20.0).g(u));
+        assert!((below / above - 1.0).abs() < 4e-15, "{u}: {below} {above}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_aggregate::{
     Certify, Copeland, DivergenceMixture, Entry, Fluent, Identity, Link, Modulus, NoCertificate, PNorm, RoundRobin, Scores,
-    SignedLog, StabilityCertificate, SwissElo,
+    SignedLog, StabilityCertificate, StudentT, SwissElo,
 };
 use sk_core::{Aggregator, Batch, Divergence, OperatingPoint, Selector, Standardize};
 use sk_select::{Argmax, Champion, Softmax};
@@ -38,6 +38,8 @@ fn members() -> Vec<(&'static str, Box<dyn Certify>)> {
         ("asinh", Box::new(RoundRobin::asinh())),
         ("signed log", Box::new(RoundRobin::new(SignedLog, PNorm::SUM))),
         ("identity", Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN))),
+        ("student", Box::new(RoundRobin::new(StudentT::new(3.0).unwrap(), PNorm::EUCLIDEAN))),
+        ("student of many degrees", Box::new(RoundRobin::new(StudentT::new(1e9).unwrap(), PNorm::EUCLIDEAN))),
         ("fluent asinh", Box::new(Fluent::new(Entry::plain(0.3).unwrap(), RoundRobin::asinh()))),
         ("scores", Box::new(Scores)),
     ]
@@ -224,6 +226,28 @@ fn the_sharpened_bound_is_nearly_attained() {
         );
         // E7: the published one is loose by 4(N−1)/N in this limit.
         assert!((published - expected * n as f64 / (4.0 * (n as f64 - 1.0))).abs() < CURVATURE, "{n}: {published}");
+    }
+}
+
+/// At any degrees of freedom the scores where Student's t changes from one form to another are as safe as all others.
+#[test]
+fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
+    const TEMPERATURE: f64 = 0.1;
+    const DELTA: f64 = 1e-9;
+    let sigma = [1.0, 1.0];
+    let softmax = Softmax::new(TEMPERATURE).unwrap();
+    for nu in [0.1, 1.0, 19.9, 20.0, 1e3, 1e7, 1e8, 1e9, 1e10, 1e12, 1e16, 1e300] {
+        let member = RoundRobin::new(StudentT::new(nu).unwrap(), PNorm::EUCLIDEAN);
+        let bound = StabilityCertificate::new(&member, &Batch::new(&[0.0; 2], &sigma), TEMPERATURE).unwrap().bound(DELTA);
+        // u from 0 to 5 in steps of 2δ/√2, coarsely, and finely around √3, where the mean of the beta distribution lies.
+        let fine = (-2000..2000).map(|k| 6f64.sqrt() + f64::from(k) * DELTA);
+        for gap in (0..5000).map(|k| f64::from(k) * 1.4e-3).chain(fine) {
+            let before = choice(&member, &softmax, &[gap, 0.0], &sigma);
+            let after = choice(&member, &softmax, &[gap + DELTA, -DELTA], &sigma);
+            let moved = total_variation(&before, &after);
+            // Ratings known to 1e-15, over T.
+            assert!(moved <= bound + 1e-13, "{nu}: {moved} > {bound} at a gap of {gap}");
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub trait Link<F: Real = f64>: Send + Sync {
 
     /// Replaces each u by g(u), for finite u.
     ///
-    /// The links of this crate do it with the widest vectors of the processor, within 2e-15 of the exact value (relative), and within 2e-13
+    /// The links of this crate do it with the widest vectors of the processor, within 2e-15 of the exact value (relative), and within 2e-14
     /// for Student's t.
     fn apply(&self, u: &mut [F]) {
         u.iter_mut().for_each(|u| *u = self.g(*u));

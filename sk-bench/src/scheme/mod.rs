@@ -401,7 +401,7 @@ mod tests {
         }
         for (text, said) in [
             ("link = \"studentt\"", "test.toml:3: unknown link \"studentt\"; did you mean \"student-t\"?"),
-            ("link = \"student-t\"\nnu = 0", "degrees of freedom is 0; it must be positive and finite"),
+            ("link = \"student-t\"\nnu = 0", "degrees of freedom is 0; it must be finite and at least 0.1"),
             ("link = \"probit\"\nnu = 3", "test.toml:4: unknown field of [aggregator] \"nu\""),
             ("p = 0.5", "p is 0.5; it must be at least 1"),
         ] {
