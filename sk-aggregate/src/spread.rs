@@ -41,6 +41,10 @@ macro_rules! forward {
 
 forward!(&T, Box<T>, std::sync::Arc<T>);
 
+/// A power of two by which scores and dispersions are multiplied where s is not finite: s is homogeneous, and what a small number loses
+/// beside such a spread is below rounding.
+pub(crate) const REDUCTION: f64 = 1.0 / 18_446_744_073_709_551_616.0; // 2^−64
+
 /// s_p(a, b) = (a^p + b^p)^(1/p) for p in [1, ∞], with max(a, b) at p = ∞ (`cor:family`).
 ///
 /// Evaluated in units of the larger argument, so that it neither overflows nor vanishes while the result is representable.

@@ -206,6 +206,18 @@ proptest! {
     }
 }
 
+/// The smallest of scores and of differences decide which way, on no spread: ½ to the higher, by either path and in either precision.
+#[test]
+fn the_smallest_scores_win() {
+    for p in [1.0, 2.0, 3.0, f64::INFINITY] {
+        let spread = PNorm::new(p).unwrap();
+        let (fast, slow) = rate::<f64>(&RoundRobin::new(&Probit, spread), &[5e-324, 0.0, -5e-324], &[0.0; 3]);
+        assert_eq!((fast, slow), (vec![1.0, 0.0, -1.0], vec![1.0, 0.0, -1.0]), "{p}");
+        let (fast, slow) = rate::<f32>(&RoundRobin::new(&Probit, spread), &[1e-45, 0.0, -1e-45], &[0.0; 3]);
+        assert_eq!((fast, slow), (vec![1.0, 0.0, -1.0], vec![1.0, 0.0, -1.0]), "{p}");
+    }
+}
+
 /// Batches of one block and of many, of an even and an odd number of them, and past the length from which rounds are shared.
 #[test]
 fn large_batches_agree_with_pair_by_pair() {

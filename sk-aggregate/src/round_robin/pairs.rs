@@ -1,5 +1,6 @@
 use sk_core::Real;
 
+use crate::spread::REDUCTION;
 use crate::{Link, Spread};
 
 /// Pairs that are evaluated together: enough to keep vectors busy, few enough to stay in the first cache.
@@ -106,12 +107,69 @@ pub(super) fn standardized_difference<F: Real>(
     u.max(-limit).min(limit)
 }
 
-/// Ties, vanishing spreads, and differences or spreads that overflow: s is homogeneous, so halving everything changes nothing else.
+/// Ties, vanishing spreads, and differences or spreads that overflow.
 #[cold]
 fn at_the_edge<F: Real>(spread: &impl Spread<F>, (mu_i, sigma_i): (F, F), (mu_j, sigma_j): (F, F)) -> F {
     if mu_i == mu_j {
         return F::zero();
     }
-    let half = F::of(0.5);
-    (half * mu_i - half * mu_j) / spread.s(half * sigma_i, half * sigma_j)
+    let s = spread.s(sigma_i, sigma_j);
+    if s == F::zero() {
+        // By the scores themselves: the smallest of them have no half.
+        return if mu_i > mu_j { F::infinity() } else { F::neg_infinity() };
+    }
+    if s.is_finite() {
+        // The difference overflowed, or u does.
+        let half = F::of(0.5);
+        return (half * mu_i - half * mu_j) / s / half;
+    }
+    let small = F::of(REDUCTION);
+    (small * mu_i - small * mu_j) / spread.s(small * sigma_i, small * sigma_j)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PNorm;
+
+    fn u<F: Real>(spread: &impl Spread<F>, mu: [f64; 2], sigma: [f64; 2]) -> F {
+        let player = |k: usize| (F::of(mu[k]), F::of(sigma[k]));
+        standardized_difference(spread, player(0), player(1), F::max_value())
+    }
+
+    /// Whichever of two scores is higher is so however small they are, and on no spread at all.
+    #[test]
+    fn the_smallest_scores_have_the_right_sign() {
+        for p in [1.0, 2.0, 3.0, f64::INFINITY] {
+            let spread = PNorm::new(p).unwrap();
+            for (high, low) in [(5e-324, 0.0), (0.0, -5e-324), (1e-323, 5e-324), (f64::MAX, f64::MIN)] {
+                assert_eq!(u::<f64>(&spread, [high, low], [0.0; 2]), f64::MAX);
+                assert_eq!(u::<f64>(&spread, [low, high], [0.0; 2]), f64::MIN);
+            }
+            assert_eq!(u::<f32>(&spread, [1e-45, 0.0], [0.0; 2]), f32::MAX);
+            assert_eq!(u::<f32>(&spread, [0.0, 1e-45], [0.0; 2]), f32::MIN);
+        }
+    }
+
+    /// ±MAX on a spread of 2: u overflows. On MAX/4: 8. MAX/4 and its negative on a spread of twice MAX, which does: ¼.
+    #[test]
+    fn differences_and_spreads_may_overflow() {
+        let (max, quarter) = (f64::MAX, f64::MAX / 4.0);
+        assert_eq!(u::<f64>(&PNorm::SUM, [max, -max], [1.0, 1.0]), max);
+        assert_eq!(u::<f64>(&PNorm::SUM, [-max, max], [quarter, 0.0]), -8.0);
+        assert_eq!(u::<f64>(&PNorm::SUM, [quarter, -quarter], [max, max]), 0.25);
+    }
+
+    /// A spread that overflows when halved as well: 1e308/(3 · 2e308) = 1/6.
+    #[test]
+    fn a_spread_of_others_may_overflow_by_far() {
+        struct Triple;
+        impl Spread for Triple {
+            fn s(&self, a: f64, b: f64) -> f64 {
+                3.0 * (a + b)
+            }
+        }
+        assert!((u::<f64>(&Triple, [1e308, 0.0], [1e308; 2]) - 1.0 / 6.0).abs() < 1e-15);
+        assert!((u::<f64>(&Triple, [1e308, -1e308], [1e308; 2]) - 1.0 / 3.0).abs() < 1e-15);
+    }
 }
