@@ -1,5 +1,6 @@
 use sk_core::{Aggregator, Batch, Divergence, ParameterError};
 
+use crate::spread::REDUCTION;
 use crate::{Copeland, DivergenceMixture, Fluent, Link, RoundRobin, Scores, Spread, SwissElo};
 
 /// How much ratings can be moved apart by moving scores: for every ‖δ‖_∞ ≤ D and every pair, (R_i − R_l)(μ + δ) − (R_i − R_l)(μ) is at
@@ -70,6 +71,19 @@ pub enum NoCertificate {
         /// The other.
         j: usize,
     },
+    /// Two candidates whose comparison has so small a scale that the slope of a rating is not representable.
+    #[error(
+        "candidates {i} and {j} are compared on a spread of {spread:e}, so small that the slope of their ratings overflows; measure scores \
+         and dispersions in a smaller unit"
+    )]
+    Overflow {
+        /// One of the two.
+        i: usize,
+        /// The other.
+        j: usize,
+        /// s of the two.
+        spread: f64,
+    },
 }
 
 /// Operators that can say how far scores move their ratings, or why they cannot.
@@ -100,9 +114,18 @@ impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
         let mut inverse = vec![0.0; n * n];
         for i in 0..n {
             for j in 0..i {
-                let reciprocal = self.spread.s(sigma[i], sigma[j]).recip();
-                if !reciprocal.is_finite() {
+                let spread = self.spread.s(sigma[i], sigma[j]);
+                if spread == 0.0 {
                     return Err(NoCertificate::NoSpread { i: j, j: i });
+                }
+                let reciprocal = if spread.is_finite() {
+                    spread.recip()
+                } else {
+                    REDUCTION / self.spread.s(REDUCTION * sigma[i], REDUCTION * sigma[j])
+                };
+                // The largest of the numbers below, were this the smallest spread.
+                if !(2.0 * n as f64 * slope.max(1.0) * reciprocal).is_finite() {
+                    return Err(NoCertificate::Overflow { i: j, j: i, spread });
                 }
                 inverse[i * n + j] = reciprocal;
                 inverse[j * n + i] = reciprocal;
@@ -237,17 +260,23 @@ impl StabilityCertificate {
 
     /// TV as the paper bounds it, for ‖δ‖_∞ ≤ `delta`. It says nothing where it exceeds 1.
     pub fn published(&self, delta: f64) -> f64 {
-        self.modulus.published * delta.abs() / self.temperature
+        self.moved(self.modulus.published, delta)
     }
 
     /// TV from N and s_min alone, for ‖δ‖_∞ ≤ `delta`.
     pub fn uniform(&self, delta: f64) -> f64 {
-        (self.modulus.uniform * delta.abs() / (4.0 * self.temperature)).tanh()
+        (0.25 * self.moved(self.modulus.uniform, delta)).tanh()
     }
 
     /// TV from every dispersion of the batch, for ‖δ‖_∞ ≤ `delta`: the sharpest of the three.
     pub fn bound(&self, delta: f64) -> f64 {
-        (self.modulus.sharpened * delta.abs() / (4.0 * self.temperature)).tanh()
+        (0.25 * self.moved(self.modulus.sharpened, delta)).tanh()
+    }
+
+    /// What logits of this slope move by, at most: without a slope nothing, however far the scores do.
+    fn moved(&self, slope: f64, delta: f64) -> f64 {
+        // The ratio first: it may overflow, which says nothing, where a small slope times a small change would vanish.
+        if slope == 0.0 { 0.0 } else { slope * (delta.abs() / self.temperature) }
     }
 
     /// D_τ: no change of any score by less than this moves the choice by more than `tolerance`. Infinite for a single candidate.

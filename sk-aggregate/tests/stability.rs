@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_aggregate::{
     Certify, Copeland, DivergenceMixture, Entry, Fluent, Identity, Link, Modulus, NoCertificate, PNorm, RoundRobin, Scores,
-    SignedLog, StabilityCertificate, StudentT, SwissElo,
+    SignedLog, Spread, StabilityCertificate, StudentT, SwissElo,
 };
 use sk_core::{Aggregator, Batch, Divergence, OperatingPoint, Selector, Standardize};
 use sk_select::{Argmax, Champion, Softmax};
@@ -193,6 +193,22 @@ proptest! {
     }
 }
 
+/// What a permutation of the dispersions leaves bounded as before does change, unless the ratings do not look at them: the choice itself,
+/// and how far a change of the scores moves it.
+#[test]
+fn what_a_guarantee_bounds_depends_on_who_carries_which_dispersion() {
+    let (mu, sigma, permuted) = ([1.0, 0.8, 0.0], [0.1, 2.0, 1.0], [2.0, 1.0, 0.1]);
+    let softmax = Softmax::new(0.3).unwrap();
+    let moved = plus(&mu, &[-0.05, 0.05, 0.05]);
+    for (name, member) in members() {
+        let [a, b] = [sigma, permuted].map(|sigma| choice(&*member, &softmax, &mu, &sigma));
+        let [shift_a, shift_b] = [(&a, sigma), (&b, permuted)]
+            .map(|(before, sigma)| total_variation(before, &choice(&*member, &softmax, &moved, &sigma)));
+        let differs = total_variation(&a, &b) > 0.02 && (shift_a - shift_b).abs() > 1e-3;
+        assert_eq!(differs, name != "scores", "{name}: {a:?} {b:?}, moved by {shift_a} and {shift_b}");
+    }
+}
+
 /// How much of the uniform bound an adversary reaches, N = 2 … 16, with all dispersions equal and small D, where the bound is tightest.
 ///
 /// Half of a tied batch raised and half lowered moves 1 − 1/N² of it for odd N and all of it for even N.
@@ -249,6 +265,96 @@ fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
             assert!(moved <= bound + 1e-13, "{nu}: {moved} > {bound} at a gap of {gap}");
         }
     }
+}
+
+/// The sharpened bound with dispersions over two decades, where every rival counts by its own spread: it is reached, for N = 2 … 16.
+///
+/// The pair (i, l) of C(σ) tied in rating on top of the others, at a temperature at which these have no part in the choice; then the two
+/// moved apart, and each rival to where it helps more. All scores are so close that every slope is L_g.
+#[test]
+fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
+    /// What curvature and the others' part leave of the bound.
+    const REACHED: f64 = 0.999;
+    const TEMPERATURE: f64 = 1e-9;
+    const DELTA: f64 = 1e-10;
+    const LEAD: f64 = 1e-5;
+    let member = RoundRobin::thurstone();
+    let softmax = Softmax::new(TEMPERATURE).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(13);
+    println!(" N  of the sharpened bound  of the uniform one, at least");
+    for n in 2..=16 {
+        let (mut sharpened, mut uniform) = (1.0f64, 1.0f64);
+        for _ in 0..20 {
+            let sigma: Vec<f64> = (0..n).map(|_| 10f64.powf(rng.random_range(-1.0..1.0))).collect();
+            let weight = |a: usize, b: usize| sigma[a].hypot(sigma[b]).recip();
+            let contrast = |i: usize, l: usize| {
+                let rivals = (0..n).filter(|&j| j != i && j != l);
+                2.0 * weight(i, l) + rivals.map(|j| weight(i, j).max(weight(l, j))).sum::<f64>()
+            };
+            let pairs = (0..n).flat_map(|i| (0..i).map(move |l| (i, l)));
+            let (i, l) = pairs.max_by(|&a, &b| contrast(a.0, a.1).total_cmp(&contrast(b.0, b.1))).unwrap();
+            let mut mu = vec![0.0; n];
+            mu[i] = LEAD;
+            let mut ratings = vec![0.0; n];
+            let mut lead_of = |mu: &[f64]| {
+                member.rate(&Batch::new(mu, &sigma), &mut ratings);
+                ratings[i] - ratings[l]
+            };
+            // R_i − R_l falls with μ_l.
+            let (mut low, mut high) = (-1e3 * LEAD, 1e3 * LEAD);
+            for _ in 0..100 {
+                mu[l] = 0.5 * (low + high);
+                if lead_of(&mu) > 0.0 { low = mu[l] } else { high = mu[l] }
+            }
+            let towards = |j: usize| if j == i || (j != l && weight(l, j) > weight(i, j)) { 1.0 } else { -1.0 };
+            let at = |sign: f64| {
+                let moved: Vec<f64> = (0..n).map(|j| mu[j] + sign * 0.5 * DELTA * towards(j)).collect();
+                choice(&member, &softmax, &moved, &sigma)
+            };
+            let moved = total_variation(&at(-1.0), &at(1.0));
+            let certificate = StabilityCertificate::new(&member, &Batch::new(&mu, &sigma), TEMPERATURE).unwrap();
+            // Ratings known to 1e-16, over T.
+            assert!(moved <= certificate.bound(DELTA) + 1e-6, "{n}: {moved} {}", certificate.bound(DELTA));
+            sharpened = sharpened.min(moved / certificate.bound(DELTA));
+            uniform = uniform.min(moved / certificate.uniform(DELTA));
+        }
+        println!("{n:2}  {sharpened:.4}                   {uniform:.4}");
+        assert!(sharpened > REACHED, "{n}: {sharpened}");
+    }
+}
+
+/// At the ends of the range: a spread that overflows bounds what it allows, one too small for a slope says so, and no number is NaN.
+#[test]
+fn certificates_hold_at_the_ends_of_the_range() {
+    struct Triple;
+    impl Spread for Triple {
+        fn s(&self, a: f64, b: f64) -> f64 {
+            3.0 * (a + b)
+        }
+    }
+    const DELTA: f64 = 1e308;
+    let members: [&dyn Certify; 3] =
+        [&RoundRobin::thurstone(), &RoundRobin::new(Identity, PNorm::SUM), &RoundRobin::new(Identity, Triple)];
+    let (mu, sigma, softmax) = ([0.5 * DELTA, -0.5 * DELTA], [1.7e308; 2], Softmax::new(1.0).unwrap());
+    for member in members {
+        let certificate = StabilityCertificate::new(member, &Batch::new(&mu, &sigma), 1.0).unwrap();
+        let [before, after] = [mu, [-mu[0], -mu[1]]].map(|mu| choice(member, &softmax, &mu, &sigma));
+        let moved = total_variation(&before, &after);
+        assert!(moved > 0.04 && moved <= certificate.bound(DELTA) + ROUNDING, "{moved} {}", certificate.bound(DELTA));
+    }
+    // 1/s = 1/(1.7e308 √2), L_g = .398942: tanh(2 · .398942 · 1e308/(1.7e308 √2 · 2)) = tanh(.165937).
+    let bound = StabilityCertificate::new(members[0], &Batch::new(&mu, &sigma), 1.0).unwrap().bound(DELTA);
+    assert!((bound - 0.164_430).abs() < 1e-5, "{bound}");
+
+    for spread in [1e-310, 2e-308] {
+        let refused = StabilityCertificate::new(members[1], &Batch::new(&mu, &[spread, 0.0]), 1.0).unwrap_err();
+        assert_eq!(refused, NoCertificate::Overflow { i: 0, j: 1, spread });
+        assert!(refused.to_string().contains(&format!("a spread of {spread:e}")), "{refused}");
+    }
+    let alone = StabilityCertificate::new(members[0], &Batch::new(&[0.0], &[1.0]), 1.0).unwrap();
+    assert_eq!([alone.published(f64::INFINITY), alone.uniform(f64::INFINITY), alone.bound(f64::INFINITY)], [0.0; 3]);
+    let cold = StabilityCertificate::new(members[0], &Batch::new(&mu, &sigma), 5e-324).unwrap();
+    assert_eq!((cold.bound(1e-5), cold.bound(0.0)), (1.0, 0.0));
 }
 
 /// By hand: Thurstone, N = 2, σ = (3, 4), T = ½. s = 5, L_g = 1/√(2π) = .398942, so C = 2/5 and the bound at D = 1 is

@@ -110,6 +110,12 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A choice that is none, or that moves further than its certificate allows.
+    #[error("{reason}; the guarantee does not hold here, which is a fault of the program or of an operator")]
+    Unsound {
+        /// What was found, and where.
+        reason: String,
+    },
     /// A file that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -202,7 +208,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             // A theorem that does not hold is no fault of the input.
-            Self::Output(_) | Self::Page(_) | Self::Simulation(_) => 1,
+            Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } => 1,
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,

@@ -85,7 +85,8 @@ pub struct CertifyArgs {
 /// Certifies the batches, or audits them, and prints the report on standard output.
 ///
 /// # Errors
-/// When the input is at fault, no batch has a certificate and no audit is asked for, or standard output cannot be written.
+/// When the input is at fault, no batch has a certificate and no audit is asked for, or standard output cannot be written; and, after the
+/// report, when an audit finds what a certificate excludes, or a choice that is no distribution.
 pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     let config = args.config()?;
     let audit = args.audit()?;
@@ -103,7 +104,8 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     }
     if let Some(audit) = &audit {
         for (row, recorded) in rows.iter_mut().zip(&batches) {
-            row.audit = Some(args.search(audit, &config, recorded)?);
+            let certificate = stability.as_ref().ok().and_then(|stability| stability.certificate(&recorded.batch()).ok());
+            row.audited(args.search(audit, &config, recorded)?, audit.radius(), certificate.as_ref());
         }
     } else if let Some(reason) = rows.iter().map(Row::refused).collect::<Option<Vec<_>>>().and_then(|all| all.first().copied()) {
         return Err(Error::Uncertified { reason: reason.to_owned() });
@@ -119,7 +121,8 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     };
     let mut out = anstream::stdout().lock();
     let written = if args.json { writeln!(out, "{:#}", serde_json::json!(report)) } else { write!(out, "{report}") };
-    written.map_err(Error::Output)
+    written.map_err(Error::Output)?;
+    report.fault().map_or(Ok(()), |reason| Err(Error::Unsound { reason }))
 }
 
 impl CertifyArgs {

@@ -139,6 +139,38 @@ fn bad_input_is_refused() {
     refused(BY_HAND, &["--scheme", &scheme, "--delta", "1", "--audit"], &["batch 1", "\"safe\"", "no scores"]);
 }
 
+/// Dispersions whose spread overflows have a bound all the same, and one too small to measure by says so.
+#[test]
+fn the_largest_and_the_smallest_dispersions() {
+    let large = r#"{"mu": [5e307, -5e307], "sigma": [1.7e308, 1.7e308]}"#;
+    let report = json_of(large, &["--delta", "1e308", "--audit", "--anywhere", "--evaluations", "500"]);
+    let batch = &report["batches"][0];
+    close(&batch["certificate"]["bound"]["sharpened"], 0.164_430);
+    let found = batch["audit"]["total_variation"].as_f64().unwrap();
+    assert!(found > 0.1 && found < 0.164_431 && batch["fault"].is_null(), "{batch}");
+    let text = stdout(&certify(large, &["--delta", "1e308", "--audit", "--evaluations", "500"]));
+    assert!(text.contains("moves by more than 1e308;") && text.lines().all(|line| line.chars().count() < 140), "{text}");
+    let small = certify(r#"{"mu": [1, 0], "sigma": [1e-310, 0]}"#, &["--delta", "1"]);
+    assert_refused(&small, &["candidates 0 and 1 are compared on a spread of 1e-310, so small that"]);
+}
+
+/// The link that had no certificate that held: many degrees of freedom, near where its mean lies.
+#[test]
+fn students_t_of_many_degrees_keeps_its_certificate() {
+    for nu in ["1e9", "1e12", "1e300"] {
+        let scheme = format!(
+            "[normalizer]\nkind = \"raw\"\n[aggregator]\nkind = \"round-robin\"\nlink = \"student-t\"\nnu = {nu}\nstandardize = false\n\
+             [selector]\nkind = \"softmax\"\ntemperature = 0.1\n"
+        );
+        let (_directory, path) = file("scheme.toml", &scheme);
+        let args = ["--scheme", &path, "--delta", "1e-9", "--audit", "--anywhere", "--evaluations", "2000"];
+        let report = json_of(BY_HAND, &args);
+        let batch = &report["batches"][0];
+        let (found, bound) = (&batch["audit"]["total_variation"], &batch["certificate"]["bound"]["sharpened"]);
+        assert!(found.as_f64().unwrap() <= bound.as_f64().unwrap() + 1e-13, "{nu}: {found} {bound}");
+    }
+}
+
 const SEVEN: &str = r#"{"mu": [0.4, 0.1, -0.3, 0.2, -0.1, 0.05, 0], "sigma": [0.6, 0.9, 0.4, 0.7, 0.5, 0.8, 0.3]}"#;
 
 /// The jump of the first batch, and what the certificate says to it.

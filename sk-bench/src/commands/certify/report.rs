@@ -34,7 +34,10 @@ pub(super) struct Row {
     candidates: usize,
     certificate: Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) audit: Option<Jump>,
+    audit: Option<Jump>,
+    /// What the audit found that must not be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
     #[serde(skip)]
     label: String,
 }
@@ -103,8 +106,15 @@ impl Row {
                 Err(reason) => Verdict::Refused { refused: reason.to_string() },
             },
             audit: None,
+            fault: None,
             label: recorded.label(),
         }
+    }
+
+    /// Takes what an audit within `delta` found, and holds it against the certificate.
+    pub(super) fn audited(&mut self, jump: Jump, delta: f64, certificate: Option<&StabilityCertificate>) {
+        self.fault = fault(&jump, delta, certificate);
+        self.audit = Some(jump);
     }
 
     /// Why there is no certificate, if there is none.
@@ -116,11 +126,29 @@ impl Row {
     }
 }
 
+/// What is wrong with a jump, in words: numbers that are no probabilities, or a change beyond the certificate.
+fn fault(jump: &Jump, delta: f64, certificate: Option<&StabilityCertificate>) -> Option<String> {
+    /// Rounding of a probability.
+    const ROUNDING: f64 = 1e-12;
+    let probabilities = jump.probabilities_before.iter().chain(&jump.probabilities_after);
+    if let Some(p) = probabilities.copied().find(|p| !(0.0..=1.0 + ROUNDING).contains(p)) {
+        return Some(format!("a candidate is chosen with a probability of {p}"));
+    }
+    let certificate = certificate?;
+    // Scores are known to their rounding, and ratings of order N to theirs.
+    let units = 8.0 * jump.before.len() as f64 * f64::EPSILON;
+    let peak = jump.before.iter().chain(&jump.after).fold(0.0f64, |peak, score| peak.max(score.abs()));
+    let allowed = certificate.bound(delta + units * peak) + units / certificate.temperature() + ROUNDING;
+    let found = jump.total_variation;
+    (!(found <= allowed))
+        .then(|| format!("a jump of {} where the certificate allows {}", short(found), short(certificate.bound(delta))))
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} under {}", self.aggregator, self.selector)?;
         if let Some(temperature) = self.temperature {
-            write!(f, " at T = {temperature}")?;
+            write!(f, " at T = {}", full(temperature))?;
         }
         writeln!(f)?;
         if self.batches.iter().any(|row| row.refused().is_none()) {
@@ -139,6 +167,11 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// What an audit found that must not be, of the first batch where it did.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.batches.iter().find_map(|row| Some(format!("{}: {}", row.label, row.fault.as_ref()?)))
+    }
+
     fn certificates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = ruled();
         let forms = |what: &str| ["published", "uniform", "sharpened"].map(|form| format!("{what}, {form}"));
@@ -157,7 +190,8 @@ impl Report {
         if let Some(delta) = self.delta {
             writeln!(
                 f,
-                "bound: what the choice moves by, in total variation, when no score moves by more than {delta}; 1 or more says nothing"
+                "bound: what the choice moves by, in total variation, when no score moves by more than {}; 1 or more says nothing",
+                full(delta)
             )?;
         }
         if let Some(tolerance) = self.tolerance {
@@ -174,8 +208,14 @@ impl Report {
             "\n{label}: a jump of {found} in total variation, for a change of at most {delta} ({evaluations} evaluations)"
         )?;
         if let Verdict::Certified(Certified { bound: Some(bound), .. }) = &row.certificate {
-            let share = if bound.sharpened > 0.0 { 100.0 * jump.total_variation / bound.sharpened } else { 100.0 };
-            writeln!(f, "the certificate allows {}; the search reaches {share:.1}% of it", short(bound.sharpened))?;
+            write!(f, "the certificate allows {}", short(bound.sharpened))?;
+            match &row.fault {
+                Some(_) => writeln!(f, ": it does not hold")?,
+                None if bound.sharpened > 0.0 => {
+                    writeln!(f, "; the search reaches {:.1}% of it", 100.0 * jump.total_variation / bound.sharpened)?;
+                }
+                None => writeln!(f)?,
+            }
         }
         let mut table = ruled();
         let mut header = vec!["#", "μ before", "μ after", "change", "σ"];
@@ -185,8 +225,7 @@ impl Report {
         for i in 0..jump.before.len() {
             let (before, after) = (jump.before[i], jump.after[i]);
             // In full: what differs may be the last digit.
-            let mut cells =
-                vec![(i + 1).to_string(), before.to_string(), after.to_string(), short(after - before), short(jump.sigma[i])];
+            let mut cells = vec![(i + 1).to_string(), full(before), full(after), short(after - before), short(jump.sigma[i])];
             cells.extend(jump.fluency.as_ref().map(|fluency| short(fluency[i])));
             cells.extend([jump.probabilities_before[i], jump.probabilities_after[i]].map(|p| format!("{p:.4}")));
             table.add_row(cells);
@@ -220,9 +259,54 @@ fn short(x: f64) -> String {
     }
 }
 
+/// Every digit that says something, with an exponent where there would be many others.
+fn full(x: f64) -> String {
+    if x == 0.0 || (1e-5..1e16).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
+}
+
 #[cfg(test)]
 mod tests {
+    use sk_aggregate::Modulus;
+
     use super::*;
+
+    fn jump(found: f64, probabilities: [f64; 2]) -> Jump {
+        Jump {
+            total_variation: found,
+            before: vec![0.0, 1.0],
+            after: vec![1.0, 0.0],
+            sigma: vec![1.0; 2],
+            fluency: None,
+            probabilities_before: vec![0.5; 2],
+            probabilities_after: probabilities.into(),
+            evaluations: 1,
+        }
+    }
+
+    /// At a slope of 4 and T = 1 a change by 1 may move the choice by tanh 1 = .7616.
+    #[test]
+    fn what_a_certificate_excludes_is_a_fault() {
+        let modulus = Modulus { published: 4.0, uniform: 4.0, sharpened: 4.0 };
+        let certificate = StabilityCertificate::of(modulus, 1.0).unwrap();
+        let of = |jump: Jump| fault(&jump, 1.0, Some(&certificate));
+        assert_eq!(of(jump(0.7615, [0.0, 1.0])), None);
+        assert_eq!(of(jump(0.7617, [0.0, 1.0])).unwrap(), "a jump of 0.7617 where the certificate allows 0.7616");
+        assert_eq!(of(jump(0.0, [f64::NAN, 0.5])).unwrap(), "a candidate is chosen with a probability of NaN");
+        assert_eq!(of(jump(0.0, [-0.5, 1.5])).unwrap(), "a candidate is chosen with a probability of -0.5");
+        assert!(of(jump(f64::NAN, [0.0, 1.0])).is_some());
+        // Nothing is promised without one, but a distribution.
+        assert_eq!(fault(&jump(1.0, [0.0, 1.0]), 1.0, None), None);
+        assert!(fault(&jump(1.0, [f64::NAN; 2]), 1.0, None).is_some());
+    }
+
+    #[test]
+    fn numbers_in_full_are_no_longer_than_their_digits() {
+        for (number, text) in
+            [(0.0, "0"), (0.01, "0.01"), (-0.30000000000000004, "-0.30000000000000004"), (1e308, "1e308"), (1e-9, "1e-9")]
+        {
+            assert_eq!(full(number), text);
+        }
+    }
 
     #[test]
     fn numbers_keep_their_digits() {
