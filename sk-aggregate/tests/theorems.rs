@@ -99,17 +99,23 @@ proptest! {
         mu.rotate_left(turn % steps.len());
         let sigma = &sigma[..mu.len()];
         let best = (0..mu.len()).max_by(|&a, &b| mu[a].total_cmp(&mu[b])).unwrap();
-        let members: [&dyn Aggregator; 5] = [
+        let student = |nu| StudentT::new(nu).unwrap();
+        let members: [&dyn Aggregator; 10] = [
             &RoundRobin::thurstone(), &RoundRobin::bradley_terry(), &RoundRobin::weakest_link(), &RoundRobin::asinh(),
-            &RoundRobin::new(SignedLog, PNorm::SUM),
+            &RoundRobin::new(SignedLog, PNorm::SUM), &RoundRobin::new(Tanh, PNorm::EUCLIDEAN),
+            &RoundRobin::new(Laplace, PNorm::MAXIMUM), &RoundRobin::new(student(1.0), PNorm::SUM),
+            &RoundRobin::new(student(3.0), PNorm::EUCLIDEAN), &RoundRobin::new(student(100.0), PNorm::EUCLIDEAN),
         ];
         for member in members {
             for t in [1e-9, 1e-12, 0.0] {
                 let vanishing: Vec<f64> = sigma.iter().map(|s| t * s).collect();
-                // T → 0 after σ → 0, and with it.
+                // T → 0 after σ → 0, which at σ = 0 may be before it.
                 prop_assert_eq!(choice(member, &Argmax, &mu, &vanishing)[best], 1.0);
-                let joint = choice(member, &Softmax::new(t.max(1e-3)).unwrap(), &mu, &vanishing);
-                prop_assert!(joint[best] > 1.0 - 1e-9, "{joint:?}");
+                let at = |temperature: f64| choice(member, &Softmax::new(temperature).unwrap(), &mu, &vanishing)[best];
+                // With it, as fast, faster and slower; and after it.
+                for temperature in [t, t * t, t.sqrt(), t.powf(0.25)].into_iter().filter(|&t| t > 0.0).chain([1e-3, 1e-15]) {
+                    prop_assert!(at(temperature) > 1.0 - 1e-9, "σ = {t} σ₀, T = {temperature}: {}", at(temperature));
+                }
             }
         }
     }
