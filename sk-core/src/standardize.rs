@@ -46,6 +46,11 @@ impl<F: Real> Moments<F> {
         Self { unit, mean, std, rounding }
     }
 
+    /// The unit: c for which c·x is at most about 1 in magnitude for each of the values, whatever their size.
+    pub fn unit(&self) -> F {
+        self.unit
+    }
+
     /// Mean.
     pub fn mean(&self) -> F {
         self.mean / self.unit

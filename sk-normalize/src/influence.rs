@@ -8,8 +8,8 @@ use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Simpl
 ///
 /// with μ̂^(k) what `normalizer` makes of blade k alone, which for every normaliser of this crate is its contribution beside others. The
 /// coefficients w_k std(μ̂^(k)) are those of the canonical blades in the composite (`thm:cbn` i and ii): the shares are **w** under
-/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0, and ∝ w_k std(μ^(k)) under [`Raw`](crate::Raw). Where no blade of positive weight
-/// has any spread, every share is 0. O(K) calls of the normaliser; allocates.
+/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 where every blade has a spread, and ∝ w_k std(μ^(k)) under [`Raw`](crate::Raw). A
+/// blade without any has share 0, and leaves its part to the others; where no blade of positive weight has any, every share is 0. O(K) calls of the normaliser; allocates.
 ///
 /// ```
 /// use sk_core::{ScoreTable, Simplex};
@@ -35,6 +35,8 @@ pub fn influence_shares<F: Real>(
     let coefficient = |(k, &w): (usize, &F)| {
         let row = ScoreTable::new([(scores.mu(k), scores.sigma(k))]).expect("the row of a table is a table");
         normalizer.combine(&row, &alone, &mut out);
+        // Quarters of all alike, since the deviation of the largest numbers overflows.
+        out.mu.iter_mut().for_each(|mu| *mu = *mu * F::of(0.25));
         w * Moments::of(&out.mu, Deviation::Sample).std()
     };
     let coefficients: Vec<F> = weights.as_slice().iter().enumerate().map(coefficient).collect();

@@ -52,7 +52,8 @@ impl Propagation {
         let mut rounding = F::zero();
         for (k, &w) in weights.as_slice().iter().enumerate() {
             let mu = &mut out.mu;
-            let scale = blade(k, &mut |i, mu_hat| mu[i] = mu[i] + w * mu_hat);
+            // An average of the largest scores may round past them.
+            let scale = blade(k, &mut |i, mu_hat| mu[i] = (mu[i] + w * mu_hat).max(F::min_value()).min(F::max_value()));
             rounding = rounding + w * scale.rounding;
             // Dispersions that dwarf the spread of their scores saturate: infinity times zero is not a dispersion.
             let coefficient = w * scale.factor.min(F::max_value());

@@ -29,12 +29,14 @@ impl<F: Real> Normalizer<F> for Robust {
         let mut deviations = Scratch::empty();
         self.propagation.combine(scores, weights, out, |k, add| {
             let mu = scores.mu(k);
-            let moments = Moments::of(mu, Deviation::Population);
+            // A power of two, in whose multiples scores of any size have differences and sums.
+            let unit = Moments::of(mu, Deviation::Population).unit();
+            deviations.clear();
+            deviations.extend(mu.iter().map(|&value| unit * value));
+            let moments = Moments::of(&deviations, Deviation::Population);
             if moments.is_degenerate() {
                 return Scale::zero();
             }
-            deviations.clear();
-            deviations.extend_from_slice(mu);
             let centre = median(&mut deviations);
             for value in &mut *deviations {
                 *value = (*value - centre).abs();
@@ -43,11 +45,11 @@ impl<F: Real> Normalizer<F> for Robust {
             let mad = F::of(MAD_TO_STD) * median(&mut deviations);
             let scale = if mad > F::zero() { mad } else { F::of(MEAN_AD_TO_STD) * mean_deviation };
             for (i, &value) in mu.iter().enumerate() {
-                add(i, (value - centre) / scale);
+                add(i, (unit * value - centre) / scale);
             }
             // Of the scores, and of the scale, which moves an outlier by many times as much.
             let rounding = moments.rounding() / scale * (F::one() + moments.std() / scale);
-            Scale { factor: F::one() / scale, rounding }
+            Scale { factor: unit / scale, rounding }
         });
     }
 }

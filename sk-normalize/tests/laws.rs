@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sk_core::{Composite, Normalizer, ScoreTable, Simplex};
-use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust};
+use sk_normalize::{CandidateBatch, Correlation, DispersionUnit, Propagation, Rank, Raw, Robust, influence_shares};
 
 /// Rounding of a standardised score, when its blade was moved by up to a thousand times its spread.
 const TOLERANCE: f64 = 1e-9;
@@ -196,9 +196,22 @@ proptest! {
     })) {
         let weights = vec![1.0; rows.len()];
         for propagation in propagations(rows.len()) {
-            let out = combine(&CandidateBatch::sound().with_propagation(propagation), &rows, &weights);
-            prop_assert!(out.mu.iter().chain(&out.sigma).all(|x| x.is_finite()), "{out:?}");
-            prop_assert!(out.sigma.iter().all(|s| *s >= 0.0), "{out:?}");
+            let normalizers: [&dyn Normalizer; 5] = [
+                &CandidateBatch::sound().with_propagation(propagation.clone()),
+                &CandidateBatch::paper().with_propagation(propagation.clone()),
+                &Raw { propagation: propagation.clone() },
+                &Rank { propagation: propagation.clone() },
+                &Robust { propagation },
+            ];
+            for (which, normalizer) in normalizers.into_iter().enumerate() {
+                let out = combine(normalizer, &rows, &weights);
+                prop_assert!(out.mu.iter().chain(&out.sigma).all(|x| x.is_finite()), "{which}: {out:?}");
+                prop_assert!(out.sigma.iter().all(|s| *s >= 0.0), "{which}: {out:?}");
+                let (table, simplex) = (ScoreTable::new(rows.clone()).unwrap(), Simplex::normalized(weights.clone()).unwrap());
+                let shares = influence_shares(normalizer, &table, &simplex);
+                let sum: f64 = shares.iter().sum();
+                prop_assert!(sum == 0.0 || (sum - 1.0).abs() < 1e-12, "{which}: {shares:?}");
+            }
         }
     }
 }

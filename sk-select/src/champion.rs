@@ -43,17 +43,27 @@ impl Champion {
     /// Temperature, weights and penalty of `point` over quantities standardised by `standardize`, or as they are for `None`.
     ///
     /// # Errors
-    /// When the temperature, a weight or λ is negative or not finite.
+    /// When the temperature, a weight or λ is negative or not finite, or w_blade·λ is not.
     pub fn new(point: &OperatingPoint, standardize: Option<Standardize>) -> Result<Self, ParameterError> {
         let check =
             |name, value: f64| ParameterError::check(value.is_finite() && value >= 0.0, name, value, "finite and not negative");
-        Ok(Self {
+        let champion = Self {
             temperature: check("temperature", point.temperature)?,
             w_tour: check("w_tour", point.w_tour)?,
             w_blade: check("w_blade", point.w_blade)?,
             lambda: check("lambda", point.lambda)?,
             standardize,
-        })
+        };
+        check("w_blade times lambda", point.w_blade * point.lambda)?;
+        Ok(champion)
+    }
+
+    /// Writes `unit` times T·ℓ.
+    fn logits<F: Real>(&self, unit: f64, ratings: &[F], batch: &Batch<'_, F>, logits: &mut [F]) {
+        logits.fill(F::zero());
+        self.add(logits, unit * self.w_tour, ratings);
+        self.add(logits, unit * self.w_blade, batch.mu());
+        self.add(logits, -unit * (self.w_blade * self.lambda), batch.sigma());
     }
 
     /// Adds `weight` times the standardised `values` to `logits`.
@@ -70,14 +80,18 @@ impl<F: Real> Selector<F> for Champion {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         let n = batch.len();
         assert!(ratings.len() == n && probabilities.len() == n, "one rating and one probability per candidate");
-        probabilities.fill(F::zero());
-        self.add(probabilities, self.w_tour, ratings);
-        self.add(probabilities, self.w_blade, batch.mu());
-        self.add(probabilities, -self.w_blade * self.lambda, batch.sigma());
+        self.logits(1.0, ratings, batch, probabilities);
+        let mut unit = 1.0;
+        if !probabilities.iter().all(|logit| logit.is_finite()) {
+            // Scores so large that their sum overflows: all of it in a larger unit, a power of two so that nothing else changes.
+            let weight = self.w_tour.max(self.w_blade).max(self.w_blade * self.lambda).max(1.0);
+            unit = (-2.0 - weight.log2().ceil()).exp2();
+            self.logits(unit, ratings, batch, probabilities);
+        }
         if self.temperature < Self::COLD {
             point_mass(highest(probabilities), probabilities);
         } else {
-            softmax(probabilities, F::of(self.temperature));
+            softmax(probabilities, unit * self.temperature);
         }
     }
 }

@@ -66,21 +66,19 @@ impl PlackettLuce {
         let permutation =
             ranking.len() == ratings.len() && ranking.iter().all(|&i| i < seen.len() && !std::mem::replace(&mut seen[i], true));
         assert!(permutation, "a ranking holds every candidate once");
-        // From the last place up: total is log Σ_{l ≥ k} exp((R_π(l) − R_π(k)) / T), which is −log of the probability of place k.
-        let (mut total, mut below, mut log_probability) = (f64::NEG_INFINITY, 0.0, 0.0);
+        // From the last place up: `sum` is log Σ_{l ≥ k} exp((R_π(l) − peak) / T), between 0 and log N however far ratings lie apart.
+        let (mut peak, mut sum, mut log_probability) = (f64::NEG_INFINITY, 0.0f64, 0.0);
         for &i in ranking.iter().rev() {
             let rating = ratings[i].widen();
-            total = log_one_plus_exp(total + (below - rating) / self.temperature());
-            log_probability -= total;
-            below = rating;
+            let above = rating > peak;
+            let gap = (rating - peak).abs() / self.temperature();
+            sum = if above { (sum - gap).exp().ln_1p() } else { sum + (-gap - sum).exp().ln_1p() };
+            // −log of the probability of place k.
+            log_probability -= if above { sum } else { sum + gap };
+            peak = peak.max(rating);
         }
         log_probability
     }
-}
-
-/// log(1 + exp(x)) without overflow.
-fn log_one_plus_exp(x: f64) -> f64 {
-    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 impl<F: Real> Selector<F> for PlackettLuce {

@@ -26,20 +26,32 @@ impl Softmax {
 impl<F: Real> Selector<F> for Softmax {
     fn distribution(&self, ratings: &[F], _: &Batch<'_, F>, probabilities: &mut [F]) {
         probabilities.copy_from_slice(ratings);
-        softmax(probabilities, F::of(self.temperature));
+        softmax(probabilities, self.temperature);
     }
 }
 
-/// Replaces logits times T by their softmax.
-pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: F) {
-    let peak = values.iter().fold(F::neg_infinity(), |m, v| m.max(*v));
+/// Replaces logits times T by their softmax, for finite logits and T ≥ 0, which stands for its limit.
+pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: f64) {
+    let peak = values.iter().fold(F::neg_infinity(), |m, v| m.max(*v)).widen();
     let mut total = F::zero();
     for value in &mut *values {
-        // The difference first: a ratio of large ratings and a small temperature may overflow, this only underflows.
-        *value = ((*value - peak) / temperature).exp();
+        *value = F::of(quotient(value.widen() - peak, 0.5 * value.widen() - 0.5 * peak, temperature).exp());
         total = total + *value;
     }
     for value in values {
         *value = *value / total;
+    }
+}
+
+/// A difference of logits over T, from it and its half.
+///
+/// The difference first: a ratio of large ratings and a small temperature may overflow, this only underflows.
+fn quotient(difference: f64, half: f64, temperature: f64) -> f64 {
+    if difference == 0.0 {
+        0.0
+    } else if difference.is_finite() {
+        difference / temperature
+    } else {
+        half / temperature * 2.0
     }
 }

@@ -138,6 +138,44 @@ fn a_gate_shows_its_inner_rule_the_passing_candidates_alone() {
     assert_eq!(select(&gated, &ratings, &Batch::new(&mu, &sigma)), [alone[0], alone[1], 0.0]);
 }
 
+/// By hand: the differences are 0 and −2 where they overflow, and at temperatures that single precision does not have.
+#[test]
+fn softmax_has_no_largest_rating_and_no_least_temperature() {
+    let two = 1.0 / (1.0 + (-2f64).exp());
+    assert_close(&of_ratings(&Softmax::new(f64::MAX).unwrap(), &[f64::MAX, f64::MIN]), &[two, 1.0 - two]);
+    assert_close(&of_ratings(&Softmax::new(5e-324).unwrap(), &[f64::MAX, f64::MIN, f64::MAX]), &[0.5, 0.0, 0.5]);
+    let single = |temperature: f64, ratings: [f32; 2]| {
+        let mut p = [f32::NAN; 2];
+        Softmax::new(temperature).unwrap().distribution(&ratings, &Batch::new(&[0.0; 2], &[0.0; 2]), &mut p);
+        p
+    };
+    assert_eq!(single(1e-60, [1.0, 1.0]), [0.5, 0.5]);
+    assert_eq!(single(1e-60, [1.0, 0.0]), [1.0, 0.0]);
+    let p = single(f64::from(f32::MAX), [f32::MAX, f32::MIN]);
+    assert!((f64::from(p[0]) - two).abs() < 1e-6 && (p[0] + p[1] - 1.0).abs() < 1e-6, "{p:?}");
+    assert_eq!(single(1e60, [f32::MAX, f32::MIN]), [0.5, 0.5]);
+}
+
+/// Logits of 1.7e308 and more: where w_tour·R + w_blade·(μ − λσ) overflows, its difference over T decides all the same.
+#[test]
+fn a_plain_champion_has_no_largest_score() {
+    let point = OperatingPoint { temperature: 1e308, w_tour: 1.0, w_blade: 3.0, lambda: 1.0, ..OperatingPoint::HHH };
+    let champion = |temperature: f64| Champion::new(&OperatingPoint { temperature, ..point }, None).unwrap();
+    let batch = Batch::new(&[1e308, 1e308, -1e308], &[0.0, 1e308, 1e308]);
+    // In units of 1e308: 1 + 3, 1 + 3 − 3 and −1 − 3 − 3.
+    let logits = [4.0f64, 1.0, -7.0];
+    let total: f64 = logits.iter().map(|l| l.exp()).sum();
+    assert_close(&select(&champion(1e308), &[1e308, 1e308, -1e308], &batch), &logits.map(|l| l.exp() / total));
+    for temperature in [0.0, 1e-6, 1.0] {
+        assert_close(&select(&champion(temperature), &[1e308, 1e308, -1e308], &batch), &[1.0, 0.0, 0.0]);
+    }
+    let steep = OperatingPoint { w_blade: 1e200, lambda: 1e200, ..point };
+    assert_eq!(
+        Champion::new(&steep, None).unwrap_err().to_string(),
+        "w_blade times lambda is inf; it must be finite and not negative"
+    );
+}
+
 #[test]
 fn impossible_parameters_are_refused() {
     for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
