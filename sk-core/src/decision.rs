@@ -34,7 +34,8 @@ pub struct Decision {
 impl Operators<'_> {
     /// Normalises, rates and selects; the number `uniform` of [0, 1) draws. Blades of weight zero are for the selector to look at.
     ///
-    /// Arithmetic in K·N besides the aggregator's own (`prop:cost`).
+    /// Arithmetic in K·N besides the aggregator's own (`prop:cost`). Allocates the decision and the tables of scores; the slots themselves
+    /// allocate nothing once a thread has seen a batch of the size.
     ///
     /// # Errors
     /// When the selector's probabilities are not a distribution.
@@ -46,11 +47,13 @@ impl Operators<'_> {
         let weights = Simplex::normalized(counting().map(|blade| blade.weight).collect::<Vec<_>>())
             .expect("the positive weights of a simplex have a positive sum");
         let mut composite = Composite::default();
-        self.normalizer.combine(&table(counting()), &weights, &mut composite);
+        let counted = table(counting());
+        self.normalizer.combine(&counted, &weights, &mut composite);
 
-        let all = table(blades);
+        let with_idle = blades.iter().any(|blade| blade.weight <= 0.0).then(|| table(blades));
+        let all = with_idle.as_ref().unwrap_or(&counted);
         let n = all.candidates();
-        let mut batch = Batch::new(&composite.mu, &composite.sigma).with_blades(&all);
+        let mut batch = Batch::new(&composite.mu, &composite.sigma).with_blades(all);
         if let Some(fluency) = fluency {
             batch = batch.with_fluency(fluency);
         }
