@@ -85,7 +85,7 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str, n: usize) -> BenchmarkGro
 fn rate<F: Real>(criterion: &mut Criterion, precision: &str) {
     for n in SIZES {
         let [mu, sigma, fluency] = columns::<F>(n);
-        let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+        let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
         let mut ratings = vec![F::zero(); n];
         let mut group = group(criterion, &format!("rate {precision}"), n);
         for (name, operator) in operators::<F>() {
@@ -118,7 +118,7 @@ fn threads(criterion: &mut Criterion) {
     // The first of these is the smallest that is shared at all.
     for n in [512, 1024, 16_384] {
         let [mu, sigma, fluency] = columns::<f64>(n);
-        let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+        let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
         let mut ratings = vec![0.0; n];
         let mut group = group(criterion, "threads", n);
         for (name, operator) in operators::<f64>() {

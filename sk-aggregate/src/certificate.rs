@@ -190,7 +190,7 @@ impl<A: Certify> Certify for Fluent<A> {
         if alpha == 1.0 {
             return Ok(Modulus::ZERO);
         }
-        Ok(self.inner.modulus(&Batch::new(&d, &s))?.times(1.0 - alpha))
+        Ok(self.inner.modulus(&Batch::trusted(&d, &s))?.times(1.0 - alpha))
     }
 }
 
@@ -214,7 +214,7 @@ impl<A: Certify> Certify for Fluent<A> {
 /// use sk_aggregate::{NoCertificate, RoundRobin, StabilityCertificate, SwissElo};
 /// use sk_core::Batch;
 ///
-/// let batch = Batch::new(&[0.3, 0.1, -0.2], &[1.0, 0.5, 0.8]);
+/// let batch = Batch::new(&[0.3, 0.1, -0.2], &[1.0, 0.5, 0.8])?;
 /// let certificate = StabilityCertificate::new(&RoundRobin::thurstone(), &batch, 0.5)?;
 /// let radius = certificate.radius(0.1)?;
 /// assert!((radius - 0.083).abs() < 1e-3 && (certificate.bound(radius) - 0.1).abs() < 1e-12);

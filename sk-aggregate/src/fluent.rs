@@ -26,6 +26,6 @@ impl<F: Real, A: Aggregator<F>> Aggregator<F> for Fluent<A> {
         let mut entered = Scratch::filled(F::zero(), 2 * batch.len());
         let (d, s) = entered.split_at_mut(batch.len());
         self.entry.apply(batch, d, s);
-        self.inner.rate(&Batch::new(d, s), ratings);
+        self.inner.rate(&Batch::trusted(d, s), ratings);
     }
 }

@@ -42,7 +42,7 @@ forward!(&T, Box<T>, std::sync::Arc<T>);
 /// }
 ///
 /// let mut ratings = [0.0; 2];
-/// Pairwise(Odds).rate(&Batch::new(&[1.0, 0.0], &[0.5, 0.5]), &mut ratings);
+/// Pairwise(Odds).rate(&Batch::new(&[1.0, 0.0], &[0.5, 0.5]).unwrap(), &mut ratings);
 /// assert!(ratings[0] > 1.0 && ratings[1] < 1.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -60,7 +60,7 @@ fn normalizers<F: Real>(n: usize) {
 
 fn aggregators<F: Real>(n: usize) {
     let (scores, fluency) = (scores::<F>(n), vec![F::of(-1.5); n]);
-    let batch = Batch::new(scores.mu(0), scores.sigma(0)).with_fluency(&fluency).with_blades(&scores);
+    let batch = Batch::trusted(scores.mu(0), scores.sigma(0)).with_trusted_fluency(&fluency).with_blades(&scores);
     let mut ratings = vec![F::zero(); n];
     let mut rate = |what: &str, aggregator: &dyn Aggregator<F>| {
         warm(&format!("{what}, N = {n}"), || aggregator.rate(&batch, &mut ratings));
@@ -99,7 +99,7 @@ fn aggregators<F: Real>(n: usize) {
 
 fn selectors<F: Real>(n: usize) {
     let (scores, fluency) = (scores::<F>(n), vec![F::of(-1.5); n]);
-    let batch = Batch::new(scores.mu(0), scores.sigma(0)).with_fluency(&fluency).with_blades(&scores);
+    let batch = Batch::trusted(scores.mu(0), scores.sigma(0)).with_trusted_fluency(&fluency).with_blades(&scores);
     let (ratings, mut p) = (scores.mu(1), vec![F::zero(); n]);
     let mut distribute = |what: &str, selector: &dyn Selector<F>| {
         warm(&format!("{what}, N = {n}"), || selector.distribution(ratings, &batch, &mut p));

@@ -35,9 +35,9 @@ fn certified() -> Vec<(&'static str, Box<dyn Certify>)> {
 fn check(jump: &Jump, aggregator: &dyn Aggregator, selector: &dyn Selector, radius: f64) {
     let choice = |mu: &[f64]| {
         let (mut ratings, mut probabilities) = (vec![f64::NAN; mu.len()], vec![f64::NAN; mu.len()]);
-        let mut batch = Batch::new(mu, &jump.sigma);
+        let mut batch = Batch::trusted(mu, &jump.sigma);
         if let Some(fluency) = &jump.fluency {
-            batch = batch.with_fluency(fluency);
+            batch = batch.with_trusted_fluency(fluency);
         }
         aggregator.rate(&batch, &mut ratings);
         selector.distribution(&ratings, &batch, &mut probabilities);
@@ -66,7 +66,7 @@ proptest! {
         let mu: Vec<f64> = batch.iter().map(|c| c.0).collect();
         let sigma: Vec<f64> = batch.iter().map(|c| 10f64.powf(c.1)).collect();
         let fluency: Vec<f64> = batch.iter().map(|c| c.2).collect();
-        let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+        let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
         let (radius, softmax) = (10f64.powf(decade), Softmax::new(temperature).unwrap());
         let audit = audit(radius).with_seed(seed).with_evaluations(600);
         for (name, member) in certified() {
@@ -89,7 +89,7 @@ proptest! {
         sorted.sort_by(|a, b| b.total_cmp(a));
         let half = 0.5 * (sorted[0] - sorted[1]);
         prop_assume!(half > 1e-9);
-        let batch = Batch::new(&mu, &sigma);
+        let batch = Batch::trusted(&mu, &sigma);
         let found = |radius: f64| audit(radius).around(&Scores, &Argmax, &batch).total_variation;
         prop_assert_eq!(found(half * (1.0 + part)), 1.0);
         prop_assert_eq!(found(half * (1.0 - part)), 0.0);
@@ -101,7 +101,7 @@ proptest! {
 fn the_search_reaches_what_can_be_reached() {
     for n in [2, 4, 6] {
         let (mu, sigma) = (vec![0.0; n], vec![1.0; n]);
-        let batch = Batch::new(&mu, &sigma);
+        let batch = Batch::trusted(&mu, &sigma);
         let certificate = StabilityCertificate::new(&RoundRobin::thurstone(), &batch, 1.0).unwrap();
         let softmax = Softmax::new(1.0).unwrap();
         for jump in [
@@ -121,7 +121,7 @@ fn what_has_no_certificate_jumps_however_small_the_change() {
     let mu = [0.4, 0.1, -0.3, 0.2, -0.1, 0.05, 0.0];
     let sigma = [0.6, 0.9, 0.4, 0.7, 0.5, 0.8, 0.3];
     let fluency = [-1.2, -0.8, -1.5, -2.0, -1.1, -0.9, -1.4];
-    let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+    let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
     let softmax = Softmax::new(1.0).unwrap();
     let champion = |temperature| Champion::sound(&OperatingPoint { temperature, ..OperatingPoint::HHH }).unwrap();
     let (cold, published) = (champion(0.5), champion(8.0));
@@ -155,7 +155,7 @@ fn what_has_no_certificate_jumps_however_small_the_change() {
 fn around_a_batch_its_own_near_ties_are_what_counts() {
     let softmax = Softmax::new(1.0).unwrap();
     let sigma = [1.0; 4];
-    let found = |mu: &[f64; 4]| audit(1e-6).around(&Copeland, &softmax, &Batch::new(mu, &sigma));
+    let found = |mu: &[f64; 4]| audit(1e-6).around(&Copeland, &softmax, &Batch::trusted(mu, &sigma));
     assert_eq!(found(&[3.0, 2.0, 1.0, 0.0]).total_variation, 0.0);
     let jump = found(&[3.0, 1.0 + 1e-6, 1.0, 0.0]);
     assert!(jump.total_variation > 0.1 && jump.before == [3.0, 1.0 + 1e-6, 1.0, 0.0]);
@@ -164,7 +164,7 @@ fn around_a_batch_its_own_near_ties_are_what_counts() {
 #[test]
 fn a_search_repeats_with_its_seed_and_keeps_to_its_limits() {
     let (mu, sigma, fluency) = ([0.3, 0.1, -0.2], [1.0, 0.5, 0.8], [-1.0, -2.0, -1.5]);
-    let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+    let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
     let (tournament, softmax) = (SwissElo::sound(3, 0.5).unwrap(), Softmax::new(1.0).unwrap());
     let search = |seed, evaluations| {
         let jump = audit(0.01).with_seed(seed).with_evaluations(evaluations).anywhere(&tournament, &softmax, &batch);
@@ -182,7 +182,7 @@ fn a_search_repeats_with_its_seed_and_keeps_to_its_limits() {
     // Nothing to find.
     let still = |jump: Jump| assert_eq!((jump.total_variation, jump.before == jump.after), (0.0, true));
     still(audit(0.0).anywhere(&tournament, &softmax, &batch));
-    still(audit(1.0).anywhere(&tournament, &softmax, &Batch::new(&[1.0], &[1.0])));
+    still(audit(1.0).anywhere(&tournament, &softmax, &Batch::trusted(&[1.0], &[1.0])));
     assert_eq!(audit(1.0).anywhere(&tournament, &Uniform, &batch).total_variation, 0.0);
     for radius in [-1.0, f64::NAN, f64::INFINITY] {
         assert!(Audit::new(radius).unwrap_err().to_string().contains("delta is"));
@@ -200,7 +200,7 @@ fn extreme_scores_stay_finite_and_within_the_radius() {
         ([f64::MAX, f64::MIN, 1.0], f64::MAX),
         ([1e-310, 0.0, 2e-310], 1e-311),
     ] {
-        let batch = Batch::new(&mu, &[1.0, 0.0, 2.0]);
+        let batch = Batch::trusted(&mu, &[1.0, 0.0, 2.0]);
         for jump in [audit(radius).around(&Copeland, &softmax, &batch), audit(radius).anywhere(&Copeland, &softmax, &batch)] {
             check(&jump, &Copeland, &softmax, radius);
             assert!(jump.before.iter().chain(&jump.after).all(|x| x.is_finite()) && jump.total_variation.is_finite(), "{jump:?}");
@@ -212,7 +212,7 @@ fn extreme_scores_stay_finite_and_within_the_radius() {
 #[test]
 fn many_candidates() {
     let mu: Vec<f64> = (0..300).map(|i| f64::from(i * 37 % 300) / 100.0).collect();
-    let batch = Batch::new(&mu, &mu);
+    let batch = Batch::trusted(&mu, &mu);
     let jump = audit(0.02).around(&Scores, &Argmax, &batch);
     assert_eq!(jump.total_variation, 1.0);
 }
@@ -235,7 +235,7 @@ fn jumps_are_pinned_to_their_seed() {
     let sigma = [0.5, 0.75, 1.0, 0.25, 0.5, 2.0];
     let mut found = String::new();
     for n in [2, 3, 6] {
-        let batch = Batch::new(&mu[..n], &sigma[..n]);
+        let batch = Batch::trusted(&mu[..n], &sigma[..n]);
         for (name, operator) in [("scores", &Scores as &dyn Aggregator), ("copeland", &Copeland)] {
             for (radius, evaluations) in [(0.25, 40), (0.25, 400), (1e-6, 1000)] {
                 let audit = audit(radius).with_evaluations(evaluations);

@@ -12,7 +12,7 @@ const TOLERANCE: f64 = 1e-9;
 
 fn rate<F: Real>(aggregator: &dyn Aggregator<F>, mu: &[F], sigma: &[F]) -> Vec<F> {
     let mut ratings = vec![F::nan(); mu.len()];
-    aggregator.rate(&Batch::new(mu, sigma), &mut ratings);
+    aggregator.rate(&Batch::trusted(mu, sigma), &mut ratings);
     ratings
 }
 
@@ -260,7 +260,7 @@ fn the_identity_link_need_not_tend_to_the_argmax() {
 
 #[test]
 fn fluency_is_mixed_in_by_hand() {
-    let batch = Batch::new(&[1.0, 2.0, 3.0], &[2.0, 2.0, 4.0]).with_fluency(&[-1.0, -3.0, -5.0]);
+    let batch = Batch::trusted(&[1.0, 2.0, 3.0], &[2.0, 2.0, 4.0]).with_trusted_fluency(&[-1.0, -3.0, -5.0]);
     let entered = |entry: Entry| {
         let (mut d, mut s) = ([f64::NAN; 3], [f64::NAN; 3]);
         entry.apply(&batch, &mut d, &mut s);
@@ -287,7 +287,7 @@ fn a_mixture_brings_the_mean_of_the_derivatives_back_by_hand() {
     let bare = rate(&mixture, &means, &sigma);
     assert!((bare[0] - 0.8f64.ln()).abs() < 1e-15 && (bare[1] - 2f64.ln()).abs() < 1e-15, "{bare:?}");
     let mut ratings = [f64::NAN; 2];
-    mixture.rate(&Batch::new(&means, &sigma).with_fluency(&[-1.5, -4.0]), &mut ratings);
+    mixture.rate(&Batch::trusted(&means, &sigma).with_trusted_fluency(&[-1.5, -4.0]), &mut ratings);
     assert_eq!(ratings, [bare[0] - 1.5, bare[1] - 4.0]);
     // Single precision is the rounded double.
     assert_eq!(rate(&mixture, &[-1.25f32, -0.5], &[3.0, 0.0]), [bare[0] as f32, bare[1] as f32]);

@@ -79,7 +79,7 @@ fn check(what: &str, case: &Case, expected: &Expected, normalizer: &CandidateBat
     assert_close(&format!("{what}: composite μ"), &composite.mu, &expected.mu);
     assert_close(&format!("{what}: composite σ"), &composite.sigma, &expected.sigma);
 
-    let batch = Batch::new(&composite.mu, &composite.sigma).with_fluency(&case.fluency);
+    let batch = Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&case.fluency);
     let n = batch.len();
     let (mut d, mut s) = (vec![f64::NAN; n], vec![f64::NAN; n]);
     tournament.entry().apply(&batch, &mut d, &mut s);
@@ -166,7 +166,7 @@ fn three_candidates_by_hand() {
     CandidateBatch::paper().combine(&scores, &Simplex::new([1.0]).unwrap(), &mut composite);
     near(&composite.mu, &[1.0, -1.0, 0.0], BY_HAND);
     near(&composite.sigma, &[1.0, 2.0, 3.0], BY_HAND);
-    let batch = Batch::new(&composite.mu, &composite.sigma).with_fluency(&[-1.0, -3.0, -2.0]);
+    let batch = Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&[-1.0, -3.0, -2.0]);
     let tournament = SwissElo::paper(2, point.alpha).unwrap();
     let (mut d, mut s) = ([0.0; 3], [0.0; 3]);
     tournament.entry().apply(&batch, &mut d, &mut s);
@@ -205,7 +205,7 @@ fn four_candidates_by_hand() {
         ScoreTable::new([([0.0, 1.0, 2.0, 5.0], [1.0, 1.0, 3.0, 3.0]), ([0.4, 0.0, 0.0, 0.0], [0.1, 0.2, 0.3, 0.4])]).unwrap();
     let mut composite = Composite::default();
     CandidateBatch::paper().combine(&scores, &Simplex::new([0.75, 0.25]).unwrap(), &mut composite);
-    let batch = Batch::new(&composite.mu, &composite.sigma).with_fluency(&[-1.0, -2.0, -2.0, -3.0]);
+    let batch = Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&[-1.0, -2.0, -2.0, -3.0]);
     let bracket: Bracket<f64> = SwissElo::paper(5, 0.5).unwrap().bracket(&batch);
     let pairs: Vec<Vec<(usize, usize)>> =
         bracket.rounds.iter().map(|round| round.matches.iter().map(|m| (m.i, m.j)).collect()).collect();

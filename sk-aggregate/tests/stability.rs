@@ -15,7 +15,7 @@ use sk_select::{Argmax, Champion, Softmax};
 const ROUNDING: f64 = 1e-12;
 
 fn choice(aggregator: &dyn Aggregator, selector: &dyn Selector, mu: &[f64], sigma: &[f64]) -> Vec<f64> {
-    let batch = Batch::new(mu, sigma);
+    let batch = Batch::trusted(mu, sigma);
     let (mut ratings, mut probabilities) = (vec![f64::NAN; mu.len()], vec![f64::NAN; mu.len()]);
     aggregator.rate(&batch, &mut ratings);
     selector.distribution(&ratings, &batch, &mut probabilities);
@@ -102,7 +102,7 @@ proptest! {
         let radius = 10f64.powf(decade);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         for (name, member) in members() {
-            let modulus = member.modulus(&Batch::new(&mu, &sigma)).unwrap().with_scores(0.7, 1.5);
+            let modulus = member.modulus(&Batch::trusted(&mu, &sigma)).unwrap().with_scores(0.7, 1.5);
             let certificate = StabilityCertificate::of(modulus, temperature).unwrap();
             let champion = plain_champion(temperature);
             let before = choice(&*member, &champion, &mu, &sigma);
@@ -138,7 +138,7 @@ proptest! {
         let radius = 10f64.powf(decade);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         for (name, member) in members() {
-            let certificate = StabilityCertificate::new(&*member, &Batch::new(&mu, &sigma), temperature).unwrap();
+            let certificate = StabilityCertificate::new(&*member, &Batch::trusted(&mu, &sigma), temperature).unwrap();
             let softmax = Softmax::new(temperature).unwrap();
             let before = choice(&*member, &softmax, &mu, &sigma);
             let tv = |delta: &[f64]| total_variation(&before, &choice(&*member, &softmax, &plus(&mu, delta), &sigma));
@@ -158,7 +158,7 @@ proptest! {
     #[test]
     fn the_radius_inverts_the_bound((mu, sigma, direction) in batches(), tolerance in 0.0f64..0.9, temperature in 0.05f64..4.0) {
         for (name, member) in members() {
-            let certificate = StabilityCertificate::new(&*member, &Batch::new(&mu, &sigma), temperature).unwrap();
+            let certificate = StabilityCertificate::new(&*member, &Batch::trusted(&mu, &sigma), temperature).unwrap();
             let (radius, uniform) = (certificate.radius(tolerance).unwrap(), certificate.uniform_radius(tolerance).unwrap());
             prop_assert!(radius >= certificate.published_radius(tolerance).unwrap() * (1.0 - 1e-9), "{name}");
             prop_assert!(radius >= uniform, "{name}");
@@ -183,7 +183,7 @@ proptest! {
         permuted.rotate_left(turn % mu.len());
         permuted.reverse();
         for (name, member) in members() {
-            let certificate = |sigma: &[f64]| StabilityCertificate::new(&*member, &Batch::new(&mu, sigma), 0.5).unwrap();
+            let certificate = |sigma: &[f64]| StabilityCertificate::new(&*member, &Batch::trusted(&mu, sigma), 0.5).unwrap();
             let (before, after) = (certificate(&sigma), certificate(&permuted));
             for bound in [StabilityCertificate::published, StabilityCertificate::uniform, StabilityCertificate::bound] {
                 let (a, b) = (bound(&before, delta), bound(&after, delta));
@@ -222,7 +222,7 @@ fn the_sharpened_bound_is_nearly_attained() {
     for n in 2..=16 {
         let (mu, sigma) = (vec![0.0; n], vec![1.0; n]);
         let member = RoundRobin::thurstone();
-        let certificate = StabilityCertificate::new(&member, &Batch::new(&mu, &sigma), temperature).unwrap();
+        let certificate = StabilityCertificate::new(&member, &Batch::trusted(&mu, &sigma), temperature).unwrap();
         let softmax = Softmax::new(temperature).unwrap();
         let before = choice(&member, &softmax, &mu, &sigma);
         let tv = |delta: &[f64]| total_variation(&before, &choice(&member, &softmax, &plus(&mu, delta), &sigma));
@@ -254,7 +254,7 @@ fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
     let softmax = Softmax::new(TEMPERATURE).unwrap();
     for nu in [0.1, 1.0, 19.9, 20.0, 1e3, 1e7, 1e8, 1e9, 1e10, 1e12, 1e16, 1e300] {
         let member = RoundRobin::new(StudentT::new(nu).unwrap(), PNorm::EUCLIDEAN);
-        let bound = StabilityCertificate::new(&member, &Batch::new(&[0.0; 2], &sigma), TEMPERATURE).unwrap().bound(DELTA);
+        let bound = StabilityCertificate::new(&member, &Batch::trusted(&[0.0; 2], &sigma), TEMPERATURE).unwrap().bound(DELTA);
         // u from 0 to 5 in steps of 2δ/√2, coarsely, and finely around √3, where the mean of the beta distribution lies.
         let fine = (-2000..2000).map(|k| 6f64.sqrt() + f64::from(k) * DELTA);
         for gap in (0..5000).map(|k| f64::from(k) * 1.4e-3).chain(fine) {
@@ -297,7 +297,7 @@ fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
             mu[i] = LEAD;
             let mut ratings = vec![0.0; n];
             let mut lead_of = |mu: &[f64]| {
-                member.rate(&Batch::new(mu, &sigma), &mut ratings);
+                member.rate(&Batch::trusted(mu, &sigma), &mut ratings);
                 ratings[i] - ratings[l]
             };
             // R_i − R_l falls with μ_l.
@@ -312,7 +312,7 @@ fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
                 choice(&member, &softmax, &moved, &sigma)
             };
             let moved = total_variation(&at(-1.0), &at(1.0));
-            let certificate = StabilityCertificate::new(&member, &Batch::new(&mu, &sigma), TEMPERATURE).unwrap();
+            let certificate = StabilityCertificate::new(&member, &Batch::trusted(&mu, &sigma), TEMPERATURE).unwrap();
             // Ratings known to 1e-16, over T.
             assert!(moved <= certificate.bound(DELTA) + 1e-6, "{n}: {moved} {}", certificate.bound(DELTA));
             sharpened = sharpened.min(moved / certificate.bound(DELTA));
@@ -337,23 +337,23 @@ fn certificates_hold_at_the_ends_of_the_range() {
         [&RoundRobin::thurstone(), &RoundRobin::new(Identity, PNorm::SUM), &RoundRobin::new(Identity, Triple)];
     let (mu, sigma, softmax) = ([0.5 * DELTA, -0.5 * DELTA], [1.7e308; 2], Softmax::new(1.0).unwrap());
     for member in members {
-        let certificate = StabilityCertificate::new(member, &Batch::new(&mu, &sigma), 1.0).unwrap();
+        let certificate = StabilityCertificate::new(member, &Batch::trusted(&mu, &sigma), 1.0).unwrap();
         let [before, after] = [mu, [-mu[0], -mu[1]]].map(|mu| choice(member, &softmax, &mu, &sigma));
         let moved = total_variation(&before, &after);
         assert!(moved > 0.04 && moved <= certificate.bound(DELTA) + ROUNDING, "{moved} {}", certificate.bound(DELTA));
     }
     // 1/s = 1/(1.7e308 √2), L_g = .398942: tanh(2 · .398942 · 1e308/(1.7e308 √2 · 2)) = tanh(.165937).
-    let bound = StabilityCertificate::new(members[0], &Batch::new(&mu, &sigma), 1.0).unwrap().bound(DELTA);
+    let bound = StabilityCertificate::new(members[0], &Batch::trusted(&mu, &sigma), 1.0).unwrap().bound(DELTA);
     assert!((bound - 0.164_430).abs() < 1e-5, "{bound}");
 
     for spread in [1e-310, 2e-308] {
-        let refused = StabilityCertificate::new(members[1], &Batch::new(&mu, &[spread, 0.0]), 1.0).unwrap_err();
+        let refused = StabilityCertificate::new(members[1], &Batch::trusted(&mu, &[spread, 0.0]), 1.0).unwrap_err();
         assert_eq!(refused, NoCertificate::Overflow { i: 0, j: 1, spread });
         assert!(refused.to_string().contains(&format!("a spread of {spread:e}")), "{refused}");
     }
-    let alone = StabilityCertificate::new(members[0], &Batch::new(&[0.0], &[1.0]), 1.0).unwrap();
+    let alone = StabilityCertificate::new(members[0], &Batch::trusted(&[0.0], &[1.0]), 1.0).unwrap();
     assert_eq!([alone.published(f64::INFINITY), alone.uniform(f64::INFINITY), alone.bound(f64::INFINITY)], [0.0; 3]);
-    let cold = StabilityCertificate::new(members[0], &Batch::new(&mu, &sigma), 5e-324).unwrap();
+    let cold = StabilityCertificate::new(members[0], &Batch::trusted(&mu, &sigma), 5e-324).unwrap();
     assert_eq!((cold.bound(1e-5), cold.bound(0.0)), (1.0, 0.0));
 }
 
@@ -361,7 +361,7 @@ fn certificates_hold_at_the_ends_of_the_range() {
 /// tanh(.398942 · 1 · .4 / 1) = tanh(.159577) = .158236; published 2 · .398942/(½ · 5) = .319154.
 #[test]
 fn a_certificate_by_hand() {
-    let batch = Batch::new(&[0.0, 0.0], &[3.0, 4.0]);
+    let batch = Batch::trusted(&[0.0, 0.0], &[3.0, 4.0]);
     let certificate = StabilityCertificate::new(&RoundRobin::thurstone(), &batch, 0.5).unwrap();
     assert!((certificate.bound(1.0) - 0.158_236).abs() < 1e-6, "{}", certificate.bound(1.0));
     assert!((certificate.published(1.0) - 0.319_154).abs() < 1e-6);
@@ -369,24 +369,24 @@ fn a_certificate_by_hand() {
     assert_eq!(certificate.temperature(), 0.5);
     // Three candidates, identity, p = 1, σ = (0, 1, 2): s₀₁ = 1, s₀₂ = 2, s₁₂ = 3. C = max over pairs:
     // (0,1): 2 + max(½, ⅓) = 2.5; (0,2): 1 + max(1, ⅓) = 2; (1,2): ⅔ + max(1, ½) = 1⅔.
-    let batch = Batch::new(&[0.0; 3], &[0.0, 1.0, 2.0]);
+    let batch = Batch::trusted(&[0.0; 3], &[0.0, 1.0, 2.0]);
     let modulus = RoundRobin::new(Identity, PNorm::SUM).modulus(&batch).unwrap();
     assert_eq!((modulus.published, modulus.uniform, modulus.sharpened), (4.0, 6.0, 5.0));
     // α = ¼ of fluency leaves ¾ of the scores and of the dispersions: the modulus stays.
     let fluent = Fluent::new(Entry::plain(0.25).unwrap(), RoundRobin::new(Identity, PNorm::SUM));
-    assert_eq!(fluent.modulus(&batch.with_fluency(&[0.0; 3])).unwrap(), modulus);
+    assert_eq!(fluent.modulus(&batch.with_trusted_fluency(&[0.0; 3])).unwrap(), modulus);
     assert_eq!(fluent.modulus(&batch).unwrap(), modulus);
     // Two identity ratings and half a score: what each moves, added.
     let mixed = modulus.with_scores(2.0, 0.5);
     assert_eq!((mixed.published, mixed.uniform, mixed.sharpened), (8.5, 13.0, 11.0));
     let deaf = Fluent::new(Entry::plain(1.0).unwrap(), RoundRobin::thurstone());
-    assert_eq!(deaf.modulus(&batch.with_fluency(&[0.0; 3])).unwrap().sharpened, 0.0);
+    assert_eq!(deaf.modulus(&batch.with_trusted_fluency(&[0.0; 3])).unwrap().sharpened, 0.0);
 }
 
 /// MOD's mixture moves with its scores as they do themselves where it is the identity, and has no bounded slope elsewhere.
 #[test]
 fn a_mixture_is_covered_under_the_reverse_kl_divergence_alone() {
-    let batch = Batch::new(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
+    let batch = Batch::trusted(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
     let modulus = |divergence| DivergenceMixture::new(divergence).modulus(&batch);
     assert_eq!(modulus(Divergence::ReverseKl), Scores.modulus(&batch));
     assert_eq!(Scores.modulus(&batch).unwrap(), Modulus { published: 1.0, uniform: 2.0, sharpened: 2.0 });
@@ -403,7 +403,7 @@ fn what_has_no_bound_is_refused_with_the_reason() {
             u.powi(3)
         }
     }
-    let batch = Batch::new(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
+    let batch = Batch::trusted(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
     let refused = |operator: &dyn Certify| StabilityCertificate::new(operator, &batch, 1.0).unwrap_err();
     assert_eq!(refused(&SwissElo::paper(5, 0.5).unwrap()), NoCertificate::Tournament);
     assert_eq!(refused(&Copeland), NoCertificate::Jump);
@@ -438,8 +438,8 @@ fn a_tournament_jumps() {
             let mut moved = mu.clone();
             moved[rng.random_range(0..7usize)] += 5e-4;
             let (mut before, mut after) = ([0.0; 7], [0.0; 7]);
-            tournament.rate(&Batch::new(&mu, &sigma), &mut before);
-            tournament.rate(&Batch::new(&moved, &sigma), &mut after);
+            tournament.rate(&Batch::trusted(&mu, &sigma), &mut before);
+            tournament.rate(&Batch::trusted(&moved, &sigma), &mut after);
             largest = before.iter().zip(&after).map(|(b, a)| (a - b).abs()).fold(largest, f64::max);
         }
         assert!(largest > 1.0, "{largest}");

@@ -16,13 +16,13 @@ use sk_select::{Argmax, Softmax};
 
 fn rate(aggregator: &dyn Aggregator, mu: &[f64], sigma: &[f64]) -> Vec<f64> {
     let mut ratings = vec![f64::NAN; mu.len()];
-    aggregator.rate(&Batch::new(mu, sigma), &mut ratings);
+    aggregator.rate(&Batch::trusted(mu, sigma), &mut ratings);
     ratings
 }
 
 fn choice(aggregator: &dyn Aggregator, selector: &dyn Selector, mu: &[f64], sigma: &[f64]) -> Vec<f64> {
     let mut probabilities = vec![f64::NAN; mu.len()];
-    selector.distribution(&rate(aggregator, mu, sigma), &Batch::new(mu, sigma), &mut probabilities);
+    selector.distribution(&rate(aggregator, mu, sigma), &Batch::trusted(mu, sigma), &mut probabilities);
     probabilities
 }
 
@@ -248,7 +248,7 @@ fn aggregation_costs_what_it_says() {
         assert_eq!(member.link.1.load(Relaxed), n * (n - 1) / 2);
         assert_eq!(member.spread.1.load(Relaxed), n * (n - 1) / 2);
         for rounds in [1, 5, 9] {
-            let bracket = SwissElo::sound(rounds, 0.5).unwrap().bracket(&Batch::new(&mu, &sigma));
+            let bracket = SwissElo::sound(rounds, 0.5).unwrap().bracket(&Batch::trusted(&mu, &sigma));
             assert_eq!(bracket.rounds.iter().map(|round| round.matches.len()).sum::<usize>(), rounds * (n / 2));
         }
     }

@@ -18,7 +18,7 @@ fn rate<F: Real>(aggregator: &dyn Aggregator<F>, players: &[Player<F>]) -> Vec<F
     let sigma: Vec<F> = players.iter().map(|p| p.1).collect();
     let fluency: Vec<F> = players.iter().map(|p| p.2).collect();
     let mut ratings = vec![F::nan(); players.len()];
-    aggregator.rate(&Batch::new(&mu, &sigma).with_fluency(&fluency), &mut ratings);
+    aggregator.rate(&Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency), &mut ratings);
     ratings
 }
 
@@ -26,7 +26,7 @@ fn bracket<F: Real>(tournament: &SwissElo, players: &[Player<F>]) -> Bracket<F> 
     let mu: Vec<F> = players.iter().map(|p| p.0).collect();
     let sigma: Vec<F> = players.iter().map(|p| p.1).collect();
     let fluency: Vec<F> = players.iter().map(|p| p.2).collect();
-    tournament.bracket(&Batch::new(&mu, &sigma).with_fluency(&fluency))
+    tournament.bracket(&Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency))
 }
 
 /// Who met whom, round after round.
@@ -176,10 +176,10 @@ fn impossible_parameters_are_refused() {
 #[test]
 fn without_a_fluency_blade_alpha_counts_as_zero() {
     let (mu, sigma) = ([0.4, -0.2, 1.1, 0.3], [0.5, 0.2, 1.0, 0.1]);
-    let batch = Batch::new(&mu, &sigma);
+    let batch = Batch::trusted(&mu, &sigma);
     let (mut mixed, mut pure) = ([0.0; 4], [0.0; 4]);
     sound().rate(&batch, &mut mixed);
-    SwissElo::sound(ROUNDS, 0.0).unwrap().rate(&batch.with_fluency(&[-9.0, -1.0, -2.0, -3.0]), &mut pure);
+    SwissElo::sound(ROUNDS, 0.0).unwrap().rate(&batch.with_trusted_fluency(&[-9.0, -1.0, -2.0, -3.0]), &mut pure);
     assert_eq!(mixed, pure);
 }
 

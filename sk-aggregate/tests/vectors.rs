@@ -109,7 +109,7 @@ fn single_precision_is_the_rounded_double() {
 }
 
 fn rate<F: Real>(member: &RoundRobin<&dyn Link<F>, PNorm>, mu: &[F], sigma: &[F]) -> (Vec<F>, Vec<F>) {
-    let batch = Batch::new(mu, sigma);
+    let batch = Batch::trusted(mu, sigma);
     let (mut fast, mut slow) = (vec![F::nan(); mu.len()], vec![F::nan(); mu.len()]);
     member.rate(&batch, &mut fast);
     member.rate_pair_by_pair(&batch, &mut slow);
@@ -250,8 +250,8 @@ fn one_method_is_enough() {
     let sigma: Vec<f64> = (0..150).map(|k| f64::from(k % 5)).collect();
     let member = RoundRobin::new(Box::new(Softsign) as Box<dyn Link>, Mean);
     let (mut fast, mut slow) = (vec![f64::NAN; 150], vec![f64::NAN; 150]);
-    member.rate(&Batch::new(&mu, &sigma), &mut fast);
-    member.rate_pair_by_pair(&Batch::new(&mu, &sigma), &mut slow);
+    member.rate(&Batch::trusted(&mu, &sigma), &mut fast);
+    member.rate_pair_by_pair(&Batch::trusted(&mu, &sigma), &mut slow);
     for (a, b) in fast.iter().zip(slow) {
         // 149 terms of at most 1.
         assert!((a - b).abs() < 149.0 * rating_tolerance(149, f64::EPSILON), "{a} {b}");
@@ -269,7 +269,7 @@ fn ratings_do_not_depend_on_the_number_of_threads() {
         let rated = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut ratings = vec![f64::NAN; n];
-            pool.install(|| RoundRobin::thurstone().rate(&Batch::new(&mu, &sigma), &mut ratings));
+            pool.install(|| RoundRobin::thurstone().rate(&Batch::trusted(&mu, &sigma), &mut ratings));
             ratings
         };
         let alone = rated(1);

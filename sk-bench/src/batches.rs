@@ -44,14 +44,9 @@ struct BladeFields {
 impl RecordedBatch {
     fn new(position: usize, fields: Fields) -> Result<Self, ScoreError> {
         let Fields { mu, sigma, fluency, blades, turn, step } = fields;
-        Batch::checked(&mu, &sigma)?;
+        let batch = Batch::new(&mu, &sigma)?;
         if let Some(fluency) = &fluency {
-            // Log-probabilities are scores without a dispersion.
-            let expected = mu.len();
-            if fluency.len() != expected {
-                return Err(ScoreError::Length { quantity: "fluency scores", expected, got: fluency.len() });
-            }
-            Batch::checked(fluency, &vec![0.0; expected])?;
+            batch.with_fluency(fluency)?;
         }
         let blades = if blades.is_empty() { None } else { Some(table(&blades, mu.len())?) };
         let at = step.map(|step| (turn.unwrap_or(0), step));
@@ -60,9 +55,9 @@ impl RecordedBatch {
 
     /// The batch.
     pub(crate) fn batch(&self) -> Batch<'_> {
-        let mut batch = Batch::new(&self.mu, &self.sigma);
+        let mut batch = Batch::trusted(&self.mu, &self.sigma);
         if let Some(fluency) = &self.fluency {
-            batch = batch.with_fluency(fluency);
+            batch = batch.with_trusted_fluency(fluency);
         }
         match &self.blades {
             Some(blades) => batch.with_blades(blades),

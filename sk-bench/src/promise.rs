@@ -55,9 +55,9 @@ impl Promises {
             Ok(stability) => stability,
             Err(reason) => return refused(reason),
         };
-        let mut batch = Batch::new(&step.mu, &step.sigma);
+        let mut batch = Batch::trusted(&step.mu, &step.sigma);
         if let Some(fluency) = &step.fluency {
-            batch = batch.with_fluency(fluency);
+            batch = batch.with_trusted_fluency(fluency);
         }
         let tolerance = self.tolerance.get();
         let promise = || {

@@ -32,29 +32,17 @@ pub struct Batch<'a, F = f64> {
 }
 
 impl<'a, F: Real> Batch<'a, F> {
-    /// A batch without a fluency blade, of numbers that are scores already: they come out of a [`ScoreTable`] and a normaliser.
-    ///
-    /// For numbers from elsewhere there is [`checked`](Self::checked).
-    ///
-    /// # Panics
-    /// When there is no candidate or the slices differ in length.
-    pub fn new(mu: &'a [F], sigma: &'a [F]) -> Self {
-        assert!(!mu.is_empty(), "a batch holds at least one candidate");
-        assert_eq!(mu.len(), sigma.len(), "scores and dispersions must be as many as the candidates");
-        Self { mu, sigma, fluency: None, blades: None }
-    }
-
-    /// A batch without a fluency blade, of numbers that are still to be checked.
+    /// A batch without a fluency blade.
     ///
     /// ```
     /// use sk_core::Batch;
-    /// let refused = Batch::checked(&[0.5, f64::NAN], &[0.1, 0.1]).unwrap_err();
+    /// let refused = Batch::new(&[0.5, f64::NAN], &[0.1, 0.1]).unwrap_err();
     /// assert_eq!(refused.to_string(), "score of candidate 1 is NaN; scores must be finite");
     /// ```
     ///
     /// # Errors
     /// When there is no candidate, the slices differ in length, or a number is not a score: with the candidate's index.
-    pub fn checked(mu: &'a [F], sigma: &'a [F]) -> Result<Self, ScoreError> {
+    pub fn new(mu: &'a [F], sigma: &'a [F]) -> Result<Self, ScoreError> {
         if mu.is_empty() {
             return Err(ScoreError::Empty);
         }
@@ -64,16 +52,43 @@ impl<'a, F: Real> Batch<'a, F> {
         for (candidate, (&m, &s)) in mu.iter().zip(sigma).enumerate() {
             score::check(candidate, m, s)?;
         }
-        Ok(Self::new(mu, sigma))
+        Ok(Self { mu, sigma, fluency: None, blades: None })
+    }
+
+    /// A batch of numbers that are scores by construction: they come out of a [`ScoreTable`] and a normaliser, or of another batch. They are
+    /// not looked at, but by debug assertions.
+    ///
+    /// # Panics
+    /// When there is no candidate or the slices differ in length.
+    pub fn trusted(mu: &'a [F], sigma: &'a [F]) -> Self {
+        assert!(!mu.is_empty(), "a batch holds at least one candidate");
+        assert_eq!(mu.len(), sigma.len(), "scores and dispersions must be as many as the candidates");
+        debug_assert!(Self::new(mu, sigma).is_ok(), "not scores: {mu:?}, {sigma:?}");
+        Self { mu, sigma, fluency: None, blades: None }
     }
 
     /// The same batch with the scores ℓ_S of the fluency blade b₀.
     ///
+    /// # Errors
+    /// When the slice differs in length, or a number is not finite: with the candidate's index.
+    pub fn with_fluency(self, fluency: &'a [F]) -> Result<Self, ScoreError> {
+        if fluency.len() != self.mu.len() {
+            return Err(ScoreError::Length { quantity: "fluency scores", expected: self.mu.len(), got: fluency.len() });
+        }
+        match fluency.iter().position(|score| !score.is_finite()) {
+            Some(candidate) => Err(ScoreError::Fluency { candidate, value: fluency[candidate].widen() }),
+            None => Ok(Self { fluency: Some(fluency), ..self }),
+        }
+    }
+
+    /// [`with_fluency`](Self::with_fluency) of numbers that are scores by construction, as for [`trusted`](Self::trusted).
+    ///
     /// # Panics
     /// When the slice differs in length.
     #[must_use]
-    pub fn with_fluency(self, fluency: &'a [F]) -> Self {
+    pub fn with_trusted_fluency(self, fluency: &'a [F]) -> Self {
         assert_eq!(self.mu.len(), fluency.len(), "fluency scores must be as many as the candidates");
+        debug_assert!(self.with_fluency(fluency).is_ok(), "not scores: {fluency:?}");
         Self { fluency: Some(fluency), ..self }
     }
 

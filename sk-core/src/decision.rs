@@ -53,9 +53,9 @@ impl Operators<'_> {
         let with_idle = blades.iter().any(|blade| blade.weight <= 0.0).then(|| table(blades));
         let all = with_idle.as_ref().unwrap_or(&counted);
         let n = all.candidates();
-        let mut batch = Batch::new(&composite.mu, &composite.sigma).with_blades(all);
+        let mut batch = Batch::trusted(&composite.mu, &composite.sigma).with_blades(all);
         if let Some(fluency) = fluency {
-            batch = batch.with_fluency(fluency);
+            batch = batch.with_trusted_fluency(fluency);
         }
         let mut ratings = vec![0.0; n];
         self.aggregator.rate(&batch, &mut ratings);

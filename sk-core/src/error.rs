@@ -45,6 +45,14 @@ pub enum ScoreError {
         /// The offending value.
         value: f64,
     },
+    /// ℓ_S is NaN or infinite.
+    #[error("fluency of candidate {candidate} is {value}; scores must be finite")]
+    Fluency {
+        /// Index of the candidate.
+        candidate: usize,
+        /// The offending value.
+        value: f64,
+    },
     /// The rows of a table differ in length, or there are none.
     #[error("blade {blade} scores {got} candidates where {expected} were expected")]
     Shape {

@@ -11,44 +11,67 @@ fn said(error: impl std::error::Error) -> String {
 
 #[test]
 fn a_batch_says_which_candidate_is_at_fault() {
-    assert_eq!(Batch::<f64>::checked(&[], &[]).unwrap_err(), ScoreError::Empty);
-    let short = Batch::checked(&[1.0, 2.0], &[0.0]).unwrap_err();
+    assert_eq!(Batch::<f64>::new(&[], &[]).unwrap_err(), ScoreError::Empty);
+    let short = Batch::new(&[1.0, 2.0], &[0.0]).unwrap_err();
     assert_eq!(short, ScoreError::Length { quantity: "dispersions", expected: 2, got: 1 });
     for value in NOT_FINITE {
-        let mu = Batch::checked(&[0.0, 0.0, value], &[0.0; 3]).unwrap_err();
+        let mu = Batch::new(&[0.0, 0.0, value], &[0.0; 3]).unwrap_err();
         assert_eq!(said(mu), format!("score of candidate 2 is {value}; scores must be finite"));
-        let sigma = Batch::checked(&[0.0; 3], &[0.0, value, 0.0]).unwrap_err();
+        let sigma = Batch::new(&[0.0; 3], &[0.0, value, 0.0]).unwrap_err();
         assert_eq!(said(sigma), format!("dispersion of candidate 1 is {value}; dispersions must be finite and not negative"));
     }
-    assert!(matches!(Batch::checked(&[0.0f32], &[-1e-30]), Err(ScoreError::Sigma { candidate: 0, .. })));
-    let batch = Batch::checked(&[3.0, -1.0], &[0.0, 2.0]).unwrap();
+    assert!(matches!(Batch::new(&[0.0f32], &[-1e-30]), Err(ScoreError::Sigma { candidate: 0, .. })));
+    let batch = Batch::new(&[3.0, -1.0], &[0.0, 2.0]).unwrap();
     assert_eq!((batch.mu(), batch.sigma(), batch.fluency(), batch.len()), (&[3.0, -1.0][..], &[0.0, 2.0][..], None, 2));
     assert!(batch.blades().is_none());
 }
 
 #[test]
+fn a_batch_says_whose_fluency_is_at_fault() {
+    let batch = Batch::new(&[1.0, 2.0], &[0.0, 0.0]).unwrap();
+    let short = batch.with_fluency(&[0.0]).unwrap_err();
+    assert_eq!(short, ScoreError::Length { quantity: "fluency scores", expected: 2, got: 1 });
+    for value in NOT_FINITE {
+        let refused = batch.with_fluency(&[0.0, value]).unwrap_err();
+        assert_eq!(said(refused), format!("fluency of candidate 1 is {value}; scores must be finite"));
+    }
+    assert_eq!(batch.with_fluency(&[-1.0, -2.0]).unwrap().fluency(), Some(&[-1.0, -2.0][..]));
+}
+
+/// What is trusted is not looked at where speed counts, and is where faults are looked for.
+#[cfg(debug_assertions)]
+#[test]
+fn trust_is_checked_in_debug_builds() {
+    let caught = |work: fn() -> usize| std::panic::catch_unwind(work).is_err();
+    assert!(caught(|| Batch::trusted(&[0.0, f64::NAN], &[0.0; 2]).len()));
+    assert!(caught(|| Batch::trusted(&[0.0], &[-1.0]).len()));
+    assert!(caught(|| Batch::trusted(&[0.0], &[0.0]).with_trusted_fluency(&[f64::NAN]).len()));
+    assert!(!caught(|| Batch::trusted(&[0.0], &[0.0]).with_trusted_fluency(&[-1.0]).len()));
+}
+
+#[test]
 #[should_panic(expected = "at least one candidate")]
 fn a_batch_is_not_empty() {
-    let _ = Batch::<f64>::new(&[], &[]);
+    let _ = Batch::<f64>::trusted(&[], &[]);
 }
 
 #[test]
 #[should_panic(expected = "as many as the candidates")]
 fn dispersions_are_as_many_as_the_candidates() {
-    let _ = Batch::new(&[1.0, 2.0], &[0.0]);
+    let _ = Batch::trusted(&[1.0, 2.0], &[0.0]);
 }
 
 #[test]
 #[should_panic(expected = "as many as the candidates")]
 fn fluency_scores_are_as_many_as_the_candidates() {
-    let _ = Batch::new(&[1.0, 2.0], &[0.0, 0.0]).with_fluency(&[0.0]);
+    let _ = Batch::trusted(&[1.0, 2.0], &[0.0, 0.0]).with_trusted_fluency(&[0.0]);
 }
 
 #[test]
 #[should_panic(expected = "all candidates")]
 fn blades_score_all_candidates() {
     let table = ScoreTable::new([([1.0], [0.0])]).unwrap();
-    let _ = Batch::new(&[1.0, 2.0], &[0.0, 0.0]).with_blades(&table);
+    let _ = Batch::trusted(&[1.0, 2.0], &[0.0, 0.0]).with_blades(&table);
 }
 
 #[test]

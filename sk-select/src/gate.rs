@@ -111,9 +111,9 @@ impl<F: Real, S: Selector<F>> Selector<F> for Gate<S> {
         }
         let pick = |values: &[F]| passing.iter().map(|&i| values[i]).collect::<Scratch<Vec<F>>>();
         let (ratings, mu, sigma, fluency) = (pick(ratings), pick(batch.mu()), pick(batch.sigma()), batch.fluency().map(pick));
-        let mut subset = Batch::new(&mu, &sigma);
+        let mut subset = Batch::trusted(&mu, &sigma);
         if let Some(fluency) = &fluency {
-            subset = subset.with_fluency(fluency);
+            subset = subset.with_trusted_fluency(fluency);
         }
         let blades = batch.blades().map(|table| {
             let mut picked = Scratch::lend(|| table.clone());

@@ -27,7 +27,7 @@ fn gate<S>(name: &str, kappa: f64, threshold: f64, fallback: Fallback, inner: S)
 #[test]
 fn what_a_blade_puts_below_its_threshold_cannot_be_drawn() {
     let table = blades();
-    let batch = Batch::new(&MU, &SIGMA).with_blades(&table);
+    let batch = Batch::trusted(&MU, &SIGMA).with_blades(&table);
     let harmless = |threshold| Gate::new(Criterion::blade("harmless"), threshold, Fallback::Best, Argmax).unwrap();
     assert_eq!(select(&harmless(-0.5), &batch), [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(select(&harmless(-0.2), &batch), [0.0, 1.0, 0.0, 0.0]);
@@ -42,7 +42,7 @@ fn what_a_blade_puts_below_its_threshold_cannot_be_drawn() {
 #[test]
 fn a_boundary_that_cannot_be_checked_is_closed() {
     let table = blades();
-    let without = Batch::new(&MU, &SIGMA);
+    let without = Batch::trusted(&MU, &SIGMA);
     let batches = [without, without.with_blades(&table)];
     for batch in batches {
         // The threshold is as low as can be, and candidate 0 would win at the other fallback too: tell the two apart by the inner rule.
@@ -54,14 +54,14 @@ fn a_boundary_that_cannot_be_checked_is_closed() {
 #[test]
 fn gates_nest_and_the_inner_one_sees_those_that_passed() {
     let table = blades();
-    let batch = Batch::new(&MU, &SIGMA).with_blades(&table);
+    let batch = Batch::trusted(&MU, &SIGMA).with_blades(&table);
     let champion = Champion::sound(&OperatingPoint::HHH).unwrap();
     let inner = gate("helpful", 0.0, 0.5, Fallback::Best, champion);
     let p = select(&gate("harmless", 0.0, -0.5, Fallback::Best, inner), &batch);
     // Harmless enough: 1, 2, 3. Helpful enough of those: 1, 2.
     let alone = {
         let mut p = [f64::NAN; 2];
-        champion.distribution(&RATINGS[1..3], &Batch::new(&MU[1..3], &SIGMA[1..3]), &mut p);
+        champion.distribution(&RATINGS[1..3], &Batch::trusted(&MU[1..3], &SIGMA[1..3]), &mut p);
         p
     };
     assert_eq!(p, [0.0, alone[0], alone[1], 0.0]);

@@ -125,7 +125,7 @@ proptest! {
         prop_assert!((total - 1.0).abs() < 1e-10);
         // The first place alone is the softmax, which is the rule's distribution.
         let (zeros, mut softmax, mut rule) = (vec![0.0; ratings.len()], vec![f64::NAN; ratings.len()], vec![f64::NAN; ratings.len()]);
-        let batch = Batch::new(&zeros, &zeros);
+        let batch = Batch::trusted(&zeros, &zeros);
         Softmax::new(temperature).unwrap().distribution(&ratings, &batch, &mut softmax);
         model.distribution(&ratings, &batch, &mut rule);
         prop_assert_eq!(&softmax, &rule);

@@ -17,7 +17,7 @@ fn select(rule: &dyn Selector, ratings: &[f64], batch: &Batch<'_>) -> Vec<f64> {
 /// Of ratings alone.
 fn of_ratings(rule: &dyn Selector, ratings: &[f64]) -> Vec<f64> {
     let zeros = vec![0.0; ratings.len()];
-    select(rule, ratings, &Batch::new(&zeros, &zeros))
+    select(rule, ratings, &Batch::trusted(&zeros, &zeros))
 }
 
 #[track_caller]
@@ -79,7 +79,7 @@ fn champion_by_hand() {
     // (.5·1 + 1.5·(0 + .2), .5·0 + 1.5·(1 + 0), −.5 + 1.5·(−1 − .2)) / 2
     let logits = [0.4f64, 0.75, -1.15];
     let total: f64 = logits.iter().map(|l| l.exp()).sum();
-    let batch = Batch::new(&mu, &sigma);
+    let batch = Batch::trusted(&mu, &sigma);
     assert_close(&select(&Champion::sound(&point).unwrap(), &ratings, &batch), &logits.map(|l| l.exp() / total));
     // ε = 1e-6 shrinks all three alike.
     let total: f64 = logits.iter().map(|l| (l / (1.0 + 1e-6)).exp()).sum();
@@ -98,7 +98,7 @@ fn champion_by_hand() {
 #[test]
 fn a_cold_champion_is_the_highest_logit() {
     let point = |temperature| OperatingPoint { temperature, ..OperatingPoint::HHH };
-    let batch = Batch::new(&[0.0, 1.0, 1.0], &[0.0; 3]);
+    let batch = Batch::trusted(&[0.0, 1.0, 1.0], &[0.0; 3]);
     for temperature in [0.0, 9e-6] {
         let cold = Champion::paper(&point(temperature)).unwrap();
         assert_eq!(select(&cold, &[1500.0; 3], &batch), [0.0, 1.0, 0.0]);
@@ -112,7 +112,7 @@ fn a_cold_champion_is_the_highest_logit() {
 #[test]
 fn gates_restrict_the_inner_rule_to_those_that_pass() {
     let (mu, sigma, fluency) = ([3.0, 2.0, 1.0, -1.0], [4.0, 0.5, 0.0, 0.0], [-1.0, -2.0, -3.0, -4.0]);
-    let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+    let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
     let ratings = [1.0, 2.0, 3.0, 4.0];
     let gate = |criterion, threshold, fallback| Gate::new(criterion, threshold, fallback, Argmax).unwrap();
     let through = |gate: Gate<Argmax>| select(&gate, &ratings, &batch).iter().position(|p| *p == 1.0).unwrap();
@@ -126,7 +126,7 @@ fn gates_restrict_the_inner_rule_to_those_that_pass() {
     assert_eq!(through(gate(Criterion::Score, 9.0, Fallback::Open)), 3);
     // No fluency blade: nothing to hold against anyone.
     let gate = gate(Criterion::Fluency, 0.0, Fallback::Best);
-    assert_eq!(select(&gate, &ratings, &Batch::new(&mu, &sigma)), [0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(select(&gate, &ratings, &Batch::trusted(&mu, &sigma)), [0.0, 0.0, 0.0, 1.0]);
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn a_gate_shows_its_inner_rule_the_passing_candidates_alone() {
     let (mu, sigma, ratings) = ([2.0, 1.0, -50.0], [0.3, 0.1, 9.0], [1510.0, 1505.0, 1450.0]);
     let champion = Champion::sound(&OperatingPoint::HHH).unwrap();
     let gated = Gate::new(Criterion::Score, 0.0, Fallback::Best, champion).unwrap();
-    let alone = select(&champion, &ratings[..2], &Batch::new(&mu[..2], &sigma[..2]));
-    assert_eq!(select(&gated, &ratings, &Batch::new(&mu, &sigma)), [alone[0], alone[1], 0.0]);
+    let alone = select(&champion, &ratings[..2], &Batch::trusted(&mu[..2], &sigma[..2]));
+    assert_eq!(select(&gated, &ratings, &Batch::trusted(&mu, &sigma)), [alone[0], alone[1], 0.0]);
 }
 
 /// By hand: the differences are 0 and −2 where they overflow, and at temperatures that single precision does not have.
@@ -146,7 +146,7 @@ fn softmax_has_no_largest_rating_and_no_least_temperature() {
     assert_close(&of_ratings(&Softmax::new(5e-324).unwrap(), &[f64::MAX, f64::MIN, f64::MAX]), &[0.5, 0.0, 0.5]);
     let single = |temperature: f64, ratings: [f32; 2]| {
         let mut p = [f32::NAN; 2];
-        Softmax::new(temperature).unwrap().distribution(&ratings, &Batch::new(&[0.0; 2], &[0.0; 2]), &mut p);
+        Softmax::new(temperature).unwrap().distribution(&ratings, &Batch::trusted(&[0.0; 2], &[0.0; 2]), &mut p);
         p
     };
     assert_eq!(single(1e-60, [1.0, 1.0]), [0.5, 0.5]);
@@ -161,7 +161,7 @@ fn softmax_has_no_largest_rating_and_no_least_temperature() {
 fn a_plain_champion_has_no_largest_score() {
     let point = OperatingPoint { temperature: 1e308, w_tour: 1.0, w_blade: 3.0, lambda: 1.0, ..OperatingPoint::HHH };
     let champion = |temperature: f64| Champion::new(&OperatingPoint { temperature, ..point }, None).unwrap();
-    let batch = Batch::new(&[1e308, 1e308, -1e308], &[0.0, 1e308, 1e308]);
+    let batch = Batch::trusted(&[1e308, 1e308, -1e308], &[0.0, 1e308, 1e308]);
     // In units of 1e308: 1 + 3, 1 + 3 − 3 and −1 − 3 − 3.
     let logits = [4.0f64, 1.0, -7.0];
     let total: f64 = logits.iter().map(|l| l.exp()).sum();
@@ -229,7 +229,7 @@ proptest! {
     #[test]
     fn every_rule_gives_a_distribution([ratings, mu, sigma, fluency] in batches()) {
         for (which, rule) in rules().iter().enumerate() {
-            let p = select(rule, &ratings, &Batch::new(&mu, &sigma).with_fluency(&fluency));
+            let p = select(rule, &ratings, &Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency));
             prop_assert!(p.iter().all(|p| (0.0..=1.0).contains(p)), "{which}: {p:?}");
             prop_assert!((p.iter().sum::<f64>() - 1.0).abs() < TOLERANCE, "{which}: {p:?}");
         }
@@ -241,7 +241,7 @@ proptest! {
         let grid = |r: f64| (r * 1e6).round() / 1_048_576.0;
         let ratings: Vec<f64> = ratings.into_iter().map(grid).collect();
         let moved: Vec<f64> = ratings.iter().map(|r| r + f64::from(shift)).collect();
-        let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+        let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
         for (which, rule) in rules().iter().enumerate() {
             let (a, b) = (select(rule, &ratings, &batch), select(rule, &moved, &batch));
             prop_assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-9), "{which}: {a:?} {b:?}");

@@ -215,7 +215,7 @@ mod tests {
     /// Two candidates far apart are brought together, in a tie or half a radius off it, and one goes past the other by the radius.
     #[test]
     fn a_meeting_changes_the_order_of_two() {
-        let (batch, softmax) = (Batch::new(&[0.0, 100.0], &[1.0, 1.0]), Softmax::new(1.0).unwrap());
+        let (batch, softmax) = (Batch::trusted(&[0.0, 100.0], &[1.0, 1.0]), Softmax::new(1.0).unwrap());
         let (mut starts, mut moves) = (BTreeSet::new(), BTreeSet::new());
         for seed in 0..64 {
             let mut search = Search::new(&Copeland, &softmax, &batch, 4.0, 100);
@@ -234,7 +234,7 @@ mod tests {
     /// Where the radius is less than the distance of neighbouring numbers, halving ends at neighbours and not with the evaluations.
     #[test]
     fn a_crossing_ends_where_numbers_do() {
-        let (batch, softmax) = (Batch::new(&[1e16, -1e16, 0.0], &[1.0; 3]), Softmax::new(1.0).unwrap());
+        let (batch, softmax) = (Batch::trusted(&[1e16, -1e16, 0.0], &[1.0; 3]), Softmax::new(1.0).unwrap());
         for seed in 0..20 {
             let mut search = Search::new(&Copeland, &softmax, &batch, 1e-3, 10_000);
             crossing(&mut search, &mut rng(seed));
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn targets_are_ends_and_rivals() {
         let (mu, softmax) = ([0.0, 100.0, -7.0], Softmax::new(1.0).unwrap());
-        let batch = Batch::new(&mu, &[1.0; 3]);
+        let batch = Batch::trusted(&mu, &[1.0; 3]);
         let search = Search::new(&Copeland, &softmax, &batch, 4.0, 100);
         let mut drawn = Vec::new();
         for seed in 0..64 {
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn random_changes_are_of_three_kinds() {
         let (mu, softmax) = ([50.0; 6], Softmax::new(1.0).unwrap());
-        let batch = Batch::new(&mu, &[1.0; 6]);
+        let batch = Batch::trusted(&mu, &[1.0; 6]);
         let search = Search::new(&Copeland, &softmax, &batch, 4.0, 100);
         let (mut corners, mut gathered, mut inside) = (0, 0, 0);
         let mut places = Vec::new();
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn random_scores_are_of_four_kinds() {
         let (mu, softmax) = ([0.0, 2000.0, 600.0, 800.0], Softmax::new(1.0).unwrap());
-        let batch = Batch::new(&mu, &[1.0; 4]);
+        let batch = Batch::trusted(&mu, &[1.0; 4]);
         let search = Search::new(&Copeland, &softmax, &batch, 1.0, 100);
         let mut kinds = [0; 4];
         let (mut widest, mut nearest) = (0.0f64, 0.0f64);

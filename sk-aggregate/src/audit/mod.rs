@@ -35,7 +35,7 @@ use search::Search;
 /// #     }
 /// # }
 ///
-/// let batch = Batch::new(&[0.3, 0.1, -0.2], &[1.0, 0.5, 0.8]);
+/// let batch = Batch::new(&[0.3, 0.1, -0.2], &[1.0, 0.5, 0.8])?;
 /// let audit = Audit::new(1e-9)?.with_evaluations(2000);
 /// // A certificate is never exceeded …
 /// let found = audit.anywhere(&RoundRobin::thurstone(), &Softmax, &batch);

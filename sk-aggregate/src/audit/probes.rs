@@ -129,7 +129,7 @@ mod tests {
     /// Where the probes look from `before`, within a radius of 2.
     fn asked(before: &[f64], evaluations: usize) -> Vec<Vec<f64>> {
         let (asked, sigma) = (Asked::default(), vec![1.0; before.len()]);
-        let batch = Batch::new(before, &sigma);
+        let batch = Batch::trusted(before, &sigma);
         probed(&mut Search::new(&asked, &Uniform, &batch, 2.0, evaluations), before);
         asked.0.into_inner().unwrap()
     }

@@ -105,9 +105,9 @@ impl<'a> Search<'a> {
 
     fn choice(&mut self, mu: &[f64]) -> Vec<f64> {
         self.evaluations += 1;
-        let mut batch = Batch::new(mu, self.batch.sigma());
+        let mut batch = Batch::trusted(mu, self.batch.sigma());
         if let Some(fluency) = self.batch.fluency() {
-            batch = batch.with_fluency(fluency);
+            batch = batch.with_trusted_fluency(fluency);
         }
         if let Some(blades) = self.batch.blades() {
             batch = batch.with_blades(blades);

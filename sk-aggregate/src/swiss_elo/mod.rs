@@ -159,9 +159,9 @@ impl SwissElo {
             column.iter_mut().zip(order).for_each(|(value, &candidate)| *value = values[candidate]);
             &*column
         };
-        let seeds = Batch::new(seed(batch.mu()), seed(batch.sigma()));
+        let seeds = Batch::trusted(seed(batch.mu()), seed(batch.sigma()));
         let seeds = match batch.fluency() {
-            Some(fluency) => seeds.with_fluency(seed(fluency)),
+            Some(fluency) => seeds.with_trusted_fluency(seed(fluency)),
             None => seeds,
         };
         self.entry.apply(&seeds, d, s);

@@ -135,7 +135,7 @@ impl RecordedStep {
         if self.chosen >= n {
             return Err(format!("candidate {} is chosen of {n}", self.chosen));
         }
-        Batch::checked(&self.mu, &self.sigma).map_err(|error| error.to_string())?;
+        let batch = Batch::new(&self.mu, &self.sigma).map_err(|error| error.to_string())?;
         if self.blades.is_empty() {
             return Err("the step has no scores of blades".to_owned());
         }
@@ -146,7 +146,7 @@ impl RecordedStep {
         let table = table.and_then(|table| table.with_names(self.blades.iter().map(|blade| blade.name.as_str())));
         table.map_err(|error| error.to_string())?;
         if let Some(fluency) = &self.fluency {
-            Batch::checked(fluency, &vec![0.0; n]).map_err(|error| format!("fluency: {error}"))?;
+            batch.with_fluency(fluency).map_err(|error| error.to_string())?;
         }
         let mass: f64 = self.probabilities.iter().sum();
         if self.probabilities.iter().any(|p| !(0.0..=1.0 + MASS).contains(p)) || (mass - 1.0).abs() > MASS {

@@ -379,7 +379,7 @@ mod tests {
         let rated = |link: &str| {
             let config = overlaid(&format!("[aggregator]\nkind = \"round-robin\"\n{link}\nstandardize = false\n"))?;
             let mut ratings = [f64::NAN; 2];
-            config.aggregator.build().unwrap().rate(&sk_core::Batch::new(&[2.0, 0.0], &[0.6, 0.8]), &mut ratings);
+            config.aggregator.build().unwrap().rate(&sk_core::Batch::trusted(&[2.0, 0.0], &[0.6, 0.8]), &mut ratings);
             Ok::<_, SchemeError>((ratings[0], config.summary().aggregator))
         };
         // Σσ² = 1, so u = 2: each link at 2.
@@ -414,7 +414,7 @@ mod tests {
     fn selected(config: &SchemeConfig) -> Vec<f64> {
         let table = sk_core::ScoreTable::new([([0.3, 0.2, 0.1], [0.0; 3]), ([-1.0, 0.0, 1.0], [0.5, 0.5, 0.1])]).unwrap();
         let table = table.with_names(["calm", "safe"]).unwrap();
-        let batch = sk_core::Batch::new(table.mu(0), table.sigma(0)).with_blades(&table);
+        let batch = sk_core::Batch::trusted(table.mu(0), table.sigma(0)).with_blades(&table);
         let mut p = vec![f64::NAN; 3];
         config.selector.build().unwrap().distribution(&[3.0, 2.0, 1.0], &batch, &mut p);
         p
@@ -453,7 +453,7 @@ mod tests {
         let run = |config: &SchemeConfig| {
             let (mut composite, mut ratings, mut p) = (sk_core::Composite::default(), vec![0.0; 3], vec![0.0; 3]);
             config.normalizer.build().combine(&scores, &Simplex::uniform(2).unwrap(), &mut composite);
-            let batch = sk_core::Batch::new(&composite.mu, &composite.sigma).with_fluency(&fluency);
+            let batch = sk_core::Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&fluency);
             config.aggregator.build().unwrap().rate(&batch, &mut ratings);
             config.selector.build().unwrap().distribution(&ratings, &batch, &mut p);
             (composite.mu.clone(), ratings, p)

@@ -70,7 +70,7 @@ impl Stability {
         };
         let stability = Self { aggregator: aggregator.build()?, temperature, factors };
         // A batch that has nothing of its own to refuse: two candidates, each with a dispersion.
-        stability.certificate(&Batch::new(&[0.0; 2], &[1.0; 2]).with_fluency(&[0.0; 2]))?;
+        stability.certificate(&Batch::trusted(&[0.0; 2], &[1.0; 2]).with_trusted_fluency(&[0.0; 2]))?;
         Ok(stability)
     }
 
@@ -141,12 +141,12 @@ mod tests {
     #[test]
     fn certificates_are_those_of_the_library() {
         let (mu, sigma, fluency) = ([0.3, 0.1, -0.2], [1.0, 0.5, 0.8], [-1.0, -2.0, -1.5]);
-        let batch = Batch::new(&mu, &sigma).with_fluency(&fluency);
+        let batch = Batch::trusted(&mu, &sigma).with_trusted_fluency(&fluency);
         let softmax = stability(&format!("{PLAIN}[selector]\nkind = \"softmax\"\ntemperature = 0.5\n")).unwrap();
         let entry = sk_aggregate::Entry::plain(0.25).unwrap();
         let member = sk_aggregate::Fluent::new(entry, sk_aggregate::RoundRobin::thurstone());
         assert_eq!(softmax.certificate(&batch), StabilityCertificate::new(&member, &batch, 0.5));
-        let certain = Batch::new(&mu, &[0.0, 1.0, 0.0]);
+        let certain = Batch::trusted(&mu, &[0.0, 1.0, 0.0]);
         assert_eq!(softmax.certificate(&certain), Err(NoCertificate::NoSpread { i: 0, j: 2 }));
         // A champion without standardisation draws from both.
         let champion =
@@ -156,6 +156,6 @@ mod tests {
         // Nothing moves a draw that looks at nothing, or one among one.
         let uniform = stability("[selector]\nkind = \"uniform\"\n").unwrap();
         assert_eq!(uniform.certificate(&certain).unwrap().radius(0.1), Ok(f64::INFINITY));
-        assert_eq!(champion.certificate(&Batch::new(&[1.0], &[0.0])).unwrap().radius(0.1), Ok(f64::INFINITY));
+        assert_eq!(champion.certificate(&Batch::trusted(&[1.0], &[0.0])).unwrap().radius(0.1), Ok(f64::INFINITY));
     }
 }

@@ -86,7 +86,7 @@ pub struct World {
 
 impl World {
     fn batch(&self) -> Batch<'_> {
-        Batch::new(&self.mu, &self.sigma)
+        Batch::trusted(&self.mu, &self.sigma)
     }
 
     /// ½(μ_(1) − μ_(2)).

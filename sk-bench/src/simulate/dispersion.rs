@@ -246,7 +246,7 @@ pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &Settings
 
 /// E[q of the choice] from the scores of a world and these dispersions.
 fn outcome(operator: &(impl Aggregator + ?Sized), selector: &dyn Selector, world: &World, sigma: &[f64]) -> f64 {
-    let batch = Batch::new(&world.mu, sigma);
+    let batch = Batch::trusted(&world.mu, sigma);
     let (mut ratings, mut probabilities) = (vec![0.0; sigma.len()], vec![0.0; sigma.len()]);
     operator.rate(&batch, &mut ratings);
     selector.distribution(&ratings, &batch, &mut probabilities);
@@ -254,8 +254,8 @@ fn outcome(operator: &(impl Aggregator + ?Sized), selector: &dyn Selector, world
 }
 
 fn same_bounds(operator: &dyn Certify, world: &World, shuffled: &[f64], label: &str) -> Result<(), DispersionError> {
-    let real = operator.modulus(&Batch::new(&world.mu, &world.sigma))?;
-    let other = operator.modulus(&Batch::new(&world.mu, shuffled))?;
+    let real = operator.modulus(&Batch::trusted(&world.mu, &world.sigma))?;
+    let other = operator.modulus(&Batch::trusted(&world.mu, shuffled))?;
     for (a, b) in [(real.published, other.published), (real.uniform, other.uniform), (real.sharpened, other.sharpened)] {
         Contradiction::unless((a - b).abs() <= ROUNDING * a.abs(), MULTISET, || {
             format!("{label}: a modulus of {a} becomes {b} when σ is permuted")
