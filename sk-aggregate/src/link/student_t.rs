@@ -23,6 +23,7 @@ pub struct StudentT {
 
 /// How g is computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(clippy::large_enum_variant)] // some hundred bytes, so that a link needs no memory of its own
 enum Form {
     Fraction(Fraction),
     Expansion(Expansion),
@@ -80,15 +81,19 @@ struct Fraction {
     scale: f64,
     /// Terms of the continued fraction that suffice for any u.
     terms: usize,
+    /// Their numerators, below the split and above it: to compute them takes longer than to use them.
+    numerators: [[f64; 2]; MOST_TERMS],
 }
 
 /// As many as ν < [`expansion::FROM`] needs.
-const MOST_TERMS: usize = 64;
+const MOST_TERMS: usize = 48;
 
 impl Fraction {
     fn new(nu: f64) -> Self {
         let (b, split) = (nu / 2.0, split(nu));
-        Self { nu, scale: gamma_ratio(b) / PI.sqrt(), terms: terms(0.5, b, split).max(terms(b, 0.5, 1.0 - split)) }
+        let terms = terms(0.5, b, split).max(terms(b, 0.5, 1.0 - split));
+        let numerators = std::array::from_fn(|k| [numerator(0.5, b, k + 1), numerator(b, 0.5, k + 1)]);
+        Self { nu, scale: gamma_ratio(b) / PI.sqrt(), terms, numerators }
     }
 
     /// P(|t| ≤ |u|) / 2.
@@ -188,14 +193,9 @@ type Lanes = [f64; LANES];
 impl<F: Real> Wide for Fractions<'_, F> {
     #[inline(always)]
     fn run(self) {
-        let Self { fraction: &Fraction { nu, scale, terms }, u } = self;
+        let Self { fraction: &Fraction { nu, scale, terms, ref numerators }, u } = self;
         let (b, split) = (nu / 2.0, split(nu));
         let root = nu.sqrt();
-        // Below the split and above it.
-        let mut d = [[0.0; 2]; MOST_TERMS];
-        for (k, d) in d[..terms].iter_mut().enumerate() {
-            *d = [numerator(0.5, b, k + 1), numerator(b, 0.5, k + 1)];
-        }
         for u in u.chunks_mut(LANES) {
             let mut v = [1.0; LANES];
             v.iter_mut().zip(&*u).for_each(|(v, u)| *v = u.widen().abs() / root);
@@ -214,7 +214,7 @@ impl<F: Real> Wide for Fractions<'_, F> {
                 lower[l] = if x < split { 1.0 } else { 0.0 };
                 z[l] = if x < split { x } else { y };
             }
-            let (above, below) = continuants(&d[..terms], &z, &lower);
+            let (above, below) = continuants(&numerators[..terms], &z, &lower);
             let mut mass = [0.0; LANES];
             for l in 0..LANES {
                 let beta = front[l] * below[l] / above[l];
