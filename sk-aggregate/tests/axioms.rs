@@ -29,6 +29,18 @@ axioms!(double_defeats => Pairwise(DoubleDefeats), fails A7);
 axioms!(degree_minus_one => Pairwise(DegreeMinusOne), fails A3Prime);
 axioms!(two_channels => Pairwise(TwoChannels), fails A8);
 
+// … and its sufficiency: odd and increasing is not enough for A5′, which needs a link that is uniformly continuous. A5 is kept.
+axioms!(cubic => RoundRobin::new(Cubic, PNorm::EUCLIDEAN), fails A5Prime);
+
+/// g(u) = u + u³.
+struct Cubic;
+
+impl Link for Cubic {
+    fn g(&self, u: f64) -> f64 {
+        u + u.powi(3)
+    }
+}
+
 /// asinh(Δ/(2σ_i + σ_j)): s is not symmetric.
 struct DoubleOwn;
 

@@ -24,6 +24,12 @@ const CLIMB: f64 = 1e-13;
 /// spread that grows like their square root. The smaller one is for ratings that grow with σ itself, whose rounding hides the larger.
 const INFINITE: [(f64, f64); 2] = [((1u64 << 30) as f64, 1e-3), ((1u64 << 60) as f64, 1e-6)];
 
+/// Distances, in units of the largest dispersion and the step, between which a move that has a supremum grows by less and less …
+const DISTANT: [f64; 3] = [(1u64 << 10) as f64, (1u64 << 20) as f64, (1u64 << 30) as f64];
+
+/// … and by what part it must grow to be looked at: scores at the last are known to 2⁻²² of a step.
+const KEEPS_GROWING: f64 = 1e-6;
+
 /// How an operator breaks an axiom on a case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Violation {
@@ -275,14 +281,15 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
     fewer_moves(&trial, case, moved, |_| Ok(0.0))
 }
 
-/// A5′: the most that R_i can move for a step of μ_i does not grow with σ_i, and vanishes as σ_i → ∞.
+/// A5′: the most that R_i can move for a step of μ_i is finite, does not grow with σ_i, and vanishes as σ_i → ∞.
 ///
 /// sup_μ |R_i(μ_i + h) − R_i(μ_i)| against N − 1 copies of one rival. For a member of the family it is (N − 1) times the modulus of
 /// continuity of g at h/s, the secant form of L_g Σ_j 1/s_ij. The supremum is taken at the tie, and searched for only where that would
-/// make a violation.
+/// make a violation. It is taken for infinite where the move keeps growing with the distance to the rivals: from 2²⁰ to 2³⁰ dispersions by
+/// at least half as much as from 2¹⁰ to 2²⁰. A slope that rises to a limit grows by less and less; a power or a logarithm does not.
 ///
 /// # Errors
-/// When a wider σ_i lets the rating move more, or the widest lets it move at all.
+/// When the move has no end, a wider σ_i lets the rating move more, or the widest lets it move at all.
 pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A5Prime, operator };
     if case.len() == 1 {
@@ -292,7 +299,7 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
     let rival = case.sigma[case.rival];
     // Two candidates without dispersion would meet among the copies.
     let n = if rival == 0.0 { 2 } else { case.len() };
-    let moved_at = |sigma_who: f64, offset: f64| -> Result<(f64, f64), Violation> {
+    let moved_by = |h: f64, sigma_who: f64, offset: f64| -> Result<(f64, f64), Violation> {
         let (mut mu, mut sigma) = (vec![0.0; n], vec![rival; n]);
         sigma[0] = sigma_who;
         mu[0] = offset - 0.5 * h;
@@ -301,10 +308,24 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
         let after = trial.rate(&mu, &sigma)?;
         Ok(((after[0] - before[0]).abs(), ROUNDING * largest(&before).max(largest(&after))))
     };
-    let moved = |sigma_who: f64| moved_at(sigma_who, 0.0);
+    let moved = |sigma_who: f64| moved_by(h, sigma_who, 0.0);
     fewer_moves(&trial, case, moved, |sigma_who| {
-        supremum(|offset| Ok(moved_at(sigma_who, offset)?.0), largest(&[sigma_who, rival, h]))
-    })
+        supremum(|offset| Ok(moved_by(h, sigma_who, offset)?.0), largest(&[sigma_who, rival, h]))
+    })?;
+    let sigma = case.sigma[case.who];
+    let scale = largest(&[sigma, rival, h]);
+    for scale in [scale, -scale] {
+        // Steps as long as the scale, which scores so far off still resolve.
+        let at = |distance: f64| moved_by(scale.abs(), sigma, distance * scale);
+        let ((near, _), (far, _), (farthest, rounding)) = (at(DISTANT[0])?, at(DISTANT[1])?, at(DISTANT[2])?);
+        if farthest - far > (0.5 * (far - near)).max(KEEPS_GROWING * farthest + rounding) {
+            let (who, step, offset) = (case.who, scale.abs(), DISTANT[2] * scale);
+            let reason =
+                format!("the move of R_{who} for a step of {step} should not keep growing up to {offset:?} from its rivals");
+            return trial.broken(reason, far, farthest);
+        }
+    }
+    Ok(())
 }
 
 /// The largest value of `f` over the line, by a ladder in units of `scale` and a golden-section search at its best rung.
