@@ -86,6 +86,18 @@ axioms!(swiss_elo_paper => SwissElo::paper(5, 0.5).unwrap(), fails A1 A3 A3Prime
 axioms!(swiss_elo_sound => SwissElo::sound(5, 0.5).unwrap(), fails A4 A5 A6);
 axioms!(swiss_elo_by_index => SwissElo::new(5, Entry::plain(0.0).unwrap(), Seeding::Index).unwrap(), fails A1 A3 A3Prime A4 A5 A6);
 
+// A link that is uniformly continuous and has no slope at a tie: moves vanish like a fifth root.
+axioms!(fifth_root => RoundRobin::new(FifthRoot, PNorm::EUCLIDEAN));
+
+/// g(u) = sign(u)·|u|^⅕.
+struct FifthRoot;
+
+impl Link for FifthRoot {
+    fn g(&self, u: f64) -> f64 {
+        u.signum() * u.abs().powf(0.2)
+    }
+}
+
 // An operator that is only known at run time, and one of someone else's link and spread.
 axioms!(boxed => Box::new(RoundRobin::asinh()) as Box<dyn Aggregator>);
 axioms!(third_party => RoundRobin::new(Softsign, Halfway), fails A5);

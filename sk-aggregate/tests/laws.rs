@@ -188,8 +188,8 @@ fn a_rating_may_go_back_by_rounding() {
 
 #[test]
 fn attenuation() {
-    // ½ at any dispersion; the widest looked at is 2^30 times the largest number of the case.
-    let reason = "the move of R_0 for a step of 0.5 should vanish as σ_0 goes to 3221225472.0";
+    // ½ at any dispersion; the widest looked at are 2^15 and 2^30 times the largest number of the case.
+    let reason = "the move of R_0 for a step of 0.5 should go on falling as σ_0 goes from 98304.0 to 3221225472.0";
     broken(laws::attenuation(&each(|m, _| m), &two()), 0.5, 0.5, reason);
     broken(laws::envelope(&each(|m, _| m), &two()), 0.5, 0.5, reason);
     // ½σ.
@@ -211,6 +211,51 @@ fn attenuation() {
     // Alone there is nobody to be compared with.
     let alone = case(&[1.0], &[1.0]);
     assert_eq!((laws::attenuation(&each(|m, _| m), &alone), laws::envelope(&each(|m, _| m), &alone)), (Ok(()), Ok(())));
+}
+
+/// A certain candidate that widens the spread by a millionth is told from one that is a millionth less certain.
+#[test]
+fn slight_widenings_are_looked_at() {
+    let wide = |by: f64| pairwise(move |d, a: f64, b: f64| d / if a == 0.0 || b == 0.0 { by * a.hypot(b) } else { a.hypot(b) });
+    let certain = case(&[0.0, 3.0], &[0.0, 1.0]);
+    for law in [laws::attenuation, laws::envelope] {
+        let violation = law(&wide(1.0 + 1e-6), &certain).expect_err("wider at zero");
+        assert!(violation.reason.ends_with("as σ_0 goes from 0.0 to 0.0009765625"), "{violation}");
+        assert_eq!(law(&wide(1.0), &certain), Ok(()));
+    }
+    // A step up of 1% at a dispersion of 1: the ⅟₁₆ that is the least of the generated widenings is past it and steeper by less.
+    let stepped = pairwise(|d, a, b| d / (a + b) * if a.max(b) > 1.0 { 1.01 } else { 1.0 });
+    assert!(laws::attenuation(&stepped, &Case { widen: 1.0625, ..case(&[0.0, 3.0], &[1.0, 1.0]) }).is_err());
+}
+
+/// A move that falls like 1/log σ, or like a fifth root, vanishes; one that falls to a ten-thousandth does not.
+#[test]
+fn slow_moves_vanish_and_small_ones_need_not() {
+    let slow = first(|m, s| m / (2.0 + s).ln());
+    let root = first(|m, s| m / s.powf(0.2));
+    for falls in [&slow as &dyn Aggregator, &root] {
+        assert_eq!((laws::attenuation(falls, &two()), laws::envelope(falls, &two())), (Ok(()), Ok(())));
+    }
+    let floor = first(|m, s| m * (1e-4 + 1.0 / s));
+    assert!(laws::attenuation(&floor, &two()).is_err() && laws::envelope(&floor, &two()).is_err());
+}
+
+/// u·log u has no supremum, and neither has a hundredth power more; u − atan(u) does, though it rises for ever.
+#[test]
+fn the_envelope_has_an_end() {
+    let of = |g: fn(f64) -> f64| pairwise(move |d, a: f64, b: f64| g(d / a.hypot(b)));
+    let endless: [fn(f64) -> f64; 4] =
+        [|u| u * u * u, |u| u * (1.0 + u.abs().ln_1p()), |u| u * u.abs().powf(0.01), |u| if u > 0.0 { u } else { u - u * u }];
+    for g in endless {
+        let violation = laws::envelope(&of(g), &two()).expect_err("no supremum");
+        assert!(violation.reason.contains("should not keep growing up to"), "{violation}");
+        assert_eq!(laws::attenuation(&of(g), &two()), Ok(()));
+    }
+    let bounded: [fn(f64) -> f64; 5] =
+        [|u| u, |u| 2.0 * u - u.atan(), f64::cbrt, f64::atan, |u| u * (1.0 - 1.0 / (3.0 + u.abs().ln_1p()))];
+    for g in bounded {
+        assert_eq!(laws::envelope(&of(g), &two()), Ok(()));
+    }
 }
 
 /// A5 looks where the scores are, A5′ for the most that a rating moves anywhere: below, the peak lies off the tie at the first dispersion and

@@ -20,9 +20,16 @@ const BACK: f64 = 1e-12;
 /// How far a probit over max(σ_i, σ_j) must climb for strict growth to be asked for: a hundred roundings of a rating.
 const CLIMB: f64 = 1e-13;
 
-/// Dispersions this many times larger than all else are as good as infinite, and what may be left of a sensitivity there: enough for a
-/// spread that grows like their square root. The smaller one is for ratings that grow with σ itself, whose rounding hides the larger.
-const INFINITE: [(f64, f64); 2] = [((1u64 << 30) as f64, 1e-3), ((1u64 << 60) as f64, 1e-6)];
+/// Dispersions this many times larger than all else, on the way to infinity. The smaller ones are for ratings that grow with σ itself, whose
+/// rounding hides the largest.
+const WIDEST: [f64; 3] = [(1u64 << 15) as f64, (1u64 << 30) as f64, (1u64 << 60) as f64];
+
+/// What may be left of a move from one of them to the next: one that falls like the logarithm of σ halves.
+const LEFT: f64 = 0.75;
+
+/// Parts of the widening of a case that are looked at: what happens at one dispersion alone, zero for one, is undone by a slight widening
+/// that a wide one would hide.
+const WIDENINGS: [f64; 3] = [1.0, 1.0 / (1u64 << 10) as f64, 1.0 / (1u64 << 20) as f64];
 
 /// Distances, in units of the largest dispersion and the step, between which a move that has a supremum grows by less and less …
 const DISTANT: [f64; 3] = [(1u64 << 10) as f64, (1u64 << 20) as f64, (1u64 << 30) as f64];
@@ -258,10 +265,12 @@ fn climb(case: &Case, j: usize, step: f64) -> f64 {
 
 /// A5: |R_i(μ_i + h) − R_i(μ_i)| does not grow with σ_i, and vanishes as σ_i → ∞.
 ///
-/// The secant form of the axiom: for a rating that rises with its score it holds for all h iff |∂R_i/∂μ_i| does not grow with σ_i.
+/// The secant form of the axiom: for a rating that rises with its score it holds for all h iff |∂R_i/∂μ_i| does not grow with σ_i. A move is
+/// taken to vanish if it falls by a quarter or more from 2¹⁵ to 2³⁰ and from there to 2⁶⁰ times all else, as it does where it falls like
+/// log σ or faster; an iterated logarithm would be called a violation.
 ///
 /// # Errors
-/// When a wider σ_i lets the rating move more, or the widest lets it move at all.
+/// When a wider σ_i lets the rating move more, or the widest lets it move as before.
 pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A5, operator };
     if case.len() == 1 {
@@ -289,7 +298,7 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
 /// at least half as much as from 2¹⁰ to 2²⁰. A slope that rises to a limit grows by less and less; a power or a logarithm does not.
 ///
 /// # Errors
-/// When the move has no end, a wider σ_i lets the rating move more, or the widest lets it move at all.
+/// When the move has no end, a wider σ_i lets the rating move more, or the widest lets it move as before.
 pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A5Prime, operator };
     if case.len() == 1 {
@@ -353,7 +362,7 @@ fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64
     Ok(best.0)
 }
 
-/// (moved, rounding) should not grow from the dispersion of `who` to a wider one, and should vanish as it goes to infinity.
+/// (moved, rounding) should not grow from the dispersion of `who` to a wider one, and should go on falling as it goes to infinity.
 ///
 /// `ceiling` looks for more at the first dispersion before a violation is called.
 fn fewer_moves(
@@ -363,24 +372,27 @@ fn fewer_moves(
     ceiling: impl Fn(f64) -> Result<f64, Violation>,
 ) -> Law {
     let (who, step, sigma) = (case.who, case.step, case.sigma[case.who]);
-    let wider = if sigma > 0.0 { sigma * case.widen } else { largest(&case.sigma) * (case.widen - 1.0) };
+    let unit = if sigma > 0.0 { sigma } else { largest(&case.sigma) };
     let (at, rounding) = moved(sigma)?;
-    let (then, more_rounding) = moved(wider)?;
-    let grown = |at: f64| then > at * (1.0 + RELATIVE) + rounding + more_rounding;
-    if grown(at) && grown(ceiling(sigma)?) {
-        let reason =
-            format!("the move of R_{who} for a step of {step} should not grow as σ_{who} goes from {sigma:?} to {wider:?}");
-        return trial.broken(reason, at, then);
+    for part in WIDENINGS {
+        let wider = sigma + unit * (case.widen - 1.0) * part;
+        let (then, more_rounding) = moved(wider)?;
+        let grown = |at: f64| then > at * (1.0 + RELATIVE) + rounding + more_rounding;
+        if grown(at) && grown(ceiling(sigma)?) {
+            let reason =
+                format!("the move of R_{who} for a step of {step} should not grow as σ_{who} goes from {sigma:?} to {wider:?}");
+            return trial.broken(reason, at, then);
+        }
     }
-    // As wide as everything else, where no difference is saturated.
     let all = largest(&case.sigma).max(largest(&case.mu)).max(step);
-    let peak = at.max(then).max(moved(all)?.0);
-    for (times, left) in INFINITE {
-        let widest = all * times;
-        let (last, rounding) = moved(widest)?;
-        if last > left * peak + rounding {
-            let reason = format!("the move of R_{who} for a step of {step} should vanish as σ_{who} goes to {widest:?}");
-            return trial.broken(reason, peak, last);
+    let [near, far, farthest] = WIDEST.map(|times| all * times);
+    for (wide, wider) in [(near, far), (far, farthest)] {
+        let ((at, rounding), (then, more_rounding)) = (moved(wide)?, moved(wider)?);
+        if then > LEFT * at + rounding + more_rounding {
+            let reason = format!(
+                "the move of R_{who} for a step of {step} should go on falling as σ_{who} goes from {wide:?} to {wider:?}"
+            );
+            return trial.broken(reason, at, then);
         }
     }
     Ok(())

@@ -200,6 +200,15 @@ pub(crate) fn all() -> Vec<Broken> {
         "a certain candidate widens the spread",
         spread(|a, b| if certain(a, b) { 1.1 * a.hypot(b) } else { a.hypot(b) }),
     );
+    add(
+        A5,
+        &[A5Prime],
+        "a certain candidate widens the spread, by 1e-6",
+        spread(|a, b| if certain(a, b) { (1.0 + 1e-6) * a.hypot(b) } else { a.hypot(b) }),
+    );
+    add(A5, &[], "between |u| = 2 and 3 the link climbs half as fast", {
+        link(|u| u.asinh() - 0.5 * u.signum() * (u.abs().clamp(2.0, 3.0).asinh() - 2f64.asinh()))
+    });
     add(A5, &[A6], "a bounded link, only from N = 5 on", from_five(link(f64::tanh)));
 
     add(A5Prime, &[], "the link grows like a cube", link(|u| u + u.powi(3)));
@@ -207,6 +216,12 @@ pub(crate) fn all() -> Vec<Broken> {
     add(A5Prime, &[], "the link grows like u·log u", link(|u| u * (1.0 + u.abs().ln_1p())));
     add(A5Prime, &[], "past |u| = 6 the link grows like a square", tail(|over| over + over * over));
     add(A5Prime, &[A6], "the link grows like a cube, only from N = 5 on", from_five(link(|u| u + u.powi(3))));
+    add(
+        A5Prime,
+        &[A5],
+        "past ten million times the smaller dispersion the larger counts no more",
+        spread(|a, b| if certain(a, b) { a.max(b) } else { a.hypot(b).min(1e7 * a.min(b)) }),
+    );
     add(A5Prime, &[A5], "the smaller dispersion narrows the spread", spread(|a, b| a.max(b) - 0.5 * a.min(b)));
     add(A5Prime, &[A5], "the smaller dispersion narrows the spread, by 1e-6", spread(|a, b| a.max(b) - 1e-6 * a.min(b)));
     add(A5Prime, &[A5], "the more certain of two sets the scale", spread(|a, b| if certain(a, b) { a.max(b) } else { a.min(b) }));
