@@ -146,10 +146,15 @@ fn monotonicity() {
     assert_eq!(laws::monotonicity(&still, &case(&[1.0], &[1.0])), Ok(()));
 }
 
+/// What climbs at a tie, and nowhere else.
+fn slight(d: f64) -> f64 {
+    d.clamp(-1e-3, 1e-3)
+}
+
 /// A rating may stand still where a probit does, past seven dispersions, and before that where its climb is below 1e-13.
 #[test]
 fn strict_growth_is_asked_for_where_a_probit_climbs() {
-    let still = each(|_, _| 0.0);
+    let still = pairwise(|d, _, _| slight(d));
     let at = |mu: [f64; 2], sigma: [f64; 2], step: f64| laws::monotonicity(&still, &Case { step, ..case(&mu, &sigma) });
     assert!(at([6.5, 0.0], [1.0, 1.0], 0.5).is_err());
     assert!(at([6.5, 0.0], [1.0, 1.0], 0.5 + 1.0 / 64.0).is_ok());
@@ -169,17 +174,31 @@ fn strict_growth_is_asked_for_where_a_probit_climbs() {
     }
 }
 
+/// What is a draw up to a hundred-thousandth of a dispersion is found by a slight step from a tie; an origin that rounds the step away is no draw.
+#[test]
+fn slight_steps_are_taken_from_a_tie() {
+    let draws = pairwise(|d, a: f64, b: f64| (d.signum() * (d.abs() / a.hypot(b) - 1e-5).max(0.0)).asinh());
+    let violation = laws::monotonicity(&draws, &two()).expect_err("a draw");
+    assert_eq!(violation.reason, "R_1, before and after adding 0.00000762939453125 to μ_0, from a tie with μ_1, should fall");
+    let from_an_origin = pairwise(|d, a: f64, b: f64| 1e8 + (d / a.hypot(b)).asinh());
+    let slight = Case { step: 1.0 / 1024.0, ..two() };
+    assert_eq!(laws::monotonicity(&from_an_origin, &slight), Ok(()));
+}
+
 /// Where it may stand still, a rating may go back by rounding and no more.
 #[test]
 fn a_rating_may_go_back_by_rounding() {
     let far = case(&[100.0, 0.0], &[1.0, 1.0]);
     // The ratings are ±1, and half of `back` is what the step takes.
-    let own = |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0 - back * (mu[0] - 100.0), -1.0]);
-    let rivals = |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0, -1.0 + back * (mu[0] - 100.0)]);
+    let own =
+        |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0 + slight(mu[0]) - back * (mu[0] - 100.0), -1.0 - slight(mu[0])]);
+    let rivals =
+        |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1.0 + slight(mu[0]), -1.0 - slight(mu[0]) + back * (mu[0] - 100.0)]);
     assert_eq!(laws::monotonicity(&own(1e-12), &far), Ok(()));
     assert_eq!(laws::monotonicity(&rivals(1e-12), &far), Ok(()));
     // Ratings of an origin are rounded to it: 64 roundings of a million are 1.4e-8.
-    let origin = |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1e6 - back * (mu[0] - 100.0), 1e6]);
+    let origin =
+        |back: f64| By(move |mu: &[f64], _: &[f64]| vec![1e6 + slight(mu[0]) - back * (mu[0] - 100.0), 1e6 - slight(mu[0])]);
     assert_eq!(laws::monotonicity(&origin(1e-8), &far), Ok(()));
     assert!(laws::monotonicity(&origin(8e-8), &far).is_err());
     assert!(laws::monotonicity(&own(4e-12), &far).unwrap_err().reason.starts_with("R_0"));
@@ -280,14 +299,23 @@ fn the_envelope_is_searched_for() {
 #[test]
 fn decomposability() {
     let three = case(&[0.0, 3.0, 1.0], &[1.0; 3]);
-    broken(laws::decomposability(&each(|m, _| m), &three), 3.0, 6.0, "R_1 should be the sum of its ratings in batches of two");
-    broken(
-        laws::decomposability(&each(|m, _| m), &case(&[5.0], &[1.0])),
-        5.0,
-        0.0,
-        "R_0 should be the sum of its ratings in batches of two",
-    );
+    // 0, 3 and 1 are 5/3 less than 3 about their mean; the sums 0, 6 and 2 are twice as far.
+    let violation = laws::decomposability(&each(|m, _| 3.0 * m), &three).unwrap_err();
+    assert_eq!((violation.left, violation.right), (-4.0, -8.0));
+    let reason = "R_0 over the mean should be the sum of its ratings in batches of two, over the mean of the sums";
+    assert_eq!(violation.reason, reason);
     assert_eq!(laws::decomposability(&pairwise(|d, a, b| d / (a + 2.0 * b)), &three), Ok(()));
+    // An origin is not a gain from a comparison, and hides no other: 1e-6 of what is compared shows beside 1500.
+    let from_an_origin = |more: f64| {
+        By(move |mu: &[f64], sigma: &[f64]| {
+            let by = 1.0 + more * (mu.len() as f64 - 2.0);
+            let worth = |i: usize, j: usize| ((mu[i] - mu[j]) / (sigma[i] + sigma[j])).asinh();
+            (0..mu.len()).map(|i| 1500.0 + by * (0..mu.len()).filter(|&j| j != i).map(|j| worth(i, j)).sum::<f64>()).collect()
+        })
+    };
+    assert_eq!(laws::decomposability(&from_an_origin(0.0), &three), Ok(()));
+    assert!(laws::decomposability(&from_an_origin(1e-6), &three).is_err());
+    assert_eq!(laws::decomposability(&each(|m, _| m), &case(&[5.0], &[1.0])), Ok(()));
 }
 
 #[test]
@@ -301,6 +329,10 @@ fn constant_sum() {
     let large = |short: f64| pairwise(move |d, _, _| if d > 0.0 { 1e6 * d } else { 1e6 * d * (1.0 - short) });
     assert_eq!(laws::constant_sum(&large(1e-10), &two()), Ok(()));
     assert!(laws::constant_sum(&large(1e-8), &two()).is_err());
+    // An origin of 1500 hides no violation of a millionth.
+    let from_1500 = |win: f64| pairwise(move |d, _, _| 1500.0 + if d > 0.0 { win * d } else { d });
+    assert_eq!(laws::constant_sum(&from_1500(1.0), &two()), Ok(()));
+    assert!(laws::constant_sum(&from_1500(1.0 + 1e-6), &two()).is_err());
     let shares = pairwise(|d, a, _| a + d);
     broken(laws::constant_sum(&shares, &two()), 3.0, 2.0, "ψ(0; 1) + ψ(1; 0) should be what two even candidates share");
     assert_eq!(laws::constant_sum(&each(|m, _| m), &case(&[1.0], &[1.0])), Ok(()));
@@ -329,4 +361,42 @@ fn single_channel() {
         assert_eq!(laws::single_channel(&pairwise(channel), &case(&[0.0, 3.0], &[2.0, 2.0])), Ok(()));
     }
     assert_eq!(laws::single_channel(&shifted, &case(&[1.0], &[1.0])), Ok(()));
+}
+
+/// A kernel of one channel may fall with the difference, and start at an origin.
+#[test]
+fn a_channel_may_fall_and_have_an_origin() {
+    let channels: [fn(f64, f64, f64) -> f64; 3] = [
+        |d, a, b| -(d / a.hypot(b)).asinh(),
+        |d, a, b| 1500.0 + (d / (a + b)).asinh(),
+        |d, a, b| 1500.0 - 40.0 * (d / a.max(b)).tanh(),
+    ];
+    for channel in channels {
+        for case in [two(), case(&[0.0, 3.0], &[2.0, 2.0]), case(&[0.0, 3.0], &[0.0, 2.0])] {
+            assert_eq!(laws::single_channel(&pairwise(channel), &case), Ok(()));
+        }
+    }
+    // Beside an origin a second channel of a thousandth shows.
+    let second = pairwise(|d, a, b| 1500.0 + (d / a.hypot(b)).asinh() + 1e-3 * (d / a.max(b)).asinh());
+    assert!(laws::single_channel(&second, &two()).is_err());
+}
+
+/// What is worth more to the surer candidate only at a tie, or nearly so.
+#[test]
+fn channels_are_compared_at_ties_and_near_them() {
+    let bonus = |within: f64| {
+        pairwise(move |d: f64, a: f64, b: f64| {
+            let u = d / a.hypot(b);
+            u.asinh() + if u.abs() <= within { 1e-6 * (b - a) / (a + b) } else { 0.0 }
+        })
+    };
+    let near = |within: f64| {
+        pairwise(move |d: f64, a: f64, b: f64| (d / a.hypot(b)).asinh() + 1e-6 * (d / a.max(b)).clamp(-within, within))
+    };
+    for within in [1e-3, 1e-5, 0.0] {
+        assert!(laws::single_channel(&bonus(within), &two()).is_err(), "{within}");
+    }
+    for within in [1e-2, 1e-3, 1e-4, 1e-6] {
+        assert!(laws::single_channel(&near(within), &two()).is_err(), "{within}");
+    }
 }

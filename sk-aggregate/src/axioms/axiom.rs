@@ -26,7 +26,7 @@ pub enum Axiom {
     A5,
     /// A5′, attenuation of the envelope: a larger σ_i lowers the most that R_i can move for a step of μ_i, to nothing in the limit.
     A5Prime,
-    /// Decomposability: R_i is the sum of what i gets out of meeting each rival alone.
+    /// Decomposability: ratings differ as the sums of what their candidates get out of meeting each rival alone do.
     A6,
     /// Constant sum: what the two of a pair get adds up to the same in every pair.
     A7,

@@ -20,6 +20,9 @@ const BACK: f64 = 1e-12;
 /// How far a probit over max(σ_i, σ_j) must climb for strict growth to be asked for: a hundred roundings of a rating.
 const CLIMB: f64 = 1e-13;
 
+/// The same for slight steps from a tie, which kernels of another degree than the family's must resolve beside differences of any size.
+const SLIGHT_CLIMB: f64 = 1e-8;
+
 /// Dispersions this many times larger than all else, on the way to infinity. The smaller ones are for ratings that grow with σ itself, whose
 /// rounding hides the largest.
 const WIDEST: [f64; 3] = [(1u64 << 15) as f64, (1u64 << 30) as f64, (1u64 << 60) as f64];
@@ -224,10 +227,23 @@ fn tie(trial: &Trial<'_>, case: &Case) -> Result<Option<(Case, f64)>, Violation>
 
 /// A4: raising μ_i raises R_i and lowers every R_j, strictly where 64 bits can tell.
 ///
+/// Raised by the step from where it stands, and by a part of it from a tie with the rival.
+///
 /// # Errors
 /// When a rating goes the wrong way, or stands still where it should not.
 pub fn monotonicity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    /// Of the step, from a tie.
+    const SLIGHT: f64 = 1.0 / (1u64 << 16) as f64;
     let trial = Trial { axiom: Axiom::A4, operator };
+    let who = case.who;
+    climbs(&trial, case, CLIMB, "")?;
+    let mut tied = Case { step: SLIGHT * case.step, ..case.clone() };
+    tied.mu[who] = case.mu[case.rival];
+    climbs(&trial, &tied, SLIGHT_CLIMB, &format!(", from a tie with μ_{}", case.rival))
+}
+
+/// A4 for one step, strictly where a probit climbs by more than `least`; `from` says where the step is taken.
+fn climbs(trial: &Trial<'_>, case: &Case, least: f64, from: &str) -> Law {
     let who = case.who;
     let mut raised = case.mu.clone();
     raised[who] += case.step;
@@ -236,17 +252,21 @@ pub fn monotonicity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
     let allowed = |ratings: &[f64]| BACK * largest(&centred(ratings)) + ROUNDING * largest(ratings);
     let back = allowed(&before).max(allowed(&after));
     let unsaturated = is_unsaturated(&case.mu, &case.sigma) && is_unsaturated(&raised, &case.sigma);
+    // Beside an origin a rating is rounded to it.
+    let resolved = least.max(ROUNDING * largest(&before) / largest(&centred(&before)).max(1.0));
     let mut any = false;
     for j in (0..case.len()).filter(|&j| j != who) {
         let fall = before[j] - after[j];
-        let strict = unsaturated && climb(case, j, step) > CLIMB;
+        let strict = unsaturated && climb(case, j, step) > resolved;
         any |= strict;
         if fall < -back || (strict && fall <= 0.0) {
-            return trial.broken(format!("R_{j}, before and after adding {step} to μ_{who}, should fall"), before[j], after[j]);
+            let reason = format!("R_{j}, before and after adding {step} to μ_{who}{from}, should fall");
+            return trial.broken(reason, before[j], after[j]);
         }
     }
     if after[who] - before[who] < -back || (any && after[who] <= before[who]) {
-        return trial.broken(format!("R_{who}, before and after adding {step} to μ_{who}, should rise"), before[who], after[who]);
+        let reason = format!("R_{who}, before and after adding {step} to μ_{who}{from}, should rise");
+        return trial.broken(reason, before[who], after[who]);
     }
     Ok(())
 }
@@ -398,28 +418,35 @@ fn fewer_moves(
     Ok(())
 }
 
-/// A6: R_i = Σ_j ψ(i; j), where ψ(i; j) is the rating of i in the batch {i, j}; alone, R_i = 0.
+/// A6: R_i − R_j = Σ_k [ψ(i; k) − ψ(j; k)], where ψ(i; k) is the rating of i in the batch {i, k}.
 ///
-/// Twos are taken in the order of the batch: how an operator depends on order is for A1 to say.
+/// Differences, since ratings may start at an origin, which a sum would count once for every rival. Twos are taken in the order of the batch:
+/// how an operator depends on order is for A1 to say.
 ///
 /// # Errors
-/// When a rating is not the sum.
+/// When differences of ratings are not those of the sums.
 pub fn decomposability(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A6, operator };
     let ratings = trial.rate(&case.mu, &case.sigma)?;
     let mut sums = vec![0.0; case.len()];
-    let mut peak = 0.0f64;
+    let (mut peak, mut origin) = (0.0f64, 0.0f64);
     for j in 0..case.len() {
         for i in 0..j {
             let [first, second] = trial.duel((case.mu[i], case.sigma[i]), (case.mu[j], case.sigma[j]))?;
             sums[i] += first;
             sums[j] += second;
-            peak = peak.max(first.abs()).max(second.abs());
+            peak = peak.max((first - second).abs());
+            origin = origin.max(first.abs()).max(second.abs());
         }
     }
-    let allowed = RELATIVE * peak + ROUNDING * largest(&ratings);
+    let allowed = RELATIVE * peak + ROUNDING * largest(&ratings).max(largest(&sums)).max(origin);
+    let (ratings, sums) = (centred(&ratings), centred(&sums));
     match (0..case.len()).find(|&i| (ratings[i] - sums[i]).abs() > allowed) {
-        Some(i) => trial.broken(format!("R_{i} should be the sum of its ratings in batches of two"), ratings[i], sums[i]),
+        Some(i) => {
+            let reason =
+                format!("R_{i} over the mean should be the sum of its ratings in batches of two, over the mean of the sums");
+            trial.broken(reason, ratings[i], sums[i])
+        }
         None => Ok(()),
     }
 }
@@ -437,7 +464,9 @@ pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
     let pair = trial.duel(side(case.who), side(case.rival))?;
     let even = trial.duel((0.0, 1.0), (0.0, 1.0))?;
     let (sum, constant) = (pair[0] + pair[1], even[0] + even[1]);
-    if (sum - constant).abs() > RELATIVE * largest(&pair).max(largest(&even)) {
+    // In proportion to what the pair gets beyond the origin of the ratings.
+    let gains = (pair[0] - even[0]).abs().max((pair[1] - even[1]).abs());
+    if (sum - constant).abs() > RELATIVE * gains + ROUNDING * largest(&pair).max(largest(&even)) {
         let (i, j) = (case.who, case.rival);
         return trial.broken(format!("ψ({i}; {j}) + ψ({j}; {i}) should be what two even candidates share"), sum, constant);
     }
@@ -447,13 +476,30 @@ pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
 /// A8: ψ(Δ, a, b) = g(Δ/s(a, b)). For any two pairs of dispersions one factor r takes every difference under the first to the difference
 /// under the second that is worth the same.
 ///
-/// r is solved for at one difference and tried at others. The rival has score 0.
+/// r is solved for at one difference and tried at others: a tie, near-ties, a loss, large ones and one beyond saturation. ψ may rise or fall.
+/// The rival has score 0.
 ///
 /// # Errors
 /// When there is no such factor, or it does not serve for another difference.
 pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    /// In units of the larger dispersion: against a loss, small, large and beyond saturation.
-    const OTHERS: [f64; 8] = [-1.0, 0.25, -0.25, 4.0, -4.0, 12.0, -12.0, 40.0];
+    /// In units of half of the larger dispersion.
+    const OTHERS: [f64; 15] = [
+        -1.0,
+        0.25,
+        -0.25,
+        4.0,
+        -4.0,
+        12.0,
+        -12.0,
+        40.0,
+        0.0,
+        1.0 / (1u64 << 8) as f64,
+        -1.0 / (1u64 << 8) as f64,
+        1.0 / (1u64 << 14) as f64,
+        -1.0 / (1u64 << 14) as f64,
+        1.0 / (1u64 << 20) as f64,
+        -1.0 / (1u64 << 20) as f64,
+    ];
     let trial = Trial { axiom: Axiom::A8, operator };
     if case.len() == 1 {
         return Ok(());
@@ -463,16 +509,22 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
     let reference = if a == b { (scale, 0.25 * scale) } else { (scale, scale) };
     let worth = |delta: f64, (a, b): (f64, f64)| Ok(trial.duel((delta, a), (0.0, b))?[0]);
     let unit = 0.5 * scale;
-    let Some(r) = factor(|r| Ok(worth(r * unit, reference)? - worth(unit, (a, b))?))? else {
+    let at_unit = worth(unit, (a, b))?;
+    let Some(r) = factor(|r| Ok(worth(r * unit, reference)? - at_unit))? else {
         let reason = format!(
             "ψ of a difference of {unit} under σ = ({a}, {b}) should be reached under ({}, {})",
             reference.0, reference.1
         );
-        return trial.broken(reason, worth(unit, (a, b))?, worth(unit, reference)?);
+        return trial.broken(reason, at_unit, worth(unit, reference)?);
     };
+    // Ratings are rounded to their size, whatever their origin, and r is as good as what it was solved from.
+    let origin = trial.duel((0.0, scale), (0.0, scale))?[0];
+    let rounding = ROUNDING * at_unit.abs().max(origin.abs());
+    let solved = rounding / (at_unit - origin).abs().max(rounding);
     for delta in OTHERS.map(|other| other * unit) {
         let (here, there) = (worth(delta, (a, b))?, worth(r * delta, reference)?);
-        if (here - there).abs() > RELATIVE * here.abs().max(there.abs()) {
+        let gain = (here - origin).abs().max((there - origin).abs());
+        if (here - there).abs() > (RELATIVE + 4.0 * solved) * gain + rounding {
             let reason = format!(
                 "ψ of {delta} under σ = ({a}, {b}) should be ψ of {r} times as much under ({}, {}), as it is for {unit}",
                 reference.0, reference.1
@@ -483,34 +535,37 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
     Ok(())
 }
 
-/// A positive root of `f` by bisection in log r, 1 if it is one.
+/// A positive root of a monotone `f` by bisection in log r, 1 if it is one.
 fn factor(f: impl Fn(f64) -> Result<f64, Violation>) -> Result<Option<f64>, Violation> {
     let at_one = f(1.0)?;
     if at_one == 0.0 {
         return Ok(Some(1.0));
     }
-    let rising = at_one < 0.0;
-    let (mut low, mut high) = (1.0, 1.0);
-    let mut found = false;
-    for _ in 0..64 {
-        (low, high) = if rising { (high, 2.0 * high) } else { (0.5 * low, low) };
-        if (f(if rising { high } else { low })? < 0.0) != rising {
-            found = true;
+    let crosses = |value: f64| (value < 0.0) != (at_one < 0.0);
+    // Outwards, octave by octave and in both directions, since f may rise or fall.
+    let mut bracket = None;
+    for octave in 0..64 {
+        let (above, below) = (2f64.powi(octave), 0.5f64.powi(octave));
+        if crosses(f(2.0 * above)?) {
+            bracket = Some((above, 2.0 * above));
+        } else if crosses(f(0.5 * below)?) {
+            bracket = Some((below, 0.5 * below));
+        }
+        if bracket.is_some() {
             break;
         }
     }
-    if !found {
-        return Ok(None);
-    }
+    // From the end on the side of 1 to the end beyond the root.
+    let Some((mut near, mut far)) = bracket else { return Ok(None) };
     for _ in 0..60 {
-        let middle = low + 0.5 * (high - low);
-        if f(middle)? < 0.0 {
-            low = middle;
+        let middle = near + 0.5 * (far - near);
+        if crosses(f(middle)?) {
+            far = middle;
         } else {
-            high = middle;
+            near = middle;
         }
     }
-    Ok(Some(low + 0.5 * (high - low)))
+    Ok(Some(near + 0.5 * (far - near)))
 }
 
 fn scaled(case: &Case) -> (Vec<f64>, Vec<f64>) {

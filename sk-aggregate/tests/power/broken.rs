@@ -149,7 +149,14 @@ pub(crate) fn all() -> Vec<Broken> {
             (f(own.0, a, b) - f(rival.0, a, b)) / a.hypot(b)
         })))
     });
-    add(A2, &[A6], "the same, only from N = 5 on", from_five(seen(|m| m + 1e-6 * m.abs())));
+    add(A2, &[], "scores past six of their dispersions count more, by a tenth; identity link", {
+        let seen = |m: f64| m + 0.1 * m.signum() * (m.abs() - 6.0).max(0.0);
+        Box::new(Pairwise(Scored(move |own: (f64, f64), rival: (f64, f64)| {
+            let s = own.1.hypot(rival.1);
+            seen(own.0 / s) - seen(rival.0 / s)
+        })))
+    });
+    add(A2, &[A6], "positive scores count more, by 1e-6, only from N = 5 on", from_five(seen(|m| m + 1e-6 * m.abs())));
 
     add(A3, &[A3Prime], "a floor of 1 under the spread", spread(|a, b| a.hypot(b) + 1.0));
     add(A3, &[A3Prime], "a floor of 1e-6 under the spread", spread(|a, b| a.hypot(b) + 1e-6));
@@ -175,7 +182,10 @@ pub(crate) fn all() -> Vec<Broken> {
     add(A4, &[A5, A5Prime], "past |u| = 6 a higher score counts less", tail(|over| -0.1 * over.ln_1p()));
     add(A4, &[A5, A5Prime], "past |u| = 6 a higher score counts less, by 1e-6", tail(|over| -1e-6 * over));
     add(A4, &[A5], "past |u| = 6 a higher score counts no more", tail(|_| 0.0));
-    add(A4, &[], "near-ties, up to |u| = 0.001, are draws", link(|u| if u.abs() < 1e-3 { 0.0 } else { u.asinh() }));
+    add(A4, &[], "near-ties, up to |u| = 0.001, are draws", link(|u| u.signum() * (u.abs() - 1e-3).max(0.0).asinh()));
+    add(A4, &[], "near-ties, up to |u| = 1e-6, are draws", link(|u| u.signum() * (u.abs() - 1e-6).max(0.0).asinh()));
+    add(A4, &[], "everybody draws", delta(|_, _, _| 0.0));
+    add(A4, &[], "everybody is compared in reverse", link(|u| -u.asinh()));
     add(
         A4,
         &[A5, A8],
@@ -289,6 +299,15 @@ pub(crate) fn all() -> Vec<Broken> {
         "past |Δ| = 6 max(σ) a second spread",
         delta(|d, a, b| (d / a.hypot(b)).asinh() + 0.1 * d.signum() * (d.abs() / a.max(b) - 6.0).max(0.0)),
     );
+    add(A8, &[], "near ties a second spread, by 1e-6", {
+        delta(|d, a, b| (d / a.hypot(b)).asinh() + 1e-9 * (1e3 * d / a.max(b)).asinh())
+    });
+    add(A8, &[], "up to |u| = 0.001 a second spread, by 1e-6", {
+        delta(|d, a, b| (d / a.hypot(b)).asinh() + 1e-6 * (d / a.max(b)).clamp(-1e-3, 1e-3))
+    });
+    add(A8, &[A4, A5], "exact ties go to the surer, by 1e-4", {
+        delta(|d, a, b| if d == 0.0 { 1e-4 * (b - a) / (a + b) } else { (d / a.hypot(b)).asinh() })
+    });
     add(
         A8,
         &[],
