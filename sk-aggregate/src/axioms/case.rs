@@ -71,12 +71,19 @@ impl fmt::Display for Case {
 #[derive(Debug, Clone)]
 pub struct Cases {
     rng: ChaCha8Rng,
+    /// How many candidates each has, where that is not drawn.
+    candidates: Option<usize>,
 }
 
 impl Cases {
     /// The cases of a seed.
     pub fn new(seed: u64) -> Self {
-        Self { rng: ChaCha8Rng::seed_from_u64(seed) }
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), candidates: None }
+    }
+
+    /// The cases of a seed with `candidates` each.
+    pub(super) fn of(candidates: usize, seed: u64) -> Self {
+        Self { candidates: Some(candidates), ..Self::new(seed) }
     }
 
     /// Few candidates often, since most laws break on few, and some large batches.
@@ -143,7 +150,7 @@ impl Iterator for Cases {
     type Item = Case;
 
     fn next(&mut self) -> Option<Case> {
-        let n = self.candidates();
+        let n = self.candidates.unwrap_or_else(|| self.candidates());
         let (mut mu, mut sigma) = self.batch(n);
         let who = self.rng.random_range(0..n);
         let rival = if n == 1 { 0 } else { (who + self.rng.random_range(1..n)) % n };
@@ -190,6 +197,11 @@ mod tests {
             [case.who, case.rival].into_iter().for_each(|index| add(index as u64));
         }
         assert_eq!(digest, 5_683_414_143_436_713_365);
+    }
+
+    #[test]
+    fn cases_of_a_size_have_it() {
+        assert!((1..6).all(|n| Cases::of(n, 4).take(200).all(|case| case.len() == n && case.is_valid())));
     }
 
     #[test]

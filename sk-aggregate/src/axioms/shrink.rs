@@ -1,12 +1,30 @@
 use sk_core::Aggregator;
 
-use super::{Axiom, Case, Violation};
+use super::{Axiom, Case, Cases, Violation};
 
 /// How often the law is asked before the smallest case so far is taken.
 const ATTEMPTS: usize = 4000;
 
-/// The simplest case found by greedy descent on which the axiom is still broken: fewer candidates first, then shorter numbers.
+/// How many cases of each smaller size are tried where descent ends.
+const SMALLER: usize = 500;
+
+/// The simplest case found on which the axiom is still broken: fewer candidates first, then shorter numbers.
+///
+/// By greedy descent from `case`; and since that may end at a batch from which no candidate can be left out though a smaller one breaks the
+/// axiom elsewhere, from one of fewer candidates where there is one among [`SMALLER`] of each size.
 pub(super) fn shrink(axiom: Axiom, operator: &dyn Aggregator, case: Case, violation: Violation) -> (Case, Violation) {
+    let best = descend(axiom, operator, case, violation);
+    for candidates in 1..best.0.len() {
+        for case in Cases::of(candidates, 0).take(SMALLER) {
+            if let Err(violation) = axiom.law(operator, &case) {
+                return descend(axiom, operator, case, violation);
+            }
+        }
+    }
+    best
+}
+
+fn descend(axiom: Axiom, operator: &dyn Aggregator, case: Case, violation: Violation) -> (Case, Violation) {
     let mut best = (case, violation);
     let mut attempts = 0;
     'descend: loop {
