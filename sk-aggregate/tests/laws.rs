@@ -57,6 +57,24 @@ fn ratings_are_numbers() {
     broken(laws::translation(&spoiled, &two()), f64::INFINITY, 0.0, "rating 1 should be finite");
 }
 
+/// Batches that the other laws do not look at: 0/0 between two that are certain and tie, 3/0 between two that do not, and all certain.
+#[test]
+fn totality() {
+    let broken = |operator: &dyn Aggregator, case: &Case, reason: &str| {
+        assert_eq!(laws::totality(operator, case).unwrap_err().reason, reason);
+    };
+    let three = case(&[0.0, 3.0, 1.0], &[1.0; 3]);
+    let ties = pairwise(|d, a, b| (d / (a + b)).atan());
+    broken(&ties, &three, "rating 0 should be finite where candidates 0 and 1 are certain and tie");
+    let all = By(|mu: &[f64], sigma: &[f64]| mu.iter().map(|m| m / sigma.iter().sum::<f64>()).collect());
+    broken(&all, &three, "rating 0 should be finite where all are certain");
+    let far = pairwise(|d, a, b| if d == 0.0 { 0.0 } else { d / (a + b) });
+    broken(&far, &three, "rating 0 should be finite where candidates 0 and 1 are certain");
+    broken(&each(|_, s| 1.0 / s), &case(&[0.0, 3.0], &[0.0, 1.0]), "rating 0 should be finite");
+    broken(&each(|_, s| 1.0 / s), &case(&[0.0], &[1.0]), "rating 0 should be finite where all are certain");
+    assert_eq!(laws::totality(&each(|m, s| m - s), &three), Ok(()));
+}
+
 #[test]
 fn anonymity() {
     // The first of the batch gets 1 more.

@@ -8,10 +8,13 @@ use super::laws::{self, Violation};
 
 /// A property that an aggregation operator may have.
 ///
-/// A1 to A6 are the paper's; A3′, A5′, A7 and A8 are those with which its representation theorem holds (`thm:rep`).
+/// A1 to A6 are the paper's; A3′, A5′, A7 and A8 are those with which its representation theorem holds (`thm:rep`). A0 is what all take for
+/// granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Axiom {
+    /// Totality: ratings are finite numbers, also where several candidates or all have no dispersion.
+    A0,
     /// Anonymity: ratings follow their candidates under any permutation.
     A1,
     /// Translation invariance: adding a constant to every score changes no difference of ratings.
@@ -36,12 +39,13 @@ pub enum Axiom {
 
 impl Axiom {
     /// All of them, in order.
-    pub const ALL: [Self; 10] =
-        [Self::A1, Self::A2, Self::A3, Self::A3Prime, Self::A4, Self::A5, Self::A5Prime, Self::A6, Self::A7, Self::A8];
+    pub const ALL: [Self; 11] =
+        [Self::A0, Self::A1, Self::A2, Self::A3, Self::A3Prime, Self::A4, Self::A5, Self::A5Prime, Self::A6, Self::A7, Self::A8];
 
     /// The symbol, as "A3′".
     pub fn symbol(self) -> &'static str {
         match self {
+            Self::A0 => "A0",
             Self::A1 => "A1",
             Self::A2 => "A2",
             Self::A3 => "A3",
@@ -58,6 +62,7 @@ impl Axiom {
     /// The name, in a word or two.
     pub fn name(self) -> &'static str {
         match self {
+            Self::A0 => "totality",
             Self::A1 => "anonymity",
             Self::A2 => "translation",
             Self::A3 => "scale (ranking)",
@@ -77,6 +82,7 @@ impl Axiom {
     /// When it does not, with both sides of what should have held.
     pub fn law(self, operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
         match self {
+            Self::A0 => laws::totality(operator, case),
             Self::A1 => laws::anonymity(operator, case),
             Self::A2 => laws::translation(operator, case),
             Self::A3 => laws::scale_of_ranking(operator, case),

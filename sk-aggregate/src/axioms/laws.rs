@@ -53,9 +53,17 @@ pub struct Violation {
     pub right: f64,
 }
 
+impl Violation {
+    /// By how much the sides differ, right less left.
+    pub fn difference(&self) -> f64 {
+        self.right - self.left
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {:?} against {:?}", self.axiom, self.reason, self.left, self.right)
+        let Self { axiom, reason, left, right } = self;
+        write!(f, "{axiom}: {reason}: {left:?} against {right:?}, a difference of {:.1e}", self.difference())
     }
 }
 
@@ -72,10 +80,15 @@ impl Trial<'_> {
         Err(Violation { axiom: self.axiom, reason: reason.into(), left, right })
     }
 
-    /// The ratings of a batch. One that is not a number satisfies no axiom.
-    fn rate(&self, mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>, Violation> {
+    fn ratings(&self, mu: &[f64], sigma: &[f64]) -> Vec<f64> {
         let mut ratings = vec![f64::NAN; mu.len()];
         self.operator.rate(&Batch::trusted(mu, sigma), &mut ratings);
+        ratings
+    }
+
+    /// The ratings of a batch. One that is not a number satisfies no axiom.
+    fn rate(&self, mu: &[f64], sigma: &[f64]) -> Result<Vec<f64>, Violation> {
+        let ratings = self.ratings(mu, sigma);
         match ratings.iter().position(|r| !r.is_finite()) {
             Some(i) => self.broken(format!("rating {i} should be finite"), ratings[i], 0.0),
             None => Ok(ratings),
@@ -101,7 +114,39 @@ impl Trial<'_> {
     }
 }
 
-/// A1: A(π·(μ, σ)) = π·A(μ, σ), for a transposition, a rotation and the reversal, which generate all permutations.
+/// A0: every rating is a finite number, for the batch as it is, with `who` and the rival certain, at their scores and tied, and with all
+/// certain.
+///
+/// What the ratings of certain candidates are is for the operator to define; the other laws look at batches with one of them at most.
+///
+/// # Errors
+/// When a rating is not finite.
+pub fn totality(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
+    let trial = Trial { axiom: Axiom::A0, operator };
+    let (who, rival) = (case.who, case.rival);
+    let mut tied = case.mu.clone();
+    tied[who] = tied[rival];
+    let mut two = case.sigma.clone();
+    (two[who], two[rival]) = (0.0, 0.0);
+    let all = vec![0.0; case.len()];
+    let finite = |mu: &[f64], sigma: &[f64], which: &str| {
+        let ratings = trial.ratings(mu, sigma);
+        match ratings.iter().position(|r| !r.is_finite()) {
+            Some(i) => trial.broken(format!("rating {i} should be finite{which}"), ratings[i], 0.0),
+            None => Ok(()),
+        }
+    };
+    finite(&case.mu, &case.sigma, "")?;
+    if case.len() > 1 {
+        finite(&case.mu, &two, &format!(" where candidates {who} and {rival} are certain"))?;
+        finite(&tied, &two, &format!(" where candidates {who} and {rival} are certain and tie"))?;
+    }
+    finite(&case.mu, &all, " where all are certain")
+}
+
+/// A1: A(π·(μ, σ)) = π·A(μ, σ), for a transposition, a rotation and the reversal.
+///
+/// Any two candidates may be the ones exchanged, and exchanges generate all permutations.
 ///
 /// # Errors
 /// When a rating does not follow its candidate.

@@ -16,8 +16,9 @@
 //!     }
 //! }
 //!
-//! // A test module `wary` with one test per axiom; A7 is declared broken, and the declaration is a test too.
-//! axioms!(wary => Pairwise(Wary), fails A7);
+//! // A test module `wary` with one test per axiom. A7 is declared broken, and so is A0: two candidates without dispersion that tie are
+//! // rated 0/0. A declaration is a test too.
+//! axioms!(wary => Pairwise(Wary), fails A0 A7);
 //!
 //! use sk_aggregate::axioms::{Axiom, DEFAULT_CASES, Verdict, check};
 //! let Verdict::Violated { counterexample, .. } = check(Axiom::A7, &Pairwise(Wary), DEFAULT_CASES, 1) else { panic!() };
@@ -29,7 +30,7 @@
 //! in binary arithmetic, so that an operator of differences sees the same differences to the last bit, and the laws compare to a relative
 //! 1e-9. A4 asks for strict growth only where a probit over max(σ_i, σ_j) still grows in 64 bits (|Δ| up to 7 max(σ_i, σ_j)); elsewhere a
 //! rating may stand still but not go back. At most one candidate of a batch has no dispersion: the rating of two such is a limit that
-//! operators define for themselves. Only differences of ratings have a meaning, so A2, A3′ and A6 compare differences.
+//! operators define for themselves, and A0 asks no more of it than to be finite. Only differences of ratings have a meaning, so A2, A3′ and A6 compare differences.
 //!
 //! # Kernels seen from outside
 //! A6, A7 and A8 speak of the kernel ψ. If R_i = Σ_j ψ(i; j) holds for every N, then ψ(i; j) is the first rating of the batch {i, j}: A6
@@ -37,6 +38,7 @@
 
 mod axiom;
 mod case;
+pub mod counterexamples;
 pub mod laws;
 mod report;
 mod shrink;

@@ -44,6 +44,10 @@ macro_rules! axioms {
             const FAILS: &[$crate::axioms::Axiom] = &[$($($crate::axioms::Axiom::$axiom),+)?];
 
             #[test]
+            fn a0_totality() {
+                $crate::axioms::assert_declared($crate::axioms::Axiom::A0, &$operator, FAILS);
+            }
+            #[test]
             fn a1_anonymity() {
                 $crate::axioms::assert_declared($crate::axioms::Axiom::A1, &$operator, FAILS);
             }

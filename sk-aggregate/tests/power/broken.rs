@@ -1,6 +1,6 @@
 //! Operators that break one axiom. All are built on asinh over the Euclidean spread, which breaks none, unless their line says otherwise.
 
-use sk_aggregate::axioms::Axiom::{self, A1, A2, A3, A3Prime, A4, A5, A5Prime, A6, A7, A8};
+use sk_aggregate::axioms::Axiom::{self, A0, A1, A2, A3, A3Prime, A4, A5, A5Prime, A6, A7, A8};
 use sk_aggregate::{Kernel, Pairwise, RoundRobin};
 use sk_core::{Aggregator, Batch};
 
@@ -12,25 +12,34 @@ pub(crate) struct Broken {
     pub(crate) operator: Box<dyn Aggregator>,
 }
 
-/// A kernel of (Δ, σ_i, σ_j).
+/// A kernel of (Δ, σ_i, σ_j). Two certain candidates draw.
 struct Delta<F>(F);
 
 impl<F: Fn(f64, f64, f64) -> f64 + Send + Sync> Kernel for Delta<F> {
     fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
-        (self.0)(own.0 - rival.0, own.1, rival.1)
+        if own.1 + rival.1 == 0.0 { 0.0 } else { (self.0)(own.0 - rival.0, own.1, rival.1) }
     }
 }
 
-/// A kernel of both scores.
+/// A kernel of both scores. Two certain candidates draw.
 struct Scored<F>(F);
 
 impl<F: Fn((f64, f64), (f64, f64)) -> f64 + Send + Sync> Kernel for Scored<F> {
     fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
-        (self.0)(own, rival)
+        if own.1 + rival.1 == 0.0 { 0.0 } else { (self.0)(own, rival) }
     }
 }
 
-/// What the earlier of two candidates in the batch gets; the later gets the opposite.
+/// A kernel of Δ and s₂ that meets two certain candidates as it meets others.
+struct Bare<F>(F);
+
+impl<F: Fn(f64, f64) -> f64 + Send + Sync> Kernel for Bare<F> {
+    fn psi(&self, own: (f64, f64), rival: (f64, f64)) -> f64 {
+        (self.0)(own.0 - rival.0, own.1.hypot(rival.1))
+    }
+}
+
+/// What the earlier of two candidates in the batch gets; the later gets the opposite. Two certain candidates draw.
 struct Ordered<F>(F);
 
 impl<F: Fn(f64, f64, f64) -> f64 + Send + Sync> Aggregator for Ordered<F> {
@@ -38,6 +47,9 @@ impl<F: Fn(f64, f64, f64) -> f64 + Send + Sync> Aggregator for Ordered<F> {
         ratings.fill(0.0);
         for j in 0..batch.len() {
             for i in 0..j {
+                if batch.sigma()[i] + batch.sigma()[j] == 0.0 {
+                    continue;
+                }
                 let worth = (self.0)(batch.mu()[i] - batch.mu()[j], batch.sigma()[i], batch.sigma()[j]);
                 ratings[i] += worth;
                 ratings[j] -= worth;
@@ -109,6 +121,23 @@ pub(crate) fn all() -> Vec<Broken> {
     let mut list = Vec::new();
     let mut add =
         |axiom, also: &'static [Axiom], how, operator: Box<dyn Aggregator>| list.push(Broken { axiom, how, also, operator });
+
+    add(A0, &[], "two certain candidates that tie are rated 0/0; signed root", {
+        Box::new(Pairwise(Bare(|d: f64, s: f64| (d / s).signum() * (d / s).abs().min(1e300).sqrt())))
+    });
+    add(A0, &[], "two certain candidates that do not tie are infinitely far apart; identity link", {
+        Box::new(Pairwise(Bare(|d: f64, s: f64| if d == 0.0 { 0.0 } else { d / s })))
+    });
+    add(
+        A0,
+        &[],
+        "nobody is rated where all are certain, from N = 5 on",
+        spoiled(|batch, ratings| {
+            if batch.len() >= 5 && batch.sigma().iter().all(|&s| s == 0.0) {
+                ratings.fill(f64::NAN);
+            }
+        }),
+    );
 
     add(A1, &[], "the earlier dispersion counts more, by 1e-6", ordered(|d, a, b| (d / a.hypot((1.0 + 1e-6) * b)).asinh()));
     add(
