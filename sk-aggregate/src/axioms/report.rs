@@ -7,7 +7,7 @@ use super::{Axiom, Verdict, check};
 
 /// Operators × axioms.
 ///
-/// Printed it is a table, `+` where no counterexample was found and `-` where one was, with the counterexamples below.
+/// Printed it is a table, "holds" where no counterexample was found and "violated" where one was, with the counterexamples below.
 ///
 /// ```
 /// use sk_aggregate::axioms::{Axiom, Report};
@@ -80,17 +80,17 @@ impl fmt::Display for Report {
         let width = self.rows.iter().map(|row| row.operator.chars().count()).max().unwrap_or(0);
         write!(f, "{:width$}", "")?;
         for axiom in Axiom::ALL {
-            write!(f, "  {axiom:>3}")?;
+            write!(f, " {axiom:>8}")?;
         }
         writeln!(f)?;
         for row in &self.rows {
             write!(f, "{:width$}", row.operator)?;
             for finding in &row.findings {
-                write!(f, "  {:>3}", if finding.verdict.holds() { "+" } else { "-" })?;
+                write!(f, " {:>8}", if finding.verdict.holds() { "holds" } else { "violated" })?;
             }
             writeln!(f)?;
         }
-        writeln!(f, "\n+ no counterexample in {} cases (seed {})   - violated", self.cases, self.seed)?;
+        writeln!(f, "\nholds: no counterexample in {} cases (seed {})", self.cases, self.seed)?;
         for row in &self.rows {
             for Finding { axiom, verdict } in &row.findings {
                 if let Verdict::Violated { counterexample, violation, found_after } = verdict {

@@ -3,8 +3,12 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
+use sk_aggregate::axioms::counterexamples::{Cubic, DegreeMinusOne, DoubleDefeats, DoubleOwn, TwoChannels};
 use sk_aggregate::axioms::{DEFAULT_CASES, DEFAULT_SEED, Report};
-use sk_aggregate::{Copeland, Identity, Laplace, PNorm, RoundRobin, Scores, SignedLog, SwissElo, Tanh};
+use sk_aggregate::{
+    Copeland, DivergenceMixture, Entry, Fluent, Identity, Laplace, PNorm, Pairwise, RoundRobin, Scores, Seeding, SignedLog,
+    StudentT, SwissElo, Tanh,
+};
 use sk_core::{Aggregator, OperatingPoint, ParameterError};
 
 use crate::Error;
@@ -12,7 +16,7 @@ use crate::args::positive;
 
 const EXAMPLES: &str = "\
 Examples:
-  # Every operator that ships
+  # Every operator that ships, and the counterexamples to Theorem 1 as published
   swiss-knife axioms
 
   # Two of them, on many cases, as JSON
@@ -39,7 +43,7 @@ pub struct AxiomsArgs {
     json: bool,
 }
 
-/// An operator that ships.
+/// An operator that ships, or one that shows what Theorem 1 needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Operator {
     Thurstone,
@@ -47,13 +51,22 @@ enum Operator {
     WeakestLink,
     Laplace,
     Tanh,
+    StudentT,
     Asinh,
     SignedLog,
     Identity,
     Copeland,
     Scores,
+    DivergenceMixture,
+    FluentThurstone,
     SwissEloPaper,
     SwissEloSound,
+    SwissEloByIndex,
+    DoubleOwn,
+    DoubleDefeats,
+    DegreeMinusOne,
+    TwoChannels,
+    Cubic,
 }
 
 impl Operator {
@@ -69,13 +82,23 @@ impl Operator {
             Self::WeakestLink => Box::new(RoundRobin::weakest_link()),
             Self::Laplace => Box::new(RoundRobin::new(Laplace, PNorm::EUCLIDEAN)),
             Self::Tanh => Box::new(RoundRobin::new(Tanh, PNorm::EUCLIDEAN)),
+            Self::StudentT => Box::new(RoundRobin::new(StudentT::new(3.0)?, PNorm::EUCLIDEAN)),
             Self::Asinh => Box::new(RoundRobin::asinh()),
             Self::SignedLog => Box::new(RoundRobin::new(SignedLog, PNorm::EUCLIDEAN)),
             Self::Identity => Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN)),
             Self::Copeland => Box::new(Copeland),
             Self::Scores => Box::new(Scores),
+            // Under the reverse KL divergence: the means of the others' derivatives are not the whole line.
+            Self::DivergenceMixture => Box::new(DivergenceMixture::default()),
+            Self::FluentThurstone => Box::new(Fluent::new(Entry::sound(alpha)?, RoundRobin::thurstone())),
             Self::SwissEloPaper => Box::new(SwissElo::paper(rounds, alpha)?),
             Self::SwissEloSound => Box::new(SwissElo::sound(rounds, alpha)?),
+            Self::SwissEloByIndex => Box::new(SwissElo::new(rounds, Entry::sound(alpha)?, Seeding::Index)?),
+            Self::DoubleOwn => Box::new(Pairwise(DoubleOwn)),
+            Self::DoubleDefeats => Box::new(Pairwise(DoubleDefeats)),
+            Self::DegreeMinusOne => Box::new(Pairwise(DegreeMinusOne)),
+            Self::TwoChannels => Box::new(Pairwise(TwoChannels)),
+            Self::Cubic => Box::new(RoundRobin::new(Cubic, PNorm::EUCLIDEAN)),
         })
     }
 }
