@@ -173,6 +173,25 @@ proptest! {
         }
     }
 
+    /// The Borda count, who is below counted as one and who ties as a half, is the limit of expected wins: half the Copeland score plus
+    /// (N − 1)/2, and Thurstone's ratings plus ½ per rival as dispersions vanish.
+    #[test]
+    fn the_limit_of_expected_wins_is_the_borda_count(mu in proptest::collection::vec(-4i32..4, 1..10)) {
+        let mu: Vec<f64> = mu.into_iter().map(f64::from).collect();
+        let half = 0.5 * (mu.len() as f64 - 1.0);
+        let points = |m: &f64, other: &f64| if other < m { 1.0 } else if other == m { 0.5 } else { 0.0 };
+        // The candidate ties with itself.
+        let borda: Vec<f64> = mu.iter().map(|m| mu.iter().map(|other| points(m, other)).sum::<f64>() - 0.5).collect();
+        let of_copeland: Vec<f64> = rate(&Copeland, &mu, &vec![0.0; mu.len()]).iter().map(|c| 0.5 * c + half).collect();
+        prop_assert_eq!(&of_copeland, &borda);
+        for dispersion in [0.0, 1e-12] {
+            for member in [&RoundRobin::thurstone() as &dyn Aggregator, &RoundRobin::bradley_terry()] {
+                let wins: Vec<f64> = rate(member, &mu, &vec![dispersion; mu.len()]).iter().map(|r| r + half).collect();
+                prop_assert!(close(&wins, &borda), "{wins:?} {borda:?}");
+            }
+        }
+    }
+
     #[test]
     fn any_finite_scores_have_finite_ratings(players in proptest::collection::vec(
         (prop_oneof![-1e308f64..1e308, -1.0f64..1.0, -1e-300f64..1e-300, Just(0.0), Just(f64::MAX), Just(f64::MIN), Just(5e-324)],
