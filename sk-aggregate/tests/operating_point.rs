@@ -48,7 +48,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 fn top(aggregator: &dyn Aggregator, (composite, fluency): &(Composite, Vec<f64>)) -> usize {
     let mut ratings = [f64::NAN; N];
-    aggregator.rate(&Batch::new(&composite.mu, &composite.sigma).with_fluency(fluency), &mut ratings);
+    aggregator.rate(&Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(fluency), &mut ratings);
     (0..N).max_by(|&a, &b| ratings[a].total_cmp(&ratings[b])).unwrap()
 }
 
@@ -83,8 +83,8 @@ fn the_published_temperature_is_close_to_a_uniform_draw() {
         let champion = Champion::sound(&OperatingPoint { temperature, ..POINT }).unwrap();
         let mut sums = [0.0; 3];
         for (composite, fluency) in &batches {
-            let batch = Batch::new(&composite.mu, &composite.sigma);
-            let batch = if fluent { batch.with_fluency(fluency) } else { batch };
+            let batch = Batch::trusted(&composite.mu, &composite.sigma);
+            let batch = if fluent { batch.with_trusted_fluency(fluency) } else { batch };
             let (mut ratings, mut p) = ([f64::NAN; N], [f64::NAN; N]);
             tournament.rate(&batch, &mut ratings);
             champion.distribution(&ratings, &batch, &mut p);
