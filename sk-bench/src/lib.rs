@@ -33,7 +33,6 @@ pub mod table;
 pub mod trace;
 pub mod tune;
 mod weights;
-pub mod whole_file;
 
 pub use conversation::{Conversation, Framing};
 pub use error::Error;
@@ -42,4 +41,5 @@ pub use progress::Loading;
 pub use reply::ReplyText;
 pub use screen::Screen;
 pub use session::{Ended, Reply, Session};
+pub use sk_models::whole_file;
 pub use weights::NamedWeights;

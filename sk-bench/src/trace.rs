@@ -1,12 +1,12 @@
 //! Traces: one JSON object per step, in lines.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sk_core::{ArmTrace, ScoreTrace, SpanEnd, StepTrace, TokenId};
 use sk_models::text::Tokenizer;
-use tempfile::NamedTempFile;
+use sk_models::whole_file::WholeFile;
 
 use crate::Error;
 use crate::promise::StepPromise;
@@ -131,11 +131,10 @@ pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
 
 /// A trace being written.
 ///
-/// Records go to a temporary file beside the target, which takes the target's name when the trace is finished: a reader sees a whole
-/// trace or none, and an earlier trace survives a generation that fails.
+/// It takes its path when it is finished: a reader sees a whole trace or none, and an earlier trace survives a generation that fails.
 pub struct TraceFile {
     path: PathBuf,
-    file: BufWriter<NamedTempFile>,
+    file: WholeFile,
 }
 
 impl TraceFile {
@@ -144,13 +143,8 @@ impl TraceFile {
     /// # Errors
     /// When the directory is missing or cannot be written to.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let builder_error = |source| Error::Write { path: path.to_owned(), source };
-        if path.is_dir() {
-            return Err(builder_error(std::io::ErrorKind::IsADirectory.into()));
-        }
-        let file = tempfile::Builder::new().prefix(".trace-").tempfile_in(parent).map_err(builder_error)?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+        let file = WholeFile::create(path).map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Adds a record.
@@ -170,9 +164,6 @@ impl TraceFile {
     /// When the file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
         let Self { path, file } = self;
-        file.into_inner()
-            .map_err(std::io::IntoInnerError::into_error)
-            .and_then(|file| crate::whole_file::persist(file, &path))
-            .map_err(|source| Error::Write { path, source })
+        file.finish().map_err(|source| Error::Write { path, source })
     }
 }

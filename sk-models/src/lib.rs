@@ -15,5 +15,6 @@ mod packed;
 pub mod roofline;
 pub mod text;
 pub mod train;
+pub mod whole_file;
 
 pub use config::{ConfigError, Qwen2Config};

@@ -1,0 +1,211 @@
+//! Files that are either whole or absent.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, BufWriter, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+/// Writes `bytes` to `path`, as [`WholeFile`] does.
+///
+/// # Errors
+/// When the file cannot be written or renamed; what was there before is then still there.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+/// A file under way: a reader of its path sees all of it or what was there before.
+///
+/// What is written goes to a file without a name, so that a program that is killed leaves nothing behind, and takes the path when it is finished.
+/// A link is followed, and a file that exists keeps its permissions. What is no file, such as a pipe or a device, is written straight through, as
+/// is standard output under any of its names.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: BufWriter<File>,
+    /// None where it is written straight through.
+    target: Option<PathBuf>,
+}
+
+impl WholeFile {
+    /// Starts the file that will be at `path`.
+    ///
+    /// # Errors
+    /// When its folder is missing or cannot be written to, or `path` is a folder.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let through = |file| Self { file: BufWriter::new(file), target: None };
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) => {
+                if let Some(output) = standard_output(&found) {
+                    return Ok(through(output));
+                }
+                if !found.is_file() {
+                    return OpenOptions::new().write(true).open(path).map(through);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let target = followed(path);
+        let folder = folder(&target);
+        if !folder.is_dir() {
+            let reason = format!("folder {} does not exist; create it", folder.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        }
+        let file = tempfile::tempfile_in(folder).map_err(plain)?;
+        Ok(Self { file: BufWriter::new(file), target: Some(target) })
+    }
+
+    /// Gives the file its path.
+    ///
+    /// # Errors
+    /// When it cannot be written out or renamed; what was there before is then still there.
+    pub fn finish(self) -> io::Result<()> {
+        let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let Some(target) = self.target else { return Ok(()) };
+        file.rewind()?;
+        let kept = fs::metadata(&target).ok().map(|found| found.permissions());
+        let mut builder = tempfile::Builder::new();
+        // Private until it is whole, where there is something to keep.
+        #[cfg(unix)]
+        if kept.is_none() {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(fs::Permissions::from_mode(0o666));
+        }
+        let mut whole = builder.tempfile_in(folder(&target)).map_err(plain)?;
+        io::copy(&mut file, whole.as_file_mut())?;
+        #[cfg(unix)]
+        if let Some(permissions) = kept {
+            whole.as_file().set_permissions(permissions)?;
+        }
+        #[cfg(not(unix))]
+        drop(kept);
+        whole.as_file().sync_all()?;
+        whole.persist(&target).map(drop).map_err(|error| error.error)
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// What a path leads to, though it may not be there yet.
+fn followed(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| match fs::read_link(path) {
+        Ok(next) => followed(&folder(path).join(next)),
+        Err(_) => path.to_owned(),
+    })
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// An error of a temporary file without its name, which tells nobody anything.
+fn plain(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::Other { error } else { error.kind().into() }
+}
+
+/// Standard output, if that is what was found: to replace its file would leave the program writing to one that has no name.
+#[cfg(unix)]
+fn standard_output(found: &Metadata) -> Option<File> {
+    use std::os::{fd::AsFd, unix::fs::MetadataExt};
+    let output = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?);
+    let own = output.metadata().ok()?;
+    ((own.dev(), own.ino()) == (found.dev(), found.ino())).then_some(output)
+}
+
+#[cfg(not(unix))]
+fn standard_output(_: &Metadata) -> Option<File> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        process::Command,
+        thread,
+    };
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_link_is_followed_whether_or_not_it_leads_anywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).unwrap();
+        symlink("sub/target", at("first")).unwrap();
+        symlink("first", at("second")).unwrap();
+        for text in ["new", "newer"] {
+            write(&at("second"), text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(at("sub/target")).unwrap(), text);
+        }
+        assert!(at("second").is_symlink() && at("first").is_symlink());
+        assert_eq!(names(&at("sub")), ["target"]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_straight_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        write(&pipe, b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), "through");
+        assert_eq!(names(folder.path()), ["pipe"]);
+        assert!(!fs::metadata(&pipe).unwrap().is_file());
+    }
+
+    #[test]
+    fn permissions_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("private");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        write(&path, b"anybody's, as far as the umask goes").unwrap();
+        File::create(folder.path().join("other")).unwrap();
+        assert_eq!(mode(), fs::metadata(folder.path().join("other")).unwrap().permissions().mode() & 0o777);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write(&path, b"mine").unwrap();
+        assert_eq!((mode(), fs::read_to_string(&path).unwrap().as_str()), (0o600, "mine"));
+    }
+
+    #[test]
+    fn a_file_under_way_has_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "before").unwrap();
+        let mut file = WholeFile::create(&path).unwrap();
+        file.write_all(b"after").unwrap();
+        file.flush().unwrap();
+        assert_eq!((names(folder.path()), fs::read_to_string(&path).unwrap()), (vec!["file".to_owned()], "before".to_owned()));
+        file.finish().unwrap();
+        assert_eq!((names(folder.path()), fs::read_to_string(&path).unwrap()), (vec!["file".to_owned()], "after".to_owned()));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_without_temporary_names() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(write(folder.path(), b"").unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        let missing = folder.path().join("missing");
+        let error = write(&missing.join("file"), b"").unwrap_err();
+        assert_eq!(error.to_string(), format!("folder {} does not exist; create it", missing.display()));
+    }
+}
