@@ -211,6 +211,85 @@ fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
     }
 }
 
+/// A change of an option, and what the refusal of its checkpoint says.
+type Change<O> = (fn(&mut O), &'static str);
+
+#[test]
+fn a_language_model_run_does_not_resume_another() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    interrupted(|stop| {
+        let _ = train_lm(&bench.lm("run"), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
+    });
+    let changes: [Change<LmOptions>; 11] = [
+        (|o| o.batch = 4, "--batch 2, not 4"),
+        (|o| o.accumulate = 1, "--accumulate 2, not 1"),
+        (|o| o.length = 32, "--length 24, not 32"),
+        (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
+        (|o| o.floor = 0.2, "--floor 0.1, not 0.2"),
+        (|o| o.optimizer.rule = Rule::Adamw, "--optimizer muon, not adamw"),
+        (|o| o.optimizer.clip = 0.0, "--clip 1, not 0"),
+        (|o| o.held_out = 0.3, "--held-out 0.2, not 0.3"),
+        (|o| o.config.hidden_size = 24, "--hidden 16, not 24"),
+        (|o| o.sources[0].weight = 2.0, "another --data"),
+        (|o| o.exclude = vec![o.sources[0].path.with_file_name("other.jsonl")], "another --exclude"),
+    ];
+    fs::write(bench.root.path().join("other.jsonl"), "{\"text\": \"nothing of the kind\"}\n").unwrap();
+    for (change, part) in changes {
+        let mut options = bench.lm("run");
+        change(&mut options);
+        let message = train_lm(&options, &device, &mut |_| {}).unwrap_err().to_string();
+        assert!(message.contains("checkpoint.safetensors") && message.contains(part), "{part}: {message}");
+    }
+    let mut text = fs::read_to_string(&bench.texts).unwrap();
+    text.push_str("{\"text\": \"one more\"}\n");
+    fs::write(&bench.texts, text).unwrap();
+    let message = train_lm(&bench.lm("run"), &device, &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("another --data"), "{message}");
+}
+
+#[test]
+fn a_preference_run_does_not_resume_another() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&LmOptions { seed: 8, ..bench.lm("other") }, &device, &mut |_| {}).unwrap();
+    interrupted(|stop| {
+        let _ = train_dpo(&bench.dpo("model", "run"), &device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
+    });
+    let changes: [Change<DpoOptions>; 5] = [
+        (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
+        (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
+        (|o| o.loss.label_smoothing = 0.1, "--label-smoothing 0, not 0.1"),
+        (|o| o.alpha = 8.0, "--alpha 4, not 8"),
+        (|o| o.model = o.model.with_file_name("other"), "another --model"),
+    ];
+    for (change, part) in changes {
+        let mut options = bench.dpo("model", "run");
+        change(&mut options);
+        let message = train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    // As many pairs, but others.
+    let pairs = fs::read_to_string(&bench.pairs).unwrap();
+    fs::write(&bench.pairs, pairs.replace("both hands", "two hands")).unwrap();
+    let message = train_dpo(&bench.dpo("model", "run"), &device, &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("another --data"), "{message}");
+    // More steps are the same run.
+    fs::write(&bench.pairs, pairs).unwrap();
+    train_dpo(&DpoOptions { steps: 9, ..bench.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn windows_do_not_exceed_the_longest_context() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let message = train_lm(&LmOptions { length: 65, ..bench.lm("model") }, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("--max-length"), "{message}");
+}
+
 #[test]
 fn training_lowers_the_loss_and_the_result_loads() {
     let _alone = alone();

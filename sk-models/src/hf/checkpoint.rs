@@ -137,6 +137,11 @@ impl Checkpoint {
         &self.directory
     }
 
+    /// The tensors of the model, where they are.
+    pub(crate) fn tensors(&self) -> &TensorFiles {
+        &self.tensors
+    }
+
     /// The shape of the model.
     #[must_use]
     pub fn config(&self) -> &Qwen2Config {

@@ -129,6 +129,18 @@ impl TensorFiles {
         Ok(Self { shards, place, hint: MODEL_HINT })
     }
 
+    /// Shows the bytes of its files, piece by piece, and keeps none of them in memory.
+    pub(crate) fn visit(&self, see: &mut dyn FnMut(&[u8])) {
+        const PIECE: usize = 1 << 24;
+        for Shard { contents, .. } in &self.shards {
+            for start in (0..contents.len()).step_by(PIECE) {
+                let place = start..contents.len().min(start + PIECE);
+                see(&contents[place.clone()]);
+                contents.release(place);
+            }
+        }
+    }
+
     /// The names of all tensors, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.place.keys().map(String::as_str)

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -22,6 +22,7 @@ use super::{
     optimizer::{Optimizer, OptimizerSettings, Rule},
     pairs::{Loaded, Pair, PairFiles, Side},
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
+    recipe::Recipe,
     schedule::Cosine,
     state::{load_checkpoint, load_parameters, save_checkpoint},
     tokenizer::load_tokenizer,
@@ -176,7 +177,56 @@ impl Matrices {
 #[derive(Serialize, Deserialize)]
 struct Progress {
     step: u64,
-    run: String,
+    recipe: Recipe,
+}
+
+impl DpoOptions {
+    /// What the matrices after a step follow from.
+    fn recipe(&self, backbone: &Checkpoint, tokenizer: &Path) -> Result<Recipe, TrainError> {
+        let Self {
+            // Read by now.
+            model: _,
+            sources,
+            exclude,
+            held_out,
+            output: _,
+            targets,
+            rank,
+            alpha,
+            loss: PreferenceLoss { beta, label_smoothing, length_normalised },
+            // A run may go on for longer than it was to, and be looked at and kept more often.
+            steps: _,
+            evaluate_every: _,
+            save_every: _,
+            batch,
+            length,
+            rate,
+            warmup,
+            floor,
+            weight_decay,
+            clip,
+            seed,
+        } = self;
+        let recipe = Recipe::default()
+            .value("targets", targets.iter().map(|target| target.name()).collect::<Vec<_>>().join(","))
+            .value("rank", rank)
+            .value("alpha", alpha)
+            .value("beta", beta)
+            .value("label-smoothing", label_smoothing)
+            .value("length-normalised", length_normalised)
+            .value("batch", batch)
+            .value("length", length)
+            .value("rate", rate)
+            .value("warmup", warmup)
+            .value("floor", floor)
+            .value("weight-decay", weight_decay)
+            .value("clip", clip)
+            .value("seed", seed)
+            .value("held-out", held_out)
+            .data(sources, exclude)?
+            .model("model", Some(backbone));
+        recipe.file("model's tokenizer", tokenizer)
+    }
 }
 
 /// Trains an adapter, or resumes a run whose checkpoint is in the output directory, and writes it in PEFT's format.
@@ -196,7 +246,8 @@ pub fn train_dpo(
     let tokenizer_path = options.model.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;
-    let plain = Checkpoint::from_directory(&options.model)?.model(device)?;
+    let checkpoint = Checkpoint::from_directory(&options.model)?;
+    let plain = checkpoint.model(device)?;
     let config = plain.config.clone();
     let (mut train, mut held_out) =
         PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length }
@@ -216,13 +267,11 @@ pub fn train_dpo(
         ..OptimizerSettings::default()
     });
     let path = options.output.join(CHECKPOINT);
-    let run = format!("{:?}", (options.seed, options.rank, options.batch, &options.targets, train.len(), options.length));
+    let recipe = options.recipe(&checkpoint, &tokenizer_path)?;
     let mut step = 0;
     if let Some(found) = load_checkpoint::<Progress>(&path)? {
         let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
-        if found.progress.run != run {
-            return Err(refuse("was made by another run: delete it or choose another --output".into()));
-        }
+        recipe.check(&found.progress.recipe, &path)?;
         matrices = load_parameters(matrices, found.parameters).map_err(refuse)?;
         step = found.progress.step;
         optimizer.restore(step, found.optimizer, device);
@@ -280,7 +329,7 @@ pub fn train_dpo(
             report(DpoEvent::HeldOut { step, report: measured });
         }
         if step % options.save_every == 0 || step == options.steps {
-            save_checkpoint(&path, &matrices, optimizer.state(), &Progress { step, run: run.clone() })?;
+            save_checkpoint(&path, &matrices, optimizer.state(), &Progress { step, recipe: recipe.clone() })?;
             report(DpoEvent::Saved { step });
         }
     }

@@ -17,6 +17,7 @@ use super::{
     error::TrainError,
     loss::{chunked_cross_entropy, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings},
+    recipe::Recipe,
     schedule::Cosine,
     state::{Precision, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
     tokenizer::load_tokenizer,
@@ -125,9 +126,60 @@ pub enum LmEvent {
 struct Progress {
     step: u64,
     cursor: Cursor,
-    shape: String,
-    seed: u64,
-    length: usize,
+    recipe: Recipe,
+}
+
+impl LmOptions {
+    /// What the weights after a step follow from.
+    fn recipe(&self, config: &Qwen2Config, initial: Option<&Checkpoint>, tokenizer: &Path) -> Result<Recipe, TrainError> {
+        let Self {
+            // Resolved by now.
+            config: _,
+            initial: _,
+            tokenizer: _,
+            sources,
+            exclude,
+            held_out,
+            output: _,
+            // A run may go on for longer than it was to, and be looked at and kept more often.
+            steps: _,
+            evaluate_every: _,
+            evaluate_windows: _,
+            save_every: _,
+            precision: _,
+            batch,
+            accumulate,
+            length,
+            rate,
+            warmup,
+            floor,
+            optimizer: OptimizerSettings { rule, beta1, beta2, epsilon, momentum, weight_decay, clip },
+            seed,
+        } = self;
+        let recipe = Recipe::default()
+            .value("hidden", config.hidden_size)
+            .value("intermediate", config.intermediate_size)
+            .value("layers", config.num_hidden_layers)
+            .value("heads", config.num_attention_heads)
+            .value("kv-heads", config.num_key_value_heads)
+            .value("head-dim", config.head_dim)
+            .value("max-length", config.max_position_embeddings)
+            .value("batch", batch)
+            .value("accumulate", accumulate)
+            .value("length", length)
+            .value("rate", rate)
+            .value("warmup", warmup)
+            .value("floor", floor)
+            .value("optimizer", format!("{rule:?}").to_lowercase())
+            .value("optimizer settings", format!("{:?}", (beta1, beta2, epsilon, momentum)))
+            .value("weight-decay", weight_decay)
+            .value("clip", clip)
+            .value("seed", seed)
+            .value("held-out", held_out)
+            .data(sources, exclude)?
+            .file("tokenizer", tokenizer)?;
+        Ok(recipe.model("init", initial))
+    }
 }
 
 /// Trains a model from scratch or from another's weights, or resumes a run whose checkpoint is in the output directory.
@@ -157,6 +209,10 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     config.eos_token_ids = vec![marks.end_of_turn];
     config.pad_token_id = Some(marks.end_of_text);
     config.validate("model shape")?;
+    if options.length > config.max_position_embeddings {
+        let value = format!("{} and the model's longest context is {}", options.length, config.max_position_embeddings);
+        return Err(TrainError::Setting { name: "length", value, reason: "shorten the windows or raise --max-length" });
+    }
     files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
 
     let excluded = Excluded::load(&options.exclude)?;
@@ -175,15 +231,13 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     };
     let mut optimizer = Optimizer::new(options.optimizer);
     let path = options.output.join(CHECKPOINT);
-    let shape = config.to_json("float32");
+    let recipe = options.recipe(&config, initial.as_ref(), &tokenizer_path)?;
     let mut step = 0;
     let mut cursor = Cursor::default();
     if let Some(found) = load_checkpoint::<Progress>(&path)? {
         let progress = found.progress;
         let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
-        if (&progress.shape, progress.seed, progress.length) != (&shape, options.seed, options.length) {
-            return Err(refuse("was made with another shape, seed or length: delete it or choose another --output".into()));
-        }
+        recipe.check(&progress.recipe, &path)?;
         model = load_parameters(model, found.parameters).map_err(refuse)?;
         optimizer.restore(progress.step, found.optimizer, &device.clone().inner());
         (step, cursor) = (progress.step, progress.cursor);
@@ -224,8 +278,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
             report(LmEvent::HeldOut { step, loss: held_out_loss(&model.valid(), &held_out, options.batch) });
         }
         if step % options.save_every == 0 || step == options.steps {
-            let progress =
-                Progress { step, cursor: windows.cursor(), shape: shape.clone(), seed: options.seed, length: options.length };
+            let progress = Progress { step, cursor: windows.cursor(), recipe: recipe.clone() };
             save_checkpoint(&path, &model, optimizer.state(), &progress)?;
             report(LmEvent::Saved { step });
         }

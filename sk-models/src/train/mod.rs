@@ -12,6 +12,7 @@ pub mod loss;
 pub mod optimizer;
 mod pairs;
 pub mod preference;
+mod recipe;
 pub mod schedule;
 pub mod state;
 pub mod tokenizer;

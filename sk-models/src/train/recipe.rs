@@ -1,0 +1,87 @@
+//! What a run's result follows from, so that a checkpoint is resumed by the same run and no other.
+
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{data::Source, error::TrainError};
+use crate::{files, hf::Checkpoint};
+
+/// Bytes of a digest that tells contents apart.
+const DIGEST: usize = 16;
+
+/// The options of a run, and what is in the files that they name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Recipe {
+    /// Values by option.
+    values: Vec<(String, String)>,
+    /// Digests by the option that names what is digested.
+    contents: Vec<(String, String)>,
+}
+
+impl Recipe {
+    /// Adds an option.
+    pub(super) fn value(mut self, option: &str, value: impl Display) -> Self {
+        self.values.push((option.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Adds data files with their weights, and the files whose questions are left out of them.
+    pub(super) fn data(mut self, sources: &[Source], exclude: &[PathBuf]) -> Result<Self, TrainError> {
+        let weighed = |source: &Source| Ok(format!("{}={}", file_digest(&source.path)?, source.weight));
+        let data: Vec<String> = sources.iter().map(weighed).collect::<Result<_, TrainError>>()?;
+        let exclude: Vec<String> = exclude.iter().map(|path| file_digest(path)).collect::<Result<_, _>>()?;
+        self.contents.extend([("data".to_owned(), data.join(",")), ("exclude".to_owned(), exclude.join(","))]);
+        Ok(self)
+    }
+
+    /// Adds a file.
+    pub(super) fn file(mut self, option: &str, path: &Path) -> Result<Self, TrainError> {
+        self.contents.push((option.to_owned(), file_digest(path)?));
+        Ok(self)
+    }
+
+    /// Adds the weights of a model, or that there is none.
+    pub(super) fn model(mut self, option: &str, model: Option<&Checkpoint>) -> Self {
+        let digest = model.map_or_else(String::new, |model| {
+            let mut digest = Sha256::new();
+            digest.update(model.config().to_json("float32"));
+            model.tensors().visit(&mut |bytes| digest.update(bytes));
+            hex(&digest.finalize())
+        });
+        self.contents.push((option.to_owned(), digest));
+        self
+    }
+
+    /// Refuses a checkpoint at `path` that was made by another recipe, `kept`; names the first option that differs.
+    pub(super) fn check(&self, kept: &Self, path: &Path) -> Result<(), TrainError> {
+        let differing = |own: &[(String, String)], kept: &[(String, String)]| {
+            let of = |entries: &[(String, String)], option: &str| {
+                entries.iter().find(|(name, _)| name == option).map(|(_, value)| value.clone())
+            };
+            own.iter().find_map(|(option, value)| {
+                let before = of(kept, option);
+                (before.as_ref() != Some(value)).then(|| (option.clone(), value.clone(), before.unwrap_or_default()))
+            })
+        };
+        let with = match (differing(&self.values, &kept.values), differing(&self.contents, &kept.contents)) {
+            (Some((option, value, before)), _) => format!("--{option} {before}, not {value}"),
+            (None, Some((option, ..))) => format!("another --{option}"),
+            (None, None) => return Ok(()),
+        };
+        let reason = format!("was made with {with}: repeat that, delete the checkpoint or choose another --output");
+        Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
+    }
+}
+
+fn file_digest(path: &Path) -> Result<String, TrainError> {
+    files::read(path).map(|bytes| hex(&Sha256::digest(bytes))).map_err(|source| TrainError::io(path, source))
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
+}
