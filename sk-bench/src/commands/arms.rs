@@ -35,7 +35,8 @@ Examples:
   swiss-knife arms --replay steps.jsonl --arm elo --arm softmax-mu --summary
 
 The scheme drafts and its choices are appended; arms score, rate and select from the same candidates, read once for all of them.
-Options of drafting, --beta, --weights, --preset and --convention hold for all; --set and the operating point for the scheme alone.";
+Options of drafting, --beta, --weights, --preset and --convention hold for all, as does --set of [proposal] and
+[granularity]; other fields and the operating point for the scheme alone.";
 
 /// What a replay without a scheme is of.
 const REFERENCE: &str = "swiss-knife";
@@ -125,7 +126,7 @@ impl ArmsArgs {
     /// The arms, all of which share the candidates of the scheme.
     fn arms(&self, name: &str, config: &SchemeConfig) -> Result<Vec<PlannedArm>, Error> {
         if self.arms.is_empty() {
-            return Ok(companions(name, config, &self.steering, &self.models)?);
+            return Ok(companions(name, config, &self.steering, &self.models, self.replay.is_some())?);
         }
         let mut names = BTreeSet::from([name.to_owned()]);
         let mut arms = Vec::with_capacity(self.arms.len());

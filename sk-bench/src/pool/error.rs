@@ -27,7 +27,9 @@ pub enum PoolError {
         name: String,
     },
     /// Nothing to compare with.
-    #[error("no scheme that ships chooses from the candidates of \"{driver}\"; give --arm")]
+    #[error(
+        "no other scheme that ships looks on at \"{driver}\" by itself; name one with --arm, as those that read heads must be"
+    )]
     Alone {
         /// The scheme that drives.
         driver: String,

@@ -72,7 +72,8 @@ fn planned(name: &str, steering: &SteeringArgs, models: &ModelArgs) -> Result<Pl
     }
 }
 
-/// The schemes that ship and choose from the candidates of `driver`, which `steering` describes; those that read heads only where it does.
+/// The schemes that ship and choose from the candidates of `driver`, which `steering` describes; where `replayed`, by its scores too. Those that
+/// read heads only where it does, and none that the options do not apply to.
 ///
 /// # Errors
 /// When there is none.
@@ -81,16 +82,20 @@ pub fn companions(
     driver: &SchemeConfig,
     steering: &SteeringArgs,
     models: &ModelArgs,
+    replayed: bool,
 ) -> Result<Vec<PlannedArm>, PoolError> {
     let reads_heads =
         |config: &SchemeConfig| config.blades.iter().chain(&config.template).any(|blade| blade.kind.head().is_some());
-    let mut arms = Vec::new();
-    for scheme in SHIPPED.iter().filter(|scheme| scheme.name != name) {
-        let arm = planned(scheme.name, &steering.of_arm(scheme.name.into(), &[]), models)?;
-        if same_candidates(name, driver, &arm).is_ok() && (reads_heads(driver) || !reads_heads(&arm.config)) {
-            arms.push(arm);
-        }
-    }
+    let fits = |arm: &PlannedArm| {
+        same_candidates(name, driver, arm).is_ok()
+            && (reads_heads(driver) || !reads_heads(&arm.config))
+            && (!replayed || same_scores(name, driver, arm).is_ok())
+    };
+    let others = SHIPPED.iter().filter(|scheme| scheme.name != name);
+    let arms: Vec<PlannedArm> = others
+        .filter_map(|scheme| planned(scheme.name, &steering.of_arm(scheme.name.into(), &[]), models).ok())
+        .filter(fits)
+        .collect();
     if arms.is_empty() { Err(PoolError::Alone { driver: name.to_owned() }) } else { Ok(arms) }
 }
 

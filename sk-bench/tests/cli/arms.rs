@@ -195,7 +195,7 @@ fn arms_that_cannot_share_are_refused_with_the_reason() {
     refused(&["--arm", "elo,aggregator.k_mx=3"], &["arm \"elo,aggregator.k_mx=3\"", "did you mean \"k_max\"?"]);
     refused(&["--arm", "=elo"], &["[NAME=]SCHEME"]);
     refused(&["--arm", "elo,temperature"], &["SLOT.FIELD=VALUE"]);
-    refused(&["--scheme", "rewarded-soups"], &["no scheme that ships chooses from the candidates of \"rewarded-soups\""]);
+    refused(&["--scheme", "rewarded-soups"], &["no other scheme that ships looks on at \"rewarded-soups\""]);
     let folder = tempfile::tempdir().unwrap();
     let scheme = folder.path().join("other.toml");
     let adapter = models().join("blades/honest").display().to_string();
@@ -214,4 +214,40 @@ fn arms_that_cannot_share_are_refused_with_the_reason() {
     let args =
         ["arms", "Hi", "--backbone", &backbone, "--drafter", &drafter, "--scheme", second.to_str().unwrap(), "--arm", &arm];
     assert_refused(&run(args), &["arm \"other\"", "\"helpful\" is ", "blades/helpful for one arm", "blades/honest for another"]);
+}
+
+#[test]
+fn schemes_that_the_options_do_not_apply_to_do_not_look_on() {
+    let names = |args: &[&str]| -> Vec<String> {
+        let report = report(&[&SHORT[..], &["--max-new-tokens", "12"], args].concat());
+        let arms = report["summary"]["arms"].as_array().unwrap().iter();
+        arms.map(|arm| arm["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = names(&[]);
+    for options in [
+        &["--n", "3"][..],
+        &["--top-k", "5"],
+        &["--top-p", "0.9"],
+        &["--draft-temperature", "0.5"],
+        &["--repetition-penalty", "1.1"],
+        &["--set", "proposal.candidates=3"],
+    ] {
+        assert_eq!(names(options), all, "{options:?}");
+    }
+    assert!(names(&["--set", "granularity.kind=sentence"]).contains(&"no-cbn".to_owned()));
+}
+
+#[test]
+fn of_a_trace_only_schemes_with_its_scores_are_replayed_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("steps.jsonl");
+    let trace = path.to_str().unwrap();
+    stdout(&run_on_models("generate", &[&SHORT[..], &["--trace", trace]].concat()));
+    let replayed: Value = serde_json::from_str(&stdout(&run(["arms", "--replay", trace, "--json"]))).unwrap();
+    let names: Vec<&str> =
+        replayed["summary"]["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"elo") && names.contains(&"sigma-zero"), "{names:?}");
+    // `base` has its candidates and other scores; `args-reward-head` would have to be named.
+    stdout(&run_on_models("generate", &["Hi", "--scheme", "args", "--max-new-tokens", "3", "--trace", trace]));
+    assert_refused(&run(["arms", "--replay", trace, "--scheme", "args"]), &["no other scheme", "\"args\"", "--arm"]);
 }
