@@ -77,6 +77,9 @@ pub enum JudgeCommand {
         /// Directory for judged_frontier.csv, which is created.
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
+        /// Only responses of this seed, where a sweep was answered with several.
+        #[arg(long, value_name = "SEED")]
+        seed: Option<u64>,
     },
     /// Print the rubrics.
     Rubrics {
@@ -93,7 +96,7 @@ pub enum JudgeCommand {
 pub fn run(args: &JudgeArgs) -> Result<(), Error> {
     match (&args.command, &args.options) {
         (Some(JudgeCommand::Rubrics { json }), _) => rubrics(*json),
-        (Some(JudgeCommand::Table { judged, output }), _) => table(judged, output),
+        (Some(JudgeCommand::Table { judged, output, seed }), _) => table(judged, output, *seed),
         (Some(JudgeCommand::Retest(options)), _) => judge(options, 2),
         (None, Some(options)) => judge(options, 1),
         // The parser asks for the options of `judge` where there is no subcommand.
@@ -163,8 +166,8 @@ fn note_structure(judge: &ChatJudge, options: &JudgeOptions) {
 }
 
 /// Writes judgements as a table.
-fn table(judged: &Path, folder: &Path) -> Result<(), Error> {
-    let table = frontier_csv(&read_judged(judged)?)?;
+fn table(judged: &Path, folder: &Path, seed: Option<u64>) -> Result<(), Error> {
+    let table = frontier_csv(&read_judged(judged)?, seed)?;
     let path = folder.join("judged_frontier.csv");
     std::fs::create_dir_all(folder)
         .and_then(|()| whole_file::write(&path, table.as_bytes()))

@@ -1,6 +1,6 @@
 //! Judgements as the table that `swiss-knife report` reads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{FLUENCY, JudgeError, Judged, RUBRICS};
 
@@ -16,15 +16,24 @@ const PAPER: &str = "paper:";
 /// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics,
 /// `fluency` where it was measured, and the response's id.
 ///
-/// The prompts of the paper's sets keep their numbers; others are numbered after them, in the order in which they occur. Weights are scaled to
+/// With a `seed`, of the responses of that seed alone. The prompts of the paper's sets keep their numbers; others are numbered after them, in the order in which they occur. Weights are scaled to
 /// sum to one. A rubric without a score is blank.
 ///
 /// # Errors
-/// When the file holds judgements of two judges or two versions of a rubric, a response lacks scheme, weights or prompt id, a weight is of another
+/// When the file holds no judgement (of the seed), judgements of two judges or two versions of a rubric, a response lacks scheme, weights or prompt id, a weight is of another
 /// objective, or two responses are of the same scheme, weights and prompt.
-pub fn frontier_csv(records: &[Judged]) -> Result<String, JudgeError> {
-    let records: Vec<&Judged> = records.iter().filter(|record| record.pass == 0).collect();
-    let first = records.first().ok_or_else(|| unfit("it holds no judgement".to_owned()))?;
+pub fn frontier_csv(records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
+    let all = || records.iter().filter(|record| record.pass == 0);
+    let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();
+    let nothing = || match seed {
+        Some(seed) if all().next().is_some() => {
+            let seeds: BTreeSet<String> = all().filter_map(|record| record.seed).map(|seed| seed.to_string()).collect();
+            let seeds = seeds.into_iter().collect::<Vec<_>>().join(", ");
+            format!("it holds no judgement of seed {seed}; its seeds: {}", if seeds.is_empty() { "none" } else { &seeds })
+        }
+        _ => "it holds no judgement".to_owned(),
+    };
+    let first = records.first().ok_or_else(|| unfit(nothing()))?;
     if let Some(other) = records.iter().find(|record| record.judge != first.judge) {
         let name = |record: &Judged| format!("{} ({}, {})", record.judge.model, record.judge.scoring, record.judge.settings);
         return Err(unfit(format!("it holds judgements of {} and of {}; judge into separate files", name(first), name(other))));
@@ -56,6 +65,7 @@ struct Row<'a> {
     method: &'a str,
     weights: [f64; 3],
     prompt: &'a str,
+    seed: Option<u64>,
     scores: BTreeMap<&'a str, Option<f64>>,
 }
 
@@ -73,12 +83,18 @@ impl<'a> Row<'a> {
             })?;
             weights[place] += weight;
         }
+        if record.weights.is_empty() {
+            let plan = format!("set at_every_weight = true for scheme \"{method}\" in the plan of the sweep, or leave it out");
+            return Err(unfit(format!("response \"{id}\" has no weights; {plan}")));
+        }
         let total: f64 = weights.iter().sum();
         let sound = weights.iter().all(|weight| *weight >= 0.0) && total > 0.0 && total.is_finite();
         if !sound {
-            return Err(lacks("weights that are not negative and not all zero"));
+            return Err(unfit(format!(
+                "the weights of response \"{id}\" are not all finite and not negative, with one that is positive"
+            )));
         }
-        Ok(Self { id, method, weights: weights.map(|weight| weight / total), prompt, scores: BTreeMap::new() })
+        Ok(Self { id, method, weights: weights.map(|weight| weight / total), prompt, seed: record.seed, scores: BTreeMap::new() })
     }
 
     /// A name for the weights.
@@ -92,7 +108,7 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
     let paper = |prompt: &str| prompt.strip_prefix(PAPER).and_then(|number| number.parse::<u32>().ok());
     let mut next = rows.iter().filter_map(|row| paper(row.prompt)).max().map_or(0, |last| last + 1);
     let mut numbers: HashMap<&str, u32> = HashMap::new();
-    let mut seen: HashMap<(&str, String, u32), &str> = HashMap::new();
+    let mut seen: HashMap<(&str, String, u32), &Row<'_>> = HashMap::new();
     let mut header: Vec<&str> = vec!["method", "config"];
     header.extend(OBJECTIVES.iter().map(|(column, _)| *column));
     header.push("frontier_id");
@@ -111,10 +127,14 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
             })
         });
         let configuration = row.configuration();
-        if let Some(other) = seen.insert((row.method, configuration.clone(), number), row.id) {
-            let (id, method, prompt) = (row.id, row.method, row.prompt);
-            let what = format!("\"{other}\" and \"{id}\" are both of scheme {method}, prompt {prompt} and the same weights");
-            return Err(unfit(format!("{what}; the table takes one response of each, so judge seeds into separate files")));
+        if let Some(other) = seen.insert((row.method, configuration.clone(), number), row) {
+            let Row { id, method, prompt, .. } = row;
+            let what = format!("\"{}\" and \"{id}\" are both of scheme {method}, prompt {prompt} and the same weights", other.id);
+            let cure = match row.seed.filter(|_| row.seed != other.seed) {
+                Some(seed) => format!("choose a seed, such as --seed {seed}"),
+                None => "judge them into separate files".to_owned(),
+            };
+            return Err(unfit(format!("{what}; the table takes one response of each: {cure}")));
         }
         let mut fields = vec![row.method.to_owned(), configuration];
         fields.extend(row.weights.map(|weight| weight.to_string()));
@@ -173,7 +193,7 @@ mod tests {
             record("a", "paper:7", &[("helpful", 1.0), ("harmless", 3.0)], "relevance", Some(0.25)),
             retest,
         ];
-        let table = frontier_csv(&records).unwrap();
+        let table = frontier_csv(&records, None).unwrap();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines[0],
@@ -188,15 +208,32 @@ mod tests {
     #[test]
     fn what_a_table_cannot_hold_is_said() {
         let fine = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.0));
-        let says = |other: Judged| frontier_csv(&[fine.clone(), other]).unwrap_err().to_string();
+        let says = |other: Judged| frontier_csv(&[fine.clone(), other], None).unwrap_err().to_string();
         assert!(says(Judged { id: "b".to_owned(), ..fine.clone() }).contains("\"a\" and \"b\""));
         assert!(says(Judged { id: "b".to_owned(), scheme: None, ..fine.clone() }).contains("\"b\" has no scheme"));
         assert!(says(record("b", "q", &[("humour", 1.0)], "toxicity", None)).contains("\"humour\""));
-        assert!(says(record("b", "q", &[], "toxicity", None)).contains("\"b\" has no weights"));
+        assert!(
+            says(record("b", "q", &[], "toxicity", None))
+                .contains("\"b\" has no weights; set at_every_weight = true for scheme \"swiss\"")
+        );
+        assert!(says(record("b", "q", &[("honesty", -1.0)], "toxicity", None)).contains("weights of response \"b\""));
         assert!(says(Judged { rubric_version: 2, ..fine.clone() }).contains("versions 1 and 2"));
         let mut other = fine.clone();
         other.judge.model = "n".to_owned();
         assert!(says(other).contains("of m (integer, ) and of n"));
-        assert!(frontier_csv(&[]).unwrap_err().to_string().contains("no judgement"));
+        assert!(frontier_csv(&[], None).unwrap_err().to_string().contains("no judgement"));
+    }
+
+    #[test]
+    fn a_seed_is_chosen() {
+        let first = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.25));
+        let second = Judged { id: "b".to_owned(), seed: Some(2), score: Some(0.75), ..first.clone() };
+        let records = [first, second];
+        let row = |seed| frontier_csv(&records, Some(seed)).unwrap().lines().nth(1).unwrap().to_owned();
+        assert!(row(1).ends_with(",a") && row(1).contains(",0.25,"), "{}", row(1));
+        assert!(row(2).ends_with(",b") && row(2).contains(",0.75,"), "{}", row(2));
+        let says = |seed| frontier_csv(&records, seed).unwrap_err().to_string();
+        assert!(says(None).contains("choose a seed, such as --seed 2"), "{}", says(None));
+        assert!(says(Some(3)).contains("no judgement of seed 3; its seeds: 1, 2"), "{}", says(Some(3)));
     }
 }

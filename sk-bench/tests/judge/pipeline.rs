@@ -219,3 +219,39 @@ fn rows(path: &Path) -> Vec<Vec<String>> {
     let mut reader = csv::Reader::from_path(path).unwrap();
     reader.records().map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect()
 }
+
+#[test]
+fn the_chain_of_the_book_runs_on_the_plan_of_the_book() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let page = include_str!("../../../docs/src/sweeps.md");
+    let plan = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    // What is made smaller: prompts, lengths and models.
+    let scaled = [
+        ("seeds = [1]", "seeds = [1, 2]"),
+        ("sources = [\"paper-120\"]\ndata = \"data\"", "sources = [\"prompts.jsonl\"]"),
+        ("max_new_tokens = 256", "max_new_tokens = 4"),
+    ];
+    let mut plan = scaled.iter().fold(plan.to_owned(), |plan, (from, to)| {
+        assert!(plan.contains(from), "{plan}");
+        plan.replace(from, to)
+    });
+    let path = |part: &str| models().join(part).display().to_string();
+    plan += &format!("\n[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n", path("backbone"), path("drafter"));
+    let blades = BLADES.map(|name| format!("{name} = {:?}", path(&format!("blades/{name}")))).join(", ");
+    plan += &format!("blades = {{ {blades} }}\n");
+    fs::write(folder.join("frontier.toml"), plan).unwrap();
+    fs::write(folder.join("prompts.jsonl"), "{\"id\": \"sky\", \"prompt\": \"Why is the sky blue?\"}\n").unwrap();
+    let server = judge();
+    let run =
+        |args: &[&str]| program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap();
+    stdout(&run(&["sweep", "frontier.toml", "--quiet"]));
+    stdout(&run(&["judge", "frontier.jsonl", "-o", "judged.jsonl", "--endpoint", &server.url, "--quiet"]));
+    let several = run(&["judge", "table", "judged.jsonl", "-o", "results"]);
+    assert!(stderr(&several).contains("--seed"), "{}", stderr(&several));
+    stdout(&run(&["judge", "table", "judged.jsonl", "-o", "results", "--seed", "2"]));
+    // Four schemes at the seven points of the paper.
+    assert_eq!(fs::read_to_string(folder.join("results/judged_frontier.csv")).unwrap().lines().count(), 1 + 4 * 7);
+    let report = ["report", "results", "--reference", "swiss-knife", "--records", "frontier.jsonl", "--html", "report.html"];
+    stdout(&run(&[&report[..], &["--resamples", "50"]].concat()));
+}
