@@ -194,11 +194,11 @@ impl Qwen2Config {
         if raw.use_sliding_window == Some(true) {
             return refuse("use_sliding_window", "true".into(), "sliding-window attention is not supported");
         }
-        for rope in [&raw.rope_parameters, &raw.rope_scaling].into_iter().flatten() {
-            if let Some(kind) = &rope.rope_type
+        for (field, rope) in [("rope_parameters", &raw.rope_parameters), ("rope_scaling", &raw.rope_scaling)] {
+            if let Some(kind) = rope.as_ref().and_then(|rope| rope.rope_type.as_ref())
                 && kind != "default"
             {
-                return refuse("rope_scaling", kind.clone(), "only unscaled rotary embeddings are supported");
+                return refuse(field, kind.clone(), "only unscaled rotary embeddings are supported");
             }
         }
         let heads = raw.num_attention_heads;

@@ -171,6 +171,7 @@ fn an_unsupported_architecture() {
         ("hidden_act", json!("gelu")),
         ("use_sliding_window", json!(true)),
         ("rope_scaling", json!({"type": "yarn", "factor": 4.0})),
+        ("rope_parameters", json!({"rope_type": "yarn", "factor": 4.0})),
     ] {
         let model = model();
         edit_json(&model.path().join("config.json"), |config| config[field] = value);
@@ -274,4 +275,52 @@ fn a_tokenizer_that_does_not_belong() {
 fn a_model_that_is_nowhere() {
     let outcome = Checkpoint::open("./no/such/directory", &mut ()).map(drop);
     assert_refused(outcome, &["`./no/such/directory`", "neither a directory nor a hub id"]);
+}
+
+#[test]
+fn a_tensor_that_is_not_finite() {
+    let name = "model.layers.0.mlp.up_proj.weight";
+    let spoil = |tensors: &mut BTreeMap<String, (Vec<usize>, Vec<u8>)>, name: &str| {
+        tensors.get_mut(name).unwrap().1[4..8].copy_from_slice(&f32::NAN.to_le_bytes());
+    };
+    let model = model();
+    edit_tensors(&model.path().join(WEIGHTS), |tensors| spoil(tensors, name));
+    assert_refused(load(model.path()), &[&path_text(&model, WEIGHTS), name, "NaN or infinity"]);
+
+    let adapter = adapter();
+    let mut spoilt = String::new();
+    edit_tensors(&adapter.path().join(ADAPTER_WEIGHTS), |tensors| {
+        spoilt = tensors.keys().next_back().unwrap().clone();
+        spoil(tensors, &spoilt);
+    });
+    assert_refused(load_for_tied(adapter.path()), &[&path_text(&adapter, ADAPTER_WEIGHTS), &spoilt, "NaN or infinity"]);
+}
+
+#[test]
+fn a_tied_head_that_differs_from_the_embedding() {
+    let model = model();
+    let file = model.path().join(WEIGHTS);
+    edit_tensors(&file, |tensors| {
+        let embedding = tensors["model.embed_tokens.weight"].clone();
+        tensors.insert("lm_head.weight".to_owned(), embedding);
+    });
+    load(model.path()).unwrap();
+    edit_tensors(&file, |tensors| tensors.get_mut("lm_head.weight").unwrap().1[0] ^= 1);
+    assert_refused(load(model.path()), &[&path_text(&model, WEIGHTS), "lm_head.weight", "tie_word_embeddings"]);
+}
+
+#[test]
+fn bytes_after_the_last_tensor() {
+    let model = model();
+    let mut bytes = fs::read(model.path().join(WEIGHTS)).unwrap();
+    bytes.extend([0; 4]);
+    fs::write(model.path().join(WEIGHTS), bytes).unwrap();
+    assert_refused(load(model.path()), &[&path_text(&model, WEIGHTS), "4 bytes more than its header says"]);
+}
+
+#[test]
+fn weights_of_another_format() {
+    let adapter = adapter();
+    fs::rename(adapter.path().join(ADAPTER_WEIGHTS), adapter.path().join("adapter_model.bin")).unwrap();
+    assert_refused(load_for_tied(adapter.path()), &[&path_text(&adapter, "adapter_model.bin"), "safe_serialization=True"]);
 }

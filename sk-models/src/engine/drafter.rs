@@ -14,7 +14,7 @@ use crate::packed::team::for_each_mut;
 const ROLE: &str = "drafter";
 
 /// Room for tokens in a new suffix; it doubles as needed.
-const SPAN_CAPACITY: usize = 32;
+pub const SPAN_CAPACITY: usize = 32;
 
 /// How a [`Drafter`] draws its candidates.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,7 +125,7 @@ impl Drafter {
                 }
             });
             if let Some(draw) = draws.iter().find(|draw| draw.span.broken) {
-                return Err(EngineError::NotANumber { role: ROLE, token: draw.input }.into());
+                return Err(EngineError::NotANumber { policy: "model that drafts".to_owned(), token: draw.input }.into());
             }
         }
 

@@ -67,12 +67,10 @@ pub enum EngineError {
         message: String,
     },
     /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do not fit the number format.
-    #[error(
-        "the {role} returned NaN or infinity for token {token}; its weights or an adapter's are damaged or overflow on this device"
-    )]
+    #[error("the {policy} returned NaN or infinity for token {token}; its weights are damaged or overflow on this device")]
     NotANumber {
-        /// Which model.
-        role: &'static str,
+        /// Which model, and under which adapter.
+        policy: String,
         /// The token it was reading.
         token: TokenId,
     },

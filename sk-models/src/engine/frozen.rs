@@ -45,7 +45,7 @@ impl Frozen {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.logits(&hidden, &self.seats)?;
         if !are_numbers(&logits) {
-            return Err(EngineError::NotANumber { role: ROLE, token: last });
+            return Err(EngineError::NotANumber { policy: ROLE.to_owned(), token: last });
         }
         Ok(logits)
     }

@@ -18,7 +18,7 @@ mod verifier;
 mod vocabulary;
 
 pub use delimited::Delimited;
-pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
+pub use drafter::{DraftPolicy, Drafter, DrafterConfig, SPAN_CAPACITY};
 pub use error::EngineError;
 pub use frozen::Frozen;
 pub use heads::HeadRack;

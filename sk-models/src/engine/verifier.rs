@@ -43,6 +43,11 @@ impl AdapterRack {
         })
     }
 
+    /// The name that an adapter has in the rack, if it is there still.
+    fn name_of(&self, adapter: &Arc<LoraAdapter>) -> Option<Arc<str>> {
+        self.lock().iter().find(|(_, other)| Arc::ptr_eq(other, adapter)).map(|(name, _)| Arc::clone(name))
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<LoraAdapter>>> {
         // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -170,11 +175,18 @@ impl Verifier {
         Ok(Bench { lanes, seats, follower: previous.follower })
     }
 
+    /// What a lane that returned NaN or infinity is called.
+    fn not_a_number(&self, lane: &Lane, token: TokenId) -> EngineError {
+        let name = lane.as_ref().and_then(|adapter| self.rack.name_of(adapter));
+        let policy = name.map_or_else(|| ROLE.to_owned(), |name| format!("{ROLE} under adapter \"{name}\""));
+        EngineError::NotANumber { policy, token }
+    }
+
     /// Reads the rows of every lane: per lane and candidate one [`Reading`].
-    fn read_rows(&self, seats: &Seats, hidden: &Hidden, spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, EngineError> {
-        let reading = |(tokens, pairs): (&&[TokenId], Vec<[f32; 2]>)| {
+    fn read_rows(&self, bench: &Bench, hidden: &Hidden, spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, EngineError> {
+        let reading = |lane: &Lane, tokens: &[TokenId], pairs: Vec<[f32; 2]>| {
             if let Some(broken) = pairs.iter().position(|pair| pair.iter().any(|value| value.is_nan())) {
-                return Err(EngineError::NotANumber { role: ROLE, token: tokens[broken] });
+                return Err(self.not_a_number(lane, tokens[broken]));
             }
             Ok(Reading {
                 log_probs: pairs.iter().map(|pair| pair[0]).collect(),
@@ -182,8 +194,8 @@ impl Verifier {
                 ..Reading::default()
             })
         };
-        let lanes = self.model.read(hidden, seats, spans)?;
-        lanes.into_iter().map(|rows| spans.iter().zip(rows).map(reading).collect()).collect()
+        let lanes = bench.lanes.iter().zip(self.model.read(hidden, &bench.seats, spans)?);
+        lanes.map(|(lane, rows)| spans.iter().zip(rows).map(|(tokens, pairs)| reading(lane, tokens, pairs)).collect()).collect()
     }
 
     /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
@@ -234,8 +246,9 @@ impl Verifier {
         // The likeliest token's log-probability is max − logsumexp.
         let largest = |log_probs: &Vec<f32>| log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let min_entropy: Vec<f32> = log_probs.iter().map(|lane| (-largest(lane)).max(0.0)).collect();
-        if log_probs.iter().flatten().chain(&min_entropy).any(|value| value.is_nan()) {
-            return Err(EngineError::NotANumber { role: ROLE, token: last }.into());
+        let broken = |(log_probs, entropy): (&Vec<f32>, &f32)| entropy.is_nan() || log_probs.iter().any(|value| value.is_nan());
+        if let Some(lane) = log_probs.iter().zip(&min_entropy).position(broken) {
+            return Err(self.not_a_number(&bench.lanes[lane], last).into());
         }
         let ahead = Ahead { context: context.to_vec(), lanes: bench.lanes.clone(), log_probs, min_entropy };
         self.bench = Some(bench);
@@ -308,7 +321,7 @@ impl Backbone for Verifier {
         }
         if predicting > 0 {
             let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
-            let read = self.read_rows(&bench.seats, &hidden, &spans)?;
+            let read = self.read_rows(&bench, &hidden, &spans)?;
             let policies = policies.iter().filter(|policy| !matches!(policy, Policy::Head(_)));
             for (policy, lane) in policies.zip(read) {
                 readings.insert(policy.clone(), lane);

@@ -250,7 +250,14 @@ impl Checkpoint {
 /// The directory of a model or adapter. A directory is taken without looking at the environment's hub.
 fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
-    if files::is_dir(local) { Ok(local.to_owned()) } else { ask(&Hub::from_env()?, source, progress) }
+    if files::is_dir(local) {
+        return Ok(local.to_owned());
+    }
+    if files::is_file(local) {
+        let parent = local.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        return Err(CheckpointError::NotADirectory { path: local.to_owned(), directory: parent.to_owned() });
+    }
+    ask(&Hub::from_env()?, source, progress)
 }
 
 /// The snapshot of a hub id. Where there is none, a directory may have been meant, and the error says that too.

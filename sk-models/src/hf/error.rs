@@ -87,6 +87,39 @@ pub enum CheckpointError {
         /// What to check.
         hint: &'static str,
     },
+    /// A file that is longer than its header says.
+    #[error("{}: the file has {bytes} bytes more than its header says; fetch it again", path.display())]
+    Trailing {
+        /// The file.
+        path: PathBuf,
+        /// How many.
+        bytes: usize,
+    },
+    /// Weights that are not in safetensors format.
+    #[error("{}: only safetensors are read; save with `safe_serialization=True`", path.display())]
+    Pickled {
+        /// The file that is there.
+        path: PathBuf,
+    },
+    /// A tensor with NaN or infinity in it.
+    #[error("{}: tensor `{name}` holds NaN or infinity; it is damaged, or overflowed where it was made", path.display())]
+    NotFinite {
+        /// The file that holds it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+    },
+    /// A head that is tied to the embedding and differs from it.
+    #[error(
+        "{}: tensor `{name}` differs from the embedding that config.json ties it to; set `tie_word_embeddings` to false or remove the tensor",
+        path.display()
+    )]
+    Untied {
+        /// The file that holds it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+    },
     /// A tensor of a type that weights are not stored in.
     #[error("{}: tensor `{name}` is of type {dtype}; F32, F16 and BF16 are supported", path.display())]
     Dtype {
@@ -155,12 +188,20 @@ pub enum CheckpointError {
     #[error(transparent)]
     Text(#[from] TextError),
     /// A name that could be that of a directory or of a model on the hub, and is neither.
-    #[error("there is no directory `{name}` here, and as a hub id it fails: {source}")]
+    #[error("there is no directory `{name}` here, and looking it up on the hub failed: {source}")]
     Nowhere {
         /// What was given.
         name: String,
         /// What the hub says.
         source: HubError,
+    },
+    /// A file where its directory is asked for.
+    #[error("{} is a file; name its directory, {}", path.display(), directory.display())]
+    NotADirectory {
+        /// The file.
+        path: PathBuf,
+        /// The directory it is in.
+        directory: PathBuf,
     },
     /// A hub id that cannot be resolved.
     #[error(transparent)]

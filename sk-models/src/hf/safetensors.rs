@@ -32,13 +32,22 @@ struct Shard {
 impl Shard {
     fn open(path: PathBuf) -> Result<Self, CheckpointError> {
         let contents = files::open(&path).map_err(|source| io_error("open", &path, source))?;
-        let (header, metadata) = SafeTensors::read_metadata(&contents).map_err(|source| CheckpointError::Safetensors {
-            path: path.clone(),
-            bytes: contents.len() as u64,
-            source,
+        let (header, metadata) = SafeTensors::read_metadata(&contents).map_err(|source| match trailing(&contents) {
+            Some(bytes) => CheckpointError::Trailing { path: path.clone(), bytes },
+            None => CheckpointError::Safetensors { path: path.clone(), bytes: contents.len() as u64, source },
         })?;
         Ok(Self { path, contents, metadata, data_start: header + size_of::<u64>() })
     }
+}
+
+/// Bytes of a file beyond what its header says, where there are any.
+fn trailing(contents: &[u8]) -> Option<usize> {
+    let (length, rest) = contents.split_first_chunk::<{ size_of::<u64>() }>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let header: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(rest.get(..length)?).ok()?;
+    let ends = header.values().filter_map(|entry| entry.get("data_offsets")?.get(1)?.as_u64());
+    let end = length.checked_add(usize::try_from(ends.max()?).ok()?)?;
+    rest.len().checked_sub(end).filter(|&bytes| bytes > 0)
 }
 
 /// The named tensors of a checkpoint, read on demand from memory-mapped files.
@@ -188,15 +197,19 @@ impl TensorFiles {
     ///
     /// # Errors
     ///
-    /// If the tensor is missing, of another shape, or not of a floating-point type.
+    /// If the tensor is missing, of another shape, not of a floating-point type, or holds NaN or infinity.
     pub fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, CheckpointError> {
         let tensor = self.find(name, shape)?;
         let (dtype, bytes) = (tensor.dtype, tensor.bytes());
         let mut values = vec![0.0; shape.iter().product()];
         let width = dtype.width();
-        values.par_chunks_mut(CHUNK).zip(bytes.par_chunks(CHUNK * width)).for_each(|(out, raw)| dtype.decode(raw, out));
+        let finite = values.par_chunks_mut(CHUNK).zip(bytes.par_chunks(CHUNK * width)).map(|(out, raw)| {
+            dtype.decode(raw, out);
+            are_finite(out)
+        });
+        let finite = finite.reduce(|| true, |a, b| a & b);
         tensor.release();
-        Ok(values)
+        if finite { Ok(values) } else { Err(self.not_finite(name)) }
     }
 
     /// Reads a matrix of shape `[rows, columns]` as f32 and transposes it to `[columns, rows]`.
@@ -213,29 +226,48 @@ impl TensorFiles {
         let mut values = vec![0.0; rows * columns];
         // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and walks down the source:
         // every cache line that it loads gives a full block of values.
-        values.par_chunks_mut((BLOCK * rows).max(1)).enumerate().for_each(|(block, out)| {
+        let finite = values.par_chunks_mut((BLOCK * rows).max(1)).enumerate().map(|(block, out)| {
             let first = block * BLOCK;
             let count = BLOCK.min(columns - first);
             let mut line = [0.0; BLOCK];
+            let mut finite = true;
             for row in 0..rows {
                 let start = (row * columns + first) * width;
                 dtype.decode(&bytes[start..start + count * width], &mut line[..count]);
+                finite &= are_finite(&line[..count]);
                 for (column, &value) in line[..count].iter().enumerate() {
                     out[column * rows + row] = value;
                 }
             }
+            finite
         });
+        let finite = finite.reduce(|| true, |a, b| a & b);
         tensor.release();
-        Ok(values)
+        if finite { Ok(values) } else { Err(self.not_finite(name)) }
     }
 
     /// Checks that a tensor is there, of the given shape and of a floating-point type, without reading it.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), but for its values.
     pub fn check(&self, name: &str, shape: &[usize]) -> Result<(), CheckpointError> {
         self.find(name, shape).map(drop)
+    }
+
+    /// Whether a tensor of a shape equals one of the same shape in `other`, which may be stored as another type.
+    pub(super) fn equals(&self, name: &str, shape: &[usize], other: &Self, theirs: &str) -> Result<bool, CheckpointError> {
+        let (one, two) = (self.find(name, shape)?, other.find(theirs, shape)?);
+        if one.dtype == two.dtype && one.bytes() == two.bytes() {
+            one.release();
+            two.release();
+            return Ok(true);
+        }
+        Ok(self.read(name, shape)? == other.read(theirs, shape)?)
+    }
+
+    fn not_finite(&self, name: &str) -> CheckpointError {
+        CheckpointError::NotFinite { path: self.path_of(name).to_owned(), name: name.to_owned() }
     }
 
     /// Where a tensor is, after checking shape and type.
@@ -265,6 +297,11 @@ impl TensorFiles {
         let (start, end) = info.data_offsets;
         Ok(Stored { contents: &shard.contents, dtype, place: shard.data_start + start..shard.data_start + end })
     }
+}
+
+/// Whether no value is NaN or infinite; a few operations on each, without a branch.
+fn are_finite(values: &[f32]) -> bool {
+    values.iter().fold(true, |finite, value| finite & value.is_finite())
 }
 
 /// A tensor in its file.
@@ -386,6 +423,22 @@ mod tests {
             for row in 0..rows {
                 for column in 0..columns {
                     assert_eq!(transposed[column * rows + row], values[row * columns + column]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_is_refused_by_name_wherever_it_is() {
+        for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for place in [0, 40, 33 * 33 - 1] {
+                let mut values = vec![0.5; 33 * 33];
+                values[place] = broken;
+                let directory = file_with(Dtype::F32, &[33, 33], &bytes_of(&values, |v| v.to_le_bytes().to_vec()));
+                let files = TensorFiles::open(directory.path()).unwrap();
+                for message in [files.read("t", &[33, 33]), files.read_transposed("t", [33, 33])] {
+                    let message = message.unwrap_err().to_string();
+                    assert!(message.contains(SINGLE_FILE) && message.contains("`t` holds NaN or infinity"), "{message}");
                 }
             }
         }

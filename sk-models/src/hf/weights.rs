@@ -79,9 +79,13 @@ impl<'a> Source<'a> {
             files.check(name, shape)?;
         }
         let known: HashSet<&str> = shapes.iter().map(|(name, _)| name.as_str()).collect();
-        // A tied head is the embedding, whatever else is in the file; rotary frequencies follow from the configuration.
+        // A tied head is the embedding, of which a file may hold a copy; rotary frequencies follow from the configuration.
         let implied = |name: &str| (config.tie_word_embeddings && name == HEAD) || name.ends_with(".rotary_emb.inv_freq");
         files.refuse_unknown(|name| known.contains(name) || implied(name))?;
+        let shape = [config.vocab_size, config.hidden_size];
+        if config.tie_word_embeddings && files.contains(HEAD) && !files.equals(HEAD, &shape, files, EMBEDDING)? {
+            return Err(CheckpointError::Untied { path: files.path_of(HEAD).to_owned(), name: HEAD.to_owned() });
+        }
         Ok(Self { config, files, device })
     }
 

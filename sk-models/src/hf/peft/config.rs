@@ -187,7 +187,7 @@ impl AdapterConfig {
         }
 
         let pattern_error = |field: &'static str| {
-            move |error: fancy_regex::Error| refusal(field, "no regular expression".to_owned(), &error.to_string())
+            move |error: fancy_regex::Error| refusal(field, "not a regular expression".to_owned(), &error.to_string())
         };
         let Some(targets) = raw.target_modules else {
             return Err(refusal("target_modules", "null".to_owned(), "it must name the modules to change"));

@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use super::{CONFIG_FILE, PREFIX, WEIGHTS_FILE, config::AdapterConfig, module::Module};
 use crate::{
     config::Qwen2Config,
+    files,
     hf::{
         error::CheckpointError,
         layout::{EMBEDDING, HEAD},
@@ -33,7 +34,12 @@ pub fn load_adapter(
 ) -> Result<LoraAdapter, CheckpointError> {
     let config_path = directory.join(CONFIG_FILE);
     let settings = AdapterConfig::from_file(&config_path)?;
-    let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), ADAPTER_HINT)?;
+    let weights = directory.join(WEIGHTS_FILE);
+    let pickled = weights.with_extension("bin");
+    if !files::is_file(&weights) && files::is_file(&pickled) {
+        return Err(CheckpointError::Pickled { path: pickled });
+    }
+    let files = TensorFiles::open_file(&weights, ADAPTER_HINT)?;
     let targets: Vec<Module> = Module::all(config).filter(|&module| settings.targets(module)).collect();
     if targets.is_empty() {
         return Err(CheckpointError::Adapter {
@@ -87,7 +93,7 @@ fn copied(name: &str, config: &Qwen2Config) -> Option<&'static str> {
 fn check_equal(files: &TensorFiles, name: &str, backbone: &TensorFiles, own: &str) -> Result<(), CheckpointError> {
     let replaces = || CheckpointError::Replaces { path: files.path_of(name).to_owned(), name: name.to_owned() };
     let shape = backbone.shape(own).ok_or_else(replaces)?;
-    if files.shape(name) != Some(shape) || files.read(name, shape)? != backbone.read(own, shape)? {
+    if files.shape(name) != Some(shape) || !files.equals(name, shape, backbone, own)? {
         return Err(replaces());
     }
     Ok(())
