@@ -50,7 +50,7 @@ pub enum TextError {
         source: serde_json::Error,
     },
     /// A checkpoint without a chat template.
-    #[error("{name}: there is no chat template; use the plain framing")]
+    #[error("{name}: there is no chat template; use --framing hh or none")]
     NoTemplate {
         /// The file in which it was looked for.
         name: String,

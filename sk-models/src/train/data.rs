@@ -226,7 +226,14 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
         if path.extension().is_some_and(|extension| extension == "gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
     let mut rows = Vec::new();
     for (index, line) in BufReader::new(reader).lines().enumerate() {
-        let line = line.map_err(|source| TrainError::io(path, source))?;
+        let line = line.map_err(|source| match source.kind() {
+            std::io::ErrorKind::InvalidData => TrainError::Row {
+                path: path.display().to_string(),
+                line: index + 1,
+                reason: "is not UTF-8 text; --data takes JSON lines".to_owned(),
+            },
+            _ => TrainError::io(path, source),
+        })?;
         if line.trim().is_empty() {
             continue;
         }
