@@ -9,6 +9,18 @@ use sk_core::{AlignmentSpec, SpecError};
 pub struct NamedWeights(Vec<(String, f64)>);
 
 impl NamedWeights {
+    /// What several options give together; nothing where there is none.
+    ///
+    /// # Errors
+    /// When a name is given two weights.
+    pub fn together(given: &[Self]) -> Result<Option<Self>, String> {
+        let mut weights: Vec<(String, f64)> = Vec::new();
+        for (name, weight) in given.iter().flat_map(|weights| &weights.0) {
+            add(&mut weights, name, *weight)?;
+        }
+        Ok((!given.is_empty()).then_some(Self(weights)))
+    }
+
     /// The names, in the order given.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
@@ -44,16 +56,21 @@ impl FromStr for NamedWeights {
                 .ok_or_else(|| format!("\"{part}\" is not NAME=WEIGHT; weights look like helpful=0.6,honest=0.4"))?;
             let (name, value) = (name.trim(), value.trim());
             let weight = value.parse().map_err(|_| format!("weight of \"{name}\" is \"{value}\", not a number"))?;
-            if weights.iter().any(|(other, _)| other == name) {
-                return Err(format!("blade \"{name}\" is given two weights"));
-            }
-            weights.push((name.to_owned(), weight));
+            add(&mut weights, name, weight)?;
         }
         if weights.is_empty() {
             return Err("no weight is given; weights look like helpful=0.6,honest=0.4".to_owned());
         }
         Ok(Self(weights))
     }
+}
+
+fn add(weights: &mut Vec<(String, f64)>, name: &str, weight: f64) -> Result<(), String> {
+    if weights.iter().any(|(other, _)| other == name) {
+        return Err(format!("blade \"{name}\" is given two weights"));
+    }
+    weights.push((name.to_owned(), weight));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use crate::weights::NamedWeights;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Steering")]
 pub struct SteeringArgs {
-    /// Weights of the blades; equal unless given.
+    /// Weights of the blades; equal unless given; may be repeated.
     ///
     /// They are scaled to sum to one, and a blade that is not named gets zero.
     #[arg(short, long, value_name = "NAME=W,…")]
-    pub weights: Option<NamedWeights>,
+    pub weights: Vec<NamedWeights>,
     /// A scheme: a TOML file that fills the slots by name, or one that ships (see `swiss-knife schemes`).
     ///
     /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and [selector]. What it leaves out is as the
@@ -177,8 +177,16 @@ impl SteeringArgs {
         }
         self.set_numbers(&mut config)?;
         config.check()?;
-        config.weights.clone_from(&self.weights);
+        config.weights = self.weights()?;
         Ok(config)
+    }
+
+    /// The weights given, if any are.
+    ///
+    /// # Errors
+    /// When a blade is given two.
+    pub(crate) fn weights(&self) -> Result<Option<NamedWeights>, SchemeError> {
+        NamedWeights::together(&self.weights).map_err(|reason| SchemeError::Parameter { slot: "--weights", reason })
     }
 
     /// The options of an arm beside the scheme that these describe: another scheme and other fields, the same candidates and weights.
