@@ -4,6 +4,9 @@ use sk_core::TokenId;
 use sk_models::text::{ChatTemplate, Message, Role, TextError, Tokenizer, plain_prompt};
 use sk_models::train::data::{END_OF_TEXT, END_OF_TURN};
 
+use crate::prompt_sets::is_framed;
+use crate::sweep::dialogue;
+
 /// How a dialogue becomes a text for the model.
 #[derive(Debug)]
 pub enum Framing {
@@ -59,6 +62,22 @@ impl Conversation {
     /// What was said so far.
     pub fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// The tokens of a prompt by itself: of a dialogue in the framing of HH-RLHF that waits for the assistant, as a sweep reads it, else of a
+    /// first question.
+    ///
+    /// # Errors
+    /// When the template or the tokenizer refuses it.
+    pub fn begin(&mut self, tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, TextError> {
+        let system = self.messages.first().map(|message| message.content.as_str());
+        if is_framed(prompt) { dialogue::tokens(&self.framing, system, tokenizer, prompt) } else { self.ask(tokenizer, prompt) }
+    }
+
+    /// Forgets what was said, but not the system message.
+    pub fn restart(&mut self) {
+        self.messages.retain(|message| message.role == Role::System);
+        self.tokens.clear();
     }
 
     /// The user speaks: the tokens of the whole dialogue, ready for the answer.

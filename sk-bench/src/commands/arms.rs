@@ -34,9 +34,10 @@ Examples:
   # A trace that was written earlier, without a model
   swiss-knife arms --replay steps.jsonl --arm elo --arm softmax-mu --summary
 
-The scheme drafts and its choices are appended; arms score, rate and select from the same candidates, read once for all of them.
-Options of drafting, --beta, --weights, --preset and --convention hold for all, as does --set of [proposal] and
-[granularity]; other fields and the operating point for the scheme alone.";
+The scheme drafts and its choices are appended; arms score, rate and select from the same candidates,
+read once for all of them. Options of drafting, --beta, --weights, --preset and --convention hold for
+all, as does --set of [proposal] and [granularity]; other fields and the operating point for the
+scheme alone.";
 
 /// What a replay without a scheme is of.
 const REFERENCE: &str = "swiss-knife";
@@ -112,7 +113,7 @@ pub fn run(args: &ArmsArgs) -> Result<(), Error> {
                 same_scores(&name, &config, arm)?;
             }
             let recording = Recording::read(path)?;
-            for (step, distributions) in recording.replay(&name, &arms, args.steering.weights.as_ref())? {
+            for (step, distributions) in recording.replay(&name, &arms, args.steering.weights()?.as_ref())? {
                 steps.take(step, &distributions)?;
             }
             None
@@ -156,7 +157,7 @@ impl ArmsArgs {
         let mut session = Session::new(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
         drop(loading);
         let mut conversation = conversation(&models, &self.generation, &self.steering)?;
-        let tokens = conversation.ask(&models.tokenizer, &prompt)?;
+        let tokens = conversation.begin(&models.tokenizer, &prompt)?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
         let promises = Promises::new(config, Tolerance::default());
 

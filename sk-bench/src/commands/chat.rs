@@ -130,7 +130,12 @@ impl Chat<'_> {
             Ok(reply) => reply,
             Err(error) => {
                 self.conversation.retract();
-                return Err(error);
+                return Err(match error {
+                    Error::PromptTooLong { tokens, limit } if !self.conversation.messages().is_empty() => {
+                        Error::DialogueTooLong { tokens, limit }
+                    }
+                    error => error,
+                });
             }
         };
         let mut tokens = prompt;
@@ -144,6 +149,7 @@ impl Chat<'_> {
         match line.parse::<Command>().map_err(Error::Usage)? {
             Command::Help => say(COMMANDS),
             Command::Quit => return Ok(false),
+            Command::New => self.conversation.restart(),
             Command::Blades => say(&self.blades()),
             Command::Weights(None) => say(&weights_line(&self.session.spec().snapshot())),
             Command::Weights(Some(weights)) => self.weigh(&weights)?,

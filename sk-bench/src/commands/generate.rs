@@ -24,7 +24,8 @@ Examples:
   echo \"Why is the sky blue?\" | swiss-knife generate --explain --trace steps.jsonl
 
   # Any Qwen2.5 checkpoint with LoRA adapters in PEFT format
-  swiss-knife generate \"Hi\" --backbone Qwen/Qwen2.5-7B --drafter Qwen/Qwen2.5-0.5B --blade helpful=adapters/helpful
+  swiss-knife generate \"Hi\" --backbone Qwen/Qwen2.5-7B --drafter Qwen/Qwen2.5-0.5B \\
+      --blade helpful=adapters/helpful
 
   # The published runs: their conventions, and the operating point for honesty
   swiss-knife generate \"Is the earth flat?\" --convention paper --preset honesty -w honest=1";
@@ -79,7 +80,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     drop(loading);
     let mut screen = Screen::new(&models.tokenizer, &args.output, &config, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, &args.steering)?;
-    let tokens = conversation.ask(&models.tokenizer, &prompt)?;
+    let tokens = conversation.begin(&models.tokenizer, &prompt)?;
 
     interrupt::listen();
     let stop = conversation.framing().stop();

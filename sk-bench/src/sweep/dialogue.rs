@@ -17,7 +17,7 @@ const ASSISTANT: &str = "\n\nAssistant:";
 ///
 /// # Errors
 /// When the tokenizer or the template refuses the text.
-pub(super) fn tokens(
+pub(crate) fn tokens(
     framing: &Framing,
     system: Option<&str>,
     tokenizer: &Tokenizer,

@@ -5,7 +5,7 @@
 //! cells, nor the number of processes, nor an interruption changes a byte of a response.
 
 mod cell;
-mod dialogue;
+pub(crate) mod dialogue;
 mod error;
 mod grid;
 mod ledger;

@@ -100,3 +100,18 @@ fn help_lists_the_commands() {
     assert!(stdout(&output).is_empty());
     assert!(stderr(&output).contains("/swap OLD NEW=DIR"));
 }
+
+#[test]
+fn a_dialogue_that_is_full_says_how_to_start_another() {
+    let long = "x".repeat(400);
+    let output = run_with_input("chat", &BRIEF, &format!("{long}\n{long}\n/new\nHello\n"));
+    let error = stderr(&output);
+    assert!(error.contains("the dialogue has") && error.contains("/new starts another"), "{error}");
+    // The first and the last line are answered, the last as if nothing had been said.
+    assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
+    let answer = |input: &str| {
+        let text = stdout(&run_with_input("chat", &[&BRIEF[..], &["--quiet"]].concat(), input));
+        text.lines().last().map(str::to_owned)
+    };
+    assert_eq!(answer("One\n/new\n/seed 5\nTwo\n"), answer("/seed 5\nTwo\n"));
+}

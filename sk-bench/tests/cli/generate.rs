@@ -319,3 +319,44 @@ fn parts_of_the_model_that_ships_have_names() {
     let unknown = run(["generate", "Hello", "--backbone", "embedded:backbone", "--blade", "kind=embedded:blades/none"]);
     assert_refused(&unknown, &["\"kind\"", "embedded:blades/none"]);
 }
+
+#[test]
+fn weights_may_be_given_one_by_one() {
+    let with = |weights: &[&str]| stdout(&run_on_models("generate", &[&["Say it", "--max-new-tokens", "30"], weights].concat()));
+    let together = with(&["-w", "helpful=1,honest=1"]);
+    assert_eq!(with(&["-w", "helpful=1", "-w", "honest=1"]), together);
+    assert_ne!(with(&["-w", "honest=1"]), together);
+}
+
+#[test]
+fn a_full_context_is_said() {
+    let long = "x".repeat(CONTEXT - 60);
+    let output = run_on_models("generate", &[&long, "--max-new-tokens", "400", "--scheme", "greedy"]);
+    assert!(stderr(&output).contains(", stopped: context full"), "{}", stderr(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_trace_goes_through_links_and_pipes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let trace = |name: &str| stdout(&run_on_models("generate", &["Hi", "--max-new-tokens", "4", "--trace", &path(name)]));
+    std::os::unix::fs::symlink(path("target.jsonl"), path("link.jsonl")).unwrap();
+    fs::write(path("target.jsonl"), "stale").unwrap();
+    trace("link.jsonl");
+    assert!(folder.path().join("link.jsonl").is_symlink());
+    assert!(!records(&folder.path().join("target.jsonl")).is_empty());
+
+    assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = path("pipe");
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    trace("pipe");
+    let candidates = |line: &str| serde_json::from_str::<Value>(line).unwrap()["candidates"].clone();
+    let read = reader.join().unwrap();
+    assert_eq!(read.lines().map(candidates).collect::<Vec<_>>(), {
+        let text = fs::read_to_string(path("target.jsonl")).unwrap();
+        text.lines().map(candidates).collect::<Vec<_>>()
+    });
+}

@@ -14,17 +14,19 @@ pub(super) const COMMANDS: &str = "\
 /unseat NAME          drop a blade
 /swap OLD NEW=DIR     put another adapter in a blade's seat, with its weight
 /explain on|off       show a table of each step
+/new                  start another dialogue
 /seed N               start the draws anew
 /save FILE            write the dialogue as JSON
 /quit                 leave";
 
-const NAMES: [&str; 10] = ["help", "quit", "weights", "blades", "seat", "unseat", "swap", "explain", "save", "seed"];
+const NAMES: [&str; 11] = ["help", "quit", "new", "weights", "blades", "seat", "unseat", "swap", "explain", "save", "seed"];
 
 /// A line that begins with `/`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Command {
     Help,
     Quit,
+    New,
     Weights(Option<NamedWeights>),
     Blades,
     Seat(BladeArg),
@@ -47,6 +49,7 @@ impl FromStr for Command {
         match name {
             "help" => Ok(Self::Help),
             "quit" | "exit" => Ok(Self::Quit),
+            "new" => Ok(Self::New),
             "blades" => Ok(Self::Blades),
             "weights" if rest.is_empty() => Ok(Self::Weights(None)),
             "weights" => rest.parse().map(|weights| Self::Weights(Some(weights))),
