@@ -13,6 +13,7 @@ mod lines;
 pub mod memory;
 mod models;
 pub mod page;
+mod plural;
 pub mod pool;
 mod progress;
 pub mod promise;

@@ -14,7 +14,8 @@ use clap::{Args, Subcommand};
 
 use crate::judge::run::{Outcome, Panel, judge_all};
 use crate::judge::{
-    Cached, ChatJudge, Journal, Judge, JudgeError, RUBRICS, Structure, frontier_csv, read_judged, read_responses, retest,
+    Cached, ChatJudge, Journal, Judge, JudgeError, OfflineJudge, RUBRICS, Structure, frontier_csv, read_judged, read_responses,
+    retest,
 };
 use crate::{Error, interrupt, whole_file};
 
@@ -28,13 +29,15 @@ Examples:
   swiss-knife judge responses.jsonl -o judged.jsonl --endpoint http://localhost:8000/v1
 
   # Ollama, scores weighted by the model's own probabilities
-  swiss-knife judge responses.jsonl -o judged.jsonl --endpoint http://localhost:11434/v1 --model qwen2.5:32b --scoring logprob
+  swiss-knife judge responses.jsonl -o judged.jsonl --endpoint http://localhost:11434/v1 \\
+      --model qwen2.5:32b --scoring logprob
 
   # No server: the preference models that ship
   swiss-knife judge responses.jsonl -o judged.jsonl --offline
 
   # A hosted model: the key is taken from an environment variable and written nowhere
-  swiss-knife judge responses.jsonl -o judged.jsonl --endpoint https://api.example.com/v1 --model m --api-key-env EXAMPLE_API_KEY
+  swiss-knife judge responses.jsonl -o judged.jsonl --endpoint https://api.example.com/v1 \\
+      --model m --api-key-env EXAMPLE_API_KEY
 
   # How far does this judge move a response that did not change?
   swiss-knife judge retest responses.jsonl -o judged.jsonl --endpoint http://localhost:8000/v1
@@ -42,8 +45,8 @@ Examples:
   # From judgements to the report's tables
   swiss-knife judge table judged.jsonl -o results && swiss-knife report results
 
-RESPONSES holds lines of {\"id\", \"prompt\", \"response\"} and, if known, scheme, weights, prompt_id and seed. JUDGED gets one line per response and
-rubric; an interrupted run goes on from it.";
+RESPONSES holds lines of {\"id\", \"prompt\", \"response\"} and, if known, scheme, weights, prompt_id and
+seed. JUDGED gets one line per response and rubric; an interrupted run goes on from it.";
 
 /// Options of `judge`.
 #[derive(Debug, Args)]
@@ -104,29 +107,35 @@ pub fn run(args: &JudgeArgs) -> Result<(), Error> {
     }
 }
 
+/// Who is asked.
+enum Asked {
+    Offline(Box<OfflineJudge>),
+    Server(Box<ChatJudge>),
+}
+
 fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
     let responses = read_responses(&options.responses)?;
     let rubrics = options.rubrics()?;
+    // Made before the file of judgements is, so that a server that is not there leaves none.
+    let judge = match options.offline_judge()? {
+        Some(judge) => Asked::Offline(Box::new(judge)),
+        None => Asked::Server(Box::new(options.judge()?)),
+    };
     let (journal, earlier) = Journal::open(&options.output)?;
     let panel = Panel { responses: &responses, rubrics: &rubrics, passes: 0..passes, concurrency: options.concurrency };
-    let (outcome, cached) = match (options.offline_judge()?, options.cache_directory()) {
+    interrupt::listen();
+    let ask = |judge: &dyn Judge| ask(&panel, judge, &journal, earlier, options.quiet);
+    let (outcome, cached) = match (judge, options.cache_directory()) {
         // It answers as fast as a cache would.
-        (Some(judge), _) => {
-            interrupt::listen();
-            (ask(&panel, &judge, &journal, earlier, options.quiet)?, 0)
-        }
-        (None, Some(directory)) => {
-            let chat = options.judge()?;
-            interrupt::listen();
-            let judge = Cached::new(chat, &directory)?;
-            let outcome = ask(&panel, &judge, &journal, earlier, options.quiet)?;
+        (Asked::Offline(judge), _) => (ask(&*judge)?, 0),
+        (Asked::Server(chat), Some(directory)) => {
+            let judge = Cached::new(*chat, &directory)?;
+            let outcome = ask(&judge)?;
             note_structure(judge.inner(), options);
             (outcome, judge.hits())
         }
-        (None, None) => {
-            let chat = options.judge()?;
-            interrupt::listen();
-            let outcome = ask(&panel, &chat, &journal, earlier, options.quiet)?;
+        (Asked::Server(chat), None) => {
+            let outcome = ask(&*chat)?;
             note_structure(&chat, options);
             (outcome, 0)
         }

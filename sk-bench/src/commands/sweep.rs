@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sk_models::device::DeviceName;
 
+use crate::plural::counted;
 use crate::progress::Loading;
 use crate::sweep::{self, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
 use crate::{Error, interrupt};
@@ -62,20 +63,20 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
         plan.models.device = device;
     }
     let grid = Grid::new(plan)?;
+    // Nothing is created before all prompts are known to fit.
+    let ledger = Store::peek(&grid)?;
     if args.dry_run {
-        let ledger = Store::peek(&grid)?;
         list(&ledger)?;
         if !args.quiet {
             eprintln!("{}", counts(&ledger));
         }
         return Ok(());
     }
-    let mut store = Store::open(&grid)?;
     if !args.quiet {
-        eprintln!("{}", counts(store.ledger()));
+        eprintln!("{}", counts(&ledger));
     }
-    if store.ledger().open().next().is_none() {
-        return Ok(store.tidy()?);
+    if ledger.open().next().is_none() {
+        return Ok(Store::open(&grid)?.tidy()?);
     }
     interrupt::listen();
     let mut loading = Loading::new(args.quiet);
@@ -83,6 +84,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     loading.show("reading the prompts");
     let worker = Worker::new(&grid, &loaded)?;
     drop(loading);
+    let mut store = Store::open(&grid)?;
     let mut progress = Progress::new(args.quiet);
     let result = sweep::run(&mut store, &worker, |standing: Standing| progress.show(standing));
     progress.finish();
@@ -102,22 +104,21 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
 /// How many cells there are, and why.
 fn counts(ledger: &Ledger<'_>) -> String {
     let grid = ledger.grid();
-    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let unweighted: BTreeSet<usize> = grid.cells.iter().filter(|cell| cell.weights.is_none()).map(|cell| cell.arm).collect();
-    let mut text = of(grid.arms.len(), "scheme");
+    let mut text = counted(grid.arms.len(), "scheme");
     if !unweighted.is_empty() {
         text += &format!(" ({} without weights)", unweighted.len());
     }
     text += &format!(
         " × {} × {} × {}: {}, {} done",
-        of(grid.plan.weights.len(), "weight vector"),
-        of(grid.prompts.len(), "prompt"),
-        of(grid.plan.seeds.len(), "seed"),
-        of(grid.cells.len(), "cell"),
+        counted(grid.plan.weights.len(), "weight vector"),
+        counted(grid.prompts.len(), "prompt"),
+        counted(grid.plan.seeds.len(), "seed"),
+        counted(grid.cells.len(), "cell"),
         ledger.finished(),
     );
     if ledger.strangers() > 0 {
-        text += &format!("; {} of other cells are kept", of(ledger.strangers(), "record"));
+        text += &format!("; {} of other cells are kept", counted(ledger.strangers(), "record"));
     }
     text
 }

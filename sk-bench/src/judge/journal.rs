@@ -24,7 +24,7 @@ impl Journal {
             RecordFileError::Read(source) => JudgeError::Read { path: owned(), source },
             RecordFileError::Write(source) => JudgeError::Write { path: owned(), source },
             RecordFileError::Line { line, reason } => {
-                JudgeError::Record { path: owned(), line, reason: format!("it is no judgement: {reason}") }
+                JudgeError::Record { path: owned(), line, reason: format!("it is not a judgement: {reason}") }
             }
         })?;
         Ok((Self(file), records.into_iter().map(|(_, record)| record).collect()))

@@ -119,7 +119,7 @@ pub fn read_judged(path: &Path) -> Result<Vec<Judged>, JudgeError> {
         .map(|(line, text)| {
             let wrong = |reason: String| JudgeError::Record { path: path.to_owned(), line, reason };
             let text = text.map_err(|error| wrong(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| wrong(format!("it is no judgement: {}", json_fault(&error))))
+            serde_json::from_str(&text).map_err(|error| wrong(format!("it is not a judgement: {}", json_fault(&error))))
         })
         .collect()
 }

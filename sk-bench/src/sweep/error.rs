@@ -50,10 +50,14 @@ pub enum SweepError {
         source: Box<Error>,
     },
     /// A prompt that cannot be asked.
-    #[error("prompt \"{id}\": {source}")]
+    #[error("prompt \"{id}\" ({file}, row {row}): {source}")]
     Prompt {
         /// The prompt.
         id: String,
+        /// The file it came from.
+        file: String,
+        /// Its row there, from 1, a header not counted.
+        row: usize,
         /// What is wrong.
         source: Box<Error>,
     },

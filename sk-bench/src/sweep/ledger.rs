@@ -34,7 +34,7 @@ impl<'g> Ledger<'g> {
             let path = &self.grid.plan.output;
             let wrong = |reason| SweepError::Record { path: path.clone(), line: self.lines, reason };
             let record: SweepRecord = serde_json::from_slice(line)
-                .map_err(|error| wrong(format!("it is no record of a sweep: {}", json_fault(&error))))?;
+                .map_err(|error| wrong(format!("it is not a record of a sweep: {}", json_fault(&error))))?;
             self.trace_end = self.trace_end.max(record.trace.map_or(0, |span| span.end()));
             let Some(place) = self.grid.find(&record.id) else {
                 self.strangers += 1;

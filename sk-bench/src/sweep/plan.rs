@@ -292,12 +292,18 @@ pub(crate) fn weights(mut section: Section<'_, '_>, models: &ModelArgs) -> Resul
         Points::Listed => {
             let list = section.vectors("list")?.unwrap_or_default();
             let names: BTreeSet<&String> = list.iter().flatten().map(|(name, _)| name).collect();
-            let whole = |vector: &Vec<(String, f64)>| {
+            let whole = |(entry, vector): (usize, &Vec<(String, f64)>)| {
+                if let Some((name, weight)) = vector.iter().find(|(_, weight)| !weight.is_finite() || *weight < 0.0) {
+                    let entry = entry + 1;
+                    return Err(format!(
+                        "entry {entry} of list: the weight of \"{name}\" is {weight}; it must be finite and not negative"
+                    ));
+                }
                 let given: BTreeMap<&String, f64> = vector.iter().map(|(name, weight)| (name, *weight)).collect();
                 let weights = names.iter().map(|&name| (name.clone(), given.get(name).copied().unwrap_or(0.0)));
                 Weights::normalized(weights).map_err(|error| error.to_string())
             };
-            list.iter().map(whole).collect()
+            list.iter().enumerate().map(whole).collect()
         }
     }
     .map_err(|reason| section.fault(reason))?;

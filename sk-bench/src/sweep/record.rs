@@ -78,7 +78,7 @@ pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, SweepError> {
         .map(|(line, text)| {
             let wrong = |reason| SweepError::Record { path: path.to_owned(), line, reason };
             let text = text.map_err(|error| wrong(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| wrong(format!("it is no record of a sweep: {}", json_fault(&error))))
+            serde_json::from_str(&text).map_err(|error| wrong(format!("it is not a record of a sweep: {}", json_fault(&error))))
         })
         .collect()
 }

@@ -15,6 +15,7 @@ use crate::explain::shown;
 use crate::models::Models;
 use crate::progress::Loading;
 use crate::promise::{Promises, StepPromise};
+use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeConfig};
 use crate::session::{Ended, Session};
 use crate::trace::StepRecord;
@@ -178,7 +179,13 @@ impl<'g> Worker<'g> {
             tokens if tokens >= limit => Err(Error::PromptTooLong { tokens, limit }),
             _ => Ok(()),
         });
-        checked.map_err(|source| SweepError::Prompt { id: self.grid.prompts[prompt].id.clone(), source: Box::new(source) })
+        let Prompt { id, source: file, row, .. } = &self.grid.prompts[prompt];
+        checked.map_err(|source| SweepError::Prompt {
+            id: id.clone(),
+            file: file.clone(),
+            row: row + 1,
+            source: Box::new(source),
+        })
     }
 }
 

@@ -180,7 +180,7 @@ fn records_that_do_not_fit_are_refused_or_said_to_be_missing() {
         assert!(!folder.join("report.html").exists());
     };
     refused("nowhere.jsonl", &["nowhere.jsonl"]);
-    refused("judged.jsonl", &["judged.jsonl:1", "no record of a sweep"]);
+    refused("judged.jsonl", &["judged.jsonl:1", "not a record of a sweep"]);
     let traces = folder.join("frontier.traces.jsonl");
     let whole = fs::read(&traces).unwrap();
     let cut = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;

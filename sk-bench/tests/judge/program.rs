@@ -246,7 +246,7 @@ fn judgements_become_a_table_for_the_report() {
     let output =
         program().current_dir(folder.path()).args(["judge", "table", "responses.jsonl", "-o", "results"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("responses.jsonl:1: it is no judgement"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("responses.jsonl:1: it is not a judgement"), "{}", stderr(&output));
 }
 
 #[test]
@@ -282,4 +282,21 @@ fn bad_input_is_named_on_one_line() {
     assert!(stderr(&output).contains("cannot read missing.jsonl"), "{}", stderr(&output));
     fs::write(folder.path().join("responses.jsonl"), "\n").unwrap();
     refused(&[], &["responses.jsonl", "no response"]);
+}
+
+#[test]
+fn a_judge_that_cannot_be_asked_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 1);
+    let refused = |more: &[&str], part: &str| {
+        let args = [&["judge", "responses.jsonl", "-o", "judged.jsonl"], more].concat();
+        let output = program().current_dir(folder.path()).args(args).output().unwrap();
+        assert!(!output.status.success() && stderr(&output).contains(part), "{}", stderr(&output));
+        assert!(!folder.path().join("judged.jsonl").exists(), "{part}");
+    };
+    refused(&["--offline", "--rubrics", "wit"], "\"wit\"");
+    refused(&["--offline=nowhere"], "nowhere");
+    refused(&["--endpoint", "http://127.0.0.1:1/v1", "--attempts", "1"], "127.0.0.1:1");
+    refused(&["--offline", "nowhere"], "--offline=nowhere");
+    refused(&[], "not provided: --endpoint <URL>");
 }

@@ -92,12 +92,12 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "no two alike"]);
     refused("[sweep]\ntraces = 1\n", &["plan.toml:2:", "sweep.traces", "true or false"]);
     let scheme = |text: &str, parts: &[&str]| refused(&format!("[schemes.a]\n{text}\n"), parts);
-    scheme("", &["plan.toml:1:", "[a]", "unknown scheme \"a\""]);
+    scheme("", &["plan.toml:1:", "[schemes.a]", "unknown scheme \"a\""]);
     scheme("scheme = \"modd\"", &["unknown scheme \"modd\"", "did you mean \"mod\"?"]);
-    scheme("scheme = \"none.toml\"", &["[a]", "none.toml"]);
-    scheme("scheme = 3", &["plan.toml:2:", "a.scheme", "a string"]);
-    scheme("scheme = \"mod\"\nset = [\"selector.heat=1\"]", &["[a]", "unknown field of [selector] \"heat\""]);
-    scheme("scheme = \"mod\"\nset = [\"heat\"]", &["[a]", "SLOT.FIELD=VALUE"]);
+    scheme("scheme = \"none.toml\"", &["[schemes.a]", "none.toml"]);
+    scheme("scheme = 3", &["plan.toml:2:", "schemes.a.scheme", "a string"]);
+    scheme("scheme = \"mod\"\nset = [\"selector.heat=1\"]", &["[schemes.a]", "unknown field of [selector] \"heat\""]);
+    scheme("scheme = \"mod\"\nset = [\"heat\"]", &["[schemes.a]", "SLOT.FIELD=VALUE"]);
     scheme("scheme = \"mod\"\npreset = \"hh\"", &["plan.toml:3:", "unknown preset", "\"hhh\""]);
     refused("[schemes.\"a/b\"]\nscheme = \"mod\"\n", &["plan.toml:1:", "\"/\""]);
     refused("[prompts]\nsources = [\"p\"]\n", &["plan.toml", "no [schemes] section"]);
@@ -107,7 +107,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     weights("kind = \"lattice\"", &["plan.toml:2:", "density"]);
     weights("kind = \"lattice\"\ndensity = 100000", &["plan.toml:2:", "100000 points"]);
     weights("kind = \"listed\"", &["plan.toml:2:", "at least one weight vector"]);
-    weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "-1"]);
+    weights("kind = \"listed\"\nlist = [{ helpful = -1 }]", &["plan.toml:2:", "entry 1 of list", "\"helpful\" is -1"]);
     weights("kind = \"listed\"\nlist = [{ helpful = \"x\" }]", &["plan.toml:4:", "weights.list"]);
     weights("kind = \"listed\"\nlist = [{ helpful = 1 }, { helpful = 2 }]", &["helpful=1 are there twice"]);
     let rest = "[schemes.swiss-knife]\n[prompts]\n";

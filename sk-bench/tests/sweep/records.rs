@@ -68,16 +68,19 @@ fn a_cell_is_what_generate_writes_with_its_seed() {
     let bench = Bench::new(PLAN);
     bench.finish();
     let records = bench.records();
-    let cells = records.iter().filter(|r| r["scheme"] == "cool" && r["prompt_id"] == "sky" && r["weights"]["honest"] == 0.5);
+    let cells = records.iter().filter(|r| r["scheme"] == "cool" && r["weights"]["honest"] == 0.5);
     for record in cells.clone() {
         let seed = record["draws"].to_string();
         let settings = ["--set", "selector.temperature=0.5", "--set", "proposal.candidates=3", "--scheme", "swiss-knife"];
-        let args = ["Why is the sky blue?", "--max-new-tokens", "20", "--json", "--quiet", "-w", "helpful=1,honest=1"];
+        // A dialogue is read as the sweep reads it, and a question may be put as it is.
+        let prompt = record["prompt"].as_str().unwrap();
+        let prompt = if record["prompt_id"] == "sky" { "Why is the sky blue?" } else { prompt };
+        let args = [prompt, "--max-new-tokens", "20", "--json", "--quiet", "-w", "helpful=1,honest=1"];
         let report = stdout(&run_on_models("generate", &[&args[..], &settings, &["--seed", &seed]].concat()));
         let report: Value = serde_json::from_str(&report).unwrap();
         assert_eq!((&report["text"], &report["ended"]), (&record["response"], &record["ended"]));
     }
-    assert_eq!(cells.count(), 2);
+    assert_eq!(cells.count(), 4);
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn a_plan_may_grow_but_not_change_what_was_made() {
     refused(PLAN, &["plan.jsonl:1:", "prompt \"sky\" has another text"]);
     fs::write(bench.path("prompts.jsonl"), crate::PROMPTS).unwrap();
     fs::write(bench.path("plan.jsonl"), "{\"id\":1}\n").unwrap();
-    refused(PLAN, &["plan.jsonl:1:", "no record of a sweep"]);
+    refused(PLAN, &["plan.jsonl:1:", "not a record of a sweep"]);
 }
 
 #[test]
@@ -148,6 +151,6 @@ fn a_prompt_that_does_not_fit_is_named_before_anything_is_answered() {
     let bench = Bench::new(PLAN);
     let long = format!("{}{{\"id\":\"long\",\"prompt\":{:?}}}\n", crate::PROMPTS, "x".repeat(600));
     fs::write(bench.path("prompts.jsonl"), long).unwrap();
-    assert_refused(&bench.run(&["--quiet"]), &["prompt \"long\"", "the model holds 512"]);
-    assert_eq!(bench.lines(), 0);
+    assert_refused(&bench.run(&["--quiet"]), &["prompt \"long\" (prompts.jsonl, row 3)", "the model holds 512"]);
+    assert!(!bench.path("plan.jsonl").exists());
 }
