@@ -88,6 +88,24 @@ pub enum Error {
         /// The shorter of the two models' contexts.
         limit: usize,
     },
+    /// A dialogue that leaves no room for another response.
+    #[error("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another")]
+    DialogueTooLong {
+        /// Tokens of the framed dialogue.
+        tokens: usize,
+        /// The shorter of the two models' contexts.
+        limit: usize,
+    },
+    /// More to measure than the models hold.
+    #[error("{prompt} prompt tokens and {new} new ones do not fit into {limit}; lower --prompt-tokens or --new-tokens")]
+    NoRoom {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens to be written.
+        new: usize,
+        /// The shorter of the two models' contexts.
+        limit: usize,
+    },
     /// A file or standard input that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -218,7 +236,7 @@ impl Error {
                 PoolError::Step { .. } => 1,
                 _ => 2,
             },
-            Self::Step(StepError::EmptyContext) => 2,
+            Self::Step(StepError::EmptyContext | StepError::Unseated { .. }) => 2,
             // A device that fails is most often out of memory, which other settings cure; so is a context that is full.
             Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
                 if source.is::<EngineError>() {

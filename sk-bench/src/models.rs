@@ -6,17 +6,18 @@ mod random;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sk_core::{SpecError, TokenId};
+use sk_core::TokenId;
 use sk_models::assets;
 use sk_models::decoder::{Decoder, Together};
-use sk_models::device::{Device, DeviceName};
+use sk_models::device::{Device, DeviceName, is_processor};
+use sk_models::engine::SPAN_CAPACITY;
 use sk_models::head::Head;
 use sk_models::hf::{Checkpoint, head_kind};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, Tokenizer};
 
 use crate::Error;
-use crate::args::ModelArgs;
+use crate::args::{BladeArg, ModelArgs};
 use crate::pool::{PlannedArm, PoolError};
 use crate::progress::Loading;
 use crate::scheme::{SchemeConfig, SchemeError};
@@ -73,7 +74,10 @@ impl Models {
     ) -> Result<(Self, Vec<(String, LoraAdapter)>), Error> {
         // What can be refused without reading gigabytes is.
         let embedded = embedded_for(args)?;
-        let mut heads = heads::sources(config, &args.heads, &args.blades, embedded)?;
+        let fits = |head: &&BladeArg| Ok(arms.is_empty() || heads::misfit(config, head)?.is_none());
+        let fitting = args.heads.iter().filter_map(|head| fits(&head).map(|fits| fits.then(|| head.clone())).transpose());
+        let fitting: Vec<BladeArg> = fitting.collect::<Result<_, Error>>()?;
+        let mut heads = heads::sources(config, &fitting, &args.blades, embedded)?;
         let mut sources = adapter_sources(args, config)?;
         config.spec()?;
         for PlannedArm { name, config } in &mut *arms {
@@ -86,6 +90,11 @@ impl Models {
                 Ok(())
             };
             resolve().map_err(|source| PoolError::Arm { arm: name.clone(), source: Box::new(source) })?;
+        }
+        for head in args.heads.iter().filter(|head| !heads.iter().any(|(name, _)| *name == head.name)) {
+            if let Some(error) = heads::misfit(config, head)? {
+                return Err(error.into());
+            }
         }
         let mut models = Self::open(args, loading)?;
         models.heads = heads::load(heads, models.checkpoint()?)?;
@@ -193,6 +202,27 @@ impl Models {
         self.backbone.config().max_position_embeddings.min(self.drafter.config().max_position_embeddings)
     }
 
+    /// Checks that the processor's memory has room for what `model` keeps of so many candidates that it drafts: keys and values of their first
+    /// tokens, at most `span`, and one row of logits each. What the backbone keeps depends on their lengths, and comes on top.
+    ///
+    /// # Errors
+    /// When it has not.
+    pub(crate) fn check_candidates(
+        &self,
+        model: &Decoder,
+        candidates: usize,
+        span: usize,
+        free: Option<u64>,
+    ) -> Result<(), SchemeError> {
+        let config = model.config();
+        let kept = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * span.min(SPAN_CAPACITY);
+        let needed = candidates as f64 * (size_of::<f32>() * (kept + config.vocab_size)) as f64;
+        match free.map(|free| free as f64).filter(|&free| is_processor(&self.device) && needed > free) {
+            Some(free) => Err(SchemeError::Memory { candidates, needed: needed / 1e9, free: free / 1e9 }),
+            None => Ok(()),
+        }
+    }
+
     /// What each token of the backbone's vocabulary reads; nothing for the spare rows of its embedding.
     pub fn token_bytes(&self) -> Arc<[Box<[u8]>]> {
         let bytes = |token: usize| self.tokenizer.token_bytes(token as TokenId).unwrap_or_default().into();
@@ -255,7 +285,7 @@ pub(crate) fn adapter_sources(args: &ModelArgs, config: &mut SchemeConfig) -> Re
     let (given, embedded) = (&args.blades, embedded_for(args)?);
     for (i, blade) in given.iter().enumerate() {
         if given[..i].iter().any(|other| other.name == blade.name) {
-            return Err(SpecError::Duplicate { name: blade.name.clone() }.into());
+            return Err(SchemeError::GivenTwice { option: "blade", name: blade.name.clone() }.into());
         }
     }
     let built_in = embedded.map(assets::Embedded::blades).unwrap_or_default();

@@ -34,10 +34,12 @@ Examples:
   swiss-knife bench
 
   # Any checkpoint, seven repetitions, as JSON
-  swiss-knife bench --backbone backbone --drafter drafter --blade helpful=blades/helpful --repeat 7 --json
+  swiss-knife bench --backbone backbone --drafter drafter --blade helpful=blades/helpful \\
+      --repeat 7 --json
 
   # Any shape, without a checkpoint
-  swiss-knife bench --backbone-config 7b.json --drafter-config 3b.json --random-blades 3 --prompt-tokens 2048
+  swiss-knife bench --backbone-config 7b.json --drafter-config 3b.json --random-blades 3 \\
+      --prompt-tokens 2048
 
   # How a step grows with the prefix, N, K and L, each at the values named or at those of its own
   swiss-knife bench --sweep prefix=64:1024:4096,n,k,l
@@ -45,12 +47,12 @@ Examples:
   # Sixteen generations that share backbone and drafter, against one
   swiss-knife bench --generations 16
 
-  # In turns with another program, which prints a line such as {\"greedy\": 120.5} for each line it reads
+  # In turns with another program, which prints a line such as {\"greedy\": 120.5} for each it reads
   swiss-knife bench --against 'python3 other.py'
 
-Spans have a fixed length and nothing ends a response early, so that every repetition makes the same number of tokens.
-Frozen and steered runs take turns, each on caches of its own; figures are medians with the range, beside the least time that the
-measured bandwidth and peak of the device allow.";
+Spans have a fixed length and nothing ends a response early, so that every repetition makes the same
+number of tokens. Frozen and steered runs take turns, each on caches of its own; figures are medians
+with the range, beside the least time that the measured bandwidth and peak of the device allow.";
 
 /// Tokens of a span unless said otherwise.
 const SPAN: NonZeroUsize = NonZeroUsize::new(24).unwrap();
@@ -168,9 +170,9 @@ impl<'a> Subject<'a> {
 
         let text = models.tokenizer.encode(TEXT)?;
         let prompt: Vec<TokenId> = text.iter().copied().cycle().take(args.prompt_tokens).collect();
-        let needed = prompt.len() + args.new_tokens;
-        if needed > models.context_limit() {
-            return Err(Error::PromptTooLong { tokens: needed, limit: models.context_limit() });
+        let limit = models.context_limit();
+        if prompt.len() + args.new_tokens > limit {
+            return Err(Error::NoRoom { prompt: prompt.len(), new: args.new_tokens, limit });
         }
         let blades = adapters.len();
         let swept = args.sweep.iter().filter(|arg| arg.axis == Axis::Blades).flat_map(|arg| arg.values.iter().copied());

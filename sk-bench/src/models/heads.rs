@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use sk_core::SpecError;
 use sk_models::assets;
-use sk_models::head::Head;
+use sk_models::head::{Head, HeadKind};
 use sk_models::hf::{Checkpoint, CheckpointError, head_kind};
 
 use crate::Error;
@@ -12,7 +11,7 @@ use crate::args::BladeArg;
 use crate::scheme::{BladeKind, SchemeConfig, SchemeError};
 
 /// Where the head of each blade of `config` is: on the command line, in the scheme file, or in the program. Heads on the command line that
-/// no blade of `config` is named after are seated as what they are.
+/// no blade of `config` is named after are seated as what they are, unless its template reads heads of another kind.
 pub(super) fn sources(
     config: &mut SchemeConfig,
     given: &[BladeArg],
@@ -22,7 +21,7 @@ pub(super) fn sources(
     let built_in = embedded.map(assets::Embedded::heads).unwrap_or_default();
     for (i, head) in given.iter().enumerate() {
         if given[..i].iter().any(|other| other.name == head.name) {
-            return Err(SpecError::Duplicate { name: head.name.clone() }.into());
+            return Err(SchemeError::GivenTwice { option: "head", name: head.name.clone() }.into());
         }
         let seated = config.blades.iter().find(|blade| blade.name == head.name).or(config.template.as_ref());
         let read = seated.is_some_and(|blade| blade.kind.head().is_some());
@@ -30,8 +29,10 @@ pub(super) fn sources(
             let kind = seated.map_or(BladeKind::ImplicitReward, |blade| blade.kind).name();
             return Err(SchemeError::UnusedHead { name: head.name.clone(), kind }.into());
         }
-        let kind = head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))?;
-        config.seat_head(&head.name, kind);
+        if let Some(error) = misfit(config, head)? {
+            return Err(error.into());
+        }
+        config.seat_head(&head.name, kind_of(head)?);
     }
     if let (Some(kind), true) = (config.template.as_ref().and_then(|template| template.kind.head()), given.is_empty()) {
         for name in &built_in {
@@ -57,6 +58,23 @@ pub(super) fn sources(
         }
     };
     readers.map(source).collect()
+}
+
+/// Why `config`, whose template reads heads of another kind, cannot seat a head that it does not name; nothing where it can.
+pub(super) fn misfit(config: &SchemeConfig, head: &BladeArg) -> Result<Option<SchemeError>, Error> {
+    let template = config.template.as_ref().filter(|_| !config.blades.iter().any(|blade| blade.name == head.name));
+    let Some((template, kind)) = template.and_then(|template| Some((template, template.kind.head()?))) else { return Ok(None) };
+    let found = kind_of(head)?;
+    let error = || SchemeError::HeadTemplate {
+        name: head.name.clone(),
+        kind: template.kind.name(),
+        found: BladeKind::of_head(found).name(),
+    };
+    Ok((found != kind).then(error))
+}
+
+fn kind_of(head: &BladeArg) -> Result<HeadKind, Error> {
+    head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))
 }
 
 /// Loads the heads for the backbone.

@@ -165,6 +165,11 @@ impl AggregatorConfig {
             self.standardize = section.flag("standardize")?.unwrap_or(self.standardize);
             self.alpha = section.number("alpha")?.unwrap_or(self.alpha);
         }
+        if let Some(field) = ["link", "p", "nu"].into_iter().find(|field| section.has(field)) {
+            let kind = self.kind.name();
+            let cure = if field == "nu" { "kind = \"round-robin\" and link = \"student-t\"" } else { "kind = \"round-robin\"" };
+            return Err(section.fault(format!("kind \"{kind}\" has no {field}; use {cure}")));
+        }
         self.build().map_err(|error| section.fault(error))?;
         section.finish()
     }

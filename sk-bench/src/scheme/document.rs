@@ -19,11 +19,18 @@ pub(crate) type NamedNumbers = Vec<(String, f64)>;
 pub(crate) struct Document<'a> {
     name: &'a str,
     text: &'a str,
+    /// Whether errors name lines.
+    numbered: bool,
 }
 
 impl<'a> Document<'a> {
     pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
-        Self { name, text }
+        Self { name, text, numbered: true }
+    }
+
+    /// A text of one field, whose lines say nothing.
+    pub(crate) fn of_field(name: &'a str, text: &'a str) -> Self {
+        Self { numbered: false, ..Self::new(name, text) }
     }
 
     /// The top-level tables, in the order of the text; `what` is what one is called in errors.
@@ -33,7 +40,7 @@ impl<'a> Document<'a> {
             line: self.line(&error.span().unwrap_or_default()),
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
-        self.tables(table.into_inner(), what)
+        self.tables(table.into_inner(), what, "")
     }
 
     /// The top-level tables by their names, all of which are `known`.
@@ -53,20 +60,21 @@ impl<'a> Document<'a> {
         SchemeError::Missing { file: self.name.to_owned(), section, hint }
     }
 
-    /// Reads the values of `table` as tables themselves.
-    fn tables(&self, table: DeTable<'a>, what: &str) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
+    /// Reads the values of `table`, which is at `parent`, as tables themselves.
+    fn tables(&self, table: DeTable<'a>, what: &str, parent: &str) -> Result<Vec<Section<'_, 'a>>, SchemeError> {
         let mut sections = Vec::with_capacity(table.len());
         for (key, value) in table {
             let line = self.line(&key.span());
             let name = key.into_inner().into_owned();
+            let path = if parent.is_empty() { name.clone() } else { format!("{parent}.{name}") };
             match value.into_inner() {
-                DeValue::Table(fields) => sections.push(Section { document: self, name, line, fields, asked: Vec::new() }),
+                DeValue::Table(fields) => sections.push(Section { document: self, name, path, line, fields, asked: Vec::new() }),
                 other => {
                     return Err(SchemeError::Value {
                         file: self.name.to_owned(),
                         line,
-                        place: name.clone(),
-                        reason: format!("a {what} is a table such as [{name}], not a {}", other.type_str()),
+                        reason: format!("a {what} is a table such as [{path}], not a {}", other.type_str()),
+                        place: path,
                     });
                 }
             }
@@ -75,7 +83,11 @@ impl<'a> Document<'a> {
         Ok(sections)
     }
 
+    /// From 1; 0 where lines say nothing.
     fn line(&self, span: &Range<usize>) -> usize {
+        if !self.numbered {
+            return 0;
+        }
         1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count()
     }
 
@@ -94,6 +106,8 @@ impl<'a> Document<'a> {
 pub(crate) struct Section<'d, 'a> {
     document: &'d Document<'a>,
     name: String,
+    /// Its name after those of the tables that it is in.
+    path: String,
     line: usize,
     fields: DeTable<'a>,
     asked: Vec<&'static str>,
@@ -106,12 +120,17 @@ impl<'d, 'a> Section<'d, 'a> {
 
     /// The tables inside this one, such as the blades.
     pub(crate) fn sections(self, what: &str) -> Result<Vec<Self>, SchemeError> {
-        self.document.tables(self.fields, what)
+        self.document.tables(self.fields, what, &self.path)
     }
 
     /// Refuses the section itself: no slot is called that.
     pub(crate) fn refuse(&self, what: &str, known: &[&str]) -> SchemeError {
         self.document.unknown(self.line, what, &self.name, known)
+    }
+
+    /// Whether there is a field `key`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.fields.contains_key(key)
     }
 
     /// Which of `known` the field `key` names, if it is there.
@@ -244,7 +263,7 @@ impl<'d, 'a> Section<'d, 'a> {
     pub(crate) fn nested(&mut self, key: &'static str, what: &str) -> Result<Option<Vec<Self>>, SchemeError> {
         match self.take(key) {
             None => Ok(None),
-            Some((_, DeValue::Table(fields))) => self.document.tables(fields, what).map(Some),
+            Some((_, DeValue::Table(fields))) => self.document.tables(fields, what, &format!("{}.{key}", self.path)).map(Some),
             Some((line, other)) => Err(self.mistyped(line, key, "tables by name", &other)),
         }
     }
@@ -254,7 +273,7 @@ impl<'d, 'a> Section<'d, 'a> {
         SchemeError::Value {
             file: self.document.name.to_owned(),
             line: self.line,
-            place: format!("[{}]", self.name),
+            place: format!("[{}]", self.path),
             reason: reason.to_string(),
         }
     }
@@ -264,7 +283,7 @@ impl<'d, 'a> Section<'d, 'a> {
         match self.fields.keys().min_by_key(|key| key.span().start) {
             None => Ok(()),
             Some(key) => {
-                let what = format!("field of [{}]", self.name);
+                let what = format!("field of [{}]", self.path);
                 Err(self.document.unknown(self.document.line(&key.span()), &what, key.get_ref(), &self.asked))
             }
         }
@@ -281,8 +300,8 @@ impl<'d, 'a> Section<'d, 'a> {
         SchemeError::Value {
             file: self.document.name.to_owned(),
             line,
-            place: format!("{}.{key}", self.name),
-            reason: format!("expected {expected}, found {} {}", article(found.type_str()), found.type_str()),
+            place: format!("{}.{key}", self.path),
+            reason: format!("expected {expected}, found {}", shown(found)),
         }
     }
 }
@@ -293,6 +312,15 @@ fn decimal(value: &DeValue<'_>) -> Option<f64> {
         DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
         DeValue::Float(float) => float.as_str().parse().ok(),
         _ => None,
+    }
+}
+
+/// A number as it is written, of anything else what it is.
+fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().to_owned(),
+        DeValue::Float(float) => float.as_str().to_owned(),
+        other => format!("{} {}", article(other.type_str()), other.type_str()),
     }
 }
 

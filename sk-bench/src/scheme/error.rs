@@ -31,21 +31,21 @@ pub enum SchemeError {
         hint: &'static str,
     },
     /// The text is not TOML.
-    #[error("{file}:{line}: {message}")]
+    #[error("{}: {message}", at(file, *line))]
     Syntax {
         /// The file.
         file: String,
-        /// Line, from 1.
+        /// Line, from 1; 0 for an option.
         line: usize,
         /// What the parser found.
         message: String,
     },
     /// A slot, kind, field or choice that does not exist.
-    #[error("{file}:{line}: unknown {what} \"{name}\"; {hint}")]
+    #[error("{}: unknown {what} \"{name}\"; {hint}", at(file, *line))]
     Unknown {
         /// The file.
         file: String,
-        /// Line, from 1.
+        /// Line, from 1; 0 for an option.
         line: usize,
         /// What it would have been, such as `aggregator` or `field of [selector]`.
         what: String,
@@ -55,11 +55,11 @@ pub enum SchemeError {
         hint: String,
     },
     /// A value of another type or outside its range.
-    #[error("{file}:{line}: {place}: {reason}")]
+    #[error("{}: {place}: {reason}", at(file, *line))]
     Value {
         /// The file.
         file: String,
-        /// Line, from 1.
+        /// Line, from 1; 0 for an option.
         line: usize,
         /// Slot and field.
         place: String,
@@ -108,6 +108,48 @@ pub enum SchemeError {
         /// Its kind.
         kind: &'static str,
     },
+    /// An option that gives two things of one name.
+    #[error("--{option} gives \"{name}\" twice; give each a name of its own")]
+    GivenTwice {
+        /// The option, without dashes.
+        option: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A head of another kind than those that a scheme reads.
+    #[error(
+        "head \"{name}\" is of kind \"{found}\" and [blades.\"*\"] of kind \"{kind}\"; give a head of that kind, or a [blades.{name}] section"
+    )]
+    HeadTemplate {
+        /// The head.
+        name: String,
+        /// The kind of the blades without a section.
+        kind: &'static str,
+        /// The kind of blade that the head makes.
+        found: &'static str,
+    },
+    /// A gate on a blade that has no seat.
+    #[error(
+        "[selector.gates.{name}]: no blade \"{name}\" is seated (seated: {seated}); seat one, give on = \"score\", or remove the gate"
+    )]
+    Gate {
+        /// The gate, and the blade that it looks at.
+        name: String,
+        /// The names seated, comma-separated.
+        seated: String,
+    },
+    /// More candidates than memory has room for.
+    #[error(
+        "{candidates} candidates take {needed:.1} GB and {free:.1} GB of memory are free; use fewer (--n) or another --device"
+    )]
+    Memory {
+        /// N.
+        candidates: usize,
+        /// What the drafter needs for them at least, in 10⁹ bytes.
+        needed: f64,
+        /// What is free, in 10⁹ bytes.
+        free: f64,
+    },
     /// A head of another kind than its blade.
     #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
     HeadKind {
@@ -132,4 +174,9 @@ pub enum SchemeError {
     /// Blades or weights that Ω refuses.
     #[error(transparent)]
     Spec(#[from] sk_core::SpecError),
+}
+
+/// A line of a file, or an option.
+fn at(file: &str, line: usize) -> String {
+    if line == 0 { file.to_owned() } else { format!("{file}:{line}") }
 }

@@ -17,11 +17,13 @@ mod selector;
 mod stability;
 mod summary;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
 use sk_core::{AlignmentSpec, Arm, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
+use sk_models::device::free_memory;
 use sk_models::engine::{AdapterRack, SharedVerifier, Verifier};
 use sk_models::head::{Head, HeadKind};
 use sk_normalize::Propagation;
@@ -160,7 +162,8 @@ impl SchemeConfig {
     }
 
     fn take(&mut self, name: &str, text: &str, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
-        for section in Document::new(name, text).sections("slot")? {
+        let document = if mode == Blades::Amended { Document::of_field(name, text) } else { Document::new(name, text) };
+        for section in document.sections("slot")? {
             match section.name() {
                 "about" => self.about.read(section)?,
                 "proposal" => self.proposal.read(section)?,
@@ -244,7 +247,7 @@ impl SchemeConfig {
     /// Ω: the seated blades with their weights, or with equal ones where none is given.
     ///
     /// # Errors
-    /// When there is no blade, β is out of range, a weight is not one, weights or correlations name no blade, or all weights are zero.
+    /// When there is no blade, β is out of range, a weight is not one, weights, correlations or gates name no blade, or all weights are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
         let weighed: Vec<&BladeConfig> = self.blades.iter().filter(|blade| blade.kind != BladeKind::Fluency).collect();
         if weighed.is_empty() {
@@ -257,6 +260,11 @@ impl SchemeConfig {
                 let reason = format!("correlations name blade \"{name}\", which is not seated; {hint}");
                 return Err(SchemeError::Parameter { slot: "normalizer", reason });
             }
+        }
+        let unseated = self.selector.gated_blades().find(|name| !weighed.iter().any(|blade| blade.name == *name));
+        if let Some(name) = unseated {
+            let seated = weighed.iter().map(|blade| blade.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(SchemeError::Gate { name: name.to_owned(), seated });
         }
         let seat = |blade: &&BladeConfig| {
             blade.build().map(|built| Seat::new(blade.name.as_str(), built)).map_err(|e| parameter("blades", &e))
@@ -281,6 +289,10 @@ impl SchemeConfig {
     /// When a parameter is out of range, or no blade is seated.
     pub fn build(&self, models: &Models, heads: &[(String, Head)]) -> Result<(Scheme, AdapterRack), SchemeError> {
         let spec = SpecHandle::new(self.spec()?);
+        if let Some(model) = self.proposal.drafting(models) {
+            let span = self.granularity.span_tokens.map_or(usize::MAX, NonZeroUsize::get);
+            models.check_candidates(model, self.proposal.candidates, span, free_memory())?;
+        }
         let verifier = Verifier::new(Arc::clone(&models.backbone));
         let adapters = verifier.adapters();
         heads.iter().for_each(|(name, head)| verifier.heads().insert(name.as_str(), head.clone()));

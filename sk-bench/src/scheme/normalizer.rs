@@ -81,6 +81,10 @@ impl NormalizerConfig {
             };
         }
         if let Some(pairs) = section.pairs("correlations")? {
+            if let Some((one, other, value)) = pairs.iter().find(|(_, _, value)| !(-1.0..=1.0).contains(value)) {
+                let reason = format!("the correlation of \"{one}\" and \"{other}\" is {value}; it must be in [-1, 1]");
+                return Err(section.fault(reason));
+            }
             let pairs = pairs.iter().map(|(a, b, rho)| (a.as_str(), b.as_str(), *rho));
             self.propagation = Propagation::Correlated(Correlation::of_pairs(pairs).map_err(|error| section.fault(error))?);
         }

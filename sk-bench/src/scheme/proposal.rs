@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sk_core::{ParameterError, Proposal, SpecHandle};
+use sk_models::decoder::Decoder;
 use sk_models::engine::{
     AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SamplingError, SharedVerifier, Soup, TokenPrior, Vocabulary,
     VocabularyHead,
@@ -179,6 +180,15 @@ impl ProposalConfig {
     }
 
     /// The proposal beside `backbone`, whose adapters are in `rack` and weighed by `spec`.
+    /// The model that draws candidates, where one does.
+    pub(super) fn drafting<'m>(&self, models: &'m Models) -> Option<&'m Decoder> {
+        match self.kind {
+            ProposalKind::Drafter => Some(&models.drafter),
+            ProposalKind::Backbone | ProposalKind::Soup => Some(&models.backbone),
+            ProposalKind::Vocabulary => None,
+        }
+    }
+
     pub(super) fn build(
         &self,
         models: &Models,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sk_core::{OperatingPoint, ParameterError, Selector, Standardize};
-use sk_select::{Argmax, Champion, EpsilonArgmax, Nucleus, Softmax, TopK, Uniform};
+use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Nucleus, Softmax, TopK, Uniform};
 
 use super::document::Section;
 use super::gate::GateConfig;
@@ -122,8 +122,19 @@ impl SelectorConfig {
         }
         self.top_k = section.count("top_k")?.or(self.top_k);
         self.top_p = section.number("top_p")?.or(self.top_p);
+        if self.top_k == Some(0) {
+            return Err(section.fault("top_k is 0; it must be at least 1"));
+        }
         self.build().map_err(|error| section.fault(error))?;
         section.finish()
+    }
+
+    /// The blades that gates look at.
+    pub(super) fn gated_blades(&self) -> impl Iterator<Item = &str> {
+        self.gates.iter().filter_map(|gate| match &gate.criterion {
+            Criterion::Blade { name, .. } => Some(&**name),
+            _ => None,
+        })
     }
 
     pub(crate) fn build(&self) -> Result<Arc<dyn Selector>, ParameterError> {

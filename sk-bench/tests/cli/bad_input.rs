@@ -40,6 +40,7 @@ fn weights() {
     refused(&["Hi", "-w", "helpful"], &["NAME=WEIGHT"]);
     refused(&["Hi", "-w", "helpful=x"], &["\"x\"", "not a number"]);
     refused(&["Hi", "-w", "helpful=1,helpful=2"], &["two weights"]);
+    refused(&["Hi", "-w", "helpful=1", "-w", "helpful=2"], &["--weights", "\"helpful\"", "two weights"]);
 }
 
 #[test]
@@ -73,9 +74,12 @@ fn options() {
     refused(&["Hi", "--max-new-tokens", "0"], &["at least 1"]);
     refused(&["Hi", "--wieghts", "x"], &["--wieghts", "--weights"]);
     refused(&["Hi", "--preset", "humour"], &["humour", "honesty"]);
-    refused(&["Hi", "--trace", "missing/dir/x.jsonl"], &["cannot write missing/dir/x.jsonl"]);
+    refused(
+        &["Hi", "--trace", "missing/dir/x.jsonl"],
+        &["cannot write missing/dir/x.jsonl", "folder missing/dir does not exist; create it"],
+    );
     refused(&["Hi", "--blade", "helpful"], &["NAME=DIR"]);
-    refused(&["Hi", "--blade", "helpful=elsewhere"], &["\"helpful\"", "already"]);
+    refused(&["Hi", "--blade", "helpful=elsewhere"], &["--blade gives \"helpful\" twice", "a name of its own"]);
     assert_refused(&run(["generat"]), &["generat", "generate"]);
     assert_refused(&run(["generate", "Hi", "--backbone", &path(&models().join("backbone"))]), &["no blade", "--blade"]);
 }
@@ -111,6 +115,7 @@ fn damaged_models() {
         config["num_hidden_layers"] = json!(3);
     });
     refused_with("--backbone", &path(&backbone), &["model.layers.2"]);
+    refused_with("--backbone", &path(&weights), &["is a file; name its directory", &path(&backbone)]);
     fs::write(backbone.join("config.json"), "{").unwrap();
     refused_with("--backbone", &path(&backbone), &["config.json"]);
 }
@@ -167,9 +172,28 @@ fn schemes() {
     refused("[blades.b0]\nkind = \"fluency\"\n[blades.b1]\nkind = \"fluency\"\n", &[], &["\"b0\"", "\"b1\"", "at most one"]);
     refused("[blades.helpful]\nweight = -0.5\n", &[], &["weight is -0.5"]);
     refused("[granularity]\nkind = \"delimiters\"\n", &[], &["delimiters"]);
+    refused("[proposal]\ncandidates = -3\n", &[], &["proposal.candidates", "found -3"]);
+    refused("[selector]\ntop_k = 0\n", &[], &["scheme.toml:1:", "top_k is 0"]);
+    refused("[aggregator]\nlink = \"probit\"\n", &[], &["kind \"swiss-elo\" has no link", "kind = \"round-robin\""]);
+    let correlated = "[normalizer]\ncorrelations = [[\"helpful\", \"honest\", 2]]\n";
+    refused(correlated, &[], &["correlation of \"helpful\" and \"honest\" is 2"]);
+    refused("", &["--set", "selector.temprature=1"], &["--set selector.temprature=1: unknown field of [selector]"]);
+    refused("", &["--set", "blades.helpful.head=x"], &["field of [blades.helpful]"]);
+    let gated = "[selector.gates.rude]\nthreshold = 0\n";
+    refused(
+        gated,
+        &[],
+        &["[selector.gates.rude]", "no blade \"rude\" is seated (seated: helpful, honest, harmless)", "on = \"score\""],
+    );
     refused("[aggregator]\nkind = \"scores\"\n", &["--rounds", "3"], &["--rounds does not apply", "scores"]);
     refused("[selector]\nkind = \"argmax\"\n", &["--temperature", "2"], &["--temperature does not apply", "argmax"]);
     assert_refused(&run_on_models("generate", &["Hi", "--scheme", "none.toml"]), &["none.toml"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn more_candidates_than_memory_holds() {
+    refused(&["Hi", "--n", "1000000000"], &["1000000000 candidates take", "GB of memory are free", "--n"]);
 }
 
 #[cfg(target_os = "linux")]

@@ -260,3 +260,9 @@ fn what_cannot_be_measured_is_refused() {
     let args = ["--backbone-config", text(&backbone), "--drafter-config", text(&drafter)];
     refused(&args, &["drafter.json", "`vocab_size` is 300", "backbone's"]);
 }
+
+#[test]
+fn what_does_not_fit_is_counted_apart() {
+    let output = run_on_models("bench", &["--prompt-tokens", "64", "--new-tokens", "500"]);
+    assert_refused(&output, &["64 prompt tokens and 500 new ones do not fit into 512"]);
+}

@@ -160,3 +160,17 @@ fn heads_that_do_not_fit_are_refused() {
     assert_refused(&train(heads(), "reward-head", "none", &["--l2", "-1"]), &["l2", "-1"]);
     assert_refused(&train(heads(), "reward-head", "none", &["--memory", "0"]), &["memory", "one pair"]);
 }
+
+#[test]
+fn a_head_of_another_kind_than_the_scheme_reads_is_refused() {
+    for (scheme, name, found, kind) in
+        [("fudge", "fit", "reward-head", "discriminator"), ("args-reward-head", "calm", "discriminator", "reward-head")]
+    {
+        let given = format!("h={}", head(name));
+        let backbone = models().join("backbone").display().to_string();
+        let output =
+            run(["generate", "Hi", "--backbone", &backbone, "--scheme", scheme, "--head", &given, "--max-new-tokens", "2"]);
+        let parts = ["head \"h\"", &format!("of kind \"{found}\""), &format!("of kind \"{kind}\""), "[blades.h] section"];
+        assert_refused(&output, &parts);
+    }
+}
