@@ -37,14 +37,26 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
 
 /// A message of clap without its label, usage and pointers: what is wrong and what may be meant, separated by semicolons.
 fn gist(message: &str) -> String {
-    message
+    let lines = message
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty())
-        .map(|line| line.trim_start_matches("error: ").trim_start_matches("tip: "))
-        .collect::<Vec<_>>()
-        .join("; ")
+        .map(|line| line.trim_start_matches("error: ").trim_start_matches("tip: "));
+    let mut gist = String::new();
+    for line in lines {
+        match gist.chars().next_back() {
+            None => {}
+            Some(':') => gist.push(' '),
+            Some(_) => gist.push_str("; "),
+        }
+        gist.push_str(line);
+    }
+    // A value after a blank is taken for a subcommand, in the way of all options.
+    match gist.strip_prefix("the subcommand '").and_then(|rest| rest.split_once("' cannot be used with")) {
+        Some((value, rest)) if rest.contains("--offline") => format!("--offline takes its folder after \"=\": --offline={value}"),
+        _ => gist,
+    }
 }
 
 /// Makes the choice hold for all output of the program.
@@ -66,5 +78,10 @@ mod tests {
         let message = "error: unexpected argument '--wieghts' found\n\n  tip: a similar argument exists: '--weights'\n\n\
                        Usage: swiss-knife generate [OPTIONS]\n\nFor more information, try '--help'.\n";
         assert_eq!(gist(message), "unexpected argument '--wieghts' found; a similar argument exists: '--weights'");
+        let message = "error: the following required arguments were not provided:\n  --data <FILE>\n  --output <DIR>\n\n\
+                       Usage: swiss-knife train lm\n";
+        assert_eq!(gist(message), "the following required arguments were not provided: --data <FILE>; --output <DIR>");
+        let message = "error: the subcommand 'nope' cannot be used with:\n  <RESPONSES>\n  --offline[=<DIR>]\n";
+        assert_eq!(gist(message), "--offline takes its folder after \"=\": --offline=nope");
     }
 }

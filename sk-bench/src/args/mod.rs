@@ -65,7 +65,7 @@ pub enum Command {
     Arms(Box<ArmsArgs>),
     /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
     Schemes(Box<SchemesArgs>),
-    /// Train a tokenizer, a language model or a blade.
+    /// Train a tokenizer, a language model, a blade, a head or a judge.
     #[command(subcommand)]
     Train(Box<TrainCommand>),
     /// Collect evaluation prompts: list, sample or export data sets.
@@ -75,7 +75,7 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Search a scheme's numbers by Bayesian optimisation, resumably.
     Tune(TuneArgs),
-    /// Score responses on nine rubrics with a language model behind an OpenAI-compatible endpoint.
+    /// Score responses on rubrics, with a language model behind an endpoint or offline.
     Judge(Box<JudgeArgs>),
     /// Measure load time, speed frozen and steered, and peak memory.
     Bench(Box<BenchArgs>),
@@ -87,4 +87,26 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Bound how far a change of the scores can move a choice, or search for the worst.
     Certify(Box<CertifyArgs>),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Columns that help is wrapped at on a wide terminal, less those that it may be indented by.
+    const COLUMNS: usize = 98;
+
+    #[test]
+    fn examples_are_not_wrapped() {
+        let cli = Cli::command();
+        for name in ["generate", "chat", "arms", "schemes", "sweep", "tune", "prompts", "judge", "bench", "report", "simulate"] {
+            let help = cli.find_subcommand(name).and_then(|command| command.get_after_help()).map(ToString::to_string);
+            let help = help.unwrap_or_else(|| panic!("{name} has no examples"));
+            for line in help.lines() {
+                assert!(line.chars().count() <= COLUMNS, "{name}: {line}");
+            }
+        }
+    }
 }

@@ -27,6 +27,7 @@ use sk_models::{
 };
 
 use crate::Error;
+use crate::plural::counted;
 
 pub use head::HeadArgs;
 pub use judge::JudgeModelArgs;
@@ -107,10 +108,10 @@ pub struct LmArgs {
     /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
-    /// Directory with tokenizer.json; that of --init if not given
+    /// Directory with tokenizer.json, or a part of the model that ships such as embedded:backbone; that of --init if not given
     #[arg(long, value_name = "DIR", required_unless_present = "init")]
     tokenizer: Option<PathBuf>,
-    /// Model directory to continue from, whose shape is kept
+    /// Model directory to continue from, whose shape is kept, or a part of the model that ships such as embedded:backbone; no hub id
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "max_length"])]
     init: Option<PathBuf>,
@@ -200,7 +201,7 @@ pub struct DpoArgs {
     /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
-    /// Directory of the model to adapt
+    /// Directory of the model to adapt, or embedded:backbone; no hub id
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Directory for the adapter; a checkpoint found there is resumed
@@ -392,7 +393,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
     if let Some(path) = args.unseen {
         let pairs = unseen_pairs(&options)?;
         write_pairs(&path, &pairs)?;
-        println!("{} pairs in {}", pairs.len(), path.display());
+        println!("{} in {}", counted(pairs.len(), "pair"), path.display());
         return Ok(());
     }
     let device = args.device.open()?;

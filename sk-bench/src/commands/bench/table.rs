@@ -3,13 +3,15 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::report::{OpponentFigure, Report};
+use crate::plural::counted;
 use crate::ruler::{AxisReport, Figure, Reconfiguration, Spread};
 
 /// The report as text: what the device can do, the figures beside their floors, and a table for each sweep.
 pub(super) fn render(report: &Report) -> String {
     let load = report.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
     let threads = if report.device == "cpu" { format!(", {} threads", report.threads) } else { String::new() };
-    let head = format!("{}, {}{threads}, medians of {} repetitions{load}", report.device, report.precision, report.repeat);
+    let head =
+        format!("{}, {}{threads}, medians of {}{load}", report.device, report.precision, counted(report.repeat, "repetition"));
     let mut parts = vec![head, roof(report), figures(report)];
     parts.extend(report.sweeps.iter().map(|sweep| format!("\nstep along {}\n{}", sweep.axis, steps(sweep))));
     parts.join("\n")

@@ -17,6 +17,7 @@ use sk_models::lora::LoraAdapter;
 use crate::args::{ModelArgs, SteeringArgs, positive};
 use crate::explain::RULED;
 use crate::models::Models;
+use crate::plural::counted;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::Shipped;
@@ -231,7 +232,8 @@ impl fmt::Display for Report {
         }
         let load = self.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
         let Self { device, repeat, prompt_tokens, new_tokens, frozen, .. } = self;
-        writeln!(f, "{device}, medians of {repeat} turns{load}; prompt of {prompt_tokens} tokens, {new_tokens} new tokens")?;
+        let turns = counted(*repeat, "turn");
+        writeln!(f, "{device}, medians of {turns}{load}; prompt of {prompt_tokens} tokens, {new_tokens} new tokens")?;
         writeln!(f, "frozen, greedy: {:.1} tokens/s ({:.1} – {:.1})", frozen.median, frozen.min, frozen.max)?;
         write!(f, "{}", table.trim_fmt())?;
         for row in &self.schemes {

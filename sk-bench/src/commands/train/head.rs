@@ -22,7 +22,7 @@ pub struct HeadArgs {
     /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
-    /// Directory of the model whose hidden states are read
+    /// Directory of the model whose hidden states are read, or embedded:backbone; no hub id
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     /// Directory for the head

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanDuration;
 
+use crate::plural::counted;
 use crate::tune::{Standing, TunePlan};
 
 /// The progress of one process.
@@ -26,7 +27,7 @@ impl Progress {
         }
         let search = &plan.searches[search];
         let Some(trial) = last else {
-            eprintln!("{}: {} weight vectors, {done} of {total} trials are done", search.name, search.weights.len());
+            eprintln!("{}: {}, {done} of {total} trials are done", search.name, counted(search.weights.len(), "weight vector"));
             return;
         };
         let point = plan.space.by_name(&trial.point);
