@@ -7,9 +7,10 @@ use sk_core::StepTrace;
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
+use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeConfig;
-use crate::session::Reply;
+use crate::session::{Ended, Reply};
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, explain};
 
@@ -80,13 +81,13 @@ impl<'t> Screen<'t> {
         self.turn += 1;
         self.end_line()?;
         if !self.quiet {
-            let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
             let summary = format!(
-                "{} in {:.2} s ({:.1} tokens/s), {}, seed {seed}",
-                plural(reply.tokens.len(), "token"),
+                "{} in {:.2} s ({:.1} tokens/s), {}, seed {seed}{}",
+                counted(reply.tokens.len(), "token"),
                 reply.elapsed,
                 reply.rate(),
-                plural(reply.steps, "step"),
+                counted(reply.steps, "step"),
+                if reply.ended == Ended::ContextFull { ", stopped: context full" } else { "" },
             );
             anstream::eprintln!("{}", summary.dimmed());
         }

@@ -230,7 +230,7 @@ fn the_program_refuses_on_one_line() {
     for (args, says) in [
         (&["export", "paper-120"][..], "--data"),
         (&["export", "paper-60", "--data", "nowhere"], "nowhere"),
-        (&["export", "missing.jsonl"], "cannot read missing.jsonl"),
+        (&["export", "paper-130"], "no file paper-130, and no set of that name; sets are paper-120, paper-60"),
         (&["export", "xstest.csv", "xstest.csv"], "xstest:1"),
         (&["list", "xstest.csv", "--by", "lable"], "did you mean \"label\"?"),
         (&["sample", "xstest.csv", "-n", "9"], "has 2 different prompts and 9 are wanted"),

@@ -68,7 +68,7 @@ impl Recording {
             let text = text.map_err(failed)?;
             let wrong = |reason: String| PoolError::Record { path: path.to_owned(), line, reason };
             let step: RecordedStep = serde_json::from_str(&text)
-                .map_err(|error| wrong(format!("it is no step of a trace: {}", json_fault(&error))))?;
+                .map_err(|error| wrong(format!("it is not a step of a trace: {}", json_fault(&error))))?;
             step.check().map_err(wrong)?;
             steps.push((line, step));
         }

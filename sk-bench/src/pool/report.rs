@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::{PoolStep, Summary};
 use crate::explain::RULED;
+use crate::plural::counted;
 
 /// Most arms that have a column each.
 const MOST_COLUMNS: usize = 16;
@@ -57,7 +58,8 @@ impl fmt::Display for Summary {
             ]);
         }
         let driver = self.arms.first().map_or("", |arm| &arm.name);
-        write!(f, "{} steps, beside {driver}, whose choices were appended\n{}", self.steps, own.trim_fmt())?;
+        let steps = counted(self.steps, "step");
+        write!(f, "{steps}, beside {driver}, whose choices were appended\n{}", own.trim_fmt())?;
         if !(3..=MOST_COLUMNS).contains(&self.arms.len()) {
             return Ok(());
         }

@@ -13,6 +13,14 @@ pub enum PromptSetError {
         /// Why it failed.
         source: io::Error,
     },
+    /// A name that is neither that of a file nor of a set.
+    #[error("there is no file {}, and no set of that name; sets are {sets}", path.display())]
+    Nowhere {
+        /// What was given.
+        path: PathBuf,
+        /// The sets there are, comma-separated.
+        sets: String,
+    },
     /// A line that is not what the format asks for.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
@@ -98,7 +106,7 @@ pub enum PromptSetError {
         hint: String,
     },
     /// A stratum with too few prompts.
-    #[error("{stratum} has {available} different prompts and {wanted} are wanted; lower --count or allocate proportionally")]
+    #[error("{stratum} has {available} different prompts and {wanted} are wanted; lower --count")]
     Scarce {
         /// The stratum.
         stratum: String,

@@ -77,9 +77,12 @@ impl PaperSet {
         }
     }
 
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Frontier, Self::Ablation];
+
     /// The set of that name.
     pub fn by_name(name: &str) -> Option<Self> {
-        [Self::Frontier, Self::Ablation].into_iter().find(|set| set.name() == name)
+        Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
     /// The prompts, in the order of the paper: helpfulness, harmlessness, honesty.

@@ -1,6 +1,7 @@
 //! Where prompts come from: files, and the paper's sets by name.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::{Format, PaperSet, Prompt, PromptSetError, format};
@@ -14,7 +15,13 @@ const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
 /// As [`read`](super::read) and [`PaperSet::load`], and where it is not known where the data sets are.
 pub fn load(source: &str, format: Option<Format>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
     let Some(set) = PaperSet::by_name(source) else {
-        return format::read(Path::new(source), format);
+        return format::read(Path::new(source), format).map_err(|error| match error {
+            PromptSetError::Read { path, source } if source.kind() == ErrorKind::NotFound => {
+                let sets = PaperSet::ALL.map(PaperSet::name).join(", ");
+                PromptSetError::Nowhere { path, sets }
+            }
+            error => error,
+        });
     };
     let variable = || std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let root = data.map(Path::to_owned).or_else(variable);

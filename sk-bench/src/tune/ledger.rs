@@ -76,7 +76,7 @@ impl Ledger {
             RecordFileError::Read(source) => TuneError::Read { path: owned(), source },
             RecordFileError::Write(source) => TuneError::Write { path: owned(), source },
             RecordFileError::Line { line, reason } => {
-                TuneError::Record { path: owned(), line, reason: format!("it is no trial: {reason}") }
+                TuneError::Record { path: owned(), line, reason: format!("it is not a trial: {reason}") }
             }
         })?;
         let searches = searches.into_iter().map(|(search, objectives)| (search, objectives, Vec::new())).collect();

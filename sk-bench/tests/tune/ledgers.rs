@@ -93,7 +93,7 @@ fn a_lost_line_an_edited_score_and_a_second_process_are_noticed() {
     let edited: String =
         lines.iter().enumerate().map(|(i, line)| format!("{}\n", if i == 10 { edited.as_str() } else { line })).collect();
     assert!(says(edited).contains("not what the search proposes"));
-    assert!(says(text.replacen("\"trial\"", "\"trail\"", 1)).contains("it is no trial"));
+    assert!(says(text.replacen("\"trial\"", "\"trail\"", 1)).contains("it is not a trial"));
     fs::write(&path, &text).unwrap();
     let _held = open(&path, 3, "s").unwrap();
     assert!(matches!(open(&path, 3, "s"), Err(TuneError::Locked { .. })));
