@@ -179,7 +179,7 @@ impl Qwen2Config {
     ///
     /// As [`from_file`](Self::from_file).
     pub fn from_json(path: &str, text: &str) -> Result<Self, ConfigError> {
-        let raw: Raw = serde_json::from_str(text).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
+        let raw: Raw = crate::json::parse(text).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
         let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
         if let Some(kind) = &raw.model_type
             && kind != "qwen2"

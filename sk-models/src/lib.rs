@@ -7,6 +7,7 @@ pub mod engine;
 mod files;
 pub mod head;
 pub mod hf;
+mod json;
 pub mod judge;
 pub mod kernels;
 pub mod lora;

@@ -81,7 +81,7 @@ impl GenerationConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => return Err(io_error("read", &path, source)),
         };
-        let raw: RawGeneration = serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path, source })?;
+        let raw: RawGeneration = crate::json::parse(&text).map_err(|source| CheckpointError::Json { path, source })?;
         Ok(Self {
             eos_token_ids: match raw.eos_token_id {
                 None => Vec::new(),

@@ -38,7 +38,7 @@ impl HeadConfig {
     fn read(directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join(CONFIG_FILE);
         let text = files::read_to_string(&path).map_err(|source| io_error("read", &path, source))?;
-        serde_json::from_str(&text).map_err(|source| CheckpointError::Json { path, source })
+        crate::json::parse(&text).map_err(|source| CheckpointError::Json { path, source })
     }
 }
 

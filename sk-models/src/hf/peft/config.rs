@@ -167,7 +167,7 @@ impl AdapterConfig {
             value,
             reason: reason.to_owned(),
         };
-        let raw: Raw = serde_json::from_str(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+        let raw: Raw = crate::json::parse(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
         if raw.peft_type != "LORA" {
             return Err(refusal("peft_type", raw.peft_type, "only LORA is supported"));
         }

@@ -1,0 +1,56 @@
+//! JSON of others, whose faults are named by their field.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::{Error, Value};
+
+/// What the parser calls the types of fields, and what users call them.
+const WORDS: [(&str, &str); 6] = [
+    ("expected usize", "expected a whole number"),
+    ("expected u32", "expected a whole number"),
+    ("expected u64", "expected a whole number"),
+    ("expected f64", "expected a number"),
+    ("invalid type: ", "found "),
+    ("invalid value: ", "found "),
+];
+
+/// Reads an object; where a field is of the wrong type, the error names it.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    let error = match serde_json::from_str(text) {
+        Err(error) if error.is_data() => error,
+        read => return read,
+    };
+    let Ok(Value::Object(fields)) = serde_json::from_str(text) else { return Err(error) };
+    for (name, value) in fields {
+        // By itself a field is at fault, or others are missing.
+        let alone = Value::Object([(name.clone(), value)].into_iter().collect());
+        let fault = serde_json::from_value::<T>(alone).err().map(|fault| fault.to_string());
+        if let Some(fault) = fault.filter(|fault| !fault.starts_with("missing field")) {
+            let fault = WORDS.iter().fold(fault, |fault, (theirs, ours)| fault.replace(theirs, ours));
+            return Err(Error::custom(format!("`{name}`: {fault}")));
+        }
+    }
+    Err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    struct Shape {
+        #[serde(rename = "width")]
+        _width: usize,
+        #[serde(rename = "scale")]
+        _scale: Option<f64>,
+    }
+
+    #[test]
+    fn the_field_at_fault_is_named() {
+        let says = |text: &str| super::parse::<Shape>(text).unwrap_err().to_string();
+        assert!(super::parse::<Shape>(r#"{"width": 3, "other": []}"#).is_ok());
+        assert_eq!(says(r#"{"scale": 1, "width": "big"}"#), "`width`: found string \"big\", expected a whole number");
+        assert_eq!(says(r#"{"scale": true}"#), "`scale`: found boolean `true`, expected a number");
+        assert!(says(r#"{"scale": 1}"#).contains("missing field `width`"));
+        assert!(says("{").contains("EOF"));
+    }
+}
