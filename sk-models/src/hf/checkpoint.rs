@@ -248,7 +248,7 @@ impl Checkpoint {
 }
 
 /// The directory of a model or adapter. A directory is taken without looking at the environment's hub.
-fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
+pub(super) fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
     if files::is_dir(local) {
         return Ok(local.to_owned());

@@ -1,6 +1,7 @@
 //! Hugging Face directories: models, adapters, heads, and the hub they come from.
 
 mod checkpoint;
+mod digest;
 mod error;
 mod head;
 mod hub;
@@ -10,6 +11,7 @@ mod safetensors;
 mod weights;
 
 pub use checkpoint::{Checkpoint, GenerationConfig};
+pub use digest::digest;
 pub use error::CheckpointError;
 pub(crate) use error::io_error;
 pub use head::{head_kind, load_head, save_head};

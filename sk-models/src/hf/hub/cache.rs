@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Files other than weights that a model or an adapter may need, all at the root of its repository.
-pub(super) const SMALL_FILES: [&str; 6] = [
+pub(in crate::hf) const SMALL_FILES: [&str; 6] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -25,7 +25,7 @@ pub(super) const SMALL_FILES: [&str; 6] = [
     "adapter_config.json",
 ];
 /// The weights of an adapter.
-pub(super) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
+pub(in crate::hf) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 
 /// The directory of a model in the cache.
 pub(super) struct Repository(PathBuf);

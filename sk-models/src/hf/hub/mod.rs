@@ -26,7 +26,8 @@ use std::{
 };
 
 use super::safetensors::{INDEX_FILE, SINGLE_FILE};
-use cache::{ADAPTER_WEIGHTS, Repository, SMALL_FILES, link, shards_of};
+pub(in crate::hf) use cache::{ADAPTER_WEIGHTS, SMALL_FILES};
+use cache::{Repository, link, shards_of};
 use client::Client;
 use download::Download;
 pub use error::HubError;

@@ -1,0 +1,105 @@
+//! What tells a model, an adapter or a head from another, wherever it lies.
+
+use std::path::Path;
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::{
+    checkpoint::resolve,
+    error::{CheckpointError, io_error},
+    hub::{ADAPTER_WEIGHTS, Progress, SMALL_FILES},
+    safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
+};
+use crate::files;
+
+/// The files of a head.
+const HEAD_FILES: [&str; 2] = ["head_config.json", "head.safetensors"];
+/// Bytes that are read before the memory of those before them is given back.
+const PIECE: usize = 1 << 24;
+
+/// SHA-256, in hexadecimal, over what loading a model, adapter or head reads: the names and every byte of its settings, tokenizer and weights.
+/// It is given by directory or hub id, which is resolved as [`Checkpoint::open`](super::Checkpoint::open) does.
+///
+/// Its weights are read once, shards at the same time: gigabytes take seconds, and what loads them next finds them in memory.
+///
+/// # Errors
+///
+/// If it cannot be found or downloaded, or a file cannot be read.
+pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, CheckpointError> {
+    let directory = resolve(source, progress)?;
+    let mut names: Vec<String> = SMALL_FILES.into_iter().chain(HEAD_FILES).chain([ADAPTER_WEIGHTS]).map(str::to_owned).collect();
+    let index = directory.join(INDEX_FILE);
+    if files::is_file(&index) {
+        let text = files::read_to_string(&index).map_err(|source| io_error("read", &index, source))?;
+        names.extend(shard_names(&index, &text)?.into_values());
+    } else {
+        names.push(SINGLE_FILE.to_owned());
+    }
+    names.retain(|name| files::is_file(&directory.join(name)));
+    names.sort();
+    names.dedup();
+    let digests = names.par_iter().map(|name| digest_of_file(&directory.join(name))).collect::<Result<Vec<_>, _>>()?;
+    let mut all = Sha256::new();
+    for (name, digest) in names.iter().zip(&digests) {
+        all.update(name);
+        all.update([0]);
+        all.update(digest);
+    }
+    Ok(all.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn digest_of_file(path: &Path) -> Result<Vec<u8>, CheckpointError> {
+    let contents = files::open(path).map_err(|source| io_error("open", path, source))?;
+    let mut digest = Sha256::new();
+    for start in (0..contents.len()).step_by(PIECE) {
+        let piece = start..contents.len().min(start + PIECE);
+        digest.update(&contents[piece.clone()]);
+        contents.release(piece);
+    }
+    Ok(digest.finalize().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn of(directory: &Path) -> String {
+        digest(&directory.display().to_string(), &mut ()).unwrap()
+    }
+
+    #[test]
+    fn every_byte_that_is_loaded_counts_and_the_place_does_not() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let index = r#"{"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}"#;
+        // Longer than a piece, so that a change far into a shard is seen.
+        let long = vec![7; PIECE + 3];
+        for folder in [&first, &second] {
+            let files: [(&str, &[u8]); 5] = [
+                ("config.json", b"{}"),
+                ("tokenizer.json", b"{}"),
+                (INDEX_FILE, index.as_bytes()),
+                ("one.safetensors", &long),
+                ("two.safetensors", b"2"),
+            ];
+            files.into_iter().for_each(|(name, bytes)| fs::write(folder.path().join(name), bytes).unwrap());
+        }
+        let whole = of(first.path());
+        assert_eq!(whole, of(second.path()));
+        fs::write(second.path().join("README.md"), "what nobody loads").unwrap();
+        assert_eq!(whole, of(second.path()));
+        let mut last = long.clone();
+        *last.last_mut().unwrap() = 8;
+        for (name, bytes) in
+            [("one.safetensors", last.as_slice()), ("two.safetensors", b"3"), ("tokenizer.json", b"{ }"), ("config.json", b"")]
+        {
+            let before = fs::read(second.path().join(name)).unwrap();
+            fs::write(second.path().join(name), bytes).unwrap();
+            assert_ne!(whole, of(second.path()), "{name}");
+            fs::write(second.path().join(name), before).unwrap();
+        }
+        assert_eq!(whole, of(second.path()));
+    }
+}
