@@ -6,14 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::lines::json_fault;
+
+/// A line of such a file.
+pub(crate) trait Record: Serialize + DeserializeOwned {
+    /// The field that it begins with.
+    const FIRST: &str;
+}
 
 /// A file of records being written.
 ///
 /// Each record is a line, on disk before it counts as kept. A run that is killed while it writes leaves at most a part of a last line, which
-/// the next one cuts off. The file is locked while it is open.
+/// the next one cuts off; an end that no run can have left is refused, and the file is as it was. The file is locked while it is open.
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
@@ -46,7 +52,7 @@ pub(crate) fn create_folder_of(path: &Path) -> io::Result<()> {
 
 impl RecordFile {
     /// Opens a file of records, or creates it with its folder, and reads what is there: records with their lines, from 1.
-    pub(crate) fn open<T: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
+    pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let open = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
         let file = open.map_err(RecordFileError::Write)?;
         match file.try_lock() {
@@ -62,7 +68,7 @@ impl RecordFile {
     }
 
     /// Reads what is there as [`open`](Self::open) does, and leaves it as it is: there may be no file, or a process that writes to it.
-    pub(crate) fn look<T: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
+    pub(crate) fn look<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(RecordFileError::Read)?,
@@ -76,13 +82,15 @@ impl RecordFile {
     }
 
     /// Reads what is there, and cuts off a line that is not whole.
-    fn take_up<T: DeserializeOwned>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
+    fn take_up<T: Record>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
         let mut file = self.lock().map_err(RecordFileError::Read)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(RecordFileError::Read)?;
         let whole = whole(&bytes);
         let records = parse(&bytes[..whole])?;
         if whole < bytes.len() {
+            let line = bytes[..whole].iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
+            check_torn::<T>(&bytes[whole..]).map_err(|reason| RecordFileError::Line { line, reason })?;
             file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(RecordFileError::Write)?;
         }
         Ok(records)
@@ -94,7 +102,7 @@ impl RecordFile {
     }
 
     /// Adds a record.
-    pub(crate) fn append<T: Serialize>(&self, record: &T) -> io::Result<()> {
+    pub(crate) fn append<T: Record>(&self, record: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
         let mut file = self.lock()?;
@@ -116,6 +124,38 @@ fn whole(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)
 }
 
+/// Checks that the end of a file is what a run that was killed leaves of a line: the beginning of a record, or all of it but the line's end.
+///
+/// # Errors
+/// Why it is something else.
+pub(crate) fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
+    // Where power was lost, some file systems leave zeros.
+    let tail = &tail[..tail.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)];
+    match serde_json::from_slice::<IgnoredAny>(tail) {
+        Ok(_) => serde_json::from_slice::<T>(tail).map(drop).map_err(|error| json_fault(&error)),
+        Err(error) if error.is_eof() && begins_like(tail, T::FIRST) => Ok(()),
+        Err(error) if error.is_eof() => Err(format!("it does not begin with \"{}\"", T::FIRST)),
+        Err(error) => Err(json_fault(&error)),
+    }
+}
+
+/// Whether bytes are the beginning of an object whose first field is a text of that name, or begin with it.
+pub(crate) fn begins_like(bytes: &[u8], field: &str) -> bool {
+    format!("{{\"{field}\":\"").bytes().zip(bytes).all(|(expected, &found)| expected == found)
+}
+
+/// Whether two paths lead to one file that is there.
+pub(crate) fn same_file(first: &Path, second: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (first.canonicalize(), second.canonicalize()) else { return false };
+    #[cfg(unix)]
+    if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
+        use std::os::unix::fs::MetadataExt;
+        // A hard link is the same file by another name.
+        return (one.dev(), one.ino()) == (other.dev(), other.ino());
+    }
+    one == other
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileError> {
     let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
     lines
@@ -132,6 +172,68 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    impl Record for Value {
+        const FIRST: &str = "id";
+    }
+
+    #[test]
+    fn an_end_that_no_run_left_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.jsonl");
+        let opened = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            let opened = RecordFile::open::<Kept>(&path).map(|(_, records)| records.len());
+            (opened, std::fs::read(&path).unwrap())
+        };
+        for torn in [
+            "{",
+            "{\"i",
+            "{\"id\":\"a",
+            "{\"id\":\"é",
+            "{\"id\":\"a\"}",
+            "{\"id\":\"a\\",
+            "{\"id\":\"a\",\"x\":[1,",
+            "\0\0",
+            "{\"id\0",
+        ] {
+            let text = format!("{{\"id\":\"b\"}}\n{torn}");
+            let (records, left) = opened(text.as_bytes());
+            assert_eq!((records.unwrap(), left.as_slice()), (1, b"{\"id\":\"b\"}\n".as_slice()), "{torn}");
+        }
+        // A character that is cut in two.
+        assert_eq!(opened(b"{\"id\":\"\xc3").0.unwrap(), 0);
+        for foreign in ["settings", "{\"model\": {\"a\": 1}}", "{\"id\":1}", "{\"name\":\"x", "{\"id\": \"a", "[1, 2", "7"] {
+            let (records, left) = opened(foreign.as_bytes());
+            assert!(matches!(records, Err(RecordFileError::Line { line: 1, .. })), "{foreign}");
+            assert_eq!(left, foreign.as_bytes());
+        }
+    }
+
+    #[derive(Debug, serde::Serialize, serde::Deserialize)]
+    struct Kept {
+        #[allow(dead_code)] // as records have it
+        id: String,
+    }
+
+    impl Record for Kept {
+        const FIRST: &str = "id";
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_the_same_by_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("one"), "").unwrap();
+        std::fs::write(at("other"), "").unwrap();
+        std::os::unix::fs::symlink("one", at("link")).unwrap();
+        std::fs::hard_link(at("one"), at("hard")).unwrap();
+        for name in ["one", "./one", "link", "hard"] {
+            assert!(same_file(&at("one"), &at(name)), "{name}");
+        }
+        assert!(!same_file(&at("one"), &at("other")) && !same_file(&at("missing"), &at("missing")));
+    }
 
     #[test]
     fn a_lock_ends_with_its_holder_though_a_process_beside_has_inherited_the_file() {

@@ -17,6 +17,7 @@ use crate::judge::{
     Cached, ChatJudge, Journal, Judge, JudgeError, OfflineJudge, RUBRICS, Structure, frontier_csv, read_judged, read_responses,
     retest,
 };
+use crate::record_file::same_file;
 use crate::{Error, interrupt, whole_file};
 
 pub use options::JudgeOptions;
@@ -116,6 +117,9 @@ enum Asked {
 fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
     let responses = read_responses(&options.responses)?;
     let rubrics = options.rubrics()?;
+    if same_file(&options.responses, &options.output) {
+        return Err(JudgeError::Collision { path: options.output.clone() }.into());
+    }
     // Made before the file of judgements is, so that a server that is not there leaves none.
     let judge = match options.offline_judge()? {
         Some(judge) => Asked::Offline(Box::new(judge)),

@@ -31,6 +31,12 @@ pub enum JudgeError {
         /// The file.
         path: PathBuf,
     },
+    /// The responses and the judgements are one file.
+    #[error("{} holds the responses, and judgements would go there too; choose another file for them", path.display())]
+    Collision {
+        /// The file.
+        path: PathBuf,
+    },
     /// Judgements that the report's table cannot hold.
     #[error("cannot make a table of the judgements: {reason}")]
     NoTable {

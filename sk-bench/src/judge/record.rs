@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Axis, Identity, JudgeError, Question, Verdict};
 use crate::lines::{json_fault, numbered_lines};
+use crate::record_file::Record;
 
 /// Characters of a digest of a response's text.
 const DIGITS: usize = 16;
@@ -107,6 +108,10 @@ pub struct Judged {
     pub mass: Option<f64>,
     /// Seconds that the answer took.
     pub seconds: f64,
+}
+
+impl Record for Judged {
+    const FIRST: &str = "id";
 }
 
 /// Reads judgements from JSON lines, gzipped or not, in the order of the file.

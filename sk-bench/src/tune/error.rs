@@ -26,6 +26,28 @@ pub enum TuneError {
         /// Why it failed.
         source: io::Error,
     },
+    /// Nothing was begun: the ledger cannot be opened.
+    #[error("cannot write {}: {source}; give [tune] another output", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A number that is searched unless the plan says, and that the scheme does not have.
+    #[error("{}: no [space] section; {reason}", path.display())]
+    Space {
+        /// The plan.
+        path: PathBuf,
+        /// What is wrong, and what to write.
+        reason: String,
+    },
+    /// The ledger is a file of prompts.
+    #[error("{} holds prompts of the plan, and trials would go there too; give [tune] another output", output.display())]
+    Prompted {
+        /// The file.
+        output: PathBuf,
+    },
     /// Another process searches with the same ledger.
     #[error("{} is in use by another process; wait for it, or give the plan another output", path.display())]
     Locked {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Search, Trial, TuneError, Worth};
-use crate::record_file::{RecordFile, RecordFileError};
+use crate::record_file::{Record, RecordFile, RecordFileError};
 
 /// A finished trial: one line of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,10 @@ pub struct TrialRecord {
     pub settings: String,
     /// Wall time, in seconds, of the run that finished it.
     pub elapsed: f64,
+}
+
+impl Record for TrialRecord {
+    const FIRST: &str = "search";
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
@@ -74,7 +78,7 @@ impl Ledger {
         let (file, records) = opened.map_err(|error| match error {
             RecordFileError::Locked => TuneError::Locked { path: owned() },
             RecordFileError::Read(source) => TuneError::Read { path: owned(), source },
-            RecordFileError::Write(source) => TuneError::Write { path: owned(), source },
+            RecordFileError::Write(source) => TuneError::Open { path: owned(), source },
             RecordFileError::Line { line, reason } => {
                 TuneError::Record { path: owned(), line, reason: format!("it is not a trial: {reason}") }
             }

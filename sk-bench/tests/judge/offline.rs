@@ -113,6 +113,23 @@ fn from_responses_to_a_report() {
 }
 
 #[test]
+fn a_file_that_is_not_judgements_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let line = json!({"id": "a", "prompt": "\n\nHuman: Hi\n\nAssistant:", "response": "Hello."}).to_string();
+    fs::write(at("responses.jsonl"), &line).unwrap();
+    fs::write(at("model.json"), "{\"a\": 1}").unwrap();
+    assert_refused(&ask(folder.path(), "responses.jsonl", &[]), &["responses.jsonl holds the responses", "another file"]);
+    assert_refused(&ask(folder.path(), "model.json", &[]), &["model.json:1:", "no judgement"]);
+    // A judge that is not there takes up no file, and begins none.
+    assert_refused(&ask(folder.path(), "model.json", &["--offline=nowhere"]), &["nowhere"]);
+    assert_refused(&ask(folder.path(), "none.jsonl", &["--offline=nowhere"]), &["nowhere"]);
+    assert_eq!(fs::read_to_string(at("responses.jsonl")).unwrap(), line);
+    assert_eq!(fs::read_to_string(at("model.json")).unwrap(), "{\"a\": 1}");
+    assert!(!at("none.jsonl").exists());
+}
+
+#[test]
 fn what_holds_no_word_is_not_judged() {
     let folder = tempfile::tempdir().unwrap();
     let line = json!({"id": "a", "prompt": "\n\nHuman: Hi\n\nAssistant:", "response": ""}).to_string();
