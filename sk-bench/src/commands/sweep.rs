@@ -11,7 +11,7 @@ use sk_models::device::DeviceName;
 
 use crate::plural::counted;
 use crate::progress::Loading;
-use crate::sweep::{self, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
+use crate::sweep::{self, Digests, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
 use crate::{Error, interrupt};
 use progress::Progress;
 
@@ -62,7 +62,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     if let Some(device) = args.device {
         plan.models.device = device;
     }
-    let grid = Grid::new(plan)?;
+    let grid = Grid::new(plan, &Digests::new(args.quiet))?;
     // Nothing is created before all prompts are known to fit.
     let ledger = Store::peek(&grid)?;
     if args.dry_run {
@@ -95,7 +95,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
         if interrupt::requested() {
             eprintln!("interrupted; {done} of {total} cells are in {output}, run again to go on");
         } else {
-            eprintln!("{total} cells are in {output}");
+            eprintln!("{} in {output}", if total == 1 { "1 cell is".to_owned() } else { format!("{total} cells are") });
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sk_models::device::DeviceName;
 
+use crate::sweep::Digests;
 use crate::tune::{self, Ledger, Scorer, SweepTrials, TunePlan};
 use crate::{Error, interrupt};
 use progress::Progress;
@@ -62,14 +63,15 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
     }
     let prompts = plan.prompts()?;
     let scorer = Scorer::of(&plan)?;
-    let settings = plan.settings(&prompts, &scorer.identity())?;
+    let digests = Digests::new(args.quiet);
+    let settings = plan.settings(&prompts, &scorer.identity(), &digests)?;
     // A search that runs may be looked at.
     let open = if args.dry_run { Ledger::look } else { Ledger::open };
     let mut ledger = open(&plan.output, plan.ledger_searches()?, &settings)?;
     if !args.dry_run {
         interrupt::listen();
         let mut progress = Progress::new(args.quiet);
-        let mut trials = SweepTrials::new(&plan, &prompts, &scorer, args.quiet);
+        let mut trials = SweepTrials::new(&plan, &prompts, &scorer, &digests, args.quiet);
         let result = tune::run(&mut ledger, plan.trials, &mut trials, |standing| progress.show(&plan, standing));
         result?;
     }

@@ -1,6 +1,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use sk_models::hf::CheckpointError;
+
 use crate::Error;
 use crate::prompt_sets::PromptSetError;
 use crate::scheme::SchemeError;
@@ -16,6 +18,28 @@ pub enum SweepError {
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
+    },
+    /// Nothing was begun: a file of the output cannot be opened.
+    #[error("cannot write {}: {source}; give [sweep] another output", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The output is a file of prompts.
+    #[error("{} holds prompts of the plan, and records would go there too; give [sweep] another output", output.display())]
+    Prompted {
+        /// The file.
+        output: PathBuf,
+    },
+    /// A file of the output that is not one.
+    #[error("{}: {reason}; put it elsewhere, or give [sweep] another output", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {source}; what was finished is kept, run again to go on", path.display())]
@@ -41,6 +65,9 @@ pub enum SweepError {
         /// Those it has.
         seated: String,
     },
+    /// A backbone or drafter whose weights cannot be read.
+    #[error(transparent)]
+    Model(Box<CheckpointError>),
     /// A scheme of the plan that does not go with its models.
     #[error("scheme \"{scheme}\": {source}")]
     Scheme {

@@ -1,18 +1,13 @@
 //! A plan laid out: schemes resolved, prompts read, cells named.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use sha2::{Digest, Sha256};
-
-use super::{Cell, Plan, PlannedScheme, SweepError, Weights};
-use crate::args::{FramingArg, ModelArgs};
+use super::settings::Sources;
+use super::{Cell, Digests, KeptSettings, Plan, PlannedScheme, SweepError, Weights};
 use crate::models::{adapter_sources, head_sources};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeConfig};
-
-/// Hexadecimal digits of a digest of settings.
-const DIGITS: usize = 16;
 
 /// A scheme of the plan on its models.
 #[derive(Debug, Clone)]
@@ -29,8 +24,8 @@ pub struct Arm {
     pub heads: Vec<(String, PathBuf)>,
     /// Whether its blades are those that are weighed.
     pub steered: bool,
-    /// Digest of everything but scheme name, weights, prompt and seed that its responses depend on.
-    pub settings: String,
+    /// Everything but scheme name, weights, prompt and seed that its responses depend on.
+    pub settings: KeptSettings,
     at_every_weight: bool,
 }
 
@@ -49,21 +44,24 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Lays out a plan.
+    /// Lays out a plan. The weights of its models are read for their digests.
     ///
     /// # Errors
-    /// When prompts cannot be read, or a scheme does not go with the models or the weights.
-    pub fn new(plan: Plan) -> Result<Self, SweepError> {
+    /// When the output is a file of prompts, prompts or models cannot be read, or a scheme does not go with the models or the weights.
+    pub fn new(plan: Plan, digests: &Digests) -> Result<Self, SweepError> {
+        if let Some(output) = plan.files().into_iter().find(|file| plan.questions.reads(file)) {
+            return Err(SweepError::Prompted { output });
+        }
         let prompts = plan.questions.load()?;
-        Self::over(plan, prompts)
+        Self::over(plan, prompts, digests)
     }
 
     /// Lays out a plan over prompts that were read already.
     ///
     /// # Errors
-    /// When a scheme does not go with the models or the weights.
-    pub fn over(plan: Plan, prompts: Vec<Prompt>) -> Result<Self, SweepError> {
-        let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan)).collect::<Result<_, _>>()?;
+    /// When models cannot be read, or a scheme does not go with the models or the weights.
+    pub fn over(plan: Plan, prompts: Vec<Prompt>, digests: &Digests) -> Result<Self, SweepError> {
+        let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan, digests)).collect::<Result<_, _>>()?;
         let mut cells = Vec::new();
         for &seed in &plan.seeds {
             for (prompt, Prompt { id, .. }) in prompts.iter().enumerate() {
@@ -99,7 +97,7 @@ impl Grid {
 }
 
 impl Arm {
-    fn new(scheme: &PlannedScheme, plan: &Plan) -> Result<Self, SweepError> {
+    fn new(scheme: &PlannedScheme, plan: &Plan, digests: &Digests) -> Result<Self, SweepError> {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();
         let blamed = |source| SweepError::Scheme { scheme: name.clone(), source: Box::new(source) };
@@ -117,49 +115,9 @@ impl Arm {
         if let (true, Some(&blade)) = (steered, missing.first()) {
             return Err(SweepError::Unseated { scheme: name.clone(), blade: blade.clone(), seated: seated.join(", ") });
         }
-        let settings = settings(plan, &config, *convention, &adapters, &heads);
+        let sources = Sources { adapters: &adapters, heads: &heads };
+        let settings = KeptSettings::new(plan, scheme, &config, &sources, digests)?;
         let (name, convention, at_every_weight) = (name.clone(), *convention, *at_every_weight);
         Ok(Self { name, config, convention, adapters, heads, steered, settings, at_every_weight })
     }
-}
-
-/// SHA-256 over what is common to the cells of a scheme: the program's version, models, scheme and how responses are made. Paths count as
-/// they are from the plan, so that a folder can be moved.
-fn settings(
-    plan: &Plan,
-    config: &SchemeConfig,
-    convention: Convention,
-    adapters: &[(String, String)],
-    heads: &[(String, PathBuf)],
-) -> String {
-    let from_plan = |path: &Path| path.strip_prefix(&plan.folder).unwrap_or(path).to_owned();
-    let mut config = config.clone();
-    for blade in &mut config.blades {
-        blade.adapter = None;
-        blade.head = None;
-        blade.members.clear();
-    }
-    config.template = None;
-    config.about = Default::default();
-    let ModelArgs { backbone, drafter, .. } = &plan.models;
-    let models = [backbone, drafter].map(|source| source.as_ref().map(|source| from_plan(Path::new(source))));
-    let adapters: Vec<_> = adapters.iter().map(|(name, source)| (name, from_plan(Path::new(source)))).collect();
-    let generation = &plan.generation;
-    let framing = match (generation.framing, convention) {
-        (FramingArg::Hh, Convention::Sound) => "hh, with a stop text",
-        (FramingArg::Hh, Convention::Paper) => "hh",
-        (FramingArg::Chat, _) => "chat",
-        (FramingArg::None, _) => "none",
-    };
-    let all = (env!("CARGO_PKG_VERSION"), models, adapters, config, framing, &generation.system, generation.max_new_tokens);
-    let mut all = format!("{all:?}");
-    // Schemes without heads keep the digest they had before plans knew heads.
-    if !heads.is_empty() {
-        let heads: Vec<_> = heads.iter().map(|(name, source)| (name, from_plan(source))).collect();
-        all += &format!("{heads:?}");
-    }
-    let digest = Sha256::digest(all);
-    let mut text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    text.truncate(DIGITS);
-    text
 }

@@ -44,7 +44,7 @@ impl<'g> Ledger<'g> {
             if self.done[place] {
                 return Err(wrong(format!("cell {} is there twice", record.id)));
             }
-            if record.settings != self.grid.arms[cell.arm].settings {
+            if record.settings != self.grid.arms[cell.arm].settings.settings {
                 let reason = format!("cell {} was made with other settings than the plan's; give another output", record.id);
                 return Err(wrong(reason));
             }
@@ -71,6 +71,11 @@ impl<'g> Ledger<'g> {
     /// Cells that are not done, in the order of the plan.
     pub fn open(&self) -> impl Iterator<Item = (usize, &'g Cell)> {
         self.grid.cells.iter().enumerate().filter(|(place, _)| !self.done[*place])
+    }
+
+    /// Whole lines of the output, blank ones too.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
     }
 
     /// Cells that are done.

@@ -13,6 +13,7 @@ pub(crate) mod plan;
 mod points;
 mod record;
 mod run;
+mod settings;
 mod store;
 mod worker;
 
@@ -24,5 +25,6 @@ pub use plan::{Generation, Plan, PlannedScheme, Questions};
 pub use points::{lattice, paper_points};
 pub use record::{SweepRecord, TraceSpan, read_records};
 pub use run::{Standing, run};
+pub use settings::{Digests, KeptSettings, Settings, read_settings};
 pub use store::{Claim, Next, Store};
 pub use worker::{Loaded, Worker};

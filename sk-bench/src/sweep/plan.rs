@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use sk_models::assets;
 
 use super::points::{lattice, lattice_size, paper_points};
-use super::{SweepError, Weights};
+use super::{SweepError, Weights, settings};
 use crate::args::{BladeArg, FramingArg, ModelArgs, Preset, SetArg, SteeringArgs};
 use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
+use crate::record_file::same_file;
 use crate::scheme::document::{Document, Section};
 use crate::scheme::{Convention, SchemeConfig, SchemeError, Shipped};
 
@@ -151,6 +152,18 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Where steps are kept.
+    pub(super) fn traces_file(&self) -> PathBuf {
+        self.output.with_extension("traces.jsonl")
+    }
+
+    /// The files that a sweep appends to.
+    pub(super) fn files(&self) -> [PathBuf; 3] {
+        [self.output.clone(), self.traces_file(), settings::beside(&self.output)]
+    }
+}
+
 impl Default for Generation {
     fn default() -> Self {
         Self { max_new_tokens: MAX_NEW_TOKENS, framing: FramingArg::Hh, system: None }
@@ -158,6 +171,12 @@ impl Default for Generation {
 }
 
 impl Questions {
+    /// Whether prompts are read from a file.
+    pub(crate) fn reads(&self, file: &Path) -> bool {
+        let sources = self.sources.iter().filter(|source| PaperSet::by_name(source).is_none());
+        sources.into_iter().any(|source| same_file(Path::new(source), file))
+    }
+
     /// The prompts, sampled where the plan says so.
     ///
     /// # Errors
@@ -175,6 +194,9 @@ type SweepFields = (Option<String>, Option<Vec<u64>>, Option<bool>);
 
 fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
     let output = section.string("output")?;
+    if output.as_ref().is_some_and(String::is_empty) {
+        return Err(section.fault("output is empty; name a file, or leave it out"));
+    }
     let seeds = section.naturals("seeds")?;
     if let Some(seeds) = &seeds
         && (seeds.is_empty() || seeds.iter().collect::<BTreeSet<_>>().len() < seeds.len())

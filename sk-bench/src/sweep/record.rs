@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SweepError;
 use crate::lines::{json_fault, numbered_lines};
+use crate::record_file::Record;
 use crate::session::Ended;
 use crate::trace::Seconds;
 
@@ -39,7 +40,7 @@ pub struct SweepRecord {
     pub tokens: usize,
     /// Steps taken.
     pub steps: usize,
-    /// Digest of everything in the plan that can change the response, but for the cell's own name.
+    /// Digest of the [settings](super::Settings): everything that can change the response, but for the cell's own name and the device.
     pub settings: String,
     /// Where the models were.
     pub device: String,
@@ -50,6 +51,10 @@ pub struct SweepRecord {
     /// Where the steps stand in the file of traces; nothing where they were not kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSpan>,
+}
+
+impl Record for SweepRecord {
+    const FIRST: &str = "id";
 }
 
 /// A part of the file of traces.

@@ -4,17 +4,20 @@
 //! dies. A cell is claimed by a locked file of its own in a folder beside the output; a claim whose lock can be had was left by a process
 //! that is no more, and is taken over. A record is on disk, its steps before it, when the claim is given back.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{Grid, Ledger, SweepError, SweepRecord, TraceSpan};
-use crate::record_file::create_folder_of;
+use super::{Grid, KeptSettings, Ledger, SweepError, SweepRecord, TraceSpan, settings};
+use crate::record_file::{Record, RecordFile, RecordFileError, begins_like, check_torn, create_folder_of};
 
 /// Hexadecimal digits of the name of a claim.
 const DIGITS: usize = 16;
+/// Bytes by which a trace is told from something else.
+const LOOK: u64 = 64;
 
 /// The output of a sweep, open.
 #[derive(Debug)]
@@ -55,27 +58,30 @@ pub enum Next {
 }
 
 impl<'g> Store<'g> {
-    /// Opens the output of a plan, or creates it with its folder, and reads what is there. A last line that a process that was killed left unfinished is cut
-    /// off.
+    /// Opens the output of a plan, or creates it with its folder, reads what is there, and keeps the settings of the plan's schemes beside it. A
+    /// last line that a process that was killed left unfinished is cut off.
     ///
     /// # Errors
-    /// When a file cannot be opened, or a record does not go with the plan.
+    /// When a file cannot be opened or is another one, or a record does not go with the plan.
     pub fn open(grid: &'g Grid) -> Result<Self, SweepError> {
         let path = grid.plan.output.clone();
         let open = |path: &Path| {
             let file = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
-            file.map_err(|source| SweepError::Write { path: path.to_owned(), source })
+            file.map_err(|source| SweepError::Open { path: path.to_owned(), source })
         };
         let file = open(&path)?;
-        let traces = match grid.plan.traces.then(|| path.with_extension("traces.jsonl")) {
+        let traces = match grid.plan.traces.then(|| grid.plan.traces_file()) {
             Some(traces) => Some((traces.clone(), open(&traces)?)),
             None => None,
         };
-        sync_folder(&path);
         let mut claims = path.clone().into_os_string();
         claims.push(".claims");
         let mut store = Self { ledger: Ledger::new(grid), path, file, read: 0, traces, claims: claims.into() };
-        store.locked(Self::refresh)?;
+        store.locked(|store| {
+            store.refresh()?;
+            store.keep_settings()
+        })?;
+        sync_folder(&store.path);
         Ok(store)
     }
 
@@ -194,7 +200,34 @@ impl<'g> Store<'g> {
         self.ledger.take(whole)?;
         self.read += whole.len() as u64;
         if whole.len() < bytes.len() {
+            let foreign = |reason| SweepError::Record { path: path.clone(), line: self.ledger.lines() + 1, reason };
+            check_torn::<SweepRecord>(&bytes[whole.len()..])
+                .map_err(|reason| foreign(format!("it is no record of a sweep: {reason}")))?;
             self.file.set_len(self.read).map_err(|source| SweepError::Write { path: path.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    /// Writes the settings of the schemes that are not there yet: on disk before the first record that names them.
+    fn keep_settings(&self) -> Result<(), SweepError> {
+        let grid = self.ledger.grid();
+        let path = settings::beside(&self.path);
+        let (file, kept) = RecordFile::open::<KeptSettings>(&path).map_err(|error| {
+            let path = path.clone();
+            match error {
+                RecordFileError::Locked => SweepError::Open { path, source: io::ErrorKind::WouldBlock.into() },
+                RecordFileError::Read(source) => SweepError::Read { path, source },
+                RecordFileError::Write(source) => SweepError::Open { path, source },
+                RecordFileError::Line { line, reason } => {
+                    SweepError::Record { path, line, reason: format!("it is no line of settings: {reason}") }
+                }
+            }
+        })?;
+        let mut known: HashSet<&str> = kept.iter().map(|(_, kept)| kept.settings.as_str()).collect();
+        for settings in grid.arms.iter().map(|arm| &arm.settings) {
+            if known.insert(&settings.settings) {
+                file.append(settings).map_err(|source| SweepError::Write { path: path.clone(), source })?;
+            }
         }
         Ok(())
     }
@@ -209,6 +242,14 @@ impl<'g> Store<'g> {
             return Err(SweepError::Shortened { path: path.clone(), found, expected });
         }
         if found > expected {
+            let mut beyond = Vec::new();
+            file.seek(SeekFrom::Start(expected))
+                .and_then(|_| Read::by_ref(file).take(LOOK).read_to_end(&mut beyond))
+                .map_err(failed)?;
+            if !begins_like(&beyond, SweepRecord::FIRST) {
+                let reason = format!("what begins at byte {expected} is no trace of a sweep");
+                return Err(SweepError::Foreign { path: path.clone(), reason });
+            }
             file.set_len(expected).map_err(failed)?;
         }
         file.write_all(steps).and_then(|()| file.sync_data()).map_err(failed)?;

@@ -134,7 +134,7 @@ impl<'g> Worker<'g> {
             ended: reply.ended,
             tokens: reply.tokens.len(),
             steps: reply.steps,
-            settings: arm.settings.clone(),
+            settings: arm.settings.settings.clone(),
             device: self.models.device().to_string(),
             seconds: reply.seconds,
             elapsed: reply.elapsed,
@@ -159,7 +159,7 @@ impl<'g> Worker<'g> {
             &head
         };
         let step = StepRecord::new(0, kept, promise, &self.models.tokenizer);
-        let path = || self.grid.plan.output.with_extension("traces.jsonl");
+        let path = || self.grid.plan.traces_file();
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
             .map_err(|error| Error::Write { path: path(), source: error.into() })?;
         out.push(b'\n');

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{Evaluate, Objective, Scorer, TuneError, TunePlan, Worth};
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
-use crate::sweep::{self, Grid, Loaded, Store, SweepRecord, Worker, read_records};
+use crate::sweep::{self, Digests, Grid, Loaded, Store, SweepRecord, Worker, read_records};
 use crate::{Error, interrupt};
 
 /// Answers the prompts of a plan at each point, and has the responses scored.
@@ -17,14 +17,15 @@ pub struct SweepTrials<'p> {
     plan: &'p TunePlan,
     prompts: &'p [Prompt],
     scorer: &'p Scorer,
+    digests: &'p Digests,
     loaded: Option<Loaded>,
     quiet: bool,
 }
 
 impl<'p> SweepTrials<'p> {
     /// Trials of a plan on prompts. Models are loaded when the first is asked for.
-    pub fn new(plan: &'p TunePlan, prompts: &'p [Prompt], scorer: &'p Scorer, quiet: bool) -> Self {
-        Self { plan, prompts, scorer, loaded: None, quiet }
+    pub fn new(plan: &'p TunePlan, prompts: &'p [Prompt], scorer: &'p Scorer, digests: &'p Digests, quiet: bool) -> Self {
+        Self { plan, prompts, scorer, digests, loaded: None, quiet }
     }
 
     fn output(&self, search: usize, trial: usize) -> PathBuf {
@@ -51,7 +52,7 @@ impl Evaluate for SweepTrials<'_> {
         let output = self.output(search, trial);
         let folder = output.parent().unwrap_or(&output).to_owned();
         fs::create_dir_all(&folder).map_err(|source| TuneError::Write { path: folder, source })?;
-        let grid = self.plan.trial(search, self.plan.scheme(point)?, output.clone(), self.prompts)?;
+        let grid = self.plan.trial(search, self.plan.scheme(point)?, output.clone(), self.prompts, self.digests)?;
         let failed =
             |source: Error| TuneError::Trial { search: self.plan.searches[search].name.clone(), trial, source: Box::new(source) };
         self.answer(&grid).map_err(failed)?;

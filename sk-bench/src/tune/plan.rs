@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::{Search, Space, TuneError};
+use super::{Parameter, Search, Space, TuneError};
 use crate::args::{ModelArgs, SteeringArgs};
 use crate::judge::{self, Axis};
 use crate::prompt_sets::Prompt;
 use crate::scheme::document::Document;
 use crate::scheme::{SchemeConfig, SchemeError};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
-use crate::sweep::{Generation, Grid, Plan, PlannedScheme, Questions, Weights};
+use crate::sweep::{Digests, Generation, Grid, Plan, PlannedScheme, Questions, Weights};
 use disjoint::disjoint;
 use sections::{Head, head, judge_section, objectives, searches, space};
 
@@ -192,7 +192,16 @@ impl TunePlan {
             scheme = steering(&mut section, SCHEME, &folder)?;
             section.finish()?;
         }
-        let space = sections.remove("space").map_or_else(|| Ok(Space::default()), space)?;
+        scheme.scheme(&models)?;
+        let fits = |parameter: &Parameter| fits(parameter, &scheme, &models);
+        let space = match sections.remove("space") {
+            Some(section) => space(section, fits)?,
+            None => {
+                let space = Space::default();
+                let unfit = space.parameters().iter().find_map(|parameter| fits(parameter).err());
+                unfit.map_or(Ok(space), |reason| Err(TuneError::Space { path: path.to_owned(), reason }))?
+            }
+        };
         let blades = blades_of(&models);
         let scoring = sections.remove("judge").map_or(Ok(Scoring::Blades), |section| judge_section(section, &folder))?;
         let objectives = match sections.remove("objectives") {
@@ -230,7 +239,7 @@ impl TunePlan {
             steering: scheme,
             folder,
         };
-        // Both ends of each range, so that a number which the scheme lacks, or cannot have, is told before a model is loaded.
+        // All numbers at once, at both ends, so that what the scheme cannot have together is told before a model is loaded.
         for end in [0.0, 1.0_f64.next_down()] {
             plan.scheme(&plan.space.parameters().iter().map(|parameter| parameter.value(end)).collect::<Vec<_>>())?;
         }
@@ -267,8 +276,12 @@ impl TunePlan {
     /// The prompts to tune on, which are none of those to evaluate on.
     ///
     /// # Errors
-    /// When prompts cannot be read, one is in both sets, or an objective has none.
+    /// When they or those to evaluate on would be overwritten by trials, prompts cannot be read, one is in both sets, or an objective has
+    /// none.
     pub fn prompts(&self) -> Result<Vec<Prompt>, TuneError> {
+        if self.questions.reads(&self.output) || self.evaluation.reads(&self.output) {
+            return Err(TuneError::Prompted { output: self.output.clone() });
+        }
         let prompts = self.questions.load()?;
         disjoint(&prompts, &self.evaluation.load()?)?;
         for objective in self.searches.iter().flat_map(|search| &search.objectives) {
@@ -285,8 +298,15 @@ impl TunePlan {
     /// The sweep that answers a trial: the scheme at its point, at the weights of its search, on the prompts that its objectives ask.
     ///
     /// # Errors
-    /// When the scheme does not go with the models or the weights.
-    pub fn trial(&self, search: usize, config: SchemeConfig, output: PathBuf, prompts: &[Prompt]) -> Result<Grid, TuneError> {
+    /// When models cannot be read, or the scheme does not go with the models or the weights.
+    pub fn trial(
+        &self,
+        search: usize,
+        config: SchemeConfig,
+        output: PathBuf,
+        prompts: &[Prompt],
+        digests: &Digests,
+    ) -> Result<Grid, TuneError> {
         let SearchPlan { objectives, weights, .. } = &self.searches[search];
         let convention = self.steering.convention;
         let plan = Plan {
@@ -301,7 +321,7 @@ impl TunePlan {
             generation: self.generation.clone(),
         };
         let asked = prompts.iter().filter(|prompt| objectives.iter().any(|objective| objective.asks(prompt)));
-        Ok(Grid::over(plan, asked.cloned().collect())?)
+        Ok(Grid::over(plan, asked.cloned().collect(), digests)?)
     }
 
     /// The searches with the names of their objectives, as a ledger wants them.
@@ -323,12 +343,12 @@ impl TunePlan {
     /// `scorer`, who scores.
     ///
     /// # Errors
-    /// When the scheme does not go with the models or the weights.
-    pub fn settings(&self, prompts: &[Prompt], scorer: &str) -> Result<String, TuneError> {
+    /// When models cannot be read, or the scheme does not go with the models or the weights.
+    pub fn settings(&self, prompts: &[Prompt], scorer: &str, digests: &Digests) -> Result<String, TuneError> {
         let arms: Vec<String> = (0..self.searches.len())
             .map(|search| {
-                let grid = self.trial(search, self.origin()?, PathBuf::new(), prompts)?;
-                Ok::<_, TuneError>(grid.arms.iter().map(|arm| arm.settings.as_str()).collect::<String>())
+                let grid = self.trial(search, self.origin()?, PathBuf::new(), prompts, digests)?;
+                Ok::<_, TuneError>(grid.arms.iter().map(|arm| arm.settings.settings.as_str()).collect::<String>())
             })
             .collect::<Result<_, _>>()?;
         let texts: Vec<(&str, &str)> = prompts.iter().map(|prompt| (prompt.id.as_str(), prompt.prompt.as_str())).collect();
@@ -338,6 +358,18 @@ impl TunePlan {
         text.truncate(DIGITS);
         Ok(text)
     }
+}
+
+/// Checks that the scheme has a number, and can have it at both ends of its range.
+fn fits(parameter: &Parameter, steering: &SteeringArgs, models: &ModelArgs) -> Result<(), String> {
+    let name = parameter.knob.name();
+    let alone = Space::new(vec![*parameter])?;
+    [0.0, 1.0_f64.next_down()].into_iter().try_for_each(|end| {
+        let mut steering = steering.clone();
+        alone.apply(&[parameter.value(end)], &mut steering);
+        let fault = |error| format!("{name}: {error}; write fixed = [\"{name}\"], or a range that the scheme allows");
+        steering.scheme(models).map(drop).map_err(fault)
+    })
 }
 
 impl Objective {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use sk_bench::sweep::{Grid, Plan};
+use sk_bench::sweep::{Digests, Grid, Plan};
 
 use crate::common::{assert_refused, models, program, stderr, stdout};
 use crate::{Bench, CELLS, PLAN, model};
@@ -42,7 +42,7 @@ fn weighted(weights: &str) -> usize {
     let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
     let bench = Bench::new(&format!("{before}{weights}\n[prompts]{after}"));
     let plan = Plan::read(&bench.path("plan.toml")).unwrap();
-    let grid = Grid::new(plan).unwrap();
+    let grid = Grid::new(plan, &Digests::new(true)).unwrap();
     assert_eq!(grid.cells.len(), 2 * 2 * (2 * grid.plan.weights.len() + 1));
     grid.plan.weights.len()
 }
@@ -63,7 +63,7 @@ fn prompts_may_be_drawn_stratum_by_stratum() {
         let prompts: Vec<String> =
             (0..20).map(|i| format!("{{\"prompt\":\"Q{i}\",\"labels\":{{\"axis\":\"a{}\"}}}}", i % 3)).collect();
         fs::write(bench.path("prompts.jsonl"), prompts.join("\n")).unwrap();
-        let grid = Grid::new(Plan::read(&bench.path("plan.toml")).unwrap()).unwrap();
+        let grid = Grid::new(Plan::read(&bench.path("plan.toml")).unwrap(), &Digests::new(true)).unwrap();
         grid.prompts.into_iter().map(|prompt| (prompt.id, prompt.labels["axis"].clone())).collect::<Vec<_>>()
     };
     assert_eq!(sampled("").len(), 20);
@@ -90,6 +90,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     refused("[sweep]\nseed = [1]\n", &["plan.toml:2:", "unknown field of [sweep] \"seed\"", "\"seeds\""]);
     refused("[sweep]\nseeds = [1, -2]\n", &["plan.toml:2:", "sweep.seeds", "whole numbers"]);
     refused("[sweep]\nseeds = [1, 1]\n", &["plan.toml:1:", "[sweep]", "no two alike"]);
+    refused("[sweep]\noutput = \"\"\n", &["plan.toml:1:", "output is empty"]);
     refused("[sweep]\ntraces = 1\n", &["plan.toml:2:", "sweep.traces", "true or false"]);
     let scheme = |text: &str, parts: &[&str]| refused(&format!("[schemes.a]\n{text}\n"), parts);
     scheme("", &["plan.toml:1:", "[schemes.a]", "unknown scheme \"a\""]);
@@ -150,13 +151,18 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
     let of_heads: Vec<_> = bench.records().into_iter().filter(|record| record["scheme"] == "args-reward-head").collect();
     assert_eq!(of_heads.len(), 4, "two prompts at two weight vectors");
     assert!(of_heads.iter().all(|record| record["weights"].as_object().unwrap().len() == 2));
-    // Another head is another setting, and records of the first are not mixed with its.
+    // A copy elsewhere is the same head; another one is another setting, and records of the first are not mixed with its.
     fs::create_dir(bench.path("other")).unwrap();
     for entry in fs::read_dir(bench.path("fit")).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), bench.path("other").join(entry.file_name())).unwrap();
     }
     plan("helpful = \"fit\"\nhonest = \"other\"\n");
+    bench.finish();
+    let weights = bench.path("other").join("head.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, bytes).unwrap();
     assert_refused(&bench.run(&["--quiet"]), &["args-reward-head"]);
     // A discriminator is nothing that a scheme of rewards reads: it is left with no head.
     plan("helpful = \"calm\"\n");

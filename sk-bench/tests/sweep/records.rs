@@ -5,10 +5,10 @@ use std::fs;
 
 use serde_json::Value;
 use sk_bench::judge::read_responses;
-use sk_bench::sweep::read_records;
+use sk_bench::sweep::{read_records, read_settings};
 
-use crate::common::{assert_refused, run, run_on_models, stderr, stdout};
-use crate::{Bench, CELLS, PLAN, steps};
+use crate::common::{assert_refused, copy_of, models, run, run_on_models, stderr, stdout};
+use crate::{Bench, CELLS, PLAN, model, steps};
 
 /// A scheme that is certified, whatever the batches.
 const CERTIFIED: &str = "[normalizer]\nkind = \"raw\"\n[aggregator]\nkind = \"thurstone\"\nstandardize = false\nalpha = 0\n\
@@ -144,6 +144,83 @@ fn a_plan_may_grow_but_not_change_what_was_made() {
     fs::write(bench.path("prompts.jsonl"), crate::PROMPTS).unwrap();
     fs::write(bench.path("plan.jsonl"), "{\"id\":1}\n").unwrap();
     refused(PLAN, &["plan.jsonl:1:", "not a record of a sweep"]);
+}
+
+#[test]
+fn a_sweep_is_bound_to_the_weights_it_ran_on() {
+    let bench = Bench::new("");
+    let own = bench.path("honest");
+    let copied = copy_of("blades/honest", bench.folder.path());
+    assert_eq!(copied, own);
+    let plan = |more: &str| {
+        let models = model().replace(&models().join("blades/honest").display().to_string(), &own.display().to_string());
+        let models = models.replace("[model]\n", &format!("[model]\n{more}\n"));
+        fs::write(bench.path("plan.toml"), format!("{}\n{models}", PLAN.replace("[1, 2]", "[1]"))).unwrap();
+    };
+    plan("");
+    bench.finish();
+    let kept = read_settings(&bench.path("plan.jsonl")).unwrap();
+    assert_eq!(kept.len(), 3, "one per scheme");
+
+    // The models in another precision.
+    plan("precision = \"bf16\"");
+    assert_refused(&bench.run(&["--quiet"]), &["plan.jsonl:1:", "other settings"]);
+    // The same bytes elsewhere, and another adapter in the same place.
+    plan("");
+    let elsewhere = bench.path("elsewhere");
+    fs::rename(&own, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &own).unwrap();
+    bench.finish();
+    let weights = elsewhere.join("adapter_model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["plan.jsonl:1:", "other settings"]);
+    assert_refused(&bench.run(&["--dry-run"]), &["plan.jsonl:1:", "other settings"]);
+}
+
+#[test]
+fn settings_are_kept_beside_the_records_that_name_them() {
+    let bench = Bench::new(PLAN);
+    bench.finish();
+    let text = fs::read_to_string(bench.path("plan.settings.jsonl")).unwrap();
+    let kept = read_settings(&bench.path("plan.jsonl")).unwrap();
+    for record in read_records(&bench.path("plan.jsonl")).unwrap() {
+        let of = &kept[&record.settings].of;
+        assert_eq!((of.max_new_tokens, of.precision.as_str(), of.convention.as_str()), (20, "f32", "sound"));
+        if record.scheme == "cool" {
+            assert_eq!((of.numbers["temperature"], of.numbers["candidates"], of.numbers["alpha"]), (0.5, 3.0, 0.5));
+            assert_eq!(of.adapters.len(), 3);
+            assert!(of.slots["selector"].contains("temperature: 0.5"), "{}", of.slots["selector"]);
+        }
+    }
+    // What a later plan adds is added, and what a run that was killed left of a line is cut off.
+    fs::write(bench.path("plan.settings.jsonl"), &text[..text.len() - 9]).unwrap();
+    bench.plan(&PLAN.replace(
+        "[schemes.base]",
+        "[schemes.base]\n[schemes.cold]\nscheme = \"swiss-knife\"\nset = [\"selector.temperature=0.25\"]",
+    ));
+    bench.finish();
+    let grown = fs::read_to_string(bench.path("plan.settings.jsonl")).unwrap();
+    assert_eq!(grown.lines().count(), 4);
+    assert!(text.lines().all(|line| grown.lines().any(|other| other == line)));
+}
+
+#[test]
+fn an_output_that_is_something_else_is_refused_and_stays() {
+    let refused = |output: &str, name: &str, text: &str, parts: &[&str]| {
+        let bench = Bench::new(&PLAN.replace("[sweep]", &format!("[sweep]\noutput = {output:?}")));
+        let text = if text.is_empty() { fs::read_to_string(bench.path(name)).unwrap() } else { text.to_owned() };
+        fs::write(bench.path(name), &text).unwrap();
+        assert_refused(&bench.run(&["--quiet"]), parts);
+        assert_eq!(fs::read_to_string(bench.path(name)).unwrap(), text, "{name}");
+    };
+    let prompt = r#"{"id":"sky","prompt":"Why is the sky blue?"}"#;
+    refused("prompts.jsonl", "prompts.jsonl", "", &["prompts.jsonl holds prompts", "another output"]);
+    refused("prompts.jsonl", "prompts.jsonl", prompt, &["prompts.jsonl holds prompts"]);
+    refused("model.json", "model.json", "{\"hidden_size\": 16}", &["model.json:1:", "no record of a sweep"]);
+    refused("notes.txt", "notes.txt", "not a record", &["notes.txt:1:", "no record of a sweep"]);
+    refused("out.jsonl", "out.traces.jsonl", "somebody's", &["out.traces.jsonl", "no trace of a sweep", "another output"]);
 }
 
 #[test]

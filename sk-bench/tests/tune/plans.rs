@@ -57,6 +57,8 @@ fn mistakes_are_named() {
     refused("[tun]\n", &["unknown section \"tun\"", "did you mean \"tune\"?"]);
     refused("[tune]\ntrails = 3\n", &["unknown field of [tune] \"trails\"", "trials"]);
     refused("[tune]\ntrials = 0\n", &["trials and startup are at least 1"]);
+    refused("[tune]\ntrials = 9223372036854775807\n", &["trials is 9223372036854775807", "at most 100000"]);
+    refused("[tune]\noutput = \"\"\n", &["output is empty"]);
     refused("[tune]\nsearch = \"all\"\n", &["unknown search \"all\""]);
     refused("[space]\ntemperature = 3\n", &["space.temperature", "two numbers such as [0.5, 2]"]);
     refused("[space]\nalpha = [0, 2]\n", &["alpha is searched in [0, 2]", "in [0, 1]"]);
@@ -64,7 +66,15 @@ fn mistakes_are_named() {
     refused("[space]\nfixed = [\"alpha\"]\nalpha = [0, 1]\n", &["alpha is fixed and has a range"]);
     let all = "[\"temperature\", \"w_tour\", \"w_blade\", \"lambda\", \"rounds\", \"candidates\", \"alpha\"]";
     refused(&format!("[space]\nfixed = {all}\n"), &["nothing is left to search"]);
-    refused("[scheme]\nscheme = \"swiss-knife-thurstone\"\n", &["--rounds", "thurstone"]);
+    refused(
+        "[scheme]\nscheme = \"swiss-knife-thurstone\"\n",
+        &["p.toml: no [space] section", "rounds: ", "--rounds", "thurstone", "write fixed = [\"rounds\"]"],
+    );
+    refused(
+        "[scheme]\nscheme = \"swiss-knife-thurstone\"\n[space]\nalpha = [0, 1]\n",
+        &["p.toml:7:", "[space]", "--rounds", "write fixed = [\"rounds\"]"],
+    );
+    refused("[space]\nlambda = [-5, 1]\n", &["p.toml:5:", "[space]", "lambda is -5", "a range that the scheme allows"]);
     refused("[objectives.kind]\n", &["objective \"kind\"", "give it weights"]);
     refused(
         "[objectives.x]\nblade = \"harmless\"\nweights = [{ helpful = 1 }]\n",
@@ -73,6 +83,10 @@ fn mistakes_are_named() {
     refused("[objectives.harmless]\naxis = \"safety\"\n", &["[judge]"]);
     refused("[judge]\n", &["name an endpoint", "offline = true"]);
     refused("[judge]\nendpoint = \"http://localhost:1/v1\"\nattempts = 0\n", &["attempts is 0", "at least 1"]);
+    refused(
+        "[judge]\nendpoint = \"http://localhost:1/v1\"\nconcurrency = 1000000\n",
+        &["concurrency is 1000000", "at most 1024"],
+    );
     refused("[judge]\nmodels = \"judge\"\n", &["add offline = true"]);
     refused("[judge]\noffline = true\nendpoint = \"http://localhost:1/v1\"\n", &["unknown field of [judge] \"endpoint\""]);
     refused("[judge]\nendpoint = \"http://localhost:1/v1\"\n[objectives.kind]\nweights = [{ helpful = 1 }]\n", &["axis = "]);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{BLADES, assert_refused, models, program, stderr, stdout};
+use crate::common::{BLADES, assert_refused, copy_of, models, program, stderr, stdout};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -191,6 +191,38 @@ fn another_plan_needs_another_output() {
         counts
     });
     assert!(counts.values().all(|count| *count == 2), "{counts:?}");
+}
+
+#[test]
+fn a_search_is_bound_to_the_weights_it_ran_on() {
+    let bench = Bench::tiny(&PLAN.replace("trials = 6", "trials = 1"));
+    let own = copy_of("blades/honest", &bench.path(""));
+    let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
+    let plan = plan.replace(&models().join("blades/honest").display().to_string(), &own.display().to_string());
+    fs::write(bench.path("plan.toml"), &plan).unwrap();
+    stdout(&bench.run(&["--quiet"]));
+    fs::write(bench.path("plan.toml"), plan.replace("[model]\n", "[model]\nprecision = \"bf16\"\n")).unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["plan.jsonl:1:", "other settings"]);
+    fs::write(bench.path("plan.toml"), &plan).unwrap();
+    let weights = own.join("adapter_model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["plan.jsonl:1:", "other settings"]);
+}
+
+#[test]
+fn prompts_are_no_ledger() {
+    for name in ["tune.jsonl", "later.jsonl"] {
+        let bench = Bench::tiny(&PLAN.replace("[tune]\n", &format!("[tune]\noutput = {name:?}\n")));
+        let before = fs::read(bench.path(name)).unwrap();
+        assert_refused(&bench.run(&["--quiet"]), &[name, "holds prompts of the plan", "another output"]);
+        assert_eq!(fs::read(bench.path(name)).unwrap(), before);
+    }
+    let bench = Bench::tiny(&PLAN.replace("[tune]\n", "[tune]\noutput = \"model.json\"\n"));
+    fs::write(bench.path("model.json"), "{\"a\": 1}").unwrap();
+    assert_refused(&bench.run(&["--quiet"]), &["model.json:1:", "no trial"]);
+    assert_eq!(fs::read_to_string(bench.path("model.json")).unwrap(), "{\"a\": 1}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan};
+use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{self, Axis, Retry};
 use crate::scheme::SchemeError;
 use crate::scheme::document::Section;
@@ -15,6 +16,8 @@ use crate::tune::{Knob, Parameter, Space, TuneError};
 const TOGETHER: &str = "together";
 /// Trials of a search unless the plan says.
 const TRIALS: usize = 40;
+/// Most trials of a search: more are a slip of the pen.
+const MOST_TRIALS: usize = 100_000;
 /// Trials drawn evenly, before the estimator is asked, unless the plan says.
 const STARTUP: usize = 10;
 /// What seeds searches and draws unless the plan says: the paper's.
@@ -57,8 +60,14 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
         seed: section.count("seed")?.map_or(default.seed, |seed| seed as u64),
         seeds: section.naturals("seeds")?.unwrap_or(default.seeds),
     };
+    if head.output.as_ref().is_some_and(String::is_empty) {
+        return Err(section.fault("output is empty; name a file, or leave it out"));
+    }
     if head.trials == 0 || head.startup == 0 {
         return Err(section.fault("trials and startup are at least 1"));
+    }
+    if head.trials > MOST_TRIALS {
+        return Err(section.fault(format!("trials is {}; it is at most {MOST_TRIALS}", head.trials)));
     }
     if head.seeds.is_empty() || head.seeds.iter().collect::<BTreeSet<_>>().len() < head.seeds.len() {
         return Err(section.fault("seeds are at least one, and no two alike"));
@@ -67,7 +76,7 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
     Ok(head)
 }
 
-pub(super) fn space(mut section: Section<'_, '_>) -> Result<Space, SchemeError> {
+pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Parameter) -> Result<(), String>) -> Result<Space, SchemeError> {
     let fixed = section.strings("fixed")?.unwrap_or_default();
     let known = Knob::ALL.map(Knob::name);
     if let Some(name) = fixed.iter().find(|name| !known.contains(&name.as_str())) {
@@ -84,6 +93,9 @@ pub(super) fn space(mut section: Section<'_, '_>) -> Result<Space, SchemeError> 
             }
             (false, None) => parameters.push(Parameter::default_of(knob)),
         }
+    }
+    if let Some(reason) = parameters.iter().find_map(|parameter| fits(parameter).err()) {
+        return Err(section.fault(reason));
     }
     let space = Space::new(parameters).map_err(|reason| section.fault(reason))?;
     section.finish()?;
@@ -111,6 +123,9 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
         timeout: Duration::from_secs(positive(&mut section, "timeout", TIMEOUT)? as u64),
         attempts: positive(&mut section, "attempts", Retry::default().attempts as usize)?.try_into().unwrap_or(u32::MAX),
     };
+    if judge.concurrency > MOST_AT_ONCE {
+        return Err(section.fault(format!("concurrency is {}; it is at most {MOST_AT_ONCE}", judge.concurrency)));
+    }
     section.finish()?;
     Ok(Scoring::Judge(JudgePlan::Server(judge)))
 }
