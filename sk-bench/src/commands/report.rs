@@ -32,6 +32,9 @@ results, the tables \"reproduction\" and \"differences\" hold the published figu
 /// What methods are compared with unless a name is given: the first that is there.
 const REFERENCES: [&str; 2] = ["swiss", "swiss-knife"];
 
+/// Most resamples: an interval of so many takes 80 MB, and more make no digit that is printed steadier.
+const MOST_RESAMPLES: usize = 10_000_000;
+
 /// Options of `report`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -43,7 +46,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "METHOD")]
     reference: Option<String>,
     /// Resamples of every bootstrap interval.
-    #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = positive)]
+    #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = resamples)]
     resamples: usize,
     /// Seed of the resamples.
     #[arg(long, default_value_t = Resampling::default().seed)]
@@ -80,6 +83,13 @@ enum Format {
     Latex,
     /// JSON, all digits.
     Json,
+}
+
+fn resamples(text: &str) -> Result<usize, String> {
+    match positive(text)? {
+        count if count <= MOST_RESAMPLES => Ok(count),
+        _ => Err(format!("it must be at most {MOST_RESAMPLES}")),
+    }
 }
 
 /// Reads the results, computes the tables, and prints or writes them.

@@ -15,6 +15,8 @@ use super::retry::retry_after;
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
+/// The longest wait for an answer, a year: the moment that a wait ends at must be one that a clock can show.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The longest answer read.
 const LONGEST: u64 = 8 << 20;
 /// Characters of a server's complaint that are shown.
@@ -67,11 +69,12 @@ pub(super) struct Answer {
 impl Endpoint {
     /// The server at a base address such as `http://localhost:8000/v1`. Where only a host is given, `/v1` is added.
     ///
-    /// `timeout` bounds each request from the first byte sent to the last received.
+    /// `timeout` bounds each request from the first byte sent to the last received; more than a year is a year.
     ///
     /// # Errors
     /// When the address is not one.
     pub fn new(url: &str, key: Option<Key>, timeout: Duration) -> Result<Self, JudgeError> {
+        let timeout = timeout.min(LONGEST_WAIT);
         let wrong = |reason: &str| JudgeError::Url { url: url.to_owned(), reason: reason.to_owned() };
         let uri: Uri = url.parse().map_err(|_| wrong("it is not an address"))?;
         let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use super::record::JudgedKey;
@@ -14,6 +15,9 @@ use super::{Journal, Judge, JudgeError, Judged, Question, Response, Rubric};
 /// Questions without an answer in a row after which the server counts as gone.
 const OUTAGE: usize = 10;
 
+/// Most questions under way at the same time: each has a thread, and a machine has only so many.
+pub const MOST_AT_ONCE: usize = 1024;
+
 /// What is to be judged, and how much of it at a time.
 #[derive(Debug, Clone)]
 pub struct Panel<'a> {
@@ -23,7 +27,7 @@ pub struct Panel<'a> {
     pub rubrics: &'a [&'a Rubric],
     /// Repetitions, by number.
     pub passes: Range<u32>,
-    /// Questions under way at the same time.
+    /// Questions under way at the same time, at most [`MOST_AT_ONCE`].
     pub concurrency: usize,
 }
 
@@ -81,6 +85,10 @@ pub fn judge_all(
     let mut done: HashSet<JudgedKey> = HashSet::new();
     for record in earlier {
         let key = record.key();
+        // What is neither a score nor an abstention is no answer.
+        if record.score.is_none() && record.abstention.is_none() {
+            continue;
+        }
         if wanted.contains(&key) && done.insert(key) {
             records.push(record);
         }
@@ -135,10 +143,14 @@ pub fn judge_all(
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..panel.concurrency.clamp(1, open.len().max(1)) {
-            scope.spawn(work);
+    thread::scope(|scope| {
+        // This thread is one of them, so that there is one whatever the machine has left.
+        for _ in 1..panel.concurrency.clamp(1, MOST_AT_ONCE).min(open.len()) {
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
+        work();
     });
     if let Some(error) = fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);

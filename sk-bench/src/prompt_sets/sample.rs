@@ -49,6 +49,10 @@ pub fn sample(
         }
     }
     let sizes: Vec<usize> = strata.values().map(Vec::len).collect();
+    let available = sizes.iter().sum();
+    if available < count {
+        return Err(PromptSetError::Scarce { stratum: "the set".to_owned(), available, wanted: count });
+    }
     let shares = match allocation {
         Allocation::Balanced => balanced(count, sizes.len()),
         Allocation::Proportional => proportional(count, &sizes),
@@ -83,7 +87,8 @@ fn balanced(count: usize, strata: usize) -> Vec<usize> {
     (0..strata).map(|index| count / strata + usize::from(index < count % strata)).collect()
 }
 
-/// Hamilton's method: whole quotas first, then the largest remainders, ties to the first. Integers only, so that no rounding decides.
+/// Hamilton's method for a count of at most all: whole quotas first, then the largest remainders, ties to the first. Integers only, so that no
+/// rounding decides.
 fn proportional(count: usize, sizes: &[usize]) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
     let mut shares: Vec<usize> = sizes.iter().map(|size| count * size / total.max(1)).collect();
@@ -176,6 +181,12 @@ mod tests {
         let all = prompts(&[("a", 9), ("b", 2)]);
         let error = sample(&all, 8, Some("axis"), Allocation::Balanced, 1).unwrap_err().to_string();
         assert!(error.contains("axis = \"b\" has 2") && error.contains("4 are wanted"), "{error}");
+        for allocation in [Allocation::Balanced, Allocation::Proportional] {
+            for count in [12, usize::MAX / 2, usize::MAX] {
+                let error = sample(&all, count, Some("axis"), allocation, 1).unwrap_err().to_string();
+                assert!(error.contains(&format!("the set has 11 different prompts and {count} are wanted")), "{error}");
+            }
+        }
         let error = sample(&all, 2, Some("axes"), Allocation::Balanced, 1).unwrap_err().to_string();
         assert!(error.contains("\"axes\"") && error.contains("did you mean \"axis\"?"), "{error}");
     }

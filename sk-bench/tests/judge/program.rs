@@ -278,6 +278,7 @@ fn bad_input_is_named_on_one_line() {
     refused(&["--temperature", "-1"], &["--temperature"]);
     refused(&["--request", "[1]"], &["--request", "JSON object"]);
     refused(&["--concurrency", "0"], &["--concurrency"]);
+    refused(&["--concurrency", "1000000"], &["--concurrency", "at most 1024"]);
     let output = program().args(["judge", "missing.jsonl", "-o", "x", "--endpoint", "http://localhost:1"]).output().unwrap();
     assert!(stderr(&output).contains("cannot read missing.jsonl"), "{}", stderr(&output));
     fs::write(folder.path().join("responses.jsonl"), "\n").unwrap();

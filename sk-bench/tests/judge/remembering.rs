@@ -3,9 +3,15 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use sk_bench::judge::retest::agreement;
-use sk_bench::judge::{Cached, ChatSettings, Journal, JudgeError, Retry, Scoring, read_responses};
+use sk_bench::judge::run::{MOST_AT_ONCE, Panel, judge_all};
+use sk_bench::judge::{
+    Cached, ChatSettings, Identity, Journal, Judge, JudgeError, Question, Retry, Score, Scoring, Structure, Verdict,
+    read_responses,
+};
 
 use crate::server::{Reply, Server};
 use crate::{QUICK, TIMEOUT, abstention, ask, integer_judge, judge_with, responses, rubrics, run, settings, value};
@@ -135,6 +141,48 @@ fn responses_are_read_with_what_a_sweep_writes_beside_them() {
     }
 }
 
+/// Says 0.5, and counts how many ask it at the same time.
+struct Crowded {
+    identity: Identity,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Judge for Crowded {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn judge(&self, _: &Question<'_>) -> Result<Verdict, JudgeError> {
+        self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(1));
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(Verdict::Score(Score { value: 0.5, reason: None, mass: None }))
+    }
+}
+
+#[test]
+fn there_are_only_so_many_threads_however_many_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (responses, rubrics) = (responses(1500), rubrics(&["toxicity"]));
+    let judge = Crowded {
+        identity: Identity { model: "m".into(), scoring: "s".into(), scale: "0-1".into(), settings: String::new() },
+        now: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+    };
+    let (journal, earlier) = Journal::open(&folder.path().join("judged.jsonl")).unwrap();
+    let panel = Panel { responses: &responses, rubrics: &rubrics, passes: 0..1, concurrency: usize::MAX };
+    let outcome = judge_all(&panel, &judge, &journal, earlier, &()).unwrap();
+    assert_eq!((outcome.records.len(), outcome.unanswered), (1500, 0));
+    assert!((1..=MOST_AT_ONCE).contains(&judge.most.into_inner()));
+}
+
+#[test]
+fn a_wait_without_end_is_a_long_one() {
+    let server = Server::start(|_, _| Reply::score(6));
+    assert_eq!(value(ask(&judge_with(&server, settings(Scoring::Integer), Duration::MAX), 0)), 0.6);
+}
+
 #[test]
 fn what_was_asked_once_is_not_asked_again() {
     let server = Server::start(|_, _| Reply::score(6));
@@ -146,11 +194,12 @@ fn what_was_asked_once_is_not_asked_again() {
     // Another judge object, as another run would have.
     assert_eq!(value(ask(&cached(settings(Scoring::Integer)), 0)), 0.6);
     assert_eq!(server.requests().len(), 1);
-    // Another pass, model or temperature is another question.
+    // Another pass, model, temperature or form is another question.
     value(ask(&judge, 1));
     value(ask(&cached(ChatSettings { model: "other".to_owned(), ..settings(Scoring::Integer) }), 0));
     value(ask(&cached(ChatSettings { temperature: 0.5, ..settings(Scoring::Integer) }), 0));
-    assert_eq!(server.requests().len(), 4);
+    value(ask(&cached(ChatSettings { structure: Some(Structure::Plain), ..settings(Scoring::Integer) }), 0));
+    assert_eq!(server.requests().len(), 5);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use sk_models::device::DeviceName;
 
 use crate::args::positive;
+use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{
     ChatJudge, ChatSettings, Endpoint, JudgeError, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS, Retry, Rubric, Scale, Scoring,
     Structure,
@@ -40,7 +41,7 @@ pub struct JudgeOptions {
     #[arg(long, value_name = "VARIABLE", default_value = "SWISS_KNIFE_API_KEY", help_heading = "Server")]
     api_key_env: String,
     /// Questions under way at the same time.
-    #[arg(long, value_name = "QUESTIONS", default_value_t = 8, value_parser = positive, help_heading = "Server")]
+    #[arg(long, value_name = "QUESTIONS", default_value_t = 8, value_parser = at_once, help_heading = "Server")]
     pub(super) concurrency: usize,
     /// Seconds until a request counts as failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Server")]
@@ -153,6 +154,13 @@ impl JudgeOptions {
             set.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
         };
         self.cache.clone().or_else(|| user().map(|cache| cache.join("swiss-knife").join("judge")))
+    }
+}
+
+fn at_once(text: &str) -> Result<usize, String> {
+    match positive(text)? {
+        count if count <= MOST_AT_ONCE => Ok(count),
+        _ => Err(format!("it must be at most {MOST_AT_ONCE}")),
     }
 }
 
