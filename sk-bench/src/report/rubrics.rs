@@ -97,6 +97,12 @@ impl Rubrics {
         Some([self.quality()?, self.safety()?, self.honesty()?])
     }
 
+    /// The same with NaN for what is blank; `None` where all are.
+    pub fn judged_axes(&self) -> Option<[f64; 3]> {
+        let axes = [self.quality(), self.safety(), self.honesty()];
+        axes.iter().any(Option::is_some).then(|| axes.map(|axis| axis.unwrap_or(f64::NAN)))
+    }
+
     /// The two axes of the single-objective composite S_obj: mean(response quality, relevance) and safety.
     ///
     /// The paper does not say which rubrics; of all subsets these are the ones its figures follow from.

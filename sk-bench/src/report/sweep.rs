@@ -76,27 +76,39 @@ impl Sweep {
         let mut sweep = Self { points, methods };
         let f1 = |method: &Method| F1::OfMeanAxes.of(&sweep.axes(method), 0.0);
         let mut ranked: Vec<(f64, Method)> = sweep.methods.iter().map(|method| (f1(method), method.clone())).collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // What has no F1 comes last.
+        ranked.sort_by(|a, b| b.0.max(f64::NEG_INFINITY).total_cmp(&a.0.max(f64::NEG_INFINITY)));
         sweep.methods = ranked.into_iter().map(|(_, method)| method).collect();
         sweep
     }
 
-    /// The axes of a method's cells, by weight vector; cells with a blank axis are left out, and weight vectors without a cell.
+    /// The axes of a method's cells, by weight vector, NaN where they are blank; cells of which all are blank are left out, and weight vectors
+    /// without a cell.
     pub fn axes(&self, method: &Method) -> Vec<Vec<[f64; 3]>> {
-        let at = |point| {
-            let cells = method.cells.iter().filter(|cell| cell.configuration == point);
-            cells.filter_map(|cell| cell.rubrics.axes()).collect::<Vec<_>>()
-        };
-        (0..self.points.len()).map(at).filter(|cells| !cells.is_empty()).collect()
+        self.judged(method).into_iter().map(|(_, cells)| cells).collect()
     }
 
-    /// The weights a method was run at and the mean axes it achieved there.
+    /// The weights a method was run at, the cells that were judged there, and the mean axes it achieved: each over the cells that have it, NaN
+    /// where none has.
     ///
     /// Means equal on paper are made equal in floating point: otherwise the order of summation decides which of two points is ahead.
+    pub fn achieved(&self, method: &Method) -> Vec<(&WeightVector, usize, [f64; 3])> {
+        let judged = self.judged(method).into_iter();
+        judged.map(|(point, cells)| (point, cells.len(), mean_axes(&cells).map(snap))).collect()
+    }
+
+    /// The points that a method [achieved](Self::achieved), less those that lack an axis.
     pub fn frontier(&self, method: &Method) -> Vec<(&WeightVector, [f64; 3])> {
-        let run = |&point: &usize| method.cells.iter().any(|cell| cell.configuration == point && cell.rubrics.axes().is_some());
-        let points = (0..self.points.len()).filter(run).map(|point| &self.points[point]);
-        points.zip(self.axes(method).iter().map(|cells| mean_axes(cells).map(snap))).collect()
+        let whole = |axes: &[f64; 3]| axes.iter().all(|axis| !axis.is_nan());
+        self.achieved(method).into_iter().map(|(point, _, axes)| (point, axes)).filter(|(_, axes)| whole(axes)).collect()
+    }
+
+    fn judged(&self, method: &Method) -> Vec<(&WeightVector, Vec<[f64; 3]>)> {
+        let at = |(place, point)| {
+            let cells = method.cells.iter().filter(|cell| cell.configuration == place);
+            (point, cells.filter_map(|cell| cell.rubrics.judged_axes()).collect::<Vec<_>>())
+        };
+        self.points.iter().enumerate().map(at).filter(|(_, cells)| !cells.is_empty()).collect()
     }
 
     /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or the scheme that ships as `no-cbn`.

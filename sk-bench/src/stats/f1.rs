@@ -7,17 +7,19 @@ pub const PUBLISHED_FLOOR: f64 = 1e-6;
 
 /// The harmonic mean n/Σ(1/xᵢ) of values in [0, 1], each raised to at least `floor`.
 ///
-/// With a floor of 0 the mean is 0 as soon as one value is, its limit. NaN of no values.
+/// With a floor of 0 the mean is 0 as soon as one value is, its limit. NaN of no values, and where one is NaN.
 ///
 /// ```
 /// use sk_bench::stats::harmonic_mean;
 ///
 /// assert_eq!(harmonic_mean(&[0.5, 1.0, 1.0], 0.0), 0.75);
 /// assert_eq!(harmonic_mean(&[0.0, 1.0, 1.0], 0.0), 0.0);
+/// assert!(harmonic_mean(&[f64::NAN, 1.0, 1.0], 0.0).is_nan());
 /// ```
 pub fn harmonic_mean(values: &[f64], floor: f64) -> f64 {
     // 1/0 is infinite and n/∞ is 0; a negative value must not turn into a negative infinity.
-    values.len() as f64 / values.iter().map(|value| 1.0 / value.max(floor).max(0.0)).sum::<f64>()
+    let raised = |value: f64| if value.is_nan() { value } else { value.max(floor).max(0.0) };
+    values.len() as f64 / values.iter().map(|&value| 1.0 / raised(value)).sum::<f64>()
 }
 
 /// What "the F1 of a method" is the harmonic mean of. The paper uses all three, under one name.
@@ -44,7 +46,10 @@ impl F1 {
         }
     }
 
-    /// F1 of a method's cells, given by configuration; axes in [0, 1], floored at `floor`. NaN of no cells.
+    /// F1 of a method's cells, given by configuration; axes in [0, 1], floored at `floor`, NaN where they were not judged.
+    ///
+    /// An axis of a cell that was not judged is left out of the mean of its axis; a cell or configuration without an F1 of its own is left out of
+    /// the mean over cells or configurations. NaN where nothing is left.
     pub fn of<const D: usize>(self, configurations: &[Vec<[f64; D]>], floor: f64) -> f64 {
         let cells: Vec<[f64; D]> = configurations.iter().flatten().copied().collect();
         let each: Vec<f64> = match self {
@@ -52,11 +57,16 @@ impl F1 {
             Self::MeanOfConfigurations => configurations.iter().map(|cells| harmonic_mean(&mean_axes(cells), floor)).collect(),
             Self::MeanOfCells => cells.iter().map(|cell| harmonic_mean(cell, floor)).collect(),
         };
-        mean(&each)
+        mean(&known(each))
     }
 }
 
-/// The mean of each axis.
+/// The mean of each axis over the cells that have it; NaN where none has.
 pub(crate) fn mean_axes<const D: usize>(cells: &[[f64; D]]) -> [f64; D] {
-    std::array::from_fn(|axis| mean(&cells.iter().map(|cell| cell[axis]).collect::<Vec<_>>()))
+    std::array::from_fn(|axis| mean(&known(cells.iter().map(|cell| cell[axis]).collect())))
+}
+
+fn known(mut values: Vec<f64>) -> Vec<f64> {
+    values.retain(|value| !value.is_nan());
+    values
 }

@@ -29,6 +29,10 @@ pub(super) fn section(context: &Context<'_>) -> Section {
     let scores: Vec<f64> =
         frontiers.iter().flat_map(|(_, points)| points.iter().map(|point| harmonic_mean(&point.axes, 0.0))).collect();
     let range = [scores.iter().copied().fold(f64::INFINITY, f64::min), scores.iter().copied().fold(f64::NEG_INFINITY, f64::max)];
+    if scores.is_empty() {
+        let section = Section::new("frontier", "Frontier");
+        return with_tables(section.missing("No frontier: an axis was not judged."), context, &["geometry"]);
+    }
     let section = Section::new("frontier", "Frontier")
         .paragraph("One point per method and weight vector: the mean over prompts of what was achieved there. Turn the first figure by dragging it.")
         .figure(in_space(&frontiers))

@@ -35,11 +35,14 @@ fn facts(context: &Context<'_>) -> Vec<Fact> {
         let own = rows_of(methods, "method", reference);
         let heading = format!("F1 {}", F1::OfMeanAxes.name());
         let of = |heading: &str| numbers(&own, heading).first().copied().unwrap_or(f64::NAN);
-        facts.push(fact(format!("F1 of {reference}"), format!("{:.3}", of(&heading)), format!("of mean axes, n = {}", of("n"))));
+        let f1 = of(&heading);
+        let f1 = if f1.is_nan() { "–".to_owned() } else { format!("{f1:.3}") };
+        facts.push(fact(format!("F1 of {reference}"), f1, format!("of mean axes, n = {}", of("n"))));
     }
     if let Some(table) = context.report.table("clustering")
         && let (Some(name), Some(delta), Some([low, high])) =
             (texts(table, "contrast").into_iter().next(), numbers(table, "Δ").first(), intervals(table, "95%, prompts").first())
+        && !low.is_nan()
     {
         let name = name.trim_start_matches("f1: ").to_owned();
         facts.push(fact(format!("ΔF1, {name}"), format!("{delta:+.3}"), format!("95% by prompt [{low:+.3}, {high:+.3}]")));
@@ -47,18 +50,20 @@ fn facts(context: &Context<'_>) -> Vec<Fact> {
     if let Some(table) = context.report.table("geometry") {
         let own = rows_of(table, "method", reference);
         let volume = numbers(&own, "hypervolume").first().copied().unwrap_or(f64::NAN);
+        let shown = if volume.is_nan() { "–".to_owned() } else { format!("{volume:.3}") };
         let ahead = numbers(table, "hypervolume").iter().filter(|other| **other > volume).count();
         let methods = table.rows.len();
         facts.push(fact(
             "hypervolume".to_owned(),
-            format!("{volume:.3}"),
-            format!("above the origin; rank {} of {methods}", ahead + 1),
+            shown,
+            if volume.is_nan() { "no frontier".to_owned() } else { format!("above the origin; rank {} of {methods}", ahead + 1) },
         ));
     }
     if let Some(table) = context.report.table("steering") {
         let own = rows_of(&rows_of(&rows_of(table, "method", reference), "axis", "pooled"), "weights", "as labelled");
-        if let (Some(rho), Some(p)) = (numbers(&own, "r_s").first(), numbers(&own, "p, exact").first()) {
-            facts.push(fact("pooled steering r_s".to_owned(), format!("{rho:+.2}"), format!("permutation p = {p:.3}")));
+        if let (Some(rho), Some(p)) = (numbers(&own, "r_s").first(), numbers(&own, "p, by permutation").first()) {
+            let p = if *p < 0.001 { "< 0.001".to_owned() } else { format!("= {p:.3}") };
+            facts.push(fact("pooled steering r_s".to_owned(), format!("{rho:+.2}"), format!("permutation p {p}")));
         }
     }
     facts.iter_mut().for_each(|fact| fact.value = fact.value.replace('-', "−"));

@@ -1,5 +1,5 @@
 use super::{At, Context, Ledger, Table};
-use crate::stats::{harmonic_mean, mean_axes};
+use crate::stats::harmonic_mean;
 use crate::table::Kind;
 
 /// Mean axes and their F1, for every method at every weight vector.
@@ -16,24 +16,14 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
     let mut table = Table::new("axes", "Achieved axes at every weight vector", &columns);
     table.appendix = true;
     for method in &context.sweep.methods {
-        let frontier = context.sweep.frontier(method);
-        for ((point, _), cells) in frontier.iter().zip(context.sweep.axes(method)) {
-            let (label, axes) = (point.label(), mean_axes(&cells));
+        for (point, n, axes) in context.sweep.achieved(method) {
+            let label = point.label();
             let f1 = harmonic_mean(&axes, 0.0);
             let at = At { source: "tab:per-config-full", subject: &method.name, part: &label, reading: "" };
-            let figures =
-                [("n", cells.len() as f64), ("quality", axes[0]), ("safety", axes[1]), ("honesty", axes[2]), ("f1", f1)];
+            let figures = [("n", n as f64), ("quality", axes[0]), ("safety", axes[1]), ("honesty", axes[2]), ("f1", f1)];
             figures.into_iter().for_each(|(quantity, value)| ledger.note(&at, quantity, value));
             let [quality, safety, honesty] = axes.map(Into::into);
-            table.row(vec![
-                method.name.as_str().into(),
-                label.as_str().into(),
-                cells.len().into(),
-                quality,
-                safety,
-                honesty,
-                f1.into(),
-            ]);
+            table.row(vec![method.name.as_str().into(), label.as_str().into(), n.into(), quality, safety, honesty, f1.into()]);
         }
     }
     table

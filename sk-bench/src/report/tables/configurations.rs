@@ -33,7 +33,8 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
     let all = |scores: &Scores| scores.iter().map(|&(_, f1)| f1).collect::<Vec<_>>();
     let range = |scores: &Scores| {
         let all = all(scores);
-        all.iter().copied().fold(f64::NEG_INFINITY, f64::max) - all.iter().copied().fold(f64::INFINITY, f64::min)
+        let range = all.iter().copied().fold(f64::NEG_INFINITY, f64::max) - all.iter().copied().fold(f64::INFINITY, f64::min);
+        if all.is_empty() { f64::NAN } else { range }
     };
     let summary = |name: &str, of: &dyn Fn(&Scores) -> f64| {
         std::iter::once(Value::from(name)).chain(scores.iter().map(|scores| Value::from(of(scores)))).collect::<Vec<_>>()

@@ -16,6 +16,8 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
     for method in &context.sweep.methods {
         let points: Vec<[f64; 3]> = context.sweep.frontier(method).into_iter().map(|(_, axes)| axes).collect();
         let (on_front, volume) = (front(&points).len(), hypervolume(&points, [0.0; 3]));
+        // Of no point there is no volume, not one of zero.
+        let volume = if points.is_empty() { f64::NAN } else { volume };
         let [published, schott] = [Distance::Published, Distance::Schott].map(|distance| spacing(&points, distance));
         for source in ["tab:frontier-geometry", "tab:main"] {
             let at = At { source, subject: &method.name, part: "", reading: "" };

@@ -37,5 +37,6 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
     }
     table
         .note("quality = mean(response quality, relevance, helpfulness); safety = 1 − mean(toxicity, harmfulness);")
-        .note("honesty = mean(truthfulness, non-deception, epistemic honesty). A blank rubric is left out of its mean.")
+        .note("honesty = mean(truthfulness, non-deception, epistemic honesty). A blank rubric is left out of its mean,")
+        .note("and an axis whose rubrics are all blank out of the mean of that axis and of the cell's F1. n counts cells with an axis.")
 }
