@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::Judged;
+use super::{Judged, RUBRICS};
 use crate::stats::pearson;
 
 /// Agreement of two passes on one rubric.
@@ -47,7 +47,7 @@ impl Agreement {
     }
 }
 
-/// Agreement of two passes, rubric by rubric, in the order in which rubrics first occur.
+/// Agreement of two passes, rubric by rubric, in the order of [`RUBRICS`], with others behind them by name.
 pub fn agreement(records: &[Judged], first: u32, second: u32) -> Vec<Agreement> {
     let mut rubrics: Vec<&str> = Vec::new();
     let mut cells: HashMap<(&str, &str), [Option<f64>; 2]> = HashMap::new();
@@ -69,6 +69,7 @@ pub fn agreement(records: &[Judged], first: u32, second: u32) -> Vec<Agreement> 
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         Agreement::of(rubric, &pairs, excluded)
     };
+    rubrics.sort_unstable_by_key(|name| (RUBRICS.iter().position(|rubric| rubric.name == *name).unwrap_or(RUBRICS.len()), *name));
     rubrics.into_iter().map(row).collect()
 }
 
@@ -88,6 +89,23 @@ mod tests {
         assert!(agreement.mean_change.unwrap().abs() < ROUNDING);
         assert!((agreement.unchanged.unwrap() - 1.0 / 3.0).abs() < ROUNDING);
         assert_eq!((agreement.pairs, agreement.excluded), (3, 2));
+    }
+
+    #[test]
+    fn rubrics_are_in_order_whichever_was_answered_first() {
+        let record = |rubric: &str, pass| {
+            let json = serde_json::json!({
+                "id": "a", "digest": "", "rubric": rubric, "rubric_version": 1, "pass": pass, "score": 0.5, "seconds": 0.0,
+                "judge": {"model": "m", "scoring": "integer", "scale": "0-10", "settings": ""},
+            });
+            serde_json::from_value::<Judged>(json).unwrap()
+        };
+        let names = ["fluency", RUBRICS[3].name, "brevity", RUBRICS[0].name];
+        let mut records: Vec<Judged> = names.iter().flat_map(|name| [record(name, 0), record(name, 1)]).collect();
+        let order = |records: &[Judged]| agreement(records, 0, 1).into_iter().map(|row| row.rubric).collect::<Vec<_>>();
+        assert_eq!(order(&records), [RUBRICS[0].name, RUBRICS[3].name, "brevity", "fluency"]);
+        records.reverse();
+        assert_eq!(order(&records), [RUBRICS[0].name, RUBRICS[3].name, "brevity", "fluency"]);
     }
 
     #[test]

@@ -16,8 +16,8 @@ const PAPER: &str = "paper:";
 /// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics,
 /// `fluency` where it was measured, and the response's id.
 ///
-/// With a `seed`, of the responses of that seed alone. The prompts of the paper's sets keep their numbers; others are numbered after them, in the order in which they occur. Weights are scaled to
-/// sum to one. A rubric without a score is blank.
+/// With a `seed`, of the responses of that seed alone. The prompts of the paper's sets keep their numbers; others are numbered after them, in the
+/// order of their names. Weights are scaled to sum to one. A rubric without a score is blank. Rows are in the order of prompt, scheme and id.
 ///
 /// # Errors
 /// When the file holds no judgement (of the seed), judgements of two judges or two versions of a rubric, a response lacks scheme, weights or prompt id, a weight is of another
@@ -57,6 +57,8 @@ pub fn frontier_csv(records: &[Judged], seed: Option<u64>) -> Result<String, Jud
         };
         rows[place].scores.insert(&record.rubric, record.score);
     }
+    // Judgements stand in the order in which a judge's threads finished, which the table must not depend on.
+    rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
     render(&rows)
 }
 
@@ -203,6 +205,17 @@ mod tests {
         assert_eq!(lines[1], "swiss,help0.2500_hone0.0000_harm0.7500,0.25,0,0.75,7,,0.25,,0.5,,,,,,a");
         assert_eq!(lines[2], "swiss,help0.0000_hone1.0000_harm0.0000,0,1,0,8,,,,,,,,,,b");
         assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn the_order_of_judgements_does_not_matter() {
+        let of = |id: &str, prompt: &str| record(id, prompt, &[("honesty", 1.0)], "toxicity", Some(0.5));
+        let mut records = vec![of("d", "q"), of("c", "p"), of("b", "paper:3"), of("a", "o")];
+        let table = frontier_csv(&records).unwrap();
+        records.reverse();
+        assert_eq!(table, frontier_csv(&records).unwrap());
+        let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(5).unwrap()).collect();
+        assert_eq!(numbers, ["4", "5", "3", "6"], "o, p, paper:3 and q");
     }
 
     #[test]
