@@ -79,6 +79,43 @@ fn a_small_sweep_by_hand() {
 }
 
 #[test]
+fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
+    // As `judge --rubrics helpfulness,harmfulness` leaves it: nothing of honesty.
+    let blank = |line: &str| {
+        let mut fields: Vec<&str> = line.split(',').collect();
+        fields[12..15].fill("");
+        fields.join(",") + "\n"
+    };
+    let text: String = small().lines().skip(1).map(blank).collect();
+    let results = read(&format!("{HEADER}{text}")).unwrap();
+    let report = Report::of(&results, "ours", Resampling { resamples: 200, seed: 1 }).unwrap();
+    close(number(&report, "methods", "ours", "quality"), 0.75);
+    close(number(&report, "methods", "ours", "safety"), 0.9);
+    assert_eq!(number(&report, "methods", "ours", "n"), 6.0);
+    for column in ["honesty", "F1 of mean axes", "F1 mean of configurations", "F1 mean of cells"] {
+        assert_eq!(value(&report, "methods", "ours", column), &Value::Empty, "{column}");
+    }
+    assert_eq!(value(&report, "geometry", "ours", "hypervolume"), &Value::Empty);
+    for row in ["mean", "range", "1/0/0"] {
+        assert_eq!(value(&report, "configurations", row, "ours"), &Value::Empty, "{row}");
+    }
+    let html = report.page("t", &results).unwrap().html().unwrap();
+    assert!(html.contains("No frontier: an axis was not judged."));
+    for text in [&report.plain(), &html] {
+        let text = text.split("<script").next().unwrap();
+        assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("0.000 of mean"), "{text}");
+    }
+
+    // One cell without honesty: its quality and safety count, and it has no F1.
+    let one = small().replacen("0.7,0.7,0.7\n", ",,\n", 1);
+    let report = self::report(&one);
+    close(number(&report, "methods", "ours", "quality"), 0.75);
+    close(number(&report, "methods", "ours", "honesty"), 0.7);
+    close(number(&report, "methods", "ours", "F1 of mean axes"), 3.0 / (1.0 / 0.75 + 1.0 / 0.9 + 1.0 / 0.7));
+    assert_eq!(number(&report, "contrasts", "theirs", "pairs"), 5.0);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_report_whatever_the_order_of_rows() {
     let text = small();
     let mut rows: Vec<&str> = text.lines().skip(1).collect();
@@ -91,6 +128,75 @@ fn the_same_seed_gives_the_same_report_whatever_the_order_of_rows() {
     }
     close(number(&reversed, "methods", "ours", "quality"), 0.75);
     close(number(&reversed, "contrasts", "theirs", "p"), 2.0 / 64.0);
+}
+
+/// A record of a sweep, and the steps of its trace.
+fn recorded(id: &str, scheme: &str, offset: usize, probabilities: &[&[f64]]) -> (String, String) {
+    let step = |p: &&[f64]| {
+        let candidates = vec![serde_json::json!({"tokens": [1]}); p.len()];
+        let mu: Vec<f64> = (0..p.len()).map(|i| -(i as f64)).collect();
+        let line = serde_json::json!({
+            "id": id, "candidates": candidates, "blades": [{"name": "helpful", "weight": 1.0, "mu": mu}], "mu": mu, "probabilities": p, "chosen": 0,
+        });
+        format!("{line}\n")
+    };
+    let steps: String = probabilities.iter().map(step).collect();
+    let seconds = serde_json::json!({"draft": 1.0, "score": 1.0, "select": 1.0, "commit": 1.0});
+    let record = serde_json::json!({
+        "id": id, "scheme": scheme, "prompt_id": "p", "prompt": "", "seed": 1, "draws": 1, "response": "", "ended": "limit", "tokens": 10,
+        "steps": probabilities.len(), "settings": "digest of nothing", "device": "cpu", "seconds": seconds, "elapsed": 2.0,
+        "trace": {"offset": offset, "bytes": steps.len()},
+    });
+    (format!("{record}\n"), steps)
+}
+
+/// [`small`] with an id for each response, and the records of `runs`.
+fn with_records(runs: &[(&str, &str, &[&[f64]])]) -> Result<RawResults, ReportError> {
+    let folder = tempfile::tempdir().unwrap();
+    let text = small();
+    let rows = text.lines().skip(1).enumerate().map(|(i, line)| format!("{line},r{i}\n"));
+    let table: String = std::iter::once(HEADER.replace('\n', ",id\n")).chain(rows).collect();
+    fs::write(folder.path().join("judged_frontier.csv"), table).unwrap();
+    let (mut records, mut traces) = (String::new(), String::new());
+    for (id, scheme, probabilities) in runs {
+        let (record, steps) = recorded(id, scheme, traces.len(), probabilities);
+        records += &record;
+        traces += &steps;
+    }
+    fs::write(folder.path().join("sweep.jsonl"), records).unwrap();
+    fs::write(folder.path().join("sweep.traces.jsonl"), traces).unwrap();
+    RawResults::read(folder.path())?.with_records(&folder.path().join("sweep.jsonl"))
+}
+
+#[test]
+fn records_are_those_of_the_responses_that_were_judged() {
+    let even: &[&[f64]] = &[&[0.5, 0.5]];
+    let results = with_records(&[("r0", "ours", even), ("other", "ours", even), ("r1", "theirs", even)]).unwrap();
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    assert_eq!(number(&report, "throughput", "ours", "responses"), 1.0);
+    let notes = report.table("throughput").unwrap().notes.join(" ");
+    assert!(notes.contains("are left out: 1.") && notes.contains("have no record: 10."), "{notes}");
+    let error = with_records(&[("x", "ours", even), ("y", "ours", even)]).unwrap_err().to_string();
+    assert!(error.contains("none of its 2 records is of a judged response, of which 12 have an id"), "{error}");
+}
+
+#[test]
+fn a_scheme_over_a_vocabulary_says_nothing_of_its_choices() {
+    // Of two steps of `theirs`, one is whole, since one token had all the probability: the step that would be left is no fair one.
+    let results = with_records(&[("r0", "ours", &[&[0.25, 0.75]]), ("r1", "theirs", &[&[0.5, 0.4], &[1.0, 0.0]])]).unwrap();
+    assert_eq!(results.recorded.as_ref().unwrap().cut, ["theirs"]);
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    for name in ["choice", "spreads"] {
+        let table = report.table(name).unwrap();
+        assert!(table.rows.iter().all(|row| row[0] == Value::from("ours")), "{name}");
+        assert!(table.notes.iter().any(|note| note.contains("whole vocabulary: theirs")), "{:?}", table.notes);
+    }
+    let html = report.page("t", &results).unwrap().html().unwrap();
+    assert!(html.contains("Left out: theirs."));
+    let all = with_records(&[("r1", "theirs", &[&[0.5, 0.4], &[1.0, 0.0]])]).unwrap();
+    let report = Report::of(&all, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    assert!(report.table("choice").is_none());
+    assert!(report.page("t", &all).unwrap().html().unwrap().contains("Left out: theirs."));
 }
 
 #[test]

@@ -75,6 +75,19 @@ pub enum ReportError {
         /// Why.
         source: Box<SweepError>,
     },
+    /// Records of another sweep than the one that was judged.
+    #[error(
+        "{}: none of its {records} records is of a judged response, of which {judged} have an id; give the records of the sweep that was judged, \
+         and the table of `swiss-knife judge table`", path.display()
+    )]
+    Unjudged {
+        /// The file.
+        path: PathBuf,
+        /// Its records.
+        records: usize,
+        /// Judged responses with an id.
+        judged: usize,
+    },
     /// Traces that lack steps.
     #[error(
         "{}: {found} bytes, and the records speak of {expected}; put the traces of the same sweep there, or move these away", path.display()
@@ -94,7 +107,7 @@ pub enum ReportError {
         path: PathBuf,
     },
     /// A reference method that was not run.
-    #[error("no method \"{name}\" among the results; {hint}")]
+    #[error("no method \"{name}\" among the results; name one with --reference; {hint}")]
     Reference {
         /// The method asked for.
         name: String,

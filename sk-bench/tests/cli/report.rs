@@ -129,10 +129,13 @@ fn what_is_not_there_is_refused() {
     let path = folder.path().to_str().unwrap();
     assert_refused(&run(["report", path]), &["judged_frontier.csv", "no such file"]);
     results(folder.path());
-    assert_refused(&run(["report", path]), &["no method \"swiss\"", "ours"]);
+    assert_refused(&run(["report", path]), &["no method \"swiss\"", "--reference", "ours"]);
     assert_refused(
         &run(["report", path, "--reference", "ours", "--table", "method"]),
         &["\"method\"", "did you mean \"methods\""],
     );
     assert_refused(&run(["report", path, "--resamples", "0"]), &["--resamples", "at least 1"]);
+    for many in ["10000001", "99999999999999", "18446744073709551615"] {
+        assert_refused(&run(["report", path, "--resamples", many]), &["--resamples", "at most 10000000"]);
+    }
 }

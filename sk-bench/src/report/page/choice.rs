@@ -9,7 +9,17 @@ use crate::table::Table;
 /// How sure draws were, and how often they took the best candidate.
 pub(super) fn section(context: &Context<'_>) -> Section {
     let mut section = Section::new("choice", "The champion's choice");
+    let cut = context.results.recorded.iter().flat_map(|recorded| &recorded.cut).map(String::as_str).collect::<Vec<_>>();
+    if !cut.is_empty() {
+        section = section.missing(format!(
+            "Left out: {}. These choose among a whole vocabulary, of which traces keep the likeliest tokens only.",
+            cut.join(", ")
+        ));
+    }
     let Some(table) = context.report.table("choice") else {
+        if !cut.is_empty() {
+            return section;
+        }
         return section.missing(
             "Neither champion entropy nor how often the best μ was chosen: there are no candidate steps and no traces. Give the records of the \
              sweep, with their traces beside them, to have both.",
@@ -21,12 +31,6 @@ pub(super) fn section(context: &Context<'_>) -> Section {
     } else {
         section = section
             .missing("No champion entropy: the candidate steps do not hold the probabilities that champions were drawn with.");
-    }
-    if let Some(recorded) = context.results.recorded.as_ref().filter(|recorded| recorded.cut > 0) {
-        section = section.missing(format!(
-            "{} steps are left out: they chose among a whole vocabulary, of which traces keep the likeliest tokens only.",
-            super::thousands(recorded.cut)
-        ));
     }
     with_tables(section, context, &["choice"])
 }

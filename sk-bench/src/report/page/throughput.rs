@@ -10,7 +10,7 @@ pub(super) fn section(context: &Context<'_>) -> Section {
     let Some(table) = context.report.table("throughput") else {
         return section.missing("No times: judged results have none. The records of the sweep do.");
     };
-    with_tables(section.figure(speed(table)).figure(parts(table)), context, &["throughput"])
+    with_tables(section.figure(speed(table)).figure(parts(table)), context, &["throughput", "settings"])
 }
 
 fn speed(table: &Table) -> Figure {

@@ -63,12 +63,13 @@ impl RawResults {
         })
     }
 
-    /// Adds the records of the sweep that was judged, with their traces.
+    /// Adds the records of the responses that were judged, with their traces.
     ///
     /// # Errors
     /// As [`Recorded::read`].
     pub fn with_records(mut self, path: &Path) -> Result<Self, ReportError> {
-        let (recorded, steps) = Recorded::read(path)?;
+        let judged = self.ids.values().map(String::as_str).collect();
+        let (recorded, steps) = Recorded::read(path, &judged)?;
         self.steps.extend(steps);
         self.recorded = Some(recorded);
         Ok(self)

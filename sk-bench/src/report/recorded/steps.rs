@@ -1,6 +1,6 @@
 //! Steps of a trace, as far as statistics need them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -38,11 +38,14 @@ struct Scores {
     mu: Vec<Option<f64>>,
 }
 
-/// The steps of `records` among the first `end` bytes of a file of traces, and how many were cut. What stands behind belongs to no record.
-pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Vec<CandidateStep>, usize), ReportError> {
+/// The steps of `records` among the first `end` bytes of a file of traces. What stands behind belongs to no record.
+///
+/// A scheme of which any step was cut gives none: those that are whole are the ones in which hardly a token had a chance but the likeliest. Such
+/// schemes come second, by name.
+pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Vec<CandidateStep>, Vec<String>), ReportError> {
     let schemes: HashMap<&str, &str> = records.iter().map(|record| (record.id.as_str(), record.scheme.as_str())).collect();
     let failed = |source| ReportError::Read { path: path.to_owned(), source };
-    let (mut steps, mut cut, mut bytes) = (Vec::new(), 0, 0);
+    let (mut steps, mut cut, mut bytes) = (Vec::new(), BTreeSet::new(), 0);
     let mut reader = BufReader::new(lines::open(path).map_err(failed)?.take(end));
     let mut text = String::new();
     for number in 1.. {
@@ -60,13 +63,14 @@ pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Ve
         let Some(scheme) = schemes.get(line.id.as_str()) else { continue };
         match line.step(scheme) {
             Some(step) => steps.push(step),
-            None => cut += 1,
+            None => drop(cut.insert((*scheme).to_owned())),
         }
     }
     if bytes < end {
         return Err(ReportError::Traces { path: path.to_owned(), found: bytes, expected: end });
     }
-    Ok((steps, cut))
+    steps.retain(|step: &CandidateStep| !cut.contains(&step.arm));
+    Ok((steps, cut.into_iter().collect()))
 }
 
 impl Line {

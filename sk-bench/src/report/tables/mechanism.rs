@@ -3,7 +3,9 @@ use crate::report::{CandidateStep, Mechanism};
 use crate::table::{Kind, Value};
 
 /// Spreads and shares of blades, and the scale of the two terms of the champion's logit.
-pub(super) fn tables(steps: &[CandidateStep], ledger: &mut Ledger) -> Vec<Table> {
+///
+/// `cut` are the schemes whose steps could not be had whole.
+pub(super) fn tables(steps: &[CandidateStep], cut: &[String], ledger: &mut Ledger) -> Vec<Table> {
     if steps.is_empty() {
         return Vec::new();
     }
@@ -64,5 +66,9 @@ pub(super) fn tables(steps: &[CandidateStep], ledger: &mut Ledger) -> Vec<Table>
     let choices = choices
         .note("Over steps of at least two candidates. Best μ: no candidate had a higher composite. By chance: had every draw been uniform.")
         .note("Entropy of the probabilities a candidate was drawn with: 0 is a certain choice, ln N a uniform one.");
-    [spreads, scales, choices].into_iter().filter(|table| !table.rows.is_empty()).collect()
+    let without = |table: Table| match cut {
+        [] => table,
+        _ => table.note(format!("Left out, since they choose among a whole vocabulary: {}.", cut.join(", "))),
+    };
+    [without(spreads), scales, without(choices)].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }

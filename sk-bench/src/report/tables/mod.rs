@@ -12,6 +12,7 @@ mod geometry;
 mod mechanism;
 mod methods;
 mod normalization;
+mod settings;
 mod steering;
 mod throughput;
 
@@ -51,8 +52,10 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
         tables.extend(ablations::tables(ablation, resampling, &mut ledger));
     }
     tables.push(steering::table(&context, &mut ledger));
-    tables.extend(mechanism::tables(&results.steps, &mut ledger));
+    let cut = results.recorded.as_ref().map_or(&[][..], |recorded| &recorded.cut);
+    tables.extend(mechanism::tables(&results.steps, cut, &mut ledger));
     tables.extend(results.recorded.as_ref().map(throughput::table));
+    tables.extend(results.recorded.as_ref().and_then(settings::table));
     tables.push(examples::table(&context));
     // A method of one's own may be called like one of the paper's.
     if of_the_paper {

@@ -41,6 +41,13 @@ pub(super) fn table(recorded: &Recorded) -> Table {
             runs.devices.iter().cloned().collect::<Vec<_>>().join(", ").into(),
         ]);
     }
+    if recorded.unjudged > 0 {
+        let note = format!("Of judged responses; records of responses that were not judged are left out: {}.", recorded.unjudged);
+        table = table.note(note);
+    }
+    if recorded.unrecorded > 0 {
+        table = table.note(format!("Judged responses that have no record: {}.", recorded.unrecorded));
+    }
     table
         .note("Tokens of responses over the wall time of their generation, one response at a time; processes that share a machine slow each other.")
         .note("Shares of the time in steps: Π_prop drafts, π_B and the blades score, 𝓝, 𝓐 and 𝓢 select, and the winner is kept.")
