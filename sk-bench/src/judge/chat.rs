@@ -39,6 +39,14 @@ pub enum Structure {
 
 impl Structure {
     const ALL: [Self; 3] = [Self::Schema, Self::Object, Self::Plain];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::Object => "object",
+            Self::Plain => "plain",
+        }
+    }
 }
 
 /// Settings of a [`ChatJudge`].
@@ -85,6 +93,10 @@ impl ChatSettings {
 
     fn identity(&self) -> Identity {
         let mut settings = format!("wording {WORDING}, temperature {}, max_tokens {}", self.temperature, self.max_tokens);
+        // A form that was chosen is part of the question; one that a server was found to take is not known before it is asked.
+        if let (Scoring::Integer, Some(structure)) = (self.scoring, self.structure) {
+            settings += &format!(", structure {}", structure.name());
+        }
         if !self.extra.is_empty() {
             // Sorted, so that the order on the command line does not matter.
             let mut fields: Vec<String> = self.extra.iter().map(|(name, value)| format!("{name} {value}")).collect();

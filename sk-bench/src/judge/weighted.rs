@@ -8,6 +8,9 @@ use super::Scale;
 /// mean of the rest says nothing.
 const LEAST_MASS: f64 = 0.5;
 
+/// By how much the probabilities of a server that rounds may exceed one.
+const ROUNDING: f64 = 0.01;
+
 /// A token of an answer, and what might have stood in its place.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct TokenLogprob {
@@ -42,12 +45,16 @@ pub(super) fn expectation(tokens: &[TokenLogprob], scale: Scale) -> Result<(f64,
     let own = (!token.top_logprobs.iter().any(|other| other.token == token.token)).then_some((&token.token, token.logprob));
     let listed = token.top_logprobs.iter().map(|other| (&other.token, other.logprob));
     let (mut mass, mut sum) = (0.0, 0.0);
-    for (text, logprob) in listed.chain(own) {
+    let probabilities: Vec<(&String, f64)> = listed.chain(own).map(|(text, logprob)| (text, logprob.exp())).collect();
+    for &(text, probability) in &probabilities {
         if let Some(score) = score(text, scale) {
-            let probability = logprob.exp();
             mass += probability;
             sum += probability * score as f64;
         }
+    }
+    let sum_of_all: f64 = probabilities.iter().map(|(_, probability)| probability).sum();
+    if sum_of_all.is_nan() || sum_of_all > 1.0 + ROUNDING {
+        return Err(format!("its log-probabilities are none: the probabilities they stand for sum to {sum_of_all:.3}"));
     }
     if mass >= LEAST_MASS {
         Ok((sum / mass, mass))
@@ -87,6 +94,21 @@ mod tests {
         let (mean, mass) = expectation(&[answer], Scale::ONE_TO_FIVE).unwrap();
         // (.25·1 + .5·2)/.75
         assert!((mean - 1.25 / 0.75).abs() < ROUNDING && (mass - 0.75).abs() < ROUNDING);
+    }
+
+    #[test]
+    fn what_is_no_distribution_gives_no_score() {
+        let with = |own: f64, listed: &[f64]| {
+            let top_logprobs =
+                (1..).zip(listed).map(|(score, &logprob)| Alternative { token: format!("{score}"), logprob }).collect();
+            expectation(&[TokenLogprob { token: "5".to_owned(), logprob: own, top_logprobs }], Scale::ONE_TO_FIVE)
+        };
+        for (own, listed) in [(1000.0, &[][..]), (f64::NAN, &[]), (f64::INFINITY, &[]), (0.1, &[]), (0.0, &[0.0, 0.0])] {
+            let error = with(own, listed).unwrap_err();
+            assert!(error.contains("log-probabilities"), "{error}");
+        }
+        // Servers that compute in few bits round a certain token to more than one.
+        assert_eq!(with(1e-3, &[f64::NEG_INFINITY]).unwrap().0, 5.0);
     }
 
     #[test]
