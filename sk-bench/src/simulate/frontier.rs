@@ -231,6 +231,31 @@ mod tests {
         assert!(2 * totals[0] < 2 * totals[1] && totals[0] + 20 < totals[1], "{totals:?}");
     }
 
+    /// Composites of cube roots of scores: what is selected stays on the front, and w̃/std(μ) without `unit` selects what w̃ selects with it.
+    struct Rooted {
+        unit: bool,
+    }
+
+    impl Normalizer for Rooted {
+        fn combine(&self, scores: &ScoreTable, weights: &Simplex, out: &mut Composite) {
+            Raw::default().combine(scores, weights, out);
+            out.mu.fill(0.0);
+            for (k, weight) in weights.as_slice().iter().enumerate() {
+                let spread = Moments::of(scores.mu(k), Deviation::Sample).std();
+                let weight = if self.unit { *weight } else { weight * spread };
+                out.mu.iter_mut().zip(scores.mu(k)).for_each(|(out, mu)| *out += weight * (mu / spread).cbrt());
+            }
+        }
+    }
+
+    #[test]
+    fn what_leaves_the_hull_is_caught_though_front_and_preimage_hold() {
+        let study = |seed| study(&Rooted { unit: false }, &Rooted { unit: true }, &settings(&[1.0, 1.0], seed));
+        let found: Vec<Contradiction> = (0..20).filter_map(|seed| study(seed).err()).collect();
+        assert!(found.len() > 10, "a root favours the middle of a front: {}", found.len());
+        assert!(found.iter().all(|found| found.theorem == HULL), "{found:?}");
+    }
+
     #[test]
     fn a_normaliser_that_is_not_affine_is_caught_with_the_datum() {
         // Ranks keep the front and lose the hull.

@@ -190,7 +190,7 @@ fn frontier(seed: u64, broken: bool) -> Result<FrontierStudy, Contradiction> {
     let normalizer: &dyn Normalizer = if broken { &rank } else { &cbn };
     let settings =
         |spreads: &[f64], candidates, density| frontier::Settings { candidates, spreads: spreads.to_vec(), density, seed };
-    let two_settings = settings(&[1.0, 0.02], 200, 40);
+    let two_settings = settings(&[1.0, 0.005], 200, 40);
     let three_settings = settings(&PUBLISHED_SPREADS.map(|spread| 1000.0 * spread), 40, 20);
     let two = frontier::study(&Raw::default(), normalizer, &two_settings)?;
     let three = frontier::study(&Raw::default(), normalizer, &three_settings)?;

@@ -49,6 +49,17 @@ fn the_page_holds_every_figure_and_nothing_half_done() {
         assert!(html.contains(&format!("id=\"figure-{id}\"")), "{id}");
     }
     assert!(html.contains("simulate --seed 42"));
+    // What the caption says of a batch is what the table counts in it.
+    for seed in ["42", "2", "3"] {
+        let args = ["simulate", "--study", "frontier", "--seed", seed];
+        let json: Value = serde_json::from_str(&stdout(&run(args.iter().chain(&["--format", "json"])))).unwrap();
+        let [before, after] = [4, 5].map(|column| json["tables"][0]["rows"][0][column].as_f64().unwrap());
+        stdout(&run(args.iter().chain(&["--html", path])));
+        let says = format!("{before} are found before CBN and {after} with it");
+        let page = fs::read_to_string(&file).unwrap();
+        assert!(page.contains(&says), "{seed}: {says}");
+        assert_eq!(page.contains("drowns the second"), before < after, "{seed}");
+    }
     fs::remove_file(&file).unwrap();
     assert_eq!(run(["simulate", "--html", path, "--break", "hull"]).status.code(), Some(1));
     assert!(!file.exists(), "no page of what does not hold");
