@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use sk_bench::stats::{
     Bootstrap, Clusters, Distance, F1, Null, Spearman, Steering, Wilcoxon, WinRate, ZeroRule, dominates, front, harmonic_mean,
-    holm, hypervolume, influence_shares, median, population_std, snap, spacing,
+    holm, hypervolume, influence_shares, median, population_std, sample_std, snap, spacing,
 };
 
 /// Agreement with the references, relative to the value where that is above 1, absolute below, and relative for p-values.
@@ -19,6 +19,10 @@ struct Fixtures {
     steering: Steered,
     bootstrap: Vec<Resampled>,
     holm: Vec<Family>,
+    f1: Vec<Averages>,
+    influence: Vec<Influence>,
+    win_rates: Vec<Wins>,
+    clustered: Vec<Clustered>,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +101,44 @@ struct Resampled {
 struct Family {
     p: Vec<f64>,
     adjusted: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Averages {
+    cells: Vec<Vec<[f64; 3]>>,
+    of_mean_axes: f64,
+    mean_of_configurations: f64,
+    mean_of_cells: f64,
+}
+
+#[derive(Deserialize)]
+struct Influence {
+    weights: Vec<f64>,
+    scores: Vec<Vec<f64>>,
+    shares: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Wins {
+    differences: Vec<f64>,
+    of_all: f64,
+    halving: f64,
+    of_decided: f64,
+}
+
+#[derive(Deserialize)]
+struct Clustered {
+    differences: Vec<f64>,
+    prompts: Vec<usize>,
+    draws: Vec<Vec<usize>>,
+    mean: f64,
+    percentile: [f64; 2],
+    #[serde(rename = "BCa")]
+    bca: [f64; 2],
+    #[serde(rename = "percentile of many")]
+    percentile_of_many: [f64; 2],
+    #[serde(rename = "BCa of many")]
+    bca_of_many: [f64; 2],
 }
 
 fn fixtures() -> Fixtures {
@@ -223,6 +265,62 @@ fn bootstrap_intervals_agree_with_scipy() {
 }
 
 #[test]
+fn clustered_intervals_agree_with_scipy() {
+    const RESAMPLES: usize = 200_000;
+    for case in fixtures().clustered {
+        let clusters = Clusters::of(&case.differences, &case.prompts);
+        let mut draws = case.draws.iter();
+        let given = |drawn: &mut [usize]| drawn.copy_from_slice(draws.next().unwrap());
+        let of_given = Bootstrap::of_draws(clusters.len(), case.draws.len(), given, clusters.mean_of_drawn());
+        agrees(of_given.estimate(), case.mean);
+        let own = Bootstrap::of_clustered_mean(&clusters, RESAMPLES, 1);
+        for (ours, theirs) in [(of_given.percentile(0.95), case.percentile), (of_given.bca(0.95).unwrap(), case.bca)] {
+            agrees(ours.low, theirs[0]);
+            agrees(ours.high, theirs[1]);
+        }
+        // A quantile at 2.5 % of B draws has the standard error 2.67 s/√B; SciPy's has as many draws again, and skewness widens one end: five
+        // standard errors of the difference, doubled.
+        let noise = 10.0 * 2.67 * own.standard_error() * (1.5 / RESAMPLES as f64).sqrt();
+        for (ours, theirs) in [(own.percentile(0.95), case.percentile_of_many), (own.bca(0.95).unwrap(), case.bca_of_many)] {
+            assert!(
+                (ours.low - theirs[0]).abs() < noise && (ours.high - theirs[1]).abs() < noise,
+                "{ours:?}, {theirs:?}, {noise}"
+            );
+        }
+    }
+}
+
+#[test]
+fn f1_agrees_with_scipy_under_its_three_definitions() {
+    for case in fixtures().f1 {
+        let theirs = [case.of_mean_axes, case.mean_of_configurations, case.mean_of_cells];
+        for (f1, theirs) in F1::ALL.into_iter().zip(theirs) {
+            agrees(f1.of(&case.cells, 0.0), theirs);
+        }
+    }
+}
+
+#[test]
+fn influence_shares_agree_with_numpy() {
+    for case in fixtures().influence {
+        let spreads: Vec<f64> = case.scores.iter().map(|scores| sample_std(scores)).collect();
+        let ours = influence_shares(&case.weights, &spreads).unwrap();
+        assert_eq!(ours.len(), case.shares.len());
+        ours.iter().zip(&case.shares).for_each(|(ours, theirs)| agrees(*ours, *theirs));
+    }
+}
+
+#[test]
+fn win_rates_agree_with_numpy() {
+    for case in fixtures().win_rates {
+        let ours = WinRate::of(&case.differences);
+        agrees(ours.of_all(), case.of_all);
+        agrees(ours.halving_ties(), case.halving);
+        agrees(ours.of_decided(), case.of_decided);
+    }
+}
+
+#[test]
 fn holm_agrees_with_statsmodels() {
     for case in fixtures().holm {
         for (ours, theirs) in holm(&case.p).into_iter().zip(case.adjusted) {
@@ -241,6 +339,12 @@ fn f1_under_its_three_definitions_by_hand() {
     agrees(F1::MeanOfConfigurations.of(&cells, 0.0), (2.0 / 3.0 + 0.6 / 1.1) / 2.0);
     // 2/3, 0, and 0.4/1.2.
     agrees(F1::MeanOfCells.of(&cells, 0.0), (2.0 / 3.0 + 0.0 + 1.0 / 3.0) / 3.0);
+    // What was not judged is left out: mean axes 1 and 0.75; the second configuration is (NaN, 1).
+    let blank = [vec![[1.0, 0.5]], vec![[f64::NAN, 1.0]]];
+    agrees(F1::OfMeanAxes.of(&blank, 0.0), 1.5 / 1.75);
+    agrees(F1::MeanOfConfigurations.of(&blank, 0.0), 2.0 / 3.0);
+    agrees(F1::MeanOfCells.of(&blank, 0.0), 2.0 / 3.0);
+    assert!(F1::ALL.iter().all(|f1| f1.of(&[vec![[f64::NAN, 1.0]]], 0.0).is_nan()));
     // A floor lifts the cell with a zero to 2/(1 + 1/floor).
     agrees(F1::MeanOfCells.of(&cells, 0.01), (2.0 / 3.0 + 2.0 / 101.0 + 1.0 / 3.0) / 3.0);
 }

@@ -44,14 +44,24 @@ impl Bootstrap {
     ///
     /// The same seed gives the same resamples. Without a unit there is nothing to draw, and everything is NaN. O((resamples + units)·units) for a statistic that is linear in its draw.
     pub fn new(units: usize, resamples: usize, seed: u64, statistic: impl Fn(&[usize]) -> f64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        Self::of_draws(units, resamples, |drawn| drawn.fill_with(|| rng.random_range(0..units)), statistic)
+    }
+
+    /// The same with the units of each resample from `draw`, which fills in as many indices as there are units.
+    pub fn of_draws(
+        units: usize,
+        resamples: usize,
+        mut draw: impl FnMut(&mut [usize]),
+        statistic: impl Fn(&[usize]) -> f64,
+    ) -> Self {
         if units == 0 {
             return Self::from_parts(f64::NAN, vec![f64::NAN; resamples], Vec::new());
         }
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let all: Vec<usize> = (0..units).collect();
         let mut drawn = all.clone();
         let draws = (0..resamples).map(|_| {
-            drawn.fill_with(|| rng.random_range(0..units));
+            draw(&mut drawn);
             statistic(&drawn)
         });
         let resamples = draws.collect();
@@ -78,12 +88,7 @@ impl Bootstrap {
 
     /// The mean of clustered differences: whole clusters are drawn, and the mean is over the differences in them.
     pub fn of_clustered_mean(clusters: &Clusters, resamples: usize, seed: u64) -> Self {
-        let totals = clusters.totals();
-        let statistic = |drawn: &[usize]| {
-            let (sum, count) = drawn.iter().fold((0.0, 0.0), |(sum, count), &i| (sum + totals[i].0, count + totals[i].1));
-            sum / count
-        };
-        Self::new(totals.len(), resamples, seed, statistic)
+        Self::new(clusters.len(), resamples, seed, clusters.mean_of_drawn())
     }
 
     /// The statistic on the sample itself.

@@ -40,6 +40,15 @@ impl Clusters {
         self.groups.iter().map(|group| mean(group)).collect()
     }
 
+    /// The mean over the differences of clusters that were drawn, by index; one drawn twice counts twice.
+    pub fn mean_of_drawn(&self) -> impl Fn(&[usize]) -> f64 {
+        let totals = self.totals();
+        move |drawn| {
+            let (sum, count) = drawn.iter().fold((0.0, 0.0), |(sum, count), &i| (sum + totals[i].0, count + totals[i].1));
+            sum / count
+        }
+    }
+
     /// Sum and number of the differences of each cluster.
     pub fn totals(&self) -> Vec<(f64, f64)> {
         self.groups.iter().map(|group| (group.iter().sum(), group.len() as f64)).collect()

@@ -136,9 +136,72 @@ def holm():
     return cases
 
 
+own = np.random.default_rng(21)  # so that what is drawn above stays as it is
+
+
+def f1():
+    """Cells by configuration, configurations of unequal size."""
+    cases = []
+    for sizes in [(1,), (3, 3), (4, 1, 2, 7)]:
+        cells = [np.round(own.uniform(0.02, 1, (n, 3)), 3) for n in sizes]
+        cases.append(dict(
+            cells=[c.tolist() for c in cells],
+            of_mean_axes=float(stats.hmean(np.concatenate(cells).mean(axis=0))),
+            mean_of_configurations=float(np.mean([stats.hmean(c.mean(axis=0)) for c in cells])),
+            mean_of_cells=float(np.mean(stats.hmean(np.concatenate(cells), axis=1))),
+        ))
+    return cases
+
+
+def influence():
+    """Shares of the weighted standard deviations of a batch's scores."""
+    cases = []
+    for blades, candidates in [(1, 5), (3, 7), (5, 16)]:
+        scores = np.round(own.normal(size=(blades, candidates)) * 10.0 ** own.integers(-3, 3, (blades, 1)), 6)
+        weights = np.round(own.dirichlet(np.ones(blades)), 4)
+        pulls = weights * np.std(scores, axis=1, ddof=1)
+        cases.append(dict(weights=weights.tolist(), scores=scores.tolist(), shares=(pulls / pulls.sum()).tolist()))
+    return cases
+
+
+def win_rates():
+    cases = []
+    for d in [np.round(own.normal(0.2, 1, 40), 1), np.round(own.normal(0, 1, 12), 3)]:
+        wins, ties = np.mean(d > 0), np.mean(d == 0)
+        cases.append(dict(differences=d.tolist(), of_all=float(wins), halving=float(wins + ties / 2), of_decided=float(np.mean(d[d != 0] > 0))))
+    return cases
+
+
+def clustered():
+    """The mean over whole clusters: intervals of given draws, to the digit, and of SciPy's own draws, many."""
+    cases = []
+    for clusters in (8, 15):
+        sizes = own.integers(1, 6, clusters)
+        prompts = np.repeat(np.arange(clusters), sizes)
+        differences = np.round(own.exponential(size=len(prompts)) - 0.5 + own.normal(size=clusters)[prompts] / 2, 4)
+        totals = np.bincount(prompts, differences)
+
+        def statistic(index, axis=-1):
+            index = np.asarray(index).astype(int)
+            return totals[index].sum(axis=axis) / sizes[index].sum(axis=axis)
+
+        draws = own.integers(0, clusters, (199, clusters))
+        units = (np.arange(clusters),)
+        given = stats.bootstrap(units, statistic, n_resamples=2, rng=own)
+        given.bootstrap_distribution = statistic(draws)
+        case = dict(differences=differences.tolist(), prompts=prompts.tolist(), draws=draws.tolist(), mean=float(statistic(units[0])))
+        for method in ("percentile", "BCa"):
+            found = stats.bootstrap(units, statistic, n_resamples=0, bootstrap_result=given, method=method)
+            many = stats.bootstrap(units, statistic, n_resamples=400_000, method=method, batch=10_000, rng=own)
+            case[method] = list(map(float, found.confidence_interval))
+            case[f"{method} of many"] = list(map(float, many.confidence_interval))
+        cases.append(case)
+    return cases
+
+
 result = dict(
     frontiers=frontiers(), harmonic_means=harmonic_means(), wilcoxon=wilcoxon(), spearman=spearman(), steering=steering(),
-    bootstrap=bootstrap(), holm=holm(),
+    bootstrap=bootstrap(), holm=holm(), f1=f1(), influence=influence(), win_rates=win_rates(), clustered=clustered(),
 )
 print("{")
 print(",\n".join(f'"{name}": ' + ("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]" if isinstance(cases, list) else json.dumps(cases))
