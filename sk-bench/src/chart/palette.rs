@@ -34,15 +34,9 @@ pub(super) const DARK: &str = "#1b1f24";
 /// From negative over nothing to positive.
 pub(super) const DIVERGING: [(f64, &str); 3] = [(0.0, "@low"), (0.5, "@mid"), (1.0, "@high")];
 
-/// Marks of series; the number is prime to [`COLORS`], so that pairs repeat late.
+/// Marks of series, which two and three dimensions have alike; the number is prime to [`COLORS`], so that pairs repeat late.
 pub(super) fn symbol(i: usize) -> &'static str {
-    const SYMBOLS: [&str; 7] = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down"];
-    SYMBOLS[i % SYMBOLS.len()]
-}
-
-/// Marks that three dimensions have; also prime to [`COLORS`] but for filled and open.
-pub(super) fn symbol_3d(i: usize) -> &'static str {
-    const SYMBOLS: [&str; 7] = ["circle", "square", "diamond", "cross", "circle-open", "square-open", "diamond-open"];
+    const SYMBOLS: [&str; 7] = ["circle", "square", "diamond", "cross", "x", "circle-open", "square-open"];
     SYMBOLS[i % SYMBOLS.len()]
 }
 

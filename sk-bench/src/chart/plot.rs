@@ -22,7 +22,8 @@ impl Plot {
         let mut layout = json!({
             "autosize": true,
             "height": height,
-            "margin": {"l": 8, "r": 12, "t": 12, "b": 8, "pad": 2},
+            // Half a tick label wide on the right: what passes the edge is not drawn.
+            "margin": {"l": 8, "r": 28, "t": 12, "b": 8, "pad": 2},
             "paper_bgcolor": NONE,
             "plot_bgcolor": NONE,
             "font": {"family": "system-ui, sans-serif", "size": 12, "color": INK},

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::palette::{series_color, symbol_3d};
+use super::palette::{series_color, symbol};
 use super::plot::{literal, literals};
 use super::{Axis, Plot};
 
@@ -25,7 +25,7 @@ impl Scatter3d {
         let [fx, fy, fz] = self.axes.each_ref().map(Axis::format);
         self.data.push(json!({
             "type": "scatter3d", "mode": "markers", "name": literal(name), "x": x, "y": y, "z": z, "text": literals(labels),
-            "marker": {"color": series_color(i), "symbol": symbol_3d(i), "size": 5, "opacity": 0.9},
+            "marker": {"color": series_color(i), "symbol": symbol(i), "size": 5, "opacity": 0.9},
             "hovertemplate": format!("%{{fullData.name}}, %{{text}}<br>%{{x:{fx}}} / %{{y:{fy}}} / %{{z:{fz}}}<extra></extra>"),
         }));
         self

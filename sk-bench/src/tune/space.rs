@@ -55,7 +55,11 @@ impl Space {
 
     /// Options of the command line that set a point.
     pub fn options(&self, point: &[f64]) -> String {
-        let option = |(parameter, value): (&Parameter, &f64)| format!("{} {value}", parameter.knob.option());
+        // A mean of logarithms and back is off in its last bits.
+        let option = |(parameter, &value): (&Parameter, &f64)| {
+            let value = format!("{value:.11e}").parse().unwrap_or(value);
+            format!("{} {value}", parameter.knob.option())
+        };
         self.0.iter().zip(point).map(option).collect::<Vec<_>>().join(" ")
     }
 }
@@ -86,6 +90,8 @@ mod tests {
             space.options(&point),
             "--temperature 8 --w-tour 1.1 --w-blade 1.75 --lambda 0.2 --rounds 5 --n 7 --alpha 0.5"
         );
+        let inexact = [8.0_f64.ln().exp(), 1.1, 1.75, 0.2, 5.0, 7.0, 0.5];
+        assert!(inexact[0] != 8.0 && space.options(&inexact) == space.options(&point));
         named.insert("beta".to_owned(), 0.1);
         assert_eq!(space.point(&named), None, "one too many");
         let narrow = Space::new(vec![Parameter::new(Knob::Temperature, 0.5, 2.0).unwrap()]).unwrap();

@@ -34,11 +34,12 @@ pub(super) fn section(context: &Context<'_>) -> Section {
 fn normalization(table: &Table) -> Figure {
     let rows: Vec<String> = texts(table, "").iter().map(|measure| measure.replace("f1", "F1")).collect();
     let chart = Intervals::new(&rows, Axis::new("with − without normalisation (score, 0 to 1)"))
-        .series("percentile", &estimates(table, "95% percentile"))
-        .series("BCa", &estimates(table, "95% BCa"));
+        .series("by cell, percentile", &estimates(table, "95% percentile"))
+        .series("by cell, BCa", &estimates(table, "95% BCa"))
+        .series("by prompt, percentile", &estimates(table, "95%, prompts"));
     Figure::new("with-normalization", "What normalisation changes", chart)
         .caption(format!(
-            "Mean paired difference over {} cells with 95% bootstrap intervals, by cell; by prompt they are in the table clustering.",
+            "Mean paired difference over {} cells with 95% bootstrap intervals. By cell takes the cells of a prompt for independent, by prompt does not.",
             texts(table, "pairs").first().map_or("0", String::as_str)
         ))
         .see("normalization")

@@ -25,6 +25,7 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table>
         ("Δ", Kind::Signed(3)),
         ("95% percentile", Kind::Interval(3)),
         ("95% BCa", Kind::Interval(3)),
+        ("95%, prompts", Kind::Interval(3)),
         ("p", Kind::PValue),
         ("p, Holm", Kind::PValue),
     ];
@@ -52,12 +53,14 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table>
             contrast.mean().into(),
             interval.into(),
             bootstrap.bca(LEVEL).into(),
+            contrast.bootstrap_by_prompt(context.resampling).percentile(LEVEL).into(),
             tests[i].into(),
             family[i].into(),
         ]);
     }
     let table = table.note(
-        "f1 is the mean over cells of the cell's F1, axes floored at 1e-6. Pairs, tests and intervals as in the contrasts above.",
+        "f1 is the mean over cells of the cell's F1, axes floored at 1e-6. Pairs, tests and intervals as in the contrasts above; by prompt, whole \
+         prompts are resampled.",
     );
     Some(if context.of_the_paper {
         table.note(
