@@ -1,6 +1,6 @@
 use super::{At, Context, Ledger, Table};
 use crate::report::AXES;
-use crate::stats::Steering;
+use crate::stats::{MOST_PERMUTED, Steering};
 use crate::table::Kind;
 
 /// Which weight belongs to which axis: a name, per axis of [`AXES`] the place in (helpfulness, honesty, harmlessness), and whether the weights
@@ -22,7 +22,7 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
         ("n", Kind::Count),
         ("r_s", Kind::Signed(3)),
         ("p, t", Kind::PValue),
-        ("p, exact", Kind::PValue),
+        ("p, by permutation", Kind::PValue),
         ("slope", Kind::Signed(4)),
         ("range", Kind::Number(4)),
     ];
@@ -75,7 +75,8 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
         }
     }
     let table = table
-        .note("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, exact\" permutes the weight vectors.")
+        .note("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, by permutation\" permutes the weight vectors,")
+        .note(format!("in all ways for up to {MOST_PERMUTED} points, and of more, pooled only, in 99,999 drawn ones: no less than 2.0e-5 can come out."))
         .note("As labelled: quality with helpfulness, safety with harmlessness, honesty with honesty, from weights (help, honest, harmless).");
     if context.of_the_paper {
         table.note("The published table follows from the other pairing: safety against the honesty weight and the reverse, thirds taken for 0.33.")
