@@ -1,7 +1,6 @@
 //! What the responses of a scheme depend on: its digest in every record, and the whole of it beside them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -205,7 +204,7 @@ pub(crate) fn beside(output: &Path) -> PathBuf {
     output.with_extension("settings.jsonl")
 }
 
-/// Reads the settings beside the records of a sweep, by their digests; none where there is no such file.
+/// Reads the settings beside the records of a sweep, by their digests, gzipped or not; none where there is no such file.
 ///
 /// # Errors
 /// When the file cannot be read or a line is not one of settings. Errors name file and line.
@@ -213,10 +212,9 @@ pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, Sw
     let plain =
         if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };
     let path = beside(&plain);
-    let lines = match numbered_lines(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
-        lines => lines.map_err(|source| SweepError::Read { path: path.clone(), source })?,
-    };
+    let packed = path.with_extension("jsonl.gz");
+    let Some(path) = [path, packed].into_iter().find(|path| path.exists()) else { return Ok(HashMap::new()) };
+    let lines = numbered_lines(&path).map_err(|source| SweepError::Read { path: path.clone(), source })?;
     lines
         .map(|(line, text)| {
             let wrong = |reason| SweepError::Record { path: path.clone(), line, reason };
