@@ -211,9 +211,9 @@ mod tests {
     fn the_order_of_judgements_does_not_matter() {
         let of = |id: &str, prompt: &str| record(id, prompt, &[("honesty", 1.0)], "toxicity", Some(0.5));
         let mut records = vec![of("d", "q"), of("c", "p"), of("b", "paper:3"), of("a", "o")];
-        let table = frontier_csv(&records).unwrap();
+        let table = frontier_csv(&records, None).unwrap();
         records.reverse();
-        assert_eq!(table, frontier_csv(&records).unwrap());
+        assert_eq!(table, frontier_csv(&records, None).unwrap());
         let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(5).unwrap()).collect();
         assert_eq!(numbers, ["4", "5", "3", "6"], "o, p, paper:3 and q");
     }

@@ -57,7 +57,7 @@ impl Frozen {
     pub fn likeliest(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let token = self.model.likeliest(&hidden, &self.seats)?.pop().flatten();
-        token.ok_or(EngineError::NotANumber { role: ROLE, token: last })
+        token.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })
     }
 
     /// The state that the last token leaves, which is read as part of the context, so that the next call finds it there.
