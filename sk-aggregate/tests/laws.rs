@@ -399,6 +399,19 @@ fn a_channel_may_fall_and_have_an_origin() {
     assert!(laws::single_channel(&second, &two()).is_err());
 }
 
+/// Where small differences are draws the factor is solved for at a larger one, and what is found there counts.
+#[test]
+fn a_channel_may_begin_with_draws() {
+    let draws = |within: f64| move |u: f64| u.signum() * (u.abs() - within).max(0.0);
+    for within in [1.0, 6.0] {
+        let g = draws(within);
+        assert_eq!(laws::single_channel(&pairwise(move |d, a: f64, b: f64| g(d / a.hypot(b)).asinh()), &two()), Ok(()));
+        let second = pairwise(move |d, a: f64, b: f64| g(d / a.hypot(b)).asinh() + 1e-3 * g(d / a.max(b)));
+        assert!(laws::single_channel(&second, &two()).is_err());
+    }
+    assert_eq!(laws::single_channel(&each(|_, _| 7.0), &two()), Ok(()));
+}
+
 /// What is worth more to the surer candidate only at a tie, or nearly so.
 #[test]
 fn channels_are_compared_at_ties_and_near_them() {

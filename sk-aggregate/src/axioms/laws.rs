@@ -527,7 +527,7 @@ pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
 /// # Errors
 /// When there is no such factor, or it does not serve for another difference.
 pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
-    /// In units of half of the larger dispersion.
+    /// In units of the difference that r is solved at, half of the larger dispersion.
     const OTHERS: [f64; 15] = [
         -1.0,
         0.25,
@@ -553,8 +553,16 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
     let scale = a.max(b);
     let reference = if a == b { (scale, 0.25 * scale) } else { (scale, scale) };
     let worth = |delta: f64, (a, b): (f64, f64)| Ok(trial.duel((delta, a), (0.0, b))?[0]);
-    let unit = 0.5 * scale;
-    let at_unit = worth(unit, (a, b))?;
+    let origin = trial.duel((0.0, scale), (0.0, scale))?[0];
+    // Where that is worth no more than a tie, a larger difference.
+    let tie = worth(0.0, (a, b))?;
+    let (mut unit, mut at_unit) = (0.5 * scale, tie);
+    for part in [0.5, 4.0, 32.0] {
+        if at_unit == tie {
+            unit = part * scale;
+            at_unit = worth(unit, (a, b))?;
+        }
+    }
     let Some(r) = factor(|r| Ok(worth(r * unit, reference)? - at_unit))? else {
         let reason = format!(
             "ψ of a difference of {unit} under σ = ({a}, {b}) should be reached under ({}, {})",
@@ -563,9 +571,8 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
         return trial.broken(reason, at_unit, worth(unit, reference)?);
     };
     // Ratings are rounded to their size, whatever their origin, and r is as good as what it was solved from.
-    let origin = trial.duel((0.0, scale), (0.0, scale))?[0];
     let rounding = ROUNDING * at_unit.abs().max(origin.abs());
-    let solved = rounding / (at_unit - origin).abs().max(rounding);
+    let solved = if at_unit == origin { 0.0 } else { rounding / (at_unit - origin).abs().max(rounding) };
     for delta in OTHERS.map(|other| other * unit) {
         let (here, there) = (worth(delta, (a, b))?, worth(r * delta, reference)?);
         let gain = (here - origin).abs().max((there - origin).abs());

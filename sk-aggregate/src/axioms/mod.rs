@@ -30,7 +30,8 @@
 //! in binary arithmetic, so that an operator of differences sees the same differences to the last bit, and the laws compare to a relative
 //! 1e-9. A4 asks for strict growth only where a probit over max(σ_i, σ_j) still grows in 64 bits (|Δ| up to 7 max(σ_i, σ_j)); elsewhere a
 //! rating may stand still but not go back. At most one candidate of a batch has no dispersion: the rating of two such is a limit that
-//! operators define for themselves, and A0 asks no more of it than to be finite. Only differences of ratings have a meaning, so A2, A3′ and A6 compare differences.
+//! operators define for themselves, and A0 asks no more of it than to be finite. Only differences of ratings have a meaning, so A2, A3′ and
+//! A6 compare differences.
 //!
 //! # Kernels seen from outside
 //! A6, A7 and A8 speak of the kernel ψ. If R_i = Σ_j ψ(i; j) holds for every N, then ψ(i; j) is the first rating of the batch {i, j}: A6
