@@ -148,9 +148,9 @@ fn a_trace_is_replayed_without_a_model() {
         assert_refused(&replay(&["--arm", "elo"]), parts);
     };
     damaged("", &["steps.jsonl:1:", "no steps"]);
-    damaged("{\"step\": 0}\n", &["steps.jsonl:1:", "no step of a trace", "missing field"]);
+    damaged("{\"step\": 0}\n", &["steps.jsonl:1:", "not a step of a trace", "missing field"]);
     let second = format!("{}\n{{", whole.lines().next().unwrap());
-    damaged(&second, &["steps.jsonl:2:", "no step of a trace"]);
+    damaged(&second, &["steps.jsonl:2:", "not a step of a trace"]);
     let (name, minus) = ("\"name\":\"honest\",\"weight\":", "\"name\":\"honest\",\"weight\":-");
     assert!(whole.contains(name), "the field is where the damage is done");
     let says = ["steps.jsonl:1:", "blade \"honest\" has the weight -", "not negative"];

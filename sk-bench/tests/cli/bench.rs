@@ -232,7 +232,7 @@ fn what_cannot_be_measured_is_refused() {
     refused(&["--sweep", "n,x"], &["unknown sweep \"x\"", "prefix, n, k, l"]);
     refused(&["--sweep", "n=0"], &["n is \"0\"", "at least 1"]);
     refused(&["--repeat", "0"], &["at least 1"]);
-    refused(&["--prompt-tokens", "600"], &["608 tokens", "512"]);
+    refused(&["--prompt-tokens", "600"], &["600 prompt tokens and 8 new ones", "512"]);
     refused(&["--rank", "16,0"], &["--rank", "at least 1"]);
     refused(&["--drafter-config", "x.json"], &["--drafter-config", "cannot be used with", "--backbone"]);
     assert_refused(&bench(&["--drafter-config", "x.json"]), &["--backbone-config"]);

@@ -26,7 +26,7 @@ fn a_measurement_has_every_scheme_that_the_models_can_run() {
         }
     }
     let one = stdout(&run_on_models("schemes", &[&args[..], &["base"]].concat()));
-    assert!(one.contains("medians of 1 turns") && one.contains("backbone × 1 / token") && !one.contains("greedy  "), "{one}");
+    assert!(one.contains("medians of 1 turn,") && one.contains("backbone × 1 / token") && !one.contains("greedy  "), "{one}");
 }
 
 #[test]
