@@ -34,10 +34,10 @@ Examples:
   # A trace that was written earlier, without a model
   swiss-knife arms --replay steps.jsonl --arm elo --arm softmax-mu --summary
 
-The scheme drafts and its choices are appended; arms score, rate and select from the same candidates,
-read once for all of them. Options of drafting, --beta, --weights, --preset and --convention hold for
-all, as does --set of [proposal] and [granularity]; other fields and the operating point for the
-scheme alone.";
+The scheme drafts and its choices are appended; arms score, rate and select from the same
+candidates, read once for all of them. Options of drafting, --beta, --weights, --preset and
+--convention hold for all, as does --set of [proposal] and [granularity]; other fields and the
+operating point for the scheme alone.";
 
 /// What a replay without a scheme is of.
 const REFERENCE: &str = "swiss-knife";

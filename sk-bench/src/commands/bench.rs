@@ -50,9 +50,10 @@ Examples:
   # In turns with another program, which prints a line such as {\"greedy\": 120.5} for each it reads
   swiss-knife bench --against 'python3 other.py'
 
-Spans have a fixed length and nothing ends a response early, so that every repetition makes the same
-number of tokens. Frozen and steered runs take turns, each on caches of its own; figures are medians
-with the range, beside the least time that the measured bandwidth and peak of the device allow.";
+Spans have a fixed length and nothing ends a response early, so that every repetition makes the
+same number of tokens. Frozen and steered runs take turns, each on caches of its own; figures are
+medians with the range, beside the least time that the measured bandwidth and peak of the device
+allow.";
 
 /// Tokens of a span unless said otherwise.
 const SPAN: NonZeroUsize = NonZeroUsize::new(24).unwrap();

@@ -26,8 +26,9 @@ Examples:
   swiss-knife report results --records frontier.jsonl --html report.html
 
 DIR holds judged_frontier.csv, with one row per method, weight vector and prompt, and may hold
-judged_ablations.csv and candidate_steps.jsonl; each may be gzipped. Where they are the paper's own
-results, the tables \"reproduction\" and \"differences\" hold the published figures against the cells.";
+judged_ablations.csv and candidate_steps.jsonl; each may be gzipped. Where they are the paper's
+own results, the tables \"reproduction\" and \"differences\" hold the published figures against the
+cells.";
 
 /// What methods are compared with unless a name is given: the first that is there.
 const REFERENCES: [&str; 2] = ["swiss", "swiss-knife"];

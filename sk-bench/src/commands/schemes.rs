@@ -27,7 +27,8 @@ Examples:
   # What each costs here, in turns
   swiss-knife schemes --measure
 
-K is the number of adapters. Cost is in forward passes and their rows; no pass reads the context again.";
+K is the number of adapters. Cost is in forward passes and their rows; no pass reads the context
+again.";
 
 /// Options of `schemes`.
 #[derive(Debug, Args)]

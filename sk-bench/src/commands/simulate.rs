@@ -24,7 +24,8 @@ Examples:
   # Are the checks awake? Ends with status 1, the theorem and the datum
   swiss-knife simulate --break bound
 
-Studies: contamination (Theorem 2), influence (Theorem 3 i, ii), dispersion (real, shuffled and zero σ), frontier (Theorem 3 iii).";
+Studies: contamination (Theorem 2), influence (Theorem 3 i, ii), dispersion (real, shuffled and
+zero σ), frontier (Theorem 3 iii).";
 
 /// Options of `simulate`.
 #[derive(Debug, Args)]

@@ -23,7 +23,8 @@ Examples:
   # Search; after Ctrl-C or a power cut, the same command goes on with the same trials
   swiss-knife tune harmless.toml
 
-A plan names prompts to tune on, and those to evaluate on later, of which none may be among the former:
+A plan names prompts to tune on, and those to evaluate on later, of which none may be among the
+former:
 
   [tune]
   trials = 40
