@@ -80,7 +80,7 @@ pub(super) fn select(states: &Grid, lanes: usize, places: &[usize], width: usize
 }
 
 /// The first of the largest of each row `[M, V]`, where none is NaN or +∞.
-pub(super) fn likeliest(logits: Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
+pub(super) fn likeliest(logits: &Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
     let [_, vocabulary] = logits.dims();
     let largest = logits.clone().max_dim(1);
     // The first place that holds it: what a device takes of equals is its own affair. An index of the vocabulary is exact in f32.

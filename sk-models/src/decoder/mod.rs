@@ -253,7 +253,7 @@ impl Decoder {
     pub fn likeliest(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
         match (&self.network, &hidden.states) {
             (Network::Tensors(model), States::Tensors(states)) => {
-                hidden::likeliest(model.logits((**states).clone(), seats.lanes()))
+                hidden::likeliest(&model.logits((**states).clone(), seats.lanes()))
             }
             _ => {
                 let logits = self.logits(hidden, seats)?;
@@ -463,7 +463,7 @@ mod tests {
         ];
         let logits = Tensor::from_data(TensorData::new(rows.map(|(row, _)| row).concat(), [rows.len(), 4]), &Device::flex());
         let expected = rows.map(|(_, token)| token);
-        assert_eq!(hidden::likeliest(logits).unwrap(), expected);
+        assert_eq!(hidden::likeliest(&logits).unwrap(), expected);
         assert_eq!(rows.map(|(row, _)| first_of_largest(&row)), expected);
     }
 }

@@ -125,6 +125,15 @@ fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
 pub(crate) struct Input<'a> {
     pub(crate) grid: &'a Grid,
     pub(crate) form: Form<'a>,
+    /// Blocks of their columns, from one to the one before another, where products are made in the sweeps of [`Form::sweeps`]: each adds to what
+    /// the one before it left.
+    sweep: Option<[usize; 2]>,
+}
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(grid: &'a Grid, form: Form<'a>) -> Self {
+        Self { grid, form, sweep: None }
+    }
 }
 
 /// What the rows of an input meet a frozen weight as.
@@ -149,9 +158,9 @@ impl Form<'_> {
     }
 
     /// The parts of their depth that products of so many rows take one after the other: `None` is all of it.
-    fn sweeps(self, rows: usize) -> Vec<Option<Range<usize>>> {
+    fn sweeps(self, rows: usize) -> Vec<Option<[usize; 2]>> {
         match self {
-            Self::Terms(terms, _) => terms.sweeps(rows, TILED_BYTES).map(Some).collect(),
+            Self::Terms(terms, _) => terms.sweeps(rows, TILED_BYTES).map(|sweep| Some([sweep.start, sweep.end])).collect(),
             _ => vec![None],
         }
     }
@@ -236,8 +245,7 @@ impl<'a> Linear<'a> {
         Self { weight, deltas, low: Grid::default() }
     }
 
-    /// The frozen product of one panel for rows `first..first + rows`, and each lane's change of it: in one go, or in the sweeps of
-    /// [`Form::sweeps`], of which each adds to what the one before it left.
+    /// The frozen product of one panel for rows `first..first + rows`, and each lane's change of it, or the part of that in one sweep.
     ///
     /// # Safety
     ///
@@ -248,15 +256,15 @@ impl<'a> Linear<'a> {
         [first, rows]: [usize; 2],
         lanes: &Lanes,
         x: Input<'_>,
-        sweep: Option<Range<usize>>,
         c: Place<*mut f32>,
         add: bool,
     ) {
         assert!(first + rows <= x.grid.rows() && self.weight.input <= x.grid.stride());
-        let (begins, ends) = match (&sweep, x.form) {
-            (Some(sweep), Form::Terms(terms, _)) => (sweep.start == 0, sweep.end == terms.blocks()),
+        let (begins, ends) = match (x.sweep, x.form) {
+            (Some([from, to]), Form::Terms(terms, _)) => (from == 0, to == terms.blocks()),
             _ => (true, true),
         };
+        let sweep = |terms: &Terms| x.sweep.map_or(0..terms.blocks(), |[from, to]| from..to);
         let biased = self.weight.bias.as_ref().filter(|_| begins).map(|bias| &bias[panel * WIDTH..][..WIDTH]);
         let add = add || biased.is_some() || !begins;
         let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
@@ -275,12 +283,10 @@ impl<'a> Linear<'a> {
                 (Panels::F32(panels), Form::Terms(terms, tiles)) => {
                     let size = self.weight.input * WIDTH;
                     let panel = &panels[panel * size..][..size];
-                    let sweep = sweep.unwrap_or(0..terms.blocks());
-                    Whole::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], sweep, c, add));
+                    Whole::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], sweep(terms), c, add));
                 }
                 (Panels::Bf16(halves), Form::Terms(terms, tiles)) => {
-                    let sweep = sweep.unwrap_or(0..terms.blocks());
-                    terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], sweep, c, add);
+                    terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
                 }
                 (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
                 // Lanes of many rows have tiles of their own, where their change is added before the sums leave the registers.
@@ -388,13 +394,14 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
     assert!(rows <= out.rows() && outputs.iter().all(|o| o.column + o.linear.weight.count() * WIDTH <= stride));
     let out = out.parts();
     for sweep in x.form.sweeps(block) {
+        let x = Input { sweep, ..x };
         Team::global().run_at(rows.div_ceil(block), groups, &|home, task| {
             let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
             let rows = block.min(rows - first);
             for (output, panel) in group {
                 let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
                 // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above.
-                unsafe { output.linear.tile(*panel, [first, rows], lanes, x, sweep.clone(), c, add) };
+                unsafe { output.linear.tile(*panel, [first, rows], lanes, x, c, add) };
             }
         });
     }
@@ -428,16 +435,8 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
                     // SAFETY: what waits has room for the rows of a piece; each task has a block of rows and columns of the output of its
                     // own, inside the grid by the assertion above.
                     unsafe {
-                        gate.tile(
-                            panel,
-                            [first, rows],
-                            lanes,
-                            x,
-                            None,
-                            Place { start: gates.as_mut_ptr(), stride: WIDTH },
-                            false,
-                        );
-                        up.tile(panel, [first, rows], lanes, x, None, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
+                        gate.tile(panel, [first, rows], lanes, x, Place { start: gates.as_mut_ptr(), stride: WIDTH }, false);
+                        up.tile(panel, [first, rows], lanes, x, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
                         let place = first * stride + panel * WIDTH;
                         activate(rows, gates, ups, |row| out.slice(place + row * stride, WIDTH));
                     }
@@ -495,7 +494,7 @@ mod tests {
             assert!(form.sweeps(rows / Team::global().threads()).len() > 1, "of more than one sweep");
             let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
             out.rows_mut().for_each(|line| line.fill(f32::NAN));
-            linear(&[Output { linear: &layer, column: 0 }], Input { grid: &grid, form }, lanes, &mut out, false);
+            linear(&[Output { linear: &layer, column: 0 }], Input::new(&grid, form), lanes, &mut out, false);
             let mut columns = vec![vec![0.0; input]; output];
             columns.iter_mut().enumerate().for_each(|(column, values)| weight.column(column, values));
             for row in (0..rows).step_by(37).chain([rows - 1]) {

@@ -289,7 +289,7 @@ impl Packed {
                 Form::Terms(&room.terms, tiles)
             }
         };
-        Input { grid, form }
+        Input::new(grid, form)
     }
 
     /// Bytes of weights.

@@ -142,7 +142,7 @@ impl Packed {
             // SAFETY: there is room for the rows and eight panels by the assertion; no other task sees it.
             unsafe {
                 let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
-                head.tile(at, [first, partials.len()], lanes, states, None, c, false);
+                head.tile(at, [first, partials.len()], lanes, states, c, false);
             }
         }
         // The last panel may be wider than the vocabulary.

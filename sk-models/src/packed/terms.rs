@@ -364,7 +364,7 @@ mod tests {
                         terms.fill(tiles, x, depth, THREE);
                         // SAFETY: C has the rows.
                         Whole::with(tiles, &panel, |panel| unsafe {
-                            terms.multiply(panel, [first, rows - first], 0..terms.blocks, c, add)
+                            terms.multiply(panel, [first, rows - first], 0..terms.blocks, c, add);
                         });
                     },
                 );
@@ -400,11 +400,15 @@ mod tests {
         let mut terms = Terms::default();
         terms.fill(tiles, &x, depth, THREE);
         let room = |columns: usize| rows * columns * terms.bytes();
-        let sweeps = |bytes: usize| terms.sweeps(rows, bytes).collect::<Vec<_>>();
-        assert_eq!(sweeps(room(41 * DEPTH)), [0..41]);
-        assert_eq!(sweeps(room(40 * DEPTH)), [0..21, 21..41]);
-        assert_eq!(sweeps(room(20 * DEPTH)), [0..14, 14..28, 28..41]);
-        assert_eq!(sweeps(1), [0..7, 7..14, 14..21, 21..28, 28..35, 35..41]);
+        let ends = |bytes: usize| {
+            let sweeps: Vec<_> = terms.sweeps(rows, bytes).collect();
+            assert!(sweeps[0].start == 0 && sweeps.windows(2).all(|pair| pair[0].end == pair[1].start), "{sweeps:?}");
+            sweeps.into_iter().map(|sweep| sweep.end).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(room(41 * DEPTH)), [41]);
+        assert_eq!(ends(room(40 * DEPTH)), [21, 41]);
+        assert_eq!(ends(room(20 * DEPTH)), [14, 28, 41]);
+        assert_eq!(ends(1), [7, 14, 21, 28, 35, 41]);
         let (panel, _) = panels(depth);
         for bytes in [room(20 * DEPTH), 1] {
             for add in [false, true] {

@@ -140,7 +140,8 @@ fn fault(jump: &Jump, delta: f64, certificate: Option<&StabilityCertificate>) ->
     let peak = jump.before.iter().chain(&jump.after).fold(0.0f64, |peak, score| peak.max(score.abs()));
     let allowed = certificate.bound(delta + units * peak) + units / certificate.temperature() + ROUNDING;
     let found = jump.total_variation;
-    (!(found <= allowed))
+    // One that is no number is not within the bound either.
+    (found > allowed || found.is_nan())
         .then(|| format!("a jump of {} where the certificate allows {}", short(found), short(certificate.bound(delta))))
 }
 
