@@ -202,8 +202,8 @@ mod tests {
             "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
              harmfulness,truthfulness,non_deception,epistemic_honesty,refusal,id"
         );
-        assert_eq!(lines[1], "swiss,help0.2500_hone0.0000_harm0.7500,0.25,0,0.75,7,,0.25,,0.5,,,,,,a");
-        assert_eq!(lines[2], "swiss,help0.0000_hone1.0000_harm0.0000,0,1,0,8,,,,,,,,,,b");
+        assert_eq!(lines[1], "swiss,help0.0000_hone1.0000_harm0.0000,0,1,0,8,,,,,,,,,,b");
+        assert_eq!(lines[2], "swiss,help0.2500_hone0.0000_harm0.7500,0.25,0,0.75,7,,0.25,,0.5,,,,,,a");
         assert_eq!(lines.len(), 3);
     }
 

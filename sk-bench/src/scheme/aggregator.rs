@@ -165,7 +165,8 @@ impl AggregatorConfig {
             self.standardize = section.flag("standardize")?.unwrap_or(self.standardize);
             self.alpha = section.number("alpha")?.unwrap_or(self.alpha);
         }
-        if let Some(field) = ["link", "p", "nu"].into_iter().find(|field| section.has(field)) {
+        let round_robin = matches!(self.kind, AggregatorKind::RoundRobin { .. });
+        if let Some(field) = ["link", "p", "nu"].into_iter().find(|field| !round_robin && section.has(field)) {
             let kind = self.kind.name();
             let cure = if field == "nu" { "kind = \"round-robin\" and link = \"student-t\"" } else { "kind = \"round-robin\"" };
             return Err(section.fault(format!("kind \"{kind}\" has no {field}; use {cure}")));

@@ -558,7 +558,7 @@ mod tests {
         for (scheme, text, said) in [
             ("base", "[blades.backbon]\nweight = 1\n", "unknown blade \"backbon\"; did you mean \"backbone\"?"),
             ("base", "[blades.\"*\"]\nweight = 1\n", "has none for all others"),
-            ("args", "[blades.\"*\"]\nguide = 1\n", "unknown field of [*] \"guide\"; did you mean \"guided\"?"),
+            ("args", "[blades.\"*\"]\nguide = 1\n", "unknown field of [blades.*] \"guide\"; did you mean \"guided\"?"),
             ("args", "[blades.\"*\"]\nguided = -1\n", "lambda is -1"),
         ] {
             let error = amended(scheme, text).unwrap_err().to_string();
@@ -582,7 +582,7 @@ mod tests {
             assert!(error.contains(said), "{error}");
         }
         let both = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\"]\nadapter = \"c\"\n").unwrap_err();
-        assert!(both.to_string().contains("unknown field of [calm] \"adapter\""), "{both}");
+        assert!(both.to_string().contains("unknown field of [blades.calm] \"adapter\""), "{both}");
     }
 
     #[test]

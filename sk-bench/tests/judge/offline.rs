@@ -120,7 +120,7 @@ fn a_file_that_is_not_judgements_stays_as_it_is() {
     fs::write(at("responses.jsonl"), &line).unwrap();
     fs::write(at("model.json"), "{\"a\": 1}").unwrap();
     assert_refused(&ask(folder.path(), "responses.jsonl", &[]), &["responses.jsonl holds the responses", "another file"]);
-    assert_refused(&ask(folder.path(), "model.json", &[]), &["model.json:1:", "no judgement"]);
+    assert_refused(&ask(folder.path(), "model.json", &[]), &["model.json:1:", "not a judgement"]);
     // A judge that is not there takes up no file, and begins none.
     assert_refused(&ask(folder.path(), "model.json", &["--offline=nowhere"]), &["nowhere"]);
     assert_refused(&ask(folder.path(), "none.jsonl", &["--offline=nowhere"]), &["nowhere"]);

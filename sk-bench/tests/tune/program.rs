@@ -221,7 +221,7 @@ fn prompts_are_no_ledger() {
     }
     let bench = Bench::tiny(&PLAN.replace("[tune]\n", "[tune]\noutput = \"model.json\"\n"));
     fs::write(bench.path("model.json"), "{\"a\": 1}").unwrap();
-    assert_refused(&bench.run(&["--quiet"]), &["model.json:1:", "no trial"]);
+    assert_refused(&bench.run(&["--quiet"]), &["model.json:1:", "not a trial"]);
     assert_eq!(fs::read_to_string(bench.path("model.json")).unwrap(), "{\"a\": 1}");
 }
 
