@@ -24,9 +24,10 @@ Examples:
   swiss-knife certify steps.jsonl --aggregator asinh --temperature 0.5 --delta 0.01
 
   # The worst jump that a search finds for the reference scheme, which has no certificate
-  swiss-knife certify steps.jsonl --batch 1 --aggregator swiss-elo --selector champion --delta 1e-6 --audit --anywhere
+  swiss-knife certify steps.jsonl --batch 1 --aggregator swiss-elo \\
+    --selector champion --delta 1e-6 --audit --anywhere
 
-A certificate holds for every change; what an audit finds is there, and what it does not find may be.";
+A certificate holds for every change. What an audit finds is real; finding nothing proves nothing.";
 
 /// Options of `certify`.
 #[derive(Debug, Args)]
