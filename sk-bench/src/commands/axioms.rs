@@ -22,7 +22,8 @@ Examples:
   # Two of them, on many cases, as JSON
   swiss-knife axioms thurstone asinh --cases 100000 --json
 
-A counterexample is shrunken: few candidates, short numbers. That none was found is no proof that there is none.
+A counterexample is shrunken: few candidates, short numbers. That none was found does not prove
+that there is none.
 To check an operator of your own, use the feature `axioms` of the crate sk-aggregate.";
 
 /// Options of `axioms`.
