@@ -212,7 +212,6 @@ mod tests {
 
     #[derive(Debug, serde::Serialize, serde::Deserialize)]
     struct Kept {
-        #[allow(dead_code)] // as records have it
         id: String,
     }
 
@@ -247,6 +246,7 @@ mod tests {
         assert!(records.is_empty());
         drop((inherited, again));
     }
+
     #[test]
     fn looking_changes_nothing_and_waits_for_nobody() {
         let folder = tempfile::tempdir().unwrap();
