@@ -166,7 +166,8 @@ pub(super) fn project_packed(
     values
 }
 
-fn indices(places: &[usize], device: &burn::tensor::Device) -> Tensor<1, Int> {
+/// Places as a tensor.
+pub(super) fn indices(places: &[usize], device: &burn::tensor::Device) -> Tensor<1, Int> {
     let places: Vec<i64> = places.iter().map(|&place| place as i64).collect();
     let count = places.len();
     Tensor::from_data(TensorData::new(places, [count]), device)

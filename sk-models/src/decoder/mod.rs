@@ -9,6 +9,7 @@
 mod cache;
 mod hidden;
 mod precision;
+mod predictions;
 mod seats;
 mod together;
 
@@ -22,6 +23,7 @@ use sk_core::TokenId;
 pub use cache::{Prefix, Suffix};
 pub use hidden::{DeviceFailure, Hidden};
 pub use precision::{Precision, PrecisionError};
+pub(crate) use predictions::{BLOCK, Blocks, Outline, Predictions};
 pub use seats::Seats;
 pub use together::{Presence, Together};
 
@@ -240,6 +242,16 @@ impl Decoder {
                 }
             }
             _ => unreachable!("states belong to the decoder that made them"),
+        }
+    }
+
+    /// The logits of [`logits`](Self::logits), for a draw.
+    pub(crate) fn predict(&self, hidden: &Hidden, seats: &Seats) -> Result<Predictions, DeviceFailure> {
+        match (&self.network, &hidden.states) {
+            (Network::Tensors(model), States::Tensors(states)) => {
+                Ok(Predictions::Far(Blocks::new(model.logits((**states).clone(), seats.lanes()))))
+            }
+            _ => Ok(Predictions::Near(self.logits(hidden, seats)?)),
         }
     }
 

@@ -4,12 +4,11 @@ use rand::Rng;
 use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, TokenId};
 
 use super::EngineError;
+use super::drawing::{Draw, draw};
 use super::follower::{Follower, check_context};
-use super::sampling::{Sampler, Sampling, uniform};
+use super::sampling::{Drawn, Sampler, Sampling, uniform};
 use crate::decoder::{Decoder, Seats, Suffix};
-use crate::kernels::logits::are_numbers;
 use crate::lora::LoraAdapter;
-use crate::packed::team::for_each_mut;
 
 const ROLE: &str = "drafter";
 
@@ -101,31 +100,30 @@ impl Drafter {
             // A row that has ended reads on and is ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix(), &mut suffix);
-            let mut logits = self.model.logits(&hidden, &self.seats)?;
-            let rows = logits.chunks_exact_mut(self.model.config().vocab_size);
+            let predictions = self.model.predict(&hidden, &self.seats)?;
+            let first = suffix.len() == 1;
+            let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
             // The numbers are taken in the order of the rows, whatever thread draws with them.
             let mut draws: Vec<Draw<'_>> = spans
                 .iter_mut()
-                .zip(rows)
-                .zip(&inputs)
-                .filter(|((span, _), _)| span.end.is_none())
-                .map(|((span, logits), input)| Draw {
-                    span,
-                    logits,
-                    input: input[0],
+                .enumerate()
+                .filter(|(_, span)| span.end.is_none())
+                .map(|(row, Span { tokens, sampler, .. })| Draw {
+                    row,
+                    sampler,
+                    history: [context, tokens],
                     uniform: uniform(&self.config.sampling, rng),
+                    drawn: None,
                 })
                 .collect();
-            let config = &self.config;
-            for_each_mut(&mut draws, |_, draw| {
-                if are_numbers(draw.logits) {
-                    config.extend(draw.span, draw.logits, draw.uniform, &request, limit);
-                } else {
-                    draw.span.broken = true;
-                }
-            });
-            if let Some(draw) = draws.iter().find(|draw| draw.span.broken) {
-                return Err(EngineError::NotANumber { policy: "model that drafts".to_owned(), token: draw.input }.into());
+            draw(predictions, self.model.config().vocab_size, &self.config.sampling, forbidden, &mut draws)?;
+            let drawn: Vec<(usize, Option<Drawn>)> = draws.into_iter().map(|draw| (draw.row, draw.drawn)).collect();
+            for (row, drawn) in drawn {
+                let Some(drawn) = drawn else {
+                    let (policy, [token]) = ("model that drafts".to_owned(), inputs[row]);
+                    return Err(EngineError::NotANumber { policy, token }.into());
+                };
+                self.config.extend(&mut spans[row], drawn, &request, limit);
             }
         }
 
@@ -159,31 +157,11 @@ struct Span {
     log_probs: Vec<f32>,
     end: Option<SpanEnd>,
     sampler: Sampler,
-    /// Whether the model returned what is no number.
-    broken: bool,
-}
-
-/// One row's next token.
-struct Draw<'a> {
-    span: &'a mut Span,
-    logits: &'a mut [f32],
-    /// The token that was read.
-    input: TokenId,
-    uniform: f64,
 }
 
 impl DrafterConfig {
-    /// Draws one more token of a span, and says so where that ends it.
-    fn extend(&self, span: &mut Span, logits: &mut [f32], uniform: f64, request: &DraftRequest<'_>, limit: usize) {
-        if !self.keep_end_of_text && span.tokens.is_empty() {
-            for &end in &self.end_of_text {
-                if let Some(logit) = logits.get_mut(end as usize) {
-                    *logit = f32::NEG_INFINITY;
-                }
-            }
-        }
-        let history = request.context.iter().chain(&span.tokens).copied();
-        let drawn = span.sampler.draw(logits, history, &self.sampling, uniform);
+    /// Appends a token to a span, and says so where that ends it.
+    fn extend(&self, span: &mut Span, drawn: Drawn, request: &DraftRequest<'_>, limit: usize) {
         if self.end_of_text.contains(&drawn.token) {
             if !self.keep_end_of_text {
                 span.end = Some(SpanEnd::Complete);

@@ -4,6 +4,7 @@ use rand::Rng;
 use sk_core::TokenId;
 
 use super::EngineError;
+use super::drawing::{self, Draw};
 use super::follower::{Follower, check_context};
 use super::sampling::{Sampler, Sampling, uniform};
 use crate::decoder::{Decoder, Hidden, Seats};
@@ -60,6 +61,17 @@ impl Frozen {
         token.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })
     }
 
+    /// A token drawn by `uniform`, a number in [0, 1).
+    fn draw(&mut self, context: &[TokenId], sampling: &Sampling, uniform: f64) -> Result<TokenId, EngineError> {
+        let (hidden, last) = self.read(context)?;
+        let predictions = self.model.predict(&hidden, &self.seats)?;
+        let draw = Draw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None };
+        let mut draws = [draw];
+        drawing::draw(predictions, self.model.config().vocab_size, sampling, &[], &mut draws)?;
+        let drawn = draws[0].drawn.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })?;
+        Ok(drawn.token)
+    }
+
     /// The state that the last token leaves, which is read as part of the context, so that the next call finds it there.
     fn read(&mut self, context: &[TokenId]) -> Result<(Hidden, TokenId), EngineError> {
         self.prefill(context)?;
@@ -84,8 +96,7 @@ impl Frozen {
             let token = if sampling.takes_the_likeliest() {
                 self.likeliest(context)?
             } else {
-                let logits = self.next_logits(context)?;
-                self.sampler.draw(&logits, context.iter().copied(), sampling, uniform(sampling, rng)).token
+                self.draw(context, sampling, uniform(sampling, rng))?
             };
             context.push(token);
             if !on_token(token) || end_of_text.contains(&token) {

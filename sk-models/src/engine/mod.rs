@@ -7,6 +7,7 @@
 
 mod delimited;
 mod drafter;
+mod drawing;
 mod error;
 mod follower;
 mod frozen;

@@ -77,6 +77,28 @@ impl Sampling {
         self.temperature < GREEDY
     }
 
+    /// What a logit is multiplied by before it becomes a weight: 1/T, and 1 where the likeliest is taken.
+    pub(super) fn rate(&self) -> f32 {
+        if self.is_greedy() { 1.0 } else { self.temperature.recip() }
+    }
+
+    pub(super) fn top_p(&self) -> f32 {
+        self.top_p
+    }
+
+    pub(super) fn top_k(&self) -> usize {
+        self.top_k
+    }
+
+    pub(super) fn penalty(&self) -> f32 {
+        self.repetition_penalty
+    }
+
+    /// The logit of a token that occurred before.
+    pub(super) fn penalise(&self, logit: f32) -> f32 {
+        if logit < 0.0 { logit * self.repetition_penalty } else { logit / self.repetition_penalty }
+    }
+
     /// Whether it is the likeliest token, whatever came before.
     pub(crate) fn takes_the_likeliest(&self) -> bool {
         self.is_greedy() && self.repetition_penalty == 1.0
@@ -141,8 +163,7 @@ impl Sampler {
             let index = token as usize;
             // A token counts once however often it occurs.
             if index < logits.len() && !std::mem::replace(&mut self.penalised[index], true) {
-                let logit = &mut self.logits[index];
-                *logit = if *logit < 0.0 { *logit * sampling.repetition_penalty } else { *logit / sampling.repetition_penalty };
+                self.logits[index] = sampling.penalise(self.logits[index]);
             }
         }
     }

@@ -1,0 +1,380 @@
+//! Draws of several rows at once, from logits near or far.
+//!
+//! What [`Sampler`] does with a row at hand is done from afar with what decides it. Which tokens can be drawn, and which share of the mass
+//! each has, follows from the few blocks with the largest logits once the mass of every block is known; where it does not, whole rows are
+//! fetched. Near and far agree but for the rounding of sums.
+
+use sk_core::TokenId;
+
+use super::sampling::{Drawn, Sampler, Sampling};
+use crate::decoder::{BLOCK, Blocks, DeviceFailure, Outline, Predictions};
+use crate::kernels::logits::are_numbers;
+use crate::packed::team::for_each_mut;
+
+/// A row's next token, to be drawn.
+pub(super) struct Draw<'a> {
+    /// Its row.
+    pub(super) row: usize,
+    pub(super) sampler: &'a mut Sampler,
+    /// What the repetition penalty looks at: the context, and what came after it.
+    pub(super) history: [&'a [TokenId]; 2],
+    /// What decides, in [0, 1).
+    pub(super) uniform: f64,
+    /// The outcome: none where a logit is NaN or +∞.
+    pub(super) drawn: Option<Drawn>,
+}
+
+impl Draw<'_> {
+    fn history(&self) -> impl Iterator<Item = TokenId> {
+        self.history.into_iter().flatten().copied()
+    }
+}
+
+/// Draws the tokens of all rows, none of them one of `forbidden`.
+///
+/// # Errors
+///
+/// When the device fails.
+pub(super) fn draw(
+    predictions: Predictions,
+    vocabulary: usize,
+    sampling: &Sampling,
+    forbidden: &[TokenId],
+    draws: &mut [Draw<'_>],
+) -> Result<(), DeviceFailure> {
+    let mut logits = match predictions {
+        Predictions::Near(logits) => logits,
+        Predictions::Far(blocks) => {
+            let blocks = blocks.forbid(forbidden);
+            if (Far { blocks: &blocks, vocabulary, sampling }).draw(draws)? {
+                return Ok(());
+            }
+            blocks.whole()?
+        }
+    };
+    for row in logits.chunks_exact_mut(vocabulary) {
+        for &token in forbidden {
+            if let Some(logit) = row.get_mut(token as usize) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+    for_each_mut(draws, |_, draw| {
+        let row = &logits[draw.row * vocabulary..][..vocabulary];
+        let history = draw.history.into_iter().flatten().copied();
+        draw.drawn = are_numbers(row).then(|| draw.sampler.draw(row, history, sampling, draw.uniform));
+    });
+    Ok(())
+}
+
+/// Blocks looked into at least.
+const LEAST: usize = 16;
+
+/// The share of the mass that penalties may take away at most: a difference of sums in f32 says little where next to nothing is left.
+const TAKEN: f64 = 0.9;
+
+/// Logits that stay where they are.
+struct Far<'a> {
+    blocks: &'a Blocks,
+    vocabulary: usize,
+    sampling: &'a Sampling,
+}
+
+/// One row, seen from afar.
+struct Row<'a, 'b> {
+    outline: &'a Outline,
+    draw: &'a mut Draw<'b>,
+    /// The blocks, that of the largest logit first.
+    order: Vec<usize>,
+    /// How many of them are likely to be enough.
+    wanted: usize,
+    /// What came of it; none where the blocks did not decide.
+    settled: Option<Option<Drawn>>,
+}
+
+impl Far<'_> {
+    /// Whether all rows could be drawn.
+    fn draw<'a, 'b>(&self, draws: &'a mut [Draw<'b>]) -> Result<bool, DeviceFailure> {
+        let mut seen: Vec<TokenId> = Vec::new();
+        if self.sampling.penalty() != 1.0 {
+            seen.extend(draws.iter().flat_map(Draw::history).filter(|&token| (token as usize) < self.vocabulary));
+            seen.sort_unstable();
+            seen.dedup();
+        }
+        let outlines = self.blocks.outline(self.sampling.rate(), &seen)?;
+        let row =
+            |draw: &'a mut Draw<'b>| Row { outline: &outlines[draw.row], draw, order: Vec::new(), wanted: 0, settled: None };
+        let mut rows: Vec<Row<'_, '_>> = draws.iter_mut().map(row).collect();
+        for_each_mut(&mut rows, |_, row| self.plan(row));
+        // One number for all rows, and few different ones: a device chooses kernels for each.
+        let count = rows.iter().map(|row| row.wanted).max().unwrap_or(0).max(LEAST).next_power_of_two();
+        if 2 * count >= self.vocabulary.div_ceil(BLOCK) {
+            return Ok(false);
+        }
+        let places = |row: &Row<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block)).collect::<Vec<_>>();
+        let values = self.blocks.look_into(&rows.iter().flat_map(places).collect::<Vec<_>>())?;
+        for_each_mut(&mut rows, |index, row| {
+            let looked_into = &values[index * count * BLOCK..][..count * BLOCK];
+            row.settled = if row.outline.is_broken() { Some(None) } else { self.settle(row, looked_into, &seen).map(Some) };
+        });
+        if rows.iter().any(|row| row.settled.is_none()) {
+            return Ok(false);
+        }
+        for row in rows {
+            row.draw.drawn = row.settled.flatten();
+        }
+        Ok(true)
+    }
+
+    /// Decides which blocks to look into.
+    fn plan(&self, row: &mut Row<'_, '_>) {
+        let Outline { largest, masses, .. } = row.outline;
+        row.order = (0..largest.len()).collect();
+        row.order.sort_unstable_by(|&a, &b| largest[b].total_cmp(&largest[a]).then(a.cmp(&b)));
+        if self.sampling.is_greedy() || row.outline.is_broken() {
+            return;
+        }
+        if let Some(top_k) = self.top_k() {
+            // The k largest are in the k blocks of the largest maxima.
+            row.wanted = top_k;
+            return;
+        }
+        // What is less likely than the tokens looked for is left out, and is not all in the blocks left out: half of it may be.
+        let top_p = f64::from(self.sampling.top_p());
+        let share = if top_p < 1.0 { 1.0 - top_p } else { 1.0 - row.draw.uniform };
+        let enough = sum(masses) * (1.0 - share / 2.0);
+        let mut mass = 0.0;
+        let too_little = |block: &&usize| {
+            let before = mass;
+            mass += f64::from(masses[**block]);
+            before < enough
+        };
+        row.wanted = row.order.iter().take_while(too_little).count();
+    }
+
+    fn top_k(&self) -> Option<usize> {
+        (1..self.vocabulary).contains(&self.sampling.top_k()).then(|| self.sampling.top_k())
+    }
+
+    /// Draws from the logits of the first blocks of a row's order, where they decide; `seen` are the tokens whose logits the outline has.
+    fn settle(&self, row: &Row<'_, '_>, looked_into: &[f32], seen: &[TokenId]) -> Option<Drawn> {
+        let Outline { largest, masses, plain, asked } = row.outline;
+        let (inside, outside) = row.order.split_at(looked_into.len() / BLOCK);
+        let beyond = outside.first().map_or(f32::NEG_INFINITY, |&block| largest[block]);
+        let max = largest[row.order[0]];
+        let rate = f64::from(self.sampling.rate());
+        let weight = |logit: f32| (f64::from(logit - max) * rate).exp();
+
+        // By token id, as the outline has them.
+        let mut own: Vec<usize> = row.draw.history().filter_map(|token| seen.binary_search(&token).ok()).collect();
+        own.sort_unstable();
+        own.dedup();
+        let is_penalised = |token: TokenId| own.binary_search_by(|&place| seen[place].cmp(&token)).is_ok();
+
+        let total = sum(masses);
+        let mut left = total;
+        // The tokens above all that was left out, with their logits penalised and as they came.
+        let mut known: Vec<Known> = Vec::new();
+        for &place in &own {
+            let logit = asked[place];
+            let lower = self.sampling.penalise(logit);
+            left += weight(lower) - weight(logit);
+            known.push(Known { token: seen[place], rated: lower, logit });
+        }
+        if left < total * (1.0 - TAKEN) {
+            return None;
+        }
+        for (&block, logits) in inside.iter().zip(looked_into.chunks_exact(BLOCK)) {
+            for (token, &logit) in (block * BLOCK..).zip(logits) {
+                let token = token as TokenId;
+                if logit > beyond && !is_penalised(token) {
+                    known.push(Known { token, rated: logit, logit });
+                }
+            }
+        }
+        known.retain(|known| known.rated > beyond);
+        known.sort_unstable_by(|a, b| b.rated.total_cmp(&a.rated).then(a.token.cmp(&b.token)));
+        let chosen = self.choose(&known, left, weight, row.draw.uniform)?;
+        let log_sum = f64::from(max) + sum(plain.as_ref().unwrap_or(masses)).ln();
+        Some(Drawn { token: chosen.token, log_prob: (f64::from(chosen.logit) - log_sum) as f32 })
+    }
+
+    /// The token that is drawn of those known, the likeliest first, where they decide; `mass` is that of all tokens.
+    fn choose<'a>(&self, known: &'a [Known], mass: f64, weight: impl Fn(f32) -> f64, uniform: f64) -> Option<&'a Known> {
+        if self.sampling.is_greedy() {
+            return known.first();
+        }
+        // The fewest whose mass is enough, and that mass.
+        let fewest = |known: &'a [Known], enough: &dyn Fn(f64) -> bool| {
+            let mut mass = 0.0;
+            let place = known.iter().position(|known| {
+                mass += weight(known.rated);
+                enough(mass)
+            });
+            place.map(|place| (&known[..=place], mass))
+        };
+        // Whether all that can be drawn is known.
+        let (mut kept, mut mass, mut whole) = (known, mass, false);
+        if let Some(top_k) = self.top_k() {
+            kept = known.get(..top_k)?;
+            (mass, whole) = (kept.iter().map(|known| weight(known.rated)).sum(), true);
+        }
+        let top_p = f64::from(self.sampling.top_p());
+        if top_p < 1.0 {
+            match fewest(kept, &|sum| sum >= top_p * mass) {
+                Some(nucleus) => (kept, mass, whole) = (nucleus.0, nucleus.1, true),
+                None if whole => {}
+                None => return None,
+            }
+        }
+        match fewest(kept, &|sum| sum > uniform * mass) {
+            Some((passed, _)) => passed.last(),
+            // Rounding may leave what is looked for at the total itself.
+            None if whole => kept.last(),
+            None => None,
+        }
+    }
+}
+
+/// A token whose place among the likeliest is known.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    token: TokenId,
+    /// Its logit, penalised.
+    rated: f32,
+    logit: f32,
+}
+
+fn sum(masses: &[f32]) -> f64 {
+    masses.iter().copied().map(f64::from).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Tensor, TensorData};
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    /// Enough blocks for a few of them to be worth it, the last one not full.
+    const VOCABULARY: usize = 300 * BLOCK - 23;
+
+    /// Rows of logits whose likeliest tokens are as far above the rest as `spread` says.
+    fn logits(rows: usize, spread: f32, seed: u64) -> Vec<f32> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        (0..rows * VOCABULARY).map(|_| spread * rng.random::<f32>().ln().abs()).collect()
+    }
+
+    fn blocks(logits: &[f32]) -> Blocks {
+        let shape = [logits.len() / VOCABULARY, VOCABULARY];
+        Blocks::new(Tensor::from_data(TensorData::new(logits.to_vec(), shape), &Device::flex()))
+    }
+
+    struct Case<'a> {
+        logits: &'a [f32],
+        sampling: Sampling,
+        forbidden: &'a [TokenId],
+        context: &'a [TokenId],
+    }
+
+    impl Case<'_> {
+        /// What is drawn for each of `uniforms`, and whether it was settled from afar; rows in the reverse order.
+        fn draw(&self, uniforms: &[f64], far: bool) -> (Vec<Option<Drawn>>, bool) {
+            let mut samplers: Vec<Sampler> = uniforms.iter().map(|_| Sampler::default()).collect();
+            let own: [TokenId; 2] = [7, 11];
+            let row = |(row, (sampler, &uniform))| Draw {
+                row,
+                sampler,
+                history: [self.context, &own[..row % 3]],
+                uniform,
+                drawn: None,
+            };
+            let mut draws: Vec<Draw<'_>> = samplers.iter_mut().zip(uniforms).enumerate().map(row).rev().collect();
+            let settled = if far {
+                let blocks = blocks(self.logits).forbid(self.forbidden);
+                Far { blocks: &blocks, vocabulary: VOCABULARY, sampling: &self.sampling }.draw(&mut draws).unwrap()
+            } else {
+                let near = Predictions::Near(self.logits.to_vec());
+                draw(near, VOCABULARY, &self.sampling, self.forbidden, &mut draws).unwrap();
+                false
+            };
+            (draws.iter().map(|draw| draw.drawn).collect(), settled)
+        }
+    }
+
+    /// Log-probabilities reach −40, and a sum in f32 is rounded at each of the terms of a block.
+    const TOLERANCE: f32 = 1e-5;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// From afar as from near, whatever is cut, penalised and forbidden.
+        #[test]
+        fn distance_changes_nothing(
+            seed in any::<u64>(),
+            spread in 0.5f32..3.0,
+            temperature in prop_oneof![Just(0.0f32), Just(1.0f32), 0.3f32..1.5],
+            top_p in prop_oneof![Just(1.0f32), 0.1f32..0.99],
+            top_k in prop_oneof![Just(0usize), 1usize..60, Just(VOCABULARY)],
+            penalty in prop_oneof![Just(1.0f32), 1.01f32..1.5, Just(0.9f32)],
+            uniforms in proptest::collection::vec(0.0f64..1.0, 1..5),
+        ) {
+            let logits = logits(uniforms.len(), spread, seed);
+            let sampling = Sampling::new(temperature, top_p, top_k, penalty).unwrap();
+            let best = crate::kernels::logits::likeliest(&logits[..VOCABULARY]);
+            let case = Case { logits: &logits, sampling, forbidden: &[best, 90_000], context: &[3, 5, 5, 70_000, best + 1] };
+            let (near, _) = case.draw(&uniforms, false);
+            let (far, settled) = case.draw(&uniforms, true);
+            prop_assume!(settled);
+            for ((near, far), uniform) in near.iter().zip(&far).zip(uniforms.iter().rev()) {
+                let (near, far) = (near.unwrap(), far.unwrap());
+                prop_assert_ne!(far.token, best);
+                // A draw on the edge between two tokens goes to either.
+                let edge = [-1e-6, 1e-6].map(|step| case.draw(&vec![(uniform + step).clamp(0.0, 1.0 - 1e-9); uniforms.len()], false).0);
+                let tokens = edge.iter().flatten().map(|drawn| drawn.unwrap().token).collect::<Vec<_>>();
+                prop_assert!(far.token == near.token || tokens.contains(&far.token), "{far:?}, not {near:?}");
+                if far.token == near.token {
+                    prop_assert!((far.log_prob - near.log_prob).abs() < TOLERANCE, "{far:?}, not {near:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_blocks_are_enough_where_few_tokens_have_most_of_the_mass() {
+        let logits = logits(4, 2.5, 1);
+        for sampling in [Sampling::nucleus(), Sampling::reference_runs(), Sampling::greedy()] {
+            let case = Case { logits: &logits, sampling, forbidden: &[], context: &[] };
+            assert!(case.draw(&[0.1, 0.5, 0.9, 0.99], true).1, "{sampling:?}");
+        }
+    }
+
+    #[test]
+    fn rows_whose_mass_is_everywhere_are_fetched() {
+        let logits = logits(2, 0.01, 1);
+        let case = Case { logits: &logits, sampling: Sampling::nucleus(), forbidden: &[], context: &[] };
+        assert!(!case.draw(&[0.5, 0.999], true).1);
+        let uniforms = [0.5, 0.999];
+        let mut samplers = [Sampler::default(), Sampler::default()];
+        let draw_of = |(row, sampler)| Draw { row, sampler, history: [&[], &[]], uniform: uniforms[row], drawn: None };
+        let mut draws: Vec<Draw<'_>> = samplers.iter_mut().enumerate().map(draw_of).collect();
+        draw(Predictions::Far(blocks(&logits)), VOCABULARY, &case.sampling, &[], &mut draws).unwrap();
+        let mut near = case.draw(&uniforms, false).0;
+        near.reverse();
+        assert_eq!(draws.iter().map(|draw| draw.drawn).collect::<Vec<_>>(), near);
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_drawn_from() {
+        for broken in [f32::NAN, f32::INFINITY] {
+            let mut logits = logits(3, 2.5, 1);
+            logits[VOCABULARY + 300] = broken;
+            let case = Case { logits: &logits, sampling: Sampling::nucleus(), forbidden: &[], context: &[] };
+            for far in [false, true] {
+                let drawn = case.draw(&[0.5; 3], far).0;
+                assert_eq!(drawn.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true], "{broken}, {far}");
+            }
+        }
+    }
+}
