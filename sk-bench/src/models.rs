@@ -10,7 +10,6 @@ use sk_core::TokenId;
 use sk_models::assets;
 use sk_models::decoder::{Decoder, Together};
 use sk_models::device::{Device, DeviceName, is_processor};
-use sk_models::engine::SPAN_CAPACITY;
 use sk_models::head::Head;
 use sk_models::hf::{Checkpoint, head_kind};
 use sk_models::lora::LoraAdapter;
@@ -25,6 +24,9 @@ use crate::scheme::{SchemeConfig, SchemeError};
 /// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns even where the backbone it drafts for
 /// was never tuned and does not list them.
 const END_TOKENS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
+
+/// Tokens of a span that are sure to be kept, whatever ends it, where memory is estimated.
+const FIRST_TOKENS: usize = 32;
 
 /// Backbone, drafter and what they share.
 pub struct Models {
@@ -215,7 +217,7 @@ impl Models {
         free: Option<u64>,
     ) -> Result<(), SchemeError> {
         let config = model.config();
-        let kept = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * span.min(SPAN_CAPACITY);
+        let kept = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * span.min(FIRST_TOKENS);
         let needed = candidates as f64 * (size_of::<f32>() * (kept + config.vocab_size)) as f64;
         match free.map(|free| free as f64).filter(|&free| is_processor(&self.device) && needed > free) {
             Some(free) => Err(SchemeError::Memory { candidates, needed: needed / 1e9, free: free / 1e9 }),

@@ -208,6 +208,37 @@ fn keep_kernels() {
     CubeClRuntimeConfig::try_set(settings);
 }
 
+/// What `work` returns, and how many kernels were launched on GPUs in the meantime, by whatever thread; none where this program was built
+/// for no GPU.
+///
+/// Work is handed to a GPU when its result is asked for: what has not been by the end does not count.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl cubecl::logging::LaunchObserver for Count {
+        fn launched(&self, _: &'static str) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    let count = Arc::new(Count::default());
+    let observation = cubecl::logging::LaunchObservation::new(count.clone());
+    let result = work();
+    drop(observation);
+    (result, Some(count.0.load(Ordering::Relaxed)))
+}
+
+/// What `work` returns, and how many kernels were launched on GPUs in the meantime: none, since this program was built for no GPU.
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
+    (work(), None)
+}
+
 /// The device at a position of its backend's list.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn listed(name: DeviceName, index: usize, kind: burn::tensor::DeviceType) -> Result<Device, DeviceError> {

@@ -14,6 +14,7 @@ pub mod lora;
 pub mod model;
 mod packed;
 pub mod roofline;
+mod tensors;
 pub mod text;
 pub mod train;
 pub mod whole_file;

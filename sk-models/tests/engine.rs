@@ -14,7 +14,7 @@ use sk_models::Qwen2Config;
 use sk_models::decoder::{Decoder, Together};
 use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
-use sk_models::model::{Cache, Qwen2};
+use sk_models::model::Qwen2;
 
 /// f32 rounding through three layers, summed in another order by other tilings of the same products.
 const TOLERANCE: f32 = 1e-5;
@@ -87,7 +87,7 @@ fn plainly(adapter: Option<&LoraAdapter>, context: &[TokenId], span: &[TokenId])
     let ids: Vec<i64> = context.iter().chain(span).map(|&t| i64::from(t)).collect();
     let length = ids.len();
     let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, length]), &model.device());
-    let logits = model.logits(model.forward(tokens, lanes, Cache::None), lanes).try_into_vec_as::<f32>().unwrap();
+    let logits = model.logits(model.forward(tokens, lanes), lanes).try_into_vec_as::<f32>().unwrap();
     let mut reading = Reading::default();
     for (t, &token) in span.iter().enumerate() {
         let row = &logits[(context.len() + t - 1) * 97..][..97];

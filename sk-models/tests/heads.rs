@@ -10,7 +10,7 @@ use sk_models::Qwen2Config;
 use sk_models::engine::{EngineError, Verifier};
 use sk_models::head::{Head, HeadKind};
 use sk_models::lora::{Lanes, LoraAdapter, LowRank, Target};
-use sk_models::model::{Cache, Qwen2};
+use sk_models::model::Qwen2;
 
 /// f32 rounding through two layers, summed in another order by other tilings of the same products.
 const TOLERANCE: f32 = 1e-5;
@@ -79,7 +79,7 @@ fn plainly(head: &Head, context: &[TokenId], span: &[TokenId]) -> Vec<f32> {
     let model = model();
     let ids: Vec<i64> = context.iter().chain(span).map(|&t| i64::from(t)).collect();
     let tokens = TensorData::new(ids, [1, context.len() + span.len()]);
-    let hidden = model.forward(Tensor::<2, Int>::from_data(tokens, &model.device()), Lanes::backbone(), Cache::None);
+    let hidden = model.forward(Tensor::<2, Int>::from_data(tokens, &model.device()), Lanes::backbone());
     let states = hidden.try_into_vec_as::<f32>().unwrap();
     let read = |state: &[f32]| head.bias + head.weight.iter().zip(state).map(|(w, h)| w * h).sum::<f32>();
     states.chunks_exact(WIDTH).skip(context.len()).map(read).collect()

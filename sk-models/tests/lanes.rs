@@ -1,13 +1,10 @@
-//! One forward pass, several ways: with and without caches, lanes together and alone, with and without padding.
+//! One forward pass, several ways: lanes together and alone, with and without padding.
 
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use sk_models::{
     Qwen2Config,
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
-    model::{
-        Cache, Qwen2,
-        cache::{Prefix, Suffix},
-    },
+    model::Qwen2,
 };
 
 /// f32 through two layers, sums in another order.
@@ -81,56 +78,6 @@ fn part(hidden: &Tensor<2>, row: usize, length: usize, start: usize, end: usize)
 }
 
 #[test]
-fn cached_decoding_equals_one_pass() {
-    let device = Device::flex();
-    let model = model(&device);
-    let sequence = text(1, 13);
-    let whole = model.forward(tokens(std::slice::from_ref(&sequence), &device), Lanes::backbone(), Cache::None);
-
-    // In pieces of several sizes, through a prefix that must grow.
-    let mut prefix = Prefix::new(&config(), 1, 2, &device);
-    let mut start = 0;
-    for size in [1, 5, 1, 4, 2] {
-        let piece = tokens(&[sequence[start..start + size].to_vec()], &device);
-        let hidden = model.forward(piece, Lanes::backbone(), Cache::Prefill(&mut prefix));
-        assert_close("prefill", hidden, part(&whole, 0, 13, start, start + size));
-        start += size;
-        assert_eq!(prefix.len(), start);
-    }
-
-    // A prefix of six, then a suffix token by token and in a span.
-    prefix.truncate(6);
-    let mut suffix = Suffix::new(&config(), 1, 1, 1, &device);
-    start = 6;
-    for size in [1, 1, 3, 2] {
-        let piece = tokens(&[sequence[start..start + size].to_vec()], &device);
-        let hidden = model.forward(piece, Lanes::backbone(), Cache::Extend { prefix: &prefix, suffix: &mut suffix });
-        assert_close("suffix", hidden, part(&whole, 0, 13, start, start + size));
-        start += size;
-        assert_eq!(suffix.len(), start - 6);
-    }
-}
-
-#[test]
-fn an_adopted_suffix_is_as_good_as_a_prefill() {
-    let device = Device::flex();
-    let model = model(&device);
-    let (context, rest) = (text(2, 7), text(9, 3));
-    let spans: Vec<Vec<i32>> = (3..6).map(|seed| text(seed, 4)).collect();
-    let mut prefix = Prefix::new(&config(), 1, 4, &device);
-    let _ = model.forward(tokens(std::slice::from_ref(&context), &device), Lanes::backbone(), Cache::Prefill(&mut prefix));
-    let mut suffix = Suffix::new(&config(), 1, 3, 4, &device);
-    let _ = model.forward(tokens(&spans, &device), Lanes::backbone(), Cache::Extend { prefix: &prefix, suffix: &mut suffix });
-    // Three of the four tokens of the second candidate.
-    prefix.adopt(&suffix, 1, 3);
-    let found = model.forward(tokens(std::slice::from_ref(&rest), &device), Lanes::backbone(), Cache::Prefill(&mut prefix));
-
-    let sequence = [context, spans[1][..3].to_vec(), rest].concat();
-    let whole = model.forward(tokens(&[sequence], &device), Lanes::backbone(), Cache::None);
-    assert_close("after adoption", found, part(&whole, 0, 13, 10, 13));
-}
-
-#[test]
 fn lanes_together_equal_each_lane_alone() {
     let device = Device::flex();
     let model = model(&device);
@@ -139,39 +86,17 @@ fn lanes_together_equal_each_lane_alone() {
     let adapters = [adapter(3, &device), adapter(1, &device)];
     let lanes = [None, Some(&adapters[0]), Some(&adapters[1])];
     let stack = AdapterStack::new(&config, &lanes, &device).unwrap();
-    let context = text(4, 6);
     let spans: Vec<Vec<i32>> = (10..14).map(|seed| text(seed, 5)).collect();
-
-    let mut prefix = Prefix::new(&config, 3, 8, &device);
-    let _ = model.forward(tokens(&vec![context.clone(); 3], &device), Lanes::of(&stack), Cache::Prefill(&mut prefix));
-    let mut suffix = Suffix::new(&config, 3, 4, 8, &device);
     let rows: Vec<_> = (0..3).flat_map(|_| spans.iter().cloned()).collect();
-    let together =
-        model.forward(tokens(&rows, &device), Lanes::of(&stack), Cache::Extend { prefix: &prefix, suffix: &mut suffix });
+    let together = model.forward(tokens(&rows, &device), Lanes::of(&stack));
     let logits = model.logits(together.clone(), Lanes::of(&stack));
-
     for (lane, adapter) in lanes.into_iter().enumerate() {
         let alone = AdapterStack::new(&config, &[adapter], &device).unwrap();
         for (row, span) in spans.iter().enumerate() {
-            let sequence = [context.clone(), span.clone()].concat();
-            let whole = model.forward(tokens(&[sequence], &device), Lanes::of(&alone), Cache::None);
-            let expected = part(&whole, 0, 11, 6, 11);
+            let expected = model.forward(tokens(std::slice::from_ref(span), &device), Lanes::of(&alone));
             assert_close("hidden", part(&together, lane * 4 + row, 5, 0, 5), expected.clone());
             assert_close("logits", part(&logits, lane * 4 + row, 5, 0, 5), model.logits(expected, Lanes::of(&alone)));
         }
-    }
-
-    // A lane that leaves takes nothing with it.
-    prefix.select_lanes(&[2, 0]);
-    suffix.select_lanes(&[2, 0]);
-    let fewer = AdapterStack::new(&config, &[lanes[2], lanes[0]], &device).unwrap();
-    let next: Vec<_> = (0..2).flat_map(|_| (20..24).map(|seed| text(seed, 1))).collect();
-    let found = model.forward(tokens(&next, &device), Lanes::of(&fewer), Cache::Extend { prefix: &prefix, suffix: &mut suffix });
-    for (lane, adapter) in [lanes[2], lanes[0]].into_iter().enumerate() {
-        let alone = AdapterStack::new(&config, &[adapter], &device).unwrap();
-        let sequence = [context.clone(), spans[3].clone(), text(23, 1)].concat();
-        let whole = model.forward(tokens(&[sequence], &device), Lanes::of(&alone), Cache::None);
-        assert_close("after selection", part(&found, lane * 4 + 3, 1, 0, 1), part(&whole, 0, 12, 11, 12));
     }
 }
 
@@ -181,18 +106,9 @@ fn padding_at_the_end_changes_nothing() {
     let model = model(&device);
     let short = text(5, 4);
     let padded = [short.clone(), vec![0; 6]].concat();
-    let alone = model.forward(tokens(&[short], &device), Lanes::backbone(), Cache::None);
-    let batch = model.forward(tokens(&[text(6, 10), padded], &device), Lanes::backbone(), Cache::None);
+    let alone = model.forward(tokens(&[short], &device), Lanes::backbone());
+    let batch = model.forward(tokens(&[text(6, 10), padded], &device), Lanes::backbone());
     assert_close("padded", part(&batch, 1, 10, 0, 4), alone);
-}
-
-#[test]
-fn a_prepared_head_gives_the_same_logits() {
-    let device = Device::flex();
-    let model = model(&device);
-    let hidden = model.forward(tokens(&[text(7, 5)], &device), Lanes::backbone(), Cache::None);
-    let expected = model.logits(hidden.clone(), Lanes::backbone());
-    assert_close("prepared", model.with_head().logits(hidden, Lanes::backbone()), expected);
 }
 
 #[test]

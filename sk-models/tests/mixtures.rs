@@ -22,7 +22,7 @@ use sk_models::{
         VocabularyHead,
     },
     lora::{AdapterStack, Lanes, LoraAdapter, Merge, MergeError},
-    model::{Cache, Qwen2},
+    model::Qwen2,
 };
 
 // As in the parity tests: f32 steps at the size of the logits, and some tens of roundings.
@@ -94,7 +94,7 @@ impl Fixture {
         let length = prompt.len();
         let tokens = Tensor::<2, Int>::from_data(TensorData::new(prompt, [1, length]), &self.device);
         let stack = AdapterStack::new(&self.model.config, &[Some(adapter)], &self.device).unwrap();
-        let hidden = self.model.forward(tokens, Lanes::of(&stack), Cache::None);
+        let hidden = self.model.forward(tokens, Lanes::of(&stack));
         let logits = self.model.logits(hidden.slice(length - 1..length), Lanes::of(&stack));
         logits.into_data().iter::<f32>().map(f64::from).collect()
     }

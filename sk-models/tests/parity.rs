@@ -18,7 +18,7 @@ use sk_models::{
     engine::{Frozen, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
-    model::{Cache, Qwen2},
+    model::Qwen2,
 };
 
 /// Every fixture.
@@ -150,7 +150,7 @@ fn mean(values: &[f32]) -> f64 {
 fn logits(model: &Qwen2, tokens: &[TokenId], lanes: Lanes<'_>, device: &Device) -> Vec<Vec<f32>> {
     let ids: Vec<i64> = (0..lanes.count()).flat_map(|_| tokens).map(|&token| i64::from(token)).collect();
     let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [lanes.count(), tokens.len()]), device);
-    let hidden = model.forward(ids, lanes, Cache::None);
+    let hidden = model.forward(ids, lanes);
     let values: Vec<f32> = model.logits(hidden, lanes).into_data().iter::<f32>().collect();
     values.chunks_exact(tokens.len() * model.config.vocab_size).map(<[f32]>::to_vec).collect()
 }
@@ -169,8 +169,8 @@ fn decoded(decoder: &Decoder, tokens: &[TokenId], lanes: &[Option<Arc<LoraAdapte
         let hidden = decoder.advance(token, &seats, &mut prefix);
         keep(decoder.logits(&hidden, &seats).unwrap());
     }
-    let mut suffix = decoder.suffix(lanes.len(), 1, 1);
-    let hidden = decoder.extend(&[rest], &seats, &prefix, &mut suffix);
+    let mut suffix = decoder.suffix(lanes.len(), 1);
+    let hidden = decoder.extend(&[rest], &seats, &mut prefix, &mut suffix);
     keep(decoder.logits(&hidden, &seats).unwrap());
     lines
 }

@@ -14,6 +14,7 @@ use clap::Args;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Seat, TokenId};
+use sk_models::device::{counting_kernels, is_processor};
 use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
@@ -26,7 +27,7 @@ use crate::ruler::{
 };
 use crate::scheme::{Rule, SchemeConfig};
 use crate::{Error, memory};
-use report::{Generations, OpponentReport, Report, Turn, WarmUp};
+use report::{Generations, Kernels, OpponentReport, Report, Turn, WarmUp};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -216,6 +217,7 @@ impl<'a> Subject<'a> {
         let footprint = Footprint::new(&self.models, own, &floors, end);
         loading.show("changing blades and weights");
         let reconfiguration = self.reconfiguration(&floors)?;
+        let kernels = self.kernels()?;
         let sweeps = args.sweep.iter().map(|axis| self.sweep(axis, &roofs, loading)).collect::<Result<_, _>>()?;
 
         let seconds = |f: fn(&Turn) -> f64| turns.iter().map(f);
@@ -258,6 +260,7 @@ impl<'a> Subject<'a> {
             later_steps_over_frozen: report::later_over_frozen(&turns, args.new_tokens),
             generations: args.generations.and_then(|count| Generations::new(count, &turns, args.new_tokens)),
             reconfiguration,
+            kernels,
             memory: footprint,
             peak_memory,
             against,
@@ -283,6 +286,27 @@ impl<'a> Subject<'a> {
         let timed = steered.generate(&self.prompt, args.new_tokens)?;
         let side_by_side = args.generations.map(|count| self.side_by_side(count)).transpose()?;
         Ok(Turn { prefill, frozen, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
+    }
+
+    /// Kernels that a GPU is asked to run.
+    fn kernels(&self) -> Result<Option<Kernels>, Error> {
+        if is_processor(&self.models.backbone.device()) {
+            return Ok(None);
+        }
+        let tokens = self.args.new_tokens;
+        let mut frozen = Frozen::new(self.models.backbone.clone());
+        let mut context = self.prompt.clone();
+        frozen.next_logits(&context)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(self.args.seed);
+        let decode = || frozen.decode(&mut context, &Sampling::greedy(), tokens, &[], &mut rng, |_| true);
+        let (decoded, alone) = counting_kernels(decode);
+        decoded?;
+        let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], self.args.seed)?;
+        // Reads the prompt.
+        steered.step(&self.prompt)?;
+        let (step, of_step) = counting_kernels(|| steered.step(&self.prompt));
+        step?;
+        Ok(alone.zip(of_step).map(|(alone, step)| Kernels { frozen_token: alone as f64 / tokens as f64, step }))
     }
 
     /// Seconds that `count` generations of different prompts take, each on a thread of its own, their passes joined.

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 use sk_models::hf::Checkpoint;
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter};
-use sk_models::model::{Cache, Qwen2};
+use sk_models::model::Qwen2;
 
 use crate::common::{BLADES, models};
 
@@ -103,7 +103,7 @@ fn tail(model: &Qwen2, adapter: Option<&LoraAdapter>, context: &[TokenId], count
     let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, context.len()]), &device);
     let stack = adapter.map(|adapter| AdapterStack::new(&model.config, &[Some(adapter)], &device).unwrap());
     let lanes = stack.as_ref().map_or(Lanes::backbone(), Lanes::of);
-    let state = model.forward(tokens, lanes, Cache::None).slice(context.len() - count..context.len());
+    let state = model.forward(tokens, lanes).slice(context.len() - count..context.len());
     let numbers = |tensor: Tensor<2>| tensor.into_data().iter::<f32>().map(f64::from).collect();
     (numbers(state.clone()), numbers(model.logits(state, lanes)))
 }

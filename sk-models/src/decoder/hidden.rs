@@ -4,8 +4,8 @@ use sk_core::TokenId;
 use crate::device::is_processor;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::Lanes;
-use crate::model::Qwen2;
 use crate::packed::{Grid, Places};
+use crate::tensors::Tensors;
 
 /// Logits held at once while states are read. Larger batches are read in pieces.
 const LOGITS_AT_ONCE: usize = 16 << 20;
@@ -31,14 +31,15 @@ pub(super) enum States {
 /// Where a token's state is among those of a lane.
 #[derive(Debug)]
 enum Where {
-    /// Rows of one width.
+    /// So many rows, token by token.
     Even(usize),
     Shared(Places),
 }
 
 impl Hidden {
-    pub(super) fn tensors(states: Tensor<2>, width: usize) -> Self {
-        Self { states: States::Tensors(Box::new(states)), places: Where::Even(width) }
+    /// The states of `rows` rows.
+    pub(super) fn tensors(states: Tensor<2>, rows: usize) -> Self {
+        Self { states: States::Tensors(Box::new(states)), places: Where::Even(rows) }
     }
 
     /// The states of one group of a pass.
@@ -49,7 +50,7 @@ impl Hidden {
     /// The state of token `step` of a row, among those of a lane.
     pub(super) fn place(&self, row: usize, step: usize) -> usize {
         match &self.places {
-            Where::Even(width) => row * width + step,
+            Where::Even(rows) => step * rows + row,
             Where::Shared(places) => places.at(row, step),
         }
     }
@@ -94,7 +95,7 @@ pub(super) fn likeliest(logits: &Tensor<2>) -> Result<Vec<Option<TokenId>>, Devi
 
 /// [`Decoder::read`](super::Decoder::read) on tensors: the places of the first lane, then those of the next.
 pub(super) fn read_pairs(
-    model: &Qwen2,
+    model: &Tensors,
     hidden: Tensor<2>,
     lanes: Lanes<'_>,
     places: &[usize],
@@ -105,7 +106,7 @@ pub(super) fn read_pairs(
     let [total, size] = hidden.dims();
     let hidden = hidden.reshape([count, total / count, size]);
     let at_once = if is_processor(&device) { LOGITS_AT_ONCE } else { LOGITS_ON_GPU };
-    let piece = (at_once / (model.config.vocab_size * count)).max(1);
+    let piece = (at_once / (model.config().vocab_size * count)).max(1);
     // A device is waited for once.
     let mut pieces = Vec::new();
     for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {

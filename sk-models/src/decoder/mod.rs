@@ -1,7 +1,7 @@
 //! A decoder for inference: what the slots of a scheme run on.
 //!
-//! On a CPU the weights are packed for the sweeps that read them, and no tensor lies between the layers; on a GPU it is the
-//! [`Qwen2`] module on Burn's tensors. Both follow one contract: rows are grouped by lane, one lane per adapter; a [`Prefix`] holds the
+//! On a CPU the weights are packed for the sweeps that read them, and no tensor lies between the layers; on a GPU they are
+//! Burn's tensors, in as few of them as there can be. Both follow one contract: rows are grouped by lane, one lane per adapter; a [`Prefix`] holds the
 //! context of each lane, a [`Suffix`] what each row has added to it.
 //!
 //! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one, methods panic.
@@ -16,8 +16,7 @@ mod together;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, Weak};
 
-use burn::module::Module;
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor};
 use sk_core::TokenId;
 
 pub use cache::{Prefix, Suffix};
@@ -29,17 +28,18 @@ pub use together::{Presence, Together};
 
 use cache::Keys;
 use hidden::States;
+use seats::Stacked;
 use together::Job;
 
 use crate::config::Qwen2Config;
-use crate::device::is_processor;
 use crate::kernels::is_fused;
 use crate::kernels::logits::{are_numbers, likeliest};
 use crate::lora::LoraAdapter;
+use crate::model::Qwen2;
 use crate::model::initial::Initial;
-use crate::model::parts::{Apart, Layout, Parts, Shaped};
-use crate::model::{Cache, Qwen2};
+use crate::model::parts::{Apart, Parts};
 use crate::packed::{Group, Packed, PackedAdapter, PackedCache};
+use crate::tensors::{self, Tensors};
 
 /// A decoder whose weights are ready to be read.
 #[derive(Debug)]
@@ -47,13 +47,15 @@ pub struct Decoder {
     network: Network,
     /// Adapters that were packed before, for as long as somebody holds them.
     packed: Mutex<Vec<(Weak<LoraAdapter>, Arc<PackedAdapter>)>>,
+    /// Adapters that are seated together.
+    stacked: Mutex<Vec<Stacked>>,
     /// Whose passes are joined.
     together: Option<Together>,
 }
 
 #[derive(Debug)]
 enum Network {
-    Tensors(Box<Qwen2>),
+    Tensors(Box<Tensors>),
     Packed(Box<Packed>),
 }
 
@@ -104,13 +106,13 @@ impl Decoder {
         let network = if is_packed(&embedding) {
             Network::Packed(Box::new(Packed::assemble(embedding, config, parts, precision)?))
         } else {
-            let layout = if is_processor(&embedding.device()) { Layout::Rows } else { Layout::Columns };
-            Network::Tensors(Box::new(tensors(embedding, config, parts, precision, layout)?))
+            let format = (precision == Precision::Bf16).then_some(DType::BF16);
+            Network::Tensors(Box::new(Tensors::assemble(embedding, config, parts, format)?))
         };
-        Ok(Self { network, packed: Mutex::default(), together: None })
+        Ok(Self { network, packed: Mutex::default(), stacked: Mutex::default(), together: None })
     }
 
-    /// The decoder, whose passes from threads that have entered `together` are joined; on a CPU, that is. Elsewhere each is one of its own.
+    /// The decoder, whose passes from threads that have entered `together` are joined; elsewhere than on a CPU, those under the same seats.
     #[must_use]
     pub fn joined(self, together: &Together) -> Self {
         Self { together: Some(together.clone()), ..self }
@@ -128,7 +130,22 @@ impl Decoder {
     fn forward(&self, packed: &Packed, group: Group<'_>, states: bool) -> Hidden {
         match self.run(Job::Forward { packed, group: Some(group), states, out: None }) {
             Job::Forward { out, .. } => Hidden::packed(out.unwrap_or_default()),
-            Job::Logits { .. } => unreachable!("a job stays what it is"),
+            _ => unreachable!("a job stays what it is"),
+        }
+    }
+
+    fn forward_tensors(&self, model: &Tensors, group: tensors::Group<'_>, seats: &Seats) -> Hidden {
+        let rows = group.rows.len();
+        match self.run(Job::Tensors { model, group: Some(group), lanes: seats.lanes(), out: None }) {
+            Job::Tensors { out: Some(states), .. } => Hidden::tensors(states, rows),
+            _ => unreachable!("a job stays what it is, and is done"),
+        }
+    }
+
+    fn logits_tensors(&self, model: &Tensors, states: &Tensor<2>, seats: &Seats) -> Tensor<2> {
+        match self.run(Job::TensorLogits { model, states, lanes: seats.lanes(), out: None }) {
+            Job::TensorLogits { out: Some(logits), .. } => logits,
+            _ => unreachable!("a job stays what it is, and is done"),
         }
     }
 
@@ -136,7 +153,7 @@ impl Decoder {
     #[must_use]
     pub fn precision(&self) -> Precision {
         match &self.network {
-            Network::Tensors(model) if model.embed_tokens.val().dtype() == DType::BF16 => Precision::Bf16,
+            Network::Tensors(model) if model.weight_format() == DType::BF16 => Precision::Bf16,
             Network::Tensors(_) => Precision::F32,
             Network::Packed(packed) => packed.precision(),
         }
@@ -146,7 +163,7 @@ impl Decoder {
     #[must_use]
     pub fn config(&self) -> &Qwen2Config {
         match &self.network {
-            Network::Tensors(model) => &model.config,
+            Network::Tensors(model) => model.config(),
             Network::Packed(packed) => packed.config(),
         }
     }
@@ -182,10 +199,11 @@ impl Decoder {
 
     fn continue_prefix(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix, states: bool) -> Hidden {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
+        prefix.change();
         match (&self.network, &mut prefix.keys) {
             (Network::Tensors(model), Keys::Tensors(prefix)) => {
-                let rows = token_rows(&vec![tokens; seats.count()], tokens.len(), &model.device());
-                Hidden::tensors(model.forward(rows, seats.lanes(), Cache::Prefill(prefix)), tokens.len())
+                let cache = tensors::Cache::Prefill(prefix);
+                self.forward_tensors(model, tensors::Group { rows: vec![tokens], cache }, seats)
             }
             (Network::Packed(packed), Keys::Packed(prefix)) => {
                 let cache = PackedCache::Prefill(prefix);
@@ -204,18 +222,19 @@ impl Decoder {
     ///
     /// # Panics
     ///
-    /// If the caches were made for other lanes or rows, the suffix holds rows of different lengths, or a token is none of the vocabulary.
-    pub fn extend(&self, rows: &[impl AsRef<[TokenId]>], seats: &Seats, prefix: &Prefix, suffix: &mut Suffix) -> Hidden {
+    /// If the caches were made for other lanes or rows, the suffix holds rows of different lengths or is no longer of use, or a token is none
+    /// of the vocabulary.
+    pub fn extend(&self, rows: &[impl AsRef<[TokenId]>], seats: &Seats, prefix: &mut Prefix, suffix: &mut Suffix) -> Hidden {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         assert_eq!((seats.count(), rows.len()), (suffix.lanes(), suffix.rows()), "one place in the suffix per row and lane");
         let rows: Vec<&[TokenId]> = rows.iter().map(AsRef::as_ref).collect();
         let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
+        prefix.continue_with(suffix);
         suffix.grow(rows.iter().all(|row| row.len() == width));
-        match (&self.network, &prefix.keys, &mut suffix.keys) {
+        match (&self.network, &mut prefix.keys, &mut suffix.keys) {
             (Network::Tensors(model), Keys::Tensors(prefix), Keys::Tensors(suffix)) => {
-                let rows: Vec<&[TokenId]> = (0..seats.count()).flat_map(|_| rows.iter().copied()).collect();
-                let tokens = token_rows(&rows, width, &model.device());
-                Hidden::tensors(model.forward(tokens, seats.lanes(), Cache::Extend { prefix, suffix }), width)
+                let cache = tensors::Cache::Extend { prefix, suffix };
+                self.forward_tensors(model, tensors::Group { rows, cache }, seats)
             }
             (Network::Packed(packed), Keys::Packed(prefix), Keys::Packed(suffix)) => {
                 let cache = PackedCache::Extend { prefix, suffix };
@@ -234,11 +253,11 @@ impl Decoder {
     /// When the device fails.
     pub fn logits(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<f32>, DeviceFailure> {
         match (&self.network, &hidden.states) {
-            (Network::Tensors(model), States::Tensors(states)) => hidden::read(model.logits((**states).clone(), seats.lanes())),
+            (Network::Tensors(model), States::Tensors(states)) => hidden::read(self.logits_tensors(model, states, seats)),
             (Network::Packed(packed), States::Packed(states)) => {
                 match self.run(Job::Logits { packed, states, seats: seats.packed(), out: Vec::new() }) {
                     Job::Logits { out, .. } => Ok(out),
-                    Job::Forward { .. } => unreachable!("a job stays what it is"),
+                    _ => unreachable!("a job stays what it is"),
                 }
             }
             _ => unreachable!("states belong to the decoder that made them"),
@@ -249,7 +268,7 @@ impl Decoder {
     pub(crate) fn predict(&self, hidden: &Hidden, seats: &Seats) -> Result<Predictions, DeviceFailure> {
         match (&self.network, &hidden.states) {
             (Network::Tensors(model), States::Tensors(states)) => {
-                Ok(Predictions::Far(Blocks::new(model.logits((**states).clone(), seats.lanes()))))
+                Ok(Predictions::Far(Box::new(Blocks::new(self.logits_tensors(model, states, seats)))))
             }
             _ => Ok(Predictions::Near(self.logits(hidden, seats)?)),
         }
@@ -264,9 +283,7 @@ impl Decoder {
     /// When the device fails.
     pub fn likeliest(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
         match (&self.network, &hidden.states) {
-            (Network::Tensors(model), States::Tensors(states)) => {
-                hidden::likeliest(&model.logits((**states).clone(), seats.lanes()))
-            }
+            (Network::Tensors(model), States::Tensors(states)) => hidden::likeliest(&self.logits_tensors(model, states, seats)),
             _ => {
                 let logits = self.logits(hidden, seats)?;
                 Ok(logits.chunks_exact(self.config().vocab_size).map(first_of_largest).collect())
@@ -340,7 +357,7 @@ impl Decoder {
     #[must_use]
     pub fn weight_format(&self) -> DType {
         match &self.network {
-            Network::Tensors(model) => model.embed_tokens.val().dtype(),
+            Network::Tensors(model) => model.weight_format(),
             Network::Packed(packed) => match packed.precision() {
                 Precision::F32 => DType::F32,
                 Precision::Bf16 => DType::BF16,
@@ -362,30 +379,10 @@ impl Decoder {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.network {
-            Network::Tensors(model) => model.num_params() * model.embed_tokens.val().dtype().size(),
+            Network::Tensors(model) => model.bytes(),
             Network::Packed(packed) => packed.bytes(),
         }
     }
-}
-
-/// A model of tensors, with matrices of that precision.
-fn tensors<P: Parts>(
-    embedding: Tensor<2>,
-    config: &Qwen2Config,
-    parts: P,
-    precision: Precision,
-    layout: Layout,
-) -> Result<Qwen2, P::Error> {
-    let (embedding, format) = match precision {
-        Precision::Bf16 => (embedding.cast(DType::BF16), Some(DType::BF16)),
-        Precision::F32 | Precision::Int8 => (embedding, None),
-    };
-    let model = Qwen2::assemble_after(embedding, config, Shaped { parts, format, layout })?;
-    Ok(match layout {
-        Layout::Rows => model.with_head(),
-        // The embedding is the head column by column.
-        Layout::Columns => model,
-    })
 }
 
 /// The first of the largest, where none is NaN or +∞.
@@ -401,27 +398,25 @@ fn never<T>(result: Result<T, Infallible>) -> T {
     }
 }
 
-/// Rows of tokens as a tensor `[rows, width]`, short rows filled up with token 0 at the end.
-fn token_rows(rows: &[&[TokenId]], width: usize, device: &Device) -> Tensor<2, Int> {
-    let mut data = vec![0_i64; rows.len() * width];
-    for (line, row) in data.chunks_exact_mut(width.max(1)).zip(rows) {
-        for (cell, &token) in line.iter_mut().zip(*row) {
-            *cell = i64::from(token);
-        }
-    }
-    Tensor::from_data(TensorData::new(data, [rows.len(), width]), device)
-}
-
 #[cfg(test)]
 mod tests {
+    use burn::module::Module;
+    use burn::tensor::TensorData;
+
     use super::*;
 
-    /// As on a GPU: matrices of bf16 in tensors, everything else in f32.
-    fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision, layout: Layout) -> Decoder {
+    /// A decoder as on a GPU.
+    fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> Decoder {
         let mut parts = Initial::from_seed(3, config, device);
         let embedding = never(parts.embedding());
-        let model = never(tensors(embedding, config, parts, precision, layout));
-        Decoder { network: Network::Tensors(Box::new(model)), packed: Mutex::default(), together: None }
+        let format = (precision == Precision::Bf16).then_some(DType::BF16);
+        let model = never(Tensors::assemble(embedding, config, parts, format));
+        Decoder {
+            network: Network::Tensors(Box::new(model)),
+            packed: Mutex::default(),
+            stacked: Mutex::default(),
+            together: None,
+        }
     }
 
     /// Logits after a context, and of a row that goes on from it, under the backbone and an adapter.
@@ -431,8 +426,8 @@ mod tests {
         let seats = decoder.seat(&[None, Some(adapter)]).unwrap();
         let mut prefix = decoder.prefix(2);
         decoder.prefill(&[3, 1, 4, 1, 5], &seats, &mut prefix);
-        let mut suffix = decoder.suffix(2, 1, 2);
-        let hidden = decoder.extend(&[[9, 2]], &seats, &prefix, &mut suffix);
+        let mut suffix = decoder.suffix(2, 1);
+        let hidden = decoder.extend(&[[9, 2]], &seats, &mut prefix, &mut suffix);
         decoder.logits(&hidden, &seats).unwrap()
     }
 
@@ -448,19 +443,99 @@ mod tests {
             );
             let config = Qwen2Config::from_json("inline", &json).unwrap();
             let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
-            for layout in [Layout::Rows, Layout::Columns] {
-                let [whole, half] =
-                    [Precision::F32, Precision::Bf16].map(|precision| on_tensors(&config, &device, precision, layout));
-                assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
-                assert_eq!((half.weight_format(), half.state_format()), (DType::BF16, DType::F32));
-                let [exact, same, near] = [&panels, &whole, &half].map(logits);
-                let scale = (exact.iter().map(|x| x * x).sum::<f32>() / exact.len() as f32).sqrt();
-                let off = |other: &[f32]| exact.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
-                // The order of sums alone.
-                assert!(off(&same) < 1e-4, "{}", off(&same));
-                assert!(off(&near) < TOLERANCE && off(&near) > 1e-4, "{}", off(&near));
-            }
+            let [whole, half] = [Precision::F32, Precision::Bf16].map(|precision| on_tensors(&config, &device, precision));
+            assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
+            assert_eq!((half.weight_format(), half.state_format()), (DType::BF16, DType::F32));
+            let parameters = Qwen2::random(&config, 3, &device).num_params();
+            assert_eq!(whole.bytes(), 4 * parameters);
+            assert!((2 * parameters..3 * parameters).contains(&half.bytes()), "norms and biases stay as they are");
+            let [exact, same, near] = [&panels, &whole, &half].map(logits);
+            let scale = (exact.iter().map(|x| x * x).sum::<f32>() / exact.len() as f32).sqrt();
+            let off = |other: &[f32]| exact.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
+            // The order of sums alone.
+            assert!(off(&same) < 1e-4, "{}", off(&same));
+            assert!(off(&near) < TOLERANCE && off(&near) > 1e-4, "{}", off(&near));
         }
+    }
+
+    #[test]
+    fn adapters_that_are_seated_again_are_the_same_stack() {
+        let device = Device::flex();
+        let json =
+            r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
+        let decoder = on_tensors(&Qwen2Config::from_json("inline", json).unwrap(), &device, Precision::F32);
+        let [a, b] = [1, 2].map(|seed| Some(Arc::new(LoraAdapter::random(decoder.config(), 2, seed, &device))));
+        let address = |seats: &Seats| seats.lanes().address();
+        let first = decoder.seat(&[None, a.clone()]).unwrap();
+        assert_eq!(address(&first), address(&decoder.seat(&[None, a.clone()]).unwrap()));
+        let others = [vec![a.clone(), None], vec![None, b.clone()], vec![None, a.clone(), b], vec![None, None]];
+        let others = others.map(|lanes| decoder.seat(&lanes).unwrap());
+        assert!(others.iter().all(|other| address(other) != address(&first)));
+        assert_eq!((address(&decoder.seat(&[None]).unwrap()), decoder.stacked.lock().unwrap().len()), (0, 5));
+        drop((first, others));
+        let _ = decoder.seat(&[a]).unwrap();
+        assert_eq!(decoder.stacked.lock().unwrap().len(), 1, "what nobody holds is forgotten");
+    }
+
+    #[test]
+    fn generations_side_by_side_read_what_each_would_alone() {
+        let device = Device::flex();
+        let json =
+            r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}"#;
+        let config = Qwen2Config::from_json("inline", json).unwrap();
+        let together = Together::new();
+        let decoder = on_tensors(&config, &device, Precision::F32).joined(&together);
+        let adapter = Some(Arc::new(LoraAdapter::random(&config, 2, 1, &device)));
+        // Of two generations under one adapter and one under none, in different places of their texts.
+        let generate = |index: u32| {
+            let seats = decoder.seat(&[None, adapter.clone()][..if index == 2 { 1 } else { 2 }]).unwrap();
+            let mut prefix = decoder.prefix(seats.count());
+            let text: Vec<TokenId> = (0..6 + index).map(|i| (7 * index + 5 * i) % 40).collect();
+            decoder.prefill(&text, &seats, &mut prefix);
+            let mut suffix = decoder.suffix(seats.count(), 3);
+            let mut all = Vec::new();
+            for step in 0..4 {
+                let rows: Vec<[TokenId; 1]> = (0..3).map(|row| [(index + 3 * row + 11 * step) % 40]).collect();
+                let hidden = decoder.extend(&rows, &seats, &mut prefix, &mut suffix);
+                all.extend(decoder.logits(&hidden, &seats).unwrap());
+            }
+            prefix.adopt(&suffix, 1, 2);
+            let hidden = decoder.advance(3, &seats, &mut prefix);
+            all.extend(decoder.logits(&hidden, &seats).unwrap());
+            all
+        };
+        let alone: Vec<Vec<f32>> = (0..3).map(generate).collect();
+        let gate = std::sync::Barrier::new(3);
+        let beside: Vec<Vec<f32>> = std::thread::scope(|scope| {
+            let start = |index| {
+                let (together, gate, generate) = (&together, &gate, &generate);
+                scope.spawn(move || {
+                    let _here = together.enter();
+                    gate.wait();
+                    generate(index)
+                })
+            };
+            let threads: Vec<_> = (0..3).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (alone, beside) in alone.iter().zip(&beside) {
+            let off = alone.iter().zip(beside).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            // Sums of 32 terms in another order, a dozen times over.
+            assert!(alone.len() == beside.len() && off < 1e-4, "{off}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the prefix has changed")]
+    fn a_suffix_is_of_no_use_beside_another() {
+        let json =
+            r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
+        let decoder = on_tensors(&Qwen2Config::from_json("inline", json).unwrap(), &Device::flex(), Precision::F32);
+        let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
+        let [mut first, mut second] = [1, 1].map(|rows| decoder.suffix(1, rows));
+        let _ = decoder.extend(&[[3]], &seats, &mut prefix, &mut first);
+        let _ = decoder.extend(&[[4]], &seats, &mut prefix, &mut second);
+        prefix.adopt(&first, 0, 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub(crate) enum Predictions {
     /// In the memory of the processor: `[M, V]`.
     Near(Vec<f32>),
     /// On a device from which a whole row takes long to come.
-    Far(Blocks),
+    Far(Box<Blocks>),
 }
 
 /// Logits `[M, V]` in blocks of neighbouring tokens, which are looked at from afar.

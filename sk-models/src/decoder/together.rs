@@ -11,7 +11,11 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use burn::tensor::Tensor;
+
+use crate::lora::Lanes;
 use crate::packed::{Grid, Group, Pace, Packed, Places, Seats};
+use crate::tensors::{self, Tensors};
 
 /// A meeting of threads that let their passes be joined.
 ///
@@ -41,6 +45,8 @@ struct State<J> {
 struct Kind {
     /// The decoder, by where it lies.
     decoder: usize,
+    /// Its seats, by where they lie; zero where rows under different ones can share a pass.
+    seats: usize,
     work: Work,
 }
 
@@ -56,46 +62,92 @@ enum Work {
 pub(super) enum Job<'a> {
     /// Rows to be read; `group` is there until they are.
     Forward { packed: &'a Packed, group: Option<Group<'a>>, states: bool, out: Option<(Grid, Places)> },
+    /// Rows to be read on tensors; `group` is there until they are.
+    Tensors { model: &'a Tensors, group: Option<tensors::Group<'a>>, lanes: Lanes<'a>, out: Option<Tensor<2>> },
+    /// States whose logits are wanted on tensors.
+    TensorLogits { model: &'a Tensors, states: &'a Tensor<2>, lanes: Lanes<'a>, out: Option<Tensor<2>> },
     /// States whose logits are wanted.
     Logits { packed: &'a Packed, states: &'a Grid, seats: &'a Seats, out: Vec<f32> },
 }
 
 impl Job<'_> {
     fn kind(&self) -> Kind {
-        let (packed, work) = match self {
+        fn address<T>(of: &T) -> usize {
+            std::ptr::from_ref(of).addr()
+        }
+        match self {
             Self::Forward { packed, group, states, .. } => {
                 let pace = group.as_ref().map_or(Pace::Step, Group::pace);
-                (packed, if *states { Work::States(pace) } else { Work::Keys(pace) })
+                let work = if *states { Work::States(pace) } else { Work::Keys(pace) };
+                Kind { decoder: address(*packed), seats: 0, work }
             }
-            Self::Logits { packed, .. } => (packed, Work::Logits),
-        };
-        Kind { decoder: std::ptr::from_ref::<Packed>(packed).addr(), work }
+            Self::Logits { packed, .. } => Kind { decoder: address(*packed), seats: 0, work: Work::Logits },
+            Self::Tensors { model, lanes, .. } => {
+                Kind { decoder: address(*model), seats: lanes.address(), work: Work::States(Pace::Step) }
+            }
+            Self::TensorLogits { model, lanes, .. } => {
+                Kind { decoder: address(*model), seats: lanes.address(), work: Work::Logits }
+            }
+        }
     }
 
     /// Does jobs of one kind in one pass.
     pub(super) fn run(jobs: &mut [&mut Self]) {
-        let mut groups = Vec::with_capacity(jobs.len());
-        let mut heads = Vec::with_capacity(jobs.len());
-        let mut network = None;
-        for job in &mut *jobs {
-            match job {
-                Self::Forward { packed, group, states, .. } => {
-                    network = Some((*packed, *states));
-                    groups.extend(group.take());
-                }
-                Self::Logits { packed, states, seats, .. } => {
-                    network = Some((*packed, false));
-                    heads.push((*states, *seats));
+        match jobs.first() {
+            None => {}
+            Some(Self::Forward { packed, states, .. }) => {
+                let (packed, states) = (*packed, *states);
+                let mut groups: Vec<Group<'_>> = jobs
+                    .iter_mut()
+                    .filter_map(|job| if let Self::Forward { group, .. } = &mut **job { group.take() } else { None })
+                    .collect();
+                let mut read = packed.forward(&mut groups, states).into_iter();
+                for job in jobs {
+                    if let Self::Forward { out, .. } = job {
+                        *out = read.next();
+                    }
                 }
             }
-        }
-        let Some((packed, with_states)) = network else { return };
-        let mut read = if groups.is_empty() { Vec::new() } else { packed.forward(&mut groups, with_states) }.into_iter();
-        let mut logits = packed.logits_of(&heads).into_iter();
-        for job in jobs {
-            match job {
-                Self::Forward { out, .. } => *out = read.next(),
-                Self::Logits { out, .. } => *out = logits.next().unwrap_or_default(),
+            Some(Self::Logits { packed, .. }) => {
+                let packed = *packed;
+                let heads: Vec<(&Grid, &Seats)> = jobs
+                    .iter()
+                    .filter_map(
+                        |job| if let Self::Logits { states, seats, .. } = &**job { Some((*states, *seats)) } else { None },
+                    )
+                    .collect();
+                let mut logits = packed.logits_of(&heads).into_iter();
+                for job in jobs {
+                    if let Self::Logits { out, .. } = job {
+                        *out = logits.next().unwrap_or_default();
+                    }
+                }
+            }
+            Some(Self::Tensors { model, lanes, .. }) => {
+                let (model, lanes) = (*model, *lanes);
+                let mut groups: Vec<tensors::Group<'_>> = jobs
+                    .iter_mut()
+                    .filter_map(|job| if let Self::Tensors { group, .. } = &mut **job { group.take() } else { None })
+                    .collect();
+                let mut states = model.forward(&mut groups, lanes).into_iter();
+                for job in jobs {
+                    if let Self::Tensors { out, .. } = job {
+                        *out = states.next();
+                    }
+                }
+            }
+            Some(Self::TensorLogits { model, lanes, .. }) => {
+                let (model, lanes) = (*model, *lanes);
+                let states: Vec<&Tensor<2>> = jobs
+                    .iter()
+                    .filter_map(|job| if let Self::TensorLogits { states, .. } = &**job { Some(*states) } else { None })
+                    .collect();
+                let mut logits = model.logits_of(&states, lanes).into_iter();
+                for job in jobs {
+                    if let Self::TensorLogits { out, .. } = job {
+                        *out = logits.next();
+                    }
+                }
             }
         }
     }
@@ -309,7 +361,7 @@ mod tests {
     }
 
     fn kind(decoder: usize) -> Kind {
-        Kind { decoder, work: Work::States(Pace::Step) }
+        Kind { decoder, seats: 0, work: Work::States(Pace::Step) }
     }
 
     /// Each of `threads` does its own number of jobs; returns how many passes that took.

@@ -12,9 +12,6 @@ use crate::lora::LoraAdapter;
 
 const ROLE: &str = "drafter";
 
-/// Room for tokens in a new suffix; it doubles as needed.
-pub const SPAN_CAPACITY: usize = 32;
-
 /// How a [`Drafter`] draws its candidates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DrafterConfig {
@@ -93,13 +90,13 @@ impl Drafter {
         self.follower.follow(&self.model, &self.seats, context);
 
         let rows = self.config.candidates.max(1);
-        let mut suffix = self.model.suffix(1, rows, SPAN_CAPACITY.min(limit));
+        let mut suffix = self.model.suffix(1, rows);
         let mut spans: Vec<Span> = (0..rows).map(|_| Span::default()).collect();
         let last = context[context.len() - 1];
         while spans.iter().any(|span| span.end.is_none()) {
             // A row that has ended reads on and is ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
-            let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix(), &mut suffix);
+            let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);
             let predictions = self.model.predict(&hidden, &self.seats)?;
             let first = suffix.len() == 1;
             let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };

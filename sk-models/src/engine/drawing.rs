@@ -263,7 +263,7 @@ mod tests {
     /// Rows of logits whose likeliest tokens are as far above the rest as `spread` says.
     fn logits(rows: usize, spread: f32, seed: u64) -> Vec<f32> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        (0..rows * VOCABULARY).map(|_| spread * rng.random::<f32>().ln().abs()).collect()
+        (0..rows * VOCABULARY).map(|_| -spread * (1.0 - rng.random::<f32>()).ln()).collect()
     }
 
     fn blocks(logits: &[f32]) -> Blocks {
@@ -359,7 +359,7 @@ mod tests {
         let mut samplers = [Sampler::default(), Sampler::default()];
         let draw_of = |(row, sampler)| Draw { row, sampler, history: [&[], &[]], uniform: uniforms[row], drawn: None };
         let mut draws: Vec<Draw<'_>> = samplers.iter_mut().enumerate().map(draw_of).collect();
-        draw(Predictions::Far(blocks(&logits)), VOCABULARY, &case.sampling, &[], &mut draws).unwrap();
+        draw(Predictions::Far(Box::new(blocks(&logits))), VOCABULARY, &case.sampling, &[], &mut draws).unwrap();
         let mut near = case.draw(&uniforms, false).0;
         near.reverse();
         assert_eq!(draws.iter().map(|draw| draw.drawn).collect::<Vec<_>>(), near);

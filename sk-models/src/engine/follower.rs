@@ -21,8 +21,8 @@ impl Follower {
         Self { tokens: Vec::new(), prefix: model.prefix(lanes) }
     }
 
-    pub(super) fn prefix(&self) -> &Prefix {
-        &self.prefix
+    pub(super) fn prefix_mut(&mut self) -> &mut Prefix {
+        &mut self.prefix
     }
 
     /// Makes the prefix hold `context` without its last token. What it shares with the tokens held is kept, the rest is computed.

@@ -19,7 +19,7 @@ mod verifier;
 mod vocabulary;
 
 pub use delimited::Delimited;
-pub use drafter::{DraftPolicy, Drafter, DrafterConfig, SPAN_CAPACITY};
+pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
 pub use error::EngineError;
 pub use frozen::Frozen;
 pub use heads::HeadRack;

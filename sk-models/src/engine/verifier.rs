@@ -237,10 +237,10 @@ impl Verifier {
     fn compute_ahead(&mut self, context: &[TokenId], lanes: Vec<Lane>) -> Result<Ahead, BoxError> {
         self.pending = None;
         check_context(&self.model, ROLE, context, 1)?;
-        let bench = self.seat(lanes, context)?;
+        let mut bench = self.seat(lanes, context)?;
         let (count, last) = (bench.lanes.len(), context[context.len() - 1]);
-        let mut suffix = self.model.suffix(count, 1, 1);
-        let hidden = self.model.extend(&[[last]], &bench.seats, bench.follower.prefix(), &mut suffix);
+        let mut suffix = self.model.suffix(count, 1);
+        let hidden = self.model.extend(&[[last]], &bench.seats, bench.follower.prefix_mut(), &mut suffix);
         let logits = self.model.logits(&hidden, &bench.seats)?;
         let log_probs: Vec<Vec<f32>> = logits.chunks_exact(self.model.config().vocab_size).map(log_softmax).collect();
         // The likeliest token's log-probability is max − logsumexp.
@@ -302,19 +302,18 @@ impl Backbone for Verifier {
         if !heads.is_empty() && lanes.iter().all(Option::is_some) {
             lanes.push(None);
         }
-        let bench = self.seat(lanes, context)?;
+        let mut bench = self.seat(lanes, context)?;
 
         let last = context[context.len() - 1];
         let inputs: Vec<Vec<TokenId>> = candidates.iter().map(|c| inputs_of(last, &c.tokens)).collect();
         let count = bench.lanes.len();
-        let width = longest + heads.extra_tokens();
         let reach = |(input, c): (&Vec<TokenId>, &Candidate)| {
             let extra = &c.tokens[c.tokens.len() - heads.extra_tokens()..];
             input.iter().chain(extra).copied().collect::<Vec<_>>()
         };
         let rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
-        let mut suffix = self.model.suffix(count, candidates.len(), width);
-        let hidden = self.model.extend(&rows, &bench.seats, bench.follower.prefix(), &mut suffix);
+        let mut suffix = self.model.suffix(count, candidates.len());
+        let hidden = self.model.extend(&rows, &bench.seats, bench.follower.prefix_mut(), &mut suffix);
         let mut readings = Readings::new();
         if let Some(lane) = bench.lanes.iter().position(Option::is_none) {
             heads.read_into(&mut readings, (&self.model, &hidden, &bench.seats), lane, candidates)?;

@@ -10,7 +10,7 @@ use crate::{
     files,
     hf::Checkpoint,
     lora::Lanes,
-    model::{Cache, Qwen2},
+    model::Qwen2,
     train::{
         TrainError,
         data::{Marks, encode, encode_prompt},
@@ -97,7 +97,7 @@ impl Ruler {
         let count = answer.len();
         let inputs = ints(ids[..ids.len() - 1].iter().map(|&id| i64::from(id)).collect());
         let places = ints((first..first + count).map(|place| place as i64).collect());
-        let hidden = self.model.forward(inputs.unsqueeze(), Lanes::backbone(), Cache::None).select(0, places);
+        let hidden = self.model.forward(inputs.unsqueeze(), Lanes::backbone()).select(0, places);
         let targets = ints(answer.iter().map(|&id| i64::from(id)).collect());
         let log_probs = target_log_probs(self.model.logits(hidden, Lanes::backbone()), targets);
         let nats = -log_probs.into_data().iter::<f32>().map(f64::from).sum::<f64>();

@@ -269,7 +269,7 @@ mod tests {
                 random([rows, heads * width], &device),
             ];
             let graph = device.clone().autodiff();
-            let rope = Rope::new(width, 10_000.0, 0, length, &graph);
+            let rope = Rope::new(width, 10_000.0, length, &graph);
             let hidden = Tensor::<2>::ones([length, length], &graph).triu(1).mul_scalar(-1e30).unsqueeze::<4>();
             compare(
                 &inputs,

@@ -191,11 +191,30 @@ impl LaneDelta {
     /// Adds each lane's change of `x` to `frozen`: `[M, in]` and `[M, out]`, rows grouped by lane.
     #[must_use]
     pub fn add(&self, frozen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
-        let [lanes, input, _] = self.a.dims();
-        let [total, output] = frozen.dims();
-        let change =
-            x.reshape([lanes, total / lanes, input]).matmul(self.a.clone()).matmul(self.b.clone()).reshape([total, output]);
-        frozen + change
+        frozen + self.change(x, 1)
+    }
+
+    /// Each lane's change of `x`: `[M, in]` to `[M, out]`, where the sums over `in` are taken in so many pieces, which divide it.
+    ///
+    /// A product with r columns has little that can be computed side by side; its pieces can be.
+    pub(crate) fn change(&self, x: Tensor<2>, pieces: usize) -> Tensor<2> {
+        let [lanes, input, rank] = self.a.dims();
+        let [_, _, output] = self.b.dims();
+        let total = x.dims()[0];
+        let rows = total / lanes;
+        let low = if pieces == 1 {
+            x.reshape([lanes, rows, input]).matmul(self.a.clone())
+        } else {
+            let width = input / pieces;
+            let x = x.reshape([lanes, rows, pieces, width]).swap_dims(1, 2);
+            x.matmul(self.a.clone().reshape([lanes, pieces, width, rank])).sum_dim(1).reshape([lanes, rows, rank])
+        };
+        low.matmul(self.b.clone()).reshape([total, output])
+    }
+
+    /// Width of what it changes.
+    pub(crate) fn input(&self) -> usize {
+        self.a.dims()[1]
     }
 
     fn lanes(&self) -> usize {
@@ -341,6 +360,11 @@ impl<'a> Lanes<'a> {
     #[must_use]
     pub fn count(&self) -> usize {
         self.stack.map_or(1, AdapterStack::lanes)
+    }
+
+    /// Where the stack lies; zero for the backbone alone.
+    pub(crate) fn address(&self) -> usize {
+        self.stack.map_or(0, |stack| std::ptr::from_ref(stack).addr())
     }
 
     pub(crate) fn layer(&self, index: usize) -> Option<&'a LayerDeltas> {

@@ -3,7 +3,7 @@
 use burn::{module::Module, tensor::Tensor};
 
 use super::{
-    attention::{Attention, Cache, Pass},
+    attention::{Attention, Pass},
     initial::Initial,
     mlp::Mlp,
     norm::Norm,
@@ -37,15 +37,8 @@ impl Layer {
 
     /// Maps `[G·N·S, H]` to `[G·N·S, H]`.
     #[must_use]
-    pub fn forward(
-        &self,
-        x: Tensor<2>,
-        index: usize,
-        pass: &Pass,
-        cache: &mut Cache<'_>,
-        deltas: Option<&LayerDeltas>,
-    ) -> Tensor<2> {
-        let mixed = self.self_attn.forward(self.input_layernorm.forward(x.clone()), index, pass, cache, deltas);
+    pub fn forward(&self, x: Tensor<2>, pass: &Pass, deltas: Option<&LayerDeltas>) -> Tensor<2> {
+        let mixed = self.self_attn.forward(self.input_layernorm.forward(x.clone()), pass, deltas);
         let x = x + mixed;
         let inner = self.mlp.forward(self.post_attention_layernorm.forward(x.clone()), deltas);
         x + inner

@@ -1,25 +1,24 @@
 //! The Qwen2 decoder.
 //!
 //! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen product is one
-//! two-dimensional product over all rows. See [`Lanes`] for adapters and [`cache`] for keys and
-//! values.
+//! two-dimensional product over all rows; see [`Lanes`] for adapters. Whole sequences are read, as training does; a
+//! [`Decoder`] keeps keys and values.
 
 mod attention;
-pub mod cache;
 pub(crate) mod initial;
 mod layer;
 mod mlp;
 mod norm;
 pub(crate) mod parts;
-mod projection;
+pub(crate) mod projection;
 mod rope;
 
 use burn::{
     module::{Module, Param},
-    tensor::{DType, Device, Int, Tensor, module::embedding},
+    tensor::{Device, Int, Tensor, module::embedding},
 };
 
-pub use attention::{Attention, Cache, Pass};
+pub use attention::{Attention, Pass};
 use initial::Initial;
 pub use layer::Layer;
 pub use mlp::Mlp;
@@ -27,6 +26,7 @@ pub use norm::Norm;
 pub use projection::Projection;
 use projection::product;
 pub use rope::Rope;
+pub(crate) use rope::quarter_turn;
 
 use crate::{config::Qwen2Config, decoder::Decoder, lora::Lanes};
 
@@ -39,7 +39,7 @@ pub struct Qwen2 {
     pub layers: Vec<Layer>,
     /// The final norm.
     pub norm: Norm,
-    /// `[H, V]`; none where the head is the embedding and no copy is kept.
+    /// `[H, V]`; none where the head is the embedding.
     pub lm_head: Option<Param<Tensor<2>>>,
     /// Its shape.
     #[module(skip)]
@@ -71,23 +71,10 @@ impl Qwen2 {
         }
     }
 
-    /// The model made ready for inference: in panels on a CPU, as it is elsewhere.
+    /// The model made ready for inference: in panels on a CPU, in fewer and larger matrices elsewhere.
     #[must_use]
     pub fn prepare(self) -> Decoder {
         Decoder::from(self)
-    }
-
-    /// Keeps a row-major `[H, V]` copy of a tied head, a layout that products are faster in.
-    ///
-    /// For inference: the copy does not follow the embedding when that is trained.
-    #[must_use]
-    pub fn with_head(mut self) -> Self {
-        if self.lm_head.is_none() {
-            let head = self.embed_tokens.val().transpose();
-            // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
-            self.lm_head = Some(Param::from_tensor(head.ones_like() * head));
-        }
-        self
     }
 
     /// Where the weights are.
@@ -96,35 +83,25 @@ impl Qwen2 {
         self.embed_tokens.val().device()
     }
 
-    /// The format of everything but the matrices, which may be in a smaller one.
-    pub(crate) fn state_format(&self) -> DType {
-        self.norm.weight.val().dtype()
-    }
-
     /// One forward pass over `R = G·N` rows of `S` new tokens each: `[R, S]` to final-norm hidden states `[R·S, H]`.
     ///
-    /// Positions count from the end of what the cache holds. No logits are made; see [`logits`](Self::logits).
+    /// Each row sees its own tokens only. No logits are made; see [`logits`](Self::logits).
     ///
     /// # Panics
     ///
-    /// If the rows do not divide into the lanes, or the cache was made for another batch.
+    /// If the rows do not divide into the lanes.
     #[must_use]
-    pub fn forward(&self, tokens: Tensor<2, Int>, lanes: Lanes<'_>, mut cache: Cache<'_>) -> Tensor<2> {
+    pub fn forward(&self, tokens: Tensor<2, Int>, lanes: Lanes<'_>) -> Tensor<2> {
         let [batch, length] = tokens.dims();
         assert_eq!(batch % lanes.count(), 0, "{batch} rows in {} lanes", lanes.count());
-        let device = self.embed_tokens.val().device();
-        let rows = batch / lanes.count();
-        let pass = Pass::new(&self.config, lanes.count(), rows, length, &cache, &device);
-
-        let x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
-        let mut x = x.cast(self.state_format());
+        let pass = Pass::new(&self.config, batch, length, &self.device());
+        let mut x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
         if let Some(delta) = lanes.embedding(tokens) {
             x = x + delta;
         }
         for (index, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(x, index, &pass, &mut cache, lanes.layer(index));
+            x = layer.forward(x, &pass, lanes.layer(index));
         }
-        cache.advance(length);
         self.norm.forward(x)
     }
 

@@ -9,9 +9,7 @@ use crate::lora::LaneDelta;
 
 /// `y = x·W + b`, with W of shape `[in, out]`.
 ///
-/// W may be in bf16 while all else is in f32: see [`Precision`](crate::decoder::Precision).
-///
-/// Files store the transpose, and on a GPU it is what lies in memory.
+/// Files store the transpose.
 #[derive(Module, Debug)]
 pub struct Projection {
     /// `[in, out]`.
@@ -40,12 +38,6 @@ impl Projection {
                 delta.add(frozen, x)
             }
         }
-    }
-
-    /// The layer with its weight in another form; the bias stays as it is.
-    #[must_use]
-    pub(crate) fn map(self, form: impl FnOnce(Tensor<2>) -> Tensor<2>) -> Self {
-        Self { weight: self.weight.map(form), bias: self.bias }
     }
 }
 

@@ -19,31 +19,26 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Tables for positions `start..start + length`.
+    /// Tables for positions `0..length`.
     ///
     /// Angles are computed in f64 and rounded once.
     #[must_use]
-    pub fn new(head_dim: usize, base: f64, start: usize, length: usize, device: &Device) -> Self {
+    pub fn new(head_dim: usize, base: f64, length: usize, device: &Device) -> Self {
         let half = head_dim / 2;
         let mut cos = vec![0.0_f32; length * head_dim];
         let mut sin = vec![0.0_f32; length * head_dim];
         for step in 0..length {
             for j in 0..half {
                 let frequency = base.powf(-2.0 * j as f64 / head_dim as f64);
-                let (s, c) = ((start + step) as f64 * frequency).sin_cos();
+                let (s, c) = (step as f64 * frequency).sin_cos();
                 for component in [j, j + half] {
                     cos[step * head_dim + component] = c as f32;
                     sin[step * head_dim + component] = s as f32;
                 }
             }
         }
-        let mut turn = vec![0.0_f32; head_dim * head_dim];
-        for j in 0..half {
-            turn[(j + half) * head_dim + j] = -1.0;
-            turn[j * head_dim + j + half] = 1.0;
-        }
         let table = |values: Vec<f32>, rows| Tensor::<2>::from_data(TensorData::new(values, [rows, head_dim]), device);
-        Self { cos: table(cos, length), sin: table(sin, length), turn: table(turn, head_dim) }
+        Self { cos: table(cos, length), sin: table(sin, length), turn: quarter_turn(head_dim, device) }
     }
 
     /// The same tables, `scale` times as large and repeated for `groups` heads folded into the position axis.
@@ -72,4 +67,15 @@ impl Rope {
             x.clone().reshape([batch * heads * length, width]).matmul(self.turn.clone()).reshape([batch, heads, length, width]);
         x * self.cos.clone().unsqueeze::<4>() + turned * self.sin.clone().unsqueeze::<4>()
     }
+}
+
+/// `[D, D]`: the quarter turn of a head, `x·turn = [−x₂, x₁]` for `x = [x₁, x₂]`.
+pub(crate) fn quarter_turn(head_dim: usize, device: &Device) -> Tensor<2> {
+    let half = head_dim / 2;
+    let mut turn = vec![0.0_f32; head_dim * head_dim];
+    for j in 0..half {
+        turn[(j + half) * head_dim + j] = -1.0;
+        turn[j * head_dim + j + half] = 1.0;
+    }
+    Tensor::from_data(TensorData::new(turn, [head_dim, head_dim]), device)
 }

@@ -32,7 +32,7 @@ use crate::{
     files,
     hf::{self, Checkpoint},
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
-    model::{Cache, Qwen2},
+    model::Qwen2,
 };
 
 use super::lm::CHECKPOINT;
@@ -480,7 +480,7 @@ fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device
         Tensor::<1, Int>::from_data(TensorData::new(values, [count]), device)
     };
     let inputs = ints(inputs).reshape([sides.len(), length]);
-    let hidden = model.forward(inputs, lanes, Cache::None).select(0, ints(rows));
+    let hidden = model.forward(inputs, lanes).select(0, ints(rows));
     let log_probs = target_log_probs(model.logits(hidden, lanes), ints(targets));
     sum_by_sequence(log_probs, ints(owners), sides.len())
 }

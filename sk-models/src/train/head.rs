@@ -27,7 +27,7 @@ use crate::{
     head::{Head, HeadKind},
     hf::{Checkpoint, save_head},
     lora::Lanes,
-    model::{Cache, Qwen2},
+    model::Qwen2,
 };
 
 /// Norm of the gradient, in nats per deviation of a column, at which the minimum counts as reached.
@@ -318,7 +318,7 @@ impl States<'_> {
             let count = places.len();
             let places = Tensor::<1, Int>::from_data(TensorData::new(places, [count]), &device);
             // Sequences are padded at the end, where causal attention cannot see the padding.
-            let states = self.backbone.forward(inputs, Lanes::backbone(), Cache::None).select(0, places);
+            let states = self.backbone.forward(inputs, Lanes::backbone()).select(0, places);
             let states: Vec<f32> = states.into_data().iter::<f32>().collect();
             if states.iter().any(|state| !state.is_finite()) {
                 let reason = "the hidden states hold NaN or infinity: the weights are damaged or overflow on this device".into();

@@ -22,13 +22,7 @@ use super::{
     state::{Precision, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
     tokenizer::load_tokenizer,
 };
-use crate::{
-    config::Qwen2Config,
-    files,
-    hf::Checkpoint,
-    lora::Lanes,
-    model::{Cache, Qwen2},
-};
+use crate::{config::Qwen2Config, files, hf::Checkpoint, lora::Lanes, model::Qwen2};
 
 /// The file in the output directory that an interrupted run resumes from.
 pub const CHECKPOINT: &str = "checkpoint.safetensors";
@@ -259,7 +253,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         for _ in 0..options.accumulate {
             let batch: Vec<Vec<u32>> = (0..options.batch).map(|_| windows.next_window()).collect();
             let (inputs, targets) = split(&batch, &device);
-            let hidden = model.forward(inputs, Lanes::backbone(), Cache::None);
+            let hidden = model.forward(inputs, Lanes::backbone());
             let head = head(&model);
             let loss = chunked_cross_entropy(hidden, head, targets.inner(), 1.0 / tokens as f64);
             sum += loss.value;
@@ -342,7 +336,7 @@ fn held_out_loss(model: &Qwen2, windows: &[Vec<u32>], batch: usize) -> f64 {
     for group in windows.chunks(batch) {
         let (inputs, targets) = split(group, &device);
         count += targets.dims()[0];
-        let hidden = model.forward(inputs, Lanes::backbone(), Cache::None);
+        let hidden = model.forward(inputs, Lanes::backbone());
         let log_probs = target_log_probs(model.logits(hidden, Lanes::backbone()), targets);
         sum -= f64::from(log_probs.sum().into_scalar::<f32>());
     }

@@ -70,6 +70,8 @@ pub(super) struct Report {
     pub(super) generations: Option<Generations>,
     /// Edits of Ω; none where the scheme has no adapter, or asks for a blade by name.
     pub(super) reconfiguration: Option<Reconfiguration>,
+    /// Kernels that are launched, on a GPU.
+    pub(super) kernels: Option<Kernels>,
     /// The memory that a steered run needs, by the formula, in bytes.
     pub(super) memory: Footprint,
     /// Largest resident size of the process once the models were loaded and had run, in bytes (Linux).
@@ -145,6 +147,15 @@ pub(super) fn later_over_frozen(turns: &[Turn], new_tokens: usize) -> Option<Spr
     let later: Vec<f64> = turns.iter().filter_map(|turn| turn.later).map(|(tokens, seconds)| tokens as f64 / seconds).collect();
     let frozen = turns.iter().map(|turn| new_tokens as f64 / turn.frozen);
     (!later.is_empty()).then(|| Spread::of_ratios(later, frozen))
+}
+
+/// Kernels that a GPU is asked to run: what decoding is short of, where each takes less time than asking for it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Kernels {
+    /// For a token of the backbone alone, on average.
+    pub(super) frozen_token: f64,
+    /// For a steered step.
+    pub(super) step: usize,
 }
 
 /// Generations that share the passes of both models, each on a thread of its own.

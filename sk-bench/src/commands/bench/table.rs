@@ -126,6 +126,10 @@ fn figures(report: &Report) -> String {
     if let Some(edits) = &report.reconfiguration {
         reconfiguration(&mut table, edits);
     }
+    if let Some(kernels) = report.kernels {
+        table.row("kernels launched, frozen", format!("{:.1}", kernels.frozen_token), "a token".to_owned());
+        table.row("kernels launched, steered", kernels.step.to_string(), format!("a step of {} tokens", report.span_tokens));
+    }
     memory(&mut table, report);
     for opponent in &report.against {
         table.row(&format!("against {}", opponent.command), String::new(), String::new());

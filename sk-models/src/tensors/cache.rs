@@ -1,0 +1,140 @@
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use crate::config::Qwen2Config;
+
+/// The context of each lane: per layer its keys and values `[G, 2·Hkv, P, D]`, keys before values, in buffers longer than that.
+///
+/// Behind the context lies what the rows of a [`Suffix`] have added: token t of row n of N at `P + t·N + n`. So the rows of a lane and the
+/// context they share are one block of keys, and a row that wins is moved to the front.
+#[derive(Debug)]
+pub(crate) struct Prefix {
+    layers: Vec<Tensor<4>>,
+    lanes: usize,
+    length: usize,
+}
+
+/// How many rows have added how many tokens each to a prefix.
+#[derive(Debug)]
+pub(crate) struct Suffix {
+    rows: usize,
+    length: usize,
+}
+
+impl Suffix {
+    pub(crate) fn new(rows: usize) -> Self {
+        Self { rows, length: 0 }
+    }
+
+    /// Tokens of each row.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
+    }
+}
+
+impl Prefix {
+    /// An empty prefix for `lanes` lanes with room for `capacity` tokens; it doubles as needed.
+    pub(crate) fn new(config: &Qwen2Config, lanes: usize, capacity: usize, device: &Device) -> Self {
+        let shape = [lanes, 2 * config.num_key_value_heads, capacity.max(1), config.head_dim];
+        Self { layers: (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, device)).collect(), lanes, length: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// Forgets all but the first `length` tokens. The buffers stay.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
+        self.length = length;
+    }
+
+    /// Writes keys and values `[G, 2·Hkv, m, D]` at a place of a layer, and returns all up to their end as keys and values.
+    pub(super) fn write(&mut self, layer: usize, at: usize, new: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        let [lanes, heads, added, width] = new.dims();
+        let end = at + added;
+        self.reserve(layer, at, end);
+        let buffer = &mut self.layers[layer];
+        buffer.inplace(|buffer| buffer.slice_assign([0..lanes, 0..heads, at..end, 0..width], new));
+        let part = |heads| buffer.clone().slice([0..lanes, heads, 0..end, 0..width]);
+        (part(0..heads / 2), part(heads / 2..heads))
+    }
+
+    /// Makes room in a layer by doubling, keeping the first `used`.
+    fn reserve(&mut self, layer: usize, used: usize, needed: usize) {
+        let buffer = &mut self.layers[layer];
+        let [lanes, heads, capacity, width] = buffer.dims();
+        if needed <= capacity {
+            return;
+        }
+        let mut target = capacity;
+        while target < needed {
+            target *= 2;
+        }
+        let kept = buffer.clone().slice([0..lanes, 0..heads, 0..used, 0..width]);
+        let room = Tensor::zeros([lanes, heads, target - used, width], &buffer.device());
+        *buffer = if used == 0 { room } else { Tensor::cat(vec![kept, room], 2) };
+    }
+
+    pub(super) fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
+    }
+
+    /// Appends, in every lane, the first `tokens` tokens of a row of what lies behind.
+    pub(crate) fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+        assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
+        let start = self.length;
+        self.length += tokens;
+        if suffix.rows == 1 || tokens == 0 {
+            return;
+        }
+        let places: Vec<i64> = (0..tokens).map(|step| (start + step * suffix.rows + row) as i64).collect();
+        for buffer in &mut self.layers {
+            let [lanes, heads, _, width] = buffer.dims();
+            let places = Tensor::<1, Int>::from_data(TensorData::new(places.clone(), [tokens]), &buffer.device());
+            let kept = buffer.clone().select(2, places);
+            buffer.inplace(|buffer| buffer.slice_assign([0..lanes, 0..heads, start..start + tokens, 0..width], kept));
+        }
+    }
+
+    /// Keeps the given lanes, in the given order.
+    pub(crate) fn select_lanes(&mut self, lanes: &[usize]) {
+        assert!(!lanes.is_empty(), "a prefix needs at least one lane");
+        if lanes.iter().copied().eq(0..self.lanes) {
+            return;
+        }
+        let places: Vec<i64> = lanes.iter().map(|&lane| lane as i64).collect();
+        for buffer in &mut self.layers {
+            let places = Tensor::<1, Int>::from_data(TensorData::new(places.clone(), [lanes.len()]), &buffer.device());
+            *buffer = buffer.clone().select(0, places);
+        }
+        self.lanes = lanes.len();
+    }
+
+    /// Appends the lanes of another prefix of the same tokens.
+    pub(crate) fn join_lanes(&mut self, other: &Self) {
+        assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
+        for (own, new) in self.layers.iter_mut().zip(&other.layers) {
+            // The shorter buffer decides; it holds the tokens, and grows again when more come.
+            let capacity = own.dims()[2].min(new.dims()[2]);
+            let part = |buffer: &Tensor<4>| {
+                let [lanes, heads, _, width] = buffer.dims();
+                buffer.clone().slice([0..lanes, 0..heads, 0..capacity, 0..width])
+            };
+            *own = Tensor::cat(vec![part(own), part(new)], 0);
+        }
+        self.lanes += other.lanes;
+    }
+
+    /// Bytes of its buffers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.layers.iter().map(|buffer| buffer.shape().num_elements() * buffer.dtype().size()).sum()
+    }
+}

@@ -1,0 +1,157 @@
+use burn::module::Param;
+use burn::tensor::Tensor;
+
+use super::attention::{Pass, attend};
+use super::{Group, by_columns, side_by_side};
+use crate::config::Qwen2Config;
+use crate::kernels::swiglu;
+use crate::lora::{LaneDelta, LayerDeltas, Target};
+use crate::model::projection::product;
+use crate::model::{self, Norm, Projection};
+
+/// One decoder layer.
+#[derive(Debug)]
+pub(super) struct Layer {
+    input_norm: Norm,
+    /// `[H, (Hq + 2·Hkv)·D]`: queries, keys, values.
+    input: Tensor<2>,
+    bias: Option<Tensor<1>>,
+    /// `[Hq·D, H]`.
+    output: Tensor<2>,
+    inner_norm: Norm,
+    /// `[H, 2·F]`: the gate and what it lets through.
+    gate_up: Tensor<2>,
+    /// `[F, H]`.
+    down: Tensor<2>,
+    /// Widths of the parts of `input`.
+    widths: [usize; 3],
+}
+
+impl Layer {
+    pub(super) fn new(layer: model::Layer, config: &Qwen2Config, cast: impl Fn(Tensor<2>) -> Tensor<2>) -> Self {
+        let model::Layer { input_layernorm, self_attn, post_attention_layernorm, mlp } = layer;
+        let weight = |projection: Projection| cast(projection.weight.into_value());
+        let (query, key) = (config.query_size(), config.key_value_size());
+        let widths = [query, key, key];
+        let device = input_layernorm.weight.val().device();
+        let [q_proj, k_proj, v_proj] = [self_attn.q_proj, self_attn.k_proj, self_attn.v_proj];
+        let biases = [&q_proj, &k_proj, &v_proj].map(|projection| projection.bias.as_ref().map(Param::val));
+        let bias = biases.iter().any(Option::is_some).then(|| {
+            let filled =
+                biases.into_iter().zip(widths).map(|(bias, width)| bias.unwrap_or_else(|| Tensor::zeros([width], &device)));
+            Tensor::cat(filled.collect(), 0)
+        });
+        Self {
+            input_norm: input_layernorm,
+            input: side_by_side([q_proj, k_proj, v_proj].map(weight)),
+            bias,
+            output: by_columns(weight(self_attn.o_proj)),
+            inner_norm: post_attention_layernorm,
+            gate_up: side_by_side([mlp.gate_proj, mlp.up_proj].map(weight)),
+            down: by_columns(weight(mlp.down_proj)),
+            widths,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let matrices = [&self.input, &self.output, &self.gate_up, &self.down];
+        let matrices = matrices.map(|matrix| matrix.dims().iter().product::<usize>() * matrix.dtype().size());
+        let vectors = [Some(self.input_norm.weight.val()), Some(self.inner_norm.weight.val()), self.bias.clone()];
+        let vectors = vectors.into_iter().flatten().map(|vector| vector.dims()[0] * vector.dtype().size());
+        matrices.into_iter().chain(vectors).sum()
+    }
+
+    /// Maps `[G·M, H]` to `[G·M, H]`.
+    pub(super) fn forward(
+        &self,
+        x: Tensor<2>,
+        index: usize,
+        pass: &Pass,
+        groups: &mut [Group<'_>],
+        deltas: Option<&LayerDeltas>,
+    ) -> Tensor<2> {
+        let delta = |target| deltas.and_then(|deltas| deltas.get(target));
+        let normed = self.input_norm.forward(x.clone());
+        let frozen = product(normed.clone(), self.input.clone(), self.bias.clone());
+        let mixed = match changes(&normed, [Target::Query, Target::Key, Target::Value].map(delta), self.widths) {
+            None => frozen,
+            Some(change) => frozen + change,
+        };
+        let mixed = attend(mixed, index, pass, groups);
+        let x = x + changed(product(mixed.clone(), self.output.clone(), None), mixed, delta(Target::Output));
+
+        let normed = self.inner_norm.forward(x.clone());
+        let both = product(normed.clone(), self.gate_up.clone(), None);
+        let [rows, width] = both.dims();
+        let half = |start: usize| both.clone().slice([0..rows, start..start + width / 2]);
+        let gate = changed(half(0), normed.clone(), delta(Target::Gate));
+        let up = changed(half(width / 2), normed, delta(Target::Up));
+        let inner = swiglu(gate, up);
+        x + changed(product(inner.clone(), self.down.clone(), None), inner, delta(Target::Down))
+    }
+}
+
+/// The least that one piece of a sum is worth computing for.
+const PIECE: usize = 512;
+
+/// The most pieces of at least [`PIECE`] that a sum falls into.
+fn pieces(input: usize) -> usize {
+    (1..=input / PIECE).rev().find(|pieces| input.is_multiple_of(*pieces)).unwrap_or(1)
+}
+
+fn low_rank(delta: &LaneDelta, x: Tensor<2>) -> Tensor<2> {
+    delta.change(x, pieces(delta.input()))
+}
+
+fn changed(frozen: Tensor<2>, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
+    match delta {
+        None => frozen,
+        Some(delta) => frozen + low_rank(delta, x),
+    }
+}
+
+/// The changes of projections side by side; none where no lane has one.
+fn changes<const N: usize>(x: &Tensor<2>, deltas: [Option<&LaneDelta>; N], widths: [usize; N]) -> Option<Tensor<2>> {
+    deltas.iter().any(Option::is_some).then(|| {
+        let rows = x.dims()[0];
+        let change = |(delta, width): (Option<&LaneDelta>, usize)| match delta {
+            Some(delta) => low_rank(delta, x.clone()),
+            None => Tensor::zeros([rows, width], &x.device()),
+        };
+        Tensor::cat(deltas.into_iter().zip(widths).map(change).collect(), 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, TensorData};
+
+    use super::*;
+    use crate::lora::{AdapterStack, LoraAdapter};
+
+    #[test]
+    fn sums_fall_into_equal_pieces() {
+        let found = [24, 511, 1023, 3584, 18_944, 11_008, 1031].map(pieces);
+        assert_eq!(found, [1, 1, 1, 7, 37, 16, 1]);
+    }
+
+    #[test]
+    fn a_change_in_pieces_is_the_change() {
+        /// Sums of 48 terms of about one, in two orders.
+        const TOLERANCE: f32 = 1e-5;
+        let json =
+            r#"{"vocab_size": 11, "hidden_size": 48, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}"#;
+        let (config, device) = (Qwen2Config::from_json("inline", json).unwrap(), Device::flex());
+        let adapters = [1, 2].map(|seed| LoraAdapter::random(&config, 3, seed, &device));
+        let stack = AdapterStack::new(&config, &[Some(&adapters[0]), None, Some(&adapters[1])], &device).unwrap();
+        let delta = crate::lora::Lanes::of(&stack).layer(0).unwrap().get(Target::Up).unwrap();
+        let x = (Tensor::<1>::from_data(TensorData::from(std::array::from_fn::<f32, 288, _>(|i| (i as f32).sin())), &device))
+            .reshape([6, 48]);
+        let whole = delta.change(x.clone(), 1);
+        for pieces in [2, 6, 48] {
+            let error = (delta.change(x.clone(), pieces) - whole.clone()).abs().max().into_scalar::<f32>();
+            assert!(error < TOLERANCE, "{pieces}: off by {error:e}");
+        }
+        assert!(whole.abs().max().into_scalar::<f32>() > 0.1);
+    }
+}
