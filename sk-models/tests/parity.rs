@@ -6,16 +6,17 @@
 
 mod common;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use common::{adapter, backbone, device, fixture};
 use rand::SeedableRng;
 use serde::Deserialize;
-use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, SpanEnd, TokenId};
+use sk_core::{Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, SpanEnd, TokenId};
 use sk_models::{
-    decoder::{Decoder, Precision},
-    engine::{Frozen, Sampling, Verifier},
+    Qwen2Config,
+    decoder::{Decoder, Precision, Together},
+    engine::{Drafter, DrafterConfig, Frozen, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
     model::Qwen2,
@@ -327,6 +328,81 @@ fn cached_greedy_decoding_agrees() {
                 verifier.commit(best).unwrap();
                 context.push(next);
             }
+        }
+    }
+}
+
+#[test]
+fn draws_are_those_of_the_processor() {
+    let config = Qwen2Config::from_json(
+        "inline",
+        r#"{"vocab_size": 5000, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "tie_word_embeddings": true}"#,
+    )
+    .unwrap();
+    // Cut to a few tokens, which a few blocks of logits decide; and to most of them, which takes all.
+    let few = Sampling::new(0.9, 0.9, 12, 1.2).unwrap();
+    let many = Sampling::nucleus();
+    let candidates = |device: &Device, sampling| {
+        let model = Arc::new(Decoder::random(&config, 5, device, Precision::F32).unwrap());
+        let drafting = DrafterConfig { candidates: 5, sampling, end_of_text: vec![7], keep_end_of_text: false };
+        let mut drafter = Drafter::new(model, drafting);
+        let mut generator = rand_chacha::ChaCha8Rng::from_seed([3; 32]);
+        let mut context = vec![1, 400, 30];
+        let mut all = Vec::new();
+        for chosen in [4, 0, 2] {
+            let granularity = FixedLength(NonZeroUsize::new(4).unwrap());
+            let request = DraftRequest { context: &context, granularity: &granularity, limit: 20 };
+            let drafted = drafter.propose(request, &mut generator).unwrap();
+            drafter.commit(chosen).unwrap();
+            context.extend(&drafted[chosen].tokens);
+            all.extend(drafted.iter().cloned());
+        }
+        all
+    };
+    let mut comparison = Comparison::new("log π of what was drawn", LOG_PROBS);
+    for sampling in [few, many] {
+        let (found, expected) = (candidates(&device(), sampling), candidates(&Device::flex(), sampling));
+        for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert_eq!(found.tokens, expected.tokens, "candidate {index} under {sampling:?}");
+            let expected: Vec<f64> = expected.log_probs.iter().copied().map(f64::from).collect();
+            comparison.check_all(&format!("candidate {index}"), &found.log_probs, &expected);
+        }
+        assert_eq!(found.len(), 15);
+    }
+}
+
+#[test]
+fn generations_side_by_side_are_each_as_alone() {
+    let device = device();
+    let name = FIXTURES[0];
+    let together = Together::new();
+    let decoder = Arc::new(backbone(name, &device).prepare().joined(&together));
+    let expected = expected(name);
+    let adapters: Vec<Arc<LoraAdapter>> =
+        expected.adapters().iter().map(|reader| Arc::new(adapter(name, reader, &device))).collect();
+    let lanes = [None, Some(adapters[0].clone())];
+    let texts: Vec<Vec<TokenId>> =
+        expected.steps.iter().map(|step| [&step.prompt[..], &step.candidates[0]].concat()).cycle().take(3).collect();
+    let alone: Vec<_> = texts.iter().map(|text| decoded(&decoder, text, &lanes)).collect();
+    let gate = std::sync::Barrier::new(texts.len());
+    let beside: Vec<_> = std::thread::scope(|scope| {
+        let start = |text: &Vec<TokenId>| {
+            let (text, together, gate, decoder, lanes) = (text.clone(), &together, &gate, &decoder, &lanes);
+            scope.spawn(move || {
+                let _here = together.enter();
+                gate.wait();
+                decoded(decoder, &text, lanes)
+            })
+        };
+        let threads: Vec<_> = texts.iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut comparison = Comparison::new("logits beside others", LOGITS);
+    for (alone, beside) in alone.iter().zip(&beside) {
+        for (lane, (alone, beside)) in alone.iter().zip(beside).enumerate() {
+            let alone: Vec<f64> = alone.iter().copied().map(f64::from).collect();
+            comparison.check_all(&format!("lane {lane}"), beside, &alone);
         }
     }
 }

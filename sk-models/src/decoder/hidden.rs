@@ -5,7 +5,7 @@ use crate::device::is_processor;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::Lanes;
 use crate::packed::{Grid, Places};
-use crate::tensors::Tensors;
+use crate::tensors::{Tensors, ops};
 
 /// Logits held at once while states are read. Larger batches are read in pieces.
 const LOGITS_AT_ONCE: usize = 16 << 20;
@@ -114,12 +114,8 @@ pub(super) fn read_pairs(
         let states = hidden.clone().select(1, indices(places, &device)).reshape([count * m, size]);
         let logits = model.logits(states, lanes);
         let targets: Vec<i64> = targets.iter().map(|&t| i64::from(t)).collect();
-        let target = Tensor::<2, Int>::from_data(TensorData::new(targets.repeat(count), [count * m, 1]), &device);
-        let max = logits.clone().max_dim(1);
-        let picked = logits.clone().gather(1, target) - max.clone();
-        // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
-        let entropy = (logits - max).exp().sum_dim(1).log();
-        pieces.push(Tensor::cat(vec![picked - entropy.clone(), entropy], 1).reshape([count, m, 2]));
+        let targets = Tensor::<1, Int>::from_data(TensorData::new(targets.repeat(count), [count * m]), &device);
+        pieces.push(ops::read(logits, targets).reshape([count, m, 2]));
     }
     if pieces.is_empty() {
         return Ok(Vec::new());

@@ -26,7 +26,6 @@ pub use norm::Norm;
 pub use projection::Projection;
 use projection::product;
 pub use rope::Rope;
-pub(crate) use rope::quarter_turn;
 
 use crate::{config::Qwen2Config, decoder::Decoder, lora::Lanes};
 

@@ -70,7 +70,7 @@ impl Rope {
 }
 
 /// `[D, D]`: the quarter turn of a head, `x·turn = [−x₂, x₁]` for `x = [x₁, x₂]`.
-pub(crate) fn quarter_turn(head_dim: usize, device: &Device) -> Tensor<2> {
+fn quarter_turn(head_dim: usize, device: &Device) -> Tensor<2> {
     let half = head_dim / 2;
     let mut turn = vec![0.0_f32; head_dim * head_dim];
     for j in 0..half {

@@ -1,15 +1,18 @@
 //! The decoder on Burn's tensors, laid out for a GPU.
 //!
 //! What a GPU is short of while it decodes is launches: a kernel that reads a matrix for a few rows takes microseconds, and so does
-//! telling the device about it. So products that read the same input are one product, rotations and scaling are one kernel for queries,
-//! keys and values alike, and what rows add lies behind the context they share, where one attention sees both.
+//! telling the device about it. So products that read the same input are one product, what lies between two products is one kernel, and
+//! what rows add lies behind the context they share, where one attention sees both.
 //!
 //! Rows of one pass lie by lane, then by group, then by token, then by row: row n of token t of a group of N rows is place `t·N + n` of its
 //! lane. Matrices lie by columns.
 
 mod attention;
 mod cache;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+mod gpu;
 mod layer;
+pub(crate) mod ops;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
 use sk_core::TokenId;
@@ -21,7 +24,7 @@ use crate::lora::Lanes;
 use crate::model::Norm;
 use crate::model::parts::Parts;
 use crate::model::projection::product;
-use attention::{Pass, Rotation};
+use attention::Pass;
 use layer::Layer;
 
 /// A decoder of tensors.
@@ -33,7 +36,6 @@ pub(crate) struct Tensors {
     norm: Norm,
     /// `[H, V]`; none where it is the embedding.
     head: Option<Tensor<2>>,
-    rotation: Rotation,
     config: Qwen2Config,
 }
 
@@ -90,7 +92,6 @@ impl Tensors {
             Some(format) => matrix.cast(format),
             None => matrix,
         };
-        let rotation = Rotation::new(config, &embedding.device());
         Ok(Self {
             embedding: cast(embedding),
             layers: (0..config.num_hidden_layers)
@@ -98,7 +99,6 @@ impl Tensors {
                 .collect::<Result<_, _>>()?,
             norm: parts.norm()?,
             head: parts.head()?.map(|head| by_columns(cast(head))),
-            rotation,
             config: config.clone(),
         })
     }
@@ -147,15 +147,17 @@ impl Tensors {
             }
         }
         let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens.repeat(count), [count, total]), &device);
-        let pass = Pass::new(&self.config, count, groups, &self.rotation);
+        let pass = Pass::new(&self.config, count, groups, &device);
 
         let x = embedding(self.embedding.clone(), tokens.clone()).reshape([count * total, self.config.hidden_size]);
         let mut x = x.cast(self.state_format());
         if let Some(delta) = lanes.embedding(tokens) {
             x = x + delta;
         }
+        let mut change = None;
         for (index, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(x, index, &pass, groups, lanes.layer(index));
+            let next = layer.forward((x, change), index, &pass, groups, lanes.layer(index));
+            (x, change) = (next.0, Some(next.1));
         }
         for group in &mut *groups {
             let tokens = group.width();
@@ -164,7 +166,8 @@ impl Tensors {
                 Cache::Extend { suffix, .. } => suffix.advance(tokens),
             }
         }
-        apart(self.norm.forward(x), count, &places)
+        let (_, states) = ops::add_norm(x, change, &self.norm, self.state_format());
+        apart(states, count, &places)
     }
 
     /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`.

@@ -1,0 +1,195 @@
+//! What lies between the products of a layer: single kernels on a GPU, Burn's operations elsewhere.
+
+use burn::tensor::{DType, Int, Tensor};
+
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use super::gpu::CubeOps;
+use crate::kernels::{rms_norm, swiglu};
+use crate::model::Norm;
+
+/// Heads of a layer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heads {
+    /// Hq.
+    pub(super) queries: usize,
+    /// Hkv.
+    pub(super) keys: usize,
+    /// D.
+    pub(super) width: usize,
+}
+
+impl Heads {
+    /// All heads of a projection: queries, keys, values.
+    pub(super) fn count(self) -> usize {
+        self.queries + 2 * self.keys
+    }
+
+    /// 1/√D.
+    pub(super) fn scale(self) -> f32 {
+        (self.width as f64).sqrt().recip() as f32
+    }
+}
+
+/// Which keys the queries of a group see: of `shared + (earlier + steps)·rows`, place t·rows + n sees the shared ones and, of those that its
+/// own row has added, all up to itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight {
+    /// Queries of a head: one for each place.
+    pub(super) places: usize,
+    /// Keys that all see.
+    pub(super) shared: usize,
+    /// Tokens that each row has added before.
+    pub(super) earlier: usize,
+    /// Rows, side by side.
+    pub(super) rows: usize,
+}
+
+impl Sight {
+    /// Whether every query sees every key.
+    pub(super) fn is_whole(self) -> bool {
+        self.places == 1
+    }
+
+    /// What is added to the scores of a query for each key, query by query.
+    pub(super) fn mask(self) -> Vec<f32> {
+        /// Finite, as Burn's operations have it.
+        const HIDDEN: f32 = -1e30;
+        let own = self.earlier * self.rows + self.places;
+        let mut mask = Vec::with_capacity(self.places * (self.shared + own));
+        for place in 0..self.places {
+            let (step, row) = (self.earlier + place / self.rows, place % self.rows);
+            mask.resize(mask.len() + self.shared, 0.0);
+            mask.extend((0..own).map(|key| if key % self.rows == row && key / self.rows <= step { 0.0 } else { HIDDEN }));
+        }
+        mask
+    }
+}
+
+/// Whether the kernels of [`gpu`](super::gpu) serve a tensor.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn is_cube<const D: usize>(tensor: &Tensor<D>) -> bool {
+    matches!(tensor.device().as_dispatch(), burn::backend::DispatchDevice::Cube(_))
+}
+
+/// `x + change`, and its norm in `format`: `[M, H]` each.
+pub(super) fn add_norm(x: Tensor<2>, change: Option<Tensor<2>>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&x) {
+        use burn::backend::Dispatch;
+        let (weight, epsilon) = (norm.weight.val().into_dispatch(), norm.epsilon() as f32);
+        return match change {
+            None => {
+                let normed = <Dispatch as CubeOps>::cube_norm(x.clone().into_dispatch(), weight, epsilon, format);
+                (x, Tensor::from_dispatch(normed))
+            }
+            Some(change) => {
+                let (x, change) = (x.into_dispatch(), change.into_dispatch());
+                let (sum, normed) = <Dispatch as CubeOps>::cube_add_norm(x, change, weight, epsilon, format);
+                (Tensor::from_dispatch(sum), Tensor::from_dispatch(normed))
+            }
+        };
+    }
+    let x = match change {
+        None => x,
+        Some(change) => {
+            let format = x.dtype();
+            x + change.cast(format)
+        }
+    };
+    (x.clone(), rms_norm(x, norm.weight.val(), norm.epsilon()).cast(format))
+}
+
+/// Heads turned by the angles of their places, of one group: projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, to queries `[G, Hkv, Hq/Hkv·m, D]`, scaled by
+/// 1/√D, and keys and values `[G, 2·Hkv, m, D]`. The group has the places from `start` on.
+///
+/// Row p of the angles `[M, D]` has the cosines of place p and then its sines; with `y = [y₁, y₂]` the halves of a head, they make
+/// `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]` of it.
+pub(super) fn turn(
+    projected: Tensor<2>,
+    bias: Tensor<1>,
+    angles: Tensor<2>,
+    heads: Heads,
+    lanes: usize,
+    start: usize,
+    places: usize,
+) -> (Tensor<4>, Tensor<4>) {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&projected) {
+        let (projected, bias, angles) = (projected.into_dispatch(), bias.into_dispatch(), angles.into_dispatch());
+        let (queries, others) =
+            <burn::backend::Dispatch as CubeOps>::cube_turn(projected, bias, angles, heads, lanes, start, places);
+        return (Tensor::from_dispatch(queries), Tensor::from_dispatch(others));
+    }
+    let Heads { queries, keys, width } = heads;
+    let half = width / 2;
+    let all = projected.cast(bias.dtype()) + bias.unsqueeze();
+    let [rows, _] = all.dims();
+    let own = all.reshape([lanes, rows / lanes, heads.count(), width]).slice([0..lanes, start..start + places]).swap_dims(1, 2);
+    let angles = angles.slice([start..start + places]).unsqueeze::<4>();
+    let part = |tensor: &Tensor<4>, from: usize| tensor.clone().narrow(3, from, half);
+    let (cos, sin) = (part(&angles, 0), part(&angles, half));
+    let turned = own.clone().narrow(1, 0, queries + keys);
+    let (first, second) = (part(&turned, 0), part(&turned, half));
+    let turned = Tensor::cat(vec![first.clone() * cos.clone() - second.clone() * sin.clone(), second * cos + first * sin], 3);
+    let query = turned.clone().narrow(1, 0, queries).mul_scalar(heads.scale());
+    let others = Tensor::cat(vec![turned.narrow(1, queries, keys), own.narrow(1, queries + keys, keys)], 1);
+    (query.reshape([lanes, keys, queries / keys * places, width]), others)
+}
+
+/// The weights of attention: the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees.
+pub(super) fn weigh(scores: Tensor<4>, sight: Sight) -> Tensor<4> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&scores) {
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_weigh(scores.into_dispatch(), sight));
+    }
+    let [lanes, heads, queries, keys] = scores.dims();
+    let scores = if sight.is_whole() {
+        scores
+    } else {
+        let mask = burn::tensor::TensorData::new(sight.mask(), [1, 1, sight.places, keys]);
+        let mask = Tensor::<4>::from_data(mask, &scores.device());
+        let seen = scores.reshape([lanes * heads, queries / sight.places, sight.places, keys]) + mask;
+        seen.reshape([lanes, heads, queries, keys])
+    };
+    let max = scores.clone().max_dim(3);
+    let weights = (scores - max).exp();
+    let total = weights.clone().sum_dim(3);
+    weights / total
+}
+
+/// What attention mixed, head by head `[G, Hkv, Hq/Hkv·m, D]`, place by place `[G·m, Hq·D]` in `format`.
+pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usize, format: DType) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&mixed) {
+        let out = <burn::backend::Dispatch as CubeOps>::cube_by_place(mixed.into_dispatch(), heads, lanes, places, format);
+        return Tensor::from_dispatch(out);
+    }
+    let by_head = mixed.reshape([lanes, heads.queries, places, heads.width]);
+    by_head.swap_dims(1, 2).reshape([lanes * places, heads.queries * heads.width]).cast(format)
+}
+
+/// `silu(gate) ⊙ up` in `format`, of both side by side: `[M, 2·F]` to `[M, F]`.
+pub(super) fn gate(both: Tensor<2>, format: DType) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&both) {
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_gate(both.into_dispatch(), format));
+    }
+    let width = both.dims()[1] / 2;
+    let both = both.cast(DType::F32);
+    swiglu(both.clone().narrow(1, 0, width), both.narrow(1, width, width)).cast(format)
+}
+
+/// Per row of logits `[M, V]`, with `H_∞ = logsumexp − max`, `[log p(target), H_∞]` in nats: `[M, 2]`.
+pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&logits) {
+        let targets = targets.cast(burn::tensor::IntDType::I32);
+        let out = <burn::backend::Dispatch as CubeOps>::cube_read(logits.into_dispatch(), targets.into_dispatch());
+        return Tensor::from_dispatch(out);
+    }
+    let max = logits.clone().max_dim(1);
+    let picked = logits.clone().gather(1, targets.unsqueeze_dim(1)) - max.clone();
+    // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
+    let entropy = (logits - max).exp().sum_dim(1).log();
+    Tensor::cat(vec![picked - entropy.clone(), entropy], 1)
+}
