@@ -8,6 +8,7 @@ mod common;
 
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc};
 
+use burn::module::Param;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use common::{adapter, backbone, device, fixture};
 use rand::SeedableRng;
@@ -16,7 +17,7 @@ use sk_core::{Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy
 use sk_models::{
     Qwen2Config,
     decoder::{Decoder, Precision, Together},
-    engine::{Drafter, DrafterConfig, Frozen, Sampling, Verifier},
+    engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
     model::Qwen2,
@@ -369,6 +370,35 @@ fn draws_are_those_of_the_processor() {
             comparison.check_all(&format!("candidate {index}"), &found.log_probs, &expected);
         }
         assert_eq!(found.len(), 15);
+    }
+}
+
+#[test]
+fn what_is_no_number_is_found_wherever_it_is_looked_at() {
+    let device = device();
+    let broken = |weight: f32| {
+        let mut model = backbone("untied_sharded", &device);
+        let head = model.lm_head.take().expect("the head is not tied").into_value();
+        let [width, _] = head.dims();
+        // Whatever the signs of the state, one of two logits is +∞ or both are NaN.
+        let spoilt = Tensor::from_data(TensorData::new([weight, -weight].repeat(width), [width, 2]), &device);
+        model.lm_head = Some(Param::from_tensor(head.slice_assign([0..width, 5..7], spoilt)));
+        Arc::new(model.prepare())
+    };
+    let mut generator = rand_chacha::ChaCha8Rng::from_seed([3; 32]);
+    for model in [f32::NAN, f32::INFINITY].map(broken) {
+        for sampling in [Sampling::greedy(), Sampling::nucleus()] {
+            let mut frozen = Frozen::new(model.clone());
+            let decoded = frozen.decode(&mut vec![3, 2, 1], &sampling, 4, &[], &mut generator, |_| true);
+            assert!(matches!(decoded, Err(EngineError::NotANumber { token: 1, .. })), "{sampling:?}: {decoded:?}");
+            let drafting = DrafterConfig { candidates: 2, sampling, end_of_text: vec![], keep_end_of_text: true };
+            let granularity = FixedLength(NonZeroUsize::new(4).unwrap());
+            let request = DraftRequest { context: &[3, 2, 1], granularity: &granularity, limit: 20 };
+            let drafted = Drafter::new(model.clone(), drafting).propose(request, &mut generator);
+            assert!(drafted.unwrap_err().to_string().contains("NaN or infinity"));
+        }
+        let read = Verifier::new(model).read(&[3, 2, 1], &candidates(&[vec![4, 9], vec![8, 2]]), &[Policy::Backbone]);
+        assert!(read.unwrap_err().to_string().contains("NaN or infinity"));
     }
 }
 

@@ -81,15 +81,8 @@ pub(super) fn select(states: &Grid, lanes: usize, places: &[usize], width: usize
 }
 
 /// The first of the largest of each row `[M, V]`, where none is NaN or +∞.
-pub(super) fn likeliest(logits: &Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
-    let [_, vocabulary] = logits.dims();
-    let largest = logits.clone().max_dim(1);
-    // The first place that holds it: what a device takes of equals is its own affair. An index of the vocabulary is exact in f32.
-    let places = Tensor::<1, Int>::arange(0..vocabulary as i64, &logits.device()).float().unsqueeze::<2>();
-    let beyond = logits.clone().lower(largest.clone()).float() * vocabulary as f32;
-    let first = (places + beyond).min_dim(1);
-    let broken = logits.clone().is_nan().float().sum_dim(1) + largest.equal_elem(f32::INFINITY).float();
-    let pairs = read(Tensor::cat(vec![first, broken], 1))?;
+pub(super) fn likeliest(logits: Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
+    let pairs = read(ops::likeliest(logits))?;
     Ok(pairs.chunks_exact(2).map(|pair| (pair[1] == 0.0).then_some(pair[0] as TokenId)).collect())
 }
 

@@ -283,7 +283,7 @@ impl Decoder {
     /// When the device fails.
     pub fn likeliest(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
         match (&self.network, &hidden.states) {
-            (Network::Tensors(model), States::Tensors(states)) => hidden::likeliest(&self.logits_tensors(model, states, seats)),
+            (Network::Tensors(model), States::Tensors(states)) => hidden::likeliest(self.logits_tensors(model, states, seats)),
             _ => {
                 let logits = self.logits(hidden, seats)?;
                 Ok(logits.chunks_exact(self.config().vocab_size).map(first_of_largest).collect())
@@ -550,7 +550,7 @@ mod tests {
         ];
         let logits = Tensor::from_data(TensorData::new(rows.map(|(row, _)| row).concat(), [rows.len(), 4]), &Device::flex());
         let expected = rows.map(|(_, token)| token);
-        assert_eq!(hidden::likeliest(&logits).unwrap(), expected);
+        assert_eq!(hidden::likeliest(logits).unwrap(), expected);
         assert_eq!(rows.map(|(row, _)| first_of_largest(&row)), expected);
     }
 }

@@ -2,6 +2,7 @@ use burn::tensor::{Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::hidden::{DeviceFailure, indices, read};
+use crate::tensors::ops;
 
 /// Next-token logits, one row for each state, where they were computed.
 pub(crate) enum Predictions {
@@ -29,16 +30,16 @@ pub(crate) const BLOCK: usize = 64;
 pub(crate) struct Outline {
     /// The largest logit of each block.
     pub(crate) largest: Vec<f32>,
-    /// Σ e^{(z − max)·rate} of each block.
-    pub(crate) masses: Vec<f32>,
-    /// The same at rate 1, where that is another one.
-    pub(crate) plain: Option<Vec<f32>>,
+    /// Σ e^{(z − max)·rate} of each block, with the largest logit of all as max.
+    pub(crate) masses: Vec<f64>,
+    /// Σ e^{z − max} of all.
+    pub(crate) plain: f64,
     /// The logits that were asked for.
     pub(crate) asked: Vec<f32>,
 }
 
 impl Outline {
-    /// Whether a logit of the row is NaN or +∞, or all are −∞.
+    /// Whether a logit of the row is NaN or +∞.
     pub(crate) fn is_broken(&self) -> bool {
         self.masses.iter().any(|mass| mass.is_nan())
     }
@@ -78,29 +79,26 @@ impl Blocks {
     /// An outline of every row, with the logits of `tokens`.
     pub(crate) fn outline(&self, rate: f32, tokens: &[TokenId]) -> Result<Vec<Outline>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
-        let largest = self.logits.clone().max_dim(2);
-        let below = self.logits.clone() - largest.clone().max_dim(1);
-        let masses = |rate: f32| below.clone().mul_scalar(rate).exp().sum_dim(2).reshape([rows, blocks]);
-        let mut parts = vec![largest.reshape([rows, blocks]), masses(rate)];
-        if rate != 1.0 {
-            parts.push(masses(1.0));
-        }
+        let mut parts = vec![ops::outline(self.logits.clone(), rate)];
         if !tokens.is_empty() {
             let places: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
             let flat = self.logits.clone().reshape([rows, blocks * BLOCK]);
             parts.push(flat.select(1, indices(&places, &self.logits.device())));
         }
-        let numbers = read(Tensor::cat(parts, 1))?;
+        let numbers = read(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) })?;
         let outline = |row: &[f32]| {
             let (largest, rest) = row.split_at(blocks);
             let (masses, rest) = rest.split_at(blocks);
             let (plain, asked) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
-            Outline {
-                largest: largest.to_vec(),
-                masses: masses.to_vec(),
-                plain: (rate != 1.0).then(|| plain.to_vec()),
-                asked: asked.to_vec(),
-            }
+            let max = largest.iter().copied().fold(f32::MIN, f32::max);
+            // Each block has a maximum of its own.
+            let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
+                let of = |(mass, own): (&f32, &f32)| f64::from(*mass) * (f64::from(own - max) * f64::from(rate)).exp();
+                masses.iter().zip(largest).map(of).collect()
+            };
+            let masses = scaled(masses, rate);
+            let plain = if rate == 1.0 { masses.iter().sum() } else { scaled(plain, 1.0).iter().sum() };
+            Outline { largest: largest.to_vec(), masses, plain, asked: asked.to_vec() }
         };
         Ok(numbers.chunks_exact(numbers.len() / rows).map(outline).collect())
     }

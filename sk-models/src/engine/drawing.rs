@@ -142,11 +142,11 @@ impl Far<'_> {
         // What is less likely than the tokens looked for is left out, and is not all in the blocks left out: half of it may be.
         let top_p = f64::from(self.sampling.top_p());
         let share = if top_p < 1.0 { 1.0 - top_p } else { 1.0 - row.draw.uniform };
-        let enough = sum(masses) * (1.0 - share / 2.0);
+        let enough = masses.iter().sum::<f64>() * (1.0 - share / 2.0);
         let mut mass = 0.0;
         let too_little = |block: &&usize| {
             let before = mass;
-            mass += f64::from(masses[**block]);
+            mass += masses[**block];
             before < enough
         };
         row.wanted = row.order.iter().take_while(too_little).count();
@@ -171,7 +171,7 @@ impl Far<'_> {
         own.dedup();
         let is_penalised = |token: TokenId| own.binary_search_by(|&place| seen[place].cmp(&token)).is_ok();
 
-        let total = sum(masses);
+        let total: f64 = masses.iter().sum();
         let mut left = total;
         // The tokens above all that was left out, with their logits penalised and as they came.
         let mut known: Vec<Known> = Vec::new();
@@ -195,7 +195,7 @@ impl Far<'_> {
         known.retain(|known| known.rated > beyond);
         known.sort_unstable_by(|a, b| b.rated.total_cmp(&a.rated).then(a.token.cmp(&b.token)));
         let chosen = self.choose(&known, left, weight, row.draw.uniform)?;
-        let log_sum = f64::from(max) + sum(plain.as_ref().unwrap_or(masses)).ln();
+        let log_sum = f64::from(max) + plain.ln();
         Some(Drawn { token: chosen.token, log_prob: (f64::from(chosen.logit) - log_sum) as f32 })
     }
 
@@ -243,10 +243,6 @@ struct Known {
     /// Its logit, penalised.
     rated: f32,
     logit: f32,
-}
-
-fn sum(masses: &[f32]) -> f64 {
-    masses.iter().copied().map(f64::from).sum()
 }
 
 #[cfg(test)]

@@ -56,6 +56,12 @@ pub(crate) trait CubeOps: Backend {
 
     /// See [`read`](super::ops::read).
     fn cube_read(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`likeliest`](super::ops::likeliest).
+    fn cube_likeliest(logits: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`outline`](super::ops::outline).
+    fn cube_outline(logits: FloatTensor<Self>, rate: f32) -> FloatTensor<Self>;
 }
 
 /// Sums a number of each unit of a cube; all get the sum.
@@ -317,6 +323,98 @@ fn read_kernel<L: Float>(
     }
 }
 
+#[cube(launch)]
+fn likeliest_kernel<L: Float>(
+    logits: &[L],
+    out: &mut [f32],
+    rows: usize,
+    stride: usize,
+    vocabulary: usize,
+    #[comptime] units: u32,
+    #[define(L)] _format: ElemType,
+) {
+    let mut largest = Shared::<[f32]>::new_slice(units as usize);
+    let mut places = Shared::<[u32]>::new_slice(units as usize);
+    let mut broken = Shared::<[f32]>::new_slice(units as usize);
+    let row = row_of_cube(rows);
+    let start = row * stride;
+    let unit = UNIT_POS as usize;
+    let mut best = f32::min_value();
+    let mut place = unit;
+    let mut odd = 0.0f32;
+    let mut i = unit;
+    while i < vocabulary {
+        let value = f32::cast_from(logits[start + i]);
+        // By its bits, since a shader may take for granted that there is no such number.
+        let bits = u32::reinterpret(value);
+        if bits & 0x7f80_0000 == 0x7f80_0000 && bits != 0xff80_0000 {
+            odd += 1.0;
+        }
+        if value > best {
+            best = value;
+            place = i;
+        }
+        i += CUBE_DIM as usize;
+    }
+    places[unit] = place as u32;
+    largest[unit] = best;
+    let odds = sum_of_cube(odd, &mut broken);
+    let mut half = (CUBE_DIM / 2) as usize;
+    while half > 0 {
+        if unit < half {
+            let other = largest[unit + half];
+            let own = largest[unit];
+            if other > own || (other == own && places[unit + half] < places[unit]) {
+                largest[unit] = other;
+                places[unit] = places[unit + half];
+            }
+        }
+        half /= 2;
+        sync_cube();
+    }
+    if UNIT_POS == 0 {
+        out[2 * row] = f32::cast_from(places[0]);
+        out[2 * row + 1] = odds;
+    }
+}
+
+#[cube(launch)]
+fn outline_kernel<L: Float>(
+    logits: &[L],
+    out: &mut [f32],
+    blocks: usize,
+    block: usize,
+    rate: f32,
+    count: usize,
+    #[comptime] parts: usize,
+    #[define(L)] _format: ElemType,
+) {
+    if ABSOLUTE_POS >= count {
+        terminate!();
+    }
+    let start = ABSOLUTE_POS * block;
+    let mut largest = f32::min_value();
+    for i in start..start + block {
+        largest = max(largest, f32::cast_from(logits[i]));
+    }
+    let mut mass = 0.0f32;
+    let mut plain = 0.0f32;
+    for i in start..start + block {
+        let below = f32::cast_from(logits[i]) - largest;
+        mass += (below * rate).exp();
+        if comptime![parts == 3] {
+            plain += below.exp();
+        }
+    }
+    let row = ABSOLUTE_POS / blocks;
+    let at = row * parts * blocks + ABSOLUTE_POS % blocks;
+    out[at] = largest;
+    out[at + blocks] = mass;
+    if comptime![parts == 3] {
+        out[at + 2 * blocks] = plain;
+    }
+}
+
 /// A tensor whose rows lie one after the other, with a stride of their own, and that stride.
 fn by_rows(tensor: CubeTensor) -> (CubeTensor, usize) {
     let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
@@ -527,6 +625,50 @@ impl CubeOps for Cube {
             stride,
             vocabulary,
             units,
+            element(logits.dtype),
+        );
+        out
+    }
+
+    fn cube_likeliest(logits: CubeTensor) -> CubeTensor {
+        let (logits, stride) = by_rows(logits);
+        let [rows, vocabulary] = logits.meta.shape().dims();
+        let out = empty(&logits, [rows, 2], DType::F32);
+        let (count, dim, units) = cubes(&logits, rows);
+        let client = logits.client.clone();
+        likeliest_kernel::launch(
+            &client,
+            count,
+            dim,
+            logits.clone().into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            rows,
+            stride,
+            vocabulary,
+            units,
+            element(logits.dtype),
+        );
+        out
+    }
+
+    fn cube_outline(logits: CubeTensor, rate: f32) -> CubeTensor {
+        let logits = into_contiguous(logits);
+        let [rows, blocks, block] = logits.meta.shape().dims();
+        let parts = if rate == 1.0 { 2 } else { 3 };
+        let out = empty(&logits, [rows, parts * blocks], DType::F32);
+        let (count, dim) = units(&logits, rows * blocks);
+        let client = logits.client.clone();
+        outline_kernel::launch(
+            &client,
+            count,
+            dim,
+            logits.clone().into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            blocks,
+            block,
+            rate,
+            rows * blocks,
+            parts,
             element(logits.dtype),
         );
         out

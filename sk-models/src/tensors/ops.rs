@@ -125,7 +125,7 @@ pub(super) fn turn(
     let all = projected.cast(bias.dtype()) + bias.unsqueeze();
     let [rows, _] = all.dims();
     let own = all.reshape([lanes, rows / lanes, heads.count(), width]).slice([0..lanes, start..start + places]).swap_dims(1, 2);
-    let angles = angles.slice([start..start + places]).unsqueeze::<4>();
+    let angles = angles.narrow(0, start, places).unsqueeze::<4>();
     let part = |tensor: &Tensor<4>, from: usize| tensor.clone().narrow(3, from, half);
     let (cos, sin) = (part(&angles, 0), part(&angles, half));
     let turned = own.clone().narrow(1, 0, queries + keys);
@@ -192,4 +192,38 @@ pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
     // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
     let entropy = (logits - max).exp().sum_dim(1).log();
     Tensor::cat(vec![picked - entropy.clone(), entropy], 1)
+}
+
+/// Per row of logits `[M, V]`, the first place of the largest, and how many are NaN or +∞: `[M, 2]`.
+pub(crate) fn likeliest(logits: Tensor<2>) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&logits) {
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_likeliest(logits.into_dispatch()));
+    }
+    let [_, vocabulary] = logits.dims();
+    let largest = logits.clone().max_dim(1);
+    // The first place that holds it: what a device takes of equals is its own affair. An index of the vocabulary is exact in f32.
+    let places = Tensor::<1, Int>::arange(0..vocabulary as i64, &logits.device()).float().unsqueeze::<2>();
+    let beyond = logits.clone().lower(largest).float() * vocabulary as f32;
+    let first = (places + beyond).min_dim(1);
+    let broken = (logits.clone().is_nan().float() + logits.equal_elem(f32::INFINITY).float()).sum_dim(1);
+    Tensor::cat(vec![first, broken], 1)
+}
+
+/// Of blocks of logits `[M, B, w]`, the largest logit of each, at least the least number there is, and with it as max the masses
+/// Σ e^{(z − max)·rate}, then, where the rate is not 1, Σ e^{z − max}: `[M, 2·B]` or `[M, 3·B]`.
+pub(crate) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&logits) {
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_outline(logits.into_dispatch(), rate));
+    }
+    let [rows, blocks, _] = logits.dims();
+    let largest = logits.clone().max_dim(2).clamp_min(f32::MIN);
+    let below = logits - largest.clone();
+    let masses = |rate: f32| below.clone().mul_scalar(rate).exp().sum_dim(2).reshape([rows, blocks]);
+    let mut parts = vec![largest.reshape([rows, blocks]), masses(rate)];
+    if rate != 1.0 {
+        parts.push(masses(1.0));
+    }
+    Tensor::cat(parts, 1)
 }
