@@ -1,4 +1,4 @@
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::hidden::{DeviceFailure, indices, read};
@@ -54,7 +54,7 @@ impl Blocks {
         let logits = if missing == 0 {
             logits
         } else {
-            let rest = Tensor::full([rows, missing], f32::NEG_INFINITY, &logits.device());
+            let rest = Tensor::<2>::full([rows, missing], f32::NEG_INFINITY, &logits.device()).cast(logits.dtype());
             Tensor::cat(vec![logits, rest], 1)
         };
         Self { logits: logits.reshape([rows, blocks, BLOCK]), vocabulary }
@@ -73,7 +73,8 @@ impl Blocks {
             }
         }
         let penalty = Tensor::<3>::from_data(TensorData::new(penalty, [1, blocks, BLOCK]), &self.logits.device());
-        Self { logits: self.logits + penalty, ..self }
+        let format = self.logits.dtype();
+        Self { logits: self.logits + penalty.cast(format), ..self }
     }
 
     /// An outline of every row, with the logits of `tokens`.
@@ -83,7 +84,7 @@ impl Blocks {
         if !tokens.is_empty() {
             let places: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
             let flat = self.logits.clone().reshape([rows, blocks * BLOCK]);
-            parts.push(flat.select(1, indices(&places, &self.logits.device())));
+            parts.push(flat.select(1, indices(&places, &self.logits.device())).cast(DType::F32));
         }
         let numbers = read(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) })?;
         let outline = |row: &[f32]| {

@@ -10,12 +10,15 @@ mod layer;
 mod mlp;
 mod norm;
 pub(crate) mod parts;
-pub(crate) mod projection;
+mod projection;
 mod rope;
 
 use burn::{
     module::{Module, Param},
-    tensor::{Device, Int, Tensor, module::embedding},
+    tensor::{
+        Device, Int, Tensor,
+        module::{embedding, linear},
+    },
 };
 
 pub use attention::{Attention, Pass};
@@ -24,7 +27,6 @@ pub use layer::Layer;
 pub use mlp::Mlp;
 pub use norm::Norm;
 pub use projection::Projection;
-use projection::product;
 pub use rope::Rope;
 
 use crate::{config::Qwen2Config, decoder::Decoder, lora::Lanes};
@@ -112,8 +114,8 @@ impl Qwen2 {
             None => self.embed_tokens.val().transpose(),
         };
         match lanes.head() {
-            None => product(hidden, head, None),
-            Some(delta) => delta.add(product(hidden.clone(), head, None), hidden),
+            None => linear(hidden, head, None),
+            Some(delta) => delta.add(linear(hidden.clone(), head, None), hidden),
         }
     }
 }

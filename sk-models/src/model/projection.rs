@@ -32,24 +32,11 @@ impl Projection {
     pub fn forward(&self, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
         let bias = self.bias.as_ref().map(Param::val);
         match delta {
-            None => product(x, self.weight.val(), bias),
+            None => linear(x, self.weight.val(), bias),
             Some(delta) => {
-                let frozen = product(x.clone(), self.weight.val(), bias);
+                let frozen = linear(x.clone(), self.weight.val(), bias);
                 delta.add(frozen, x)
             }
         }
-    }
-}
-
-/// `x·W + b`. Where W is in another format, x is rounded to it, and the product comes back in that of x.
-pub(crate) fn product(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
-    let (own, format) = (x.dtype(), weight.dtype());
-    if own == format {
-        return linear(x, weight, bias);
-    }
-    let product = x.cast(format).matmul(weight).cast(own);
-    match bias {
-        None => product,
-        Some(bias) => product + bias.unsqueeze(),
     }
 }

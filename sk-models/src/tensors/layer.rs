@@ -94,7 +94,7 @@ impl Layer {
 }
 
 /// `x·W` in the format of W.
-fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
+pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     x.clone().cast(weight.dtype()).matmul(weight.clone())
 }
 

@@ -23,9 +23,8 @@ use crate::config::Qwen2Config;
 use crate::lora::Lanes;
 use crate::model::Norm;
 use crate::model::parts::Parts;
-use crate::model::projection::product;
 use attention::Pass;
-use layer::Layer;
+use layer::{Layer, multiply};
 
 /// A decoder of tensors.
 #[derive(Debug)]
@@ -170,16 +169,17 @@ impl Tensors {
         apart(states, count, &places)
     }
 
-    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`.
+    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`, in the format of the head where no lane changes it.
     pub(crate) fn logits(&self, states: Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
         let head = match &self.head {
             Some(head) => head.clone(),
             // Row by row it is the head column by column.
             None => self.embedding.clone().transpose(),
         };
+        let logits = multiply(&states, &head);
         match lanes.head() {
-            None => product(states, head, None),
-            Some(delta) => delta.add(product(states.clone(), head, None), states),
+            None => logits,
+            Some(delta) => delta.add(logits.cast(states.dtype()), states),
         }
     }
 

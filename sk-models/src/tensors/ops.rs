@@ -187,6 +187,7 @@ pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
         let out = <burn::backend::Dispatch as CubeOps>::cube_read(logits.into_dispatch(), targets.into_dispatch());
         return Tensor::from_dispatch(out);
     }
+    let logits = logits.cast(DType::F32);
     let max = logits.clone().max_dim(1);
     let picked = logits.clone().gather(1, targets.unsqueeze_dim(1)) - max.clone();
     // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
@@ -201,6 +202,7 @@ pub(crate) fn likeliest(logits: Tensor<2>) -> Tensor<2> {
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_likeliest(logits.into_dispatch()));
     }
     let [_, vocabulary] = logits.dims();
+    let logits = logits.cast(DType::F32);
     let largest = logits.clone().max_dim(1);
     // The first place that holds it: what a device takes of equals is its own affair. An index of the vocabulary is exact in f32.
     let places = Tensor::<1, Int>::arange(0..vocabulary as i64, &logits.device()).float().unsqueeze::<2>();
@@ -218,6 +220,7 @@ pub(crate) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_outline(logits.into_dispatch(), rate));
     }
     let [rows, blocks, _] = logits.dims();
+    let logits = logits.cast(DType::F32);
     let largest = logits.clone().max_dim(2).clamp_min(f32::MIN);
     let below = logits - largest.clone();
     let masses = |rate: f32| below.clone().mul_scalar(rate).exp().sum_dim(2).reshape([rows, blocks]);
