@@ -3,8 +3,8 @@
 //! Composed of Burn's operations, each of these steps is three to nine kernels, and every one of them takes longer to ask for than to run
 //! while few rows are read. Every kernel here is one launch. Sums are in f32, whatever comes in or goes out.
 
-// Kernels are called by name with what they are given, most of it sizes.
-#![allow(clippy::too_many_arguments)]
+// Kernels are called with all they are given, most of it sizes, and know no iterators.
+#![allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Cube, backend_extension};
@@ -244,7 +244,7 @@ fn weigh_kernel(
     let scale = 1.0 / sum_of_cube(total, &mut shared);
     let mut i = UNIT_POS as usize;
     while i < columns {
-        out[row * columns + i] = out[row * columns + i] * scale;
+        out[row * columns + i] *= scale;
         i += CUBE_DIM as usize;
     }
 }
