@@ -319,7 +319,14 @@ mod tests {
             let logits = logits(uniforms.len(), spread, seed);
             let sampling = Sampling::new(temperature, top_p, top_k, penalty).unwrap();
             let best = crate::kernels::logits::likeliest(&logits[..VOCABULARY]);
-            let case = Case { logits: &logits, sampling, forbidden: &[best, 90_000], context: &[3, 5, 5, 70_000, best + 1] };
+            // What is penalised is worth drawing: of each row, every other one of the likeliest.
+            let likely = logits.chunks_exact(VOCABULARY).flat_map(|row| {
+                let mut order: Vec<TokenId> = (0..VOCABULARY as TokenId).collect();
+                order.sort_unstable_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
+                order.into_iter().take(12).step_by(2)
+            });
+            let context: Vec<TokenId> = likely.chain([3, 5, 5, 70_000]).collect();
+            let case = Case { logits: &logits, sampling, forbidden: &[best, 90_000], context: &context };
             let (near, _) = case.draw(&uniforms, false);
             let (far, settled) = case.draw(&uniforms, true);
             prop_assume!(settled);
