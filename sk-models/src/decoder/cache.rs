@@ -43,7 +43,7 @@ impl Decoder {
     #[must_use]
     pub fn prefix(&self, lanes: usize) -> Prefix {
         let keys = match &self.network {
-            Network::Tensors(model) => Keys::Tensors(tensors::Prefix::new(model.config(), lanes, CAPACITY, &model.device())),
+            Network::Tensors(model) => Keys::Tensors(model.prefix(lanes, CAPACITY)),
             Network::Packed(packed) => Keys::Packed(Store::new(packed.config(), lanes)),
         };
         Prefix { keys, latest: None }

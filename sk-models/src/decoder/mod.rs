@@ -366,7 +366,16 @@ impl Decoder {
         }
     }
 
-    /// The number format of adapters, keys and values.
+    /// The number format of keys and values.
+    #[must_use]
+    pub fn key_format(&self) -> DType {
+        match &self.network {
+            Network::Tensors(model) => model.key_format(),
+            Network::Packed(_) => DType::F32,
+        }
+    }
+
+    /// The number format of adapters and states.
     #[must_use]
     pub fn state_format(&self) -> DType {
         match &self.network {
@@ -445,7 +454,7 @@ mod tests {
             let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
             let [whole, half] = [Precision::F32, Precision::Bf16].map(|precision| on_tensors(&config, &device, precision));
             assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
-            assert_eq!((half.weight_format(), half.state_format()), (DType::BF16, DType::F32));
+            assert_eq!((half.weight_format(), half.key_format(), half.state_format()), (DType::BF16, DType::BF16, DType::F32));
             let parameters = Qwen2::random(&config, 3, &device).num_params();
             assert_eq!(whole.bytes(), 4 * parameters);
             assert!((2 * parameters..3 * parameters).contains(&half.bytes()), "norms and biases stay as they are");

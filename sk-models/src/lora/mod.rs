@@ -191,25 +191,22 @@ impl LaneDelta {
     /// Adds each lane's change of `x` to `frozen`: `[M, in]` and `[M, out]`, rows grouped by lane.
     #[must_use]
     pub fn add(&self, frozen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
-        frozen + self.change(x, 1)
+        frozen + self.change(x, 1, Tensor::matmul)
     }
 
-    /// Each lane's change of `x`: `[M, in]` to `[M, out]`, where the sums over `in` are taken in so many pieces, which divide it.
+    /// Each lane's change of `x`: `[M, in]` to `[M, out]`, where the sums over `in` are taken in so many pieces, which divide it, and
+    /// matrices are multiplied by `product`.
     ///
     /// A product with r columns has little that can be computed side by side; its pieces can be.
-    pub(crate) fn change(&self, x: Tensor<2>, pieces: usize) -> Tensor<2> {
+    pub(crate) fn change(&self, x: Tensor<2>, pieces: usize, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<2> {
         let [lanes, input, rank] = self.a.dims();
         let [_, _, output] = self.b.dims();
         let total = x.dims()[0];
-        let rows = total / lanes;
-        let low = if pieces == 1 {
-            x.reshape([lanes, rows, input]).matmul(self.a.clone())
-        } else {
-            let width = input / pieces;
-            let x = x.reshape([lanes, rows, pieces, width]).swap_dims(1, 2);
-            x.matmul(self.a.clone().reshape([lanes, pieces, width, rank])).sum_dim(1).reshape([lanes, rows, rank])
-        };
-        low.matmul(self.b.clone()).reshape([total, output])
+        let (rows, width) = (total / lanes, input / pieces);
+        let x = x.reshape([lanes, rows, pieces, width]).swap_dims(1, 2);
+        let low = product(x, self.a.clone().reshape([lanes, pieces, width, rank]));
+        let low = if pieces == 1 { low } else { low.sum_dim(1) };
+        product(low, self.b.clone().reshape([lanes, 1, rank, output])).reshape([total, output])
     }
 
     /// Width of what it changes.
@@ -375,8 +372,12 @@ impl<'a> Lanes<'a> {
         self.stack.and_then(|stack| stack.lm_head.as_ref())
     }
 
-    /// The change of the embeddings of `[G·N, S]` tokens: `[G·N·S, H]`.
-    pub(crate) fn embedding(&self, tokens: Tensor<2, Int>) -> Option<Tensor<2>> {
+    /// The change of the embeddings of `[G·N, S]` tokens, `[G·N·S, H]`, where matrices are multiplied by `product`.
+    pub(crate) fn embedding(
+        &self,
+        tokens: Tensor<2, Int>,
+        product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>,
+    ) -> Option<Tensor<2>> {
         let delta = self.stack?.embed_tokens.as_ref()?;
         let lanes = delta.lanes();
         let [_, vocab, rank] = delta.a.dims();
@@ -391,6 +392,7 @@ impl<'a> Lanes<'a> {
         let index = (tokens.reshape([lanes, per_lane]) + offset).reshape([batch * length]);
         let low = delta.a.clone().reshape([lanes * vocab, rank]).select(0, index);
         let hidden = delta.b.dims()[2];
-        Some(low.reshape([lanes, per_lane, rank]).matmul(delta.b.clone()).reshape([batch * length, hidden]))
+        let change = product(low.reshape([1, lanes, per_lane, rank]), delta.b.clone().unsqueeze());
+        Some(change.reshape([batch * length, hidden]))
     }
 }

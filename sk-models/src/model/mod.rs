@@ -97,7 +97,7 @@ impl Qwen2 {
         assert_eq!(batch % lanes.count(), 0, "{batch} rows in {} lanes", lanes.count());
         let pass = Pass::new(&self.config, batch, length, &self.device());
         let mut x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
-        if let Some(delta) = lanes.embedding(tokens) {
+        if let Some(delta) = lanes.embedding(tokens, Tensor::matmul) {
             x = x + delta;
         }
         for (index, layer) in self.layers.iter().enumerate() {

@@ -43,8 +43,8 @@ impl Storage {
     /// As `decoder` holds them.
     #[must_use]
     pub fn of(decoder: &Decoder) -> Self {
-        let (weight, state) = (decoder.weight_format().size() as f64, decoder.state_format().size() as f64);
-        Self { weight, adapter: state, cache: state }
+        let size = |format: burn::tensor::DType| format.size() as f64;
+        Self { weight: size(decoder.weight_format()), adapter: size(decoder.state_format()), cache: size(decoder.key_format()) }
     }
 }
 

@@ -1,7 +1,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use super::cache::Prefix;
-use super::ops::{Heads, Sight, by_place, turn, weigh};
+use super::ops::{self, Changed, Heads, Own, Sight, turn};
 use super::{Cache, Group};
 use crate::config::Qwen2Config;
 
@@ -66,7 +66,7 @@ impl Pass {
 
 /// Attention of all groups: projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, to `[G·M, Hq·D]` in `format`.
 pub(super) fn attend(
-    projected: &Tensor<2>,
+    projected: &Changed,
     bias: &Tensor<1>,
     layer: usize,
     pass: &Pass,
@@ -78,11 +78,17 @@ pub(super) fn attend(
     let mut mixed = Vec::with_capacity(groups.len());
     for (group, &Part { at, sight }) in groups.iter_mut().zip(&pass.parts) {
         let places = sight.places;
-        let (query, new) = turn(projected.clone(), bias.clone(), pass.angles.clone(), heads, lanes, start, places);
+        let own = Own { lanes, start, places };
         start += places;
-        let (keys, values) = group.prefix().write(layer, at, new);
-        let weights = weigh(query.matmul(keys.swap_dims(2, 3)), sight);
-        mixed.push(by_place(weights.matmul(values), heads, lanes, places, format));
+        let cache = group.prefix().reserve(layer, at, places);
+        let mut queries = None;
+        cache.inplace(|cache| {
+            let (query, cache) = turn(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, cache, at);
+            queries = Some(query);
+            cache
+        });
+        let queries = queries.expect("what was turned");
+        mixed.push(ops::attend(queries, cache, heads, lanes, sight, format));
     }
     super::together(mixed, lanes)
 }

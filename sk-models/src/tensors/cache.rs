@@ -1,4 +1,4 @@
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use crate::config::Qwen2Config;
 
@@ -36,10 +36,11 @@ impl Suffix {
 }
 
 impl Prefix {
-    /// An empty prefix for `lanes` lanes with room for `capacity` tokens; it doubles as needed.
-    pub(crate) fn new(config: &Qwen2Config, lanes: usize, capacity: usize, device: &Device) -> Self {
+    /// See [`Tensors::prefix`](super::Tensors::prefix).
+    pub(super) fn new(config: &Qwen2Config, lanes: usize, capacity: usize, format: DType, device: &Device) -> Self {
         let shape = [lanes, 2 * config.num_key_value_heads, capacity.max(1), config.head_dim];
-        Self { layers: (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, device)).collect(), lanes, length: 0 }
+        let layers = (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, (device, format))).collect();
+        Self { layers, lanes, length: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -56,31 +57,20 @@ impl Prefix {
         self.length = length;
     }
 
-    /// Writes keys and values `[G, 2·Hkv, m, D]` at a place of a layer, and returns all up to their end as keys and values.
-    pub(super) fn write(&mut self, layer: usize, at: usize, new: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let [lanes, heads, added, width] = new.dims();
-        let end = at + added;
-        self.reserve(layer, at, end);
-        let buffer = &mut self.layers[layer];
-        buffer.inplace(|buffer| buffer.slice_assign([0..lanes, 0..heads, at..end, 0..width], new));
-        let part = |heads| buffer.clone().slice([0..lanes, heads, 0..end, 0..width]);
-        (part(0..heads / 2), part(heads / 2..heads))
-    }
-
-    /// Makes room in a layer by doubling, keeping the first `used`.
-    fn reserve(&mut self, layer: usize, used: usize, needed: usize) {
+    /// A layer's keys and values, the first `used` of which stay, with room for so many more: where there is none, twice as much.
+    pub(super) fn reserve(&mut self, layer: usize, used: usize, more: usize) -> &mut Tensor<4> {
         let buffer = &mut self.layers[layer];
         let [lanes, heads, capacity, width] = buffer.dims();
-        if needed <= capacity {
-            return;
-        }
         let mut target = capacity;
-        while target < needed {
+        while target < used + more {
             target *= 2;
         }
-        let kept = buffer.clone().slice([0..lanes, 0..heads, 0..used, 0..width]);
-        let room = Tensor::zeros([lanes, heads, target - used, width], &buffer.device());
-        *buffer = if used == 0 { room } else { Tensor::cat(vec![kept, room], 2) };
+        if target > capacity {
+            let kept = buffer.clone().slice([0..lanes, 0..heads, 0..used, 0..width]);
+            let room = Tensor::zeros([lanes, heads, target - used, width], (&buffer.device(), buffer.dtype()));
+            *buffer = if used == 0 { room } else { Tensor::cat(vec![kept, room], 2) };
+        }
+        buffer
     }
 
     pub(super) fn advance(&mut self, tokens: usize) {

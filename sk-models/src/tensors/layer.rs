@@ -2,7 +2,7 @@ use burn::module::Param;
 use burn::tensor::Tensor;
 
 use super::attention::{Pass, attend};
-use super::ops::{add_norm, gate};
+use super::ops::{Changed, add_norm, gate, multiply, product};
 use super::{Group, by_columns, side_by_side};
 use crate::config::Qwen2Config;
 use crate::lora::{LaneDelta, LayerDeltas, Target};
@@ -62,40 +62,29 @@ impl Layer {
     /// reads it.
     pub(super) fn forward(
         &self,
-        (x, change): (Tensor<2>, Option<Tensor<2>>),
+        (x, change): (Tensor<2>, Option<Changed>),
         index: usize,
         pass: &Pass,
         groups: &mut [Group<'_>],
         deltas: Option<&LayerDeltas>,
-    ) -> (Tensor<2>, Tensor<2>) {
+    ) -> (Tensor<2>, Changed) {
         let delta = |target| deltas.and_then(|deltas| deltas.get(target));
         // Adapters read what is not rounded.
         let format = if deltas.is_some() { x.dtype() } else { self.down.dtype() };
         let (x, normed) = add_norm(x, change, &self.input_norm, format);
         let frozen = multiply(&normed, &self.input);
-        let projected = match changes(&normed, [Target::Query, Target::Key, Target::Value].map(delta), self.widths) {
-            None => frozen,
-            Some(change) => frozen.cast(change.dtype()) + change,
-        };
+        let inputs = [Target::Query, Target::Key, Target::Value].map(delta);
+        let projected = Changed { frozen, delta: side_by_side_changes(&normed, inputs, self.widths) };
         let mixed = attend(&projected, &self.bias, index, pass, groups, format);
-        let added = changed(multiply(&mixed, &self.output), mixed, delta(Target::Output));
+        let added = Changed { frozen: multiply(&mixed, &self.output), delta: low_rank(delta(Target::Output), &mixed) };
 
         let (x, normed) = add_norm(x, Some(added), &self.inner_norm, format);
-        let frozen = multiply(&normed, &self.gate_up);
-        let [_, width] = frozen.dims();
-        let both = match changes(&normed, [Target::Gate, Target::Up].map(delta), [width / 2; 2]) {
-            None => frozen,
-            Some(change) => frozen.cast(change.dtype()) + change,
-        };
-        let inner = gate(both, format);
-        let added = changed(multiply(&inner, &self.down), inner, delta(Target::Down));
+        let both = multiply(&normed, &self.gate_up);
+        let changes = [Target::Gate, Target::Up].map(|target| low_rank(delta(target), &normed));
+        let inner = gate(both, changes, format);
+        let added = Changed { frozen: multiply(&inner, &self.down), delta: low_rank(delta(Target::Down), &inner) };
         (x, added)
     }
-}
-
-/// `x·W` in the format of W.
-pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
-    x.clone().cast(weight.dtype()).matmul(weight.clone())
 }
 
 /// The least that one piece of a sum is worth computing for.
@@ -106,28 +95,16 @@ fn pieces(input: usize) -> usize {
     (1..=input / PIECE).rev().find(|pieces| input.is_multiple_of(*pieces)).unwrap_or(1)
 }
 
-fn low_rank(delta: &LaneDelta, x: Tensor<2>) -> Tensor<2> {
-    delta.change(x, pieces(delta.input()))
+/// What the lanes change of a product with `x`; none where no lane has an adapter of it.
+pub(super) fn low_rank(delta: Option<&LaneDelta>, x: &Tensor<2>) -> Option<Tensor<2>> {
+    delta.map(|delta| delta.change(x.clone(), pieces(delta.input()), product))
 }
 
-fn changed(frozen: Tensor<2>, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
-    match delta {
-        None => frozen,
-        Some(delta) => {
-            let change = low_rank(delta, x);
-            frozen.cast(change.dtype()) + change
-        }
-    }
-}
-
-/// The changes of projections side by side; none where no lane has one.
-fn changes<const N: usize>(x: &Tensor<2>, deltas: [Option<&LaneDelta>; N], widths: [usize; N]) -> Option<Tensor<2>> {
+/// The same of projections side by side; none where no lane has an adapter of any.
+fn side_by_side_changes<const N: usize>(x: &Tensor<2>, deltas: [Option<&LaneDelta>; N], widths: [usize; N]) -> Option<Tensor<2>> {
     deltas.iter().any(Option::is_some).then(|| {
         let rows = x.dims()[0];
-        let change = |(delta, width): (Option<&LaneDelta>, usize)| match delta {
-            Some(delta) => low_rank(delta, x.clone()),
-            None => Tensor::zeros([rows, width], &x.device()),
-        };
+        let change = |(delta, width)| low_rank(delta, x).unwrap_or_else(|| Tensor::zeros([rows, width], &x.device()));
         Tensor::cat(deltas.into_iter().zip(widths).map(change).collect(), 1)
     })
 }
@@ -157,9 +134,9 @@ mod tests {
         let delta = crate::lora::Lanes::of(&stack).layer(0).unwrap().get(Target::Up).unwrap();
         let x = (Tensor::<1>::from_data(TensorData::from(std::array::from_fn::<f32, 288, _>(|i| (i as f32).sin())), &device))
             .reshape([6, 48]);
-        let whole = delta.change(x.clone(), 1);
+        let whole = delta.change(x.clone(), 1, Tensor::matmul);
         for pieces in [2, 6, 48] {
-            let error = (delta.change(x.clone(), pieces) - whole.clone()).abs().max().into_scalar::<f32>();
+            let error = (delta.change(x.clone(), pieces, product) - whole.clone()).abs().max().into_scalar::<f32>();
             assert!(error < TOLERANCE, "{pieces}: off by {error:e}");
         }
         assert!(whole.abs().max().into_scalar::<f32>() > 100.0 * TOLERANCE);

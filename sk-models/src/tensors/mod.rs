@@ -24,7 +24,8 @@ use crate::lora::Lanes;
 use crate::model::Norm;
 use crate::model::parts::Parts;
 use attention::Pass;
-use layer::{Layer, multiply};
+use layer::{Layer, low_rank};
+use ops::{multiply, product};
 
 /// A decoder of tensors.
 #[derive(Debug)]
@@ -115,9 +116,19 @@ impl Tensors {
         self.embedding.dtype()
     }
 
-    /// The format of everything else: adapters, keys and values, states.
+    /// The format of keys and values: they are rounded as the matrices are.
+    pub(crate) fn key_format(&self) -> DType {
+        self.weight_format()
+    }
+
+    /// The format of everything else: adapters, states.
     pub(crate) fn state_format(&self) -> DType {
         self.norm.weight.val().dtype()
+    }
+
+    /// An empty prefix for `lanes` lanes with room for `capacity` tokens; it doubles as needed.
+    pub(crate) fn prefix(&self, lanes: usize, capacity: usize) -> Prefix {
+        Prefix::new(&self.config, lanes, capacity, self.key_format(), &self.device())
     }
 
     /// Bytes of the weights.
@@ -150,7 +161,7 @@ impl Tensors {
 
         let x = embedding(self.embedding.clone(), tokens.clone()).reshape([count * total, self.config.hidden_size]);
         let mut x = x.cast(self.state_format());
-        if let Some(delta) = lanes.embedding(tokens) {
+        if let Some(delta) = lanes.embedding(tokens, product) {
             x = x + delta;
         }
         let mut change = None;
@@ -169,7 +180,8 @@ impl Tensors {
         apart(states, count, &places)
     }
 
-    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`, in the format of the head where no lane changes it.
+    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`, in f32 for a few states and where a lane changes the head, else in its
+    /// format.
     pub(crate) fn logits(&self, states: Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
         let head = match &self.head {
             Some(head) => head.clone(),
@@ -177,9 +189,9 @@ impl Tensors {
             None => self.embedding.clone().transpose(),
         };
         let logits = multiply(&states, &head);
-        match lanes.head() {
+        match low_rank(lanes.head(), &states) {
             None => logits,
-            Some(delta) => delta.add(logits.cast(states.dtype()), states),
+            Some(delta) => logits.cast(delta.dtype()) + delta,
         }
     }
 
@@ -337,7 +349,7 @@ mod tests {
             let sequence = text(1, 13);
             let [states, logits] = whole(&model, &sequence, None);
             // In pieces of several sizes, through a prefix that must grow.
-            let mut prefix = Prefix::new(tensors.config(), 1, 2, &device);
+            let mut prefix = tensors.prefix(1, 2);
             let mut start = 0;
             for size in [1, 5, 1, 4, 2] {
                 let found =
@@ -373,7 +385,7 @@ mod tests {
         let context = text(4, 6);
         let rows: Vec<Vec<TokenId>> = (10..14).map(|seed| text(seed, 5)).collect();
 
-        let mut prefix = Prefix::new(tensors.config(), 3, 8, &device);
+        let mut prefix = tensors.prefix(3, 8);
         let _ = tensors.forward(&mut prefill(&context, &mut prefix), Lanes::of(&stack));
         let mut suffix = Suffix::new(4);
         // Two tokens, then three: what was added before is seen again.
@@ -410,7 +422,7 @@ mod tests {
         prefix.select_lanes(&[2, 0]);
         let kept = [context, rows[2][..3].to_vec()].concat();
         let alone = AdapterStack::new(tensors.config(), &[lanes[1]], &device).unwrap();
-        let mut other = Prefix::new(tensors.config(), 1, 4, &device);
+        let mut other = tensors.prefix(1, 4);
         let _ = tensors.forward(&mut prefill(&kept, &mut other), Lanes::of(&alone));
         prefix.join_lanes(&other);
         let order = [lanes[2], lanes[0], lanes[1]];
@@ -435,7 +447,7 @@ mod tests {
         let contexts = [text(1, 7), text(2, 3), Vec::new()];
         let rows = [vec![text(3, 2), text(4, 2), text(5, 2)], vec![text(6, 4)], vec![text(7, 5)]];
         let mut prefixes = contexts.clone().map(|context| {
-            let mut prefix = Prefix::new(tensors.config(), 2, 4, &device);
+            let mut prefix = tensors.prefix(2, 4);
             if !context.is_empty() {
                 let _ = tensors.forward(&mut prefill(&context, &mut prefix), Lanes::of(&stack));
             }

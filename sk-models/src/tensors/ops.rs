@@ -45,6 +45,11 @@ pub(super) struct Sight {
 }
 
 impl Sight {
+    /// All keys.
+    pub(super) fn keys(self) -> usize {
+        self.shared + self.earlier * self.rows + self.places
+    }
+
     /// Whether every query sees every key.
     pub(super) fn is_whole(self) -> bool {
         self.places == 1
@@ -71,8 +76,60 @@ fn is_cube<const D: usize>(tensor: &Tensor<D>) -> bool {
     matches!(tensor.device().as_dispatch(), burn::backend::DispatchDevice::Cube(_))
 }
 
+/// What an adapter adds, and that it does; without one, another tensor in its place, which no kernel looks at.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn or(delta: Option<Tensor<2>>, other: &Tensor<2>) -> (burn::backend::DispatchTensor, bool) {
+    let adapted = delta.is_some();
+    (delta.unwrap_or_else(|| other.clone()).into_dispatch(), adapted)
+}
+
+/// What a frozen matrix makes of a state, and what adapters add to that, in f32.
+#[derive(Debug, Clone)]
+pub(super) struct Changed {
+    pub(super) frozen: Tensor<2>,
+    pub(super) delta: Option<Tensor<2>>,
+}
+
+impl Changed {
+    /// Both together, in f32.
+    fn sum(self) -> Tensor<2> {
+        let frozen = self.frozen.cast(DType::F32);
+        match self.delta {
+            None => frozen,
+            Some(delta) => frozen + delta,
+        }
+    }
+}
+
+/// Where the rows of a group lie among those of a pass: in each lane, so many from `start` on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own {
+    pub(super) lanes: usize,
+    pub(super) start: usize,
+    pub(super) places: usize,
+}
+
+/// `x·W`: of a few rows on a GPU in f32, else in the format of W.
+pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(x) {
+        let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_multiply(x, weight));
+    }
+    x.clone().cast(weight.dtype()).matmul(weight.clone())
+}
+
+/// The products of several matrices, in f32.
+pub(super) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&a) {
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_product(a.into_dispatch(), b.into_dispatch()));
+    }
+    a.cast(DType::F32).matmul(b.cast(DType::F32))
+}
+
 /// `x + change`, and its norm in `format`: `[M, H]` each.
-pub(super) fn add_norm(x: Tensor<2>, change: Option<Tensor<2>>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
+pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x) {
         use burn::backend::Dispatch;
@@ -82,47 +139,49 @@ pub(super) fn add_norm(x: Tensor<2>, change: Option<Tensor<2>>, norm: &Norm, for
                 let normed = <Dispatch as CubeOps>::cube_norm(x.clone().into_dispatch(), weight, epsilon, format);
                 (x, Tensor::from_dispatch(normed))
             }
-            Some(change) => {
-                let (x, change) = (x.into_dispatch(), change.into_dispatch());
-                let (sum, normed) = <Dispatch as CubeOps>::cube_add_norm(x, change, weight, epsilon, format);
+            Some(Changed { frozen, delta }) => {
+                let (delta, adapted) = or(delta, &x);
+                let (x, frozen) = (x.into_dispatch(), frozen.into_dispatch());
+                let (sum, normed) = <Dispatch as CubeOps>::cube_add_norm(x, frozen, delta, adapted, weight, epsilon, format);
                 (Tensor::from_dispatch(sum), Tensor::from_dispatch(normed))
             }
         };
     }
     let x = match change {
         None => x,
-        Some(change) => {
-            let format = x.dtype();
-            x + change.cast(format)
-        }
+        Some(change) => x + change.sum(),
     };
     (x.clone(), rms_norm(x, norm.weight.val(), norm.epsilon()).cast(format))
 }
 
-/// Heads turned by the angles of their places, of one group: projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, to queries `[G, Hkv, Hq/Hkv·m, D]`, scaled by
-/// 1/√D, and keys and values `[G, 2·Hkv, m, D]`. The group has the places from `start` on.
+/// Heads turned by the angles of their places, of one group: of projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, the queries
+/// `[G, Hkv, Hq/Hkv·m, D]`, scaled by 1/√D; keys and values go from place `at` on into a cache `[G, 2·Hkv, P, D]`, whose format all have.
 ///
 /// Row p of the angles `[M, D]` has the cosines of place p and then its sines; with `y = [y₁, y₂]` the halves of a head, they make
 /// `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]` of it.
 pub(super) fn turn(
-    projected: Tensor<2>,
+    projected: Changed,
     bias: Tensor<1>,
     angles: Tensor<2>,
     heads: Heads,
-    lanes: usize,
-    start: usize,
-    places: usize,
+    own: Own,
+    cache: Tensor<4>,
+    at: usize,
 ) -> (Tensor<4>, Tensor<4>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&projected) {
-        let (projected, bias, angles) = (projected.into_dispatch(), bias.into_dispatch(), angles.into_dispatch());
-        let (queries, others) =
-            <burn::backend::Dispatch as CubeOps>::cube_turn(projected, bias, angles, heads, lanes, start, places);
-        return (Tensor::from_dispatch(queries), Tensor::from_dispatch(others));
+    if is_cube(&projected.frozen) {
+        let (delta, adapted) = or(projected.delta, &projected.frozen);
+        let (frozen, bias) = (projected.frozen.into_dispatch(), bias.into_dispatch());
+        let (angles, cache) = (angles.into_dispatch(), cache.into_dispatch());
+        let (queries, cache) =
+            <burn::backend::Dispatch as CubeOps>::cube_turn(frozen, delta, adapted, bias, angles, heads, own, cache, at);
+        return (Tensor::from_dispatch(queries), Tensor::from_dispatch(cache));
     }
+    let format = cache.dtype();
+    let Own { lanes, start, places } = own;
     let Heads { queries, keys, width } = heads;
     let half = width / 2;
-    let all = projected.cast(bias.dtype()) + bias.unsqueeze();
+    let all = projected.sum() + bias.unsqueeze();
     let [rows, _] = all.dims();
     let own = all.reshape([lanes, rows / lanes, heads.count(), width]).slice([0..lanes, start..start + places]).swap_dims(1, 2);
     let angles = angles.narrow(0, start, places).unsqueeze::<4>();
@@ -133,14 +192,37 @@ pub(super) fn turn(
     let turned = Tensor::cat(vec![first.clone() * cos.clone() - second.clone() * sin.clone(), second * cos + first * sin], 3);
     let query = turned.clone().narrow(1, 0, queries).mul_scalar(heads.scale());
     let others = Tensor::cat(vec![turned.narrow(1, queries, keys), own.narrow(1, queries + keys, keys)], 1);
-    (query.reshape([lanes, keys, queries / keys * places, width]), others)
+    let cache = cache.slice_assign([0..lanes, 0..2 * keys, at..at + places, 0..width], others.cast(format));
+    (query.reshape([lanes, keys, queries / keys * places, width]).cast(format), cache)
 }
 
-/// The weights of attention: the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees.
-pub(super) fn weigh(scores: Tensor<4>, sight: Sight) -> Tensor<4> {
+/// Attention of the queries of a group to the keys it sees, of those in a cache `[G, 2·Hkv, P, D]`: place by place `[G·m, Hq·D]` in `format`.
+pub(super) fn attend(
+    queries: Tensor<4>,
+    cache: &Tensor<4>,
+    heads: Heads,
+    lanes: usize,
+    sight: Sight,
+    format: DType,
+) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&queries) {
+        let (queries, cache) = (queries.into_dispatch(), cache.clone().into_dispatch());
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_attend(
+            queries, cache, heads, lanes, sight, format,
+        ));
+    }
+    let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width]);
+    let (keys, values) = (part(0), part(heads.keys));
+    let weights = weigh(product(queries, keys.swap_dims(2, 3)), sight, cache.dtype());
+    by_place(product(weights, values), heads, lanes, sight.places, format)
+}
+
+/// The weights of attention: the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees, in `format`.
+pub(super) fn weigh(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&scores) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_weigh(scores.into_dispatch(), sight));
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_weigh(scores.into_dispatch(), sight, format));
     }
     let [lanes, heads, queries, keys] = scores.dims();
     let scores = if sight.is_whole() {
@@ -154,7 +236,7 @@ pub(super) fn weigh(scores: Tensor<4>, sight: Sight) -> Tensor<4> {
     let max = scores.clone().max_dim(3);
     let weights = (scores - max).exp();
     let total = weights.clone().sum_dim(3);
-    weights / total
+    (weights / total).cast(format)
 }
 
 /// What attention mixed, head by head `[G, Hkv, Hq/Hkv·m, D]`, place by place `[G·m, Hq·D]` in `format`.
@@ -168,15 +250,19 @@ pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usi
     by_head.swap_dims(1, 2).reshape([lanes * places, heads.queries * heads.width]).cast(format)
 }
 
-/// `silu(gate) ⊙ up` in `format`, of both side by side: `[M, 2·F]` to `[M, F]`.
-pub(super) fn gate(both: Tensor<2>, format: DType) -> Tensor<2> {
+/// `silu(gate) ⊙ up` in `format`, of both side by side and what adapters add to each: `[M, 2·F]` and `[M, F]` to `[M, F]`.
+pub(super) fn gate(both: Tensor<2>, deltas: [Option<Tensor<2>>; 2], format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&both) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_gate(both.into_dispatch(), format));
+        let [(gate, gate_adapted), (up, up_adapted)] = deltas.map(|delta| or(delta, &both));
+        let adapted = [gate_adapted, up_adapted];
+        let out = <burn::backend::Dispatch as CubeOps>::cube_gate(both.into_dispatch(), gate, up, adapted, format);
+        return Tensor::from_dispatch(out);
     }
     let width = both.dims()[1] / 2;
-    let both = both.cast(DType::F32);
-    swiglu(both.clone().narrow(1, 0, width), both.narrow(1, width, width)).cast(format)
+    let half = |start, delta| Changed { frozen: both.clone().narrow(1, start, width), delta }.sum();
+    let [gate, up] = deltas;
+    swiglu(half(0, gate), half(width, up)).cast(format)
 }
 
 /// Per row of logits `[M, V]`, with `H_∞ = logsumexp − max`, `[log p(target), H_∞]` in nats: `[M, 2]`.

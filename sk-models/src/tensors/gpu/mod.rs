@@ -7,18 +7,27 @@
 #![allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 
 mod kernels;
+#[cfg(test)]
+mod tests;
 
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Cube, backend_extension};
-use burn::tensor::DType;
-use burn_cubecl::kernel::into_contiguous;
+use burn::tensor::{DType, Slice};
+use burn_cubecl::kernel::matmul::{MatmulStrategy, init_matmul_output, matmul};
+use burn_cubecl::kernel::{cast, into_contiguous};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
+use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
+use cubek::matmul::launch::launch_ref;
+use cubek::matmul::multi_level::Strategy;
+use cubek::std::InputBinding;
 
-use super::ops::{Heads, Sight};
+use super::ops::{Heads, Own, Sight};
 use kernels::{
-    by_place_kernel, gate_kernel, likeliest_kernel, norm_kernel, outline_kernel, read_kernel, turn_kernel, weigh_kernel,
+    by_place_kernel, gate_kernel, gather_kernel, glance_kernel, likeliest_kernel, norm_kernel, outline_kernel, parts_of_sum,
+    read_kernel, rows_kernel, turn_kernel, weigh_kernel,
 };
 
 /// Units that share a row.
@@ -27,10 +36,18 @@ const UNITS: u32 = 256;
 /// What lies between the products of a layer, as single kernels.
 #[backend_extension(Cube)]
 pub(crate) trait CubeOps: Backend {
-    /// See [`add_norm`](super::ops::add_norm).
+    /// See [`multiply`](super::ops::multiply).
+    fn cube_multiply(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`product`](super::ops::product).
+    fn cube_product(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`add_norm`](super::ops::add_norm); here and below, any tensor stands for what no adapter adds.
     fn cube_add_norm(
         x: FloatTensor<Self>,
         change: FloatTensor<Self>,
+        delta: FloatTensor<Self>,
+        adapted: bool,
         weight: FloatTensor<Self>,
         epsilon: f32,
         format: DType,
@@ -42,22 +59,40 @@ pub(crate) trait CubeOps: Backend {
     /// See [`turn`](super::ops::turn).
     fn cube_turn(
         projected: FloatTensor<Self>,
+        delta: FloatTensor<Self>,
+        adapted: bool,
         bias: FloatTensor<Self>,
         angles: FloatTensor<Self>,
         heads: Heads,
-        lanes: usize,
-        start: usize,
-        places: usize,
+        own: Own,
+        cache: FloatTensor<Self>,
+        at: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
+    /// See [`attend`](super::ops::attend).
+    fn cube_attend(
+        queries: FloatTensor<Self>,
+        cache: FloatTensor<Self>,
+        heads: Heads,
+        lanes: usize,
+        sight: Sight,
+        format: DType,
+    ) -> FloatTensor<Self>;
+
     /// See [`weigh`](super::ops::weigh).
-    fn cube_weigh(scores: FloatTensor<Self>, sight: Sight) -> FloatTensor<Self>;
+    fn cube_weigh(scores: FloatTensor<Self>, sight: Sight, format: DType) -> FloatTensor<Self>;
 
     /// See [`by_place`](super::ops::by_place).
     fn cube_by_place(mixed: FloatTensor<Self>, heads: Heads, lanes: usize, places: usize, format: DType) -> FloatTensor<Self>;
 
     /// See [`gate`](super::ops::gate).
-    fn cube_gate(both: FloatTensor<Self>, format: DType) -> FloatTensor<Self>;
+    fn cube_gate(
+        both: FloatTensor<Self>,
+        gate: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+        adapted: [bool; 2],
+        format: DType,
+    ) -> FloatTensor<Self>;
 
     /// See [`read`](super::ops::read).
     fn cube_read(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
@@ -111,13 +146,116 @@ fn units(tensor: &CubeTensor, count: usize) -> (CubeCount, CubeDim) {
     (cubecl::calculate_cube_count_elemwise(&tensor.client, count, dim), dim)
 }
 
-fn norm(x: CubeTensor, change: Option<CubeTensor>, weight: CubeTensor, epsilon: f32, format: DType) -> (CubeTensor, CubeTensor) {
+/// A product in `format`.
+///
+/// Where a device has TF32, Burn multiplies f32 in that, with eleven bits of them; here f32 is f32.
+fn product(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
+    let rounded = a.client.properties().supports_type(cubecl::tf32::elem_type_native());
+    if !(rounded && a.dtype == DType::F32 && b.dtype == DType::F32) {
+        return matmul(a, b, None, MatmulStrategy::default(), format).expect("the factors fit together");
+    }
+    let out = init_matmul_output(&a, &b, format);
+    let [left, right, result] = [&a, &b, &out].map(|tensor| element(tensor.dtype));
+    let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: left, rhs: right, out: result });
+    let client = a.client.clone();
+    let factors = [(a, left), (b, right)].map(|(factor, element)| InputBinding::new(factor.binding(), element));
+    let [a, b] = factors;
+    let units = Strategy::SimpleUnit(Default::default());
+    launch_ref(&units.into(), &client, a, b, out.clone().binding(), &mut elements).expect("units need no other hardware");
+    out
+}
+
+/// The most rows for which reading matrices and keys takes longer than multiplying by them.
+const FEW: usize = 16;
+
+/// Keys that a cube of [`glance_kernel`] looks at.
+const CHUNK: usize = 32;
+
+/// The room that a cube of [`glance_kernel`] has for queries, of which so many are there: few sizes, since each is a kernel of its own.
+fn most_queries(number: usize) -> usize {
+    number.next_multiple_of(32)
+}
+
+/// Whether a cube has the memory to look at keys with so many queries.
+fn can_glance(tensor: &CubeTensor, number: usize, width: usize) -> bool {
+    let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
+    numbers * size_of::<f32>() <= tensor.client.properties().hardware.max_shared_memory_size
+}
+
+/// Columns that a cube of [`rows_kernel`] makes.
+const SPAN: usize = 4;
+
+/// Bytes that a unit reads at once.
+const LINE: usize = 16;
+
+/// How many units share a sum of so many lines, in the memory that a cube has; none where there are too many sums.
+fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
+    let hardware = &client.properties().hardware;
+    let most = (UNITS as usize).min(hardware.max_units_per_cube as usize);
+    let mut units = depth.next_power_of_two().clamp(32, most.next_power_of_two());
+    let bytes = |units: usize| values * (units + parts_of_sum(values, units)) * size_of::<f32>();
+    while units > most || bytes(units) > hardware.max_shared_memory_size {
+        units /= 2;
+    }
+    (units >= values.max(32)).then_some(units)
+}
+
+/// `x·W` by [`rows_kernel`]; none where it does not serve.
+fn few_rows(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeTensor> {
+    let [rows, depth] = x.meta.shape().dims();
+    let [_, columns] = weight.meta.shape().dims();
+    let (x_strides, strides) = (x.meta.strides(), weight.meta.strides());
+    let size = LINE / weight.dtype.size();
+    let whole = |number: usize| number.is_multiple_of(size);
+    // Lines begin where a vector may.
+    let aligned =
+        |tensor: &CubeTensor| tensor.handle.offset_start.unwrap_or(0).is_multiple_of((size * tensor.dtype.size()) as u64);
+    let served = rows <= FEW
+        && strides[0] == 1
+        && x_strides[1] == 1
+        && [depth, strides[1], x_strides[0]].into_iter().all(whole)
+        && columns >= SPAN
+        && aligned(x)
+        && aligned(weight);
+    let units = units_of_sum(rows * SPAN, depth / size, &x.client).filter(|_| served)?;
+    let out = empty(x, [rows, columns], DType::F32);
+    let client = x.client.clone();
+    let dim = CubeDim::new_1d(units as u32);
+    let count = cubecl::calculate_cube_count_elemwise(&client, columns.div_ceil(SPAN) * units, dim);
+    rows_kernel::launch(
+        &client,
+        count,
+        dim,
+        size,
+        x.clone().into_buffer_arg(),
+        weight.clone().into_buffer_arg(),
+        out.clone().into_buffer_arg(),
+        depth / size,
+        x_strides[0] / size,
+        strides[1] / size,
+        columns,
+        rows,
+        SPAN,
+        units,
+        [element(x.dtype), element(weight.dtype)],
+    );
+    Some(out)
+}
+
+fn norm(
+    x: CubeTensor,
+    change: Option<(CubeTensor, CubeTensor, bool)>,
+    weight: CubeTensor,
+    epsilon: f32,
+    format: DType,
+) -> (CubeTensor, CubeTensor) {
     let x = into_contiguous(x);
     let [rows, width] = x.meta.shape().dims();
     let (out, adds) = (empty(&x, [rows, width], format), change.is_some());
     // Where nothing is added, x stands for what is not looked at.
     let sum = if adds { empty(&x, [rows, width], DType::F32) } else { x.clone() };
-    let (change, stride) = by_rows(change.unwrap_or_else(|| x.clone()));
+    let (change, delta, adapted) = change.unwrap_or_else(|| (x.clone(), x.clone(), false));
+    let ((change, stride), (delta, delta_stride)) = (by_rows(change), by_rows(delta));
     let (count, dim, units) = cubes(&x, rows);
     let client = x.client.clone();
     norm_kernel::launch(
@@ -126,29 +264,97 @@ fn norm(x: CubeTensor, change: Option<CubeTensor>, weight: CubeTensor, epsilon: 
         dim,
         x.into_buffer_arg(),
         change.clone().into_buffer_arg(),
+        delta.into_buffer_arg(),
         into_contiguous(weight).into_buffer_arg(),
         sum.clone().into_buffer_arg(),
         out.clone().into_buffer_arg(),
         rows,
         width,
         stride,
+        delta_stride,
         epsilon,
         adds,
+        adapted,
         units,
         [element(change.dtype), element(format)],
     );
     (sum, out)
 }
 
+/// Attention of the queries of a few tokens: chunks of keys side by side, and what they make together.
+fn glance(queries: CubeTensor, cache: CubeTensor, heads: Heads, lanes: usize, sight: Sight, format: DType) -> CubeTensor {
+    let (queries, cache) = (into_contiguous(queries), into_contiguous(cache));
+    let number = queries.meta.shape()[2];
+    let (blocks, chunks) = (lanes * heads.keys, sight.keys().div_ceil(CHUNK));
+    let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
+    let client = queries.client.clone();
+    let (count, dim, units) = cubes(&queries, blocks * chunks);
+    glance_kernel::launch(
+        &client,
+        count,
+        dim,
+        queries.clone().into_buffer_arg(),
+        cache.clone().into_buffer_arg(),
+        sums.clone().into_buffer_arg(),
+        blocks,
+        chunks,
+        number,
+        heads.keys,
+        cache.meta.shape()[2],
+        sight.keys(),
+        sight.places,
+        sight.shared,
+        sight.earlier,
+        sight.rows,
+        heads.width,
+        most_queries(number),
+        CHUNK,
+        units as usize,
+        element(queries.dtype),
+    );
+    let out = empty(&queries, [lanes * sight.places, heads.queries * heads.width], format);
+    let number_out = lanes * sight.places * heads.queries * heads.width;
+    let (count, dim) = self::units(&queries, number_out);
+    gather_kernel::launch(
+        &client,
+        count,
+        dim,
+        sums.into_buffer_arg(),
+        out.clone().into_buffer_arg(),
+        chunks,
+        number,
+        heads.queries,
+        heads.keys,
+        sight.places,
+        heads.width,
+        number_out,
+        element(format),
+    );
+    out
+}
+
 impl CubeOps for Cube {
+    fn cube_multiply(x: CubeTensor, weight: CubeTensor) -> CubeTensor {
+        few_rows(&x, &weight).unwrap_or_else(|| {
+            let format = weight.dtype;
+            product(if x.dtype == format { x } else { cast(x, format) }, weight, format)
+        })
+    }
+
+    fn cube_product(a: CubeTensor, b: CubeTensor) -> CubeTensor {
+        product(a, b, DType::F32)
+    }
+
     fn cube_add_norm(
         x: CubeTensor,
         change: CubeTensor,
+        delta: CubeTensor,
+        adapted: bool,
         weight: CubeTensor,
         epsilon: f32,
         format: DType,
     ) -> (CubeTensor, CubeTensor) {
-        norm(x, Some(change), weight, epsilon, format)
+        norm(x, Some((change, delta, adapted)), weight, epsilon, format)
     }
 
     fn cube_norm(x: CubeTensor, weight: CubeTensor, epsilon: f32, format: DType) -> CubeTensor {
@@ -157,18 +363,25 @@ impl CubeOps for Cube {
 
     fn cube_turn(
         projected: CubeTensor,
+        delta: CubeTensor,
+        adapted: bool,
         bias: CubeTensor,
         angles: CubeTensor,
         heads: Heads,
-        lanes: usize,
-        start: usize,
-        places: usize,
+        own: Own,
+        cache: CubeTensor,
+        at: usize,
     ) -> (CubeTensor, CubeTensor) {
-        let Heads { queries, keys, width } = heads;
+        let (Heads { queries, keys, width }, Own { lanes, start, places }) = (heads, own);
         let (projected, stride) = by_rows(projected);
         let rows = projected.meta.shape()[0];
-        let query = empty(&projected, [lanes, keys, queries / keys * places, width], DType::F32);
-        let others = empty(&projected, [lanes, 2 * keys, places, width], DType::F32);
+        let bias = into_contiguous(bias);
+        let (delta, delta_stride) = if adapted { by_rows(delta) } else { (delta, 0) };
+        // Written in place where nobody else holds it.
+        let cache = into_contiguous(cache);
+        let cache = if cache.can_mut() { cache } else { cache.copy() };
+        let capacity = cache.meta.shape()[2];
+        let query = empty(&projected, [lanes, keys, queries / keys * places, width], cache.dtype);
         let pairs = lanes * places * (queries + 2 * keys) * width / 2;
         let (count, dim) = units(&projected, pairs);
         let client = projected.client.clone();
@@ -177,28 +390,55 @@ impl CubeOps for Cube {
             count,
             dim,
             projected.clone().into_buffer_arg(),
-            into_contiguous(bias).into_buffer_arg(),
+            delta.into_buffer_arg(),
+            bias.into_buffer_arg(),
             into_contiguous(angles).into_buffer_arg(),
             query.clone().into_buffer_arg(),
-            others.clone().into_buffer_arg(),
+            cache.clone().into_buffer_arg(),
             rows / lanes,
             stride,
+            delta_stride,
             start,
             places,
             queries,
             keys,
             width,
+            capacity,
+            at,
             heads.scale(),
             pairs,
-            element(projected.dtype),
+            adapted,
+            [element(projected.dtype), element(cache.dtype)],
         );
-        (query, others)
+        (query, cache)
     }
 
-    fn cube_weigh(scores: CubeTensor, sight: Sight) -> CubeTensor {
+    fn cube_attend(
+        queries: CubeTensor,
+        cache: CubeTensor,
+        heads: Heads,
+        lanes: usize,
+        sight: Sight,
+        format: DType,
+    ) -> CubeTensor {
+        let number = queries.meta.shape()[2];
+        if lanes * sight.places <= FEW && can_glance(&queries, number, heads.width) {
+            return glance(queries, cache, heads, lanes, sight, format);
+        }
+        let part = |from: usize| {
+            let part = [0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width];
+            Self::float_slice(cache.clone(), &part.map(Slice::from))
+        };
+        let keys = Self::float_swap_dims(part(0), 2, 3);
+        let weights = Self::cube_weigh(product(queries, keys, DType::F32), sight, cache.dtype);
+        let mixed = product(weights, part(heads.keys), DType::F32);
+        Self::cube_by_place(mixed, heads, lanes, sight.places, format)
+    }
+
+    fn cube_weigh(scores: CubeTensor, sight: Sight, format: DType) -> CubeTensor {
         let (scores, stride) = by_rows(scores);
         let [lanes, heads, queries, columns] = scores.meta.shape().dims();
-        let out = empty(&scores, [lanes, heads, queries, columns], DType::F32);
+        let out = empty(&scores, [lanes, heads, queries, columns], format);
         let rows = lanes * heads * queries;
         let (count, dim, units) = cubes(&scores, rows);
         let client = scores.client.clone();
@@ -216,6 +456,7 @@ impl CubeOps for Cube {
             sight.earlier,
             sight.rows,
             units,
+            element(format),
         );
         out
     }
@@ -242,10 +483,12 @@ impl CubeOps for Cube {
         out
     }
 
-    fn cube_gate(both: CubeTensor, format: DType) -> CubeTensor {
+    fn cube_gate(both: CubeTensor, gate: CubeTensor, up: CubeTensor, adapted: [bool; 2], format: DType) -> CubeTensor {
         let (both, stride) = by_rows(both);
         let [rows, width] = both.meta.shape().dims();
         let out = empty(&both, [rows, width / 2], format);
+        let [gate_adapted, up_adapted] = adapted;
+        let ((gate, gate_stride), (up, up_stride)) = (by_rows(gate), by_rows(up));
         let (count, dim) = units(&both, rows * width / 2);
         let client = both.client.clone();
         gate_kernel::launch(
@@ -253,10 +496,16 @@ impl CubeOps for Cube {
             count,
             dim,
             both.clone().into_buffer_arg(),
+            gate.into_buffer_arg(),
+            up.into_buffer_arg(),
             out.clone().into_buffer_arg(),
             stride,
+            gate_stride,
+            up_stride,
             width / 2,
             rows * width / 2,
+            gate_adapted,
+            up_adapted,
             [element(both.dtype), element(format)],
         );
         out

@@ -1,0 +1,244 @@
+//! Each kernel beside what it is composed of. They run where `SWISS_KNIFE_TEST_DEVICE` names a GPU.
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+
+use super::super::ops::{
+    Changed, Heads, Own, Sight, add_norm, attend, by_place, gate, likeliest, multiply, outline, product, read, turn, weigh,
+};
+use crate::decoder::Precision;
+use crate::device::DeviceName;
+use crate::model::Norm;
+
+/// A dozen roundings of f32, of sums of a few hundred terms in another order.
+const WHOLE: f32 = 2e-5;
+
+/// One step of bf16, where a sum in another order falls to the other side.
+const HALF: f32 = 1.0 / 128.0;
+
+/// The device under test; none where it is the processor.
+fn device() -> Option<Device> {
+    let name: DeviceName = std::env::var("SWISS_KNIFE_TEST_DEVICE").ok()?.parse().expect("the name of a device");
+    (name != DeviceName::Cpu).then(|| name.open().expect("a device of this machine"))
+}
+
+/// The formats of weights that a device has.
+fn formats(device: &Device) -> Vec<DType> {
+    let half = Precision::Bf16.check(device).is_ok().then_some(DType::BF16);
+    [DType::F32].into_iter().chain(half).collect()
+}
+
+/// Numbers between −1 and 1 without a pattern that sums could hide behind.
+fn numbers<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
+    let count: usize = shape.iter().product();
+    let number = |i: usize| ((i * 7919 + seed * 104_729) as f64 * 0.618_033_988_749).sin() as f32;
+    Tensor::from_data(TensorData::new((0..count).map(number).collect::<Vec<_>>(), shape), device)
+}
+
+/// Asserts that what is made on the device is what is made on the processor, up to `tolerance` of its size.
+fn agree<const D: usize>(name: &str, device: &Device, tolerance: f32, make: impl Fn(&Device) -> Tensor<D>) {
+    let [found, expected] = [device, &Device::flex()].map(|device| {
+        let made = make(device);
+        (made.dims(), made.dtype(), made.cast(DType::F32).into_data().try_into_vec::<f32>().unwrap())
+    });
+    assert_eq!((found.0, found.1), (expected.0, expected.1), "{name}");
+    let size = expected.2.iter().fold(0.0_f32, |size, x| size.max(x.abs()));
+    assert!(size > 0.0, "{name}: nothing to compare");
+    for (place, (found, expected)) in found.2.iter().zip(&expected.2).enumerate() {
+        // So written that a NaN is no agreement.
+        let close = (found - expected).abs() <= tolerance * size;
+        assert!(close, "{name}: {found} at {place} in place of {expected}, of numbers up to {size}");
+    }
+}
+
+#[test]
+fn rows_times_a_matrix() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for rows in [1, 2, 7, 8, 15, 16, 17, 40] {
+            // Columns that a cube's span does not divide, and fewer than it; depths of whole lines and not.
+            for (depth, columns) in [(64, 61), (896, 130), (1000, 4), (52, 9), (2056, 7), (128, 3)] {
+                for entry in [DType::F32, format] {
+                    let name = format!("{rows} rows of {entry:?}, {depth} by {columns} of {format:?}");
+                    let tolerance = if rows > 16 && format == DType::BF16 { HALF } else { WHOLE };
+                    agree(&name, &device, tolerance, |device| {
+                        // A view whose rows are longer than what is read of them.
+                        let x = numbers([rows, depth + 8], 1, device).cast(entry).slice([0..rows, 0..depth]);
+                        let weight = numbers([columns, depth], 2, device).cast(format).transpose();
+                        // On the processor the product is rounded to the format of the matrix; a few rows on a GPU are not.
+                        if *device == Device::flex() {
+                            let made = x.cast(format).cast(DType::F32).matmul(weight.cast(DType::F32));
+                            if rows > 16 { made.cast(format) } else { made }
+                        } else {
+                            // The processor's rounding of x, where the device would not round it.
+                            multiply(&x.cast(format).cast(entry), &weight)
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_are_in_f32() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for (queries, keys, width) in [(1, 5, 8), (6, 33, 16), (40, 70, 64)] {
+            agree(&format!("{format:?}"), &device, WHOLE, |device| {
+                let a = numbers([2, 3, queries, width], 3, device).cast(format);
+                let b = numbers([2, 3, keys, width], 4, device).cast(format);
+                product(a, b.swap_dims(2, 3))
+            });
+        }
+    }
+}
+
+#[test]
+fn sums_and_norms() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for (rows, width) in [(1, 8), (3, 24), (9, 300), (2, 2048)] {
+            for (change, delta) in [(false, false), (true, false), (true, true)] {
+                let run = |device: &Device| {
+                    let changed = change.then(|| Changed {
+                        frozen: numbers([rows, width], 6, device).cast(format),
+                        delta: delta.then(|| numbers([rows, width], 7, device)),
+                    });
+                    let norm = Norm::new(numbers([width], 8, device), 1e-6);
+                    add_norm(numbers([rows, width], 5, device), changed, &norm, format)
+                };
+                let name = format!("{rows} by {width}, {change}, {delta}, {format:?}");
+                agree(&name, &device, WHOLE, |device| run(device).0);
+                agree(&name, &device, tolerance, |device| run(device).1);
+            }
+        }
+    }
+}
+
+/// Three groups of heads of odd and even widths, in lanes with other groups before and behind.
+fn shapes() -> [(Heads, Own, usize); 3] {
+    [
+        (Heads { queries: 6, keys: 2, width: 10 }, Own { lanes: 2, start: 3, places: 4 }, 9),
+        (Heads { queries: 7, keys: 1, width: 64 }, Own { lanes: 1, start: 0, places: 1 }, 1),
+        (Heads { queries: 2, keys: 2, width: 16 }, Own { lanes: 3, start: 0, places: 21 }, 21),
+    ]
+}
+
+#[test]
+fn heads_are_turned() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for (heads, own, total) in shapes() {
+            for (adapted, held) in [(false, false), (true, false), (false, true)] {
+                let run = |device: &Device| {
+                    let width = heads.count() * heads.width;
+                    let rows = own.lanes * total;
+                    let projected = Changed {
+                        frozen: numbers([rows, width], 9, device).cast(format),
+                        delta: adapted.then(|| numbers([rows, width], 10, device)),
+                    };
+                    let angles = numbers([total, heads.width], 11, device);
+                    let cache = numbers([own.lanes, 2 * heads.keys, own.places + 7, heads.width], 13, device).cast(format);
+                    // What somebody else holds stays as it is.
+                    let before = held.then(|| cache.clone());
+                    let (queries, after) = turn(projected, numbers([width], 12, device), angles, heads, own, cache, 5);
+                    (queries, before.unwrap_or_else(|| after.clone()), after)
+                };
+                agree("queries", &device, tolerance, |device| run(device).0);
+                agree("what another holds", &device, tolerance, |device| run(device).1);
+                agree("the cache", &device, tolerance, |device| run(device).2);
+            }
+            agree("by place", &device, tolerance, |device| {
+                let shape = [own.lanes, heads.keys, heads.queries / heads.keys * own.places, heads.width];
+                by_place(numbers(shape, 13, device), heads, own.lanes, own.places, format)
+            });
+        }
+    }
+}
+
+/// From one query and one key to several rows with a past of their own.
+const SIGHTS: [Sight; 6] = [
+    Sight { places: 1, shared: 0, earlier: 0, rows: 1 },
+    Sight { places: 1, shared: 70, earlier: 0, rows: 1 },
+    Sight { places: 6, shared: 0, earlier: 0, rows: 1 },
+    Sight { places: 6, shared: 300, earlier: 2, rows: 3 },
+    Sight { places: 7, shared: 40, earlier: 5, rows: 7 },
+    Sight { places: 40, shared: 33, earlier: 0, rows: 5 },
+];
+
+#[test]
+fn scores_are_weighed() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for sight in SIGHTS {
+            agree(&format!("{sight:?}"), &device, tolerance, |device| {
+                let scores = numbers([2, 2, 3 * sight.places, sight.keys()], 14, device);
+                weigh(scores.mul_scalar(8.0), sight, format)
+            });
+        }
+    }
+}
+
+#[test]
+fn keys_are_attended_to() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        // Weights are rounded to the format of the keys by one way and not by the other.
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for sight in SIGHTS {
+            for (lanes, heads) in [
+                (2, Heads { queries: 6, keys: 2, width: 10 }),
+                (1, Heads { queries: 7, keys: 1, width: 64 }),
+                (1, Heads { queries: 2, keys: 2, width: 128 }),
+            ] {
+                agree(&format!("{lanes}, {heads:?}, {sight:?}"), &device, tolerance, |device| {
+                    let number = heads.queries / heads.keys * sight.places;
+                    let queries = numbers([lanes, heads.keys, number, heads.width], 21, device).mul_scalar(2.0).cast(format);
+                    let cache = numbers([lanes, 2 * heads.keys, sight.keys() + 3, heads.width], 22, device).cast(format);
+                    attend(queries, &cache, heads, lanes, sight, DType::F32)
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn gates_are_opened() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for adapted in [[false, false], [true, false], [false, true], [true, true]] {
+            agree(&format!("{adapted:?}"), &device, tolerance, |device| {
+                let mut seed = 15;
+                let deltas = adapted.map(|adapted| {
+                    seed += 1;
+                    adapted.then(|| numbers([5, 37], seed, device))
+                });
+                gate(numbers([5, 74], 15, device).mul_scalar(4.0).cast(format), deltas, format)
+            });
+        }
+    }
+}
+
+#[test]
+fn logits_are_looked_at() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        // Far apart, so that rounding changes no order.
+        let logits = |rows, vocabulary, device: &Device| numbers([rows, vocabulary], 20, device).mul_scalar(30.0).cast(format);
+        for (rows, vocabulary) in [(1, 64), (3, 61), (7, 1000)] {
+            agree("readings", &device, WHOLE, |device| {
+                let targets: Vec<i64> = (0..rows).map(|row| (row * 17 % vocabulary) as i64).collect();
+                let targets = Tensor::<1, Int>::from_data(TensorData::new(targets, [rows]), device);
+                read(logits(rows, vocabulary, device), targets)
+            });
+            agree("the likeliest", &device, 0.0, |device| likeliest(logits(rows, vocabulary, device)));
+        }
+        for rate in [1.0, 0.7, 1.5] {
+            agree("outlines", &device, WHOLE, |device| outline(logits(4, 320, device).reshape([4, 5, 64]), rate));
+        }
+    }
+}
