@@ -336,8 +336,9 @@ fn glance(queries: CubeTensor, cache: CubeTensor, heads: Heads, lanes: usize, si
 impl CubeOps for Cube {
     fn cube_multiply(x: CubeTensor, weight: CubeTensor) -> CubeTensor {
         few_rows(&x, &weight).unwrap_or_else(|| {
-            let format = weight.dtype;
-            product(if x.dtype == format { x } else { cast(x, format) }, weight, format)
+            let (rows, entry) = (x.meta.shape()[0], weight.dtype);
+            let format = if rows <= FEW { DType::F32 } else { entry };
+            product(if x.dtype == entry { x } else { cast(x, entry) }, weight, format)
         })
     }
 

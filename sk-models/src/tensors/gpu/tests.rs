@@ -61,17 +61,15 @@ fn rows_times_a_matrix() {
                     let name = format!("{rows} rows of {entry:?}, {depth} by {columns} of {format:?}");
                     let tolerance = if rows > 16 && format == DType::BF16 { HALF } else { WHOLE };
                     agree(&name, &device, tolerance, |device| {
-                        // A view whose rows are longer than what is read of them.
-                        let x = numbers([rows, depth + 8], 1, device).cast(entry).slice([0..rows, 0..depth]);
+                        // A view whose rows are longer than what is read of them, of numbers that both formats have.
+                        let x = numbers([rows, depth + 8], 1, device).cast(format).cast(entry).slice([0..rows, 0..depth]);
                         let weight = numbers([columns, depth], 2, device).cast(format).transpose();
-                        // On the processor the product is rounded to the format of the matrix; a few rows on a GPU are not.
-                        if *device == Device::flex() {
-                            let made = x.cast(format).cast(DType::F32).matmul(weight.cast(DType::F32));
-                            if rows > 16 { made.cast(format) } else { made }
-                        } else {
-                            // The processor's rounding of x, where the device would not round it.
-                            multiply(&x.cast(format).cast(entry), &weight)
+                        if *device != Device::flex() {
+                            return multiply(&x, &weight);
                         }
+                        // On the processor the product is rounded to the format of the matrix; a few rows on a GPU are not.
+                        let exact = x.cast(DType::F32).matmul(weight.cast(DType::F32));
+                        if rows > 16 { exact.cast(format) } else { exact }
                     });
                 }
             }
