@@ -1,12 +1,14 @@
-//! Kernels in CubeCL for what lies between the products of a layer.
+//! Kernels in CubeCL for what lies between the products of a layer, and where few rows are read for products and attention too.
 //!
 //! Composed of Burn's operations, each of these steps is three to nine kernels, and every one of them takes longer to ask for than to run
-//! while few rows are read. Every kernel here is one launch. Sums are in f32, whatever comes in or goes out.
+//! while few rows are read. Here it is one, attention two. Sums are in f32, whatever comes in or goes out.
 
 // Kernels are called with all they are given, most of it sizes, and know no iterators.
 #![allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 
+mod attention;
 mod kernels;
+mod products;
 #[cfg(test)]
 mod tests;
 
@@ -14,26 +16,22 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Cube, backend_extension};
 use burn::tensor::{DType, Slice};
-use burn_cubecl::kernel::matmul::{MatmulStrategy, init_matmul_output, matmul};
 use burn_cubecl::kernel::{cast, into_contiguous};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
-use cubek::matmul::launch::launch_ref;
-use cubek::matmul::multi_level::Strategy;
-use cubek::std::InputBinding;
 
 use super::ops::{Heads, Own, Sight};
+use attention::{can_glance, glance};
 use kernels::{
-    by_place_kernel, gate_kernel, gather_kernel, glance_kernel, likeliest_kernel, norm_kernel, outline_kernel, parts_of_sum,
-    read_kernel, rows_kernel, turn_kernel, weigh_kernel,
+    by_place_kernel, gate_kernel, likeliest_kernel, norm_kernel, outline_kernel, read_kernel, turn_kernel, weigh_kernel,
 };
+use products::{few_rows, product};
 
 /// Units that share a row.
 const UNITS: u32 = 256;
 
-/// What lies between the products of a layer, as single kernels.
+/// The steps of a layer.
 #[backend_extension(Cube)]
 pub(crate) trait CubeOps: Backend {
     /// See [`multiply`](super::ops::multiply).
@@ -146,101 +144,8 @@ fn units(tensor: &CubeTensor, count: usize) -> (CubeCount, CubeDim) {
     (cubecl::calculate_cube_count_elemwise(&tensor.client, count, dim), dim)
 }
 
-/// A product in `format`.
-///
-/// Where a device has TF32, Burn multiplies f32 in that, with eleven bits of them; here f32 is f32.
-fn product(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
-    let rounded = a.client.properties().supports_type(cubecl::tf32::elem_type_native());
-    if !(rounded && a.dtype == DType::F32 && b.dtype == DType::F32) {
-        return matmul(a, b, None, MatmulStrategy::default(), format).expect("the factors fit together");
-    }
-    let out = init_matmul_output(&a, &b, format);
-    let [left, right, result] = [&a, &b, &out].map(|tensor| element(tensor.dtype));
-    let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: left, rhs: right, out: result });
-    let client = a.client.clone();
-    let factors = [(a, left), (b, right)].map(|(factor, element)| InputBinding::new(factor.binding(), element));
-    let [a, b] = factors;
-    let units = Strategy::SimpleUnit(Default::default());
-    launch_ref(&units.into(), &client, a, b, out.clone().binding(), &mut elements).expect("units need no other hardware");
-    out
-}
-
 /// The most rows for which reading matrices and keys takes longer than multiplying by them.
 const FEW: usize = 16;
-
-/// Keys that a cube of [`glance_kernel`] looks at.
-const CHUNK: usize = 32;
-
-/// The room that a cube of [`glance_kernel`] has for queries, of which so many are there: few sizes, since each is a kernel of its own.
-fn most_queries(number: usize) -> usize {
-    number.next_multiple_of(32)
-}
-
-/// Whether a cube has the memory to look at keys with so many queries.
-fn can_glance(tensor: &CubeTensor, number: usize, width: usize) -> bool {
-    let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
-    numbers * size_of::<f32>() <= tensor.client.properties().hardware.max_shared_memory_size
-}
-
-/// Columns that a cube of [`rows_kernel`] makes.
-const SPAN: usize = 4;
-
-/// Bytes that a unit reads at once.
-const LINE: usize = 16;
-
-/// How many units share a sum of so many lines, in the memory that a cube has; none where there are too many sums.
-fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
-    let hardware = &client.properties().hardware;
-    let most = (UNITS as usize).min(hardware.max_units_per_cube as usize);
-    let mut units = depth.next_power_of_two().clamp(32, most.next_power_of_two());
-    let bytes = |units: usize| values * (units + parts_of_sum(values, units)) * size_of::<f32>();
-    while units > most || bytes(units) > hardware.max_shared_memory_size {
-        units /= 2;
-    }
-    (units >= values.max(32)).then_some(units)
-}
-
-/// `x·W` by [`rows_kernel`]; none where it does not serve.
-fn few_rows(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeTensor> {
-    let [rows, depth] = x.meta.shape().dims();
-    let [_, columns] = weight.meta.shape().dims();
-    let (x_strides, strides) = (x.meta.strides(), weight.meta.strides());
-    let size = LINE / weight.dtype.size();
-    let whole = |number: usize| number.is_multiple_of(size);
-    // Lines begin where a vector may.
-    let aligned =
-        |tensor: &CubeTensor| tensor.handle.offset_start.unwrap_or(0).is_multiple_of((size * tensor.dtype.size()) as u64);
-    let served = rows <= FEW
-        && strides[0] == 1
-        && x_strides[1] == 1
-        && [depth, strides[1], x_strides[0]].into_iter().all(whole)
-        && columns >= SPAN
-        && aligned(x)
-        && aligned(weight);
-    let units = units_of_sum(rows * SPAN, depth / size, &x.client).filter(|_| served)?;
-    let out = empty(x, [rows, columns], DType::F32);
-    let client = x.client.clone();
-    let dim = CubeDim::new_1d(units as u32);
-    let count = cubecl::calculate_cube_count_elemwise(&client, columns.div_ceil(SPAN) * units, dim);
-    rows_kernel::launch(
-        &client,
-        count,
-        dim,
-        size,
-        x.clone().into_buffer_arg(),
-        weight.clone().into_buffer_arg(),
-        out.clone().into_buffer_arg(),
-        depth / size,
-        x_strides[0] / size,
-        strides[1] / size,
-        columns,
-        rows,
-        SPAN,
-        units,
-        [element(x.dtype), element(weight.dtype)],
-    );
-    Some(out)
-}
 
 fn norm(
     x: CubeTensor,
@@ -279,58 +184,6 @@ fn norm(
         [element(change.dtype), element(format)],
     );
     (sum, out)
-}
-
-/// Attention of the queries of a few tokens: chunks of keys side by side, and what they make together.
-fn glance(queries: CubeTensor, cache: CubeTensor, heads: Heads, lanes: usize, sight: Sight, format: DType) -> CubeTensor {
-    let (queries, cache) = (into_contiguous(queries), into_contiguous(cache));
-    let number = queries.meta.shape()[2];
-    let (blocks, chunks) = (lanes * heads.keys, sight.keys().div_ceil(CHUNK));
-    let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
-    let client = queries.client.clone();
-    let (count, dim, units) = cubes(&queries, blocks * chunks);
-    glance_kernel::launch(
-        &client,
-        count,
-        dim,
-        queries.clone().into_buffer_arg(),
-        cache.clone().into_buffer_arg(),
-        sums.clone().into_buffer_arg(),
-        blocks,
-        chunks,
-        number,
-        heads.keys,
-        cache.meta.shape()[2],
-        sight.keys(),
-        sight.places,
-        sight.shared,
-        sight.earlier,
-        sight.rows,
-        heads.width,
-        most_queries(number),
-        CHUNK,
-        units as usize,
-        element(queries.dtype),
-    );
-    let out = empty(&queries, [lanes * sight.places, heads.queries * heads.width], format);
-    let number_out = lanes * sight.places * heads.queries * heads.width;
-    let (count, dim) = self::units(&queries, number_out);
-    gather_kernel::launch(
-        &client,
-        count,
-        dim,
-        sums.into_buffer_arg(),
-        out.clone().into_buffer_arg(),
-        chunks,
-        number,
-        heads.queries,
-        heads.keys,
-        sight.places,
-        heads.width,
-        number_out,
-        element(format),
-    );
-    out
 }
 
 impl CubeOps for Cube {

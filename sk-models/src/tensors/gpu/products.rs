@@ -1,0 +1,90 @@
+use burn::tensor::DType;
+use burn_cubecl::kernel::matmul::{MatmulStrategy, init_matmul_output, matmul};
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems};
+use cubek::matmul::launch::launch_ref;
+use cubek::matmul::multi_level::Strategy;
+use cubek::std::InputBinding;
+
+use super::kernels::{parts_of_sum, rows_kernel};
+use super::{FEW, UNITS, element, empty};
+
+/// A product in `format`.
+///
+/// Where a device has TF32, Burn multiplies f32 in that, with eleven bits of them; here f32 is f32.
+pub(super) fn product(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
+    let rounded = a.client.properties().supports_type(cubecl::tf32::elem_type_native());
+    if !(rounded && a.dtype == DType::F32 && b.dtype == DType::F32) {
+        return matmul(a, b, None, MatmulStrategy::default(), format).expect("the factors fit together");
+    }
+    let out = init_matmul_output(&a, &b, format);
+    let [left, right, result] = [&a, &b, &out].map(|tensor| element(tensor.dtype));
+    let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: left, rhs: right, out: result });
+    let client = a.client.clone();
+    let factors = [(a, left), (b, right)].map(|(factor, element)| InputBinding::new(factor.binding(), element));
+    let [a, b] = factors;
+    let units = Strategy::SimpleUnit(Default::default());
+    launch_ref(&units.into(), &client, a, b, out.clone().binding(), &mut elements).expect("units need no other hardware");
+    out
+}
+
+/// Columns that a cube of [`rows_kernel`] makes.
+const SPAN: usize = 4;
+
+/// Bytes that a unit reads at once.
+const LINE: usize = 16;
+
+/// How many units share a sum of so many lines, in the memory that a cube has; none where there are too many sums.
+fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
+    let hardware = &client.properties().hardware;
+    let most = (UNITS as usize).min(hardware.max_units_per_cube as usize);
+    let mut units = depth.next_power_of_two().clamp(32, most.next_power_of_two());
+    let bytes = |units: usize| values * (units + parts_of_sum(values, units)) * size_of::<f32>();
+    while units > most || bytes(units) > hardware.max_shared_memory_size {
+        units /= 2;
+    }
+    (units >= values.max(32)).then_some(units)
+}
+
+/// `x·W` by [`rows_kernel`]; none where it does not serve.
+pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeTensor> {
+    let [rows, depth] = x.meta.shape().dims();
+    let [_, columns] = weight.meta.shape().dims();
+    let (x_strides, strides) = (x.meta.strides(), weight.meta.strides());
+    let size = LINE / weight.dtype.size();
+    let whole = |number: usize| number.is_multiple_of(size);
+    // Lines begin where a vector may.
+    let aligned =
+        |tensor: &CubeTensor| tensor.handle.offset_start.unwrap_or(0).is_multiple_of((size * tensor.dtype.size()) as u64);
+    let served = rows <= FEW
+        && strides[0] == 1
+        && x_strides[1] == 1
+        && [depth, strides[1], x_strides[0]].into_iter().all(whole)
+        && columns >= SPAN
+        && aligned(x)
+        && aligned(weight);
+    let units = units_of_sum(rows * SPAN, depth / size, &x.client).filter(|_| served)?;
+    let out = empty(x, [rows, columns], DType::F32);
+    let client = x.client.clone();
+    let dim = CubeDim::new_1d(units as u32);
+    let count = cubecl::calculate_cube_count_elemwise(&client, columns.div_ceil(SPAN) * units, dim);
+    rows_kernel::launch(
+        &client,
+        count,
+        dim,
+        size,
+        x.clone().into_buffer_arg(),
+        weight.clone().into_buffer_arg(),
+        out.clone().into_buffer_arg(),
+        depth / size,
+        x_strides[0] / size,
+        strides[1] / size,
+        columns,
+        rows,
+        SPAN,
+        units,
+        [element(x.dtype), element(weight.dtype)],
+    );
+    Some(out)
+}
