@@ -16,10 +16,19 @@ use sk_models::{
 /// Names the device to run on; the CPU if it is not set.
 const VARIABLE: &str = "SWISS_KNIFE_TEST_DEVICE";
 
+fn device_name() -> DeviceName {
+    let name = std::env::var(VARIABLE).unwrap_or_else(|_| "cpu".to_owned());
+    name.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
+}
+
 /// The device under test.
 pub(crate) fn device() -> Device {
-    let name = std::env::var(VARIABLE).unwrap_or_else(|_| "cpu".to_owned());
-    name.parse::<DeviceName>().and_then(DeviceName::open).unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
+    device_name().open().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
+}
+
+/// Whether Burn multiplies f32 in TF32 on the device under test. The module that is trained does as Burn does; the decoder does not.
+pub(crate) fn has_tf32() -> bool {
+    matches!(device_name(), DeviceName::Cuda(_))
 }
 
 /// The directory of a fixture.
