@@ -16,6 +16,9 @@ pub(crate) use bounded::normal_cdf;
 /// g must be odd and strictly increasing (where it has not saturated), and finite for finite u. [`RoundRobin`](crate::RoundRobin)
 /// evaluates it once per pair and uses −g(u) for the rival. One method is enough; [`apply`](Self::apply) is for links that are faster on
 /// many values at once.
+///
+/// Theorem 1 asks for more: g must be uniformly continuous, so that a rating moves little with a score wherever the score stands. u + u³ is
+/// not, which A5′ of the axiom kit (feature `axioms`) finds out.
 pub trait Link<F: Real = f64>: Send + Sync {
     /// g(u), for finite u.
     fn g(&self, u: F) -> F;
