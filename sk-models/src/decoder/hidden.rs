@@ -105,7 +105,7 @@ pub(super) fn read_pairs(
     for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {
         let m = places.len();
         let states = hidden.clone().select(1, indices(places, &device)).reshape([count * m, size]);
-        let logits = model.logits(states, lanes);
+        let logits = model.logits(&states, lanes);
         let targets: Vec<i64> = targets.iter().map(|&t| i64::from(t)).collect();
         let targets = Tensor::<1, Int>::from_data(TensorData::new(targets.repeat(count), [count * m]), &device);
         pieces.push(ops::read(logits, targets).reshape([count, m, 2]));

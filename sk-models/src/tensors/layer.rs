@@ -81,7 +81,7 @@ impl Layer {
         let (x, normed) = add_norm(x, Some(added), &self.inner_norm, format);
         let both = multiply(&normed, &self.gate_up);
         let changes = [Target::Gate, Target::Up].map(|target| low_rank(delta(target), &normed));
-        let inner = gate(both, changes, format);
+        let inner = gate(&both, changes, format);
         let added = Changed { frozen: multiply(&inner, &self.down), delta: low_rank(delta(Target::Down), &inner) };
         (x, added)
     }

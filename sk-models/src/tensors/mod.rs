@@ -182,14 +182,14 @@ impl Tensors {
 
     /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`, in f32 for a few states and where a lane changes the head, else in its
     /// format.
-    pub(crate) fn logits(&self, states: Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
+    pub(crate) fn logits(&self, states: &Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
         let head = match &self.head {
             Some(head) => head.clone(),
             // Row by row it is the head column by column.
             None => self.embedding.clone().transpose(),
         };
-        let logits = multiply(&states, &head);
-        match low_rank(lanes.head(), &states) {
+        let logits = multiply(states, &head);
+        match low_rank(lanes.head(), states) {
             None => logits,
             Some(delta) => logits.cast(delta.dtype()) + delta,
         }
@@ -200,7 +200,7 @@ impl Tensors {
         let count = lanes.count();
         let places: Vec<usize> = states.iter().map(|states| states.dims()[0] / count).collect();
         let joined = together(states.iter().map(|states| (*states).clone()).collect(), count);
-        apart(self.logits(joined, lanes), count, &places)
+        apart(self.logits(&joined, lanes), count, &places)
     }
 }
 
@@ -355,7 +355,7 @@ mod tests {
                 let found =
                     tensors.forward(&mut prefill(&sequence[start..start + size], &mut prefix), Lanes::backbone()).remove(0);
                 let expected = |of: &Tensor<2>| of.clone().slice([start..start + size, 0..of.dims()[1]]);
-                assert_close("logits", tensors.logits(found.clone(), Lanes::backbone()), expected(&logits));
+                assert_close("logits", tensors.logits(&found, Lanes::backbone()), expected(&logits));
                 assert_close("states", found, expected(&states));
                 start += size;
                 assert_eq!(prefix.len(), start);
@@ -393,7 +393,7 @@ mod tests {
         let mut steps: Vec<[Tensor<2>; 3]> = Vec::new();
         for part in &parts {
             let found = tensors.forward(&mut [extend(part, &mut prefix, &mut suffix)], Lanes::of(&stack)).remove(0);
-            let logits = tensors.logits(found.clone(), Lanes::of(&stack));
+            let logits = tensors.logits(&found, Lanes::of(&stack));
             let width = part[0].len();
             for step in 0..width {
                 let lane = |of: &Tensor<2>, lane: usize| {

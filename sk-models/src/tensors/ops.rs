@@ -251,12 +251,12 @@ pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usi
 }
 
 /// `silu(gate) ⊙ up` in `format`, of both side by side and what adapters add to each: `[M, 2·F]` and `[M, F]` to `[M, F]`.
-pub(super) fn gate(both: Tensor<2>, deltas: [Option<Tensor<2>>; 2], format: DType) -> Tensor<2> {
+pub(super) fn gate(both: &Tensor<2>, deltas: [Option<Tensor<2>>; 2], format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&both) {
-        let [(gate, gate_adapted), (up, up_adapted)] = deltas.map(|delta| or(delta, &both));
+    if is_cube(both) {
+        let [(gate, gate_adapted), (up, up_adapted)] = deltas.map(|delta| or(delta, both));
         let adapted = [gate_adapted, up_adapted];
-        let out = <burn::backend::Dispatch as CubeOps>::cube_gate(both.into_dispatch(), gate, up, adapted, format);
+        let out = <burn::backend::Dispatch as CubeOps>::cube_gate(both.clone().into_dispatch(), gate, up, adapted, format);
         return Tensor::from_dispatch(out);
     }
     let width = both.dims()[1] / 2;

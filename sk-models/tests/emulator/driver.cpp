@@ -137,14 +137,21 @@ bool release_warp(unsigned warp) {
     return true;
 }
 
+// Whether the last thread goes first. What lacks a barrier comes out differently one way or the other.
+const bool backwards = getenv("EMULATOR_BACKWARDS");
+
+// The i-th of `count` in the order in which they run.
+unsigned in_turn(unsigned i, unsigned count) { return backwards ? count - 1 - i : i; }
+
 void run_block() {
     auto all = [](auto what) { return std::all_of(fibers.begin(), fibers.begin() + threads, what); };
     for (unsigned i = 0; i < threads; i++) start(fibers[i]);
     for (;;) {
         bool moved = false;
         for (unsigned i = 0; i < threads; i++) {
-            if (fibers[i].state != State::Running) continue;
-            resume(fibers[i]);
+            Fiber& fiber = fibers[in_turn(i, threads)];
+            if (fiber.state != State::Running) continue;
+            resume(fiber);
             moved = true;
         }
         for (unsigned warp = 0; warp * WARP < threads; warp++) moved |= release_warp(warp);
@@ -519,19 +526,17 @@ CUresult cuLaunchKernel(CUfunction kernel, unsigned grid_x, unsigned grid_y, uns
     entry = function.call;
     entry_arguments = arguments;
     for (unsigned i = 0; i < threads; i++) fibers[i].index = {i % block_x, i / block_x % block_y, i / block_x / block_y};
-    for (unsigned z = 0; z < grid_z; z++) {
-        for (unsigned y = 0; y < grid_y; y++) {
-            for (unsigned x = 0; x < grid_x; x++) {
-                emulated_block = {x, y, z};
-                if (function.has_barriers) {
-                    run_block();
-                    continue;
-                }
-                for (unsigned i = 0; i < threads; i++) {
-                    emulated_thread = fibers[i].index;
-                    function.call(arguments);
-                }
-            }
+    uint64_t count = uint64_t(grid_x) * grid_y * grid_z;
+    for (uint64_t turn = 0; turn < count; turn++) {
+        uint64_t block = backwards ? count - 1 - turn : turn;
+        emulated_block = {unsigned(block % grid_x), unsigned(block / grid_x % grid_y), unsigned(block / grid_x / grid_y)};
+        if (function.has_barriers) {
+            run_block();
+            continue;
+        }
+        for (unsigned i = 0; i < threads; i++) {
+            emulated_thread = fibers[in_turn(i, threads)].index;
+            function.call(arguments);
         }
     }
     function.seconds += now() - start;

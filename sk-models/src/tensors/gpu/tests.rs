@@ -215,7 +215,7 @@ fn gates_are_opened() {
                     seed += 1;
                     adapted.then(|| numbers([5, 37], seed, device))
                 });
-                gate(numbers([5, 74], 15, device).mul_scalar(4.0).cast(format), deltas, format)
+                gate(&numbers([5, 74], 15, device).mul_scalar(4.0).cast(format), deltas, format)
             });
         }
     }
