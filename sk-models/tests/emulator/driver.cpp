@@ -45,7 +45,8 @@ struct Fiber {
     unsigned place, there;
 };
 
-std::vector<Fiber> fibers(MOST_THREADS);
+// What a thread may still use while the program ends is never destroyed.
+std::vector<Fiber>& fibers = *new std::vector<Fiber>(MOST_THREADS);
 unsigned threads;
 Fiber* current;
 void* scheduler;
@@ -138,7 +139,7 @@ bool release_warp(unsigned warp) {
 }
 
 // Whether the last thread goes first. What lacks a barrier comes out differently one way or the other.
-const bool backwards = getenv("EMULATOR_BACKWARDS");
+const bool backwards = getenv("EMULATOR_BACKWARDS") && *getenv("EMULATOR_BACKWARDS");
 
 // The i-th of `count` in the order in which they run.
 unsigned in_turn(unsigned i, unsigned count) { return backwards ? count - 1 - i : i; }
@@ -179,7 +180,7 @@ struct Module {
     std::string source;
 };
 
-std::vector<Function*> functions;
+std::vector<Function*>& functions = *new std::vector<Function*>;
 // Of the device's clock, what no time has passed for.
 double pretended = 0;
 
@@ -221,7 +222,7 @@ void* compiled(const std::string& base) {
 
 // ---- Memory.
 
-std::map<CUdeviceptr, size_t> blocks;
+std::map<CUdeviceptr, size_t>& blocks = *new std::map<CUdeviceptr, size_t>;
 size_t allocated = 0, most_allocated = 0;
 
 CUresult allocate(CUdeviceptr* out, size_t bytes) {

@@ -11,7 +11,7 @@
 
 namespace {
 
-const std::string home = getenv("EMULATOR");
+const std::string& home = *new std::string(getenv("EMULATOR"));
 
 template <class F> F nvidia(F*, const char* name) {
     static void* library = dlopen((home + "/nvidia/lib/libnvrtc.so.13").c_str(), RTLD_NOW | RTLD_LOCAL);
