@@ -170,15 +170,18 @@ struct Function {
     // None where a kernel cannot run here.
     void (*call)(void**);
     bool has_barriers;
-    std::string name;
+    std::string name, file;
     uint64_t launches = 0;
     double seconds = 0;
 };
 
 struct Module {
     void* library;
-    std::string source;
+    // What its source is called.
+    std::string file;
 };
+
+std::string in_kernels(const std::string& file) { return std::string(getenv("EMULATOR")) + "/kernels/" + file; }
 
 std::vector<Function*>& functions = *new std::vector<Function*>;
 // Of the device's clock, what no time has passed for.
@@ -259,7 +262,8 @@ struct Report {
         fprintf(stderr, "emulator: %zu kernels, at most %zu bytes\n", functions.size(), most_allocated);
         for (const Function* function : functions) {
             const char* note = function->call ? "" : " (did nothing)";
-            fprintf(stderr, "%10.3f s %8lu times  %s%s\n", function->seconds, function->launches, function->name.c_str(), note);
+            fprintf(stderr, "%10.3f s %8lu times  %s.cu  %s%s\n", function->seconds, function->launches, function->file.c_str(),
+                    function->name.c_str(), note);
         }
     }
 } report;
@@ -482,8 +486,8 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     Lock lock(device);
     const char* mark = strstr(static_cast<const char*>(image), "// source: ");
     if (!mark) return CUDA_ERROR_INVALID_PTX;
-    std::string base = std::string(getenv("EMULATOR")) + "/kernels/" + std::string(mark + 11, 16);
-    *module = reinterpret_cast<CUmodule>(new Module{compiled(base), read_file(base + ".cu")});
+    std::string file(mark + 11, 16);
+    *module = reinterpret_cast<CUmodule>(new Module{compiled(in_kernels(file)), file});
     return CUDA_SUCCESS;
 }
 
@@ -493,7 +497,9 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
     Lock lock(device);
     auto& own = *reinterpret_cast<Module*>(module);
     void* symbol = own.library ? dlsym(own.library, "emulated_entry") : nullptr;
-    auto* made = new Function{reinterpret_cast<void (*)(void**)>(symbol), contains(own.source, "_sync") || contains(own.source, "__sync"), name};
+    std::string source = read_file(in_kernels(own.file) + ".cu");
+    bool has_barriers = contains(source, "_sync") || contains(source, "__sync");
+    auto* made = new Function{reinterpret_cast<void (*)(void**)>(symbol), has_barriers, name, own.file};
     functions.push_back(made);
     *function = reinterpret_cast<CUfunction>(made);
     return CUDA_SUCCESS;
