@@ -119,7 +119,7 @@ fn shapes() -> [(Heads, Own, usize); 3] {
     [
         (Heads { queries: 6, keys: 2, width: 10 }, Own { lanes: 2, start: 3, places: 4 }, 9),
         (Heads { queries: 7, keys: 1, width: 64 }, Own { lanes: 1, start: 0, places: 1 }, 1),
-        (Heads { queries: 2, keys: 2, width: 16 }, Own { lanes: 3, start: 0, places: 21 }, 21),
+        (Heads { queries: 3, keys: 3, width: 16 }, Own { lanes: 3, start: 0, places: 21 }, 21),
     ]
 }
 
@@ -243,10 +243,10 @@ fn logits_are_looked_at() {
             });
             agree("the likeliest", &device, 0.0, |device| likeliest(logits(rows, vocabulary, device)));
             agree("how many are no numbers", &device, 0.0, |device| {
-                // Of a row, as many as its place says, where every unit looks; one more is −∞, which is a number.
-                let odd = |row: usize, i: usize| match i.checked_sub(vocabulary / 3) {
-                    Some(0) => f32::NEG_INFINITY,
-                    Some(j) if j <= 3 * row + 1 => [f32::NAN, f32::INFINITY][j % 2],
+                // Of row n 3·n + 1, every other one from the end on; −∞, between the first two, is a number.
+                let odd = |row: usize, i: usize| match vocabulary - 1 - i {
+                    1 => f32::NEG_INFINITY,
+                    back if back % 2 == 0 && back / 2 <= 3 * row => [f32::NAN, f32::INFINITY][back / 2 % 2],
                     _ => i as f32,
                 };
                 let odd: Vec<f32> = (0..rows * vocabulary).map(|i| odd(i / vocabulary, i % vocabulary)).collect();
