@@ -2,7 +2,7 @@ use burn::tensor::DType;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::kernels::{gather_kernel, glance_kernel};
+use super::kernels::attention::{gather_kernel, glance_kernel};
 use super::{cubes, element, empty, units};
 use crate::tensors::ops::{Heads, Sight};
 

@@ -23,9 +23,9 @@ use cubecl::prelude::*;
 
 use super::ops::{Heads, Own, Sight};
 use attention::{can_glance, glance};
-use kernels::{
-    by_place_kernel, gate_kernel, likeliest_kernel, norm_kernel, outline_kernel, read_kernel, turn_kernel, weigh_kernel,
-};
+use kernels::attention::{by_place_kernel, turn_kernel, weigh_kernel};
+use kernels::layer::{gate_kernel, norm_kernel};
+use kernels::logits::{likeliest_kernel, outline_kernel, read_kernel};
 use products::{few_rows, product};
 
 /// Units that share a row.

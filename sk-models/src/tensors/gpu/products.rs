@@ -7,7 +7,7 @@ use cubek::matmul::launch::launch_ref;
 use cubek::matmul::multi_level::Strategy;
 use cubek::std::InputBinding;
 
-use super::kernels::{parts_of_sum, rows_kernel};
+use super::kernels::products::{parts_of_sum, rows_kernel};
 use super::{FEW, UNITS, element, empty};
 
 /// A product in `format`.

@@ -1,0 +1,50 @@
+//! The kernels themselves.
+
+pub(super) mod attention;
+pub(super) mod layer;
+pub(super) mod logits;
+pub(super) mod products;
+
+use cubecl::prelude::*;
+
+/// Sums a number of each unit of a cube; all get the sum.
+#[cube]
+fn sum_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
+    let unit = UNIT_POS as usize;
+    sync_cube();
+    shared[unit] = own;
+    sync_cube();
+    let mut half = (CUBE_DIM / 2) as usize;
+    while half > 0 {
+        if unit < half {
+            shared[unit] += shared[unit + half];
+        }
+        half /= 2;
+        sync_cube();
+    }
+    shared[0]
+}
+
+/// The largest of a number of each unit of a cube; all get it.
+#[cube]
+fn max_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
+    let unit = UNIT_POS as usize;
+    sync_cube();
+    shared[unit] = own;
+    sync_cube();
+    let mut half = (CUBE_DIM / 2) as usize;
+    while half > 0 {
+        if unit < half {
+            shared[unit] = max(shared[unit], shared[unit + half]);
+        }
+        half /= 2;
+        sync_cube();
+    }
+    shared[0]
+}
+
+/// The row of this cube. Cubes beyond the last one do its work again.
+#[cube]
+fn row_of_cube(rows: usize) -> usize {
+    min(CUBE_POS, rows - 1)
+}
