@@ -299,5 +299,5 @@ fn a_judge_that_cannot_be_asked_leaves_no_file() {
     refused(&["--offline=nowhere"], "nowhere");
     refused(&["--endpoint", "http://127.0.0.1:1/v1", "--attempts", "1"], "127.0.0.1:1");
     refused(&["--offline", "nowhere"], "--offline=nowhere");
-    refused(&[], "not provided: --endpoint <URL>");
+    refused(&[], "not provided: <--endpoint <URL>|--offline[=<DIR>]>");
 }

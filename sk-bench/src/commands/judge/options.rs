@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 use sk_models::device::DeviceName;
 
@@ -18,6 +18,7 @@ const EMBEDDED: &str = "embedded:judge";
 
 /// What is judged, by whom, and how.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("who").args(["endpoint", "offline"]).required(true))]
 pub struct JudgeOptions {
     /// Responses: JSON lines, gzipped or not.
     #[arg(value_name = "RESPONSES")]
@@ -26,7 +27,7 @@ pub struct JudgeOptions {
     #[arg(short, long, value_name = "JUDGED")]
     pub(super) output: PathBuf,
     /// Base address of an OpenAI-compatible server, such as http://localhost:8000/v1.
-    #[arg(long, value_name = "URL", required_unless_present = "offline", help_heading = "Server")]
+    #[arg(long, value_name = "URL", help_heading = "Server")]
     endpoint: Option<String>,
     /// Judge without a server: by the preference models that ship, or by those of a folder.
     ///
