@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 pub use burn::tensor::Device;
+use burn::tensor::Tensor;
 use thiserror::Error;
 
 /// A device by name: `cpu`, `cuda`, `cuda:1`, `wgpu`, `wgpu:0`, or `auto`.
@@ -74,6 +75,17 @@ fn built() -> String {
 #[must_use]
 pub fn is_processor(device: &Device) -> bool {
     *device == Device::flex()
+}
+
+/// A tensor in memory of its own on a GPU, and not in the pools that what a pass computes comes from and returns to: those are searched for
+/// room at every step of it, past all that lies there.
+pub(crate) fn settled<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    let device = tensor.device();
+    if is_processor(&device) || device.is_autodiff() {
+        return tensor;
+    }
+    // What is held by somebody else is written anew.
+    device.memory_persistent_allocations(tensor, |tensor| tensor.clone().mul_scalar(1.0))
 }
 
 /// Bytes of the processor's memory that can be had without swapping, where the system says so.

@@ -12,6 +12,7 @@ mod soup;
 pub use soup::{Merge, MergeError};
 
 use crate::config::Qwen2Config;
+use crate::device::settled;
 
 /// A linear layer of a decoder layer that an adapter can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -255,9 +256,7 @@ impl LaneDelta {
             a.push(down.unsqueeze::<3>());
             b.push(up.unsqueeze::<3>());
         }
-        let join = |mut parts: Vec<Tensor<3>>| {
-            if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) }
-        };
+        let join = |mut parts: Vec<Tensor<3>>| settled(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) });
         Ok(Some(Self { a: join(a), b: join(b) }))
     }
 }

@@ -4,6 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{LoraAdapter, LowRank, Target};
 use crate::config::Qwen2Config;
+use crate::device::settled;
 use crate::model::initial::uniform;
 
 /// Deviation of B, where a fresh adapter has zeros: small, so that the adapter stays a small change of the model.
@@ -40,7 +41,7 @@ impl LoraAdapter {
         let mut draw = |shape: [usize; 2], std: f64| {
             let values = uniform(seed, stream, shape[0] * shape[1], std);
             stream += 1;
-            Tensor::<2>::from_data(TensorData::new(values, shape), device)
+            settled(Tensor::<2>::from_data(TensorData::new(values, shape), device))
         };
         for layer in &mut adapter.layers {
             for target in Target::ALL {

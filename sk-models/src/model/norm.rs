@@ -5,6 +5,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 
+use crate::device::settled;
 use crate::kernels::rms_norm;
 
 /// `y = x / sqrt(mean(x²) + ε) · w`, the mean over the last axis.
@@ -26,6 +27,11 @@ impl Norm {
     #[must_use]
     pub fn ones(size: usize, epsilon: f64, device: &Device) -> Self {
         Self::new(Tensor::ones([size], device), epsilon)
+    }
+
+    /// The same, [`settled`].
+    pub(crate) fn settled(self) -> Self {
+        Self { weight: self.weight.map(settled), ..self }
     }
 
     /// ε.

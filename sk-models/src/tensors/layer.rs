@@ -5,6 +5,7 @@ use super::attention::{Pass, attend};
 use super::ops::{Changed, add_norm, gate, multiply, product};
 use super::{Group, by_columns, side_by_side};
 use crate::config::Qwen2Config;
+use crate::device::settled;
 use crate::lora::{LaneDelta, LayerDeltas, Target};
 use crate::model::{self, Norm, Projection};
 
@@ -37,13 +38,13 @@ impl Layer {
         let [q_proj, k_proj, v_proj] = [self_attn.q_proj, self_attn.k_proj, self_attn.v_proj];
         let biases = [&q_proj, &k_proj, &v_proj].map(|projection| projection.bias.as_ref().map(Param::val));
         let filled = biases.into_iter().zip(widths).map(|(bias, width)| bias.unwrap_or_else(|| Tensor::zeros([width], &device)));
-        let bias = Tensor::cat(filled.collect(), 0);
+        let bias = settled(Tensor::cat(filled.collect(), 0));
         Self {
-            input_norm: input_layernorm,
+            input_norm: input_layernorm.settled(),
             input: side_by_side([q_proj, k_proj, v_proj].map(weight)),
             bias,
             output: by_columns(weight(self_attn.o_proj)),
-            inner_norm: post_attention_layernorm,
+            inner_norm: post_attention_layernorm.settled(),
             gate_up: side_by_side([mlp.gate_proj, mlp.up_proj].map(weight)),
             down: by_columns(weight(mlp.down_proj)),
             widths,

@@ -20,6 +20,7 @@ use sk_core::TokenId;
 pub(crate) use cache::{Prefix, Suffix};
 
 use crate::config::Qwen2Config;
+use crate::device::settled;
 use crate::lora::Lanes;
 use crate::model::Norm;
 use crate::model::parts::Parts;
@@ -72,12 +73,12 @@ impl Group<'_> {
 fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
     let columns = matrix.transpose();
     // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
-    (columns.ones_like() * columns).transpose()
+    settled(columns.ones_like() * columns).transpose()
 }
 
 /// Matrices `[in, out]` side by side, by columns.
 fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
-    Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0).transpose()
+    settled(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
 }
 
 impl Tensors {
@@ -92,15 +93,13 @@ impl Tensors {
             Some(format) => matrix.cast(format),
             None => matrix,
         };
-        Ok(Self {
-            embedding: cast(embedding),
-            layers: (0..config.num_hidden_layers)
-                .map(|index| Ok(Layer::new(parts.layer(index)?, config, cast)))
-                .collect::<Result<_, _>>()?,
-            norm: parts.norm()?,
-            head: parts.head()?.map(|head| by_columns(cast(head))),
-            config: config.clone(),
-        })
+        let embedding = settled(cast(embedding));
+        let layers = (0..config.num_hidden_layers)
+            .map(|index| Ok(Layer::new(parts.layer(index)?, config, cast)))
+            .collect::<Result<_, _>>()?;
+        let norm = parts.norm()?.settled();
+        let head = parts.head()?.map(|head| by_columns(cast(head)));
+        Ok(Self { embedding, layers, norm, head, config: config.clone() })
     }
 
     pub(crate) fn config(&self) -> &Qwen2Config {

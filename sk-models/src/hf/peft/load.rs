@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use super::{CONFIG_FILE, PREFIX, WEIGHTS_FILE, config::AdapterConfig, module::Module};
 use crate::{
     config::Qwen2Config,
+    device::settled,
     files,
     hf::{
         error::CheckpointError,
@@ -58,8 +59,8 @@ pub fn load_adapter(
         let (input, output) = module.dims(config);
         let [a, b] = module.suffixes().map(|suffix| format!("{PREFIX}{path}.{suffix}"));
         let change = LowRank {
-            a: transposed(&files, &a, [rank, input], device)?,
-            b: transposed(&files, &b, [output, rank], device)?,
+            a: settled(transposed(&files, &a, [rank, input], device)?),
+            b: settled(transposed(&files, &b, [output, rank], device)?),
             scale,
         };
         taken.extend([a, b]);
