@@ -106,6 +106,7 @@ impl Decoder {
         let network = if is_packed(&embedding) {
             Network::Packed(Box::new(Packed::assemble(embedding, config, parts, precision)?))
         } else {
+            let _quiet = tensors::pause();
             let format = (precision == Precision::Bf16).then_some(DType::BF16);
             Network::Tensors(Box::new(Tensors::assemble(embedding, config, parts, format)?))
         };
@@ -136,6 +137,10 @@ impl Decoder {
 
     fn forward_tensors(&self, model: &Tensors, group: tensors::Group<'_>, seats: &Seats) -> Hidden {
         let rows = group.rows.len();
+        let alone = !self.together.as_ref().is_some_and(Together::is_entered);
+        if alone && group.is_step() {
+            return Hidden::tensors(model.repeat(group, seats.lanes()), rows);
+        }
         match self.run(Job::Tensors { model, group: Some(group), lanes: seats.lanes(), out: None }) {
             Job::Tensors { out: Some(states), .. } => Hidden::tensors(states, rows),
             _ => unreachable!("a job stays what it is, and is done"),

@@ -3,7 +3,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::{Decoder, Network};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
 use crate::packed::PackedAdapter;
-use crate::tensors::Tensors;
+use crate::tensors::{Tensors, pause};
 
 /// The adapters that lanes run under, in a form that the decoder reads.
 #[derive(Debug, Clone)]
@@ -96,6 +96,7 @@ impl Decoder {
         if let Some(stack) = known.iter().find(same).and_then(|(_, stack)| stack.upgrade()) {
             return Ok(stack);
         }
+        let _quiet = pause();
         let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
         let stack = Arc::new(AdapterStack::new(model.config(), &adapters, &model.device())?);
         known.push((lanes.iter().map(|lane| lane.as_ref().map(Arc::downgrade)).collect(), Arc::downgrade(&stack)));

@@ -3,6 +3,8 @@
 //! An adapter adds `s·(x·A)·B` to the output of a frozen linear layer (Hu et al. 2022). A batch whose rows are grouped
 //! by lane applies a different adapter to each group in two batched products, whatever the number of adapters.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use burn::tensor::{Device, Int, Tensor};
 use thiserror::Error;
 
@@ -282,6 +284,8 @@ pub struct AdapterStack {
     layers: Vec<LayerDeltas>,
     embed_tokens: Option<LaneDelta>,
     lm_head: Option<LaneDelta>,
+    /// By which it is told from others; that of a copy is the same.
+    number: u64,
 }
 
 impl AdapterStack {
@@ -305,6 +309,8 @@ impl AdapterStack {
                 return Err(AdapterError::Layers { adapter, found: entry.layers.len(), expected: config.num_hidden_layers });
             }
         }
+        // None is that of the backbone alone.
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
             let mut deltas = LayerDeltas::default();
@@ -323,6 +329,7 @@ impl AdapterStack {
             layers,
             embed_tokens: LaneDelta::stack("embed_tokens", &embed, (vocab, hidden), device)?,
             lm_head: LaneDelta::stack("lm_head", &head, (hidden, vocab), device)?,
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
         })
     }
 
@@ -361,6 +368,11 @@ impl<'a> Lanes<'a> {
     /// Where the stack lies; zero for the backbone alone.
     pub(crate) fn address(&self) -> usize {
         self.stack.map_or(0, |stack| std::ptr::from_ref(stack).addr())
+    }
+
+    /// The number of the stack; zero for the backbone alone.
+    pub(crate) fn number(&self) -> u64 {
+        self.stack.map_or(0, |stack| stack.number)
     }
 
     pub(crate) fn layer(&self, index: usize) -> Option<&'a LayerDeltas> {

@@ -1,7 +1,7 @@
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Int, Tensor};
 
 use super::cache::Prefix;
-use super::ops::{self, Changed, Heads, Own, Sight, turn};
+use super::ops::{self, Changed, Heads, Own, Place, Sight, turn};
 use super::{Cache, Group};
 use crate::config::Qwen2Config;
 
@@ -9,58 +9,76 @@ use crate::config::Qwen2Config;
 #[derive(Debug)]
 pub(super) struct Pass {
     lanes: usize,
-    /// `[M, D]`: of each place, cosines and sines.
+    /// Where each group is, behind the tokens.
+    numbers: Tensor<1, Int>,
+    /// `[positions, D]`: of each, cosines and sines.
     angles: Tensor<2>,
     heads: Heads,
     parts: Vec<Part>,
 }
 
-/// What one group sees.
+/// One group.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Where its keys go.
-    at: usize,
     sight: Sight,
+    /// Keys that there may be while the numbers change.
+    room: usize,
 }
 
 impl Group<'_> {
-    fn prefix(&mut self) -> &mut Prefix {
+    pub(super) fn prefix(&mut self) -> &mut Prefix {
         match &mut self.cache {
             Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => prefix,
         }
     }
 
-    /// Tokens of its prefix, and those that each row has added since.
-    fn lengths(&self) -> (usize, usize) {
-        match &self.cache {
+    pub(super) fn sight(&self) -> Sight {
+        // Tokens of its prefix, and those that each row has added since.
+        let (shared, earlier) = match &self.cache {
             Cache::Prefill(prefix) => (prefix.len(), 0),
             Cache::Extend { prefix, suffix } => (prefix.len(), suffix.len()),
-        }
+        };
+        Sight { places: self.places(), shared, earlier, rows: self.rows.len() }
     }
 }
 
-impl Pass {
-    pub(super) fn new(config: &Qwen2Config, lanes: usize, groups: &[Group<'_>], device: &Device) -> Self {
-        let heads = Heads { queries: config.num_attention_heads, keys: config.num_key_value_heads, width: config.head_dim };
-        let half = heads.width / 2;
-        // Angles are computed in f64 and rounded once, for every token of a group.
-        let mut angles: Vec<f32> = Vec::new();
-        let mut parts = Vec::with_capacity(groups.len());
-        for group in groups {
-            let (shared, earlier) = group.lengths();
-            let rows = group.rows.len();
-            for step in 0..group.width() {
-                let position = (shared + earlier + step) as f64;
-                let turns = (0..half).map(|j| position * config.rope_theta.powf(-2.0 * j as f64 / heads.width as f64));
-                let line: Vec<f32> = turns.clone().map(|x| x.cos() as f32).chain(turns.map(|x| x.sin() as f32)).collect();
-                angles.extend(std::iter::repeat_n(line, rows).flatten());
-            }
-            let sight = Sight { places: group.places(), shared, earlier, rows };
-            parts.push(Part { at: shared + earlier * rows, sight });
+/// The tokens of all groups in each of so many lanes, and where each group is: what a pass is told.
+pub(super) fn numbers(groups: &[Group<'_>], lanes: usize) -> Vec<i32> {
+    let mut tokens = Vec::new();
+    for group in groups {
+        for step in 0..group.width() {
+            // What fills a short row is read and looked at by nobody.
+            tokens.extend(group.rows.iter().map(|row| row.get(step).copied().unwrap_or(0) as i32));
         }
-        let places = angles.len() / heads.width;
-        let angles = Tensor::from_data(TensorData::new(angles, [places, heads.width]), device);
-        Self { lanes, angles, heads, parts }
+    }
+    let mut numbers = tokens.repeat(lanes);
+    numbers.extend(groups.iter().flat_map(|group| group.sight().place()));
+    numbers
+}
+
+impl Pass {
+    /// A pass over groups whose [`numbers`] are on the device, with the angles of all positions; `room` is how many keys there may be while
+    /// those change, and what is there if they do not.
+    pub(super) fn new(
+        config: &Qwen2Config,
+        lanes: usize,
+        groups: &[Group<'_>],
+        numbers: Tensor<1, Int>,
+        angles: Tensor<2>,
+        room: Option<usize>,
+    ) -> Self {
+        let heads = Heads { queries: config.num_attention_heads, keys: config.num_key_value_heads, width: config.head_dim };
+        let part = |group: &Group<'_>| {
+            let sight = group.sight();
+            Part { sight, room: room.unwrap_or(sight.keys()) }
+        };
+        Self { lanes, numbers, angles, heads, parts: groups.iter().map(part).collect() }
+    }
+
+    /// The tokens `[G, M]`.
+    pub(super) fn tokens(&self) -> Tensor<2, Int> {
+        let places: usize = self.parts.iter().map(|part| part.sight.places).sum();
+        self.numbers.clone().narrow(0, 0, self.lanes * places).reshape([self.lanes, places])
     }
 }
 
@@ -76,19 +94,22 @@ pub(super) fn attend(
     let Pass { lanes, heads, .. } = *pass;
     let mut start = 0;
     let mut mixed = Vec::with_capacity(groups.len());
-    for (group, &Part { at, sight }) in groups.iter_mut().zip(&pass.parts) {
-        let places = sight.places;
-        let own = Own { lanes, start, places };
-        start += places;
-        let cache = group.prefix().reserve(layer, at, places);
+    // Behind the tokens, two numbers for each group.
+    let mut at = pass.numbers.dims()[0] - 2 * groups.len();
+    for (group, &Part { sight, room }) in groups.iter_mut().zip(&pass.parts) {
+        let own = Own { lanes, start, places: sight.places };
+        start += sight.places;
+        let place = Place { numbers: pass.numbers.clone(), at, room };
+        at += 2;
+        let cache = group.prefix().reserve(layer, sight.keys() - sight.places, sight.places);
         let mut queries = None;
         cache.inplace(|cache| {
-            let (query, cache) = turn(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, cache, at);
+            let (query, cache) = turn(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, sight, &place, cache);
             queries = Some(query);
             cache
         });
         let queries = queries.expect("what was turned");
-        mixed.push(ops::attend(queries, cache, heads, lanes, sight, format));
+        mixed.push(ops::attend(queries, cache, heads, lanes, sight, &place, format));
     }
     super::together(mixed, lanes)
 }

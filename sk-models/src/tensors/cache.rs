@@ -1,5 +1,7 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
+use super::ops::adopt;
+use super::recording::Repeats;
 use crate::config::Qwen2Config;
 
 /// The context of each lane: per layer its keys and values `[G, 2·Hkv, P, D]`, keys before values, in buffers longer than that.
@@ -11,6 +13,7 @@ pub(crate) struct Prefix {
     layers: Vec<Tensor<4>>,
     lanes: usize,
     length: usize,
+    repeats: Repeats,
 }
 
 /// How many rows have added how many tokens each to a prefix.
@@ -40,7 +43,7 @@ impl Prefix {
     pub(super) fn new(config: &Qwen2Config, lanes: usize, capacity: usize, format: DType, device: &Device) -> Self {
         let shape = [lanes, 2 * config.num_key_value_heads, capacity.max(1), config.head_dim];
         let layers = (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, (device, format))).collect();
-        Self { layers, lanes, length: 0 }
+        Self { layers, lanes, length: 0, repeats: Repeats::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -66,11 +69,22 @@ impl Prefix {
             target *= 2;
         }
         if target > capacity {
+            self.repeats.forget();
             let kept = buffer.clone().slice([0..lanes, 0..heads, 0..used, 0..width]);
             let room = Tensor::zeros([lanes, heads, target - used, width], (&buffer.device(), buffer.dtype()));
             *buffer = if used == 0 { room } else { Tensor::cat(vec![kept, room], 2) };
         }
         buffer
+    }
+
+    /// [`reserve`](Self::reserve) in every layer: how many there is room for then.
+    pub(super) fn make_room(&mut self, used: usize, more: usize) -> usize {
+        (0..self.layers.len()).map(|layer| self.reserve(layer, used, more).dims()[2]).min().unwrap_or(0)
+    }
+
+    /// Passes over it that repeat.
+    pub(super) fn repeats(&mut self) -> &mut Repeats {
+        &mut self.repeats
     }
 
     pub(super) fn advance(&mut self, tokens: usize) {
@@ -85,12 +99,8 @@ impl Prefix {
         if suffix.rows == 1 || tokens == 0 {
             return;
         }
-        let places: Vec<i64> = (0..tokens).map(|step| (start + step * suffix.rows + row) as i64).collect();
         for buffer in &mut self.layers {
-            let [lanes, heads, _, width] = buffer.dims();
-            let places = Tensor::<1, Int>::from_data(TensorData::new(places.clone(), [tokens]), &buffer.device());
-            let kept = buffer.clone().select(2, places);
-            buffer.inplace(|buffer| buffer.slice_assign([0..lanes, 0..heads, start..start + tokens, 0..width], kept));
+            buffer.inplace(|buffer| adopt(buffer, start, tokens, suffix.rows, row));
         }
     }
 
@@ -100,6 +110,7 @@ impl Prefix {
         if lanes.iter().copied().eq(0..self.lanes) {
             return;
         }
+        self.repeats.forget();
         let places: Vec<i64> = lanes.iter().map(|&lane| lane as i64).collect();
         for buffer in &mut self.layers {
             let places = Tensor::<1, Int>::from_data(TensorData::new(places.clone(), [lanes.len()]), &buffer.device());
@@ -111,6 +122,7 @@ impl Prefix {
     /// Appends the lanes of another prefix of the same tokens.
     pub(crate) fn join_lanes(&mut self, other: &Self) {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
+        self.repeats.forget();
         for (own, new) in self.layers.iter_mut().zip(&other.layers) {
             // The shorter buffer decides; it holds the tokens, and grows again when more come.
             let capacity = own.dims()[2].min(new.dims()[2]);

@@ -13,6 +13,10 @@ mod cache;
 mod gpu;
 mod layer;
 pub(crate) mod ops;
+mod recording;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
 use sk_core::TokenId;
@@ -24,9 +28,11 @@ use crate::device::settled;
 use crate::lora::Lanes;
 use crate::model::Norm;
 use crate::model::parts::Parts;
-use attention::Pass;
+use attention::{Pass, numbers};
 use layer::{Layer, low_rank};
 use ops::{multiply, product};
+use recording::Key;
+pub(crate) use recording::pause;
 
 /// A decoder of tensors.
 #[derive(Debug)]
@@ -38,7 +44,14 @@ pub(crate) struct Tensors {
     /// `[H, V]`; none where it is the embedding.
     head: Option<Tensor<2>>,
     config: Qwen2Config,
+    /// `[positions, D]`: cosines and sines of each, for as many as were needed.
+    angles: Mutex<Tensor<2>>,
+    /// By which it is told from others.
+    number: u64,
 }
+
+/// Positions whose angles are computed at first.
+const POSITIONS: usize = 512;
 
 /// Rows that are read in every lane of one prefix.
 #[derive(Debug)]
@@ -58,6 +71,11 @@ pub(crate) enum Cache<'a> {
 }
 
 impl Group<'_> {
+    /// Whether each row reads a token, as it will while a response grows.
+    pub(crate) fn is_step(&self) -> bool {
+        self.width() == 1
+    }
+
     /// Tokens of the longest row.
     fn width(&self) -> usize {
         self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
@@ -99,7 +117,10 @@ impl Tensors {
             .collect::<Result<_, _>>()?;
         let norm = parts.norm()?.settled();
         let head = parts.head()?.map(|head| by_columns(cast(head)));
-        Ok(Self { embedding, layers, norm, head, config: config.clone() })
+        let angles = Mutex::new(angles(config, POSITIONS, &embedding.device()));
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { embedding, layers, norm, head, config: config.clone(), angles, number })
     }
 
     pub(crate) fn config(&self) -> &Qwen2Config {
@@ -145,19 +166,75 @@ impl Tensors {
     ///
     /// If a prefix has another number of lanes.
     pub(crate) fn forward(&self, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
-        let (count, device) = (lanes.count(), self.device());
+        recording::arrive();
+        let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
+        let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(positions), None);
+        let states = self.read(&pass, groups, lanes);
+        advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
-        let total: usize = places.iter().sum();
-        let mut tokens = Vec::with_capacity(count * total);
-        for group in &*groups {
-            for step in 0..group.width() {
-                // What fills a short row is read and looked at by nobody.
-                tokens.extend(group.rows.iter().map(|row| i64::from(row.get(step).copied().unwrap_or(0))));
+        apart(states, lanes.count(), &places)
+    }
+
+    /// The same of one group whose rows read a token each, as they have before and will again: such a pass is recorded where a device can do that.
+    ///
+    /// While it is recorded, nothing else may use the device.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward).
+    pub(crate) fn repeat(&self, group: Group<'_>, lanes: Lanes<'_>) -> Tensor<2> {
+        recording::arrive();
+        let groups = &mut [group];
+        let [group] = groups;
+        let key = Key::new(group.rows.len(), self.number, lanes.number());
+        if !group.prefix().repeats().is_due(key) {
+            return self.forward(groups, lanes).remove(0);
+        }
+        let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
+        let room = group.prefix().make_room(sight.keys() - sight.places, sight.places);
+        if let Some(states) = group.prefix().repeats().replay(&numbers) {
+            advance(groups);
+            return states;
+        }
+        let angles = self.angles(room);
+        let mut repeats = std::mem::take(group.prefix().repeats());
+        repeats.record(&numbers, |numbers| {
+            let pass = Pass::new(&self.config, lanes.count(), groups, numbers.clone(), angles.clone(), Some(room));
+            self.read(&pass, groups, lanes)
+        });
+        let states = repeats.replay(&numbers);
+        let [group] = groups;
+        *group.prefix().repeats() = repeats;
+        match states {
+            None => self.forward(groups, lanes).remove(0),
+            Some(states) => {
+                advance(groups);
+                states
             }
         }
-        let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens.repeat(count), [count, total]), &device);
-        let pass = Pass::new(&self.config, count, groups, &device);
+    }
 
+    /// What a pass is told, on the device.
+    fn tell(&self, groups: &[Group<'_>], lanes: Lanes<'_>) -> Tensor<1, Int> {
+        let numbers = numbers(groups, lanes.count());
+        let count = numbers.len();
+        Tensor::from_data(TensorData::new(numbers, [count]), (&self.device(), DType::I32))
+    }
+
+    /// The angles of at least so many positions.
+    fn angles(&self, positions: usize) -> Tensor<2> {
+        // Either all of a table is there or the one before.
+        let mut known = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.dims()[0] < positions {
+            *known = angles(&self.config, positions.next_power_of_two(), &self.device());
+        }
+        known.clone()
+    }
+
+    /// The states of a pass, `[G·M, H]`.
+    fn read(&self, pass: &Pass, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Tensor<2> {
+        let tokens = pass.tokens();
+        let [count, total] = tokens.dims();
         let x = embedding(self.embedding.clone(), tokens.clone()).reshape([count * total, self.config.hidden_size]);
         let mut x = x.cast(self.state_format());
         if let Some(delta) = lanes.embedding(tokens, product) {
@@ -165,18 +242,10 @@ impl Tensors {
         }
         let mut change = None;
         for (index, layer) in self.layers.iter().enumerate() {
-            let next = layer.forward((x, change), index, &pass, groups, lanes.layer(index));
+            let next = layer.forward((x, change), index, pass, groups, lanes.layer(index));
             (x, change) = (next.0, Some(next.1));
         }
-        for group in &mut *groups {
-            let tokens = group.width();
-            match &mut group.cache {
-                Cache::Prefill(prefix) => prefix.advance(tokens),
-                Cache::Extend { suffix, .. } => suffix.advance(tokens),
-            }
-        }
-        let (_, states) = ops::add_norm(x, change, &self.norm, self.state_format());
-        apart(states, count, &places)
+        ops::add_norm(x, change, &self.norm, self.state_format()).1
     }
 
     /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`, in f32 for a few states and where a lane changes the head, else in its
@@ -200,6 +269,29 @@ impl Tensors {
         let places: Vec<usize> = states.iter().map(|states| states.dims()[0] / count).collect();
         let joined = together(states.iter().map(|states| (*states).clone()).collect(), count);
         apart(self.logits(&joined, lanes), count, &places)
+    }
+}
+
+/// Of each position its cosines and then its sines: computed in f64 and rounded once.
+fn angles(config: &Qwen2Config, positions: usize, device: &Device) -> Tensor<2> {
+    let (half, width) = (config.head_dim / 2, config.head_dim);
+    let rates: Vec<f64> = (0..half).map(|j| config.rope_theta.powf(-2.0 * j as f64 / width as f64)).collect();
+    let line = |position: usize| {
+        let turns = rates.iter().map(move |rate| position as f64 * rate);
+        turns.clone().map(|x| x.cos() as f32).chain(turns.map(|x| x.sin() as f32))
+    };
+    let angles: Vec<f32> = (0..positions).flat_map(line).collect();
+    Tensor::from_data(TensorData::new(angles, [positions, width]), device)
+}
+
+/// Notes that the groups have been read.
+fn advance(groups: &mut [Group<'_>]) {
+    for group in groups {
+        let tokens = group.width();
+        match &mut group.cache {
+            Cache::Prefill(prefix) => prefix.advance(tokens),
+            Cache::Extend { suffix, .. } => suffix.advance(tokens),
+        }
     }
 }
 

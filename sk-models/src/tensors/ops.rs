@@ -1,6 +1,8 @@
 //! What lies between the products of a layer: single kernels on a GPU, Burn's operations elsewhere.
 
-use burn::tensor::{DType, Int, Tensor};
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use burn::tensor::Device;
+use burn::tensor::{DType, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::gpu::CubeOps;
@@ -47,7 +49,22 @@ pub(super) struct Sight {
 impl Sight {
     /// All keys.
     pub(super) fn keys(self) -> usize {
-        self.shared + self.earlier * self.rows + self.places
+        self.first() + self.places
+    }
+
+    /// The position of the last place.
+    pub(super) fn last(self) -> usize {
+        (self.shared + self.earlier + self.places.div_ceil(self.rows.max(1))).saturating_sub(1)
+    }
+
+    /// What changes from pass to pass where as many rows read as many tokens.
+    pub(super) fn place(self) -> [i32; 2] {
+        [self.shared as i32, self.earlier as i32]
+    }
+
+    /// Where the keys of the first place go.
+    fn first(self) -> usize {
+        self.shared + self.earlier * self.rows
     }
 
     /// Whether every query sees every key.
@@ -70,10 +87,10 @@ impl Sight {
     }
 }
 
-/// Whether the kernels of [`gpu`](super::gpu) serve a tensor.
+/// Whether the kernels of [`gpu`](super::gpu) serve a device.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-fn is_cube<const D: usize>(tensor: &Tensor<D>) -> bool {
-    matches!(tensor.device().as_dispatch(), burn::backend::DispatchDevice::Cube(_))
+pub(super) fn is_cube(device: &Device) -> bool {
+    matches!(device.as_dispatch(), burn::backend::DispatchDevice::Cube(_))
 }
 
 /// What an adapter adds, and that it does; without one, another tensor in its place, which no kernel looks at.
@@ -101,6 +118,16 @@ impl Changed {
     }
 }
 
+/// [`Sight::place`] as kernels read it, so that the same launches serve another pass: two numbers of a tensor, from `at` on.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "the processor has no other pass to serve"))]
+pub(super) struct Place {
+    pub(super) numbers: Tensor<1, Int>,
+    pub(super) at: usize,
+    /// The most keys there may be while those numbers change.
+    pub(super) room: usize,
+}
+
 /// Where the rows of a group lie among those of a pass: in each lane, so many from `start` on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
@@ -112,7 +139,7 @@ pub(super) struct Own {
 /// `x·W`: of a few rows on a GPU in f32, else in the format of W.
 pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(x) {
+    if is_cube(&x.device()) {
         let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_multiply(x, weight));
     }
@@ -122,7 +149,7 @@ pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
 /// The products of several matrices, in f32.
 pub(super) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&a) {
+    if is_cube(&a.device()) {
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_product(a.into_dispatch(), b.into_dispatch()));
     }
     a.cast(DType::F32).matmul(b.cast(DType::F32))
@@ -131,7 +158,7 @@ pub(super) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
 /// `x + change`, and its norm in `format`: `[M, H]` each.
 pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&x) {
+    if is_cube(&x.device()) {
         use burn::backend::Dispatch;
         let (weight, epsilon) = (norm.weight.val().into_dispatch(), norm.epsilon() as f32);
         return match change {
@@ -154,37 +181,54 @@ pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, forma
     (x.clone(), rms_norm(x, norm.weight.val(), norm.epsilon()).cast(format))
 }
 
-/// Heads turned by the angles of their places, of one group: of projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, the queries
-/// `[G, Hkv, Hq/Hkv·m, D]`, scaled by 1/√D; keys and values go from place `at` on into a cache `[G, 2·Hkv, P, D]`, whose format all have.
+/// Heads turned by the angles of their positions, of one group: of projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, the queries
+/// `[G, Hkv, Hq/Hkv·m, D]`, scaled by 1/√D; keys and values go behind those of before into a cache `[G, 2·Hkv, P, D]`, whose format all have.
 ///
-/// Row p of the angles `[M, D]` has the cosines of place p and then its sines; with `y = [y₁, y₂]` the halves of a head, they make
-/// `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]` of it.
+/// Row p of the angles has the cosines of position p and then its sines; with `y = [y₁, y₂]` the halves of a head, they make
+/// `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]` of it. On a GPU the cache is written where it lies, whoever else holds it.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn turn(
     projected: Changed,
     bias: Tensor<1>,
     angles: Tensor<2>,
     heads: Heads,
     own: Own,
+    sight: Sight,
+    place: &Place,
     cache: Tensor<4>,
-    at: usize,
 ) -> (Tensor<4>, Tensor<4>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&projected.frozen) {
+    if is_cube(&projected.frozen.device()) {
         let (delta, adapted) = or(projected.delta, &projected.frozen);
         let (frozen, bias) = (projected.frozen.into_dispatch(), bias.into_dispatch());
         let (angles, cache) = (angles.into_dispatch(), cache.into_dispatch());
-        let (queries, cache) =
-            <burn::backend::Dispatch as CubeOps>::cube_turn(frozen, delta, adapted, bias, angles, heads, own, cache, at);
+        let Place { numbers, at, .. } = place.clone();
+        let (queries, cache) = <burn::backend::Dispatch as CubeOps>::cube_turn(
+            frozen,
+            delta,
+            adapted,
+            bias,
+            angles,
+            numbers.into_dispatch(),
+            at,
+            heads,
+            own,
+            sight.rows,
+            cache,
+        );
         return (Tensor::from_dispatch(queries), Tensor::from_dispatch(cache));
     }
-    let format = cache.dtype();
+    let _ = place;
+    let (format, at) = (cache.dtype(), sight.first());
     let Own { lanes, start, places } = own;
     let Heads { queries, keys, width } = heads;
     let half = width / 2;
     let all = projected.sum() + bias.unsqueeze();
     let [rows, _] = all.dims();
     let own = all.reshape([lanes, rows / lanes, heads.count(), width]).slice([0..lanes, start..start + places]).swap_dims(1, 2);
-    let angles = angles.narrow(0, start, places).unsqueeze::<4>();
+    let positions: Vec<i64> = (0..places).map(|place| (sight.shared + sight.earlier + place / sight.rows) as i64).collect();
+    let positions = Tensor::<1, Int>::from_data(TensorData::new(positions, [places]), &angles.device());
+    let angles = angles.select(0, positions).unsqueeze::<4>();
     let part = |tensor: &Tensor<4>, from: usize| tensor.clone().narrow(3, from, half);
     let (cos, sin) = (part(&angles, 0), part(&angles, half));
     let turned = own.clone().narrow(1, 0, queries + keys);
@@ -203,15 +247,26 @@ pub(super) fn attend(
     heads: Heads,
     lanes: usize,
     sight: Sight,
+    place: &Place,
     format: DType,
 ) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&queries) {
+    if is_cube(&queries.device()) {
         let (queries, cache) = (queries.into_dispatch(), cache.clone().into_dispatch());
+        let Place { numbers, at, room } = place.clone();
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_attend(
-            queries, cache, heads, lanes, sight, format,
+            queries,
+            cache,
+            numbers.into_dispatch(),
+            at,
+            room,
+            heads,
+            lanes,
+            sight,
+            format,
         ));
     }
+    let _ = place;
     let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width]);
     let (keys, values) = (part(0), part(heads.keys));
     let weights = weigh(product(queries, keys.swap_dims(2, 3)), sight, cache.dtype());
@@ -221,14 +276,14 @@ pub(super) fn attend(
 /// The weights of attention: the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees, in `format`.
 pub(super) fn weigh(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&scores) {
+    if is_cube(&scores.device()) {
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_weigh(scores.into_dispatch(), sight, format));
     }
     let [lanes, heads, queries, keys] = scores.dims();
     let scores = if sight.is_whole() {
         scores
     } else {
-        let mask = burn::tensor::TensorData::new(sight.mask(), [1, 1, sight.places, keys]);
+        let mask = TensorData::new(sight.mask(), [1, 1, sight.places, keys]);
         let mask = Tensor::<4>::from_data(mask, &scores.device());
         let seen = scores.reshape([lanes * heads, queries / sight.places, sight.places, keys]) + mask;
         seen.reshape([lanes, heads, queries, keys])
@@ -242,7 +297,7 @@ pub(super) fn weigh(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4>
 /// What attention mixed, head by head `[G, Hkv, Hq/Hkv·m, D]`, place by place `[G·m, Hq·D]` in `format`.
 pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usize, format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&mixed) {
+    if is_cube(&mixed.device()) {
         let out = <burn::backend::Dispatch as CubeOps>::cube_by_place(mixed.into_dispatch(), heads, lanes, places, format);
         return Tensor::from_dispatch(out);
     }
@@ -253,7 +308,7 @@ pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usi
 /// `silu(gate) ⊙ up` in `format`, of both side by side and what adapters add to each: `[M, 2·F]` and `[M, F]` to `[M, F]`.
 pub(super) fn gate(both: &Tensor<2>, deltas: [Option<Tensor<2>>; 2], format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(both) {
+    if is_cube(&both.device()) {
         let [(gate, gate_adapted), (up, up_adapted)] = deltas.map(|delta| or(delta, both));
         let adapted = [gate_adapted, up_adapted];
         let out = <burn::backend::Dispatch as CubeOps>::cube_gate(both.clone().into_dispatch(), gate, up, adapted, format);
@@ -265,10 +320,36 @@ pub(super) fn gate(both: &Tensor<2>, deltas: [Option<Tensor<2>>; 2], format: DTy
     swiglu(half(0, gate), half(width, up)).cast(format)
 }
 
+/// Moves row `row` of `rows` side by side, which begin at `start` of a cache `[G, 2·Hkv, P, D]`, to the front: its first `tokens` tokens.
+/// On a GPU the cache is written where it lies, whoever else holds it.
+pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, row: usize) -> Tensor<4> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&cache.device()) {
+        let cache = cache.into_dispatch();
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_adopt(cache, start, tokens, rows, row));
+    }
+    let [lanes, heads, _, width] = cache.dims();
+    let places: Vec<i64> = (0..tokens).map(|step| (start + step * rows + row) as i64).collect();
+    let places = Tensor::<1, Int>::from_data(TensorData::new(places, [tokens]), &cache.device());
+    let kept = cache.clone().select(2, places);
+    cache.slice_assign([0..lanes, 0..heads, start..start + tokens, 0..width], kept)
+}
+
+/// Writes numbers where others lie, whoever else holds those.
+pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&old.device()) {
+        let (old, new) = (old.into_dispatch(), new.into_dispatch());
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_refresh(old, new));
+    }
+    let count = new.dims()[0];
+    old.slice_assign(0..count, new)
+}
+
 /// Per row of logits `[M, V]`, with `H_∞ = logsumexp − max`, `[log p(target), H_∞]` in nats: `[M, 2]`.
 pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&logits) {
+    if is_cube(&logits.device()) {
         let targets = targets.cast(burn::tensor::IntDType::I32);
         let out = <burn::backend::Dispatch as CubeOps>::cube_read(logits.into_dispatch(), targets.into_dispatch());
         return Tensor::from_dispatch(out);
@@ -284,7 +365,7 @@ pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
 /// Per row of logits `[M, V]`, the first place of the largest, and how many are NaN or +∞: `[M, 2]`.
 pub(crate) fn likeliest(logits: Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&logits) {
+    if is_cube(&logits.device()) {
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_likeliest(logits.into_dispatch()));
     }
     let [_, vocabulary] = logits.dims();
@@ -302,7 +383,7 @@ pub(crate) fn likeliest(logits: Tensor<2>) -> Tensor<2> {
 /// Σ e^{(z − max)·rate}, then, where the rate is not 1, Σ e^{z − max}: `[M, 2·B]` or `[M, 3·B]`.
 pub(crate) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&logits) {
+    if is_cube(&logits.device()) {
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_outline(logits.into_dispatch(), rate));
     }
     let [rows, blocks, _] = logits.dims();

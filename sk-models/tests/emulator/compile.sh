@@ -11,6 +11,7 @@ shared=$(sed -nE 's/.*extern __shared__ __align__\([0-9]+\) char ([A-Za-z_0-9]+)
   # As much as a block can ask for.
   for name in $shared; do echo "alignas(1024) char $name[233472];"; done
   echo "extern \"C\" void emulated_entry(void** arguments) { call(&$kernel, arguments); }"
+  echo "extern \"C\" unsigned emulated_lengths(size_t* out) { return lengths(&$kernel, out); }"
 } > "$base.cpp"
 g++ -std=c++17 -O1 -w -fpermissive -fPIC -shared -fno-strict-aliasing -I "$EMULATOR_SOURCE/include" -o "$base.so.$$" "$base.cpp" \
   "$EMULATOR/lib/libcuda.so" -Wl,-rpath,"$EMULATOR/lib"

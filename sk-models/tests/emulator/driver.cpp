@@ -169,9 +169,13 @@ void run_block() {
 
 // ---- Kernels.
 
+constexpr unsigned MOST_ARGUMENTS = 1024;
+
 struct Function {
     // None where a kernel cannot run here.
     void (*call)(void**);
+    // The lengths of its arguments.
+    std::vector<size_t> lengths;
     bool has_barriers;
     std::string name, file;
     uint64_t launches = 0;
@@ -183,6 +187,24 @@ struct Module {
     // What its source is called.
     std::string file;
 };
+
+// A kernel to be run over a grid of blocks.
+struct Launch {
+    Function* function;
+    Triple grid, block;
+    // Its arguments, one after the other.
+    std::vector<std::vector<char>> arguments;
+};
+
+// Launches that were noted and not done, in their order.
+struct Graph {
+    std::vector<Launch> launches;
+};
+
+// What a stream notes while it records.
+std::map<CUstream, Graph>& recorded = *new std::map<CUstream, Graph>;
+
+bool recording() { return !recorded.empty(); }
 
 std::string in_kernels(const std::string& file) { return std::string(getenv("EMULATOR")) + "/kernels/" + file; }
 
@@ -231,9 +253,13 @@ void* compiled(const std::string& base) {
 std::map<CUdeviceptr, size_t>& blocks = *new std::map<CUdeviceptr, size_t>;
 size_t allocated = 0, most_allocated = 0;
 
+// Whether a stream records; the driver refuses then whatever is not a launch, and spoils the recording.
+bool recording();
+
 CUresult allocate(CUdeviceptr* out, size_t bytes) {
     Lock lock(device);
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (recording()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     size_t size = (bytes + PAGE - 1) / PAGE * PAGE;
     void* memory = mmap(nullptr, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -270,6 +296,41 @@ struct Report {
         }
     }
 } report;
+
+void run(Function& function, Triple grid, Triple block, void** arguments) {
+    function.launches++;
+    if (idle) return;
+    if (!function.call) {
+        pretended += 10;
+        return;
+    }
+    // CubeCL's measurements of the device would take long and say nothing of it; they repeat what takes no time.
+    if (contains(function.name, "throughput") || contains(function.name, "launch_overhead") || contains(function.name, "prime_buffer")) {
+        usleep(20000);
+        return;
+    }
+    double start = now();
+    threads = block.x * block.y * block.z;
+    emulated_grid = grid;
+    emulated_block_size = block;
+    entry = function.call;
+    entry_arguments = arguments;
+    for (unsigned i = 0; i < threads; i++) fibers[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+    uint64_t count = uint64_t(grid.x) * grid.y * grid.z;
+    for (uint64_t turn = 0; turn < count; turn++) {
+        uint64_t place = backwards ? count - 1 - turn : turn;
+        emulated_block = {unsigned(place % grid.x), unsigned(place / grid.x % grid.y), unsigned(place / grid.x / grid.y)};
+        if (function.has_barriers) {
+            run_block();
+            continue;
+        }
+        for (unsigned i = 0; i < threads; i++) {
+            emulated_thread = fibers[in_turn(i, threads)].index;
+            function.call(arguments);
+        }
+    }
+    function.seconds += now() - start;
+}
 
 template <class T> T handle() {
     static uintptr_t last = 0x1000;
@@ -405,7 +466,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned) {
 
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int) { return cuStreamCreate(stream, 0); }
 CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
-CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream stream) { return recorded.count(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS; }
 CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
 CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned) { return CUDA_SUCCESS; }
 
@@ -450,12 +511,14 @@ CUresult cuMemFreeHost(void* memory) {
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream) {
     Lock lock(device);
+    if (recording()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     memcpy(reinterpret_cast<void*>(to), from, bytes);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream) {
     Lock lock(device);
+    if (recording()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (idle) {
         memset(to, 0, bytes);
     } else {
@@ -466,12 +529,14 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream) {
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
     Lock lock(device);
+    if (recording()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream) {
     Lock lock(device);
+    if (recording()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     bool from_host = copy->srcMemoryType == CU_MEMORYTYPE_HOST, to_host = copy->dstMemoryType == CU_MEMORYTYPE_HOST;
     auto* from = static_cast<const char*>(from_host ? copy->srcHost : reinterpret_cast<void*>(copy->srcDevice));
     auto* to = static_cast<char*>(to_host ? copy->dstHost : reinterpret_cast<void*>(copy->dstDevice));
@@ -506,7 +571,10 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
     void* symbol = own.library ? dlsym(own.library, "emulated_entry") : nullptr;
     std::string source = read_file(in_kernels(own.file) + ".cu");
     bool has_barriers = contains(source, "_sync") || contains(source, "__sync");
-    auto* made = new Function{reinterpret_cast<void (*)(void**)>(symbol), has_barriers, name, own.file};
+    std::vector<size_t> lengths(MOST_ARGUMENTS);
+    auto* count = reinterpret_cast<unsigned (*)(size_t*)>(own.library ? dlsym(own.library, "emulated_lengths") : nullptr);
+    lengths.resize(count ? count(lengths.data()) : 0);
+    auto* made = new Function{reinterpret_cast<void (*)(void**)>(symbol), lengths, has_barriers, name, own.file};
     functions.push_back(made);
     *function = reinterpret_cast<CUfunction>(made);
     return CUDA_SUCCESS;
@@ -518,43 +586,75 @@ CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int valu
 }
 
 CUresult cuLaunchKernel(CUfunction kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                        unsigned block_z, unsigned shared, CUstream, void** arguments, void**) {
+                        unsigned block_z, unsigned shared, CUstream stream, void** arguments, void**) {
     Lock lock(device);
     auto& function = *reinterpret_cast<Function*>(kernel);
-    function.launches++;
-    threads = block_x * block_y * block_z;
-    bool fits = grid_x && grid_y && grid_z && grid_y <= 65535 && grid_z <= 65535 && threads && threads <= MOST_THREADS;
+    unsigned count = block_x * block_y * block_z;
+    bool fits = grid_x && grid_y && grid_z && grid_y <= 65535 && grid_z <= 65535 && count && count <= MOST_THREADS;
     if (!fits || shared > MOST_SHARED) return CUDA_ERROR_INVALID_VALUE;
-    if (idle) return CUDA_SUCCESS;
-    if (!function.call) {
-        pretended += 10;
+    Triple grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
+    auto recording = recorded.find(stream);
+    if (recording == recorded.end()) {
+        run(function, grid, block, arguments);
         return CUDA_SUCCESS;
     }
-    // CubeCL's measurements of the device would take long and say nothing of it; they repeat what takes no time.
-    if (contains(function.name, "throughput") || contains(function.name, "launch_overhead") || contains(function.name, "prime_buffer")) {
-        usleep(20000);
-        return CUDA_SUCCESS;
+    Launch launch{&function, grid, block, {}};
+    for (size_t i = 0; i < function.lengths.size(); i++) {
+        auto* argument = static_cast<const char*>(arguments[i]);
+        launch.arguments.emplace_back(argument, argument + function.lengths[i]);
     }
-    double start = now();
-    emulated_grid = {grid_x, grid_y, grid_z};
-    emulated_block_size = {block_x, block_y, block_z};
-    entry = function.call;
-    entry_arguments = arguments;
-    for (unsigned i = 0; i < threads; i++) fibers[i].index = {i % block_x, i / block_x % block_y, i / block_x / block_y};
-    uint64_t count = uint64_t(grid_x) * grid_y * grid_z;
-    for (uint64_t turn = 0; turn < count; turn++) {
-        uint64_t block = backwards ? count - 1 - turn : turn;
-        emulated_block = {unsigned(block % grid_x), unsigned(block / grid_x % grid_y), unsigned(block / grid_x / grid_y)};
-        if (function.has_barriers) {
-            run_block();
-            continue;
-        }
-        for (unsigned i = 0; i < threads; i++) {
-            emulated_thread = fibers[in_turn(i, threads)].index;
-            function.call(arguments);
-        }
+    recording->second.launches.push_back(std::move(launch));
+    return CUDA_SUCCESS;
+}
+
+// ---- Graphs: what a stream was asked for, done again.
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+    Lock lock(device);
+    return recorded.emplace(stream, Graph{}).second ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+    Lock lock(device);
+    auto recording = recorded.find(stream);
+    if (recording == recorded.end()) return CUDA_ERROR_ILLEGAL_STATE;
+    *graph = reinterpret_cast<CUgraph>(new Graph(std::move(recording->second)));
+    recorded.erase(recording);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+    *count = reinterpret_cast<Graph*>(graph)->launches.size();
+    // Which is which is all the same.
+    if (nodes) std::fill(nodes, nodes + *count, handle<CUgraphNode>());
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode, CUgraphNodeType* type) {
+    *type = CU_GRAPH_NODE_TYPE_KERNEL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long) {
+    *made = reinterpret_cast<CUgraphExec>(new Graph(*reinterpret_cast<Graph*>(graph)));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    delete reinterpret_cast<Graph*>(graph);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec graph) { return cuGraphDestroy(reinterpret_cast<CUgraph>(graph)); }
+CUresult cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
+
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream) {
+    Lock lock(device);
+    for (Launch& launch : reinterpret_cast<Graph*>(graph)->launches) {
+        std::vector<void*> arguments;
+        for (auto& argument : launch.arguments) arguments.push_back(argument.data());
+        run(*launch.function, launch.grid, launch.block, arguments.data());
     }
-    function.seconds += now() - start;
     return CUDA_SUCCESS;
 }
 

@@ -149,3 +149,9 @@ template <class... A, size_t... I> void call(void (*kernel)(A...), void** argume
 template <class... A> void call(void (*kernel)(A...), void** arguments) {
     call(kernel, arguments, std::index_sequence_for<A...>{});
 }
+
+// How many arguments there are, and how long each is.
+template <class... A> unsigned lengths(void (*)(A...), size_t* out) {
+    ((*out++ = sizeof(std::remove_reference_t<A>)), ...);
+    return sizeof...(A);
+}

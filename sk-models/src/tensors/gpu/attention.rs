@@ -21,17 +21,21 @@ pub(super) fn can_glance(tensor: &CubeTensor, number: usize, width: usize) -> bo
 }
 
 /// Attention of the queries of a few tokens: chunks of keys side by side, and what they make together.
+///
+/// Where the group is is read from `numbers`; with others there, the same launches serve as long as there are no more than `room` keys.
 pub(super) fn glance(
     queries: CubeTensor,
     cache: CubeTensor,
+    (numbers, at): (CubeTensor, usize),
+    room: usize,
     heads: Heads,
     lanes: usize,
     sight: Sight,
     format: DType,
 ) -> CubeTensor {
-    let (queries, cache) = (into_contiguous(queries), into_contiguous(cache));
+    let (queries, cache, numbers) = (into_contiguous(queries), into_contiguous(cache), into_contiguous(numbers));
     let number = queries.meta.shape()[2];
-    let (blocks, chunks) = (lanes * heads.keys, sight.keys().div_ceil(CHUNK));
+    let (blocks, chunks) = (lanes * heads.keys, room.div_ceil(CHUNK));
     let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
     let client = queries.client.clone();
     let (count, dim, cube_units) = cubes(&queries, blocks * chunks);
@@ -41,16 +45,15 @@ pub(super) fn glance(
         dim,
         queries.clone().into_buffer_arg(),
         cache.clone().into_buffer_arg(),
+        numbers.clone().into_buffer_arg(),
         sums.clone().into_buffer_arg(),
+        at,
         blocks,
         chunks,
         number,
         heads.keys,
         cache.meta.shape()[2],
-        sight.keys(),
         sight.places,
-        sight.shared,
-        sight.earlier,
         sight.rows,
         heads.width,
         most_queries(number),
@@ -66,7 +69,11 @@ pub(super) fn glance(
         count,
         dim,
         sums.into_buffer_arg(),
+        numbers.into_buffer_arg(),
         out.clone().into_buffer_arg(),
+        at,
+        sight.rows,
+        CHUNK,
         chunks,
         number,
         heads.queries,

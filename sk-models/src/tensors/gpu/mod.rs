@@ -23,7 +23,7 @@ use cubecl::prelude::*;
 
 use super::ops::{Heads, Own, Sight};
 use attention::{can_glance, glance};
-use kernels::attention::{by_place_kernel, turn_kernel, weigh_kernel};
+use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, turn_kernel, weigh_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};
 use kernels::logits::{likeliest_kernel, outline_kernel, read_kernel};
 use products::{few_rows, product};
@@ -61,16 +61,21 @@ pub(crate) trait CubeOps: Backend {
         adapted: bool,
         bias: FloatTensor<Self>,
         angles: FloatTensor<Self>,
+        numbers: IntTensor<Self>,
+        at: usize,
         heads: Heads,
         own: Own,
+        rows: usize,
         cache: FloatTensor<Self>,
-        at: usize,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// See [`attend`](super::ops::attend).
     fn cube_attend(
         queries: FloatTensor<Self>,
         cache: FloatTensor<Self>,
+        numbers: IntTensor<Self>,
+        at: usize,
+        room: usize,
         heads: Heads,
         lanes: usize,
         sight: Sight,
@@ -82,6 +87,12 @@ pub(crate) trait CubeOps: Backend {
 
     /// See [`by_place`](super::ops::by_place).
     fn cube_by_place(mixed: FloatTensor<Self>, heads: Heads, lanes: usize, places: usize, format: DType) -> FloatTensor<Self>;
+
+    /// See [`adopt`](super::ops::adopt).
+    fn cube_adopt(cache: FloatTensor<Self>, start: usize, tokens: usize, rows: usize, row: usize) -> FloatTensor<Self>;
+
+    /// See [`refresh`](super::ops::refresh).
+    fn cube_refresh(old: IntTensor<Self>, new: IntTensor<Self>) -> IntTensor<Self>;
 
     /// See [`gate`](super::ops::gate).
     fn cube_gate(
@@ -221,19 +232,18 @@ impl CubeOps for Cube {
         adapted: bool,
         bias: CubeTensor,
         angles: CubeTensor,
+        numbers: CubeTensor,
+        at: usize,
         heads: Heads,
         own: Own,
+        group_rows: usize,
         cache: CubeTensor,
-        at: usize,
     ) -> (CubeTensor, CubeTensor) {
         let (Heads { queries, keys, width }, Own { lanes, start, places }) = (heads, own);
         let (projected, stride) = by_rows(projected);
         let rows = projected.meta.shape()[0];
         let bias = into_contiguous(bias);
         let (delta, delta_stride) = if adapted { by_rows(delta) } else { (delta, 0) };
-        // Written in place where nobody else holds it.
-        let cache = into_contiguous(cache);
-        let cache = if cache.can_mut() { cache } else { cache.copy() };
         let capacity = cache.meta.shape()[2];
         let query = empty(&projected, [lanes, keys, queries / keys * places, width], cache.dtype);
         let pairs = lanes * places * (queries + 2 * keys) * width / 2;
@@ -247,8 +257,11 @@ impl CubeOps for Cube {
             delta.into_buffer_arg(),
             bias.into_buffer_arg(),
             into_contiguous(angles).into_buffer_arg(),
+            into_contiguous(numbers).into_buffer_arg(),
             query.clone().into_buffer_arg(),
             cache.clone().into_buffer_arg(),
+            at,
+            group_rows,
             rows / lanes,
             stride,
             delta_stride,
@@ -258,7 +271,6 @@ impl CubeOps for Cube {
             keys,
             width,
             capacity,
-            at,
             heads.scale(),
             pairs,
             adapted,
@@ -270,6 +282,9 @@ impl CubeOps for Cube {
     fn cube_attend(
         queries: CubeTensor,
         cache: CubeTensor,
+        numbers: CubeTensor,
+        at: usize,
+        room: usize,
         heads: Heads,
         lanes: usize,
         sight: Sight,
@@ -277,7 +292,7 @@ impl CubeOps for Cube {
     ) -> CubeTensor {
         let number = queries.meta.shape()[2];
         if lanes * sight.places <= FEW && can_glance(&queries, number, heads.width) {
-            return glance(queries, cache, heads, lanes, sight, format);
+            return glance(queries, cache, (numbers, at), room, heads, lanes, sight, format);
         }
         let part = |from: usize| {
             let part = [0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width];
@@ -335,6 +350,36 @@ impl CubeOps for Cube {
             element(format),
         );
         out
+    }
+
+    fn cube_adopt(cache: CubeTensor, start: usize, tokens: usize, rows: usize, row: usize) -> CubeTensor {
+        let [lanes, heads, capacity, width] = cache.meta.shape().dims();
+        let number = lanes * heads * width;
+        let (count, dim) = units(&cache, number);
+        let client = cache.client.clone();
+        adopt_kernel::launch(
+            &client,
+            count,
+            dim,
+            cache.clone().into_buffer_arg(),
+            capacity,
+            width,
+            start,
+            tokens,
+            rows,
+            row,
+            number,
+            element(cache.dtype),
+        );
+        cache
+    }
+
+    fn cube_refresh(old: CubeTensor, new: CubeTensor) -> CubeTensor {
+        let number = new.meta.shape().num_elements();
+        let (count, dim) = units(&old, number);
+        let client = old.client.clone();
+        refresh_kernel::launch(&client, count, dim, new.into_buffer_arg(), old.clone().into_buffer_arg(), number);
+        old
     }
 
     fn cube_gate(both: CubeTensor, gate: CubeTensor, up: CubeTensor, adapted: [bool; 2], format: DType) -> CubeTensor {

@@ -1,13 +1,22 @@
 //! Each kernel beside what it is composed of. They run where `SWISS_KNIFE_TEST_DEVICE` names a GPU.
 
+use std::convert::Infallible;
+
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use sk_core::TokenId;
 
 use super::super::ops::{
-    Changed, Heads, Own, Sight, add_norm, attend, by_place, gate, likeliest, multiply, outline, product, read, turn, weigh,
+    Changed, Heads, Own, Place, Sight, add_norm, adopt, attend, by_place, gate, likeliest, multiply, outline, product, read,
+    refresh, turn, weigh,
 };
+use crate::config::Qwen2Config;
 use crate::decoder::Precision;
 use crate::device::DeviceName;
+use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::Norm;
+use crate::model::initial::Initial;
+use crate::model::parts::Parts;
+use crate::tensors::{Cache, Group, Suffix, Tensors};
 
 /// A dozen roundings of f32, of sums of a few hundred terms in another order.
 const WHOLE: f32 = 2e-5;
@@ -115,12 +124,20 @@ fn sums_and_norms() {
 }
 
 /// Three groups of heads of odd and even widths, in lanes with other groups before and behind.
-fn shapes() -> [(Heads, Own, usize); 3] {
+fn shapes() -> [(Heads, Own, usize, Sight); 3] {
+    let sight = |places, shared, earlier, rows| Sight { places, shared, earlier, rows };
     [
-        (Heads { queries: 6, keys: 2, width: 10 }, Own { lanes: 2, start: 3, places: 4 }, 9),
-        (Heads { queries: 7, keys: 1, width: 64 }, Own { lanes: 1, start: 0, places: 1 }, 1),
-        (Heads { queries: 3, keys: 3, width: 16 }, Own { lanes: 3, start: 0, places: 21 }, 21),
+        (Heads { queries: 6, keys: 2, width: 10 }, Own { lanes: 2, start: 3, places: 4 }, 9, sight(4, 3, 1, 2)),
+        (Heads { queries: 7, keys: 1, width: 64 }, Own { lanes: 1, start: 0, places: 1 }, 1, sight(1, 5, 0, 1)),
+        (Heads { queries: 3, keys: 3, width: 16 }, Own { lanes: 3, start: 0, places: 21 }, 21, sight(21, 0, 2, 7)),
     ]
+}
+
+/// Where a group is, behind what others read.
+fn place(sight: Sight, room: usize, device: &Device) -> Place {
+    let [shared, earlier] = sight.place();
+    let numbers = TensorData::new(vec![71, 72, 73, shared, earlier], [5]);
+    Place { numbers: Tensor::from_data(numbers, (device, DType::I32)), at: 3, room }
 }
 
 #[test]
@@ -128,8 +145,8 @@ fn heads_are_turned() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
-        for (heads, own, total) in shapes() {
-            for (adapted, held) in [(false, false), (true, false), (false, true)] {
+        for (heads, own, total, sight) in shapes() {
+            for adapted in [false, true] {
                 let run = |device: &Device| {
                     let width = heads.count() * heads.width;
                     let rows = own.lanes * total;
@@ -137,16 +154,13 @@ fn heads_are_turned() {
                         frozen: numbers([rows, width], 9, device).cast(format),
                         delta: adapted.then(|| numbers([rows, width], 10, device)),
                     };
-                    let angles = numbers([total, heads.width], 11, device);
-                    let cache = numbers([own.lanes, 2 * heads.keys, own.places + 7, heads.width], 13, device).cast(format);
-                    // What somebody else holds stays as it is.
-                    let before = held.then(|| cache.clone());
-                    let (queries, after) = turn(projected, numbers([width], 12, device), angles, heads, own, cache, 5);
-                    (queries, before.unwrap_or_else(|| after.clone()), after)
+                    let angles = numbers([sight.last() + 1, heads.width], 11, device);
+                    let cache = numbers([own.lanes, 2 * heads.keys, sight.keys() + 2, heads.width], 13, device).cast(format);
+                    let place = place(sight, sight.keys(), device);
+                    turn(projected, numbers([width], 12, device), angles, heads, own, sight, &place, cache)
                 };
                 agree("queries", &device, tolerance, |device| run(device).0);
-                agree("what another holds", &device, tolerance, |device| run(device).1);
-                agree("the cache", &device, tolerance, |device| run(device).2);
+                agree("the cache", &device, tolerance, |device| run(device).1);
             }
             agree("by place", &device, tolerance, |device| {
                 let shape = [own.lanes, heads.keys, heads.queries / heads.keys * own.places, heads.width];
@@ -187,19 +201,104 @@ fn keys_are_attended_to() {
     for format in formats(&device) {
         // Weights are rounded to the format of the keys by one way and not by the other.
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
-        for sight in SIGHTS {
+        // Room for the keys there are, and for more than that, of which nothing is seen.
+        for (sight, spare) in SIGHTS.into_iter().flat_map(|sight| [(sight, 0), (sight, 3), (sight, 90)]) {
             for (lanes, heads) in [
                 (2, Heads { queries: 6, keys: 2, width: 10 }),
                 (1, Heads { queries: 7, keys: 1, width: 64 }),
                 (1, Heads { queries: 2, keys: 2, width: 128 }),
             ] {
-                agree(&format!("{lanes}, {heads:?}, {sight:?}"), &device, tolerance, |device| {
+                agree(&format!("{lanes}, {heads:?}, {sight:?}, {spare}"), &device, tolerance, |device| {
                     let number = heads.queries / heads.keys * sight.places;
                     let queries = numbers([lanes, heads.keys, number, heads.width], 21, device).mul_scalar(2.0).cast(format);
-                    let cache = numbers([lanes, 2 * heads.keys, sight.keys() + 3, heads.width], 22, device).cast(format);
-                    attend(queries, &cache, heads, lanes, sight, DType::F32)
+                    let room = sight.keys() + spare;
+                    let cache = numbers([lanes, 2 * heads.keys, room, heads.width], 22, device).cast(format);
+                    attend(queries, &cache, heads, lanes, sight, &place(sight, room, device), DType::F32)
                 });
             }
+        }
+    }
+}
+
+#[test]
+fn what_wins_goes_to_the_front() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for (tokens, rows, row) in [(1, 3, 2), (5, 3, 0), (5, 3, 2), (24, 7, 1), (4, 1, 0)] {
+            agree(&format!("{tokens}, {rows}, {row}"), &device, 0.0, |device| {
+                let cache = numbers([2, 4, 3 + tokens * rows + 2, 10], 23, device).cast(format);
+                adopt(cache, 3, tokens, rows, row)
+            });
+        }
+    }
+}
+
+#[test]
+fn numbers_are_written_where_others_lie() {
+    let Some(device) = device() else { return };
+    let integers = |numbers: [i32; 3]| Tensor::<1, Int>::from_data(TensorData::from(numbers), (&device, DType::I32));
+    let old = integers([1, 2, 3]);
+    let held = old.clone();
+    let _ = refresh(old, integers([5, -6, 7]));
+    assert_eq!(held.into_data().try_into_vec::<i32>().unwrap(), [5, -6, 7]);
+}
+
+/// A model whose rows of a matrix are whole lines.
+fn model(device: &Device) -> Tensors {
+    let json = r#"{"vocab_size": 61, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2}"#;
+    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let mut parts = Initial::from_seed(7, &config, device);
+    let Ok(embedding) = parts.embedding();
+    let tensors: Result<Tensors, Infallible> = Tensors::assemble(embedding, &config, parts, None);
+    let Ok(tensors) = tensors;
+    tensors
+}
+
+/// What a pass makes is the same bits, recorded or not: rows side by side that grow and one of which wins, a response of a single row, and
+/// both again, through caches that grow; under the backbone and under adapters.
+#[test]
+fn a_recording_is_the_pass() {
+    let Some(device) = device() else { return };
+    let model = model(&device);
+    let adapters = [3, 4].map(|seed| LoraAdapter::random(model.config(), 4, seed, &device));
+    let stack = AdapterStack::new(model.config(), &[None, Some(&adapters[0]), Some(&adapters[1])], &device).unwrap();
+    for lanes in [Lanes::backbone(), Lanes::of(&stack)] {
+        let [mut live, mut repeated] = [(); 2].map(|()| model.prefix(lanes.count(), 8));
+        let context: Vec<TokenId> = (0..6).collect();
+        for prefix in [&mut live, &mut repeated] {
+            let _ = model.forward(&mut [Group { rows: vec![&context], cache: Cache::Prefill(prefix) }], lanes);
+        }
+        let mut recorded = 0;
+        let mut held: Vec<[Tensor<2>; 2]> = Vec::new();
+        for step in 0..3_u32 {
+            let mut suffixes = [(); 2].map(|()| Suffix::new(5));
+            for token in 0..9_u32 {
+                let rows: Vec<[TokenId; 1]> = (0..5).map(|row| [(7 * step + 3 * token + 11 * row) % 61]).collect();
+                let rows: Vec<&[TokenId]> = rows.iter().map(<[TokenId; 1]>::as_slice).collect();
+                let [own, other] = &mut suffixes;
+                let cache = Cache::Extend { prefix: &mut live, suffix: own };
+                let expected = model.forward(&mut [Group { rows: rows.clone(), cache }], lanes).remove(0);
+                let cache = Cache::Extend { prefix: &mut repeated, suffix: other };
+                held.push([expected, model.repeat(Group { rows, cache }, lanes)]);
+                recorded += usize::from(repeated.repeats().is_recorded());
+            }
+            live.adopt(&suffixes[0], 3, 7);
+            repeated.adopt(&suffixes[1], 3, 7);
+            for token in 0..6_u32 {
+                let row = [(5 * step + token) % 61];
+                let group = |prefix| Group { rows: vec![&row], cache: Cache::Prefill(prefix) };
+                let expected = model.forward(&mut [group(&mut live)], lanes).remove(0);
+                held.push([expected, model.repeat(group(&mut repeated), lanes)]);
+                recorded += usize::from(repeated.repeats().is_recorded());
+            }
+        }
+        // Of 15 passes of each step, the first four of each kind are not.
+        assert!(recorded >= 12, "{recorded} recordings");
+        // Looked at in the end: no state was written over by a later pass.
+        for (pass, [expected, found]) in held.into_iter().enumerate() {
+            let [expected, found] = [expected, found].map(|states| states.into_data().try_into_vec::<f32>().unwrap());
+            assert!(expected.iter().all(|x| x.is_finite()) && expected == found, "pass {pass}");
         }
     }
 }

@@ -4,14 +4,23 @@ use cubecl::prelude::*;
 
 use super::{max_of_cube, row_of_cube, sum_of_cube};
 
+/// Where a group is: the keys that all its rows see, and the tokens that each row has added before.
+#[cube]
+fn place_of_group(numbers: &[i32], at: usize) -> (usize, usize) {
+    (numbers[at] as usize, numbers[at + 1] as usize)
+}
+
 #[cube(launch)]
 pub(in crate::tensors::gpu) fn turn_kernel<P: Float, O: Float>(
     projected: &[P],
     delta: &[f32],
     bias: &[f32],
     angles: &[f32],
+    numbers: &[i32],
     queries: &mut [O],
     cache: &mut [O],
+    number_of_group: usize,
+    group_rows: usize,
     lane_places: usize,
     stride: usize,
     delta_stride: usize,
@@ -21,7 +30,6 @@ pub(in crate::tensors::gpu) fn turn_kernel<P: Float, O: Float>(
     key_heads: usize,
     width: usize,
     capacity: usize,
-    place_of_first: usize,
     scale: f32,
     pairs: usize,
     #[comptime] adapted: bool,
@@ -44,14 +52,17 @@ pub(in crate::tensors::gpu) fn turn_kernel<P: Float, O: Float>(
         first += delta[row * delta_stride + column];
         second += delta[row * delta_stride + column + half];
     }
-    let cos = angles[(start + place) * width + j];
-    let sin = angles[(start + place) * width + half + j];
+    let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
+    let angle = (shared_keys + earlier + place / group_rows) * width + j;
+    let cos = angles[angle];
+    let sin = angles[angle + half];
     if head < query_heads {
         let at = ((lane * query_heads + head) * places + place) * width + j;
         queries[at] = O::cast_from((first * cos - second * sin) * scale);
         queries[at + half] = O::cast_from((second * cos + first * sin) * scale);
     } else {
-        let at = ((lane * 2 * key_heads + head - query_heads) * capacity + place_of_first + place) * width + j;
+        let at =
+            ((lane * 2 * key_heads + head - query_heads) * capacity + shared_keys + earlier * group_rows + place) * width + j;
         if head < query_heads + key_heads {
             cache[at] = O::cast_from(first * cos - second * sin);
             cache[at + half] = O::cast_from(second * cos + first * sin);
@@ -128,16 +139,15 @@ pub(in crate::tensors::gpu) fn weigh_kernel<O: Float>(
 pub(in crate::tensors::gpu) fn glance_kernel<S: Float>(
     queries: &[S],
     cache: &[S],
+    numbers: &[i32],
     sums: &mut [f32],
+    number_of_group: usize,
     blocks: usize,
     chunks: usize,
     number: usize,
     key_heads: usize,
     capacity: usize,
-    columns: usize,
     places: usize,
-    shared_keys: usize,
-    earlier: usize,
     group_rows: usize,
     #[comptime] width: usize,
     #[comptime] most: usize,
@@ -154,7 +164,10 @@ pub(in crate::tensors::gpu) fn glance_kernel<S: Float>(
     let cube = row_of_cube(blocks * chunks);
     let block = cube / chunks;
     let first = (cube % chunks) * chunk;
-    let count = min(chunk, columns - first);
+    let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
+    let columns = shared_keys + earlier * group_rows + places;
+    // None where there is room for more than there are.
+    let count = min(first + chunk, columns) - min(first, columns);
     let keys = (block / key_heads) * 2 * key_heads + block % key_heads;
     let key_start = (keys * capacity + first) * width;
     let value_start = ((keys + key_heads) * capacity + first) * width;
@@ -225,8 +238,12 @@ pub(in crate::tensors::gpu) fn glance_kernel<S: Float>(
 #[cube(launch)]
 pub(in crate::tensors::gpu) fn gather_kernel<O: Float>(
     sums: &[f32],
+    numbers: &[i32],
     out: &mut [O],
-    chunks: usize,
+    number_of_group: usize,
+    group_rows: usize,
+    chunk: usize,
+    room: usize,
     number: usize,
     heads: usize,
     key_heads: usize,
@@ -247,7 +264,9 @@ pub(in crate::tensors::gpu) fn gather_kernel<O: Float>(
     let query = (head % group) * places + place;
     let line = width + 2;
     let step = number * line;
-    let start = (block * chunks * number + query) * line;
+    let start = (block * room * number + query) * line;
+    let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
+    let chunks = (shared_keys + earlier * group_rows + places).div_ceil(chunk);
     let mut largest = f32::min_value();
     for c in 0..chunks {
         largest = max(largest, sums[start + c * step + width]);
@@ -261,6 +280,37 @@ pub(in crate::tensors::gpu) fn gather_kernel<O: Float>(
         total += sums[at + width + 1] * share;
     }
     out[ABSOLUTE_POS] = O::cast_from(mixed / total);
+}
+
+/// Of what lies side by side, one row goes to the front: a unit for each number of a token, which moves it token by token.
+#[cube(launch)]
+pub(in crate::tensors::gpu) fn adopt_kernel<S: Float>(
+    cache: &mut [S],
+    capacity: usize,
+    width: usize,
+    first: usize,
+    tokens: usize,
+    rows: usize,
+    row: usize,
+    count: usize,
+    #[define(S)] _format: ElemType,
+) {
+    if ABSOLUTE_POS >= count {
+        terminate!();
+    }
+    let start = ((ABSOLUTE_POS / width) * capacity + first) * width + ABSOLUTE_POS % width;
+    // No token goes behind where it came from, so that none is overwritten before it is moved.
+    for step in 0..tokens {
+        cache[start + step * width] = cache[start + (step * rows + row) * width];
+    }
+}
+
+#[cube(launch)]
+pub(in crate::tensors::gpu) fn refresh_kernel(new: &[i32], old: &mut [i32], count: usize) {
+    if ABSOLUTE_POS >= count {
+        terminate!();
+    }
+    old[ABSOLUTE_POS] = new[ABSOLUTE_POS];
 }
 
 #[cube(launch)]

@@ -1,0 +1,153 @@
+//! Passes that repeat, recorded.
+//!
+//! Asking a GPU for the three hundred kernels of a pass takes longer than it needs to run them, where few rows read one token each. While a
+//! response grows, that pass is the same every time but for the tokens and for where they are. It is recorded once, and from then on asked for
+//! as a whole: a CUDA graph.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::sync::Mutex;
+use std::thread::{self, ThreadId};
+
+use burn::backend::{Backend, BackendGraph, Dispatch};
+use burn::tensor::{Int, Tensor};
+
+/// What repeats: as many rows, of one decoder, under the same lanes, on one thread, which a device serves in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) rows: usize,
+    pub(super) decoder: u64,
+    pub(super) stack: u64,
+    thread: ThreadId,
+}
+
+impl Key {
+    pub(super) fn new(rows: usize, decoder: u64, stack: u64) -> Self {
+        Self { rows, decoder, stack, thread: thread::current().id() }
+    }
+}
+
+/// Passes over one prefix: how often the last of them has been repeated, and its recording.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    key: Option<Key>,
+    times: usize,
+    /// Whether it cannot be recorded.
+    refused: bool,
+    recording: Option<Recording>,
+}
+
+/// A pass on the device, and what it reads and writes.
+struct Recording {
+    graph: BackendGraph<Dispatch>,
+    numbers: Tensor<1, Int>,
+    states: Tensor<2>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("states", &self.states.dims()).finish_non_exhaustive()
+    }
+}
+
+/// Passes of a kind before it is recorded, which takes as long as a few of them. Whatever is chosen by trying has been chosen by then.
+const PATIENCE: usize = 4;
+
+/// Passes before the one that is recorded, which find room for what they compute; it must find that room and no other.
+const REHEARSALS: usize = 2;
+
+impl Repeats {
+    /// Forgets the recording: what it reads or writes has moved.
+    pub(super) fn forget(&mut self) {
+        self.recording = None;
+    }
+
+    /// Whether there is or can be a recording by now.
+    pub(super) fn is_due(&mut self, key: Key) -> bool {
+        if self.key != Some(key) {
+            *self = Self { key: Some(key), ..Self::default() };
+        }
+        self.times += 1;
+        self.recording.is_some() || (self.times > PATIENCE && !self.refused)
+    }
+
+    #[cfg(all(test, any(feature = "cuda", feature = "wgpu")))]
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// The states of the recorded pass with other numbers.
+    pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
+        let Recording { graph, numbers: own, states } = self.recording.as_mut()?;
+        own.inplace(|own| super::ops::refresh(own, numbers.clone()));
+        // SAFETY: the graph guards the memory of whatever it reads and writes. The weights are those of the decoder that was recorded, the
+        // lanes those of its stack and the cache that of the prefix that owns this, or else the key is another or the recording forgotten;
+        // and this thread, whose requests the device serves in order, is that of the recording.
+        unsafe { Dispatch::graph_replay(states.device().as_dispatch(), graph) }.expect("what was recorded is replayed");
+        // The next pass writes its states over these: what is held by somebody else is written anew.
+        Some(states.clone().mul_scalar(1.0))
+    }
+
+    /// Records a pass, which reads these numbers.
+    pub(super) fn record(&mut self, numbers: &Tensor<1, Int>, mut pass: impl FnMut(&Tensor<1, Int>) -> Tensor<2>) {
+        // Nobody else may ask the device for memory while it records.
+        let users = USERS.try_lock();
+        if users.as_ref().is_ok_and(|users| **users == 1) {
+            // Numbers that no other tensor stands for.
+            let own = numbers.clone().mul_scalar(1);
+            self.recording = record(own, &mut pass);
+            self.refused = self.recording.is_none();
+        }
+    }
+}
+
+fn record(numbers: Tensor<1, Int>, pass: &mut dyn FnMut(&Tensor<1, Int>) -> Tensor<2>) -> Option<Recording> {
+    let device = numbers.device();
+    let device = device.as_dispatch();
+    Dispatch::graph_prepare(device).ok()?;
+    for _ in 0..REHEARSALS {
+        let states = pass(&numbers);
+        let _ = Dispatch::sync(device);
+        drop(states);
+    }
+    Dispatch::graph_start_capture(device).ok()?;
+    let states = pass(&numbers);
+    let graph = Dispatch::graph_stop_capture(device).ok()?;
+    Some(Recording { graph, numbers, states })
+}
+
+/// Threads that read with a decoder on a GPU.
+static USERS: Mutex<usize> = Mutex::new(0);
+
+/// This thread among them, until it ends.
+struct User;
+
+impl Drop for User {
+    fn drop(&mut self) {
+        *users() -= 1;
+    }
+}
+
+fn users() -> std::sync::MutexGuard<'static, usize> {
+    // A number is never torn.
+    USERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+thread_local! {
+    static HERE: OnceCell<User> = const { OnceCell::new() };
+}
+
+/// Counts this thread; waits for another that records.
+pub(super) fn arrive() {
+    HERE.with(|here| {
+        here.get_or_init(|| {
+            *users() += 1;
+            User
+        });
+    });
+}
+
+/// Keeps others from recording while something is loaded; waits for one that does.
+pub(crate) fn pause() -> impl Drop {
+    users()
+}
