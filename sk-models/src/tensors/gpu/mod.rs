@@ -244,6 +244,8 @@ impl CubeOps for Cube {
         let rows = projected.meta.shape()[0];
         let bias = into_contiguous(bias);
         let (delta, delta_stride) = if adapted { by_rows(delta) } else { (delta, 0) };
+        // A cache that has just been put together may have gaps; after its first pass it has none, and stays where it is.
+        let cache = into_contiguous(cache);
         let capacity = cache.meta.shape()[2];
         let query = empty(&projected, [lanes, keys, queries / keys * places, width], cache.dtype);
         let pairs = lanes * places * (queries + 2 * keys) * width / 2;
@@ -353,6 +355,7 @@ impl CubeOps for Cube {
     }
 
     fn cube_adopt(cache: CubeTensor, start: usize, tokens: usize, rows: usize, row: usize) -> CubeTensor {
+        let cache = into_contiguous(cache);
         let [lanes, heads, capacity, width] = cache.meta.shape().dims();
         let number = lanes * heads * width;
         let (count, dim) = units(&cache, number);
