@@ -1,9 +1,17 @@
 //! Running out of memory is bad input, not a crash: it is said on one line and ends with status 2.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
 
-/// The system's allocator, which ends the program where Rust's would abort it.
+/// What memory comes from.
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+const BELOW: std::alloc::System = std::alloc::System;
+
+/// What memory comes from: to ask a GPU for a kernel takes a dozen small allocations, which one thread makes and another gives back.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+const BELOW: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// An allocator which ends the program where Rust's would abort it.
 struct Complaining;
 
 #[global_allocator]
@@ -12,23 +20,23 @@ static ALLOCATOR: Complaining = Complaining;
 // SAFETY: every call is passed on as it came, and a null pointer never comes back.
 unsafe impl GlobalAlloc for Complaining {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is that of `System`.
-        checked(unsafe { System.alloc(layout) }, layout.size())
+        // SAFETY: the caller's contract is that of what is below.
+        checked(unsafe { BELOW.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        checked(unsafe { BELOW.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        checked(unsafe { System.realloc(pointer, layout, size) }, size)
+        checked(unsafe { BELOW.realloc(pointer, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
+        unsafe { BELOW.dealloc(pointer, layout) }
     }
 }
 
