@@ -2,6 +2,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::hidden::{DeviceFailure, indices, read};
+use crate::kernels::simd::{exp, widened};
 use crate::tensors::ops;
 
 /// Next-token logits, one row for each state, where they were computed.
@@ -39,6 +40,26 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
+    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then the logits asked for.
+    fn new(row: &[f32], blocks: usize, rate: f32) -> Self {
+        let (largest, rest) = row.split_at(blocks);
+        let (masses, rest) = rest.split_at(blocks);
+        let (plain, asked) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
+        let max = largest.iter().copied().fold(f32::MIN, f32::max);
+        // Each block has a maximum of its own.
+        let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
+            let mut shares: Vec<f32> = largest.iter().map(|own| (own - max) * rate).collect();
+            widened(
+                #[inline(always)]
+                || shares.iter_mut().for_each(|share| *share = exp(*share)),
+            );
+            masses.iter().zip(shares).map(|(mass, share)| f64::from(*mass) * f64::from(share)).collect()
+        };
+        let masses = scaled(masses, rate);
+        let plain = if rate == 1.0 { masses.iter().sum() } else { scaled(plain, 1.0).iter().sum() };
+        Self { largest: largest.to_vec(), masses, plain, asked: asked.to_vec() }
+    }
+
     /// Whether a logit of the row is NaN or +∞.
     pub(crate) fn is_broken(&self) -> bool {
         self.masses.iter().any(|mass| mass.is_nan())
@@ -87,21 +108,7 @@ impl Blocks {
             parts.push(flat.select(1, indices(&places, &self.logits.device())).cast(DType::F32));
         }
         let numbers = read(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) })?;
-        let outline = |row: &[f32]| {
-            let (largest, rest) = row.split_at(blocks);
-            let (masses, rest) = rest.split_at(blocks);
-            let (plain, asked) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
-            let max = largest.iter().copied().fold(f32::MIN, f32::max);
-            // Each block has a maximum of its own.
-            let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
-                let of = |(mass, own): (&f32, &f32)| f64::from(*mass) * (f64::from(own - max) * f64::from(rate)).exp();
-                masses.iter().zip(largest).map(of).collect()
-            };
-            let masses = scaled(masses, rate);
-            let plain = if rate == 1.0 { masses.iter().sum() } else { scaled(plain, 1.0).iter().sum() };
-            Outline { largest: largest.to_vec(), masses, plain, asked: asked.to_vec() }
-        };
-        Ok(numbers.chunks_exact(numbers.len() / rows).map(outline).collect())
+        Ok(numbers.chunks_exact(numbers.len() / rows).map(|row| Outline::new(row, blocks, rate)).collect())
     }
 
     /// The logits of some blocks of rows, `BLOCK` for each, in the order in which they are named as `(row, block)`.

@@ -73,6 +73,21 @@ const LEAST: usize = 16;
 /// The share of the mass that penalties may take away at most: a difference of sums in f32 says little where next to nothing is left.
 const TAKEN: f64 = 0.9;
 
+impl Row<'_, '_> {
+    /// Brings the first `count` blocks in order. The thousands behind them stay as they are: hardly ever is one of those looked at.
+    fn arrange(&mut self, count: usize) {
+        let largest = &self.outline.largest;
+        let before = |a: &u32, b: &u32| largest[*b as usize].total_cmp(&largest[*a as usize]).then(a.cmp(b));
+        let missing = count.min(self.order.len()).saturating_sub(self.ordered);
+        let rest = &mut self.order[self.ordered..];
+        if missing < rest.len() && missing > 0 {
+            rest.select_nth_unstable_by(missing, before);
+        }
+        rest[..missing].sort_unstable_by(before);
+        self.ordered += missing;
+    }
+}
+
 /// Logits that stay where they are.
 struct Far<'a> {
     blocks: &'a Blocks,
@@ -84,8 +99,9 @@ struct Far<'a> {
 struct Row<'a, 'b> {
     outline: &'a Outline,
     draw: &'a mut Draw<'b>,
-    /// The blocks, that of the largest logit first.
-    order: Vec<usize>,
+    /// The blocks, those of the largest logits first and in order: so many of them.
+    order: Vec<u32>,
+    ordered: usize,
     /// How many of them are likely to be enough.
     wanted: usize,
     /// What came of it; none where the blocks did not decide.
@@ -102,8 +118,14 @@ impl Far<'_> {
             seen.dedup();
         }
         let outlines = self.blocks.outline(self.sampling.rate(), &seen)?;
-        let row =
-            |draw: &'a mut Draw<'b>| Row { outline: &outlines[draw.row], draw, order: Vec::new(), wanted: 0, settled: None };
+        let row = |draw: &'a mut Draw<'b>| Row {
+            outline: &outlines[draw.row],
+            draw,
+            order: Vec::new(),
+            ordered: 0,
+            wanted: 0,
+            settled: None,
+        };
         let mut rows: Vec<Row<'_, '_>> = draws.iter_mut().map(row).collect();
         for_each_mut(&mut rows, |_, row| self.plan(row));
         // One number for all rows, and few different ones: a device chooses kernels for each.
@@ -111,7 +133,10 @@ impl Far<'_> {
         if 2 * count >= self.vocabulary.div_ceil(BLOCK) {
             return Ok(false);
         }
-        let places = |row: &Row<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block)).collect::<Vec<_>>();
+        // One more, the largest of those left out.
+        rows.iter_mut().for_each(|row| row.arrange(count + 1));
+        let places =
+            |row: &Row<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block as usize)).collect::<Vec<_>>();
         let values = self.blocks.look_into(&rows.iter().flat_map(places).collect::<Vec<_>>())?;
         for_each_mut(&mut rows, |index, row| {
             let looked_into = &values[index * count * BLOCK..][..count * BLOCK];
@@ -129,8 +154,8 @@ impl Far<'_> {
     /// Decides which blocks to look into.
     fn plan(&self, row: &mut Row<'_, '_>) {
         let Outline { largest, masses, .. } = row.outline;
-        row.order = (0..largest.len()).collect();
-        row.order.sort_unstable_by(|&a, &b| largest[b].total_cmp(&largest[a]).then(a.cmp(&b)));
+        row.order = (0..largest.len() as u32).collect();
+        row.arrange(2 * LEAST);
         if self.sampling.is_greedy() || row.outline.is_broken() {
             return;
         }
@@ -144,12 +169,13 @@ impl Far<'_> {
         let share = if top_p < 1.0 { 1.0 - top_p } else { 1.0 - row.draw.uniform };
         let enough = masses.iter().sum::<f64>() * (1.0 - share / 2.0);
         let mut mass = 0.0;
-        let too_little = |block: &&usize| {
-            let before = mass;
-            mass += masses[**block];
-            before < enough
-        };
-        row.wanted = row.order.iter().take_while(too_little).count();
+        while mass < enough && row.wanted < row.order.len() {
+            if row.wanted == row.ordered {
+                row.arrange(2 * row.ordered);
+            }
+            mass += masses[row.order[row.wanted] as usize];
+            row.wanted += 1;
+        }
     }
 
     fn top_k(&self) -> Option<usize> {
@@ -160,8 +186,8 @@ impl Far<'_> {
     fn settle(&self, row: &Row<'_, '_>, looked_into: &[f32], seen: &[TokenId]) -> Option<Drawn> {
         let Outline { largest, masses, plain, asked } = row.outline;
         let (inside, outside) = row.order.split_at(looked_into.len() / BLOCK);
-        let beyond = outside.first().map_or(f32::NEG_INFINITY, |&block| largest[block]);
-        let max = largest[row.order[0]];
+        let beyond = outside.first().map_or(f32::NEG_INFINITY, |&block| largest[block as usize]);
+        let max = largest[row.order[0] as usize];
         let rate = f64::from(self.sampling.rate());
         let weight = |logit: f32| (f64::from(logit - max) * rate).exp();
 
@@ -185,7 +211,7 @@ impl Far<'_> {
             return None;
         }
         for (&block, logits) in inside.iter().zip(looked_into.chunks_exact(BLOCK)) {
-            for (token, &logit) in (block * BLOCK..).zip(logits) {
+            for (token, &logit) in (block as usize * BLOCK..).zip(logits) {
                 let token = token as TokenId;
                 if logit > beyond && !is_penalised(token) {
                     known.push(Known { token, rated: logit, logit });
