@@ -16,7 +16,7 @@ pub(crate) mod ops;
 mod recording;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
 use sk_core::TokenId;
@@ -31,8 +31,8 @@ use crate::model::parts::Parts;
 use attention::{Pass, numbers};
 use layer::{Layer, low_rank};
 use ops::{multiply, product};
-use recording::Key;
 pub(crate) use recording::pause;
+use recording::{Key, Recording};
 
 /// A decoder of tensors.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(crate) struct Tensors {
     angles: Mutex<Tensor<2>>,
     /// By which it is told from others.
     number: u64,
+    /// Whether its device records passes, once that has been tried.
+    records: OnceLock<bool>,
 }
 
 /// Positions whose angles are computed at first.
@@ -120,7 +122,7 @@ impl Tensors {
         let angles = Mutex::new(angles(config, POSITIONS, &embedding.device()));
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { embedding, layers, norm, head, config: config.clone(), angles, number })
+        Ok(Self { embedding, layers, norm, head, config: config.clone(), angles, number, records: OnceLock::new() })
     }
 
     pub(crate) fn config(&self) -> &Qwen2Config {
@@ -196,22 +198,60 @@ impl Tensors {
             advance(groups);
             return states;
         }
-        let angles = self.angles(room);
-        let mut repeats = std::mem::take(group.prefix().repeats());
-        repeats.record(&numbers, |numbers| {
-            let pass = Pass::new(&self.config, lanes.count(), groups, numbers.clone(), angles.clone(), Some(room));
-            self.read(&pass, groups, lanes)
+        let recording = recording::quietly(|| {
+            let can = *self.records.get_or_init(|| self.rehearse(sight.rows, lanes));
+            can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
         });
-        let states = repeats.replay(&numbers);
         let [group] = groups;
-        *group.prefix().repeats() = repeats;
-        match states {
+        let repeats = group.prefix().repeats();
+        repeats.keep(recording.flatten());
+        match repeats.replay(&numbers) {
             None => self.forward(groups, lanes).remove(0),
             Some(states) => {
                 advance(groups);
                 states
             }
         }
+    }
+
+    /// A recording of a pass over groups whose caches have so much room.
+    fn record(&self, numbers: &Tensor<1, Int>, room: usize, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Option<Recording> {
+        let angles = self.angles(room);
+        Recording::new(numbers, |numbers| {
+            let pass = Pass::new(&self.config, lanes.count(), groups, numbers.clone(), angles.clone(), Some(room));
+            self.read(&pass, groups, lanes)
+        })
+    }
+
+    /// Whether the device records passes and then does what it recorded: tried with so many rows on caches that nothing is lost with.
+    fn rehearse(&self, rows: usize, lanes: Lanes<'_>) -> bool {
+        let [first, second] = [0, 1].map(|token| vec![[token as TokenId]; rows]);
+        let room = rows.next_power_of_two();
+        let (mut prefix, mut suffix) = (self.prefix(lanes.count(), room), Suffix::new(rows));
+        let mut group = |rows: &[[TokenId; 1]], work: &mut dyn FnMut(&mut [Group<'_>]) -> Option<Tensor<2>>| {
+            let cache = Cache::Extend { prefix: &mut prefix, suffix: &mut suffix };
+            work(&mut [Group { rows: rows.iter().map(<[TokenId; 1]>::as_slice).collect(), cache }])
+        };
+        let mut recording = None;
+        let _ = group(&first, &mut |groups| {
+            recording = self.record(&self.tell(groups, lanes), room, groups, lanes);
+            None
+        });
+        let Some(mut recording) = recording else { return false };
+        let replayed = group(&second, &mut |groups| {
+            // SAFETY: the cache is there still, and nothing has happened since.
+            unsafe { recording.replay(&self.tell(groups, lanes)) }.ok()
+        });
+        let expected = group(&second, &mut |groups| {
+            let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(room), None);
+            Some(self.read(&pass, groups, lanes))
+        });
+        let bits = |states: Option<Tensor<2>>| {
+            let values = states?.try_into_vec_as::<f32>().ok()?;
+            Some(values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+        };
+        let (replayed, expected) = (bits(replayed), bits(expected));
+        replayed.is_some() && replayed == expected
     }
 
     /// What a pass is told, on the device.

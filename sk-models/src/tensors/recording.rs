@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 
-use burn::backend::{Backend, BackendGraph, Dispatch};
+use burn::backend::{Backend, BackendGraph, Dispatch, ExecutionError};
 use burn::tensor::{Int, Tensor};
 
 /// What repeats: as many rows, of one decoder, under the same lanes, on one thread, which a device serves in order.
@@ -32,13 +32,11 @@ impl Key {
 pub(super) struct Repeats {
     key: Option<Key>,
     times: usize,
-    /// Whether it cannot be recorded.
-    refused: bool,
     recording: Option<Recording>,
 }
 
 /// A pass on the device, and what it reads and writes.
-struct Recording {
+pub(super) struct Recording {
     graph: BackendGraph<Dispatch>,
     numbers: Tensor<1, Int>,
     states: Tensor<2>,
@@ -68,52 +66,68 @@ impl Repeats {
             *self = Self { key: Some(key), ..Self::default() };
         }
         self.times += 1;
-        self.recording.is_some() || (self.times > PATIENCE && !self.refused)
+        self.recording.is_some() || self.times > PATIENCE
+    }
+
+    /// Takes a recording over.
+    pub(super) fn keep(&mut self, recording: Option<Recording>) {
+        self.recording = recording;
+    }
+
+    /// The states of the recorded pass with other numbers.
+    pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
+        let recording = self.recording.as_mut()?;
+        // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its stack and the cache that of the prefix that owns
+        // this, or else the key is another or the recording forgotten; and the thread is that of the recording.
+        Some(unsafe { recording.replay(numbers) }.expect("what has been replayed before is replayed"))
     }
 
     #[cfg(all(test, any(feature = "cuda", feature = "wgpu")))]
     pub(super) fn is_recorded(&self) -> bool {
         self.recording.is_some()
     }
+}
 
-    /// The states of the recorded pass with other numbers.
-    pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
-        let Recording { graph, numbers: own, states } = self.recording.as_mut()?;
-        own.inplace(|own| super::ops::refresh(own, numbers.clone()));
-        // SAFETY: the graph guards the memory of whatever it reads and writes. The weights are those of the decoder that was recorded, the
-        // lanes those of its stack and the cache that of the prefix that owns this, or else the key is another or the recording forgotten;
-        // and this thread, whose requests the device serves in order, is that of the recording.
-        unsafe { Dispatch::graph_replay(states.device().as_dispatch(), graph) }.expect("what was recorded is replayed");
-        // The next pass writes its states over these: what is held by somebody else is written anew.
-        Some(states.clone().mul_scalar(1.0))
+impl Recording {
+    /// Records a pass, which reads such numbers; none where the device cannot. Nobody else may use the device meanwhile: see [`quietly`].
+    ///
+    /// A device that begins and does not end well leaves what the pass wrote of no use.
+    pub(super) fn new(numbers: &Tensor<1, Int>, mut pass: impl FnMut(&Tensor<1, Int>) -> Tensor<2>) -> Option<Self> {
+        // Numbers that no other tensor stands for.
+        let numbers = numbers.clone().mul_scalar(1);
+        let device = numbers.device();
+        let device = device.as_dispatch();
+        Dispatch::graph_prepare(device).ok()?;
+        for _ in 0..REHEARSALS {
+            let states = pass(&numbers);
+            let _ = Dispatch::sync(device);
+            drop(states);
+        }
+        Dispatch::graph_start_capture(device).ok()?;
+        let states = pass(&numbers);
+        let graph = Dispatch::graph_stop_capture(device).ok()?;
+        Some(Self { graph, numbers, states })
     }
 
-    /// Records a pass, which reads these numbers.
-    pub(super) fn record(&mut self, numbers: &Tensor<1, Int>, mut pass: impl FnMut(&Tensor<1, Int>) -> Tensor<2>) {
-        // Nobody else may ask the device for memory while it records.
-        let users = USERS.try_lock();
-        if users.as_ref().is_ok_and(|users| **users == 1) {
-            // Numbers that no other tensor stands for.
-            let own = numbers.clone().mul_scalar(1);
-            self.recording = record(own, &mut pass);
-            self.refused = self.recording.is_none();
-        }
+    /// The states of the pass with other numbers.
+    ///
+    /// # Safety
+    ///
+    /// What the pass read and wrote is still there, and the thread, whose requests the device serves in order, is that of the recording. (The memory
+    /// itself is guarded by the graph.)
+    pub(super) unsafe fn replay(&mut self, numbers: &Tensor<1, Int>) -> Result<Tensor<2>, ExecutionError> {
+        self.numbers.inplace(|own| super::ops::refresh(own, numbers.clone()));
+        // SAFETY: the caller's.
+        unsafe { Dispatch::graph_replay(self.states.device().as_dispatch(), &self.graph) }?;
+        // The next pass writes its states over these: what is held by somebody else is written anew.
+        Ok(self.states.clone().mul_scalar(1.0))
     }
 }
 
-fn record(numbers: Tensor<1, Int>, pass: &mut dyn FnMut(&Tensor<1, Int>) -> Tensor<2>) -> Option<Recording> {
-    let device = numbers.device();
-    let device = device.as_dispatch();
-    Dispatch::graph_prepare(device).ok()?;
-    for _ in 0..REHEARSALS {
-        let states = pass(&numbers);
-        let _ = Dispatch::sync(device);
-        drop(states);
-    }
-    Dispatch::graph_start_capture(device).ok()?;
-    let states = pass(&numbers);
-    let graph = Dispatch::graph_stop_capture(device).ok()?;
-    Some(Recording { graph, numbers, states })
+/// Does what nobody else may use the device meanwhile for; none where somebody else does.
+pub(super) fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let users = USERS.try_lock();
+    users.as_ref().is_ok_and(|users| **users == 1).then(work)
 }
 
 /// Threads that read with a decoder on a GPU.

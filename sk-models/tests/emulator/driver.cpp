@@ -609,6 +609,17 @@ CUresult cuLaunchKernel(CUfunction kernel, unsigned grid_x, unsigned grid_y, uns
 
 // ---- Graphs: what a stream was asked for, done again.
 
+// What goes wrong with recordings: none is made, or it does nothing.
+enum class Spoils { Nothing, End, Launch };
+
+Spoils spoiled() {
+    const char* what = getenv("EMULATOR_SPOIL");
+    if (!what) return Spoils::Nothing;
+    return !strcmp(what, "end") ? Spoils::End : Spoils::Launch;
+}
+
+const Spoils spoils = spoiled();
+
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
     Lock lock(device);
     return recorded.emplace(stream, Graph{}).second ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
@@ -618,9 +629,13 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     Lock lock(device);
     auto recording = recorded.find(stream);
     if (recording == recorded.end()) return CUDA_ERROR_ILLEGAL_STATE;
-    *graph = reinterpret_cast<CUgraph>(new Graph(std::move(recording->second)));
+    Graph* noted = new Graph(std::move(recording->second));
     recorded.erase(recording);
-    return CUDA_SUCCESS;
+    *graph = reinterpret_cast<CUgraph>(noted);
+    if (spoils != Spoils::End) return CUDA_SUCCESS;
+    delete noted;
+    *graph = nullptr;
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
@@ -650,6 +665,7 @@ CUresult cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
 
 CUresult cuGraphLaunch(CUgraphExec graph, CUstream) {
     Lock lock(device);
+    if (spoils == Spoils::Launch) return CUDA_SUCCESS;
     for (Launch& launch : reinterpret_cast<Graph*>(graph)->launches) {
         std::vector<void*> arguments;
         for (auto& argument : launch.arguments) arguments.push_back(argument.data());
