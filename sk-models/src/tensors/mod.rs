@@ -24,7 +24,7 @@ use sk_core::TokenId;
 pub(crate) use cache::{Prefix, Suffix};
 
 use crate::config::Qwen2Config;
-use crate::device::settled;
+use crate::device::{is_processor, settled};
 use crate::lora::Lanes;
 use crate::model::Norm;
 use crate::model::parts::Parts;
@@ -168,7 +168,7 @@ impl Tensors {
     ///
     /// If a prefix has another number of lanes.
     pub(crate) fn forward(&self, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
-        recording::arrive();
+        recording::arrive(&self.device());
         let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
         let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(positions), None);
         let states = self.read(&pass, groups, lanes);
@@ -185,11 +185,11 @@ impl Tensors {
     ///
     /// As [`forward`](Self::forward).
     pub(crate) fn repeat(&self, group: Group<'_>, lanes: Lanes<'_>) -> Tensor<2> {
-        recording::arrive();
+        recording::arrive(&self.device());
         let groups = &mut [group];
         let [group] = groups;
         let key = Key::new(group.rows.len(), self.number, lanes.number());
-        if !group.prefix().repeats().is_due(key) {
+        if is_processor(&self.device()) || !group.prefix().repeats().is_due(key) {
             return self.forward(groups, lanes).remove(0);
         }
         let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));

@@ -10,7 +10,9 @@ use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 
 use burn::backend::{Backend, BackendGraph, Dispatch, ExecutionError};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
+
+use crate::device::is_processor;
 
 /// What repeats: as many rows, of one decoder, under the same lanes, on one thread, which a device serves in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,8 +153,11 @@ thread_local! {
     static HERE: OnceCell<User> = const { OnceCell::new() };
 }
 
-/// Counts this thread; waits for another that records.
-pub(super) fn arrive() {
+/// Counts this thread where it uses a GPU; waits for another that records.
+pub(super) fn arrive(device: &Device) {
+    if is_processor(device) {
+        return;
+    }
     HERE.with(|here| {
         here.get_or_init(|| {
             *users() += 1;

@@ -256,7 +256,7 @@ fn model(device: &Device) -> Tensors {
 }
 
 /// What a pass makes is the same bits, recorded or not: rows side by side that grow and one of which wins, a response of a single row, and
-/// both again, through caches that grow; under the backbone and under adapters.
+/// both again, through caches that grow and change; under the backbone and under adapters.
 #[test]
 fn a_recording_is_the_pass() {
     let Some(device) = device() else { return };
@@ -285,7 +285,13 @@ fn a_recording_is_the_pass() {
             }
             live.adopt(&suffixes[0], 3, 7);
             repeated.adopt(&suffixes[1], 3, 7);
-            for token in 0..6_u32 {
+            for token in 0..9_u32 {
+                if token == 6 {
+                    // Lanes change places, which is of no use and the same for both; a single one stays where it is.
+                    let lanes: Vec<usize> = (0..lanes.count()).rev().collect();
+                    live.select_lanes(&lanes);
+                    repeated.select_lanes(&lanes);
+                }
                 let row = [(5 * step + token) % 61];
                 let group = |prefix| Group { rows: vec![&row], cache: Cache::Prefill(prefix) };
                 let expected = model.forward(&mut [group(&mut live)], lanes).remove(0);
@@ -293,8 +299,8 @@ fn a_recording_is_the_pass() {
                 recorded += usize::from(repeated.repeats().is_recorded());
             }
         }
-        // Of 15 passes of each step, the first four of each kind are not.
-        assert!(recorded >= 12, "{recorded} recordings");
+        // Of the nine passes of each kind, the first four are not.
+        assert_eq!(recorded, 30);
         // Looked at in the end: no state was written over by a later pass.
         for (pass, [expected, found]) in held.into_iter().enumerate() {
             let [expected, found] = [expected, found].map(|states| states.into_data().try_into_vec::<f32>().unwrap());
