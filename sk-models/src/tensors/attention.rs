@@ -42,6 +42,10 @@ impl Group<'_> {
     }
 }
 
+pub(super) fn heads(config: &Qwen2Config) -> Heads {
+    Heads { queries: config.num_attention_heads, keys: config.num_key_value_heads, width: config.head_dim }
+}
+
 /// The tokens of all groups in each of so many lanes, and where each group is: what a pass is told.
 pub(super) fn numbers(groups: &[Group<'_>], lanes: usize) -> Vec<i32> {
     let mut tokens = Vec::new();
@@ -67,12 +71,11 @@ impl Pass {
         angles: Tensor<2>,
         room: Option<usize>,
     ) -> Self {
-        let heads = Heads { queries: config.num_attention_heads, keys: config.num_key_value_heads, width: config.head_dim };
         let part = |group: &Group<'_>| {
             let sight = group.sight();
             Part { sight, room: room.unwrap_or(sight.keys()) }
         };
-        Self { lanes, numbers, angles, heads, parts: groups.iter().map(part).collect() }
+        Self { lanes, numbers, angles, heads: heads(config), parts: groups.iter().map(part).collect() }
     }
 
     /// The tokens `[G, M]`.

@@ -24,7 +24,7 @@ use sk_core::TokenId;
 pub(crate) use cache::{Prefix, Suffix};
 
 use crate::config::Qwen2Config;
-use crate::device::{is_processor, settled};
+use crate::device::settled;
 use crate::lora::Lanes;
 use crate::model::Norm;
 use crate::model::parts::Parts;
@@ -189,7 +189,8 @@ impl Tensors {
         let groups = &mut [group];
         let [group] = groups;
         let key = Key::new(group.rows.len(), self.number, lanes.number());
-        if is_processor(&self.device()) || !group.prefix().repeats().is_due(key) {
+        let heads = attention::heads(&self.config);
+        if !ops::reads_place(&self.device(), heads, lanes.count(), group.rows.len()) || !group.prefix().repeats().is_due(key) {
             return self.forward(groups, lanes).remove(0);
         }
         let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));

@@ -1,8 +1,6 @@
 //! What lies between the products of a layer: single kernels on a GPU, Burn's operations elsewhere.
 
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
-use burn::tensor::Device;
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::gpu::CubeOps;
@@ -91,6 +89,16 @@ impl Sight {
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(super) fn is_cube(device: &Device) -> bool {
     matches!(device.as_dispatch(), burn::backend::DispatchDevice::Cube(_))
+}
+
+/// Whether a pass over a group of so many places in each of so many lanes is told by its numbers alone where that group is.
+pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(device) {
+        return super::gpu::reads_place(device, heads, lanes, places);
+    }
+    let _ = (device, heads, lanes, places);
+    false
 }
 
 /// What an adapter adds, and that it does; without one, another tensor in its place, which no kernel looks at.

@@ -1,9 +1,10 @@
 use burn::tensor::DType;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::Client;
 
 use super::kernels::attention::{gather_kernel, glance_kernel};
-use super::{cubes, element, empty, units};
+use super::{FEW, cubes, element, empty, units};
 use crate::tensors::ops::{Heads, Sight};
 
 /// Keys that a cube of [`glance_kernel`] looks at.
@@ -15,9 +16,14 @@ fn most_queries(number: usize) -> usize {
 }
 
 /// Whether a cube has the memory to look at keys with so many queries.
-pub(super) fn can_glance(tensor: &CubeTensor, number: usize, width: usize) -> bool {
+fn can_glance(client: &Client, number: usize, width: usize) -> bool {
     let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
-    numbers * size_of::<f32>() <= tensor.client.properties().hardware.max_shared_memory_size
+    numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
+}
+
+/// Whether [`glance`] serves so many places in each of so many lanes.
+pub(super) fn glances(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
+    lanes * places <= FEW && can_glance(client, heads.queries / heads.keys * places, heads.width)
 }
 
 /// Attention of the queries of a few tokens: chunks of keys side by side, and what they make together.

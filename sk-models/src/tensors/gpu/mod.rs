@@ -14,15 +14,15 @@ mod tests;
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Cube, backend_extension};
-use burn::tensor::{DType, Slice};
+use burn::backend::{Backend, Cube, DispatchDevice, backend_extension};
+use burn::tensor::{DType, Device, Slice};
 use burn_cubecl::kernel::{cast, into_contiguous};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::ops::{Heads, Own, Sight};
-use attention::{can_glance, glance};
+use attention::{glance, glances};
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, turn_kernel, weigh_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};
 use kernels::logits::{likeliest_kernel, outline_kernel, read_kernel};
@@ -197,6 +197,14 @@ fn norm(
     (sum, out)
 }
 
+/// Whether attention on this device reads from a tensor where a group of so many places in each of so many lanes is.
+pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
+    match device.as_dispatch() {
+        DispatchDevice::Cube(device) => glances(&device.client(), heads, lanes, places),
+        _ => false,
+    }
+}
+
 impl CubeOps for Cube {
     fn cube_multiply(x: CubeTensor, weight: CubeTensor) -> CubeTensor {
         few_rows(&x, &weight).unwrap_or_else(|| {
@@ -292,8 +300,7 @@ impl CubeOps for Cube {
         sight: Sight,
         format: DType,
     ) -> CubeTensor {
-        let number = queries.meta.shape()[2];
-        if lanes * sight.places <= FEW && can_glance(&queries, number, heads.width) {
+        if glances(&queries.client, heads, lanes, sight.places) {
             return glance(queries, cache, (numbers, at), room, heads, lanes, sight, format);
         }
         let part = |from: usize| {

@@ -263,7 +263,8 @@ fn a_recording_is_the_pass() {
     let model = model(&device);
     let adapters = [3, 4].map(|seed| LoraAdapter::random(model.config(), 4, seed, &device));
     let stack = AdapterStack::new(model.config(), &[None, Some(&adapters[0]), Some(&adapters[1])], &device).unwrap();
-    for lanes in [Lanes::backbone(), Lanes::of(&stack)] {
+    // The last time too many rows side by side for kernels that read where they are; a single one is not.
+    for (lanes, width) in [(Lanes::backbone(), 5), (Lanes::of(&stack), 5), (Lanes::backbone(), 20)] {
         let [mut live, mut repeated] = [(); 2].map(|()| model.prefix(lanes.count(), 8));
         let context: Vec<TokenId> = (0..6).collect();
         for prefix in [&mut live, &mut repeated] {
@@ -272,9 +273,9 @@ fn a_recording_is_the_pass() {
         let mut recorded = 0;
         let mut held: Vec<[Tensor<2>; 2]> = Vec::new();
         for step in 0..3_u32 {
-            let mut suffixes = [(); 2].map(|()| Suffix::new(5));
+            let mut suffixes = [(); 2].map(|()| Suffix::new(width));
             for token in 0..9_u32 {
-                let rows: Vec<[TokenId; 1]> = (0..5).map(|row| [(7 * step + 3 * token + 11 * row) % 61]).collect();
+                let rows: Vec<[TokenId; 1]> = (0..width as u32).map(|row| [(7 * step + 3 * token + 11 * row) % 61]).collect();
                 let rows: Vec<&[TokenId]> = rows.iter().map(<[TokenId; 1]>::as_slice).collect();
                 let [own, other] = &mut suffixes;
                 let cache = Cache::Extend { prefix: &mut live, suffix: own };
@@ -300,7 +301,7 @@ fn a_recording_is_the_pass() {
             }
         }
         // Of the nine passes of each kind, the first four are not.
-        assert_eq!(recorded, 30);
+        assert_eq!(recorded, if width == 5 { 30 } else { 15 });
         // Looked at in the end: no state was written over by a later pass.
         for (pass, [expected, found]) in held.into_iter().enumerate() {
             let [expected, found] = [expected, found].map(|states| states.into_data().try_into_vec::<f32>().unwrap());
