@@ -282,7 +282,8 @@ fn a_recording_is_the_pass() {
                 let expected = model.forward(&mut [Group { rows: rows.clone(), cache }], lanes).remove(0);
                 let cache = Cache::Extend { prefix: &mut repeated, suffix: other };
                 held.push([expected, model.repeat(Group { rows, cache }, lanes)]);
-                recorded += usize::from(repeated.repeats().is_recorded());
+                // Where these are too many, what is there is of a single one.
+                recorded += usize::from(width == 5 && repeated.repeats().is_recorded());
             }
             live.adopt(&suffixes[0], 3, 7);
             repeated.adopt(&suffixes[1], 3, 7);
@@ -300,8 +301,8 @@ fn a_recording_is_the_pass() {
                 recorded += usize::from(repeated.repeats().is_recorded());
             }
         }
-        // Of the nine passes of each kind, the first four are not.
-        assert_eq!(recorded, if width == 5 { 30 } else { 15 });
+        // Of the nine passes of a kind, the first four are not; what is of a single row stays of use where nothing else is recorded.
+        assert_eq!(recorded, if width == 5 { 6 * 5 } else { 5 + 2 * 9 });
         // Looked at in the end: no state was written over by a later pass.
         for (pass, [expected, found]) in held.into_iter().enumerate() {
             let [expected, found] = [expected, found].map(|states| states.into_data().try_into_vec::<f32>().unwrap());
