@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use burn::backend::{Backend, BackendGraph, Dispatch, ExecutionError};
@@ -17,9 +17,9 @@ use crate::device::is_processor;
 /// What repeats: as many rows, of one decoder, under the same lanes, on one thread, which a device serves in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
-    pub(super) rows: usize,
-    pub(super) decoder: u64,
-    pub(super) stack: u64,
+    rows: usize,
+    decoder: u64,
+    stack: u64,
     thread: ThreadId,
 }
 
@@ -144,9 +144,9 @@ impl Drop for User {
     }
 }
 
-fn users() -> std::sync::MutexGuard<'static, usize> {
+fn users() -> MutexGuard<'static, usize> {
     // A number is never torn.
-    USERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    USERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {
