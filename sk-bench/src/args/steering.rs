@@ -91,14 +91,37 @@ pub struct SetArg {
 }
 
 impl SetArg {
-    /// The scheme file that says no more than this.
-    fn to_toml(&self) -> String {
+    /// The line of a scheme file under which it belongs.
+    fn header(&self) -> String {
+        let blade = self.blade.as_ref().map_or_else(String::new, |name| format!(".{}", toml::Value::String(name.clone())));
+        format!("[{}{blade}]\n", self.slot)
+    }
+
+    /// What it says there.
+    fn line(&self) -> String {
         // What reads as a TOML value is one; anything else is a string without its quotes.
         let is_value = format!("value = {}", self.value).parse::<toml::Table>().is_ok();
         let value = if is_value { self.value.clone() } else { toml::Value::String(self.value.clone()).to_string() };
-        let blade = self.blade.as_ref().map_or_else(String::new, |name| format!(".{}", toml::Value::String(name.clone())));
-        format!("[{}{blade}]\n{} = {value}\n", self.slot, self.field)
+        format!("{} = {value}\n", self.field)
     }
+}
+
+/// Fields of one section together, since they may be right together only; of one that is set twice, the last.
+fn by_section(all: &[SetArg]) -> Vec<Vec<&SetArg>> {
+    let mut sections: Vec<Vec<&SetArg>> = Vec::new();
+    for field in all {
+        match sections.iter_mut().find(|fields| (&fields[0].slot, &fields[0].blade) == (&field.slot, &field.blade)) {
+            None => sections.push(vec![field]),
+            Some(fields) => {
+                if let Some(earlier) = fields.iter_mut().find(|earlier| earlier.field == field.field) {
+                    *earlier = field;
+                } else {
+                    fields.push(field);
+                }
+            }
+        }
+    }
+    sections
 }
 
 impl fmt::Display for SetArg {
@@ -172,8 +195,10 @@ impl SteeringArgs {
         if let Some(path) = &self.scheme {
             config.adopt(path)?;
         }
-        for field in &self.set {
-            config.amend(&format!("--set {field}"), &field.to_toml())?;
+        for fields in by_section(&self.set) {
+            let names: Vec<String> = fields.iter().map(|field| format!("--set {field}")).collect();
+            let lines: String = fields.iter().map(|field| field.line()).collect();
+            config.amend(&names.join(" "), &(fields[0].header() + &lines))?;
         }
         self.set_numbers(&mut config)?;
         config.check()?;
@@ -278,7 +303,10 @@ mod tests {
 
     #[test]
     fn a_field_is_set_with_or_without_quotes() {
-        let toml = |text: &str| text.parse::<SetArg>().unwrap().to_toml();
+        let toml = |text: &str| {
+            let field: SetArg = text.parse().unwrap();
+            field.header() + &field.line()
+        };
         assert_eq!(toml("selector.top_k=50"), "[selector]\ntop_k = 50\n");
         assert_eq!(toml("proposal.kind=drafter"), "[proposal]\nkind = \"drafter\"\n");
         assert_eq!(toml("proposal.kind=\"drafter\""), "[proposal]\nkind = \"drafter\"\n");

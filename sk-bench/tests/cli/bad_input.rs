@@ -179,6 +179,11 @@ fn schemes() {
     refused(correlated, &[], &["correlation of \"helpful\" and \"honest\" is 2"]);
     refused("", &["--set", "selector.temprature=1"], &["--set selector.temprature=1: unknown field of [selector]"]);
     refused("", &["--set", "blades.helpful.head=x"], &["field of [blades.helpful]"]);
+    // Right together only, whichever is said first; the last of two counts.
+    let k = ["--set", "aggregator.k_max=5"];
+    refused("", &k, &["--set aggregator.k_max=5", "k_min is 10; it must be positive and not above k_max"]);
+    let both = [&k[..], &["--set", "aggregator.k_min=7", "--set", "selector.top_k=0", "--set", "aggregator.k_min=2"]].concat();
+    refused("", &both, &["--set selector.top_k=0: [selector]: top_k is 0"]);
     let gated = "[selector.gates.rude]\nthreshold = 0\n";
     refused(
         gated,
