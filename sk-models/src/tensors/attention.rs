@@ -42,6 +42,7 @@ impl Group<'_> {
     }
 }
 
+/// Heads of every layer.
 pub(super) fn heads(config: &Qwen2Config) -> Heads {
     Heads { queries: config.num_attention_heads, keys: config.num_key_value_heads, width: config.head_dim }
 }

@@ -10,6 +10,12 @@ fn place_of_group(numbers: &[i32], at: usize) -> (usize, usize) {
     (numbers[at] as usize, numbers[at + 1] as usize)
 }
 
+/// Of a number among those that lie place by place: which it is of its head, and its head, place and lane.
+#[cube]
+fn place_of_number(number: usize, width: usize, heads: usize, places: usize) -> (usize, usize, usize, usize) {
+    (number % width, (number / width) % heads, (number / (width * heads)) % places, number / (width * heads * places))
+}
+
 #[cube(launch)]
 pub(in crate::tensors::gpu) fn turn_kernel<P: Float, O: Float>(
     projected: &[P],
@@ -255,10 +261,7 @@ pub(in crate::tensors::gpu) fn gather_kernel<O: Float>(
     if ABSOLUTE_POS >= count {
         terminate!();
     }
-    let d = ABSOLUTE_POS % width;
-    let head = (ABSOLUTE_POS / width) % heads;
-    let place = (ABSOLUTE_POS / (width * heads)) % places;
-    let lane = ABSOLUTE_POS / (width * heads * places);
+    let (d, head, place, lane) = place_of_number(ABSOLUTE_POS, width, heads, places);
     let group = heads / key_heads;
     let block = lane * key_heads + head / group;
     let query = (head % group) * places + place;
@@ -327,9 +330,6 @@ pub(in crate::tensors::gpu) fn by_place_kernel<O: Float>(
     if ABSOLUTE_POS >= count {
         terminate!();
     }
-    let d = ABSOLUTE_POS % width;
-    let head = (ABSOLUTE_POS / width) % heads;
-    let place = (ABSOLUTE_POS / (width * heads)) % places;
-    let lane = ABSOLUTE_POS / (width * heads * places);
+    let (d, head, place, lane) = place_of_number(ABSOLUTE_POS, width, heads, places);
     out[ABSOLUTE_POS] = O::cast_from(mixed[((lane * heads + head) * places + place) * stride + d]);
 }
