@@ -108,10 +108,11 @@ macro_rules! fetch {
     ($($at:literal)*) => { concat!($("prefetcht1 [{ahead} + ", $at, "]\n"),*) };
 }
 
-/// Loads two tiles that lie one after the other.
+/// Loads two tiles that lie one after the other, of which each comes once for each panel: they are not to drive the panel out of the first-level
+/// cache.
 macro_rules! rows {
     ($at:literal, $next:literal) => {
-        concat!("tileloadd tmm4, [{a} + {line} + ", $at, "]\n", "tileloadd tmm5, [{a} + {line} + ", $next, "]\n")
+        concat!("tileloaddt1 tmm4, [{a} + {line} + ", $at, "]\n", "tileloaddt1 tmm5, [{a} + {line} + ", $next, "]\n")
     };
 }
 
