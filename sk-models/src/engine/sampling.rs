@@ -124,10 +124,10 @@ pub(crate) struct Drawn {
 /// Draws tokens; keeps its buffers from call to call.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
-    /// The logits, penalised.
+    /// The logits, penalised, where any is.
     logits: Vec<f32>,
     penalised: Vec<bool>,
-    /// e^{(z − max)/T} of each token, zero for those cut by top-k.
+    /// e^{(z − max)/T} of each token.
     weights: Vec<f32>,
     /// The weights by size.
     buckets: Buckets,
@@ -146,57 +146,73 @@ impl Sampler {
         sampling: &Sampling,
         uniform: f64,
     ) -> Drawn {
-        self.penalise(logits, history, sampling);
-        let token = if sampling.is_greedy() { likeliest(&self.logits) } else { self.choose(sampling, uniform) };
-        Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) }
-    }
-
-    fn penalise(&mut self, logits: &[f32], history: impl IntoIterator<Item = TokenId>, sampling: &Sampling) {
-        self.logits.clear();
-        self.logits.extend_from_slice(logits);
-        if sampling.repetition_penalty == 1.0 {
-            return;
+        let Self { logits: own, penalised, weights, buckets } = self;
+        let plain = sampling.repetition_penalty == 1.0;
+        if !plain {
+            own.clear();
+            own.extend_from_slice(logits);
+            penalise(own, penalised, history, sampling);
         }
-        self.penalised.clear();
-        self.penalised.resize(logits.len(), false);
-        for token in history {
-            let index = token as usize;
-            // A token counts once however often it occurs.
-            if index < logits.len() && !std::mem::replace(&mut self.penalised[index], true) {
-                self.logits[index] = sampling.penalise(self.logits[index]);
-            }
+        let rated = if plain { logits } else { own };
+        if sampling.is_greedy() {
+            let token = likeliest(rated);
+            return Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) };
         }
-    }
-
-    fn choose(&mut self, sampling: &Sampling, uniform: f64) -> TokenId {
-        weigh(&self.logits, sampling.temperature, &mut self.weights);
-        self.buckets.fill(&self.weights);
-        let mut kept = self.buckets.all();
-        if sampling.top_k > 0 && sampling.top_k < self.weights.len() {
-            kept = self.buckets.first(&self.weights, sampling.top_k);
-        }
-        if sampling.top_p < 1.0 {
-            kept = self.buckets.nucleus(&self.weights, kept, f64::from(sampling.top_p) * kept.mass);
-        }
-        self.buckets.at(&self.weights, uniform * kept.mass, kept)
+        let (max, mass) = weigh(rated, sampling.temperature, weights);
+        let token = choose(weights, buckets, sampling, uniform);
+        // Where nothing was penalised or tempered the weights are those of the logits as they came.
+        let total = if plain && sampling.temperature == 1.0 { max + mass.ln() as f32 } else { log_sum_exp(logits) };
+        Drawn { token, log_prob: logits[token as usize] - total }
     }
 }
 
-/// `out[i] = e^{(z_i − max)/T}`.
-fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) {
+fn penalise(logits: &mut [f32], penalised: &mut Vec<bool>, history: impl IntoIterator<Item = TokenId>, sampling: &Sampling) {
+    penalised.clear();
+    penalised.resize(logits.len(), false);
+    for token in history {
+        let index = token as usize;
+        // A token counts once however often it occurs.
+        if index < logits.len() && !std::mem::replace(&mut penalised[index], true) {
+            logits[index] = sampling.penalise(logits[index]);
+        }
+    }
+}
+
+fn choose(weights: &[f32], buckets: &mut Buckets, sampling: &Sampling, uniform: f64) -> TokenId {
+    buckets.fill(weights);
+    let mut kept = buckets.all();
+    if sampling.top_k > 0 && sampling.top_k < weights.len() {
+        kept = buckets.first(weights, sampling.top_k);
+    }
+    if sampling.top_p < 1.0 {
+        kept = buckets.nucleus(weights, kept, f64::from(sampling.top_p) * kept.mass);
+    }
+    buckets.at(weights, uniform * kept.mass, kept)
+}
+
+/// Terms of a partial sum in f32.
+const PIECE: usize = 512;
+
+/// `out[i] = e^{(z_i − max)/T}`; returns max and the sum.
+fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
     out.resize(logits.len(), 0.0);
     widened(
         #[inline(always)]
         || {
             let max = max(logits);
             let rate = temperature.recip();
-            for (weight, z) in out.iter_mut().zip(logits) {
-                // What is impossible stays so: the fast exponential does not go below e^−87.
-                let value = exp((z - max) * rate);
-                *weight = if *z == f32::NEG_INFINITY { 0.0 } else { value };
+            let mut total = 0.0_f64;
+            for (weights, piece) in out.chunks_mut(PIECE).zip(logits.chunks(PIECE)) {
+                for (weight, z) in weights.iter_mut().zip(piece) {
+                    // What is impossible stays so: the fast exponential does not go below e^−87.
+                    let value = exp((z - max) * rate);
+                    *weight = if *z == f32::NEG_INFINITY { 0.0 } else { value };
+                }
+                total += f64::from(sum(weights));
             }
+            (max, total)
         },
-    );
+    )
 }
 
 /// The tokens kept: so many of the likeliest, and their mass.
@@ -206,53 +222,89 @@ struct Kept {
     mass: f64,
 }
 
+impl Kept {
+    const NONE: Self = Self { count: 0, mass: 0.0 };
+
+    #[inline(always)]
+    fn take(&mut self, weight: f32) {
+        self.count += 1;
+        self.mass += f64::from(weight);
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        Self { count: self.count + other.count, mass: self.mass + other.mass }
+    }
+}
+
 /// Weights in (0, 1] sorted coarsely: by the exponent and the first bits of the fraction, the largest first.
 ///
 /// Where a cut falls is known after one pass, and only the tokens of one bucket are ever put in order.
 #[derive(Debug, Default)]
 struct Buckets {
-    counts: Vec<u32>,
-    masses: Vec<f64>,
+    each: Vec<Kept>,
+    /// Those of a factor of two together.
+    octaves: Vec<Kept>,
     /// The bucket that was looked into last, in order.
     sorted: Vec<(f32, TokenId)>,
     looked_into: Option<usize>,
 }
 
 /// Buckets for each factor of two.
-const PER_OCTAVE: u32 = 64;
-/// All buckets; the last one holds everything below e^−44 too.
-const BUCKETS: usize = 64 * PER_OCTAVE as usize;
+const PER_OCTAVE: usize = 64;
+/// Factors of two; the last bucket holds everything below e^−44 too.
+const OCTAVES: usize = 64;
+/// All buckets.
+const BUCKETS: usize = OCTAVES * PER_OCTAVE;
 
-fn bucket(weight: f32) -> usize {
+#[inline(always)]
+fn bucket(weight: f32) -> u32 {
     const ONE: u32 = 1.0_f32.to_bits();
     // A weight a rounding above one is as good as one.
     let below = ONE.saturating_sub(weight.to_bits()) >> (23 - PER_OCTAVE.trailing_zeros());
-    (below as usize).min(BUCKETS - 1)
+    below.min(BUCKETS as u32 - 1)
 }
 
 impl Buckets {
     fn fill(&mut self, weights: &[f32]) {
-        self.counts.clear();
-        self.counts.resize(BUCKETS, 0);
-        self.masses.clear();
-        self.masses.resize(BUCKETS, 0.0);
+        /// Weights whose buckets are found at a time.
+        const SIDE: usize = 64;
+        self.each.clear();
+        self.each.resize(BUCKETS, Kept::NONE);
         self.looked_into = None;
-        for &weight in weights {
-            let bucket = bucket(weight);
-            self.counts[bucket] += 1;
-            self.masses[bucket] += f64::from(weight);
+        let mut buckets = [0_u32; SIDE];
+        for weights in weights.chunks(SIDE) {
+            widened(
+                #[inline(always)]
+                || buckets.iter_mut().zip(weights).for_each(|(index, weight)| *index = bucket(*weight)),
+            );
+            for (index, &weight) in buckets.iter().zip(weights) {
+                self.each[*index as usize].take(weight);
+            }
         }
+        self.octaves.clear();
+        self.octaves.extend(self.each.chunks_exact(PER_OCTAVE).map(|own| own.iter().copied().fold(Kept::NONE, Kept::and)));
     }
 
     fn all(&self) -> Kept {
-        Kept { count: self.counts.iter().sum::<u32>() as usize, mass: self.masses.iter().sum() }
+        self.octaves.iter().copied().fold(Kept::NONE, Kept::and)
     }
 
     /// The tokens of a bucket, the largest first; of equals, the lower id.
     fn look_into(&mut self, weights: &[f32], index: usize) -> &[(f32, TokenId)] {
+        /// Weights that are passed by at once where none is of the bucket.
+        const SIDE: usize = 64;
         if self.looked_into != Some(index) {
             self.sorted.clear();
-            self.sorted.extend(weights.iter().copied().zip(0..).filter(|(weight, _)| bucket(*weight) == index));
+            for (own, first) in weights.chunks(SIDE).zip((0..).step_by(SIDE)) {
+                let any = widened(
+                    #[inline(always)]
+                    || own.iter().fold(false, |any, weight| any | (bucket(*weight) == index as u32)),
+                );
+                if any {
+                    self.sorted.extend(own.iter().copied().zip(first..).filter(|(weight, _)| bucket(*weight) == index as u32));
+                }
+            }
             self.sorted.sort_unstable_by(before);
             self.looked_into = Some(index);
         }
@@ -261,52 +313,48 @@ impl Buckets {
 
     /// The `count` largest.
     fn first(&mut self, weights: &[f32], count: usize) -> Kept {
-        let mut kept = Kept { count: 0, mass: 0.0 };
-        for index in 0..BUCKETS {
-            let own = self.counts[index] as usize;
-            if kept.count + own > count {
-                let rest = count - kept.count;
-                let mass: f64 = self.look_into(weights, index)[..rest].iter().map(|entry| f64::from(entry.0)).sum();
-                return Kept { count, mass: kept.mass + mass };
-            }
-            kept.count += own;
-            kept.mass += self.masses[index];
-        }
-        kept
+        self.walk(weights, Kept { count: weights.len(), ..Kept::NONE }, |kept| kept.count >= count)
+            .map_or(self.all(), |(kept, _)| kept)
     }
 
     /// The fewest of the largest among `kept` whose mass reaches `target`.
     fn nucleus(&mut self, weights: &[f32], kept: Kept, target: f64) -> Kept {
-        self.walk(weights, kept, |mass| mass >= target).map_or(kept, |(found, _)| found)
+        self.walk(weights, kept, |kept| kept.mass >= target).map_or(kept, |(found, _)| found)
     }
 
     /// The token where the mass of `kept`, laid out from the largest on, passes `target`.
     fn at(&mut self, weights: &[f32], target: f64, kept: Kept) -> TokenId {
-        let found = self.walk(weights, kept, |mass| mass > target);
+        let found = self.walk(weights, kept, |kept| kept.mass > target);
         // Rounding may leave the target at the total itself.
-        let found = found.or_else(|| self.walk(weights, kept, |mass| mass >= kept.mass * (1.0 - f64::EPSILON * 16.0)));
+        let found = found.or_else(|| self.walk(weights, kept, |found| found.mass >= kept.mass * (1.0 - f64::EPSILON * 16.0)));
         found.map_or_else(|| likeliest(weights), |(_, token)| token)
     }
 
-    /// The first token of `kept` with which the mass from the largest on is `enough`, and what is kept up to it.
-    fn walk(&mut self, weights: &[f32], kept: Kept, enough: impl Fn(f64) -> bool) -> Option<(Kept, TokenId)> {
-        let mut passed = Kept { count: 0, mass: 0.0 };
-        for index in 0..BUCKETS {
-            let own = self.counts[index] as usize;
-            let whole = passed.count + own <= kept.count;
-            if whole && !enough(passed.mass + self.masses[index]) {
-                passed.count += own;
-                passed.mass += self.masses[index];
+    /// The first token of `kept` with which those from the largest on are `enough`, and what is kept up to it.
+    fn walk(&mut self, weights: &[f32], kept: Kept, enough: impl Fn(Kept) -> bool) -> Option<(Kept, TokenId)> {
+        let mut passed = Kept::NONE;
+        // Whether those of a bucket or an octave can be passed by together.
+        let whole = |with: Kept| with.count <= kept.count && !enough(with);
+        for octave in 0..OCTAVES {
+            let with = passed.and(self.octaves[octave]);
+            if whole(with) {
+                passed = with;
                 continue;
             }
-            for &(weight, token) in self.look_into(weights, index) {
-                if passed.count == kept.count {
-                    return None;
+            for index in octave * PER_OCTAVE..(octave + 1) * PER_OCTAVE {
+                let with = passed.and(self.each[index]);
+                if whole(with) {
+                    passed = with;
+                    continue;
                 }
-                passed.count += 1;
-                passed.mass += f64::from(weight);
-                if weight > 0.0 && enough(passed.mass) {
-                    return Some((passed, token));
+                for &(weight, token) in self.look_into(weights, index) {
+                    if passed.count == kept.count {
+                        return None;
+                    }
+                    passed.take(weight);
+                    if weight > 0.0 && enough(passed) {
+                        return Some((passed, token));
+                    }
                 }
             }
         }
@@ -331,8 +379,6 @@ pub(super) fn log_softmax(logits: &[f32]) -> Vec<f32> {
 }
 
 fn log_sum_exp(logits: &[f32]) -> f32 {
-    /// Terms of a partial sum in f32.
-    const PIECE: usize = 512;
     widened(
         #[inline(always)]
         || {
