@@ -38,7 +38,7 @@ use crate::lora::LoraAdapter;
 use crate::model::Qwen2;
 use crate::model::initial::Initial;
 use crate::model::parts::{Apart, Parts};
-use crate::packed::{Group, Packed, PackedAdapter, PackedCache};
+use crate::packed::{Grid, Group, Packed, PackedAdapter, PackedCache};
 use crate::tensors::{self, Tensors};
 
 /// A decoder whose weights are ready to be read.
@@ -260,22 +260,27 @@ impl Decoder {
         match (&self.network, &hidden.states) {
             (Network::Tensors(model), States::Tensors(states)) => hidden::read(self.logits_tensors(model, states, seats)),
             (Network::Packed(packed), States::Packed(states)) => {
-                match self.run(Job::Logits { packed, states, seats: seats.packed(), out: Vec::new() }) {
-                    Job::Logits { out, .. } => Ok(out),
-                    _ => unreachable!("a job stays what it is"),
-                }
+                Ok(self.logits_packed(packed, states, seats).to_values(self.config().vocab_size))
             }
             _ => unreachable!("states belong to the decoder that made them"),
         }
     }
 
+    fn logits_packed(&self, packed: &Packed, states: &Grid, seats: &Seats) -> Grid {
+        match self.run(Job::Logits { packed, states, seats: seats.packed(), out: Grid::default() }) {
+            Job::Logits { out, .. } => out,
+            _ => unreachable!("a job stays what it is"),
+        }
+    }
+
     /// The logits of [`logits`](Self::logits), for a draw.
-    pub(crate) fn predict(&self, hidden: &Hidden, seats: &Seats) -> Result<Predictions, DeviceFailure> {
+    pub(crate) fn predict(&self, hidden: &Hidden, seats: &Seats) -> Predictions {
         match (&self.network, &hidden.states) {
             (Network::Tensors(model), States::Tensors(states)) => {
-                Ok(Predictions::Far(Box::new(Blocks::new(self.logits_tensors(model, states, seats)))))
+                Predictions::Far(Box::new(Blocks::new(self.logits_tensors(model, states, seats))))
             }
-            _ => Ok(Predictions::Near(self.logits(hidden, seats)?)),
+            (Network::Packed(packed), States::Packed(states)) => Predictions::Near(self.logits_packed(packed, states, seats)),
+            _ => unreachable!("states belong to the decoder that made them"),
         }
     }
 
@@ -289,10 +294,11 @@ impl Decoder {
     pub fn likeliest(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
         match (&self.network, &hidden.states) {
             (Network::Tensors(model), States::Tensors(states)) => hidden::likeliest(self.logits_tensors(model, states, seats)),
-            _ => {
-                let logits = self.logits(hidden, seats)?;
-                Ok(logits.chunks_exact(self.config().vocab_size).map(first_of_largest).collect())
+            (Network::Packed(packed), States::Packed(states)) => {
+                let (logits, vocabulary) = (self.logits_packed(packed, states, seats), self.config().vocab_size);
+                Ok((0..logits.rows()).map(|row| first_of_largest(&logits.row(row)[..vocabulary])).collect())
             }
+            _ => unreachable!("states belong to the decoder that made them"),
         }
     }
 

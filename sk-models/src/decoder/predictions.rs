@@ -3,12 +3,13 @@ use sk_core::TokenId;
 
 use super::hidden::{DeviceFailure, indices, read};
 use crate::kernels::simd::{exp, widened};
+use crate::packed::Grid;
 use crate::tensors::ops;
 
 /// Next-token logits, one row for each state, where they were computed.
 pub(crate) enum Predictions {
-    /// In the memory of the processor: `[M, V]`.
-    Near(Vec<f32>),
+    /// In the memory of the processor: `[M, V]`, and padding.
+    Near(Grid),
     /// On a device from which a whole row takes long to come.
     Far(Box<Blocks>),
 }

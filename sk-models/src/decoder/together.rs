@@ -67,7 +67,7 @@ pub(super) enum Job<'a> {
     /// States whose logits are wanted on tensors.
     TensorLogits { model: &'a Tensors, states: &'a Tensor<2>, lanes: Lanes<'a>, out: Option<Tensor<2>> },
     /// States whose logits are wanted.
-    Logits { packed: &'a Packed, states: &'a Grid, seats: &'a Seats, out: Vec<f32> },
+    Logits { packed: &'a Packed, states: &'a Grid, seats: &'a Seats, out: Grid },
 }
 
 impl Job<'_> {

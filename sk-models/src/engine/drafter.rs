@@ -97,7 +97,7 @@ impl Drafter {
             // A row that has ended reads on and is ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);
-            let predictions = self.model.predict(&hidden, &self.seats)?;
+            let predictions = self.model.predict(&hidden, &self.seats);
             let first = suffix.len() == 1;
             let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
             // The numbers are taken in the order of the rows, whatever thread draws with them.

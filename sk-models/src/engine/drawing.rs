@@ -9,6 +9,7 @@ use sk_core::TokenId;
 use super::sampling::{Drawn, Sampler, Sampling};
 use crate::decoder::{BLOCK, Blocks, DeviceFailure, Outline, Predictions};
 use crate::kernels::logits::are_numbers;
+use crate::packed::Grid;
 use crate::packed::team::for_each_mut;
 
 /// A row's next token, to be drawn.
@@ -49,18 +50,18 @@ pub(super) fn draw(
             if (Far { blocks: &blocks, vocabulary, sampling }).draw(draws)? {
                 return Ok(());
             }
-            blocks.whole()?
+            Grid::of_rows(&blocks.whole()?, vocabulary)
         }
     };
-    for row in logits.chunks_exact_mut(vocabulary) {
+    for row in logits.rows_mut() {
         for &token in forbidden {
-            if let Some(logit) = row.get_mut(token as usize) {
+            if let Some(logit) = row[..vocabulary].get_mut(token as usize) {
                 *logit = f32::NEG_INFINITY;
             }
         }
     }
     for_each_mut(draws, |_, draw| {
-        let row = &logits[draw.row * vocabulary..][..vocabulary];
+        let row = &logits.row(draw.row)[..vocabulary];
         let history = draw.history.into_iter().flatten().copied();
         draw.drawn = are_numbers(row).then(|| draw.sampler.draw(row, history, sampling, draw.uniform));
     });
@@ -317,7 +318,7 @@ mod tests {
                 let blocks = blocks(self.logits).forbid(self.forbidden);
                 Far { blocks: &blocks, vocabulary: VOCABULARY, sampling: &self.sampling }.draw(&mut draws).unwrap()
             } else {
-                let near = Predictions::Near(self.logits.to_vec());
+                let near = Predictions::Near(Grid::of_rows(self.logits, VOCABULARY));
                 draw(near, VOCABULARY, &self.sampling, self.forbidden, &mut draws).unwrap();
                 false
             };

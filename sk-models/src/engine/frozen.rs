@@ -64,7 +64,7 @@ impl Frozen {
     /// A token drawn by `uniform`, a number in [0, 1).
     fn draw(&mut self, context: &[TokenId], sampling: &Sampling, uniform: f64) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
-        let predictions = self.model.predict(&hidden, &self.seats)?;
+        let predictions = self.model.predict(&hidden, &self.seats);
         let draw = Draw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None };
         let mut draws = [draw];
         drawing::draw(predictions, self.model.config().vocab_size, sampling, &[], &mut draws)?;

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 
 use super::grid::Grid;
 use super::kv::Block;
+use super::numbers::Numbers;
 use super::plan::{Group, Plan};
 use super::rope::Table;
 use super::team::{Team, for_each_mut};
@@ -41,19 +42,22 @@ pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     let [keys, values, _] = heads.columns();
     for_each_mut(own, |index, block| {
         let (span, at) = (&plan.spans[index / heads.keys], index % heads.keys * heads.width);
-        for step in 0..span.length {
+        let token = |step: usize| {
             let line = projected.row(plan.grid_row(span, step));
-            let (key, value) = (&line[keys + at..][..heads.width], &line[values + at..][..heads.width]);
-            block.push_turned(span.earlier + step, table, span.position + step, key, value);
-        }
+            (&line[keys + at..][..heads.width], &line[values + at..][..heads.width])
+        };
+        widened(
+            #[inline(always)]
+            || block.extend([span.earlier, span.length, heads.width], (table, span.position), token),
+        );
     });
 }
 
 #[derive(Default)]
 struct Scratch {
-    queries: Vec<f32>,
-    scores: Vec<f32>,
-    mixed: Vec<f32>,
+    queries: Numbers,
+    scores: Numbers,
+    mixed: Numbers,
     totals: Vec<f32>,
 }
 
@@ -168,24 +172,24 @@ pub(crate) fn attend(
         };
 
         SCRATCH.with_borrow_mut(|scratch| {
-            let grow = |buffer: &mut Vec<f32>, length: usize| {
-                if buffer.len() < length {
-                    buffer.resize(length, 0.0);
-                }
-            };
-            grow(&mut scratch.queries, count * width);
-            grow(&mut scratch.scores, count * line);
-            grow(&mut scratch.mixed, count * padded);
-            grow(&mut scratch.totals, count);
+            scratch.queries.reach(count * width);
+            scratch.scores.reach(count * line);
+            scratch.mixed.reach(count * padded);
+            scratch.totals.resize(scratch.totals.len().max(count), 0.0);
             let queries = &mut scratch.queries[..count * width];
             let scores = &mut scratch.scores[..count * line];
             let mixed = &mut scratch.mixed[..count * padded];
             let totals = &mut scratch.totals[..count];
 
-            for (index, span, step, group) in each() {
-                let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
-                table.turn(span.position + step, x, scale, &mut queries[index * width..][..width]);
-            }
+            widened(
+                #[inline(always)]
+                || {
+                    for (index, span, step, group) in each() {
+                        let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
+                        table.turn(span.position + step, x, scale, &mut queries[index * width..][..width]);
+                    }
+                },
+            );
             let query = |first: usize| Place { start: queries[first * width..].as_ptr(), stride: width };
             let score = scores.as_mut_ptr();
             // SAFETY: queries, scores and mixed values have `count` rows; a block has panels for its length, and `line` columns hold

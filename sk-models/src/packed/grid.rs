@@ -9,13 +9,14 @@ use half::bf16;
 use memmap2::Advice;
 use memmap2::MmapMut;
 
+use super::numbers::Numbers;
 use super::team::Parts;
 use super::tile::{Place, WIDTH};
 
 /// Row-major `[rows, width]`, each row padded to whole panels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grid {
-    values: Vec<f32>,
+    values: Numbers,
     stride: usize,
 }
 
@@ -27,10 +28,17 @@ impl Grid {
         grid
     }
 
+    /// Rows of `width` numbers, one after the other.
+    pub(crate) fn of_rows(values: &[f32], width: usize) -> Self {
+        let mut grid = Self::new(values.len() / width.max(1), width);
+        grid.rows_mut().zip(values.chunks_exact(width.max(1))).for_each(|(row, values)| row[..width].copy_from_slice(values));
+        grid
+    }
+
     /// Makes the grid `[rows, width]` with whatever it held; memory is kept.
     pub(crate) fn reshape(&mut self, rows: usize, width: usize) {
         self.stride = width.next_multiple_of(WIDTH);
-        self.values.resize(rows * self.stride, 0.0);
+        self.values.resize(rows * self.stride);
     }
 
     pub(crate) fn stride(&self) -> usize {
@@ -71,7 +79,7 @@ impl Grid {
             return Cow::Borrowed(first);
         }
         let mut joined = first.clone();
-        grids.for_each(|grid| joined.values.extend_from_slice(&grid.values));
+        grids.for_each(|grid| joined.values.append(&grid.values));
         Cow::Owned(joined)
     }
 
@@ -84,21 +92,18 @@ impl Grid {
         let piece = |&count: &usize| {
             let (own, after) = rest.split_at(count * self.stride);
             rest = after;
-            Self { values: own.to_vec(), stride: self.stride }
+            let mut values = Numbers::new(own.len());
+            values.copy_from_slice(own);
+            Self { values, stride: self.stride }
         };
         counts.iter().map(piece).collect()
     }
 
     /// All rows without padding, `[rows, width]`.
-    pub(crate) fn into_values(mut self, width: usize) -> Vec<f32> {
-        if width != self.stride {
-            let rows = self.rows();
-            for row in 1..rows {
-                self.values.copy_within(row * self.stride..row * self.stride + width, row * width);
-            }
-            self.values.truncate(rows * width);
-        }
-        self.values
+    pub(crate) fn to_values(&self, width: usize) -> Vec<f32> {
+        let mut values = Vec::with_capacity(self.rows() * width);
+        self.values.chunks_exact(self.stride.max(1)).for_each(|row| values.extend_from_slice(&row[..width]));
+        values
     }
 }
 

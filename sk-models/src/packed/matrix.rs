@@ -8,6 +8,7 @@ use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::halves::Halves;
 use super::int8::{Bytes, Quantized};
+use super::numbers::Numbers;
 use super::plan::Lanes;
 use super::team::{Team, for_each_mut};
 use super::terms::{Pairs, SWEEP, Terms, Whole};
@@ -170,9 +171,9 @@ impl Form<'_> {
 #[derive(Debug)]
 pub(crate) struct Delta {
     /// `[input, r]` in panels of 16 columns.
-    down: Vec<f32>,
+    down: Numbers,
     /// `[r, output]` in panels, the scale multiplied in.
-    up: Vec<f32>,
+    up: Numbers,
     input: usize,
     /// r, padded to whole vectors.
     rank: usize,
@@ -185,14 +186,14 @@ impl Delta {
     /// From row-major A `[input, rank]` and B `[rank, output]`.
     pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
         let padded = rank.next_multiple_of(RANKS);
-        let mut down = vec![0.0; input * padded];
+        let mut down = Numbers::new(input * padded);
         for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
             let columns = RANKS.min(rank - first);
             for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
                 line[..columns].copy_from_slice(&row[first..first + columns]);
             }
         }
-        let mut up = vec![0.0; output.next_multiple_of(WIDTH) * padded];
+        let mut up = Numbers::new(output.next_multiple_of(WIDTH) * padded);
         for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
             let columns = WIDTH.min(output - first);
             for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
@@ -412,7 +413,7 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
     /// Rows whose second product waits beside them.
     const PIECE: usize = 8 * ROWS;
     thread_local! {
-        static WAITING: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+        static WAITING: RefCell<Numbers> = RefCell::default();
     }
     let (rows, panels) = (x.grid.rows(), gate.weight.count());
     let (block, group) = division(x, panels, gate.weight.input);
@@ -427,7 +428,7 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
         let end = (first + block).min(rows);
         WAITING.with_borrow_mut(|waiting| {
             // Both products wait where they are at hand, and the output is written once.
-            waiting.resize(waiting.len().max(2 * piece * WIDTH), 0.0);
+            waiting.reach(2 * piece * WIDTH);
             let (gates, ups) = waiting.split_at_mut(piece * WIDTH);
             for panel in (task * group)..((task + 1) * group).min(panels) {
                 for first in (first..end).step_by(piece) {

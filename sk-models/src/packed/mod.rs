@@ -15,6 +15,7 @@ mod kv;
 mod matrix;
 #[cfg(test)]
 mod noise;
+mod numbers;
 mod plan;
 mod read;
 mod rope;
@@ -387,8 +388,8 @@ impl Packed {
         Linear::new(&self.head, seats.map(|seat| seat.as_ref().and_then(|adapter| adapter.head.as_ref())).collect())
     }
 
-    /// The logits of each grid of states, whose rows divide into its lanes in order: `[M, V]` for each.
-    pub(crate) fn logits_of(&self, inputs: &[(&Grid, &Seats)]) -> Vec<Vec<f32>> {
+    /// The logits of each grid of states, whose rows divide into its lanes in order: `[M, V]` for each, and padding.
+    pub(crate) fn logits_of(&self, inputs: &[(&Grid, &Seats)]) -> Vec<Grid> {
         let counts: Vec<usize> = inputs.iter().map(|(states, _)| states.rows()).collect();
         let lanes = Lanes::of_each(inputs.iter().map(|(states, seats)| (seats.len(), states.rows() / seats.len())));
         let states = Grid::join(inputs.iter().map(|(states, _)| *states));
@@ -398,6 +399,6 @@ impl Packed {
         let mut room = Room::default();
         let input = self.input(&states, self.config.hidden_size, Pace::Step, &mut room);
         linear(&[Output { linear: &head, column: 0 }], input, &lanes, &mut logits, false);
-        logits.split(&counts).into_iter().map(|logits| logits.into_values(self.config.vocab_size)).collect()
+        logits.split(&counts)
     }
 }

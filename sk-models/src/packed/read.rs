@@ -7,6 +7,7 @@ use sk_core::TokenId;
 use super::amx::SIDE;
 use super::grid::Grid;
 use super::matrix::{Input, Linear, lower};
+use super::numbers::Numbers;
 use super::plan::Lanes;
 use super::team::{Parts, Team};
 use super::tile::{Place, ROWS, WIDTH};
@@ -27,7 +28,7 @@ const WIDE_BLOCK: usize = 384;
 
 thread_local! {
     /// Logits of a piece.
-    static LOGITS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    static LOGITS: RefCell<Numbers> = RefCell::default();
 }
 
 /// The rows of a piece, from `first` on.
@@ -106,7 +107,7 @@ impl Packed {
             // SAFETY: the rows of a block under one share are one task's.
             let partials = unsafe { found.slice(part * rows + first, rows_here) };
             LOGITS.with_borrow_mut(|logits| {
-                logits.resize(logits.len().max(piece * PANELS * WIDTH), 0.0);
+                logits.reach(piece * PANELS * WIDTH);
                 for panel in (part * share..((part + 1) * share).min(panels)).step_by(PANELS) {
                     let end = (panel + PANELS).min((part + 1) * share).min(panels);
                     for at in (0..rows_here).step_by(piece) {

@@ -57,14 +57,42 @@ impl Table {
         }
     }
 
-    /// Writes `x`, turned to `position`, to every `stride`-th place of `out`.
+    /// Writes rows, turned to so many positions from one on, to columns of `out`, whose own rows lie `stride` apart; `x` says where each row is.
     #[inline(always)]
-    pub(crate) fn turn_strided(&self, position: usize, x: &[f32], out: &mut [f32], stride: usize) {
-        let (cos, sin) = self.values[position * 2 * self.half..][..2 * self.half].split_at(self.half);
-        let (x1, x2) = x.split_at(self.half);
-        for j in 0..self.half {
-            out[j * stride] = x1[j] * cos[j] - x2[j] * sin[j];
-            out[(j + self.half) * stride] = x2[j] * cos[j] + x1[j] * sin[j];
+    pub(crate) fn turn_columns<'a>(
+        &self,
+        (position, count): (usize, usize),
+        x: impl Fn(usize) -> &'a [f32],
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        /// Rows and columns that are turned before they are written: one after the other along a row, then along a column.
+        const SIDE: usize = 16;
+        for first in (0..count).step_by(SIDE) {
+            let rows = SIDE.min(count - first);
+            for column in (0..self.half).step_by(SIDE) {
+                let columns = SIDE.min(self.half - column);
+                let mut turned = [[[0.0_f32; SIDE]; SIDE]; 2];
+                let [lower, upper] = &mut turned;
+                for (row, (lower, upper)) in lower.iter_mut().zip(upper).take(rows).enumerate() {
+                    let angles = &self.values[(position + first + row) * 2 * self.half..][..2 * self.half];
+                    let (cos, sin) = (&angles[column..][..columns], &angles[self.half + column..][..columns]);
+                    let x = x(first + row);
+                    let (x1, x2) = (&x[column..][..columns], &x[self.half + column..][..columns]);
+                    for j in 0..columns {
+                        lower[j] = x1[j] * cos[j] - x2[j] * sin[j];
+                        upper[j] = x2[j] * cos[j] + x1[j] * sin[j];
+                    }
+                }
+                for j in 0..columns {
+                    for (half, turned) in turned.iter().enumerate() {
+                        let out = &mut out[(half * self.half + column + j) * stride + first..][..rows];
+                        for (out, row) in out.iter_mut().zip(turned) {
+                            *out = row[j];
+                        }
+                    }
+                }
+            }
         }
     }
 }
