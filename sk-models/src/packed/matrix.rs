@@ -396,7 +396,9 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
     let out = out.parts();
     for sweep in x.form.sweeps(block) {
         let x = Input { sweep, ..x };
-        Team::global().run_at(rows.div_ceil(block), groups, &|home, task| {
+        // Blocks of rows stay with the threads in whose caches they are.
+        Team::global().run(rows.div_ceil(block) * groups, &|task| {
+            let (home, task) = (task / groups, task % groups);
             let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
             let rows = block.min(rows - first);
             for (output, panel) in group {
@@ -423,7 +425,8 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
     let stride = out.stride();
     assert!(rows <= out.rows() && panels * WIDTH <= stride && up.weight.count() == panels);
     let out = out.parts();
-    Team::global().run_at(rows.div_ceil(block), groups, &|home, task| {
+    Team::global().run(rows.div_ceil(block) * groups, &|task| {
+        let (home, task) = (task / groups, task % groups);
         let first = home * block;
         let end = (first + block).min(rows);
         WAITING.with_borrow_mut(|waiting| {

@@ -28,13 +28,21 @@ const LOOP: usize = 0x2_0000;
 struct Job {
     work: *const (dyn Fn(usize) + Sync),
     tasks: usize,
+    /// Shares of the tasks, one for each thread.
+    shares: usize,
 }
+
+/// A count on a line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicUsize);
 
 struct Shared {
     state: AtomicUsize,
     /// Written while the state is closed and nobody is at work; read by members who joined while it was open.
     job: UnsafeCell<Option<Job>>,
-    next: AtomicUsize,
+    /// Tasks taken of each share.
+    taken: Vec<Count>,
     asleep: AtomicUsize,
     door: Mutex<()>,
     bell: Condvar,
@@ -49,17 +57,20 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// Takes tasks until none is left.
-    fn work(&self, job: Job) {
+    /// Takes tasks until none is left: those of the thread's own share in their order, then what others have left of theirs.
+    fn work(&self, job: Job, own: usize) {
         // SAFETY: the caller joined the open loop or runs it, so the closure is alive.
         let work = unsafe { &*job.work };
-        loop {
-            let task = self.next.fetch_add(1, Ordering::Relaxed);
-            if task >= job.tasks {
-                return;
-            }
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(task))) {
-                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+        for share in (own..job.shares).chain(0..own) {
+            let [first, end] = [share, share + 1].map(|share| share * job.tasks / job.shares);
+            loop {
+                let task = first + self.taken[share].0.fetch_add(1, Ordering::Relaxed);
+                if task >= end {
+                    break;
+                }
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(task))) {
+                    *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                }
             }
         }
     }
@@ -73,15 +84,15 @@ impl Shared {
         joined.then_some(current)
     }
 
-    /// The life of a member.
-    fn serve(&self) {
+    /// The life of a member, whose share is the `own`-th.
+    fn serve(&self, own: usize) {
         let mut last = usize::MAX;
         let mut looks = 0;
         loop {
             if let Some(current) = self.join(last) {
                 // SAFETY: joined, see above.
                 if let Some(job) = unsafe { *self.job.get() } {
-                    self.work(job);
+                    self.work(job, own);
                 }
                 self.state.fetch_sub(MEMBER, Ordering::SeqCst);
                 (last, looks) = (current, 0);
@@ -123,16 +134,16 @@ impl Team {
         let shared = Arc::new(Shared {
             state: AtomicUsize::new(0),
             job: UnsafeCell::new(None),
-            next: AtomicUsize::new(0),
+            taken: (0..threads).map(|_| Count::default()).collect(),
             asleep: AtomicUsize::new(0),
             door: Mutex::new(()),
             bell: Condvar::new(),
             panic: Mutex::new(None),
         });
         let mut members = 1;
-        for index in 1..threads {
-            let shared = Arc::clone(&shared);
-            let member = thread::Builder::new().name(format!("decode-{index}")).spawn(move || shared.serve());
+        for _ in 1..threads {
+            let (shared, own) = (Arc::clone(&shared), members);
+            let member = thread::Builder::new().name(format!("decode-{own}")).spawn(move || shared.serve(own));
             // A machine that gives no more threads decodes with those it gave.
             members += usize::from(member.is_ok());
         }
@@ -151,6 +162,9 @@ impl Team {
     }
 
     /// Calls `work` for each of `0..tasks`, in any order and on any thread, and returns when all are done.
+    ///
+    /// Each thread begins with the same share of every loop, so that what neighbouring tasks have written in one is in its caches in the next; it
+    /// helps with the others' when its own is done.
     ///
     /// A caller that finds the team at work for another one does its tasks itself: several decoders then have a thread each.
     ///
@@ -175,17 +189,17 @@ impl Team {
         let shared = &*self.shared;
         // SAFETY: only the lifetime changes, and no member looks at the closure after this function has returned.
         let work: *const (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
-        let job = Job { work, tasks };
+        let job = Job { work, tasks, shares: self.threads };
         // SAFETY: this thread has the turn, the last loop is closed and its members have left.
         unsafe { *shared.job.get() = Some(job) };
-        shared.next.store(0, Ordering::Relaxed);
+        shared.taken.iter().for_each(|count| count.0.store(0, Ordering::Relaxed));
         // Closed and empty, so the sum starts the next loop, open.
         shared.state.fetch_add(LOOP + OPEN, Ordering::SeqCst);
         if shared.asleep.load(Ordering::SeqCst) > 0 {
             drop(shared.door.lock().unwrap_or_else(PoisonError::into_inner));
             shared.bell.notify_all();
         }
-        shared.work(job);
+        shared.work(job, 0);
         shared.state.fetch_and(!OPEN, Ordering::SeqCst);
         let mut looks = 0;
         while shared.state.load(Ordering::SeqCst) & MEMBERS != 0 {
@@ -201,39 +215,6 @@ impl Team {
             resume_unwind(panic);
         }
     }
-
-    /// Calls `work` for each of `0..tasks` at each of `0..homes`. A thread stays at one home while there is work, and goes to the same one in every
-    /// loop, where what it needs is in its caches; then it helps at the others.
-    ///
-    /// # Panics
-    ///
-    /// As [`run`](Self::run).
-    pub(crate) fn run_at(&self, homes: usize, tasks: usize, work: &(dyn Fn(usize, usize) + Sync)) {
-        if homes == 1 {
-            return self.run(tasks, &|task| work(0, task));
-        }
-        let next: Vec<AtomicUsize> = (0..homes).map(|_| AtomicUsize::new(0)).collect();
-        self.run(homes * tasks, &|_| {
-            let first = seat() % self.threads * homes / self.threads;
-            // As many calls as tasks, each of which takes one, so that one is left.
-            let taken = (0..homes).find_map(|turn| {
-                let home = (first + turn) % homes;
-                let task = next[home].fetch_add(1, Ordering::Relaxed);
-                (task < tasks).then_some((home, task))
-            });
-            let (home, task) = taken.expect("each call takes one task");
-            work(home, task);
-        });
-    }
-}
-
-/// The number of this thread among those that have asked, in the order of asking.
-fn seat() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static SEAT: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    SEAT.with(|seat| *seat)
 }
 
 /// A mutable slice that tasks write to in disjoint places.
@@ -309,17 +290,19 @@ mod tests {
     }
 
     #[test]
-    fn every_task_of_every_home_runs_once() {
-        for threads in [1, 2, 5] {
-            let team = Team::new(threads);
-            for (homes, tasks) in [(0, 3), (1, 7), (2, 1), (3, 5), (7, 40)] {
-                let counts: Vec<AtomicUsize> = (0..homes * tasks).map(|_| AtomicUsize::new(0)).collect();
-                team.run_at(homes, tasks, &|home, task| {
-                    counts[home * tasks + task].fetch_add(1, Ordering::Relaxed);
-                });
-                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{homes} × {tasks} on {threads} threads");
+    fn a_thread_begins_with_its_own_share() {
+        let team = Team::new(2);
+        // Each thread waits for the other with its first task, so that neither takes what is the other's.
+        let meet = std::sync::Barrier::new(2);
+        let firsts = [const { AtomicU64::new(u64::MAX) }; 2];
+        let caller = thread::current().id();
+        team.run(8, &|task| {
+            let first = &firsts[usize::from(thread::current().id() != caller)];
+            if first.compare_exchange(u64::MAX, task as u64, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                meet.wait();
             }
-        }
+        });
+        assert_eq!(firsts.map(AtomicU64::into_inner), [0, 4]);
     }
 
     #[test]

@@ -56,14 +56,7 @@ impl Terms {
         }
         *self = Self { lines: std::mem::take(&mut self.lines), rows, terms, blocks };
         let lines = Parts::of(&mut self.lines);
-        // By the threads that will read them.
-        let homes = Team::global().threads();
-        let share = squares.div_ceil(homes);
-        Team::global().run_at(homes, share, &|home, task| {
-            let index = home * share + task;
-            if index >= squares {
-                return;
-            }
+        Team::global().run(squares, &|index| {
             // SAFETY: each task has a square of its own.
             let lines = unsafe { lines.slice(index * square, square) };
             for (place, row) in (index * SIDE..rows.min((index + 1) * SIDE)).enumerate() {
