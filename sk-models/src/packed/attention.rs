@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use super::grid::Grid;
 use super::kv::Block;
 use super::numbers::Numbers;
-use super::plan::{Group, Plan};
+use super::plan::{Keys, Plan, Span};
 use super::rope::Table;
-use super::team::{Team, for_each_mut};
+use super::team::{Parts, Team, for_each_mut};
 use super::tile::{Place, ROWS, WIDTH, multiply};
 use crate::kernels::simd::{exp, max, sum, widened};
 
@@ -37,20 +37,26 @@ impl Heads {
     }
 }
 
-/// Appends the keys, turned to their positions, and the values of a pass to the blocks of its spans, `own` in their order.
-pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, own: &mut [&mut Block]) {
-    let [keys, values, _] = heads.columns();
-    for_each_mut(own, |index, block| {
-        let (span, at) = (&plan.spans[index / heads.keys], index % heads.keys * heads.width);
-        let token = |step: usize| {
-            let line = projected.row(plan.grid_row(span, step));
-            (&line[keys + at..][..heads.width], &line[values + at..][..heads.width])
-        };
-        widened(
-            #[inline(always)]
-            || block.extend([span.earlier, span.length, heads.width], (table, span.position), token),
-        );
+/// Appends the keys, turned to their positions, and the values of a pass to the blocks of its spans.
+pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>]) {
+    let mut own: Vec<&mut Block> = keys.iter_mut().flat_map(|keys| keys.own.iter_mut()).collect();
+    for_each_mut(&mut own, |index, block| {
+        append_span(plan, heads, projected, table, (&plan.spans[index / heads.keys], index % heads.keys), block);
     });
+}
+
+/// Appends a span's keys and values of one head to their block.
+fn append_span(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, (span, head): (&Span, usize), block: &mut Block) {
+    let [keys, values, _] = heads.columns();
+    let at = head * heads.width;
+    let token = |step: usize| {
+        let line = projected.row(plan.grid_row(span, step));
+        (&line[keys + at..][..heads.width], &line[values + at..][..heads.width])
+    };
+    widened(
+        #[inline(always)]
+        || block.extend([span.earlier, span.length, heads.width], (table, span.position), token),
+    );
 }
 
 #[derive(Default)]
@@ -114,19 +120,19 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
     (pieces, shares.iter().flat_map(task).collect())
 }
 
-/// Mixes values by attention: `out` gets `[M, Hq·D]`.
+/// Appends keys and values as [`append`] does and mixes values by attention: `out` gets `[M, Hq·D]`.
 ///
 /// Every token sees all of its lane's shared block, and of its row's own block what was there before and the new tokens up to itself. The
-/// two blocks are joined under one maximum and one sum. The keys of the pass must be appended, and its tokens not yet counted.
-pub(crate) fn attend(
-    plan: &Plan,
-    heads: Heads,
-    projected: &Grid,
-    table: &Table,
-    (groups, layer): (&[Group<'_>], usize),
-    out: &mut Grid,
-) {
+/// two blocks are joined under one maximum and one sum. The tokens of the pass must not yet be counted.
+pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
     let (pieces, tasks) = divide(plan, heads);
+    // A span in one piece is one task's for each head, which then finds in its caches what it has appended.
+    let whole = pieces.len() == plan.spans.len();
+    if !whole {
+        append(plan, heads, projected, table, keys);
+    }
+    // Shared blocks and those of the rows.
+    let keys: Vec<_> = keys.iter_mut().map(|keys| (keys.shared, Parts::of(keys.own))).collect();
     let scale = (heads.width as f32).sqrt().recip();
     let padded = heads.width.next_multiple_of(WIDTH);
     let stride = out.stride();
@@ -136,15 +142,19 @@ pub(crate) fn attend(
         let pieces = &pieces[first..end];
         let Heads { keys: key_heads, groups: queries_per_key, width } = heads;
         let lane = plan.spans[pieces[0].span];
-        let cache = &groups[lane.group].cache;
-        let shared = cache.shared(layer).map(|(blocks, length)| (&blocks[lane.lane * key_heads + head], length));
+        let (shared, own) = keys[lane.group];
+        let shared = shared.map(|(blocks, length)| (&blocks[lane.lane * key_heads + head], length));
         let shared_length = shared.map_or(0, |(_, length)| length);
-        let own = cache.own(layer);
-        let rows = groups[lane.group].rows.len();
-        let own_block = |piece: &Piece| {
-            let span = &plan.spans[piece.span];
-            &own[(span.lane * rows + span.row) * key_heads + head]
-        };
+        let index = |piece: &Piece| plan.spans[piece.span].own * key_heads + head;
+        if whole {
+            for piece in pieces {
+                // SAFETY: no other task has this span and head.
+                let block = unsafe { &mut own.slice(index(piece), 1)[0] };
+                append_span(plan, heads, projected, table, (&plan.spans[piece.span], head), block);
+            }
+        }
+        // SAFETY: what is appended to it has been, by this task or before all of them.
+        let own_block = |piece: &Piece| unsafe { &*own.at(index(piece)) };
         // No query of a piece sees further than its last.
         let own_length = |piece: &Piece| plan.spans[piece.span].earlier + piece.steps.1;
         // The own block's scores begin at a whole panel.

@@ -39,7 +39,6 @@ use adapter::values;
 use amx::Tiles;
 use attention::{Heads, append, attend};
 use int8::Quantized;
-use kv::Block;
 use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
 use plan::{Lanes, Plan};
 use rope::Rotations;
@@ -333,12 +332,12 @@ impl Packed {
                 Output { linear: &value, column: value_column },
             ];
             linear(&outputs, self.input(normed, config.hidden_size, pace, room), lanes, projected, false);
-            let mut own: Vec<&mut Block> = groups.iter_mut().flat_map(|group| group.cache.own_mut(index)).collect();
-            append(&plan, heads, projected, &table, &mut own);
+            let mut keys: Vec<_> = groups.iter_mut().map(|group| group.cache.layer_mut(index)).collect();
             if index + 1 == self.layers.len() && !states {
+                append(&plan, heads, projected, &table, &mut keys);
                 break;
             }
-            attend(&plan, heads, projected, &table, (groups, index), mixed);
+            attend(&plan, heads, projected, &table, &mut keys, mixed);
             let mut output = Linear::new(&layer.output, change(Target::Output));
             lower(&mut [&mut output], mixed, lanes);
             let input = self.input(mixed, config.query_size(), pace, room);

@@ -36,25 +36,13 @@ impl PackedCache<'_> {
         }
     }
 
-    pub(crate) fn own(&self, layer: usize) -> &[Block] {
+    pub(crate) fn layer_mut(&mut self, layer: usize) -> Keys<'_> {
         match self {
-            Self::Prefill(prefix) => prefix.layer(layer),
-            Self::Extend { suffix, .. } => suffix.layer(layer),
-        }
-    }
-
-    pub(crate) fn own_mut(&mut self, layer: usize) -> &mut [Block] {
-        match self {
-            Self::Prefill(prefix) => prefix.layer_mut(layer),
-            Self::Extend { suffix, .. } => suffix.layer_mut(layer),
-        }
-    }
-
-    /// What the rows of a lane share, and its length; nothing where it is empty.
-    pub(crate) fn shared(&self, layer: usize) -> Option<(&[Block], usize)> {
-        match self {
-            Self::Extend { prefix, .. } if prefix.length() > 0 => Some((prefix.layer(layer), prefix.length())),
-            _ => None,
+            Self::Prefill(prefix) => Keys { shared: None, own: prefix.layer_mut(layer) },
+            Self::Extend { prefix, suffix } => {
+                let shared = (prefix.length() > 0).then(|| (prefix.layer(layer), prefix.length()));
+                Keys { shared, own: suffix.layer_mut(layer) }
+            }
         }
     }
 
@@ -64,6 +52,14 @@ impl PackedCache<'_> {
             Self::Extend { suffix, .. } => suffix.advance(tokens),
         }
     }
+}
+
+/// The keys and values that the rows of a group see in one layer.
+pub(crate) struct Keys<'a> {
+    /// What the rows of a lane share, one block for each head, and its length; nothing where it is empty.
+    pub(crate) shared: Option<(&'a [Block], usize)>,
+    /// The rows' own blocks, in the order of the group's spans, one for each head.
+    pub(crate) own: &'a mut [Block],
 }
 
 /// Rows that are read in every lane of one cache.
@@ -129,9 +125,10 @@ impl Places {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) group: usize,
-    /// Lane and row within the group.
+    /// Lane and row within the group, and its number there.
     pub(crate) lane: usize,
     pub(crate) row: usize,
+    pub(crate) own: usize,
     /// Grid row of the lane's first state.
     pub(crate) first: usize,
     /// Tokens before the first of this pass, and those of them in the row's own block.
@@ -178,7 +175,8 @@ impl Plan {
                 for (row, tokens) in group.rows.iter().enumerate() {
                     let known = places.known[row];
                     plan.tokens.extend_from_slice(&tokens[known..]);
-                    plan.spans.push(Span { group: index, lane, row, first, position, earlier, length: tokens.len(), known });
+                    let own = lane * group.rows.len() + row;
+                    plan.spans.push(Span { group: index, lane, row, own, first, position, earlier, length: tokens.len(), known });
                 }
                 plan.lanes.push(plan.tokens.len());
             }
