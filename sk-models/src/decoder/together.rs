@@ -101,7 +101,7 @@ impl Job<'_> {
                     .iter_mut()
                     .filter_map(|job| if let Self::Forward { group, .. } = &mut **job { group.take() } else { None })
                     .collect();
-                let mut read = packed.forward(&mut groups, states).into_iter();
+                let mut read = packed.forward_all(&mut groups, states).into_iter();
                 for job in jobs {
                     if let Self::Forward { out, .. } = job {
                         *out = read.next();

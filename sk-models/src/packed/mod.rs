@@ -213,6 +213,14 @@ impl PackedLayer {
     }
 }
 
+/// How many groups of so many tokens share a pass.
+fn portion(tokens: impl Iterator<Item = usize>) -> usize {
+    /// Tokens that are worth a sweep over the weights. With many more, what a layer hands to the next one leaves the caches.
+    const ENOUGH: usize = 512;
+    let before = tokens.scan(0, |sum, tokens| Some(std::mem::replace(sum, *sum + tokens)));
+    before.take_while(|before| *before < ENOUGH).count()
+}
+
 fn pack(projection: Projection, precision: Precision) -> Matrix {
     let bias = projection.bias.map(|bias| values(&bias.val()));
     let weight = projection.weight.into_value();
@@ -365,6 +373,18 @@ impl Packed {
         hidden.split(&counts).into_iter().zip(plan.places).collect()
     }
 
+    /// [`forward`](Self::forward) of any groups of one pace, as many in a pass as gain by it.
+    pub(crate) fn forward_all(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
+        let mut all = Vec::with_capacity(groups.len());
+        let mut rest = groups;
+        while !rest.is_empty() {
+            let (together, after) = rest.split_at_mut(portion(rest.iter().map(Group::tokens)));
+            all.extend(self.forward(together, states));
+            rest = after;
+        }
+        all
+    }
+
     fn embed(&self, plan: &Plan) -> Grid {
         let mut x = Grid::new(plan.tokens.len(), self.config.hidden_size);
         let mut rows: Vec<_> = x.rows_mut().collect();
@@ -399,5 +419,19 @@ impl Packed {
         let input = self.input(&states, self.config.hidden_size, Pace::Step, &mut room);
         linear(&[Output { linear: &head, column: 0 }], input, &lanes, &mut logits, false);
         logits.split(&counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_takes_what_fills_it() {
+        for (tokens, count) in
+            [(vec![2000, 1], 1), (vec![7; 16], 16), (vec![100; 16], 6), (vec![1, 2000, 1], 2), (vec![512, 1], 1)]
+        {
+            assert_eq!(portion(tokens.iter().copied()), count, "{tokens:?}");
+        }
     }
 }

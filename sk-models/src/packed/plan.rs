@@ -77,6 +77,11 @@ impl Group<'_> {
         Pace::of(1 + self.rows.iter().map(|row| row.len().saturating_sub(1)).sum::<usize>())
     }
 
+    /// Tokens that are read, of all lanes, where none is shared.
+    pub(crate) fn tokens(&self) -> usize {
+        self.seats.len() * self.rows.iter().map(|row| row.len()).sum::<usize>()
+    }
+
     fn longest(&self) -> usize {
         self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
     }
