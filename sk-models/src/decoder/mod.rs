@@ -554,6 +554,32 @@ mod tests {
     }
 
     #[test]
+    fn equal_rows_that_are_read_in_pieces_have_keys_of_their_own() {
+        /// The order of sums alone, of logits whose deviation is about one.
+        const TOLERANCE: f32 = 1e-4;
+        let json = r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 8,
+            "num_key_value_heads": 2}"#;
+        let config = Qwen2Config::from_json("inline", json).unwrap();
+        let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap();
+        let seats = decoder.alone();
+        // Attention takes the queries of 24 tokens at a time here, so that a row is two pieces, and the one that it equals none.
+        let row: Vec<TokenId> = (0..48).map(|i| (7 * i + i * i) % 40).collect();
+        let mut prefix = decoder.prefix(1);
+        decoder.prefill(&[3, 1, 4], &seats, &mut prefix);
+        let mut suffix = decoder.suffix(1, 2);
+        let _ = decoder.extend(&[&row[..], &row[..]], &seats, &mut prefix, &mut suffix);
+        prefix.adopt(&suffix, 1, row.len());
+        let after = decoder.advance(9, &seats, &mut prefix);
+        let found = decoder.logits(&after, &seats).unwrap();
+        let mut plain = decoder.prefix(1);
+        decoder.prefill(&[&[3, 1, 4], &row[..]].concat(), &seats, &mut plain);
+        let after = decoder.advance(9, &seats, &mut plain);
+        let expected = decoder.logits(&after, &seats).unwrap();
+        let off = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < TOLERANCE, "{off}");
+    }
+
+    #[test]
     #[should_panic(expected = "the prefix has changed")]
     fn a_suffix_is_of_no_use_beside_another() {
         let json =

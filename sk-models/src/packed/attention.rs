@@ -126,8 +126,8 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
 /// two blocks are joined under one maximum and one sum. The tokens of the pass must not yet be counted.
 pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
     let (pieces, tasks) = divide(plan, heads);
-    // A span in one piece is one task's for each head, which then finds in its caches what it has appended.
-    let whole = pieces.len() == plan.spans.len();
+    // Where each span is one piece, it is one task's for each head, which then finds in its caches what it has appended.
+    let whole = pieces.iter().map(|piece| piece.span).eq(0..plan.spans.len());
     if !whole {
         append(plan, heads, projected, table, keys);
     }
@@ -148,7 +148,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         let index = |piece: &Piece| plan.spans[piece.span].own * key_heads + head;
         if whole {
             for piece in pieces {
-                // SAFETY: no other task has this span and head.
+                // SAFETY: no other piece is of this span, and no other task has this piece and head.
                 let block = unsafe { &mut own.slice(index(piece), 1)[0] };
                 append_span(plan, heads, projected, table, (&plan.spans[piece.span], head), block);
             }
