@@ -509,12 +509,12 @@ mod tests {
         for (decoder, length, tolerance) in [(on_tensors(&config, &device, Precision::F32), 6, 1e-4), (panels, 300, 0.0)] {
             let together = Together::new();
             let decoder = decoder.joined(&together);
-            side_by_side(&decoder, &together, adapter.clone(), length, tolerance);
+            side_by_side(&decoder, &together, &adapter, length, tolerance);
         }
     }
 
     /// Checks three generations that begin with texts of `length` tokens and a few.
-    fn side_by_side(decoder: &Decoder, together: &Together, adapter: Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
+    fn side_by_side(decoder: &Decoder, together: &Together, adapter: &Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
         // Of two generations under one adapter and one under none, in different places of their texts.
         let generate = |index: u32| {
             let seats = decoder.seat(&[None, adapter.clone()][..if index == 2 { 1 } else { 2 }]).unwrap();
