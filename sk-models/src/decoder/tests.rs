@@ -1,0 +1,182 @@
+use burn::module::Module;
+use burn::tensor::TensorData;
+
+use super::*;
+
+/// A decoder as on a GPU.
+fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> Decoder {
+    let mut parts = Initial::from_seed(3, config, device);
+    let embedding = never(parts.embedding());
+    let format = (precision == Precision::Bf16).then_some(DType::BF16);
+    let model = never(Tensors::assemble(embedding, config, parts, format));
+    Decoder { network: Network::Tensors(Box::new(model)), packed: Mutex::default(), stacked: Mutex::default(), together: None }
+}
+
+/// Logits after a context, and of a row that goes on from it, under the backbone and an adapter.
+fn logits(decoder: &Decoder) -> Vec<f32> {
+    let config = decoder.config();
+    let adapter = Arc::new(LoraAdapter::random(config, 4, 9, &decoder.device()));
+    let seats = decoder.seat(&[None, Some(adapter)]).unwrap();
+    let mut prefix = decoder.prefix(2);
+    decoder.prefill(&[3, 1, 4, 1, 5], &seats, &mut prefix);
+    let mut suffix = decoder.suffix(2, 1);
+    let hidden = decoder.extend(&[[9, 2]], &seats, &mut prefix, &mut suffix);
+    decoder.logits(&hidden, &seats).unwrap()
+}
+
+#[test]
+fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
+    /// Beside logits whose deviation is one: a few roundings of 1/512 on average, through two layers.
+    const TOLERANCE: f32 = 0.03;
+    let device = Device::flex();
+    for tied in [true, false] {
+        let json = format!(
+            r#"{{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+                "num_key_value_heads": 2, "tie_word_embeddings": {tied}}}"#
+        );
+        let config = Qwen2Config::from_json("inline", &json).unwrap();
+        let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
+        let [whole, half] = [Precision::F32, Precision::Bf16].map(|precision| on_tensors(&config, &device, precision));
+        assert_eq!([whole.precision(), half.precision()], [Precision::F32, Precision::Bf16]);
+        assert_eq!((half.weight_format(), half.key_format(), half.state_format()), (DType::BF16, DType::BF16, DType::F32));
+        let parameters = Qwen2::random(&config, 3, &device).num_params();
+        assert_eq!(whole.bytes(), 4 * parameters);
+        assert!((2 * parameters..3 * parameters).contains(&half.bytes()), "norms and biases stay as they are");
+        let [exact, same, near] = [&panels, &whole, &half].map(logits);
+        let scale = (exact.iter().map(|x| x * x).sum::<f32>() / exact.len() as f32).sqrt();
+        let off = |other: &[f32]| exact.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
+        // The order of sums alone.
+        assert!(off(&same) < 1e-4, "{}", off(&same));
+        assert!(off(&near) < TOLERANCE && off(&near) > 1e-4, "{}", off(&near));
+    }
+}
+
+#[test]
+fn adapters_that_are_seated_again_are_the_same_stack() {
+    let device = Device::flex();
+    let json =
+        r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
+    let decoder = on_tensors(&Qwen2Config::from_json("inline", json).unwrap(), &device, Precision::F32);
+    let [a, b] = [1, 2].map(|seed| Some(Arc::new(LoraAdapter::random(decoder.config(), 2, seed, &device))));
+    let address = |seats: &Seats| seats.lanes().address();
+    let first = decoder.seat(&[None, a.clone()]).unwrap();
+    assert_eq!(address(&first), address(&decoder.seat(&[None, a.clone()]).unwrap()));
+    let others = [vec![a.clone(), None], vec![None, b.clone()], vec![None, a.clone(), b], vec![None, None]];
+    let others = others.map(|lanes| decoder.seat(&lanes).unwrap());
+    assert!(others.iter().all(|other| address(other) != address(&first)));
+    assert_eq!((address(&decoder.seat(&[None]).unwrap()), decoder.stacked.lock().unwrap().len()), (0, 5));
+    drop((first, others));
+    let _ = decoder.seat(&[a]).unwrap();
+    assert_eq!(decoder.stacked.lock().unwrap().len(), 1, "what nobody holds is forgotten");
+}
+
+#[test]
+fn generations_side_by_side_read_what_each_would_alone() {
+    let device = Device::flex();
+    let json =
+        r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}"#;
+    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let adapter = Some(Arc::new(LoraAdapter::random(&config, 2, 1, &device)));
+    // On tensors, sums of 32 terms in another order, a dozen times over. In panels texts fill passes of their own too, and the bits are the same.
+    let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
+    for (decoder, length, tolerance) in [(on_tensors(&config, &device, Precision::F32), 6, 1e-4), (panels, 300, 0.0)] {
+        let together = Together::new();
+        let decoder = decoder.joined(&together);
+        side_by_side(&decoder, &together, &adapter, length, tolerance);
+    }
+}
+
+/// Checks three generations that begin with texts of `length` tokens and a few.
+fn side_by_side(decoder: &Decoder, together: &Together, adapter: &Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
+    // Of two generations under one adapter and one under none, in different places of their texts.
+    let generate = |index: u32| {
+        let seats = decoder.seat(&[None, adapter.clone()][..if index == 2 { 1 } else { 2 }]).unwrap();
+        let mut prefix = decoder.prefix(seats.count());
+        let text: Vec<TokenId> = (0..length + index).map(|i| (7 * index + 5 * i) % 40).collect();
+        decoder.prefill(&text, &seats, &mut prefix);
+        let mut suffix = decoder.suffix(seats.count(), 3);
+        let mut all = Vec::new();
+        for step in 0..4 {
+            let rows: Vec<[TokenId; 1]> = (0..3).map(|row| [(index + 3 * row + 11 * step) % 40]).collect();
+            let hidden = decoder.extend(&rows, &seats, &mut prefix, &mut suffix);
+            all.extend(decoder.logits(&hidden, &seats).unwrap());
+        }
+        prefix.adopt(&suffix, 1, 2);
+        let hidden = decoder.advance(3, &seats, &mut prefix);
+        all.extend(decoder.logits(&hidden, &seats).unwrap());
+        all
+    };
+    let alone: Vec<Vec<f32>> = (0..3).map(generate).collect();
+    let gate = std::sync::Barrier::new(3);
+    let beside: Vec<Vec<f32>> = std::thread::scope(|scope| {
+        let start = |index| {
+            let (gate, generate) = (&gate, &generate);
+            scope.spawn(move || {
+                let _here = together.enter();
+                gate.wait();
+                generate(index)
+            })
+        };
+        let threads: Vec<_> = (0..3).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (alone, beside) in alone.iter().zip(&beside) {
+        let off = alone.iter().zip(beside).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(alone.len() == beside.len() && off <= tolerance, "{off}");
+    }
+}
+
+#[test]
+fn equal_rows_that_are_read_in_pieces_have_keys_of_their_own() {
+    /// The order of sums alone, of logits whose deviation is about one.
+    const TOLERANCE: f32 = 1e-4;
+    let json = r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 8,
+        "num_key_value_heads": 2}"#;
+    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap();
+    let seats = decoder.alone();
+    // Attention takes the queries of 24 tokens at a time here, so that a row is two pieces, and the one that it equals none.
+    let row: Vec<TokenId> = (0..48).map(|i| (7 * i + i * i) % 40).collect();
+    let mut prefix = decoder.prefix(1);
+    decoder.prefill(&[3, 1, 4], &seats, &mut prefix);
+    let mut suffix = decoder.suffix(1, 2);
+    let _ = decoder.extend(&[&row[..], &row[..]], &seats, &mut prefix, &mut suffix);
+    prefix.adopt(&suffix, 1, row.len());
+    let after = decoder.advance(9, &seats, &mut prefix);
+    let found = decoder.logits(&after, &seats).unwrap();
+    let mut plain = decoder.prefix(1);
+    decoder.prefill(&[&[3, 1, 4], &row[..]].concat(), &seats, &mut plain);
+    let after = decoder.advance(9, &seats, &mut plain);
+    let expected = decoder.logits(&after, &seats).unwrap();
+    let off = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(off < TOLERANCE, "{off}");
+}
+
+#[test]
+#[should_panic(expected = "the prefix has changed")]
+fn a_suffix_is_of_no_use_beside_another() {
+    let json =
+        r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
+    let decoder = on_tensors(&Qwen2Config::from_json("inline", json).unwrap(), &Device::flex(), Precision::F32);
+    let (seats, mut prefix) = (decoder.alone(), decoder.prefix(1));
+    let [mut first, mut second] = [1, 1].map(|rows| decoder.suffix(1, rows));
+    let _ = decoder.extend(&[[3]], &seats, &mut prefix, &mut first);
+    let _ = decoder.extend(&[[4]], &seats, &mut prefix, &mut second);
+    prefix.adopt(&first, 0, 1);
+}
+
+#[test]
+fn the_likeliest_is_the_first_of_equals_and_none_of_what_is_no_number() {
+    let rows: [([f32; 4], Option<TokenId>); 6] = [
+        ([0.0, 2.0, 1.0, 2.0], Some(1)),
+        ([-3.0; 4], Some(0)),
+        ([f32::NEG_INFINITY, f32::NEG_INFINITY, -1e30, f32::NEG_INFINITY], Some(2)),
+        ([1.0, f32::NAN, 3.0, 0.0], None),
+        ([1.0, f32::INFINITY, 3.0, 0.0], None),
+        ([f32::MAX, 0.0, f32::MAX, f32::MAX], Some(0)),
+    ];
+    let logits = Tensor::from_data(TensorData::new(rows.map(|(row, _)| row).concat(), [rows.len(), 4]), &Device::flex());
+    let expected = rows.map(|(_, token)| token);
+    assert_eq!(hidden::likeliest(logits).unwrap(), expected);
+    assert_eq!(rows.map(|(row, _)| first_of_largest(&row)), expected);
+}
