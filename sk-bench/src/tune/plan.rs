@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use sha2::{Digest, Sha256};
 
 use super::{Parameter, Search, Space, TuneError};
@@ -266,11 +267,11 @@ impl TunePlan {
 
     /// The options of `generate` that name the scheme of the plan.
     pub fn scheme_option(&self) -> String {
-        let mut text = self.steering.scheme.iter().map(|path| format!("--scheme {}", path.display())).collect::<String>();
-        for set in &self.steering.set {
-            text += &format!(" --set {set}");
-        }
-        text
+        let SteeringArgs { scheme, preset, convention, set, .. } = &self.steering;
+        let scheme = scheme.iter().map(|path| format!("--scheme {}", path.display()));
+        let starts = [chosen("preset", preset), chosen("convention", convention)].into_iter().flatten();
+        let set = set.iter().map(|set| format!("--set {set}"));
+        scheme.chain(starts).chain(set).collect::<Vec<_>>().join(" ")
     }
 
     /// The prompts to tune on, which are none of those to evaluate on.
@@ -377,4 +378,9 @@ impl Objective {
         let axis = AXES_OF_BLADES.iter().find(|(name, _)| *name == blade).map(|&(_, axis)| axis);
         Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
     }
+}
+/// An option with the name of its value, unless it is the default.
+fn chosen<T: ValueEnum + Default + PartialEq>(option: &str, value: &T) -> Option<String> {
+    let name = value.to_possible_value().filter(|_| *value != T::default())?;
+    Some(format!("--{option} {}", name.get_name()))
 }

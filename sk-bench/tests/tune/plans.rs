@@ -53,6 +53,15 @@ fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
 }
 
 #[test]
+fn the_options_of_a_plan_are_its_scheme() {
+    let options = |more: &str| parse(more).unwrap().scheme_option();
+    assert_eq!(options(""), "--scheme swiss-knife");
+    let other = "[scheme]\npreset = \"harmlessness\"\nconvention = \"paper\"\nset = [\"granularity.span_tokens=8\"]\n";
+    let expected = "--scheme swiss-knife --preset harmlessness --convention paper --set granularity.span_tokens=8";
+    assert_eq!(options(other), expected);
+}
+
+#[test]
 fn mistakes_are_named() {
     refused("[tun]\n", &["unknown section \"tun\"", "did you mean \"tune\"?"]);
     refused("[tune]\ntrails = 3\n", &["unknown field of [tune] \"trails\"", "trials"]);
