@@ -56,6 +56,17 @@ fn a_search_that_was_cut_off_anywhere_goes_on_with_the_same_trials() {
     assert_eq!(sorted, expected);
 }
 
+/// What the search proposed is compared to the last bit with what the ledger says of it.
+#[test]
+fn numbers_come_back_from_json_as_they_were() {
+    let numbers =
+        (1..=20_000_u64).map(|i| f64::from_bits(0x3ff0_0000_0000_0000 + i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (9 << 52)));
+    for number in numbers.chain([23.149463950321806]) {
+        let read: f64 = serde_json::from_str(&serde_json::to_string(&number).unwrap()).unwrap();
+        assert_eq!(read.to_bits(), number.to_bits(), "{number}");
+    }
+}
+
 #[test]
 fn what_does_not_go_with_the_plan_is_refused_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
