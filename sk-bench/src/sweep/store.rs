@@ -246,7 +246,9 @@ impl<'g> Store<'g> {
             file.seek(SeekFrom::Start(expected))
                 .and_then(|_| Read::by_ref(file).take(LOOK).read_to_end(&mut beyond))
                 .map_err(failed)?;
-            if !begins_like(&beyond, SweepRecord::FIRST) {
+            // Where power was lost, some file systems leave zeros.
+            let written = beyond.split(|&byte| byte == 0).next().unwrap_or_default();
+            if !begins_like(written, SweepRecord::FIRST) {
                 let reason = format!("what begins at byte {expected} is no trace of a sweep");
                 return Err(SweepError::Foreign { path: path.clone(), reason });
             }
