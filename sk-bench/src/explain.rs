@@ -62,14 +62,15 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
 /// have drawn.
 pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
     let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
-    likeliest(&trace.probabilities, std::iter::once(trace.chosen).chain(arms))
+    likeliest(&trace.probabilities, &trace.ratings, std::iter::once(trace.chosen).chain(arms))
 }
 
-/// All if they are few, else the likeliest of them and `also`, in order.
-fn likeliest(probabilities: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
+/// All if they are few, else `also` and the likeliest of them, in order; of equally likely ones, those rated higher.
+fn likeliest(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..probabilities.len()).collect();
     if rows.len() > MOST {
-        rows.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
+        let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
+        rows.sort_by(|&a, &b| by(probabilities, a, b).then(by(ratings, a, b)).then(a.cmp(&b)));
         let also: BTreeSet<usize> = also.filter(|i| !rows[..MOST].contains(i)).collect();
         // The last of the likeliest make room.
         rows.truncate(MOST.saturating_sub(also.len()));
@@ -109,12 +110,16 @@ mod tests {
 
     #[test]
     fn of_many_candidates_the_likeliest_and_the_chosen_are_shown() {
-        let shown = |probabilities: &[f64], also: &[usize]| likeliest(probabilities, also.iter().copied());
+        let shown = |probabilities: &[f64], also: &[usize]| likeliest(probabilities, &[0.0; 100], also.iter().copied());
         assert_eq!(shown(&[0.1; MOST], &[3]), (0..MOST).collect::<Vec<_>>());
         let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
         assert_eq!(shown(&falling, &[3]), (0..MOST).collect::<Vec<_>>());
         let with = shown(&falling, &[90, 3, 80, 90]);
         assert_eq!(with, (0..MOST - 2).chain([80, 90]).collect::<Vec<_>>());
+        // Of those that an argmax leaves without a chance, the best.
+        let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
+        certain[50] = 1.0;
+        assert_eq!(likeliest(&certain, &rising, std::iter::once(50)), std::iter::once(50).chain(85..100).collect::<Vec<_>>());
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct StepRecord<'a> {
     pub step: usize,
     /// Tokens of the context that the candidates continue.
     pub position: usize,
+    /// N, candidates of the step. All of them follow, but of a vocabulary in a sweep.
+    pub n: usize,
     /// The candidates, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
     /// Scores of each blade of positive weight.
@@ -108,6 +110,7 @@ impl<'a> StepRecord<'a> {
             turn,
             step: trace.step,
             position: trace.position,
+            n: trace.candidates.len(),
             candidates: trace.candidates.iter().map(record).collect(),
             blades: &trace.blades,
             fluency: trace.fluency.as_deref(),

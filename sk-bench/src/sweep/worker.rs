@@ -158,7 +158,8 @@ impl<'g> Worker<'g> {
             head = likeliest(step);
             &head
         };
-        let step = StepRecord::new(0, kept, promise, &self.models.tokenizer);
+        let n = step.candidates.len();
+        let step = StepRecord { n, ..StepRecord::new(0, kept, promise, &self.models.tokenizer) };
         let path = || self.grid.plan.traces_file();
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
             .map_err(|error| Error::Write { path: path(), source: error.into() })?;

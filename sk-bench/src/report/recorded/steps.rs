@@ -12,13 +12,15 @@ use crate::report::{CandidateStep, ReportError};
 use crate::stats::sample_std;
 use crate::sweep::SweepRecord;
 
-/// Probabilities of all candidates sum to one up to rounding; those of a batch that was cut do not.
+/// Probabilities of all candidates sum to one up to rounding; those of a batch that was cut do not, if more than those kept had a chance.
 const WHOLE: f64 = 1e-6;
 
 /// The part of a line that is read.
 #[derive(Deserialize)]
 struct Line {
     id: String,
+    /// Candidates of the step, kept or not.
+    n: Option<usize>,
     candidates: Vec<Candidate>,
     blades: Vec<Scores>,
     mu: Vec<Option<f64>>,
@@ -76,8 +78,9 @@ pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Ve
 impl Line {
     /// The step, or nothing where candidates are missing from it.
     fn step(self, scheme: &str) -> Option<CandidateStep> {
+        let all = self.n.is_none_or(|n| n == self.candidates.len());
         let whole = (self.probabilities.iter().sum::<f64>() - 1.0).abs() < WHOLE;
-        if !whole {
+        if !(all && whole) {
             return None;
         }
         let spread = |blade: Scores| {
