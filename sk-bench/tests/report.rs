@@ -78,6 +78,60 @@ fn a_small_sweep_by_hand() {
     assert!(report.table("normalization").is_none() && report.table("spreads").is_none());
 }
 
+/// The same three scores in two orders: their means are equal, if not in floating point.
+#[test]
+fn what_is_equal_on_paper_ties_in_every_table() {
+    assert_ne!((0.1 + 0.2 + 0.3) / 3.0, (0.3 + 0.2 + 0.1) / 3.0);
+    let row = |method: &str, weights: &str, prompt: i32, quality: &str| {
+        format!("{method},c,{weights},{prompt},{quality},0.2,0.5,0.0,0.7,0.7,0.7\n")
+    };
+    let rows = (0..20).map(|prompt| row("ours", "1,0,0", prompt, "0.1,0.2,0.3") + &row("theirs", "1,0,0", prompt, "0.3,0.2,0.1"));
+    let text: String = std::iter::once(HEADER.to_owned()).chain(rows).collect();
+    let result = report(&text);
+    assert_eq!(number(&result, "contrasts", "theirs", "ties %"), 1.0);
+    for (table, column) in [("contrasts", "p"), ("conventions", "p, floor 1e-6"), ("conventions", "p, pratt")] {
+        assert_eq!(value(&result, table, "theirs", column), &Value::Empty, "{table}, {column}");
+    }
+    let result = report(&text.replace("theirs", "ours_no_cbn"));
+    for row in ["f1", "quality", "safety"] {
+        assert_eq!(value(&result, "normalization", row, "p"), &Value::Empty, "{row}");
+    }
+    // The floor tells cells apart that have an axis at zero.
+    let floored = report(&text.replace("0.1,0.2,0.3,0.2,0.5,0.0,", "0,0,0,0.2,0.5,0.0,").replace("0.3,0.2,0.1,0.2", "0,0,0,0.4"));
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, floor 1e-6"), 1.0);
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, no floor"), 0.0);
+}
+
+#[test]
+fn an_arm_that_was_run_on_fewer_prompts_is_compared_on_those() {
+    /// Differences are rounded to that.
+    const GRID: f64 = 1e-9;
+    let arms = small().replace("theirs", "ours_no_cbn");
+    // `ours` on the first prompt only, where its lines have it; one response of the arm with another score; one that was not judged.
+    let few: String = arms
+        .lines()
+        .filter(|line| !line.starts_with("ours,") || line.contains(",0,0."))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let other = arms.replace("ours_no_cbn,helpful,1,0,0,2,0.5", "ours_no_cbn,helpful,1,0,0,2,1.0");
+    let lacking = arms.replace("ours_no_cbn,harmless,0,0,1,1,0.5,0.5,0.5", "ours_no_cbn,harmless,0,0,1,1,,,");
+    for (text, pairs) in [(few, 2.0), (other, 6.0), (lacking, 5.0)] {
+        assert_ne!(text, arms);
+        let result = report(&text);
+        let [n, with, without, difference] =
+            ["pairs", "with", "without", "Δ"].map(|column| number(&result, "normalization", "quality", column));
+        assert_eq!(n, pairs);
+        assert!((with - without - difference).abs() < GRID, "{with} − {without} is not {difference}");
+    }
+}
+
+#[test]
+fn weights_that_differ_by_rounding_are_one_point() {
+    let text = small().replace("theirs,helpful,1,0,0", "theirs,helpful,0.9999999999999999,0,0");
+    assert_ne!(text, small());
+    assert_eq!(number(&report(&text), "contrasts", "theirs", "pairs"), 6.0);
+}
+
 #[test]
 fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
     // As `judge --rubrics helpfulness,harmfulness` leaves it: nothing of honesty.
@@ -133,10 +187,12 @@ fn the_same_seed_gives_the_same_report_whatever_the_order_of_rows() {
 /// A record of a sweep, and the steps of its trace.
 fn recorded(id: &str, scheme: &str, offset: usize, probabilities: &[&[f64]]) -> (String, String) {
     let step = |p: &&[f64]| {
+        // An argmax over a vocabulary of 100, of which one was kept with all the probability.
+        let n = if *p == [1.0, 0.0, 0.0] { 100 } else { p.len() };
         let candidates = vec![serde_json::json!({"tokens": [1]}); p.len()];
         let mu: Vec<f64> = (0..p.len()).map(|i| -(i as f64)).collect();
         let line = serde_json::json!({
-            "id": id, "candidates": candidates, "blades": [{"name": "helpful", "weight": 1.0, "mu": mu}], "mu": mu, "probabilities": p, "chosen": 0,
+            "id": id, "n": n, "candidates": candidates, "blades": [{"name": "helpful", "weight": 1.0, "mu": mu}], "mu": mu, "probabilities": p, "chosen": 0,
         });
         format!("{line}\n")
     };
@@ -193,6 +249,8 @@ fn a_scheme_over_a_vocabulary_says_nothing_of_its_choices() {
     }
     let html = report.page("t", &results).unwrap().html().unwrap();
     assert!(html.contains("Left out: theirs."));
+    let greedy = with_records(&[("r0", "ours", &[&[0.25, 0.75]]), ("r1", "theirs", &[&[1.0, 0.0, 0.0]])]).unwrap();
+    assert_eq!(greedy.recorded.as_ref().unwrap().cut, ["theirs"]);
     let all = with_records(&[("r1", "theirs", &[&[0.5, 0.4], &[1.0, 0.0]])]).unwrap();
     let report = Report::of(&all, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
     assert!(report.table("choice").is_none());
@@ -214,14 +272,20 @@ fn methods_that_share_no_prompt_have_an_empty_contrast() {
 
 #[test]
 fn the_arm_without_normalisation_goes_by_either_name() {
-    for name in ["ours_no_cbn", "no-cbn"] {
-        let report = report(&small().replace("theirs", name));
+    let shipped = |name: &str| small().replace("ours", "swiss-knife").replace("theirs", name);
+    for (reference, name) in [("ours", "ours_no_cbn"), ("swiss-knife", "no-cbn"), ("swiss-knife", "swiss-knife_no_cbn")] {
+        let text = if reference == "ours" { small().replace("theirs", name) } else { shipped(name) };
+        let report = Report::of(&read(&text).unwrap(), reference, Resampling { resamples: 20, seed: 1 }).unwrap();
         let table = report.table("normalization").unwrap_or_else(|| panic!("{name} is not compared"));
         assert!(table.notes.iter().all(|note| !note.contains("paper")), "{:?}", table.notes);
         // It is no rival: what is best and worst stands alone.
         assert_eq!(value(&report, "examples", "best", "rival's F1"), &Value::Empty);
     }
     assert!(report(&small()).table("normalization").is_none());
+    // What ships as `no-cbn` is another scheme without normalisation, and a rival.
+    let other = report(&small().replace("theirs", "no-cbn"));
+    assert!(other.table("normalization").is_none());
+    assert!(number(&other, "examples", "best", "rival's F1") > 0.0);
 }
 
 #[test]

@@ -221,6 +221,19 @@ fn rank_correlations_agree_with_scipy() {
     }
 }
 
+/// Two points: every standardised axis is one and minus one, so that only which of them is ahead counts.
+#[test]
+fn pooled_steering_ties_what_is_equal_on_paper() {
+    let weights = [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]];
+    let pooled = |achieved: [[f64; 3]; 2]| Steering::of(&weights, &achieved, 1).pooled.unwrap().rho;
+    let plain = pooled([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]);
+    for achieved in
+        [[[0.7, 0.11, 0.83], [0.4, 0.31, 0.27]], [[0.53, 0.1, 0.9], [0.49, 0.7, 0.37]], [[0.3, 0.1, 0.2], [0.1, 0.7, 0.13]]]
+    {
+        assert_eq!(pooled(achieved), plain);
+    }
+}
+
 #[test]
 fn steering_agrees_with_scipy() {
     let case = fixtures().steering;

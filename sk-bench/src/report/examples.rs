@@ -1,4 +1,4 @@
-//! Responses worth reading: where the reference did best and worst, by itself and against its closest rival.
+//! Responses worth reading: where the reference did best and worst, by itself and against its rival.
 
 use super::{Cell, Method};
 use crate::stats::harmonic_mean;

@@ -55,7 +55,12 @@ pub struct Sweep {
 
 impl Sweep {
     /// Sorts rows of method, weight vector and cell into a sweep; the cells' own `configuration` is not looked at.
-    pub fn of(rows: Vec<(String, WeightVector, Cell)>) -> Self {
+    ///
+    /// Weights that are equal on paper, as thirds written in two ways, are one point.
+    pub fn of(mut rows: Vec<(String, WeightVector, Cell)>) -> Self {
+        for (_, point, _) in &mut rows {
+            point.weights = point.weights.map(snap);
+        }
         let mut points: Vec<WeightVector> = Vec::new();
         for (_, point, _) in &rows {
             if !points.contains(point) {
@@ -111,10 +116,11 @@ impl Sweep {
         self.points.iter().enumerate().map(at).filter(|(_, cells)| !cells.is_empty()).collect()
     }
 
-    /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or the scheme that ships as `no-cbn`.
+    /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or for `swiss-knife` the scheme that ships as `no-cbn`.
     pub fn without_normalization(&self, reference: &str) -> Option<&Method> {
-        let names = [format!("{reference}_no_cbn"), "no-cbn".to_owned()];
-        names.iter().find_map(|name| self.methods.iter().find(|method| method.name == *name && method.name != reference))
+        let shipped = (reference == "swiss-knife").then(|| "no-cbn".to_owned());
+        let names = std::iter::once(format!("{reference}_no_cbn")).chain(shipped);
+        names.into_iter().find_map(|name| self.methods.iter().find(|method| method.name == name))
     }
 
     /// The method of a name.

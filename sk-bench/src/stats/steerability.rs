@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::permutations::{Position, enumerate};
 use super::spearman::{approximate_p, correlation};
-use super::{Ranks, Spearman, mean, population_std, slope};
+use super::{Ranks, Spearman, mean, population_std, slope, snap};
 
 /// Permutations drawn where there are too many points to enumerate them.
 const DRAWN: usize = 99_999;
@@ -85,12 +85,13 @@ impl PooledSteering {
     }
 }
 
-/// (x − mean)/std, zeros where there is no spread.
+/// (x − mean)/std, zeros where there is no spread; equal in floating point where they are equal on paper, since the ranks of all axes together
+/// are taken of them.
 fn standardise(values: &[f64]) -> Vec<f64> {
     let (centre, scale) = (mean(values), population_std(values));
     // Equal values can have a mean that differs from them by rounding.
     let flat = values.iter().all(|value| *value == values[0]);
-    values.iter().map(|value| if flat { 0.0 } else { (value - centre) / scale }).collect()
+    values.iter().map(|value| if flat { 0.0 } else { snap((value - centre) / scale) }).collect()
 }
 
 /// The observed order and [`DRAWN`] shuffles.

@@ -79,7 +79,7 @@ fn achieved(methods: &Table) -> Figure {
         });
     let n: Vec<String> = names.iter().zip(numbers(methods, "n")).map(|(name, n)| format!("{name} {n}")).collect();
     Figure::new("axes-by-method", "What each method achieves on each axis", chart)
-        .caption(format!("Mean of each axis over all cells with all three axes; n = {}.", n.join(", ")))
+        .caption(format!("Mean of each axis over the cells that have it; cells judged: {}.", n.join(", ")))
         .alt("Bars of mean quality, safety and honesty for every method")
         .see("methods")
 }

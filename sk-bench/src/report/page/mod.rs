@@ -25,7 +25,7 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The closest rival of the reference: the method of the next F1 that is not the reference in another setting.
+    /// The rival of the reference: of the methods that are not the reference in another setting, that of the highest F1.
     fn rival(&self) -> Option<&'a Method> {
         let sweep = &self.results.sweep;
         let without = sweep.without_normalization(&self.reference.name);

@@ -1,4 +1,4 @@
-use super::normalization::MEASURES;
+use super::normalization::{F1, MEASURES};
 use super::{Context, LEVEL, Table};
 use crate::report::Contrast;
 use crate::stats::{ZeroRule, holm};
@@ -25,7 +25,7 @@ pub(super) fn table(context: &Context<'_>) -> Option<Table> {
     });
     let normalization = context.raw.into_iter().flat_map(|raw| {
         MEASURES.map(|(name, measure)| {
-            let measure = if name == "f1" { super::exact_f1 } else { measure };
+            let measure = if name == F1 { super::exact_f1 } else { measure };
             let contrast = Contrast::of(&context.reference.cells, &raw.cells, measure).snapped();
             (format!("{name}: {} − {}", context.reference.name, raw.name), contrast)
         })

@@ -63,9 +63,10 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table>
     }
     Some(
         table
-            .note(
-                "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell, axes floored at 1e-6.",
-            )
+            .note(format!(
+                "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell, {}.",
+                context.floor()
+            ))
             .note("p: Wilcoxon signed-rank, two-sided, zeros dropped, normal without continuity correction. A tie is no win.")
             .note("These treat the cells of one prompt as independent; the table on clustering does not."),
     )

@@ -19,7 +19,7 @@ pub(super) fn table(context: &Context<'_>) -> Option<Table> {
     let mut table =
         Table::new("conventions", format!("Wins of {} and p-values under each convention", context.reference.name), &columns);
     for other in context.others() {
-        let floored = context.contrast(other);
+        let floored = context.floored(other);
         let exact = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
         let rate = exact.win_rate();
         table.row(vec![
@@ -35,6 +35,6 @@ pub(super) fn table(context: &Context<'_>) -> Option<Table> {
         ]);
     }
     (!table.rows.is_empty()).then(|| {
-        table.note("With the floor, two cells that both have an axis at zero still differ, by about 1e-6, and one of them wins; without, they tie.")
+        table.note("With the floor, two cells that both have an axis at zero still differ, by some 1e-12, and one of them wins; without, they tie.")
     })
 }

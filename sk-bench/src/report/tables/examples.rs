@@ -2,7 +2,7 @@ use super::{Context, Table};
 use crate::report::{Cell, Example};
 use crate::table::{Kind, Value};
 
-/// Where the reference did best and worst, and the closest rival beside it.
+/// Where the reference did best and worst, and the best other method beside it.
 pub(super) fn table(context: &Context<'_>) -> Table {
     let columns = [
         ("case", Kind::Text),
@@ -32,5 +32,5 @@ pub(super) fn table(context: &Context<'_>) -> Table {
         row.push(example.rival.map(|_| example.difference()).into());
         table.row(row);
     }
-    table.note("F1 of a cell, 0 where an axis is. The rival is the method of the next F1; only prompts that both answered at the same weights count.")
+    table.note("F1 of a cell, 0 where an axis is. The rival is the other method with the highest F1; only prompts that both answered at the same weights count.")
 }

@@ -79,9 +79,34 @@ impl Context<'_> {
         self.others().into_iter().filter(raw).collect()
     }
 
-    /// Reference minus `other` in the harmonic F1 of a cell, under the published floor.
+    /// The harmonic F1 of a cell as contrasts take it: under the published floor in the paper's own results.
+    fn f1(&self) -> fn(&Cell) -> Option<f64> {
+        if self.of_the_paper { published_f1 } else { exact_f1 }
+    }
+
+    /// `first` minus `second` by what `measure` says of a cell. Ties are ties, but where the paper's own results are to give the published figures.
+    fn pair(&self, first: &[Cell], second: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> Contrast {
+        let contrast = Contrast::of(first, second, measure);
+        if self.of_the_paper { contrast } else { contrast.snapped() }
+    }
+
+    /// Reference minus `other` in the harmonic F1 of a cell.
     fn contrast(&self, other: &Method) -> Contrast {
-        Contrast::of(&self.reference.cells, &other.cells, published_f1)
+        self.pair(&self.reference.cells, &other.cells, self.f1())
+    }
+
+    /// The same under the published floor, whose ties are those of equal axes.
+    fn floored(&self, other: &Method) -> Contrast {
+        /// Rounding errors are smaller, and what the floor makes of two cells with an axis at zero lies further apart.
+        const GRID: f64 = 1e14;
+        let mut contrast = Contrast::of(&self.reference.cells, &other.cells, published_f1);
+        contrast.differences.iter_mut().for_each(|difference| *difference = (*difference * GRID).round() / GRID);
+        contrast
+    }
+
+    /// What is done with an axis at zero, for notes.
+    fn floor(&self) -> &'static str {
+        if self.of_the_paper { "axes floored at 1e-6" } else { "0 where an axis is" }
     }
 }
 
