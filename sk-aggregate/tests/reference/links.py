@@ -60,8 +60,22 @@ LINKS = {
 }
 
 
+# Below so many degrees of freedom g is computed in two ways, and least exactly just above where the second begins.
+FRACTION = 20
+
+
+def near_the_switch(nu):
+    split = 1.5 / (nu / 2 + 2.5)
+    switch = (nu * split / (1 - split)) ** 0.5
+    return [switch * (1 + k / 256) for k in range(-8, 33)]
+
+
 def row(name, g):
-    arguments = ARGUMENTS if name.startswith("student") else sorted(set(ARGUMENTS + GRID))
+    if name.startswith("student"):
+        nu = float(name.removeprefix("student_"))
+        arguments = sorted(set(ARGUMENTS + near_the_switch(nu))) if nu < FRACTION else ARGUMENTS
+    else:
+        arguments = sorted(set(ARGUMENTS + GRID))
     pairs = ",\n".join(f" {json.dumps([u, float(g(mp.mpf(u)))])}" for u in arguments)
     return f'"{name}": [\n{pairs}\n]'
 
