@@ -6,8 +6,8 @@ use crate::propagation::Scale;
 /// Standardised ranks: μ̂_i is the rank of μ_i in its blade's batch, ties sharing their mean rank, brought to mean 0 and sample standard
 /// deviation 1.
 ///
-/// Invariant under any strictly increasing map of a blade's scores, so an outlier counts no more than its place. σ̂_i = σ_i / std(**μ**): a
-/// rank has no dispersion of its own, and this is the blade's average rate of exchange. A blade without spread, and a batch of one,
+/// Invariant under any strictly increasing map of a blade's scores that keeps a spread beyond rounding, so an outlier counts no more than its place. σ̂_i = σ_i / std(**μ**): a
+/// rank has no dispersion of its own, and this is the blade's average rate of exchange. A blade whose spread is no more than rounding, and a batch of one,
 /// contribute 0. O(K·N log N); no allocation once a thread has combined a batch of the size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rank {
@@ -21,12 +21,16 @@ impl<F: Real> Normalizer<F> for Rank {
         let mut ranks = Scratch::filled(F::zero(), scores.candidates());
         let mut order = Scratch::empty();
         self.propagation.combine(scores, weights, out, |k, add| {
+            let of_scores = rule.moments(scores.mu(k));
+            if of_scores.is_degenerate() {
+                return Scale::zero();
+            }
             mid_ranks(scores.mu(k), &mut order, &mut ranks);
             let moments = rule.moments(&ranks);
             for (i, &rank) in ranks.iter().enumerate() {
                 add(i, rule.apply(&moments, rank));
             }
-            Scale { factor: rule.rescale(&rule.moments(scores.mu(k)), F::one()), rounding: rule.rounding(&moments) }
+            Scale { factor: rule.rescale(&of_scores, F::one()), rounding: rule.rounding(&moments) }
         });
     }
 }

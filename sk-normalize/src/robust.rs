@@ -15,7 +15,7 @@ const MEAN_AD_TO_STD: f64 = 1.253_314_137_315_500_1;
 /// μ̂_i = (μ_i − median(μ)) / (1.4826 · MAD(μ))      σ̂_i = σ_i / (1.4826 · MAD(μ))      per blade, over the N candidates
 /// ```
 ///
-/// Fewer than half of the candidates cannot move the scale without bound. Where more than half are tied, so that MAD is zero, the mean
+/// Fewer than half of the candidates cannot move the scale without bound. Where more than half are tied up to rounding, so that MAD is zero, the mean
 /// absolute deviation about the median stands in (times 1.2533); a blade without any spread, and a batch of one, contribute 0.
 /// Invariant as CBN at ε = 0. O(K·N); no allocation once a thread has combined a batch of the size.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -43,7 +43,8 @@ impl<F: Real> Normalizer<F> for Robust {
             }
             let mean_deviation = deviations.iter().copied().sum::<F>() / F::of(mu.len() as f64);
             let mad = F::of(MAD_TO_STD) * median(&mut deviations);
-            let scale = if mad > F::zero() { mad } else { F::of(MEAN_AD_TO_STD) * mean_deviation };
+            // What rounding leaves of a tie is none.
+            let scale = if mad > moments.rounding() { mad } else { F::of(MEAN_AD_TO_STD) * mean_deviation };
             for (i, &value) in mu.iter().enumerate() {
                 add(i, (unit * value - centre) / scale);
             }

@@ -82,6 +82,20 @@ fn rounding_is_no_opinion() {
         let out = combine(normalizer, &rows, &[1.0, 0.0]);
         assert_eq!((out.mu, out.sigma), (vec![0.0; 3], vec![0.0; 3]));
     }
+    // Nor are ranks of it, or the spread of those that tie beside one that does not.
+    let out = combine(&Rank::default(), &rows, &[1.0, 0.0]);
+    assert_eq!((out.mu, out.sigma), (vec![0.0; 3], vec![0.0; 3]));
+    let (tied, healthy) = ([0.3, 0.3, 0.9], (vec![3.0, 1.0, 2.0], vec![0.1; 3]));
+    for near in [[0.3, 0.1 + 0.2, 0.9], [0.3 + 2e-16, 0.3, 0.9]] {
+        assert!(near[..2] != tied[..2]);
+        for weights in [[1.0, 0.0], [0.5, 0.5]] {
+            let mu =
+                |first: &[f64]| combine(&Robust::default(), &vec![(first.to_vec(), vec![0.2; 3]), healthy.clone()], &weights).mu;
+            let (found, expected) = (mu(&near), mu(&tied));
+            assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12), "{near:?}: {found:?} for {expected:?}");
+            assert!(found.iter().any(|value| *value != found[0]));
+        }
+    }
     // 0.1 + 0.2 is not 0.3: what two blades leave of each other is no difference either, where there is more of them it is.
     let against = |last: f64| vec![(vec![0.1, 0.2, 0.7], vec![0.0; 3]), (vec![-0.3, -0.6, last], vec![0.0; 3])];
     let composite = |last: f64| combine(&CandidateBatch::sound(), &against(last), &[0.5, 0.5]).mu;
