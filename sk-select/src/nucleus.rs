@@ -4,7 +4,7 @@ use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::truncate::keep_likeliest;
 
-/// An inner rule restricted to the fewest candidates that hold at least mass p, the likeliest first; among equals the lowest index is kept
+/// An inner rule restricted to the fewest candidates that hold at least mass p up to rounding, the likeliest first; among equals the lowest index is kept
 /// first. O(N log N) and the inner rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Nucleus<S> {
@@ -26,7 +26,9 @@ impl<S> Nucleus<S> {
 impl<F: Real, S: Selector<F>> Selector<F> for Nucleus<S> {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         self.inner.distribution(ratings, batch, probabilities);
-        let mass = F::of(self.mass);
+        // A mass that is reached but for the rounding of N additions is reached.
+        let rounding = F::one() - F::of(probabilities.len() as f64) * F::epsilon();
+        let mass = F::of(self.mass) * rounding;
         keep_likeliest(probabilities, |sorted| {
             let mut held = F::zero();
             // Those before the one that reaches the mass, and that one.

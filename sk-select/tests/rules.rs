@@ -69,6 +69,11 @@ fn top_k_and_nucleus_renormalise_what_they_keep() {
     // A mass that is reached exactly is reached.
     assert_close(&of_ratings(&Nucleus::new(0.5, Uniform).unwrap(), &[0.0; 4]), &[0.5, 0.5, 0.0, 0.0]);
     assert_close(&of_ratings(&Nucleus::new(0.6, Uniform).unwrap(), &[0.0; 4]), &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]);
+    // So is one that additions miss by their rounding.
+    for (mass, candidates, kept) in [(0.5, 12, 6), (0.8, 10, 8), (0.9, 10, 9), (1.0, 10, 10), (0.3, 10, 3), (0.31, 10, 4)] {
+        let held = of_ratings(&Nucleus::new(mass, Uniform).unwrap(), &vec![0.0; candidates]);
+        assert_eq!(held.iter().filter(|&&p| p > 0.0).count(), kept, "{mass} of {candidates}");
+    }
 }
 
 #[test]
