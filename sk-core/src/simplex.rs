@@ -26,7 +26,7 @@ impl<F: Real> Simplex<F> {
         if (sum - 1.0).abs() > SUM_TOLERANCE {
             return Err(SimplexError::Sum { sum, expected: "1" });
         }
-        Ok(Self::scaled(weights))
+        Ok(Self::scaled(weights, 1.0, sum))
     }
 
     /// Any weights with a positive sum, divided by it.
@@ -36,10 +36,16 @@ impl<F: Real> Simplex<F> {
     pub fn normalized(weights: impl Into<Vec<F>>) -> Result<Self, SimplexError> {
         let weights = weights.into();
         let sum = checked_sum(&weights)?;
-        if sum <= 0.0 || !sum.is_finite() {
-            return Err(SimplexError::Sum { sum, expected: "a positive, finite number" });
+        if sum <= 0.0 {
+            return Err(SimplexError::Sum { sum, expected: "a positive number" });
         }
-        Ok(Self::scaled(weights))
+        if sum.is_finite() {
+            return Ok(Self::scaled(weights, 1.0, sum));
+        }
+        // Each is finite: a power of two makes room for their sum.
+        let unit = (weights.len() as f64).log2().ceil().exp2().recip();
+        let sum = weights.iter().map(|weight| weight.widen() * unit).sum();
+        Ok(Self::scaled(weights, unit, sum))
     }
 
     /// The centroid, 1/K each.
@@ -50,9 +56,9 @@ impl<F: Real> Simplex<F> {
         Self::normalized(vec![F::one(); k])
     }
 
-    fn scaled(weights: Vec<F>) -> Self {
-        let sum: F = weights.iter().copied().sum();
-        Self(weights.into_iter().map(|w| w / sum).collect())
+    /// The weights times `unit` over `sum`, which is that of those.
+    fn scaled(weights: Vec<F>, unit: f64, sum: f64) -> Self {
+        Self(weights.into_iter().map(|weight| F::of(weight.widen() * unit / sum)).collect())
     }
 
     /// The weights, in the order of the blades.
@@ -111,6 +117,14 @@ mod tests {
         assert!(matches!(Simplex::new(vec![0.5, 0.4]), Err(SimplexError::Sum { .. })));
         assert!(matches!(Simplex::normalized(vec![0.0, 0.0]), Err(SimplexError::Sum { .. })));
         assert!(serde_json::from_str::<Simplex>("[0.7,0.7]").is_err());
+    }
+
+    #[test]
+    fn weights_of_any_size_are_scaled() {
+        assert_eq!(Simplex::normalized([3e38_f32, 3e38]).unwrap().as_slice(), [0.5, 0.5]);
+        assert_eq!(Simplex::normalized([1e308, 1e308, 0.0]).unwrap().as_slice(), [0.5, 0.5, 0.0]);
+        assert_eq!(Simplex::normalized([f64::MAX; 4]).unwrap().as_slice(), [0.25; 4]);
+        assert_eq!(Simplex::normalized([f32::MIN_POSITIVE, f32::MIN_POSITIVE]).unwrap().as_slice(), [0.5, 0.5]);
     }
 
     proptest! {
