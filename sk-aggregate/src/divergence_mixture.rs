@@ -7,7 +7,8 @@ use sk_core::{Aggregator, Batch, Divergence, Real};
 /// ```
 ///
 /// with ℓ the fluency blade's log-probability of the backbone, zero where none is seated. It knows neither pairs nor dispersions: under the
-/// reverse KL divergence and without a fluency blade it is the identity. O(N); no allocation. Shi et al. 2024, eq. 6.
+/// reverse KL divergence and without a fluency blade it is the identity. A mean at the end of f′'s range, where the ratio is infinite, is
+/// rated half of the largest number, so that ratings stay finite. O(N); no allocation. Shi et al. 2024, eq. 6.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DivergenceMixture {
     divergence: Divergence,
@@ -23,9 +24,10 @@ impl DivergenceMixture {
 impl<F: Real> Aggregator<F> for DivergenceMixture {
     fn rate(&self, batch: &Batch<'_, F>, ratings: &mut [F]) {
         assert_eq!(ratings.len(), batch.len(), "one rating per candidate");
+        // Half, so that a log-probability can be added.
+        let most = F::max_value().widen() / 2.0;
         for (rating, &mu) in ratings.iter_mut().zip(batch.mu()) {
-            let mu = mu.to_f64().expect("a score is a number");
-            *rating = F::from(self.divergence.log_ratio(mu)).expect("every real converts from f64");
+            *rating = F::of(self.divergence.log_ratio(mu.widen()).clamp(-most, most));
         }
         if let Some(fluency) = batch.fluency() {
             for (rating, &log_prob) in ratings.iter_mut().zip(fluency) {

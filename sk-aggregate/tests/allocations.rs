@@ -86,7 +86,7 @@ fn aggregators<F: Real>(n: usize) {
     rate("scores", &Scores);
     rate("copeland", &Copeland);
     rate("pairwise", &Pairwise(Difference));
-    for divergence in [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::JensenShannon, Divergence::Alpha(0.5)] {
+    for divergence in [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::JensenShannon, Divergence::alpha(0.5).unwrap()] {
         rate(&format!("{divergence:?}"), &DivergenceMixture::new(divergence));
     }
     for entry in [Entry::paper(0.5), Entry::sound(0.5), Entry::plain(0.5)].map(Result::unwrap) {

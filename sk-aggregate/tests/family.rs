@@ -310,6 +310,21 @@ fn a_mixture_brings_the_mean_of_the_derivatives_back_by_hand() {
     assert_eq!(ratings, [bare[0] - 1.5, bare[1] - 4.0]);
     // Single precision is the rounded double.
     assert_eq!(rate(&mixture, &[-1.25f32, -0.5], &[3.0, 0.0]), [bare[0] as f32, bare[1] as f32]);
+    // At and beyond the end of f′'s range and where it is flat, ratings are the largest and finite.
+    for divergence in [Divergence::ForwardKl, Divergence::JensenShannon, Divergence::alpha(0.5).unwrap()] {
+        let (flat, mixture) = (divergence.gradient(1e3), DivergenceMixture::new(divergence));
+        let mut ratings = [f64::NAN; 3];
+        mixture.rate(
+            &Batch::trusted(&[flat, flat + 1.0, -1.0], &[0.0; 3]).with_trusted_fluency(&[f64::MIN / 4.0, 0.0, 0.0]),
+            &mut ratings,
+        );
+        assert!(
+            ratings.iter().all(|rating| rating.is_finite()) && ratings[1] >= ratings[0] && ratings[1] > ratings[2],
+            "{ratings:?}"
+        );
+        let single = rate(&mixture, &[flat as f32 + 1.0, -1.0], &[0.0, 0.0]);
+        assert!(single.iter().all(|rating: &f32| rating.is_finite()), "{single:?}");
+    }
     // The identity under the reverse KL divergence, which is the default.
     assert_eq!(rate(&DivergenceMixture::default(), &means, &sigma), means);
 }

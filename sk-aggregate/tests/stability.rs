@@ -390,7 +390,7 @@ fn a_mixture_is_covered_under_the_reverse_kl_divergence_alone() {
     let modulus = |divergence| DivergenceMixture::new(divergence).modulus(&batch);
     assert_eq!(modulus(Divergence::ReverseKl), Scores.modulus(&batch));
     assert_eq!(Scores.modulus(&batch).unwrap(), Modulus { published: 1.0, uniform: 2.0, sharpened: 2.0 });
-    for divergence in [Divergence::ForwardKl, Divergence::JensenShannon, Divergence::Alpha(0.5)] {
+    for divergence in [Divergence::ForwardKl, Divergence::JensenShannon, Divergence::alpha(0.5).unwrap()] {
         assert_eq!(modulus(divergence), Err(NoCertificate::UnboundedSlope));
     }
 }

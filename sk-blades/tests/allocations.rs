@@ -43,7 +43,7 @@ fn scoring_allocates_nothing_after_the_first_batch() {
     for length in [Length::Summed, Length::PerToken] {
         blades.push((format!("guided, {length:?}"), Box::new(Guided::new(RewardHead::new("head"), 0.1, length).unwrap())));
     }
-    for divergence in [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::JensenShannon, Divergence::Alpha(0.5)] {
+    for divergence in [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::JensenShannon, Divergence::alpha(0.5).unwrap()] {
         blades.push((format!("{divergence:?}"), Box::new(DivergenceRatio::new("a", divergence))));
     }
     for dispersion in [Dispersion::MinEntropy, Dispersion::StandardError, Dispersion::Constant(0.5), Dispersion::ZERO] {

@@ -9,7 +9,8 @@ use crate::ParameterError;
 /// ```
 ///
 /// (Shi et al. 2024, MOD, eq. 6). Everything is in terms of log-ratios u = log π_k − log π_B in nats, so that nothing over- or
-/// underflows before it must.
+/// underflows before it must. Where f′ is flat its value does not tell ratios apart: that of the Jensen–Shannon divergence is
+/// off by 0.04 at u = 36 and flat from 37.5 on.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Divergence {
     /// f(x) = x ln x: the weighted geometric mean Π π_k^w_k.
@@ -19,7 +20,9 @@ pub enum Divergence {
     ForwardKl,
     /// f(x) = x ln x − (x + 1) ln((x + 1)/2).
     JensenShannon,
-    /// f′(x) = (1 − x^−α)/α: the weighted power mean (Σ w_k π_k^−α)^(−1/α). α → 0 is the reverse, α = 1 the forward KL divergence.
+    /// f′(x) = (1 − x^−α)/α: the weighted power mean (Σ w_k π_k^−α)^(−1/α). α → 0 is the reverse, α = 1 the forward KL divergence. Made by
+    /// [`alpha`](Self::alpha), which checks α.
+    #[non_exhaustive]
     Alpha(f64),
 }
 
@@ -31,6 +34,15 @@ impl Divergence {
     pub fn alpha(alpha: f64) -> Result<Self, ParameterError> {
         ParameterError::check(alpha.is_finite() && alpha > 0.0, "alpha", alpha, "positive and finite")?;
         Ok(Self::Alpha(alpha))
+    }
+
+    /// α of the α-divergence; none of the others.
+    #[must_use]
+    pub fn order(self) -> Option<f64> {
+        match self {
+            Self::Alpha(alpha) => Some(alpha),
+            Self::ReverseKl | Self::ForwardKl | Self::JensenShannon => None,
+        }
     }
 
     /// f′(eᵘ), but for an additive constant that the mixture does not see.
@@ -122,6 +134,7 @@ mod tests {
     #[test]
     fn alpha_is_positive() {
         assert_eq!(Divergence::alpha(0.5), Ok(Divergence::Alpha(0.5)));
+        assert_eq!((Divergence::Alpha(0.5).order(), Divergence::ForwardKl.order()), (Some(0.5), None));
         for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Divergence::alpha(alpha).unwrap_err().to_string().contains("alpha"));
         }

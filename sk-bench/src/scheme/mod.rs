@@ -552,7 +552,7 @@ mod tests {
         let named = |name: &str| lambda(args.blades.iter().find(|blade| blade.name == name).unwrap());
         assert_eq!((named("a"), named("b")), (0.1, 2.0));
         let mixture = amended("mod-alpha", "[blades.\"*\"]\ndivergence_alpha = 0.25\n").unwrap();
-        assert_eq!(mixture.template.unwrap().divergence, sk_core::Divergence::Alpha(0.25));
+        assert_eq!(mixture.template.unwrap().divergence, sk_core::Divergence::alpha(0.25).unwrap());
         let base = amended("base", "[blades.backbone]\ndispersion = \"min-entropy\"\n").unwrap();
         assert_eq!((base.blades.len(), base.blades[0].weight), (1, Some(1.0)));
         for (scheme, text, said) in [

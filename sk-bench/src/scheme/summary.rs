@@ -128,10 +128,8 @@ fn blade(blade: &BladeConfig) -> String {
 }
 
 fn mixture(kind: Divergence) -> String {
-    match kind {
-        Divergence::Alpha(alpha) => format!("{} {alpha}", divergence::name(kind)),
-        _ => divergence::name(kind).to_owned(),
-    }
+    let alpha = kind.order().map_or_else(String::new, |alpha| format!(" {alpha}"));
+    divergence::name(kind).to_owned() + &alpha
 }
 
 fn proposal(proposal: &ProposalConfig) -> String {
