@@ -14,7 +14,9 @@ pub trait Backbone: Send {
     /// When a policy is unknown or the model fails; nothing is committed.
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError>;
 
-    /// Candidate `chosen` of the last [`read`](Self::read) was appended to the context: keep what was computed for it.
+    /// Candidate `chosen` of the last [`read`](Self::read) is appended to the context: keep what was computed for it.
+    ///
+    /// Where another slot fails after it, the context is not extended after all: the one of the next call is the truth.
     ///
     /// # Errors
     /// When the cache cannot be extended.

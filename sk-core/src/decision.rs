@@ -1,6 +1,8 @@
 use serde::Serialize;
 
-use crate::{Aggregator, Batch, Composite, Normalizer, ScoreTable, ScoreTrace, Selector, Simplex, StepError, draw_at};
+use crate::{
+    Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, ScoreTrace, Selector, Simplex, StepError, draw_at,
+};
 
 /// How far the sum of a selector's probabilities may be from one: N roundings of f64.
 const PROBABILITY_TOLERANCE: f64 = 1e-9;
@@ -38,27 +40,29 @@ impl Operators<'_> {
     /// allocate nothing once a thread has seen a batch of the size.
     ///
     /// # Errors
-    /// When the selector's probabilities are not a distribution.
-    ///
-    /// # Panics
-    /// When no blade has a positive weight, two have one name, or blades and fluency differ in their number of candidates.
+    /// When weights or scores are none, two blades have one name, no blade has a positive weight, blades and fluency differ in their number of
+    /// candidates, the normaliser's composites are no scores, a rating is NaN, or the selector's probabilities are no distribution.
     pub fn decide(&self, blades: &[ScoreTrace], fluency: Option<&[f64]>, uniform: f64) -> Result<Decision, StepError> {
         let counting = || blades.iter().filter(|blade| blade.weight > 0.0);
-        let weights = Simplex::normalized(counting().map(|blade| blade.weight).collect::<Vec<_>>())
-            .expect("the positive weights of a simplex have a positive sum");
+        let weights =
+            Simplex::normalized(counting().map(|blade| blade.weight).collect::<Vec<_>>()).map_err(StepError::Weights)?;
         let mut composite = Composite::default();
-        let counted = table(counting());
+        let counted = table(counting())?;
         self.normalizer.combine(&counted, &weights, &mut composite);
 
-        let with_idle = blades.iter().any(|blade| blade.weight <= 0.0).then(|| table(blades));
+        let idle = blades.iter().any(|blade| blade.weight.is_nan() || blade.weight <= 0.0);
+        let with_idle = idle.then(|| table(blades)).transpose()?;
         let all = with_idle.as_ref().unwrap_or(&counted);
         let n = all.candidates();
-        let mut batch = Batch::trusted(&composite.mu, &composite.sigma).with_blades(all);
+        let mut batch = composites(&composite, n).map_err(StepError::Composite)?.with_blades(all);
         if let Some(fluency) = fluency {
-            batch = batch.with_trusted_fluency(fluency);
+            batch = batch.with_fluency(fluency).map_err(StepError::Scores)?;
         }
         let mut ratings = vec![0.0; n];
         self.aggregator.rate(&batch, &mut ratings);
+        if let Some(index) = ratings.iter().position(|rating| rating.is_nan()) {
+            return Err(StepError::Rating { index });
+        }
         let mut probabilities = vec![0.0; n];
         self.selector.distribution(&ratings, &batch, &mut probabilities);
         check_distribution(&probabilities)?;
@@ -69,11 +73,18 @@ impl Operators<'_> {
 }
 
 /// The scores of `blades` under their names.
-fn table<'b>(blades: impl IntoIterator<Item = &'b ScoreTrace> + Clone) -> ScoreTable {
-    // Each value came out of a `Score`, a simplex has a positive weight, and seats have names of their own: the table is valid.
+fn table<'b>(blades: impl IntoIterator<Item = &'b ScoreTrace> + Clone) -> Result<ScoreTable, StepError> {
     ScoreTable::new(blades.clone().into_iter().map(|b| (&b.mu, &b.sigma)))
         .and_then(|table| table.with_names(blades.into_iter().map(|b| b.name.as_str())))
-        .expect("blades return scores")
+        .map_err(StepError::Scores)
+}
+
+/// What a normaliser made of `n` candidates.
+fn composites(composite: &Composite, n: usize) -> Result<Batch<'_>, ScoreError> {
+    match composite.mu.len() {
+        got if got == n => Batch::new(&composite.mu, &composite.sigma),
+        got => Err(ScoreError::Length { quantity: "composite scores", expected: n, got }),
+    }
 }
 
 fn check_distribution(probabilities: &[f64]) -> Result<(), StepError> {

@@ -252,6 +252,21 @@ pub enum StepError {
         /// What failed.
         source: Box<StepError>,
     },
+    /// The weights of the blades are none, or all zero.
+    #[error("the weights of the blades cannot be used: {0}")]
+    Weights(#[source] SimplexError),
+    /// What blades say of the candidates is no table of scores.
+    #[error("the scores of the blades cannot be used: {0}")]
+    Scores(#[source] ScoreError),
+    /// A normaliser returned something that is no score.
+    #[error("the normaliser's composites cannot be used: {0}")]
+    Composite(#[source] ScoreError),
+    /// An aggregator returned NaN.
+    #[error("the aggregator rated candidate {index} NaN")]
+    Rating {
+        /// Index of the candidate.
+        index: usize,
+    },
     /// A selector returned something that is not a distribution.
     #[error("the selector's probabilities are not a distribution: candidate {index} has {value}")]
     Distribution {

@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 /// The numbers of the reference instantiation: one per parameter of the tournament, the champion rule and the blades.
 ///
 /// Plain data; the constructors that take these numbers check them. The four constants are the published points: the optima of the
-/// per-objective searches, and [`HHH`](Self::HHH), their mean (geometric for T, arithmetic for the rest, rounded), which every
-/// multi-objective result uses.
+/// per-objective searches, and [`HHH`](Self::HHH), which every multi-objective result uses. The paper calls it their mean, geometric for T
+/// and arithmetic for the rest, rounded; the geometric mean of the three T is 7.4, and the point has 8.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatingPoint {
@@ -88,12 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hhh_is_the_rounded_mean_of_the_three_optima() {
+    fn hhh_is_the_rounded_mean_of_the_three_optima_but_for_t() {
         let optima = [OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY];
         let mean = |f: fn(&OperatingPoint) -> f64| optima.iter().map(f).sum::<f64>() / 3.0;
         let hhh = OperatingPoint::HHH;
-        // As the paper rounds: one digit for T, two steps of .05 for the weights, integers for N and R.
-        assert!((mean(|p| p.temperature.ln()).exp() - 7.4).abs() < 0.05);
+        // As the paper rounds: steps of .05 for the weights, integers for N and R. Its T is none of the roundings of 7.4.
+        assert!((mean(|p| p.temperature.ln()).exp() - 7.36).abs() < 0.005);
+        assert_eq!(hhh.temperature, 8.0);
         assert!((mean(|p| p.w_tour) - hhh.w_tour).abs() < 0.05);
         assert!((mean(|p| p.w_blade) - hhh.w_blade).abs() < 0.05);
         assert!((mean(|p| p.lambda) - hhh.lambda).abs() < 0.05);

@@ -65,7 +65,7 @@ impl Scheme {
         let candidates = drafted.map_err(StepError::Proposal)?;
 
         let (scored, score) = timed(|| self.score(&spec, context, &candidates));
-        let ((blades, fluency), others) = scored?;
+        let (((blades, fluency), others), read) = scored?;
 
         let uniform = rng.random();
         let (decision, select) = timed(|| self.operators().decide(&blades, fluency.as_deref(), uniform));
@@ -77,8 +77,11 @@ impl Scheme {
         let arms = arms.collect::<Result<_, StepError>>()?;
 
         let (committed, commit) = timed(|| {
-            self.proposal.commit(chosen).map_err(StepError::Proposal)?;
-            self.backbone.commit(chosen).map_err(StepError::Backbone)
+            // Where no blade asked for a reading, none is there to be kept.
+            if read {
+                self.backbone.commit(chosen).map_err(StepError::Backbone)?;
+            }
+            self.proposal.commit(chosen).map_err(StepError::Proposal)
         });
         committed?;
         let position = context.tokens().len();
@@ -94,13 +97,13 @@ impl Scheme {
         Operators { normalizer: &*self.normalizer, aggregator: &*self.aggregator, selector: &*self.selector }
     }
 
-    /// The scores of the scheme and of its arms, by one reading.
+    /// The scores of the scheme and of its arms, by one reading, and whether there was one.
     fn score(
         &mut self,
         spec: &AlignmentSpec,
         context: &Context,
         candidates: &Candidates,
-    ) -> Result<(Scores, Vec<Scores>), StepError> {
+    ) -> Result<((Scores, Vec<Scores>), bool), StepError> {
         let own = Seated::new(spec, self.fluency.as_deref(), &*self.selector)?;
         let specs: Vec<Arc<AlignmentSpec>> = self.arms.iter().map(|arm| arm.spec.snapshot()).collect();
         let others = self.arms.iter().zip(&specs).map(|(arm, spec)| arm.seated(spec));
@@ -108,7 +111,8 @@ impl Scheme {
 
         let policies: BTreeSet<Policy> = std::iter::once(&own).chain(&others).flat_map(Seated::policies).collect();
         let policies: Vec<Policy> = policies.into_iter().collect();
-        let readings = if policies.is_empty() {
+        let read = !policies.is_empty();
+        let readings = if !read {
             Readings::new()
         } else {
             self.backbone.read(context.tokens(), candidates, &policies).map_err(StepError::Backbone)?
@@ -116,7 +120,7 @@ impl Scheme {
         let observation = Observation { context: context.tokens(), candidates, readings: &readings };
         let scores = self.arms.iter().zip(&others);
         let scores = scores.map(|(arm, seated)| seated.score(&observation).map_err(|error| arm.blame(error)));
-        Ok((own.score(&observation)?, scores.collect::<Result<_, _>>()?))
+        Ok(((own.score(&observation)?, scores.collect::<Result<_, _>>()?), read))
     }
 
     /// Steps until a chosen candidate ends the response, `max_new_tokens` are appended, or `on_step` returns `false`.
@@ -130,7 +134,7 @@ impl Scheme {
         rng: &mut dyn Rng,
         mut on_step: impl FnMut(&StepTrace) -> bool,
     ) -> Result<Finish, StepError> {
-        let end = context.tokens().len() + max_new_tokens;
+        let end = context.tokens().len().saturating_add(max_new_tokens);
         for step in 0.. {
             let Some(limit) = end.checked_sub(context.tokens().len()).filter(|&left| left > 0) else { break };
             let trace = self.step(context, step, limit, rng)?;

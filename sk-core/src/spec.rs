@@ -168,6 +168,9 @@ impl SpecHandle {
 
     /// Replaces Ω by what `edit` makes of it, and returns it. Edits from several threads follow one another; none is lost.
     ///
+    /// While `edit` runs, steps and other edits wait for it: load an adapter before, and do not use the handle in it, which would wait for
+    /// itself.
+    ///
     /// # Errors
     /// What `edit` returns; Ω is then unchanged.
     pub fn edit<E>(&self, edit: impl FnOnce(&AlignmentSpec) -> Result<AlignmentSpec, E>) -> Result<Arc<AlignmentSpec>, E> {

@@ -7,8 +7,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Finish, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
-    Simplex, SpanEnd, SpecHandle, StepError, TokenId,
+    Finish, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, ScoreTrace,
+    Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId,
 };
 
 const END: TokenId = 9;
@@ -378,6 +378,90 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
     assert_eq!(step(&[0.0, 1.0 + 5e-10]).unwrap().chosen, 1);
     assert!(matches!(step(&[0.0, 1.0 + 2e-9]), Err(StepError::Distribution { index: 1, .. })));
     assert!(matches!(step(&[0.5, 0.5 + 1e-9, -1e-9]), Err(StepError::Distribution { index: 2, .. })));
+}
+
+/// What a slot of one's own may return by mistake, a quotient of zeros for one.
+#[test]
+fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
+    struct Nowhere(usize, usize);
+    impl Normalizer for Nowhere {
+        fn combine(&self, scores: &ScoreTable, _: &Simplex, out: &mut Composite) {
+            out.reset(scores.candidates() + self.1);
+            out.mu[self.0] = f64::NAN;
+        }
+    }
+    impl Aggregator for Nowhere {
+        fn rate(&self, _: &Batch<'_>, ratings: &mut [f64]) {
+            ratings.fill(9.0);
+            ratings[self.0] = f64::NAN;
+        }
+    }
+    let refused = |change: &dyn Fn(&mut Scheme)| {
+        let (mut scheme, _) = scheme(3);
+        change(&mut scheme);
+        scheme.step(&mut Context::new([1]).unwrap(), 0, 10, &mut ChaCha8Rng::seed_from_u64(9)).unwrap_err().to_string()
+    };
+    for place in 0..3 {
+        let error = refused(&|scheme| scheme.normalizer = Arc::new(Nowhere(place, 0)));
+        assert_eq!(
+            error,
+            format!("the normaliser's composites cannot be used: score of candidate {place} is NaN; scores must be finite")
+        );
+        let error = refused(&|scheme| scheme.aggregator = Arc::new(Nowhere(place, 0)));
+        assert_eq!(error, format!("the aggregator rated candidate {place} NaN"));
+    }
+    let error = refused(&|scheme| scheme.normalizer = Arc::new(Nowhere(0, 1)));
+    assert_eq!(error, "the normaliser's composites cannot be used: 4 composite scores for 3 scores");
+    // Scores from elsewhere, as a trace has them.
+    let (scheme, _) = scheme(3);
+    let trace = |mu: f64, weight: f64| ScoreTrace { name: "a".into(), weight, mu: vec![mu, 0.0], sigma: vec![0.1; 2] };
+    let decide = |blades: &[ScoreTrace]| scheme.operators().decide(blades, None, 0.5).unwrap_err().to_string();
+    assert!(
+        decide(&[trace(f64::NAN, 1.0)]).contains("the scores of the blades cannot be used: blade 0: score of candidate 0 is NaN")
+    );
+    assert!(decide(&[trace(0.0, f64::INFINITY)]).contains("the weights of the blades cannot be used: weight 0 is inf"));
+    assert!(decide(&[trace(0.0, 0.0)]).contains("the weights of the blades cannot be used: no weights given"));
+    assert!(decide(&[trace(0.0, 0.5), trace(0.0, 0.5)]).contains("two blades are called"));
+}
+
+#[test]
+fn a_generation_without_a_limit_ends_with_its_text() {
+    let (mut scheme, _) = scheme(2);
+    let mut context = Context::new([1]).unwrap();
+    let finish = scheme.generate(&mut context, usize::MAX, &mut ChaCha8Rng::seed_from_u64(4), |_| true).unwrap();
+    assert_eq!((finish, context.response().last()), (Finish::EndOfText, Some(&END)));
+}
+
+/// A backbone is told of the winner of what it read, and of nothing else.
+#[test]
+fn a_backbone_that_was_not_asked_is_not_told() {
+    struct Told(Digital, Arc<std::sync::Mutex<Vec<usize>>>);
+    impl Backbone for Told {
+        fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+            self.0.read(context, candidates, policies)
+        }
+        fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+            self.1.lock().unwrap().push(chosen);
+            Ok(())
+        }
+    }
+    struct Even;
+    impl Blade for Even {
+        fn score(&self, _: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
+            out.fill(Score::new(0.0, 0.0)?);
+            Ok(())
+        }
+    }
+    let (mut scheme, _) = scheme(3);
+    let told: Arc<std::sync::Mutex<Vec<usize>>> = Arc::default();
+    scheme.backbone = Box::new(Told(Digital::default(), Arc::clone(&told)));
+    let mut context = Context::new([1]).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let chosen = scheme.step(&mut context, 0, 10, &mut rng).unwrap().chosen;
+    assert_eq!(*told.lock().unwrap(), [chosen]);
+    scheme.spec.edit(|spec| spec.swap("small", Seat::new("even", Arc::new(Even)))).unwrap();
+    scheme.step(&mut context, 1, 10, &mut rng).unwrap();
+    assert_eq!(*told.lock().unwrap(), [chosen], "no blade asks for a reading");
 }
 
 #[test]
