@@ -11,7 +11,7 @@ use super::int8::{Bytes, Quantized};
 use super::numbers::Numbers;
 use super::plan::Lanes;
 use super::team::{Team, for_each_mut};
-use super::terms::{Pairs, SWEEP, Terms, Whole};
+use super::terms::{Pairs, Terms, Whole};
 use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
 
 /// Bytes of a block of input rows, which stays in the second-level cache while panels pass by.
@@ -388,7 +388,7 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
     let panels: Vec<(&Output<'_>, usize)> =
         outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
     let depth = outputs.iter().map(|output| output.linear.weight.input).max().unwrap_or(0);
-    let at_a_time = if let Form::Terms(..) = x.form { depth.min(SWEEP) } else { depth };
+    let at_a_time = if let Form::Terms(terms, _) = x.form { depth.min(terms.sweep()) } else { depth };
     let (block, group) = division(x, panels.len(), at_a_time);
     let groups = panels.len().div_ceil(group);
     let stride = out.stride();

@@ -79,11 +79,18 @@ impl Terms {
         self.blocks
     }
 
-    /// The depth in sweeps, in each of which so many rows take no more than so many bytes, and no sweep is short.
+    /// The least depth of a sweep: what it adds to waits in memory until the next one.
+    pub(super) fn sweep(&self) -> usize {
+        DEPTH * if self.terms == THREE { GROUP } else { 8 }
+    }
+
+    /// The depth in sweeps, in each of which so many rows take no more than so many bytes, and no sweep is short. Those of sums of three end where
+    /// a [`GROUP`] does: in which order a row's products are added does not depend on other rows.
     pub(super) fn sweeps(&self, rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let blocks = self.blocks;
-        let most = (bytes / (rows * DEPTH * self.bytes()).max(1)).max(SWEEP / DEPTH);
-        let each = blocks.div_ceil(blocks.div_ceil(most).max(1)).max(1);
+        let most = (bytes / (rows * DEPTH * self.bytes()).max(1)).max(self.sweep() / DEPTH);
+        let whole = if self.terms == THREE { GROUP } else { 1 };
+        let each = blocks.div_ceil(blocks.div_ceil(most).max(1)).next_multiple_of(whole).max(1);
         (0..blocks).step_by(each).map(move |from| from..blocks.min(from + each))
     }
 
@@ -131,8 +138,8 @@ impl Terms {
 /// Blocks of a panel that are ready at a time, and stay in the second-level cache meanwhile.
 const BLOCKS: usize = 48;
 
-/// The least depth of a sweep: what it adds to waits in memory until the next one.
-pub(super) const SWEEP: usize = 8 * DEPTH;
+/// Blocks of a sum of three whose small products are added before their large ones.
+const GROUP: usize = 16;
 
 /// A panel that squares of rows are multiplied with.
 pub(super) trait Panel {
@@ -186,9 +193,13 @@ impl Panel for Whole<'_> {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
     }
 
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        // SAFETY: passed on.
-        unsafe { self.configured.three_by_three(places, blocks, c, add) }
+    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
+        for start in (0..blocks).step_by(GROUP) {
+            let tiles = start * THREE * 2 * size_of::<[Line; HEIGHT]>();
+            let places = [a.wrapping_add(tiles), b.wrapping_add(tiles), ahead.wrapping_add(start * DEPTH * WIDTH / 2)];
+            // SAFETY: passed on.
+            unsafe { self.configured.three_by_three(places, GROUP.min(blocks - start), c, add || start > 0) }
+        }
     }
 }
 
@@ -399,9 +410,10 @@ mod tests {
             sweeps.into_iter().map(|sweep| sweep.end).collect::<Vec<_>>()
         };
         assert_eq!(ends(room(41 * DEPTH)), [41]);
-        assert_eq!(ends(room(40 * DEPTH)), [21, 41]);
-        assert_eq!(ends(room(20 * DEPTH)), [14, 28, 41]);
-        assert_eq!(ends(1), [7, 14, 21, 28, 35, 41]);
+        assert_eq!(ends(room(40 * DEPTH)), [32, 41]);
+        for bytes in [room(20 * DEPTH), 1] {
+            assert_eq!(ends(bytes), [16, 32, 41]);
+        }
         let (panel, _) = panels(depth);
         for bytes in [room(20 * DEPTH), 1] {
             for add in [false, true] {
@@ -456,6 +468,35 @@ mod tests {
                 let mut alone = Grid::new(1, depth);
                 alone.rows_mut().for_each(|line| line.copy_from_slice(x.row(row)));
                 assert_eq!(product(tiles, &alone, depth, terms), all[row * WIDTH..(row + 1) * WIDTH]);
+            }
+        }
+    }
+
+    /// How deep a sweep is follows from how many rows there are, and how many threads.
+    #[test]
+    fn a_row_has_the_same_bits_in_any_sweeps() {
+        let Some(tiles) = Tiles::get() else { return };
+        let (rows, depth) = (70, (BLOCKS + 21) * DEPTH + 4);
+        let x = grid(rows, depth, 17);
+        let (whole, pairs) = panels(depth);
+        for terms in [TWO, THREE] {
+            let expected = product(tiles, &x, depth, terms);
+            let mut sums = Terms::default();
+            sums.fill(tiles, &x, depth, terms);
+            for bytes in [1, 12, 25, 40, 60].map(|blocks| rows * blocks * DEPTH * sums.bytes()) {
+                let mut c = vec![f32::NAN; rows * WIDTH];
+                let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                for sweep in sums.sweeps(rows, bytes) {
+                    let (of, add) = ([0, rows], sweep.start > 0);
+                    // SAFETY: C has the rows.
+                    unsafe {
+                        match terms {
+                            TWO => sums.multiply(&mut Pairs::new(tiles, &pairs), of, sweep, place, add),
+                            _ => Whole::with(tiles, &whole, |panel| sums.multiply(panel, of, sweep, place, add)),
+                        }
+                    }
+                }
+                assert_eq!(c, expected, "{terms} terms, {bytes} bytes");
             }
         }
     }
