@@ -23,6 +23,12 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What git calls a file of its own.
+fn git_blob(bytes: &[u8]) -> String {
+    let header = format!("blob {}\0", bytes.len());
+    sha1::Sha1::digest([header.as_bytes(), bytes].concat()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// One request as the server saw it.
 #[derive(Debug, Clone)]
 struct Request {
@@ -40,6 +46,8 @@ struct State {
     cuts: AtomicUsize,
     /// Whether contents differ from what was announced.
     corrupt: bool,
+    /// The same of files that lie at the hub itself.
+    corrupt_small: bool,
     /// Whether ranges are answered from the beginning.
     ignore_ranges: bool,
     /// The token without which nothing is given.
@@ -80,8 +88,12 @@ impl FakeHub {
                     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
                     respond(stream, "302 Found", &headers, b"");
                 } else {
-                    let etag = format!("\"{}\"", &sha256(bytes)[..40]);
-                    respond(stream, "200 OK", &[("etag", &etag)], bytes);
+                    let etag = format!("\"{}\"", git_blob(bytes));
+                    let mut bytes = bytes.clone();
+                    if state.corrupt_small {
+                        bytes[0] ^= 1;
+                    }
+                    respond(stream, "200 OK", &[("etag", &etag)], &bytes);
                 }
             } else {
                 respond(stream, "404 Not Found", &[], b"");
@@ -141,6 +153,10 @@ fn send_file(state: &State, name: &str, range: Option<usize>, stream: &mut TcpSt
         bytes[0] ^= 1;
     }
     let from = range.filter(|_| !state.ignore_ranges).unwrap_or(0);
+    if from >= bytes.len() {
+        respond(stream, "416 Range Not Satisfiable", &[], b"");
+        return;
+    }
     let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
     let body = &bytes[from..];
     let cut = state.cuts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
@@ -264,6 +280,34 @@ fn contents_that_differ_from_their_hash_are_refused() {
     let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("model-00001-of-00002.safetensors"), "{error}");
+}
+
+#[test]
+fn small_files_that_differ_from_their_hash_are_refused() {
+    assert_eq!(git_blob(b"what is up, doc?"), "bd9dbf5aae1a3862dd1526723246b20206e5fc37");
+    let fake = FakeHub::start(State { files: sharded(), corrupt_small: true, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains("SHA-1"), "{error}");
+}
+
+/// A run that is killed while it looks at a file, or after the hub has another one of the name, leaves what no range continues.
+#[test]
+fn what_is_left_of_a_download_is_never_in_its_way() {
+    let name = "model-00001-of-00002.safetensors";
+    for (beyond, asked) in [(0, false), (1, true), (300_000, true)] {
+        let fake = FakeHub::start(State { files: sharded(), ..State::default() });
+        let bytes = &fake.state.files[name];
+        let cache = tempfile::tempdir().unwrap();
+        let blobs = cache.path().join("models--owner--model/blobs");
+        std::fs::create_dir_all(&blobs).unwrap();
+        let left: Vec<u8> = bytes.iter().copied().chain(vec![7; beyond]).collect();
+        std::fs::write(blobs.join(format!("{}.incomplete", sha256(bytes))), left).unwrap();
+        let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+        assert_eq!(&std::fs::read(snapshot.join(name)).unwrap(), bytes);
+        assert_eq!(fake.requests().iter().any(|request| request.range.is_some()), asked, "{beyond} bytes too many");
+    }
 }
 
 #[test]

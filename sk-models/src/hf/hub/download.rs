@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -23,6 +24,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const BUFFER: usize = 1 << 16;
 /// HTTP's answer to a range that is honoured.
 const PARTIAL_CONTENT: u16 = 206;
+/// And to one that begins where nothing is.
+const RANGE_NOT_SATISFIABLE: u16 = 416;
+/// Hexadecimal digits of a SHA-1, which names what git keeps itself.
+const SHA1_DIGITS: usize = 40;
 /// Hexadecimal digits of a SHA-256.
 const SHA256_DIGITS: usize = 64;
 
@@ -69,29 +74,39 @@ impl Download<'_> {
             return Ok(blob);
         }
         let mut present = file.metadata().map_err(|source| failed("read", source))?.len();
-        if present > 0 {
-            (_, response) = self.client.get(self.url, Some(present))?;
-            if response.status().as_u16() != PARTIAL_CONTENT {
-                // The server starts from the beginning, and so must the file.
-                file.set_len(0).map_err(|source| failed("truncate", source))?;
-                present = 0;
+        let length = announced.length.or(response.body().content_length());
+        // A run that was killed while it looked at the file had all of it.
+        let whole = present > 0 && length == Some(present);
+        if present > 0 && !whole {
+            match self.client.get(self.url, Some(present)) {
+                Ok((_, rest)) if rest.status().as_u16() == PARTIAL_CONTENT => response = rest,
+                // From the beginning, and so must the file.
+                outcome => {
+                    match outcome {
+                        Ok((_, all)) => response = all,
+                        Err(HubError::Status { status: RANGE_NOT_SATISFIABLE, .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                    file.set_len(0).map_err(|source| failed("truncate", source))?;
+                    present = 0;
+                }
             }
         }
-        let body = response.body().content_length().map(|rest| rest + present);
-        let length = announced.length.or(body);
         progress.begin(self.name, length, present);
-        copy(response.body_mut().as_reader(), &mut file, progress).map_err(|error| match error {
-            CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
-            CopyError::Write(source) => failed("write", source),
-        })?;
-        file.sync_all().map_err(|source| failed("write", source))?;
+        if !whole {
+            copy(response.body_mut().as_reader(), &mut file, progress).map_err(|error| match error {
+                CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
+                CopyError::Write(source) => failed("write", source),
+            })?;
+            file.sync_all().map_err(|source| failed("write", source))?;
+        }
         self.verify(&partial, &hash, length)?;
         fs::rename(&partial, &blob).map_err(|source| failed("rename", source))?;
         progress.end();
         Ok(blob)
     }
 
-    /// Checks length and, where the name is one, hash. A file that fails is removed, since no resumption can mend it.
+    /// Checks length and, where the name is one, hash: SHA-256 of large files, git's of others. A file that fails is removed, since no resumption can mend it.
     fn verify(&self, partial: &Path, hash: &str, length: Option<u64>) -> Result<(), HubError> {
         let corrupt = |reason: String| {
             // The error below is what matters; a file that cannot be removed will fail the same way next time.
@@ -112,16 +127,25 @@ impl Download<'_> {
         {
             return Err(corrupt(format!("{found} bytes where {expected} were announced")));
         }
-        if hash.len() == SHA256_DIGITS && is_hash(hash) {
-            let mut hasher = Sha256::new();
-            io::copy(&mut File::open(partial).map_err(failed)?, &mut hasher).map_err(failed)?;
-            let digest: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            if digest != hash {
-                return Err(corrupt(format!("its SHA-256 is {digest}, announced {hash}")));
+        let (kind, digest) = match hash.len() {
+            _ if !is_hash(hash) => return Ok(()),
+            SHA256_DIGITS => ("SHA-256", digest(Sha256::new(), partial).map_err(failed)?),
+            SHA1_DIGITS => {
+                let blob = Sha1::new().chain_update(format!("blob {found}\0"));
+                ("SHA-1 as a blob of git", digest(blob, partial).map_err(failed)?)
             }
+            _ => return Ok(()),
+        };
+        if digest != hash {
+            return Err(corrupt(format!("its {kind} is {digest}, announced {hash}")));
         }
         Ok(())
     }
+}
+
+fn digest<D: Digest + Write>(mut hasher: D, path: &Path) -> io::Result<String> {
+    io::copy(&mut File::open(path)?, &mut hasher)?;
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 enum CopyError {
