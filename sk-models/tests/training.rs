@@ -17,7 +17,8 @@ use sk_models::{
         TrainError,
         data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame},
         data::{
-            Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode_document, encode_prompt, read_rows, write_pairs,
+            Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode, encode_document, encode_prompt, read_rows,
+            write_pairs,
         },
         dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs},
         head::{HeadEvent, HeadOptions, train_head},
@@ -375,6 +376,24 @@ fn a_checkpoint_of_another_run_is_refused() {
     let error = train_lm(&other, &device, &mut |_| {}).unwrap_err();
     assert!(matches!(error, TrainError::Checkpoint { .. }), "{error}");
     assert!(error.to_string().contains("checkpoint.safetensors"), "{error}");
+}
+
+/// What a text spells out is text, and none of it is cut or padded, whatever the file says of the last run.
+#[test]
+fn text_to_train_on_is_read_whole_and_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut tokenizer = load_tokenizer(&sk_models::assets::embedded().unwrap().backbone().join("tokenizer.json")).unwrap();
+    let truncation = tokenizers::TruncationParams { max_length: 4, ..Default::default() };
+    let padding = tokenizers::PaddingParams { strategy: tokenizers::PaddingStrategy::Fixed(64), ..Default::default() };
+    tokenizer.with_truncation(Some(truncation)).unwrap().with_padding(Some(padding));
+    tokenizer.save(&path, false).unwrap();
+    let tokenizer = load_tokenizer(&path).unwrap();
+    let special = [END_OF_TEXT, "<|im_start|>", END_OF_TURN].map(|token| tokenizer.token_to_id(token).unwrap());
+    let text = "The token <|im_end|> ends a turn, <|endoftext|> a text, and this is neither.";
+    let ids = encode(&tokenizer, text).unwrap();
+    assert!(ids.iter().all(|id| !special.contains(id)), "{ids:?}");
+    assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
 }
 
 #[test]

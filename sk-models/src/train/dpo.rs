@@ -401,7 +401,12 @@ fn check(options: &DpoOptions) -> Result<(), TrainError> {
     if !(options.held_out > 0.0 && options.held_out < 1.0) {
         return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
     }
-    Ok(())
+    if !(options.alpha.is_finite() && options.alpha > 0.0) {
+        return refuse("alpha", options.alpha.to_string(), "must be positive and finite");
+    }
+    TrainError::check_number("floor", options.floor, true)?;
+    TrainError::check_number("weight-decay", options.weight_decay, false)?;
+    TrainError::check_number("clip", options.clip, false)
 }
 
 /// The order in which pairs are used: each epoch a permutation of its own, which follows from the seed and the epoch.

@@ -88,6 +88,16 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// Refuses a setting that is not finite and at least zero, or that is above one where it is a share.
+    pub(super) fn check_number(name: &'static str, value: f64, at_most_one: bool) -> Result<(), Self> {
+        let refuse = |reason| Err(Self::Setting { name, value: value.to_string(), reason });
+        match at_most_one {
+            _ if !(value.is_finite() && value >= 0.0) => refuse("must be finite and not negative"),
+            true if value > 1.0 => refuse("must lie between 0 and 1"),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.display().to_string(), source }
     }

@@ -295,6 +295,7 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
         ("length", options.length as u64),
         ("evaluate-every", options.evaluate_every),
         ("save-every", options.save_every),
+        ("evaluate-windows", options.evaluate_windows as u64),
     ] {
         if value == 0 {
             return refuse(name, "0".into(), "must be at least one");
@@ -306,7 +307,10 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
     if !(options.held_out > 0.0 && options.held_out < 1.0) {
         return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
     }
-    Ok(())
+    let OptimizerSettings { weight_decay, clip, .. } = options.optimizer;
+    TrainError::check_number("floor", options.floor, true)?;
+    TrainError::check_number("weight-decay", weight_decay, false)?;
+    TrainError::check_number("clip", clip, false)
 }
 
 /// The head as `[V, H]`.

@@ -70,6 +70,11 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
             reason: "must be at least 259, for 256 bytes and three special tokens",
         });
     }
+    TrainError::check_number("held-out", options.held_out, true)?;
+    if options.max_length == 0 {
+        let reason = "must be at least one";
+        return Err(TrainError::Setting { name: "max-length", value: "0".into(), reason });
+    }
     let refuse = |error: tokenizers::Error| TrainError::Tokenizer {
         path: options.output.display().to_string(),
         reason: error.to_string(),
@@ -128,7 +133,7 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
     load_tokenizer(&options.output.join("tokenizer.json"))
 }
 
-/// Reads a `tokenizer.json`, on disk or inside the program.
+/// Reads a `tokenizer.json`, on disk or inside the program, for text to train on: none of it is cut, padded, or read as a special token.
 ///
 /// # Errors
 ///
@@ -136,7 +141,10 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
 pub fn load_tokenizer(path: &Path) -> Result<Tokenizer, TrainError> {
     let refuse = |reason: String| TrainError::Tokenizer { path: path.display().to_string(), reason };
     let bytes = files::read(path).map_err(|error| refuse(error.to_string()))?;
-    Tokenizer::from_bytes(bytes).map_err(|error| refuse(error.to_string()))
+    let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| refuse(error.to_string()))?;
+    tokenizer.with_padding(None).with_truncation(None).map_err(|error| refuse(error.to_string()))?;
+    tokenizer.set_encode_special_tokens(true);
+    Ok(tokenizer)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
