@@ -130,8 +130,7 @@ fn weights_off_the_simplex_are_refused() {
     assert_eq!(Simplex::new([0.0, 0.0]), Err(SimplexError::Sum { sum: 0.0, expected: "1" }));
     assert_eq!(said(Simplex::new([0.5, 0.25]).unwrap_err()), "weights sum to 0.75; they must sum to 1");
     let zero = Simplex::normalized([0.0, 0.0]).unwrap_err();
-    assert_eq!(said(zero), "weights sum to 0; they must sum to a positive, finite number");
-    assert!(matches!(Simplex::normalized([f64::MAX, f64::MAX]), Err(SimplexError::Sum { .. })));
+    assert_eq!(said(zero), "weights sum to 0; they must sum to a positive number");
     // A hair off is read as one, and divided out.
     assert!(Simplex::new([0.5, 0.5 + 2e-6]).is_err());
     assert_eq!(Simplex::new([0.5, 0.5 + 9e-7]).unwrap().as_slice(), Simplex::normalized([0.5, 0.5 + 9e-7]).unwrap().as_slice());

@@ -99,8 +99,21 @@ enum OneOrMany {
 #[derive(Deserialize)]
 struct RopeParameters {
     rope_theta: Option<f64>,
-    #[serde(alias = "type")]
     rope_type: Option<String>,
+    /// What `rope_type` was called before; files that were saved again have both.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    factor: Option<f64>,
+}
+
+impl RopeParameters {
+    /// Why positions are not what they are, if they are not.
+    fn scaling(&self) -> Option<String> {
+        let kinds = [&self.rope_type, &self.kind];
+        let scaled = kinds.into_iter().flatten().find(|kind| *kind != "default").cloned();
+        let is_plain = kinds.into_iter().any(Option::is_some);
+        scaled.or_else(|| self.factor.filter(|factor| !is_plain && *factor != 1.0).map(|factor| format!("factor {factor}")))
+    }
 }
 
 /// `config.json` as it is found.
@@ -195,10 +208,8 @@ impl Qwen2Config {
             return refuse("use_sliding_window", "true".into(), "sliding-window attention is not supported");
         }
         for (field, rope) in [("rope_parameters", &raw.rope_parameters), ("rope_scaling", &raw.rope_scaling)] {
-            if let Some(kind) = rope.as_ref().and_then(|rope| rope.rope_type.as_ref())
-                && kind != "default"
-            {
-                return refuse(field, kind.clone(), "only unscaled rotary embeddings are supported");
+            if let Some(kind) = rope.as_ref().and_then(RopeParameters::scaling) {
+                return refuse(field, kind, "only unscaled rotary embeddings are supported");
             }
         }
         let heads = raw.num_attention_heads;
@@ -262,6 +273,30 @@ impl Qwen2Config {
             if value == 0 {
                 return refuse(field, "0".into(), "must be at least one");
             }
+        }
+        // Factors below this have a product, and a thousand times the layers of any model a list of their tensors.
+        const LARGEST: usize = 1 << 31;
+        const MOST_LAYERS: usize = 1 << 16;
+        const MOST_PARAMETERS: u128 = 1 << 50;
+        for (field, value, most) in [
+            ("vocab_size", self.vocab_size, LARGEST),
+            ("hidden_size", self.hidden_size, LARGEST),
+            ("intermediate_size", self.intermediate_size, LARGEST),
+            ("num_hidden_layers", self.num_hidden_layers, MOST_LAYERS),
+            ("num_attention_heads", self.num_attention_heads, LARGEST),
+            ("num_key_value_heads", self.num_key_value_heads, LARGEST),
+            ("head_dim", self.head_dim, LARGEST),
+            ("max_position_embeddings", self.max_position_embeddings, LARGEST),
+        ] {
+            if value > most {
+                return refuse(field, value.to_string(), "no model is as large");
+            }
+        }
+        let [vocabulary, hidden, inner] = [self.vocab_size, self.hidden_size, self.intermediate_size].map(|size| size as u128);
+        let heads = (2 * self.num_attention_heads + 2 * self.num_key_value_heads) as u128 * self.head_dim as u128;
+        let layer = hidden.saturating_mul(heads).saturating_add(3 * hidden * inner);
+        if (2 * vocabulary * hidden).saturating_add(layer.saturating_mul(self.num_hidden_layers as u128)) > MOST_PARAMETERS {
+            return refuse("hidden_size", self.hidden_size.to_string(), "no model has as many parameters as these sizes make");
         }
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             return refuse("num_key_value_heads", self.num_key_value_heads.to_string(), "must divide num_attention_heads");

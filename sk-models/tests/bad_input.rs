@@ -159,6 +159,32 @@ fn an_index_that_promises_what_is_not_there() {
     edit_json(&model.path().join(index), |value| value["weight_map"]["lm_head.weight"] = json!("../elsewhere.safetensors"));
     assert_refused(load(model.path()), &[&path_text(&model, index), "`../elsewhere.safetensors`"]);
 
+    // A tensor in another shard than the index says, and one in two.
+    let name = "lm_head.weight";
+    let shards = |index: &Value| -> [String; 2] {
+        let map = index["weight_map"].as_object().unwrap();
+        let holds = map[name].as_str().unwrap();
+        [holds.to_owned(), map.values().map(|file| file.as_str().unwrap()).find(|file| *file != holds).unwrap().to_owned()]
+    };
+    let model = copy(&fixture("untied_sharded/model"));
+    let mut places = None;
+    edit_json(&model.path().join(index), |value| {
+        let [holds, other] = shards(value);
+        value["weight_map"][name] = json!(other);
+        places = Some([holds, other]);
+    });
+    let [holds, other] = places.unwrap();
+    assert_refused(load(model.path()), &[&path_text(&model, &holds), name, &path_text(&model, &other)]);
+    let model = copy(&fixture("untied_sharded/model"));
+    let mut tensor = None;
+    edit_tensors(&model.path().join(&holds), |tensors| tensor = tensors.get(name).cloned());
+    edit_tensors(&model.path().join(&other), |tensors| drop(tensors.insert(name.to_owned(), tensor.take().unwrap())));
+    assert_refused(load(model.path()), &[&path_text(&model, &holds), name, &path_text(&model, &other)]);
+
+    let model = copy(&fixture("untied_sharded/model"));
+    fs::write(model.path().join(index), r#"{"weight_map": {}}"#).unwrap();
+    assert_refused(load(model.path()), &[&path_text(&model, index), "`weight_map`"]);
+
     let model = copy(&fixture("untied_sharded/model"));
     fs::write(model.path().join(index), "{").unwrap();
     assert_refused(load(model.path()), &[&path_text(&model, index)]);
@@ -172,11 +198,35 @@ fn an_unsupported_architecture() {
         ("use_sliding_window", json!(true)),
         ("rope_scaling", json!({"type": "yarn", "factor": 4.0})),
         ("rope_parameters", json!({"rope_type": "yarn", "factor": 4.0})),
+        ("rope_scaling", json!({"type": "yarn", "rope_type": "yarn", "factor": 4.0})),
+        ("rope_scaling", json!({"type": "default", "rope_type": "linear", "factor": 4.0})),
+        ("rope_scaling", json!({"factor": 4.0, "original_max_position_embeddings": 32768})),
+        ("num_hidden_layers", json!(1_u64 << 60)),
+        ("intermediate_size", json!(u64::MAX)),
+        ("max_position_embeddings", json!(1_u64 << 40)),
+        ("vocab_size", json!(1_u64 << 40)),
+        ("hidden_size", json!(1_u64 << 30)),
     ] {
         let model = model();
         edit_json(&model.path().join("config.json"), |config| config[field] = value);
         assert_refused(load(model.path()), &[&path_text(&model, "config.json"), &format!("`{field}`")]);
     }
+}
+
+#[test]
+fn unscaled_positions_by_either_name() {
+    for rope in [json!({"type": "default", "rope_type": "default"}), json!({"rope_theta": 10000.0}), json!(null)] {
+        let model = model();
+        edit_json(&model.path().join("config.json"), |config| config["rope_scaling"] = rope);
+        load(model.path()).unwrap();
+    }
+}
+
+#[test]
+fn a_tokenizer_that_asks_for_all_memory() {
+    let text = r#"{"version": "1.0", "added_tokens": [], "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false}, "model": {"type": "BPE", "vocab": {"a": 4294967295}, "merges": []}}"#;
+    let error = sk_models::text::Tokenizer::from_json("tokenizer.json", text.as_bytes()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("tokenizer.json") && error.contains("4294967295"), "{error}");
 }
 
 #[test]

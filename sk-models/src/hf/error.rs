@@ -43,6 +43,22 @@ pub enum CheckpointError {
         /// The name.
         name: String,
     },
+    /// An index of nothing.
+    #[error("{}: `weight_map` names no tensor; fetch it again, or remove it where model.safetensors has the weights", path.display())]
+    EmptyIndex {
+        /// The index.
+        path: PathBuf,
+    },
+    /// A tensor that another shard should hold, or holds too.
+    #[error("{}: tensor `{name}` belongs in {}; fetch the model again, and index and shards together", path.display(), other.display())]
+    Misplaced {
+        /// The shard that holds it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+        /// The shard that the index names, or that holds it too.
+        other: PathBuf,
+    },
     /// A file that is truncated or not in safetensors format.
     #[error("{}: not a complete safetensors file ({bytes} bytes): {source}", path.display())]
     Safetensors {

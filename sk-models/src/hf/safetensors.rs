@@ -80,6 +80,9 @@ struct Index {
 /// If the text is not an index, or a name in it would leave the directory.
 pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, String>, CheckpointError> {
     let index: Index = serde_json::from_str(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+    if index.weight_map.is_empty() {
+        return Err(CheckpointError::EmptyIndex { path: path.to_owned() });
+    }
     match index.weight_map.values().find(|name| Path::new(name).file_name() != Some(name.as_ref())) {
         Some(name) => Err(CheckpointError::ShardName { path: path.to_owned(), name: name.clone() }),
         None => Ok(index.weight_map),
@@ -118,12 +121,17 @@ impl TensorFiles {
 
     fn open_shards(directory: &Path, weight_map: &BTreeMap<String, String>) -> Result<Self, CheckpointError> {
         let files: BTreeSet<&String> = weight_map.values().collect();
-        let mut shards = Vec::with_capacity(files.len());
+        let mut shards: Vec<Shard> = Vec::with_capacity(files.len());
         let mut place = BTreeMap::new();
         for (position, file) in files.into_iter().enumerate() {
             let shard = Shard::open(directory.join(file))?;
             for name in shard.metadata.offset_keys() {
-                place.insert(name, position);
+                // Which of two tensors of one name is meant, nobody can tell for sure; one may be left from before.
+                let told = weight_map.get(&name).filter(|told| *told != file).map(|told| directory.join(told));
+                let found = place.insert(name.clone(), position).map(|first: usize| shards[first].path.clone());
+                if let Some(other) = told.or(found) {
+                    return Err(CheckpointError::Misplaced { path: shard.path, name, other });
+                }
             }
             shards.push(shard);
         }

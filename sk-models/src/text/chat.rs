@@ -108,7 +108,7 @@ impl ChatTemplate {
         let text = read(&config)?;
         let file = directory.join(TEMPLATE_FILE);
         let template = if files::is_file(&file) { Some(read(&file)?) } else { None };
-        Self::new(&config.display().to_string(), &text, template)
+        Self::new(&config.display().to_string(), &text, template.map(|template| (file.display().to_string(), template)))
     }
 
     /// The template of the text of a `tokenizer_config.json`; `name` stands for it in errors.
@@ -120,18 +120,19 @@ impl ChatTemplate {
         Self::new(name, config, None)
     }
 
-    fn new(name: &str, config: &str, template: Option<String>) -> Result<Self, TextError> {
+    /// A template of its own comes with the name of its file.
+    fn new(name: &str, config: &str, template: Option<(String, String)>) -> Result<Self, TextError> {
         let config: TokenizerConfig =
             serde_json::from_str(config).map_err(|source| TextError::Config { name: name.to_owned(), source })?;
         let in_config = config.chat_template.and_then(|entry| match entry {
             TemplateEntry::One(template) => Some(template),
             TemplateEntry::Named(all) => all.into_iter().find(|t| t.name == "default").map(|t| t.template),
         });
-        let Some(template) = template.or(in_config) else {
+        let Some((name, template)) = template.or(in_config.map(|template| (name.to_owned(), template))) else {
             return Err(TextError::NoTemplate { name: name.to_owned() });
         };
         let mut environment = environment();
-        environment.add_template_owned(TEMPLATE, template).map_err(|error| template_error(name, &error))?;
+        environment.add_template_owned(TEMPLATE, template).map_err(|error| template_error(&name, &error))?;
         let text = |entry: Option<TokenEntry>| {
             entry.map(|entry| match entry {
                 TokenEntry::Text(text) | TokenEntry::Object { content: text } => text,
@@ -143,7 +144,7 @@ impl ChatTemplate {
             pad_token: text(config.pad_token),
             unk_token: text(config.unk_token),
         }));
-        Ok(Self { environment, name: name.to_owned(), special_tokens })
+        Ok(Self { environment, name, special_tokens })
     }
 
     /// The prompt of a dialogue, ready for the assistant to go on.

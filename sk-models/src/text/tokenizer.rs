@@ -19,6 +19,9 @@ pub struct Tokenizer {
     special: Vec<bool>,
 }
 
+/// A hundred times the vocabulary of Qwen2.5: what asks for memory by the id must not ask for all of it.
+const MOST_TOKENS: usize = 1 << 24;
+
 impl Tokenizer {
     /// Reads `tokenizer.json`.
     ///
@@ -48,6 +51,9 @@ impl Tokenizer {
         let vocabulary = inner.get_vocab(true);
         let added = inner.get_added_tokens_decoder();
         let size = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
+        if size > MOST_TOKENS {
+            return Err(refuse(format!("its largest token id is {}; {MOST_TOKENS} tokens are the most", size - 1)));
+        }
         let mut bytes = vec![Box::default(); size];
         let mut special = vec![false; size];
         for (token, id) in vocabulary {
