@@ -16,6 +16,7 @@ use sk_core::{
     Reading, Response, Score, Seat, Simplex, SpanEnd, SpecHandle, Token, TokenId,
 };
 use sk_models::{
+    Qwen2Config,
     decoder::Decoder,
     engine::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
@@ -257,6 +258,11 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     let logits: Vec<f64> = Frozen::new(other).next_logits(prompt).unwrap().iter().map(|&z| f64::from(z)).collect();
     let own = log_softmax(&logits);
     assert!(head.iter().all(|c| (f64::from(c.log_probs[0]) - own[c.tokens[0] as usize]).abs() < LOG_PROBS));
+    // A model whose embedding has fewer rows, as the small ones of a family do, proposes what it has.
+    let fewer = Qwen2Config { vocab_size: size - 5, ..fixture.model.config.clone() };
+    let small = Arc::new(Qwen2::random(&fewer, 9, &fixture.device).prepare());
+    let all = propose(TokenPrior::Model(Box::new(Frozen::new(small))), VocabularyHead::ALL);
+    assert_eq!(all.iter().map(|c| c.tokens[0]).collect::<Vec<_>>(), (0..size as TokenId - 5).collect::<Vec<_>>());
 }
 
 struct Silent;

@@ -92,7 +92,7 @@ impl Proposal for Vocabulary {
         } else {
             None
         };
-        let tokens = match &backbone {
+        let mut tokens = match &backbone {
             Some(log_probs) => self.head.of(log_probs),
             None => (0..self.vocab_size as TokenId).collect(),
         };
@@ -101,6 +101,10 @@ impl Proposal for Vocabulary {
             TokenPrior::Backbone => backbone,
             TokenPrior::Model(model) => Some(log_softmax(&model.next_logits(request.context)?)),
         };
+        // An embedding may have more rows than that of the prior, which no text has tokens for.
+        if let Some(own) = &own {
+            tokens.retain(|&token| (token as usize) < own.len());
+        }
         let uniform = -(self.vocab_size as f32).ln();
         let candidate = |token: TokenId| {
             let log_prob = own.as_ref().map_or(uniform, |log_probs| log_probs[token as usize]);
