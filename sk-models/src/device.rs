@@ -182,8 +182,42 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
             "the headers of the CUDA toolkit (cuda_bf16.h) were not found; set CUDA_PATH to the folder that has include/",
         ));
     }
+    if let Some(reason) = mismatch(cuda_versions()) {
+        return Err(DeviceError::Absent { name, reason });
+    }
     keep_kernels();
     listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Cuda)
+}
+
+/// The version of CUDA that the driver has, and that of the compiler: 12080 is 12.8. Zero where one does not say.
+#[cfg(feature = "cuda")]
+fn cuda_versions() -> [i32; 2] {
+    let (mut driver, mut major, mut minor) = (0, 0, 0);
+    // SAFETY: both libraries are there, and write the numbers they are given places for.
+    unsafe {
+        let _ = cudarc::driver::sys::cuDriverGetVersion(&raw mut driver);
+        let _ = cudarc::nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor);
+    }
+    [driver, 1000 * major + 10 * minor]
+}
+
+/// Why a driver and a compiler of these versions would fail where they are first used.
+#[cfg(any(feature = "cuda", test))]
+fn mismatch([driver, compiler]: [i32; 2]) -> Option<String> {
+    /// Its functions are called.
+    const LEAST: i32 = 12_080;
+    let name = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
+    if driver > 0 && driver < LEAST {
+        return Some(format!("the NVIDIA driver is of CUDA {}; {} or later is needed", name(driver), name(LEAST)));
+    }
+    // What it compiles to is in the form of its own version, which an older driver does not read.
+    (driver > 0 && compiler > driver).then(|| {
+        format!(
+            "NVIDIA's run-time compiler (libnvrtc) is of CUDA {}, later than that of the driver, {}; update the driver or take an older toolkit",
+            name(compiler),
+            name(driver)
+        )
+    })
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -210,9 +244,12 @@ fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
 /// Other settings are those of a `cubecl.toml` about the working directory, as CubeCL reads it, or of whoever made them before.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn keep_kernels() {
-    use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig, cache::CacheConfig};
+    use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig, cache::CacheConfig, streaming::StreamPolicy};
     let mut settings = CubeClRuntimeConfig::from_current_dir().override_from_env();
     settings.compilation.cache = true;
+    // Passes of joined generations run on whichever thread comes last, and write caches where they lie: one queue keeps the order in which they
+    // were asked for. With a queue for each thread, one may read what another has only been asked to write.
+    settings.streaming.policy = StreamPolicy::Single;
     // By default a folder `target` beside whatever Cargo.toml is above the working directory.
     if matches!(settings.environment.path, CacheConfig::Target) {
         settings.environment.path = CacheConfig::Global;
@@ -275,6 +312,15 @@ mod tests {
             let message = name.parse::<DeviceName>().unwrap_err().to_string();
             assert!(message.contains(&format!("`{name}`")) && message.contains("auto"), "{message}");
         }
+    }
+
+    #[test]
+    fn a_driver_that_would_fail_is_told_from_one_that_works() {
+        for versions in [[13_000, 13_000], [13_020, 12_090], [12_080, 12_080], [0, 0], [0, 13_000], [13_000, 0]] {
+            assert_eq!(mismatch(versions), None, "{versions:?}");
+        }
+        assert!(mismatch([12_040, 12_040]).unwrap().contains("of CUDA 12.4; 12.8 or later"));
+        assert!(mismatch([12_080, 13_000]).unwrap().contains("(libnvrtc) is of CUDA 13.0, later than that of the driver, 12.8"));
     }
 
     #[cfg(not(feature = "cuda"))]

@@ -132,7 +132,10 @@ pub(super) fn project_tensors(
     let biases: Vec<f32> = heads.iter().map(|(_, bias)| *bias).collect();
     let weights = Tensor::<2>::from_data(TensorData::new(weights, [heads.len(), size]), &device).transpose();
     let biases = Tensor::<2>::from_data(TensorData::new(biases, [1, heads.len()]), &device);
-    read(hidden.clone().select(0, indices(&places, &device)).matmul(weights) + biases)
+    let states = hidden.clone().select(0, indices(&places, &device));
+    // Heads are in f32, and read in it.
+    let values = ops::product(states.unsqueeze::<4>(), weights.unsqueeze::<4>());
+    read(values.reshape([places.len(), heads.len()]) + biases)
 }
 
 /// [`Decoder::project`](super::Decoder::project) in panels.

@@ -32,7 +32,7 @@ use crate::model::Norm;
 use crate::model::parts::Parts;
 use attention::{Pass, numbers};
 use layer::{Layer, low_rank};
-use ops::{multiply, product};
+use ops::{multiply_whole, product};
 pub(crate) use recording::pause;
 
 /// A decoder of tensors.
@@ -213,18 +213,17 @@ impl Tensors {
         ops::add_norm(x, change, &self.norm, self.state_format()).1
     }
 
-    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]`, in f32 for a few states and where a lane changes the head, else in its
-    /// format.
+    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]` in f32.
     pub(crate) fn logits(&self, states: &Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
         let head = match &self.head {
             Some(head) => head.clone(),
             // Row by row it is the head column by column.
             None => self.embedding.clone().transpose(),
         };
-        let logits = multiply(states, &head);
+        let logits = multiply_whole(states, &head);
         match low_rank(lanes.head(), states) {
             None => logits,
-            Some(delta) => logits.cast(delta.dtype()) + delta,
+            Some(delta) => logits + delta,
         }
     }
 

@@ -149,13 +149,23 @@ pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
         let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_multiply(x, weight));
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_multiply(x, weight, false));
     }
     x.clone().cast(weight.dtype()).matmul(weight.clone())
 }
 
+/// `x·W` in f32, whatever the number of rows: x is rounded as W is, the sums are not. In bf16 a logit of 40 would be one of steps of a quarter.
+pub(super) fn multiply_whole(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&x.device()) {
+        let (x, weight) = (x.clone().into_dispatch(), weight.clone().into_dispatch());
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_multiply(x, weight, true));
+    }
+    x.clone().cast(weight.dtype()).cast(DType::F32).matmul(weight.clone().cast(DType::F32))
+}
+
 /// The products of several matrices, in f32.
-pub(super) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+pub(crate) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&a.device()) {
         return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_product(a.into_dispatch(), b.into_dispatch()));

@@ -34,8 +34,8 @@ const UNITS: u32 = 256;
 /// The steps of a layer.
 #[backend_extension(Cube)]
 pub(crate) trait CubeOps: Backend {
-    /// See [`multiply`](super::ops::multiply).
-    fn cube_multiply(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
+    /// See [`multiply`](super::ops::multiply), and [`multiply_whole`](super::ops::multiply_whole).
+    fn cube_multiply(x: FloatTensor<Self>, weight: FloatTensor<Self>, whole: bool) -> FloatTensor<Self>;
 
     /// See [`product`](super::ops::product).
     fn cube_product(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
@@ -206,10 +206,10 @@ pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: u
 }
 
 impl CubeOps for Cube {
-    fn cube_multiply(x: CubeTensor, weight: CubeTensor) -> CubeTensor {
+    fn cube_multiply(x: CubeTensor, weight: CubeTensor, whole: bool) -> CubeTensor {
         few_rows(&x, &weight).unwrap_or_else(|| {
             let (rows, entry) = (x.meta.shape()[0], weight.dtype);
-            let format = if rows <= FEW { DType::F32 } else { entry };
+            let format = if whole || rows <= FEW { DType::F32 } else { entry };
             product(if x.dtype == entry { x } else { cast(x, entry) }, weight, format)
         })
     }

@@ -6,8 +6,8 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::super::ops::{
-    Changed, Heads, Own, Place, Sight, add_norm, adopt, attend, by_place, gate, likeliest, multiply, outline, product, read,
-    refresh, turn, weigh,
+    Changed, Heads, Own, Place, Sight, add_norm, adopt, attend, by_place, gate, likeliest, multiply, multiply_whole, outline,
+    product, read, refresh, turn, weigh,
 };
 use crate::config::Qwen2Config;
 use crate::decoder::Precision;
@@ -82,6 +82,20 @@ fn rows_times_a_matrix() {
                     });
                 }
             }
+        }
+    }
+}
+
+/// What a logit is does not depend on how many there are, nor is it rounded to the format of the head.
+#[test]
+fn rows_times_a_head_are_whole_however_many() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for rows in [3, 16, 17, 90] {
+            agree(&format!("{rows} rows, {format:?}"), &device, WHOLE, |device| {
+                let x = numbers([rows, 256], 5, device).cast(format).cast(DType::F32);
+                multiply_whole(&x, &numbers([300, 256], 6, device).cast(format).transpose())
+            });
         }
     }
 }
