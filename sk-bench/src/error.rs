@@ -142,6 +142,18 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// An output that would take the place of an input.
+    #[error("{} is read, and would be overwritten by what is written; give another file", path.display())]
+    Overwrites {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Lines of a dialogue that came from a file or a pipe, and were not obeyed.
+    #[error("{failed} of the lines had no effect; what is wrong with each is said above")]
+    Lines {
+        /// How many.
+        failed: usize,
+    },
     /// Standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),

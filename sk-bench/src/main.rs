@@ -5,7 +5,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use sk_bench::args::{Cli, Command};
 use sk_bench::commands::{
     arms, axioms, bench, certify, chat, generate, judge, prompts, report, schemes, simulate, sweep, train, tune,
@@ -13,7 +13,7 @@ use sk_bench::commands::{
 use sk_bench::{Error, interrupt};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match negatives_are_values(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
     };
@@ -30,6 +30,11 @@ fn main() -> ExitCode {
         // The hook has said it.
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Has `-1` taken for the value of an option, which then says what is wrong with it, and not for an option of its own.
+fn negatives_are_values(command: clap::Command) -> clap::Command {
+    command.allow_negative_numbers(true).mut_subcommands(negatives_are_values)
 }
 
 fn run(command: Command) -> Result<(), Error> {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use crate::Error;
 use crate::lines::json_fault;
 
 /// A line of such a file.
@@ -142,6 +143,17 @@ pub(crate) fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
 /// Whether bytes are the beginning of an object whose first field is a text of that name, or begin with it.
 pub(crate) fn begins_like(bytes: &[u8], field: &str) -> bool {
     format!("{{\"{field}\":\"").bytes().zip(bytes).all(|(expected, &found)| expected == found)
+}
+
+/// Checks that a file to be written is none of those that are read.
+///
+/// # Errors
+/// When it is one, by whatever name.
+pub(crate) fn spare<'p>(inputs: impl IntoIterator<Item = &'p Path>, output: &Path) -> Result<(), Error> {
+    match inputs.into_iter().find(|input| same_file(input, output)) {
+        Some(_) => Err(Error::Overwrites { path: output.to_owned() }),
+        None => Ok(()),
+    }
 }
 
 /// Whether two paths lead to one file that is there.

@@ -10,8 +10,8 @@ mod random;
 mod steering;
 
 pub use model::{BladeArg, ModelArgs};
-pub(crate) use output::positive;
 pub use output::{GenerationArgs, OutputArgs, Tolerance};
+pub(crate) use output::{few, positive};
 pub use prompt::{FramingArg, PromptArgs};
 pub use random::RandomArgs;
 pub use steering::{Preset, SetArg, SteeringArgs};

@@ -83,6 +83,15 @@ impl FromStr for Tolerance {
     }
 }
 
+/// How many there are of what takes memory or a thread each.
+pub(crate) fn few(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1024;
+    match positive(text)? {
+        number if number > MOST => Err(format!("it must be at most {MOST}")),
+        number => Ok(number),
+    }
+}
+
 /// A whole number of at least one.
 pub(crate) fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {

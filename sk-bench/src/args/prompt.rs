@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -10,6 +10,13 @@ pub struct PromptArgs {
     /// Read the prompt from a file.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt", help_heading = "Prompt")]
     pub file: Option<PathBuf>,
+}
+
+impl PromptArgs {
+    /// The files that are read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.file.as_deref().into_iter()
+    }
 }
 
 /// How a dialogue becomes a text for the model.

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::positive;
+use super::{few, positive};
 
 /// What names a checkpoint, or something that must fit one.
 const CHECKPOINTS: [&str; 4] = ["backbone", "drafter", "blades", "heads"];
@@ -20,12 +20,12 @@ pub struct RandomArgs {
     #[arg(long, value_name = "FILE", requires = "backbone_config", conflicts_with_all = CHECKPOINTS)]
     pub drafter_config: Option<PathBuf>,
     /// K, random adapters on all linear layers of a random backbone.
-    #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = positive)]
+    #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = few)]
     pub random_blades: usize,
     /// Seed of the weights.
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "backbone_config")]
     pub random_seed: u64,
     /// Rank of random adapters; of several, each adapter takes the next.
-    #[arg(long, value_name = "R,…", default_value = "16", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, value_name = "R,…", default_value = "16", requires = "backbone_config", value_delimiter = ',', value_parser = positive)]
     pub rank: Vec<usize>,
 }

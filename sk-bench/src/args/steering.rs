@@ -8,7 +8,7 @@ use sk_core::OperatingPoint;
 
 use super::model::ModelArgs;
 use super::output::positive;
-use crate::scheme::{AggregatorKind, BladeKind, Convention, SchemeConfig, SchemeError, SelectorKind};
+use crate::scheme::{AggregatorKind, Convention, SchemeConfig, SchemeError, SelectorKind};
 use crate::weights::NamedWeights;
 
 /// How the model is steered.
@@ -79,6 +79,9 @@ pub struct SteeringArgs {
     /// Divide the logits of tokens seen before by this; 1 is off.
     #[arg(long, value_name = "R", help_heading = "Drafting", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f32>,
+    /// Whether these are the options of an arm, some of which are there for other arms.
+    #[arg(skip)]
+    pub is_arm: bool,
 }
 
 /// `SLOT.FIELD=VALUE` or `blades.NAME.FIELD=VALUE`: one field of a scheme.
@@ -227,6 +230,7 @@ impl SteeringArgs {
             w_blade: None,
             lambda: None,
             alpha: None,
+            is_arm: true,
             ..self.clone()
         }
     }
@@ -252,11 +256,16 @@ impl SteeringArgs {
         set(&mut proposal.top_k, self.top_k);
         set(&mut proposal.repetition_penalty, self.repetition_penalty);
         if let Some(tokens) = self.span_tokens.and_then(NonZeroUsize::new) {
+            drawn("span-tokens", true)?;
             granularity.span_tokens = Some(tokens);
         }
         if let Some(value) = self.beta {
             *beta = value;
-            blades.iter_mut().chain(template).filter(|b| b.kind == BladeKind::ImplicitReward).for_each(|b| b.beta = value);
+            let mut rewards: Vec<_> = blades.iter_mut().chain(template).filter(|blade| blade.kind.has_beta()).collect();
+            if rewards.is_empty() && !self.is_arm {
+                return Err(SchemeError::Inapplicable { option: "beta", slot: "blades", kind: "none with a β" });
+            }
+            rewards.iter_mut().for_each(|blade| blade.beta = value);
         }
         let rated = |option, applies| {
             let kind = aggregator.kind.name();

@@ -19,7 +19,7 @@ use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
-use crate::args::{ModelArgs, RandomArgs, SteeringArgs, positive};
+use crate::args::{ModelArgs, RandomArgs, SteeringArgs, few, positive};
 use crate::models::Models;
 use crate::progress::Loading;
 use crate::ruler::{
@@ -85,7 +85,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
     sweep: Vec<AxisArg>,
     /// Measure this many generations side by side too, which share the passes of both models.
-    #[arg(long, value_name = "NUMBER", value_parser = positive, help_heading = "Measurement")]
+    #[arg(long, value_name = "NUMBER", value_parser = few, help_heading = "Measurement")]
     generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///

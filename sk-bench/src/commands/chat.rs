@@ -4,6 +4,7 @@ mod command;
 mod lines;
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use clap::Args;
 use owo_colors::OwoColorize;
@@ -93,6 +94,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     };
     interrupt::listen();
     let mut lines = Lines::new();
+    let mut failed = 0;
     if lines.is_terminal() && !quiet {
         anstream::eprintln!("{}", "/help lists the commands, /quit leaves".dimmed());
     }
@@ -112,10 +114,19 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
             Err(error) => {
                 chat.screen.end_line()?;
                 anstream::eprintln!("{} {}", "error:".red().bold(), error.one_line());
+                failed += 1;
             }
         }
     }
-    chat.screen.finish()
+    chat.screen.finish()?;
+    // Who types sees what failed; a script does not.
+    if failed > 0 && !lines.is_terminal() { Err(Error::Lines { failed }) } else { Ok(()) }
+}
+
+/// Whether a file is what `/save` writes.
+fn is_transcript(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|value| value.get("messages").is_some())
 }
 
 impl Chat<'_> {
@@ -172,6 +183,10 @@ impl Chat<'_> {
                     weights: weights(&self.session.spec().snapshot()),
                     seed: self.seed,
                 };
+                if path.exists() && !is_transcript(&path) {
+                    let reason = "is there and no dialogue that was saved; give another file";
+                    return Err(Error::Usage(format!("{} {reason}", path.display())));
+                }
                 let text = serde_json::to_string_pretty(&transcript).map_err(|error| Error::Output(error.into()))? + "\n";
                 whole_file::write(&path, text.as_bytes()).map_err(|source| Error::Write { path, source })?;
             }

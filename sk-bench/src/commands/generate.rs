@@ -9,6 +9,7 @@ use crate::args::{FramingArg, GenerationArgs, ModelArgs, OutputArgs, PromptArgs,
 use crate::conversation::{Conversation, Framing};
 use crate::models::Models;
 use crate::progress::Loading;
+use crate::record_file::spare;
 use crate::scheme::Convention;
 use crate::screen::Screen;
 use crate::session::{Ended, Reply, Session};
@@ -72,6 +73,9 @@ struct Report<'a> {
 pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     // What can be refused at once is, before a model is loaded.
     let mut config = args.steering.scheme(&args.models)?;
+    if let Some(trace) = &args.output.trace {
+        spare(args.prompt.files().chain(args.steering.scheme.as_deref()), trace)?;
+    }
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
     let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::args::positive;
 use crate::prompt_sets::{self, Allocation, Format, Prompt, PromptSetError};
+use crate::record_file::spare;
 use crate::{Error, whole_file};
 
 /// Values of a label that are counted one by one; of a label with more, only how many there are.
@@ -109,10 +110,14 @@ pub struct SampleArgs {
 pub fn run(command: &PromptsCommand) -> Result<(), Error> {
     match command {
         PromptsCommand::List(args) => list(args),
-        PromptsCommand::Export(args) => write(&args.source.load()?, args.output.as_deref()),
+        PromptsCommand::Export(args) => {
+            let prompts = args.source.spared(args.output.as_deref())?;
+            write(&prompts, args.output.as_deref())
+        }
         PromptsCommand::Sample(args) => {
             let SampleArgs { source, count, by, allocation, seed, output } = args;
-            write(&prompt_sets::sample(&source.load()?, *count, by.as_deref(), *allocation, *seed)?, output.as_deref())
+            let prompts = source.spared(output.as_deref())?;
+            write(&prompt_sets::sample(&prompts, *count, by.as_deref(), *allocation, *seed)?, output.as_deref())
         }
     }
 }
@@ -120,6 +125,13 @@ pub fn run(command: &PromptsCommand) -> Result<(), Error> {
 impl SourceArgs {
     fn load(&self) -> Result<Vec<Prompt>, Error> {
         Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
+    }
+
+    /// The prompts, none of whose files is the `output`.
+    fn spared(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
+        let inputs = self.sources.iter().map(Path::new);
+        output.map_or(Ok(()), |output| spare(inputs, output))?;
+        self.load()
     }
 
     fn load_one(&self, source: &str) -> Result<Vec<Prompt>, Error> {

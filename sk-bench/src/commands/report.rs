@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::Error;
 use crate::args::positive;
+use crate::record_file::spare;
 use crate::report::{RawResults, Report, Resampling};
 use crate::whole_file;
 
@@ -98,6 +99,13 @@ fn resamples(text: &str) -> Result<usize, String> {
 /// # Errors
 /// When the results cannot be read or hold what they must not, or the report cannot be written.
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
+    if let Some(html) = &args.html {
+        let traces = args.records.as_ref().map(|records| records.with_extension("traces.jsonl"));
+        let beside = std::fs::read_dir(&args.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let inputs: Vec<PathBuf> = beside.chain(args.records.clone()).chain(traces).collect();
+        // A page from before may be in the folder.
+        spare(inputs.iter().map(PathBuf::as_path).filter(|path| path.extension() != Some("html".as_ref())), html)?;
+    }
     let mut results = RawResults::read(&args.folder)?;
     if let Some(records) = &args.records {
         results = results.with_records(records)?;

@@ -28,6 +28,7 @@ use sk_models::{
 
 use crate::Error;
 use crate::plural::counted;
+use crate::record_file::spare;
 
 pub use head::HeadArgs;
 pub use judge::JudgeModelArgs;
@@ -391,6 +392,8 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         save_every: args.save_every,
     };
     if let Some(path) = args.unseen {
+        let read = options.sources.iter().map(|source| source.path.as_path());
+        spare(read.chain(options.exclude.iter().map(PathBuf::as_path)), &path)?;
         let pairs = unseen_pairs(&options)?;
         write_pairs(&path, &pairs)?;
         println!("{} in {}", counted(pairs.len(), "pair"), path.display());

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Axis, Identity, JudgeError, Question, Verdict};
@@ -96,6 +97,7 @@ pub struct Judged {
     /// Who judged, and how.
     pub judge: Identity,
     /// The score in [0, 1]; null where the judge abstained.
+    #[serde(default, deserialize_with = "share")]
     pub score: Option<f64>,
     /// Why there is no score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +110,16 @@ pub struct Judged {
     pub mass: Option<f64>,
     /// Seconds that the answer took.
     pub seconds: f64,
+}
+
+/// A number in [0, 1], or none.
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(from)? {
+        Some(score) if !(0.0..=1.0).contains(&score) => {
+            Err(D::Error::custom(format!("score is {score}; it must lie between 0 and 1")))
+        }
+        score => Ok(score),
+    }
 }
 
 impl Record for Judged {

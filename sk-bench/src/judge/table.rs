@@ -55,7 +55,14 @@ pub fn frontier_csv(records: &[Judged], seed: Option<u64>) -> Result<String, Jud
                 rows.len() - 1
             }
         };
-        rows[place].scores.insert(&record.rubric, record.score);
+        if let Some(other) = rows[place].scores.insert(&record.rubric, record.score)
+            && other != record.score
+        {
+            let (id, rubric) = (&record.id, &record.rubric);
+            return Err(unfit(format!(
+                "response \"{id}\" was judged twice for {rubric}, and not alike; remove one of the lines"
+            )));
+        }
     }
     // Judgements stand in the order in which a judge's threads finished, which the table must not depend on.
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));

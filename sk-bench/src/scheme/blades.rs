@@ -49,6 +49,11 @@ impl BladeKind {
         matches!(self, Self::ImplicitReward | Self::Likelihood | Self::DivergenceRatio | Self::Ingredient)
     }
 
+    /// Whether it has a scale β.
+    pub fn has_beta(self) -> bool {
+        matches!(self, Self::ImplicitReward | Self::Ensemble)
+    }
+
     /// Whether it has a dispersion to choose.
     fn has_dispersion(self) -> bool {
         matches!(self, Self::ImplicitReward | Self::Likelihood | Self::BackboneLikelihood)

@@ -65,6 +65,14 @@ pub enum SweepError {
         /// Those it has.
         seated: String,
     },
+    /// Weights of a blade that nothing seats.
+    #[error("the weights name the blade \"{blade}\", which no scheme of the plan and no model seats; {hint}")]
+    Unknown {
+        /// The name.
+        blade: String,
+        /// What may be meant.
+        hint: String,
+    },
     /// A backbone or drafter whose weights cannot be read.
     #[error(transparent)]
     Model(Box<CheckpointError>),

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use super::plan::blades_of;
 use super::settings::Sources;
 use super::{Cell, Digests, KeptSettings, Plan, PlannedScheme, SweepError, Weights};
 use crate::models::{adapter_sources, head_sources};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeConfig};
+use crate::suggest;
 
 /// A scheme of the plan on its models.
 #[derive(Debug, Clone)]
@@ -24,6 +26,8 @@ pub struct Arm {
     pub heads: Vec<(String, PathBuf)>,
     /// Whether its blades are those that are weighed.
     pub steered: bool,
+    /// The blades that it seats.
+    seated: Vec<String>,
     /// Everything but scheme name, weights, prompt and seed that its responses depend on.
     pub settings: KeptSettings,
     at_every_weight: bool,
@@ -62,6 +66,7 @@ impl Grid {
     /// When models cannot be read, or a scheme does not go with the models or the weights.
     pub fn over(plan: Plan, prompts: Vec<Prompt>, digests: &Digests) -> Result<Self, SweepError> {
         let arms: Vec<Arm> = plan.schemes.iter().map(|scheme| Arm::new(scheme, &plan, digests)).collect::<Result<_, _>>()?;
+        check_weighed(&plan, &arms)?;
         let mut cells = Vec::new();
         for &seed in &plan.seeds {
             for (prompt, Prompt { id, .. }) in prompts.iter().enumerate() {
@@ -96,6 +101,20 @@ impl Grid {
     }
 }
 
+/// Checks that every blade that is weighed is known to a scheme or seated by the models: a misspelt one would leave all schemes unsteered.
+fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
+    let mut known = blades_of(&plan.models);
+    known.extend(arms.iter().flat_map(|arm| arm.seated.iter().cloned()));
+    known.sort_unstable();
+    known.dedup();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let mut weighed = plan.weights.iter().flat_map(|weights| weights.by_name().keys());
+    match weighed.find(|name| !known.contains(&name.as_str())) {
+        Some(blade) => Err(SweepError::Unknown { blade: blade.clone(), hint: suggest::hint(blade, &known) }),
+        None => Ok(()),
+    }
+}
+
 impl Arm {
     fn new(scheme: &PlannedScheme, plan: &Plan, digests: &Digests) -> Result<Self, SweepError> {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
@@ -118,6 +137,6 @@ impl Arm {
         let sources = Sources { adapters: &adapters, heads: &heads };
         let settings = KeptSettings::new(plan, scheme, &config, &sources, digests)?;
         let (name, convention, at_every_weight) = (name.clone(), *convention, *at_every_weight);
-        Ok(Self { name, config, convention, adapters, heads, steered, settings, at_every_weight })
+        Ok(Self { name, config, convention, adapters, heads, steered, seated, settings, at_every_weight })
     }
 }

@@ -39,7 +39,7 @@ pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
 
 /// C(m+K−1, K−1), the size of a [`lattice`]; infinite where it is beyond f64.
 pub(super) fn lattice_size(k: usize, density: usize) -> f64 {
-    (1..k).map(|i| (density + i) as f64 / i as f64).product()
+    (1..k).map(|i| (density as f64 + i as f64) / i as f64).product()
 }
 
 #[cfg(test)]
