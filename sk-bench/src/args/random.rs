@@ -23,9 +23,9 @@ pub struct RandomArgs {
     #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = few)]
     pub random_blades: usize,
     /// Seed of the weights.
-    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "backbone_config")]
+    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "backbone_config", conflicts_with_all = CHECKPOINTS)]
     pub random_seed: u64,
     /// Rank of random adapters; of several, each adapter takes the next.
-    #[arg(long, value_name = "R,…", default_value = "16", requires = "backbone_config", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, value_name = "R,…", default_value = "16", requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_delimiter = ',', value_parser = positive)]
     pub rank: Vec<usize>,
 }

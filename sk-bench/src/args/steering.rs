@@ -263,7 +263,7 @@ impl SteeringArgs {
             *beta = value;
             let mut rewards: Vec<_> = blades.iter_mut().chain(template).filter(|blade| blade.kind.has_beta()).collect();
             if rewards.is_empty() && !self.is_arm {
-                return Err(SchemeError::Inapplicable { option: "beta", slot: "blades", kind: "none with a β" });
+                return Err(SchemeError::Parameter { slot: "--beta", reason: "no blade of the scheme has a β".to_owned() });
             }
             rewards.iter_mut().for_each(|blade| blade.beta = value);
         }

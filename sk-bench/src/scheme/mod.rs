@@ -48,8 +48,8 @@ use document::Document;
 /// Which behaviour fills in what the paper leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Convention {
-    /// The paper's equations and operating point, without the accidents: no dependence on the order of candidates, dispersions in the
-    /// units of scores, end-of-text kept, spans capped.
+    /// The paper's equations and operating point, without the accidents: no dependence on the order of candidates, σ divided by the spread
+    /// of μ and not by its own, end-of-text kept, spans capped.
     #[default]
     Sound,
     /// What the published runs did.

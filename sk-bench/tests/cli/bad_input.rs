@@ -239,3 +239,52 @@ fn enlarge(weights: &Path, rows: usize) {
     file.write_all(header.as_bytes()).unwrap();
     file.set_len(8 + header.len() as u64 + end).unwrap();
 }
+
+#[test]
+fn outputs_that_are_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let prompt = file("prompt.txt", "Hello there");
+    let prompts = file("prompts.jsonl", "{\"prompt\": \"One?\"}\n{\"prompt\": \"Two?\"}\n");
+    let scheme = file("scheme.toml", "[selector]\ntemperature = 2\n");
+    let pairs = file("pairs.jsonl", "{\"prompt\": \"One?\", \"chosen\": \"Yes.\", \"rejected\": \"No.\"}\n");
+    let model = models().join("backbone").display().to_string();
+    let kept = [&prompt, &prompts, &scheme, &pairs].map(|path| fs::read(path).unwrap());
+    refused(&["--file", &prompt, "--trace", &prompt], &[&prompt, "would be overwritten"]);
+    refused(&["Hi", "--scheme", &scheme, "--trace", &scheme], &[&scheme, "would be overwritten"]);
+    for command in [&["export"][..], &["sample", "-n", "1"]] {
+        let args = [&["prompts"], command, &[&prompts, "-o", &prompts]].concat();
+        assert_refused(&run(args), &[&prompts, "would be overwritten"]);
+    }
+    let out = folder.path().join("adapter").display().to_string();
+    let train = ["train", "dpo", "--data", &pairs, "--model", &model, "-o", &out, "--unseen", &pairs, "--steps", "1"];
+    assert_refused(&run(train), &[&pairs, "would be overwritten"]);
+    assert_eq!([&prompt, &prompts, &scheme, &pairs].map(|path| fs::read(path).unwrap()), kept);
+    // The command that saves a dialogue takes the place of one, and of nothing else.
+    let output = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {prompts}\n"));
+    assert_eq!(output.status.code(), Some(2), "a line that failed is no success");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no dialogue that was saved"));
+    assert_eq!(fs::read(&prompts).unwrap(), kept[1]);
+    let saved = folder.path().join("dialogue.json").display().to_string();
+    let twice = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {saved}\n/save {saved}\n"));
+    assert!(twice.status.success());
+}
+
+#[test]
+fn options_without_an_effect() {
+    refused(&["Hi", "--scheme", "greedy", "--beta", "0.3"], &["--beta", "no blade of the scheme has a β"]);
+    refused(&["Hi", "--scheme", "mod", "--beta", "0.3"], &["--beta", "no blade of the scheme has a β"]);
+    refused(&["Hi", "--scheme", "args", "--span-tokens", "4"], &["--span-tokens does not apply"]);
+    assert_refused(&run_on_models("bench", &["--rank", "4"]), &["--rank", "--backbone"]);
+    assert_refused(&run(["bench", "--generations", "20000"]), &["--generations", "at most 1024"]);
+}
+
+#[test]
+fn negative_numbers_are_values() {
+    refused(&["Hi", "--seed", "-1"], &["invalid value '-1' for '--seed"]);
+    refused(&["Hi", "--max-new-tokens", "-1"], &["invalid value '-1' for '--max-new-tokens", "at least 1"]);
+}

@@ -253,7 +253,7 @@ fn what_cannot_be_measured_is_refused() {
     if cfg!(target_os = "linux") {
         let huge = folder.path().join("huge.json");
         fs::copy(&backbone, &huge).unwrap();
-        edit_json(&huge, |config| config["num_hidden_layers"] = 2_000_000_000_u32.into());
+        edit_json(&huge, |config| config["intermediate_size"] = 2_000_000_000_u32.into());
         refused(&["--backbone-config", text(&huge)], &["huge.json", "GB of memory are free", "--precision int8"]);
     }
     edit_json(&drafter, |config| config["vocab_size"] = 300.into());

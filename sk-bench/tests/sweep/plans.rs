@@ -56,6 +56,17 @@ fn weights_are_the_papers_points_a_lattice_or_a_list() {
     assert_eq!(weighted("[weights]\nkind = \"listed\"\nlist = [{ honest = 3, helpful = 1 }]\n"), 1);
 }
 
+/// A misspelt name would have every scheme run without weights.
+#[test]
+fn weights_of_a_blade_that_nobody_seats_are_refused() {
+    let (before, after) = (PLAN.split("[weights]").next().unwrap(), PLAN.split("[prompts]").nth(1).unwrap());
+    for weights in ["kind = \"listed\"\nlist = [{ helpfull = 1 }]", "blades = [\"helpfull\"]"] {
+        refused(&format!("{before}[weights]\n{weights}\n[prompts]{after}"), &["\"helpfull\"", "did you mean \"helpful\"?"]);
+    }
+    let many = "kind = \"lattice\"\ndensity = 9223372036854775807";
+    refused(&format!("{before}[weights]\n{many}\n[prompts]{after}"), &["at most 100000 points"]);
+}
+
 #[test]
 fn prompts_may_be_drawn_stratum_by_stratum() {
     let sampled = |more: &str| {
