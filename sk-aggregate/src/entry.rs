@@ -3,11 +3,11 @@ use sk_core::{Batch, Deviation, ParameterError, Real, Standardize};
 /// How a batch enters a comparison: fluency and composite are brought to one scale and mixed.
 ///
 /// ```text
-/// d_i = α z(ℓ_S)_i + (1 − α) z(μ)_i        s_i = (1 − α) σ_i / (std(μ) + ε)
+/// d_i = α z(ℓ_S)_i + (1 − α) z(μ)_i        s_i = (1 − α) σ_i / (std(μ) + ε_σ)        z(x)_i = (x_i − mean(x)) / (std(x) + ε_z)
 /// ```
 ///
 /// so that Δ_ij = d_i − d_j is the published match difference; b₀ is known without error and adds nothing to the dispersion (`prop:cov`).
-/// This is the second of the three published standardisations. Where no fluency blade is seated, α counts as 0.
+/// This is the second of the three published standardisations: ε_z = 1e-6 and ε_σ = 1e-8 as published, both 0 in the sound convention. Where no fluency blade is seated, α counts as 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry {
     alpha: f64,

@@ -1,5 +1,5 @@
 //! One selection step end to end, CBN → entry → tournament → champion, against `reference/golden.py`, which was written from the paper
-//! independently of these crates; and one batch worked by hand.
+//! independently of these crates; and two batches worked by hand.
 
 use serde::Deserialize;
 use sk_aggregate::{Bracket, SwissElo};

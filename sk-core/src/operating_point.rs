@@ -2,6 +2,15 @@ use serde::{Deserialize, Serialize};
 
 /// The numbers of the reference instantiation: one per parameter of the tournament, the champion rule and the blades.
 ///
+/// | point | N | R | T | w_tour | w_blade | λ |
+/// |---|--:|--:|--:|--:|--:|--:|
+/// | [`HHH`](Self::HHH) | 7 | 5 | 8 | 1.1 | 1.75 | 0.2 |
+/// | [`HARMLESSNESS`](Self::HARMLESSNESS) | 11 | 4 | 11.219 | 0.504 | 1.483 | 0.109 |
+/// | [`HELPFULNESS`](Self::HELPFULNESS) | 7 | 3 | 1.69 | 1.170 | 1.707 | 0.158 |
+/// | [`HONESTY`](Self::HONESTY) | 3 | 7 | 21.03 | 1.587 | 2.088 | 0.395 |
+///
+/// All have β = 0.1, α = 0.5 and K from 40 to 10. T divides a logit without units, β scales nats per token, K is in points of rating.
+///
 /// Plain data; the constructors that take these numbers check them. The four constants are the published points: the optima of the
 /// per-objective searches, and [`HHH`](Self::HHH), which every multi-objective result uses. The paper calls it their mean, geometric for T
 /// and arithmetic for the rest, rounded; the geometric mean of the three T is 7.4, and the point has 8.

@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Real, ScoreError};
 
-/// What a blade says of one candidate: a score μ and a dispersion σ ≥ 0, in the same units, both finite.
+/// What a blade says of one candidate: a score μ and a dispersion σ ≥ 0, both finite.
+///
+/// σ should be in the units of μ, as the standard error of a mean is. The min-entropy of the reference method is not: what then weighs one
+/// against the other is the normaliser's convention.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawScore<F>", bound(deserialize = "F: Real + Deserialize<'de>"))]
 pub struct Score<F = f64> {

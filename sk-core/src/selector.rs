@@ -6,9 +6,10 @@ use crate::{Batch, Real};
 
 /// 𝓢: maps ratings to a distribution over candidates.
 pub trait Selector<F: Real = f64>: Send + Sync {
-    /// Writes the probability of candidate i to `probabilities[i]`, whatever it held. They are not negative and sum to one.
+    /// Writes the probability of candidate i to `probabilities[i]`, whatever it held. They are not negative and sum to
+    /// one, up to a rounding for each; a step fails where they do not.
     ///
-    /// The batch that was rated comes along: a rule may look past the ratings, as the champion rule does.
+    /// `ratings` and `probabilities` have N entries, as the batch has candidates. The batch that was rated comes along: a rule may look past the ratings, as the champion rule does.
     ///
     /// # Panics
     /// May panic when the slices differ in length.

@@ -20,12 +20,12 @@ const MATCH_EPSILON: f64 = 1e-8;
 /// A Swiss-system Elo tournament with Thurstone win probabilities: the reference instantiation of 𝓐.
 ///
 /// ```text
-/// Δ_ij = α(z(ℓ_S)_i − z(ℓ_S)_j) + (1 − α)(z(μ)_i − z(μ)_j)       s₂ = √((1 − α)²(σ_i² + σ_j²) + 1e-8)
-/// S_ij = Φ(Δ_ij / s₂)                                           E_ij = 1 / (1 + 10^((R_j − R_i)/400))
-/// R_i ← R_i + K_r (S_ij − E_ij)                                 K_r = K_max (K_min / K_max)^(r/(R−1)),  r = 0 … R−1
+/// Δ_ij = d_i − d_j                    s₂ = √(s_i² + s_j² + 1e-8)
+/// S_ij = Φ(Δ_ij / s₂)                 E_ij = 1 / (1 + 10^((R_j − R_i)/400))
+/// R_i ← R_i + K_r (S_ij − E_ij)       K_r = K_max (K_min / K_max)^(r/(R−1)),  r = 0 … R−1
 /// ```
 ///
-/// with the quantities of a match as [`Entry`] makes them. Each round the candidates stand in order of rating, ties by [`Seeding`]; the
+/// with the strength d_i and the dispersion s_i of a candidate as [`Entry`] makes them. Each round the candidates stand in order of rating, ties by [`Seeding`]; the
 /// first without an opponent meets the next it has not met, or the next at all if it has met them all. With an odd number the one left
 /// over keeps its rating. One round is played at K_max.
 ///
