@@ -4,6 +4,9 @@
 //! Burn's tensors, in as few of them as there can be. Both follow one contract: rows are grouped by lane, one lane per adapter; a [`Prefix`] holds the
 //! context of each lane, a [`Suffix`] what each row has added to it.
 //!
+//! A GPU that several threads decode on is to be opened by [`DeviceName`](crate::device::DeviceName), which has them share one queue: caches are written
+//! where they lie, and with a queue for each thread one would read what another has only been asked to write.
+//!
 //! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one, methods panic.
 
 mod cache;
