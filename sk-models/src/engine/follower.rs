@@ -10,6 +10,16 @@ const CHUNK: usize = 256;
 /// The same on a GPU, where each chunk reads the weights again and costs a round of launches.
 const CHUNK_ON_GPU: usize = 512;
 
+/// Scores of attention that a chunk may have on a GPU, where they are written out in f32: a gibibyte, half of what some bind at once.
+const SCORES_ON_GPU: usize = 1 << 28;
+
+/// Tokens of a chunk on a GPU, whose queries in so many rows, heads of lanes, see themselves and as many tokens as are `held`.
+fn chunk_on_gpu(rows: usize, held: usize) -> usize {
+    let room = SCORES_ON_GPU / (rows.max(1) * (held + CHUNK_ON_GPU));
+    // A power of two, since each shape is a kernel to choose.
+    1 << room.clamp(1, CHUNK_ON_GPU).ilog2()
+}
+
 /// A prefix that follows a context: it holds all tokens but the last, which each candidate reads again as its first input.
 pub(super) struct Follower {
     tokens: Vec<TokenId>,
@@ -31,10 +41,15 @@ impl Follower {
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
         self.tokens.truncate(common);
         self.prefix.truncate(common);
-        let size = if is_processor(&model.device()) { CHUNK } else { CHUNK_ON_GPU };
-        for chunk in target[common..].chunks(size) {
+        let is_processor = is_processor(&model.device());
+        let rows = seats.count() * model.config().num_attention_heads;
+        let mut rest = &target[common..];
+        while !rest.is_empty() {
+            let size = if is_processor { CHUNK } else { chunk_on_gpu(rows, self.tokens.len()) };
+            let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
+            rest = after;
         }
     }
 
@@ -77,5 +92,23 @@ pub(super) fn check_vocabulary(model: &Decoder, role: &'static str, tokens: &[To
     match tokens.iter().find(|&&t| t as usize >= vocab_size) {
         Some(&token) => Err(EngineError::Vocabulary { role, token, vocab_size }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scores_of_a_chunk_fit_into_what_is_bound_at_once() {
+        // Four lanes of Qwen2.5-3B's sixteen heads and of 7B's 28; nine lanes of those.
+        for rows in [1, 4 * 16, 4 * 28, 9 * 28] {
+            for held in [0, 512, 4096, 32_256, 130_000] {
+                let tokens = chunk_on_gpu(rows, held);
+                assert!(tokens == 1 || rows * tokens * (held + tokens) * size_of::<f32>() <= 1 << 30, "{rows}, {held}");
+                assert!(tokens >= 4 && tokens <= CHUNK_ON_GPU && tokens.is_power_of_two());
+            }
+        }
+        assert_eq!((chunk_on_gpu(112, 2048), chunk_on_gpu(112, 16_384)), (512, 128));
     }
 }
