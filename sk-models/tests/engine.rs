@@ -11,7 +11,7 @@ use sk_core::{
     Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
 };
 use sk_models::Qwen2Config;
-use sk_models::decoder::{Decoder, Together};
+use sk_models::decoder::{Decoder, Precision, Together};
 use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
@@ -436,4 +436,39 @@ fn generations_side_by_side_are_what_each_is_alone() {
     assert_eq!(side_by_side, alone);
     // A thread that has not entered waits for nobody.
     assert_eq!(generate(&model, 3), alone[3]);
+}
+
+/// Bits, not digits: in which order a row's sums are taken depends neither on how many rows share a pass nor on what they are. The depths are
+/// those at which many rows are read in several sweeps, the vocabulary has several parts.
+#[test]
+fn a_candidate_reads_to_the_same_bits_in_any_batch() {
+    let config = Qwen2Config::from_json(
+        "test",
+        r#"{"vocab_size": 3000, "hidden_size": 64, "intermediate_size": 2000, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "max_position_embeddings": 256, "tie_word_embeddings": true}"#,
+    )
+    .unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    let spans: Vec<Vec<TokenId>> = (0..40).map(|_| (0..24).map(|_| rng.random_range(0..3000)).collect()).collect();
+    let candidates = |spans: &[Vec<TokenId>]| {
+        let candidate = |tokens: &Vec<TokenId>| Candidate {
+            log_probs: vec![-1.0; tokens.len()],
+            tokens: tokens.clone(),
+            end: SpanEnd::Limit,
+        };
+        Candidates::new(spans.iter().map(candidate).collect()).unwrap()
+    };
+    for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+        let decoder = Arc::new(Decoder::random(&config, 5, &Device::flex(), precision).unwrap());
+        let read = |spans: &[Vec<TokenId>]| {
+            let readings = Verifier::new(Arc::clone(&decoder)).read(&[1, 2, 3], &candidates(spans), &[Policy::Backbone]).unwrap();
+            readings.get(&Policy::Backbone).unwrap().to_vec()
+        };
+        let all = read(&spans);
+        for some in [0..1, 3..8, 10..33] {
+            for (found, expected) in read(&spans[some.clone()]).iter().zip(&all[some]) {
+                assert_eq!((&found.log_probs, &found.min_entropy), (&expected.log_probs, &expected.min_entropy), "{precision:?}");
+            }
+        }
+    }
 }

@@ -37,6 +37,32 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     assert_ne!(first, with_seed("8"));
 }
 
+/// On the model that ships, whose vocabulary is read in several parts; so many rows are shared out differently among one thread and three.
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    let options = ["--n", "12", "--span-tokens", "24", "--max-new-tokens", "24", "--quiet", "--device", "cpu", "--trace"];
+    for precision in ["f32", "bf16", "int8"] {
+        let steps = |threads: &str| {
+            let mut command = program();
+            command.env("RAYON_NUM_THREADS", threads).args(["generate", "How do I apologise?", "--precision", precision]);
+            stdout(&command.args(options).arg(&trace).output().unwrap());
+            let lines = fs::read_to_string(&trace).unwrap();
+            let step = |line: &str| {
+                let mut step: Value = serde_json::from_str(line).unwrap();
+                step.as_object_mut().unwrap().remove("seconds");
+                step
+            };
+            lines.lines().map(step).collect::<Vec<_>>()
+        };
+        let one = steps("1");
+        for threads in ["2", "3", "8"] {
+            assert_eq!(steps(threads), one, "{precision}, {threads} threads");
+        }
+    }
+}
+
 #[test]
 fn the_prompt_may_come_from_an_argument_a_file_or_a_pipe() {
     let directory = tempfile::tempdir().unwrap();

@@ -17,6 +17,9 @@ use crate::kernels::simd::{exp, max, sum, widened};
 /// Panels whose logits exist at one time.
 const PANELS: usize = 8;
 
+/// Panels whose logits are summed by themselves: how a row's parts are joined does not depend on other rows or on threads.
+const UNIT: usize = 2 * PANELS;
+
 /// Rows whose logits exist at one time.
 const PIECE: usize = 2 * ROWS;
 
@@ -96,20 +99,20 @@ impl Packed {
         let blocks = rows.div_ceil(block);
         // Few rows leave the vocabulary to share.
         let panels = head.weight.count();
-        let share =
-            if blocks >= 2 * threads { panels } else { panels.div_ceil((4 * threads).div_ceil(blocks)).next_multiple_of(PANELS) };
-        let shares = panels.div_ceil(share);
-        let mut partials = vec![Partial::NONE; rows * shares];
+        let parts = if blocks >= 2 * threads { 1 } else { (4 * threads).div_ceil(blocks) };
+        let share = panels.div_ceil(parts).next_multiple_of(UNIT);
+        let (shares, units) = (panels.div_ceil(share), panels.div_ceil(UNIT));
+        let mut partials = vec![Partial::NONE; rows * units];
         let found = Parts::of(&mut partials);
         Team::global().run(blocks * shares, &|task| {
             let (first, part) = (task / shares * block, task % shares);
             let rows_here = block.min(rows - first);
-            // SAFETY: the rows of a block under one share are one task's.
-            let partials = unsafe { found.slice(part * rows + first, rows_here) };
             LOGITS.with_borrow_mut(|logits| {
                 logits.reach(piece * PANELS * WIDTH);
                 for panel in (part * share..((part + 1) * share).min(panels)).step_by(PANELS) {
-                    let end = (panel + PANELS).min((part + 1) * share).min(panels);
+                    let end = (panel + PANELS).min(panels);
+                    // SAFETY: the rows of a block under one share are one task's, and a unit is part of one share.
+                    let partials = unsafe { found.slice(panel / UNIT * rows + first, rows_here) };
                     for at in (0..rows_here).step_by(piece) {
                         let count = piece.min(rows_here - at);
                         let rows = Rows { states, lanes, first: first + at, targets };
@@ -120,7 +123,7 @@ impl Packed {
         });
         (0..rows)
             .map(|row| {
-                let whole = (0..shares).map(|part| partials[part * rows + row]).fold(Partial::NONE, Partial::join);
+                let whole = (0..units).map(|unit| partials[unit * rows + row]).fold(Partial::NONE, Partial::join);
                 let entropy = whole.sum.ln();
                 [whole.target.unwrap_or(f32::NAN) - whole.max - entropy, entropy]
             })
