@@ -106,7 +106,7 @@ mod tests {
             for held in [0, 512, 4096, 32_256, 130_000] {
                 let tokens = chunk_on_gpu(rows, held);
                 assert!(tokens == 1 || rows * tokens * (held + tokens) * size_of::<f32>() <= 1 << 30, "{rows}, {held}");
-                assert!(tokens >= 4 && tokens <= CHUNK_ON_GPU && tokens.is_power_of_two());
+                assert!((4..=CHUNK_ON_GPU).contains(&tokens) && tokens.is_power_of_two());
             }
         }
         assert_eq!((chunk_on_gpu(112, 2048), chunk_on_gpu(112, 16_384)), (512, 128));
