@@ -124,12 +124,13 @@ fn compare(name: &str, link: &dyn Link, spread: PNorm, tolerance: f64, mu: &[f64
     for i in 0..n {
         let term = |j: usize| {
             let s = spread.s(sigma[i] / 4.0, sigma[j] / 4.0);
-            let delta = mu[i] / 4.0 - mu[j] / 4.0;
-            if delta == 0.0 { 0.0 } else { link.g((delta.abs() / s).min(limit)) }
+            // A quarter of the smallest difference vanishes, and counts on no spread.
+            let delta = (mu[i] / 4.0 - mu[j] / 4.0).abs().max(5e-324);
+            if mu[i] == mu[j] { 0.0 } else { link.g((delta / s).min(limit)) }
         };
         let scale: f64 = (0..n).filter(|&j| j != i).map(term).sum();
         let error = (fast[i] - slow[i]).abs();
-        // Quarters of the smallest numbers are not exact; such terms are below 1e-300.
+        // Quarters of the smallest numbers are not exact; such terms are below 1e-300, or there is no spread.
         let allowed = rating_tolerance(n, tolerance) * scale + 1e-300;
         prop_assert!(error <= allowed, "{name}, p = {}: rating {i} is {:e}, pair by pair {:e}", spread.p(), fast[i], slow[i]);
     }
@@ -216,6 +217,16 @@ fn the_smallest_scores_win() {
         let (fast, slow) = rate::<f32>(&RoundRobin::new(&Probit, spread), &[1e-45, 0.0, -1e-45], &[0.0; 3]);
         assert_eq!((fast, slow), (vec![1.0, 0.0, -1.0], vec![1.0, 0.0, -1.0]), "{p}");
     }
+}
+
+/// Differences of the smallest number, on some spread and on none, in one batch.
+#[test]
+fn the_smallest_scores_agree_with_pair_by_pair() {
+    let sigma =
+        [0.1, 1.0, 0.1, 0.1, 0.0, 1.0, 0.1, 1.0, 0.0, 0.1, 1.0, 0.1, 0.0, 0.1, 0.1, 0.1, 0.1, 0.8606284977795187, 0.1, 1.0, 0.1];
+    let mut players = sigma.map(|sigma| (0.0, sigma)).to_vec();
+    (players[4].0, players[17].0) = (5e-324, 1e300);
+    compare_all(players).unwrap();
 }
 
 /// Batches of one block and of many, of an even and an odd number of them, and past the length from which rounds are shared.
