@@ -274,7 +274,8 @@ impl Qwen2Config {
                 return refuse(field, "0".into(), "must be at least one");
             }
         }
-        // Factors below this have a product, and a thousand times the layers of any model a list of their tensors.
+        // What is computed from such sizes neither overflows nor asks for memory before the files have been looked at: layers are a thousand times
+        // those of any model there is.
         const LARGEST: usize = 1 << 31;
         const MOST_LAYERS: usize = 1 << 16;
         const MOST_PARAMETERS: u128 = 1 << 50;

@@ -249,9 +249,7 @@ fn keep_kernels() {
     settings.compilation.cache = true;
     // Passes of joined generations run on whichever thread comes last, and write caches where they lie: one queue keeps the order in which they
     // were asked for. With a queue for each thread, one may read what another has only been asked to write.
-    if std::env::var("PT").is_err() {
-        settings.streaming.policy = StreamPolicy::Single;
-    }
+    settings.streaming.policy = StreamPolicy::Single;
     // By default a folder `target` beside whatever Cargo.toml is above the working directory.
     if matches!(settings.environment.path, CacheConfig::Target) {
         settings.environment.path = CacheConfig::Global;
