@@ -1,0 +1,240 @@
+use super::*;
+
+fn reference(convention: Convention) -> SchemeConfig {
+    SchemeConfig::reference(convention, &OperatingPoint::HHH)
+}
+
+fn overlaid(text: &str) -> Result<SchemeConfig, SchemeError> {
+    let mut config = reference(Convention::Sound);
+    config.overlay("test.toml", text, Path::new("schemes"))?;
+    Ok(config)
+}
+
+#[test]
+fn what_a_file_leaves_out_stays_as_it_was() {
+    assert_eq!(overlaid("").unwrap(), reference(Convention::Sound));
+    let config = overlaid("[selector]\ntemperature = 2\n[aggregator]\nkind = \"round-robin\"\np = inf\n").unwrap();
+    assert_eq!((config.selector.temperature, config.selector.w_blade), (2.0, OperatingPoint::HHH.w_blade));
+    assert_eq!(config.aggregator.kind, AggregatorKind::RoundRobin { link: LinkKind::Probit, p: f64::INFINITY });
+    assert_eq!(config.proposal, reference(Convention::Sound).proposal);
+}
+
+#[test]
+fn every_link_of_the_library_has_a_name() {
+    let rated = |link: &str| {
+        let config = overlaid(&format!("[aggregator]\nkind = \"round-robin\"\n{link}\nstandardize = false\n"))?;
+        let mut ratings = [f64::NAN; 2];
+        config.aggregator.build().unwrap().rate(&sk_core::Batch::trusted(&[2.0, 0.0], &[0.6, 0.8]), &mut ratings);
+        Ok::<_, SchemeError>((ratings[0], config.summary().aggregator))
+    };
+    // Σσ² = 1, so u = 2: each link at 2.
+    for (text, g, words) in [
+        ("link = \"probit\"", 0.477_249_868_051_820_8, "thurstone, raw"),
+        ("link = \"logistic\"", 1.0 / (1.0 + (-2.0_f64).exp()) - 0.5, "round-robin (logistic, p = 2), raw"),
+        ("link = \"tanh\"", 2.0_f64.tanh(), "round-robin (tanh, p = 2), raw"),
+        ("link = \"laplace\"", 0.5 * (1.0 - (-2.0_f64).exp()), "round-robin (laplace, p = 2), raw"),
+        // F(u) − ½ = atan(u)/π at one degree of freedom, u/(2√(2 + u²)) at two.
+        ("link = \"student-t\"\nnu = 1", 2.0_f64.atan() / std::f64::consts::PI, "round-robin (student-t 1, p = 2), raw"),
+        ("link = \"student-t\"\nnu = 2", 1.0 / 6.0_f64.sqrt(), "round-robin (student-t 2, p = 2), raw"),
+        ("link = \"asinh\"", 2.0_f64.asinh(), "asinh, raw"),
+        ("link = \"signed-log\"", 3.0_f64.ln(), "round-robin (signed-log, p = 2), raw"),
+        ("link = \"identity\"", 2.0, "round-robin (identity, p = 2), raw"),
+    ] {
+        let (rating, said) = rated(text).unwrap();
+        assert!((rating - g).abs() < 1e-12, "{text}: {rating}");
+        assert_eq!(said, words);
+    }
+    for (text, said) in [
+        ("link = \"studentt\"", "test.toml:3: unknown link \"studentt\"; did you mean \"student-t\"?"),
+        ("link = \"student-t\"\nnu = 0", "degrees of freedom is 0; it must be finite and at least 0.1"),
+        ("link = \"probit\"\nnu = 3", "test.toml:4: unknown field of [aggregator] \"nu\""),
+        ("p = 0.5", "p is 0.5; it must be at least 1"),
+    ] {
+        let error = rated(text).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+/// Ratings 3, 2, 1 and raw scores of two blades, of which the first is weighed.
+fn selected(config: &SchemeConfig) -> Vec<f64> {
+    let table = sk_core::ScoreTable::new([([0.3, 0.2, 0.1], [0.0; 3]), ([-1.0, 0.0, 1.0], [0.5, 0.5, 0.1])]).unwrap();
+    let table = table.with_names(["calm", "safe"]).unwrap();
+    let batch = sk_core::Batch::trusted(table.mu(0), table.sigma(0)).with_blades(&table);
+    let mut p = vec![f64::NAN; 3];
+    config.selector.build().unwrap().distribution(&[3.0, 2.0, 1.0], &batch, &mut p);
+    p
+}
+
+#[test]
+fn gates_are_named_after_blades_and_stand_before_the_selection() {
+    let gated = |gates: &str| selected(&overlaid(&format!("[selector]\nkind = \"argmax\"\n{gates}")).unwrap());
+    assert_eq!(gated(""), [1.0, 0.0, 0.0]);
+    assert_eq!(gated("[selector.gates.safe]\nthreshold = -0.2\n"), [0.0, 1.0, 0.0]);
+    assert_eq!(gated("[selector.gates.safe]\nthreshold = -0.2\nkappa = 1\n"), [0.0, 0.0, 1.0]);
+    assert_eq!(gated("[selector.gates.safe]\nthreshold = 5\n"), [0.0, 0.0, 1.0]);
+    assert_eq!(gated("[selector.gates.safe]\nthreshold = 5\nfallback = \"open\"\n"), [1.0, 0.0, 0.0]);
+    let both = "[selector.gates.floor]\non = \"score\"\nthreshold = 0.15\n[selector.gates.safe]\nthreshold = -0.2\n";
+    assert_eq!(gated(both), [0.0, 1.0, 0.0]);
+    assert_eq!(gated("[selector.gates.low]\non = \"rating\"\nthreshold = 3\n"), [1.0, 0.0, 0.0]);
+    assert_eq!(overlaid(both).unwrap().selector.build().unwrap().blades(), ["safe".into()]);
+    for (text, said) in [
+        ("[selector.gates.safe]\nkappa = 1\n", "a gate needs a threshold"),
+        ("[selector.gates.safe]\nthreshold = nan\n", "threshold is NaN; it must be a number"),
+        ("[selector]\ngates = 3\n", "expected tables by name"),
+        ("[selector.gates.safe]\nthreshold = 1\non = \"rating\"\nkappa = 1\n", "kappa"),
+    ] {
+        let error = overlaid(text).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn each_standardisation_is_switched_alone() {
+    let mut published = reference(Convention::Sound);
+    let scores = sk_core::ScoreTable::new([([6.0, 2.0, 1.0], [1.0, 2.0, 0.0]), ([-30.0, 0.0, 50.0], [5.0, 5.0, 1.0])]).unwrap();
+    let fluency = [-2.0, -1.0, -4.0];
+    // Composite, rating, probability: what each standardisation changes, and what comes before it and does not.
+    let run = |config: &SchemeConfig| {
+        let (mut composite, mut ratings, mut p) = (sk_core::Composite::default(), vec![0.0; 3], vec![0.0; 3]);
+        config.normalizer.build().combine(&scores, &Simplex::uniform(2).unwrap(), &mut composite);
+        let batch = sk_core::Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&fluency);
+        config.aggregator.build().unwrap().rate(&batch, &mut ratings);
+        config.selector.build().unwrap().distribution(&ratings, &batch, &mut p);
+        (composite.mu.clone(), ratings, p)
+    };
+    published.overlay("kind.toml", "[aggregator]\nkind = \"thurstone\"\n", Path::new("")).unwrap();
+    let switched = |text: &str| {
+        let mut config = published.clone();
+        config.overlay("off.toml", text, Path::new("")).unwrap();
+        run(&config)
+    };
+    let (mu, ratings, p) = run(&published);
+    let first = switched("[normalizer]\nkind = \"raw\"\n");
+    assert_eq!(first.0, [-12.0, 1.0, 25.5]);
+    let second = switched("[aggregator]\nstandardize = false\n");
+    assert!(second.0 == mu && second.1 != ratings);
+    let third = switched("[selector]\nstandardize = false\n");
+    assert!(third.0 == mu && third.1 == ratings && third.2 != p);
+    assert_eq!(switched("[aggregator]\nstandardize = true\n[selector]\nstandardize = true\n"), (mu, ratings, p));
+}
+
+#[test]
+fn normalisation_is_set_number_by_number() {
+    use sk_core::{Deviation, Standardize};
+    use sk_normalize::{Correlation, DispersionUnit, Propagation};
+    let text = "[normalizer]\nconvention = \"paper\"\ndeviation = \"population\"\ncorrelations = [[\"a\", \"b\", -0.5]]\n";
+    let normalizer = overlaid(text).unwrap().normalizer;
+    assert_eq!(normalizer.standardize, Standardize::new(Deviation::Population, 1e-6, 0.0).unwrap());
+    assert_eq!(normalizer.unit, DispersionUnit::Own);
+    assert_eq!(normalizer.propagation, Propagation::Correlated(Correlation::of_pairs([("a", "b", -0.5)]).unwrap()));
+    let normalizer = overlaid("[normalizer]\nepsilon = 0.5\ndispersion_unit = \"own\"\n").unwrap().normalizer;
+    assert_eq!(normalizer.standardize, Standardize::new(Deviation::Sample, 0.5, 0.0).unwrap());
+    assert_eq!((normalizer.unit, normalizer.propagation), (DispersionUnit::Own, Propagation::Linear));
+    for (text, said) in [
+        ("epsilon = -1\n", "epsilon is -1"),
+        ("correlations = [[\"a\", \"b\"]]\n", "expected a list such as"),
+        ("correlations = [[\"a\", \"a\", 0]]\n", "blade \"a\" is paired with itself"),
+        ("correlations = [[\"a\", \"b\", 2]]\n", "it must be in [-1, 1]"),
+        ("kind = \"raw\"\nepsilon = 1\n", "epsilon"),
+    ] {
+        let error = overlaid(&format!("[normalizer]\n{text}")).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn the_conventions_differ_where_the_published_runs_do() {
+    let (paper, sound) = (reference(Convention::Paper), reference(Convention::Sound));
+    assert_eq!((paper.proposal.top_k, paper.proposal.repetition_penalty), (50, 1.05));
+    assert!(!paper.proposal.keep_end_of_text && sound.proposal.keep_end_of_text);
+    assert_eq!(paper.granularity.span_tokens.map(std::num::NonZeroUsize::get), Some(512));
+    assert_eq!((paper.granularity.rule, sound.granularity.rule), (Rule::BlankLine, Rule::BlankLine));
+    paper.aggregator.build().unwrap();
+    paper.selector.build().unwrap();
+}
+
+#[test]
+fn listed_blades_replace_the_default_ones_in_the_order_of_the_file() {
+    let text = "[blades.z]\nadapter = \"z\"\nweight = 3\n[blades.a]\nadapter = \"/a\"\nweight = 1\nbeta = 0.5\n[blades.b0]\nkind = \"fluency\"\n";
+    let mut config = overlaid(text).unwrap();
+    assert!(config.template.is_none());
+    let adapters: Vec<_> = config.adapters().map(|(name, path)| (name, path.cloned())).collect();
+    assert_eq!(adapters, [("z".to_owned(), Some(PathBuf::from("schemes/z"))), ("a".to_owned(), Some(PathBuf::from("/a")))]);
+    let spec = config.spec().unwrap();
+    assert_eq!((spec.weight("z"), spec.weight("a"), spec.weight("b0")), (Some(0.75), Some(0.25), None));
+    config.seat("late");
+    assert_eq!(config.spec().unwrap().weight("late"), Some(0.0));
+    assert!(matches!(overlaid("[blades]\n").unwrap().spec(), Err(SchemeError::NoBlade)));
+}
+
+#[test]
+fn blades_are_amended_field_by_field() {
+    let amended = |scheme: &str, text: &str| {
+        let mut config = Shipped::named(scheme).unwrap().config().unwrap();
+        config.amend("--set", text).map(|()| config)
+    };
+    let lambda = |blade: &BladeConfig| blade.guided.unwrap().lambda;
+    let mut args = amended("args", "[blades.\"*\"]\nguided = 0.5\n").unwrap();
+    ["a", "b"].iter().for_each(|name| args.seat(name));
+    assert_eq!(args.blades.iter().map(lambda).collect::<Vec<_>>(), [0.5, 0.5]);
+    assert_eq!(args.blades[0].dispersion, sk_blades::Dispersion::ZERO, "what is not named stays");
+    // One blade of a template, and one with a section of its own.
+    let mut args = amended("args", "[blades.b]\nguided = 2\n").unwrap();
+    ["a", "b"].iter().for_each(|name| args.seat(name));
+    let named = |name: &str| lambda(args.blades.iter().find(|blade| blade.name == name).unwrap());
+    assert_eq!((named("a"), named("b")), (0.1, 2.0));
+    let mixture = amended("mod-alpha", "[blades.\"*\"]\ndivergence_alpha = 0.25\n").unwrap();
+    assert_eq!(mixture.template.unwrap().divergence, sk_core::Divergence::alpha(0.25).unwrap());
+    let base = amended("base", "[blades.backbone]\ndispersion = \"min-entropy\"\n").unwrap();
+    assert_eq!((base.blades.len(), base.blades[0].weight), (1, Some(1.0)));
+    for (scheme, text, said) in [
+        ("base", "[blades.backbon]\nweight = 1\n", "unknown blade \"backbon\"; did you mean \"backbone\"?"),
+        ("base", "[blades.\"*\"]\nweight = 1\n", "has none for all others"),
+        ("args", "[blades.\"*\"]\nguide = 1\n", "unknown field of [blades.*] \"guide\"; did you mean \"guided\"?"),
+        ("args", "[blades.\"*\"]\nguided = -1\n", "lambda is -1"),
+    ] {
+        let error = amended(scheme, text).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn an_ensemble_has_adapters_of_its_own() {
+    let config = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"/b\"]\nbeta = 0.2\n").unwrap();
+    let adapters: Vec<_> = config.adapters().map(|(name, path)| (name, path.cloned())).collect();
+    let expected = [("calm/0".to_owned(), Some(PathBuf::from("schemes/a"))), ("calm/1".to_owned(), Some(PathBuf::from("/b")))];
+    assert_eq!(adapters, expected);
+    let read = config.blades[0].build().unwrap().policies();
+    assert_eq!(read[1..], ["calm/0", "calm/1"].map(|name| sk_core::Policy::Variant(name.into())));
+    for (text, said) in
+        [("adapters = [\"a\"]\n", "at least 2"), ("", "at least 2"), ("adapter = \"a\"\nadapters = []\n", "at least 2")]
+    {
+        let error = overlaid(&format!("[blades.calm]\nkind = \"ensemble\"\n{text}")).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    let both = overlaid("[blades.calm]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\"]\nadapter = \"c\"\n").unwrap_err();
+    assert!(both.to_string().contains("unknown field of [blades.calm] \"adapter\""), "{both}");
+}
+
+#[test]
+fn correlations_are_of_blades_that_are_seated() {
+    let mut config = overlaid("[normalizer]\ncorrelations = [[\"calm\", \"sfae\", -0.5]]\n").unwrap();
+    ["calm", "safe"].iter().for_each(|name| config.seat(name));
+    let said = "normalizer: correlations name blade \"sfae\", which is not seated; did you mean \"safe\"?";
+    assert_eq!(config.spec().unwrap_err().to_string(), said);
+    config.seat("sfae");
+    assert!(config.spec().is_ok());
+    // A blade of no weight is seated, and the fluency of candidates is no blade that errs with others.
+    let two = "[blades.calm]\nweight = 1\n[blades.safe]\nweight = 0\n[blades.b0]\nkind = \"fluency\"\n[normalizer]\n";
+    assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().spec().is_ok());
+    let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().spec().unwrap_err();
+    assert!(error.to_string().contains("blade \"b0\", which is not seated; known: calm, safe"), "{error}");
+}
+
+#[test]
+fn unseated_defaults_share_the_weight() {
+    let mut config = reference(Convention::Sound);
+    assert!(matches!(config.spec(), Err(SchemeError::NoBlade)));
+    ["a", "b", "a"].iter().for_each(|name| config.seat(name));
+    assert_eq!(config.spec().unwrap().weights().as_slice(), [0.5, 0.5]);
+}
