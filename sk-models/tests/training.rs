@@ -378,6 +378,52 @@ fn a_checkpoint_of_another_run_is_refused() {
     assert!(error.to_string().contains("checkpoint.safetensors"), "{error}");
 }
 
+#[test]
+fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    interrupted(|stop| {
+        let _ = train_lm(&bench.lm("run"), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
+    });
+    interrupted(|stop| {
+        let _ = train_dpo(&bench.dpo("model", "blade"), &device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
+    });
+    let lm = train_lm(&LmOptions { steps: 2, ..bench.lm("run") }, &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&DpoOptions { steps: 2, ..bench.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    for error in [lm, dpo] {
+        let message = error.to_string();
+        assert!(
+            matches!(error, TrainError::Checkpoint { .. }) && message.contains("3 steps") && message.contains("--steps 2"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn what_a_run_ended_with_is_not_overwritten() {
+    let _alone = alone();
+    let bench = Bench::new();
+    let device = Device::flex();
+    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    train_dpo(&bench.dpo("model", "blade"), &device, &mut |_| {}).unwrap();
+    let files = ["model/model.safetensors", "blade/adapter_model.safetensors"];
+    let before = files.map(|file| bench.bytes(file));
+    let lm = train_lm(&LmOptions { seed: 8, ..bench.lm("model") }, &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&DpoOptions { seed: 8, ..bench.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    for (error, file) in [lm, dpo].into_iter().zip(files) {
+        assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains(file), "{error}");
+    }
+    assert_eq!(files.map(|file| bench.bytes(file)), before);
+    // In shards, a model is there as well.
+    let directory = bench.root.path().join("shards");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("model.safetensors.index.json"), "{}").unwrap();
+    let error = train_lm(&bench.lm("shards"), &device, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("model.safetensors.index.json"), "{error}");
+}
+
 /// What a text spells out is text, and none of it is cut or padded, whatever the file says of the last run.
 #[test]
 fn text_to_train_on_is_read_whole_and_as_text() {

@@ -116,7 +116,7 @@ pub struct LmArgs {
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "max_length"])]
     init: Option<PathBuf>,
-    /// Directory for the model; a checkpoint found there is resumed
+    /// Directory for the model; a checkpoint found there is resumed, and a finished model not overwritten
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
@@ -205,7 +205,7 @@ pub struct DpoArgs {
     /// Directory of the model to adapt, or embedded:backbone; no hub id
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Directory for the adapter; a checkpoint found there is resumed
+    /// Directory for the adapter; a checkpoint found there is resumed, and a finished adapter not overwritten
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with

@@ -6,9 +6,10 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::{
+    ADAPTER_WEIGHTS,
     checkpoint::resolve,
     error::{CheckpointError, io_error},
-    hub::{ADAPTER_WEIGHTS, Progress, SMALL_FILES},
+    hub::{Progress, SMALL_FILES},
     safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
 };
 use crate::files;

@@ -17,6 +17,8 @@ pub(crate) use error::io_error;
 pub use head::{head_kind, load_head, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;
+pub(crate) use peft::WEIGHTS_FILE as ADAPTER_WEIGHTS;
 pub use peft::{load_adapter, save_adapter};
 pub use safetensors::TensorFiles;
+pub(crate) use safetensors::{INDEX_FILE, SINGLE_FILE};
 pub use weights::load_model;

@@ -15,9 +15,9 @@ use super::error::{CheckpointError, io_error};
 use crate::files::{self, Contents};
 
 /// The file of a model that fits in one.
-pub(super) const SINGLE_FILE: &str = "model.safetensors";
+pub(crate) const SINGLE_FILE: &str = "model.safetensors";
 /// The list of shards of a model that does not.
-pub(super) const INDEX_FILE: &str = "model.safetensors.index.json";
+pub(crate) const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// A file that is read where it is, and the table of what it holds.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use super::{
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
     schedule::Cosine,
-    state::{load_checkpoint, load_parameters, save_checkpoint},
+    state::{check_step, load_checkpoint, load_parameters, refuse_finished, save_checkpoint},
     tokenizer::load_tokenizer,
 };
 use crate::{
@@ -236,13 +236,16 @@ impl DpoOptions {
 ///
 /// # Errors
 ///
-/// If the backbone, the pairs or a checkpoint are unusable, the loss diverges, or a file cannot be written.
+/// If the backbone, the pairs or a checkpoint are unusable, a finished adapter lies in the output directory, the loss diverges, or a file
+/// cannot be written.
 pub fn train_dpo(
     options: &DpoOptions,
     device: &Device,
     report: &mut dyn FnMut(DpoEvent),
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
+    let path = options.output.join(CHECKPOINT);
+    refuse_finished(&options.output, &path, &[hf::ADAPTER_WEIGHTS])?;
     let tokenizer_path = options.model.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;
@@ -266,12 +269,12 @@ pub fn train_dpo(
         clip: options.clip,
         ..OptimizerSettings::default()
     });
-    let path = options.output.join(CHECKPOINT);
     let recipe = options.recipe(&checkpoint, &tokenizer_path)?;
     let mut step = 0;
     if let Some(found) = load_checkpoint::<Progress>(&path)? {
         let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
         recipe.check(&found.progress.recipe, &path)?;
+        check_step(found.progress.step, options.steps, &path)?;
         matrices = load_parameters(matrices, found.parameters).map_err(refuse)?;
         step = found.progress.step;
         optimizer.restore(step, found.optimizer, device);

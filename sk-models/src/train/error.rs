@@ -60,6 +60,12 @@ pub enum TrainError {
         /// What does not fit, and what to do.
         reason: String,
     },
+    /// The output directory holds what a run ended with, and nothing to go on from.
+    #[error("{path} is there already, and no checkpoint of it to go on from: give another --output, or move it away")]
+    Finished {
+        /// The file that would be overwritten.
+        path: String,
+    },
     /// A weight file is damaged or does not fit.
     #[error("{path}: {reason}")]
     Weights {

@@ -19,10 +19,16 @@ use super::{
     optimizer::{Optimizer, OptimizerSettings},
     recipe::Recipe,
     schedule::Cosine,
-    state::{Precision, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
+    state::{Precision, check_step, load_checkpoint, load_parameters, refuse_finished, save_checkpoint, save_pretrained},
     tokenizer::load_tokenizer,
 };
-use crate::{config::Qwen2Config, files, hf::Checkpoint, lora::Lanes, model::Qwen2};
+use crate::{
+    config::Qwen2Config,
+    files,
+    hf::{Checkpoint, INDEX_FILE, SINGLE_FILE},
+    lora::Lanes,
+    model::Qwen2,
+};
 
 /// The file in the output directory that an interrupted run resumes from.
 pub const CHECKPOINT: &str = "checkpoint.safetensors";
@@ -183,9 +189,12 @@ impl LmOptions {
 ///
 /// # Errors
 ///
-/// If the data, the tokenizer or a checkpoint are unusable, the loss diverges, or a file cannot be written.
+/// If the data, the tokenizer or a checkpoint are unusable, a finished model lies in the output directory, the loss diverges, or a file cannot
+/// be written.
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
+    let path = options.output.join(CHECKPOINT);
+    refuse_finished(&options.output, &path, &[SINGLE_FILE, INDEX_FILE])?;
     let tokenizer_path = options.tokenizer.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;
@@ -224,7 +233,6 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         None => Qwen2::init(&config, &device),
     };
     let mut optimizer = Optimizer::new(options.optimizer);
-    let path = options.output.join(CHECKPOINT);
     let recipe = options.recipe(&config, initial.as_ref(), &tokenizer_path)?;
     let mut step = 0;
     let mut cursor = Cursor::default();
@@ -232,6 +240,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         let progress = found.progress;
         let refuse = |reason: String| TrainError::Checkpoint { path: path.display().to_string(), reason };
         recipe.check(&progress.recipe, &path)?;
+        check_step(progress.step, options.steps, &path)?;
         model = load_parameters(model, found.parameters).map_err(refuse)?;
         optimizer.restore(progress.step, found.optimizer, &device.clone().inner());
         (step, cursor) = (progress.step, progress.cursor);

@@ -15,7 +15,7 @@ use safetensors::{Dtype, SafeTensors, View, tensor::TensorView};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::TrainError;
-use crate::{files, model::Qwen2};
+use crate::{files, hf::SINGLE_FILE, model::Qwen2};
 
 /// The type of the numbers in a weight file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -187,6 +187,27 @@ pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
     write_safetensors(path, &tensors, HashMap::from([(PROGRESS.to_owned(), progress)]))
 }
 
+/// Refuses an output directory in which one of `results` would be overwritten, unless its run can go on from `checkpoint`.
+pub(super) fn refuse_finished(directory: &Path, checkpoint: &Path, results: &[&str]) -> Result<(), TrainError> {
+    if checkpoint.exists() {
+        return Ok(());
+    }
+    match results.iter().map(|result| directory.join(result)).find(|path| path.exists()) {
+        Some(path) => Err(TrainError::Finished { path: path.display().to_string() }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a checkpoint at `step`, if fewer steps are asked for.
+pub(super) fn check_step(step: u64, steps: u64, path: &Path) -> Result<(), TrainError> {
+    if step <= steps {
+        return Ok(());
+    }
+    let reason =
+        format!("has {step} steps behind it, and --steps {steps} asks for fewer; ask for as many, or delete it to start again");
+    Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
+}
+
 /// What [`load_checkpoint`] finds.
 pub(crate) struct Checkpoint<P> {
     pub(crate) parameters: BTreeMap<String, TensorData>,
@@ -276,5 +297,5 @@ pub fn save_pretrained(model: &Qwen2, directory: &Path, precision: Precision) ->
     let generation = serde_json::to_string_pretty(&generation).expect("plain JSON always serialises");
     write("generation_config.json", &(generation + "\n"))?;
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    write_safetensors(&directory.join("model.safetensors"), &tensors, metadata)
+    write_safetensors(&directory.join(SINGLE_FILE), &tensors, metadata)
 }

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     files::write_atomically,
-    hf::safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
+    hf::{
+        ADAPTER_WEIGHTS,
+        safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
+    },
 };
 
 /// Files other than weights that a model or an adapter may need, all at the root of its repository.
@@ -24,8 +27,6 @@ pub(in crate::hf) const SMALL_FILES: [&str; 6] = [
     "chat_template.jinja",
     "adapter_config.json",
 ];
-/// The weights of an adapter.
-pub(in crate::hf) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 
 /// The directory of a model in the cache.
 pub(super) struct Repository(PathBuf);

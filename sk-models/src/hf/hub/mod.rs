@@ -25,8 +25,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::safetensors::{INDEX_FILE, SINGLE_FILE};
-pub(in crate::hf) use cache::{ADAPTER_WEIGHTS, SMALL_FILES};
+use super::{
+    ADAPTER_WEIGHTS,
+    safetensors::{INDEX_FILE, SINGLE_FILE},
+};
+pub(in crate::hf) use cache::SMALL_FILES;
 use cache::{Repository, link, shards_of};
 use client::Client;
 use download::Download;

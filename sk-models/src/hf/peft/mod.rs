@@ -13,6 +13,6 @@ pub use save::save_adapter;
 /// The settings of an adapter.
 const CONFIG_FILE: &str = "adapter_config.json";
 /// The matrices of an adapter.
-const WEIGHTS_FILE: &str = "adapter_model.safetensors";
+pub(crate) const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 /// What PEFT puts before the path of a module.
 const PREFIX: &str = "base_model.model.";
