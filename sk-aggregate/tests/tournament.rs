@@ -157,7 +157,8 @@ fn k_falls_geometrically() {
 
 #[test]
 fn impossible_parameters_are_refused() {
-    assert!(SwissElo::sound(0, ALPHA).is_err());
+    assert!(SwissElo::sound(0, ALPHA).is_err() && SwissElo::sound(SwissElo::MAX_ROUNDS + 1, ALPHA).is_err());
+    assert!(SwissElo::sound(SwissElo::MAX_ROUNDS, ALPHA).is_ok());
     for alpha in [-0.1, 1.1, f64::NAN] {
         assert!(SwissElo::paper(ROUNDS, alpha).is_err() && Entry::plain(alpha).is_err());
     }

@@ -44,10 +44,13 @@ pub struct SwissElo {
 }
 
 impl SwissElo {
+    /// Most rounds of a tournament. The published ones have at most 7; from the `N`-th round on all are rematches.
+    pub const MAX_ROUNDS: usize = 1 << 16;
+
     /// The published convention: [`Entry::paper`], seeded by score and then by input order, K from 40 to 10.
     ///
     /// # Errors
-    /// When there is no round or α is not in [0, 1].
+    /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or α is not in [0, 1].
     pub fn paper(rounds: usize, alpha: f64) -> Result<Self, ParameterError> {
         Self::new(rounds, Entry::paper(alpha)?, Seeding::Score)
     }
@@ -55,7 +58,7 @@ impl SwissElo {
     /// The published equations without dependence on the order of the input: [`Entry::sound`], [`Seeding::Canonical`], K from 40 to 10.
     ///
     /// # Errors
-    /// When there is no round or α is not in [0, 1].
+    /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or α is not in [0, 1].
     pub fn sound(rounds: usize, alpha: f64) -> Result<Self, ParameterError> {
         Self::new(rounds, Entry::sound(alpha)?, Seeding::Canonical)
     }
@@ -63,9 +66,10 @@ impl SwissElo {
     /// A tournament of `rounds` rounds with K from 40 to 10.
     ///
     /// # Errors
-    /// When there is no round.
+    /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS).
     pub fn new(rounds: usize, entry: Entry, seeding: Seeding) -> Result<Self, ParameterError> {
-        ParameterError::check(rounds > 0, "the number of rounds", rounds as f64, "at least 1")?;
+        let valid = (1..=Self::MAX_ROUNDS).contains(&rounds);
+        ParameterError::check(valid, "the number of rounds", rounds as f64, "between 1 and 65536")?;
         let OperatingPoint { k_max, k_min, .. } = OperatingPoint::HHH;
         Ok(Self { rounds, k_max, k_min, entry, seeding })
     }

@@ -42,6 +42,21 @@ operating point for the scheme alone.";
 /// What a replay without a scheme is of.
 const REFERENCE: &str = "swiss-knife";
 
+/// What a replay has no use for: it asks no model, and its candidates and scores are those of the trace.
+const UNREPLAYED: [&str; 11] = [
+    "PromptArgs",
+    "GenerationArgs",
+    "ModelArgs",
+    "n",
+    "beta",
+    "span_tokens",
+    "draft_temperature",
+    "top_p",
+    "top_k",
+    "repetition_penalty",
+    "trace",
+];
+
 /// Options of `arms`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
@@ -56,7 +71,7 @@ pub struct ArmsArgs {
     /// Choose from the candidates of a trace, by its scores, instead of from those of a model.
     ///
     /// The trace (--trace of `generate`, `chat` and `arms`) is of the scheme that --scheme names.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "file"], help_heading = "Arms")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = UNREPLAYED, help_heading = "Arms")]
     replay: Option<PathBuf>,
     #[command(flatten)]
     steering: SteeringArgs,
@@ -65,7 +80,7 @@ pub struct ArmsArgs {
     #[command(flatten)]
     models: ModelArgs,
     /// Write a trace: one JSON object per step, in lines, with what each arm makes of it.
-    #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     trace: Option<PathBuf>,
     /// Only the summary, no steps.
     #[arg(long, help_heading = "Output")]

@@ -73,10 +73,10 @@ pub struct CertifyArgs {
     #[arg(long, requires = "audit", help_heading = "Audit")]
     anywhere: bool,
     /// Distributions that a search computes.
-    #[arg(long, value_name = "COUNT", default_value_t = Audit::DEFAULT_EVALUATIONS, value_parser = positive, help_heading = "Audit")]
+    #[arg(long, value_name = "COUNT", default_value_t = Audit::DEFAULT_EVALUATIONS, requires = "audit", value_parser = positive, help_heading = "Audit")]
     evaluations: usize,
     /// Seed of the search.
-    #[arg(long, default_value_t = Audit::DEFAULT_SEED, help_heading = "Audit")]
+    #[arg(long, default_value_t = Audit::DEFAULT_SEED, requires = "audit", help_heading = "Audit")]
     seed: u64,
     /// Print JSON instead of a table.
     #[arg(long)]

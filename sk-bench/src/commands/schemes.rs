@@ -62,7 +62,9 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
         return measure::run(&args.measure, &schemes, args.json);
     }
     if args.measure.are_idle() {
-        return Err(Error::Usage("models mean nothing to a table of schemes; give --measure too".to_owned()));
+        return Err(Error::Usage(
+            "models, a device and a precision mean nothing to a table of schemes; give --measure too".to_owned(),
+        ));
     }
     let mut out = anstream::stdout().lock();
     match named {

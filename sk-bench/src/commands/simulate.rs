@@ -41,7 +41,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FORMAT", default_value = "plain")]
     format: Format,
     /// Write figures and tables to this file instead, which needs nothing but a browser.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
     /// Put something broken in place, to see that the checks see it.
     #[arg(long = "break", value_name = "WHAT")]
@@ -66,6 +66,14 @@ enum Format {
 pub fn run(args: &SimulateArgs) -> Result<(), Error> {
     if let Some(name) = args.studies.iter().find(|name| !STUDIES.contains(&name.as_str())) {
         return Err(Error::Usage(format!("unknown study \"{name}\"; {}", suggest::hint(name, &STUDIES))));
+    }
+    if let Some(broken) =
+        args.broken.filter(|broken| !args.studies.is_empty() && !args.studies.iter().any(|name| name == broken.study()))
+    {
+        return Err(Error::Usage(format!(
+            "--break puts something broken in the study {}, which is not asked for",
+            broken.study()
+        )));
     }
     let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
     let exhibits = exhibits(&Simulation::run(args.seed, wanted, args.broken)?);

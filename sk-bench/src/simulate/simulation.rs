@@ -85,6 +85,18 @@ pub enum Breakage {
     Hull,
 }
 
+impl Breakage {
+    /// The study whose checks should see it.
+    pub fn study(self) -> &'static str {
+        match self {
+            Self::Bound => "contamination",
+            Self::Cbn => "influence",
+            Self::Dispersion => "dispersion",
+            Self::Hull => "frontier",
+        }
+    }
+}
+
 /// Why a simulation ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -141,7 +141,18 @@ fn a_trace_is_replayed_without_a_model() {
     assert_refused(&replay(&kind), &["\"x\"", "blades.*.kind is \"likelihood\", not \"implicit-reward\"", "run it on a prompt"]);
     let error = ["--arm", "x=swiss-knife,blades.*.dispersion=standard-error"];
     assert_refused(&replay(&error), &["\"x\"", "blades.*.dispersion"]);
-    assert_refused(&replay(&["Hello", "--arm", "elo"]), &["--replay", "cannot be used with"]);
+    let idle = [
+        &["Hello"][..],
+        &["--seed", "1"],
+        &["--backbone", "x"],
+        &["--device", "cpu"],
+        &["--n", "3"],
+        &["--top-p", "0.5"],
+        &["--beta", "1"],
+    ];
+    for idle in idle {
+        assert_refused(&replay(&[&["--arm", "elo"], idle].concat()), &["--replay", "cannot be used with"]);
+    }
     let whole = fs::read_to_string(&path).unwrap();
     let damaged = |text: &str, parts: &[&str]| {
         fs::write(&path, text).unwrap();

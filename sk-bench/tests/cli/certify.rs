@@ -135,6 +135,9 @@ fn bad_input_is_refused() {
     refused(BY_HAND, &["--audit"], &["--delta"]);
     refused(BY_HAND, &["--anywhere", "--delta", "1"], &["--audit"]);
     assert_refused(&run(["certify", "nowhere.json"]), &["cannot read nowhere.json"]);
+    for idle in [["--evaluations", "9"], ["--seed", "9"]] {
+        refused(BY_HAND, &[&["--delta", "0.1"], &idle[..]].concat(), &["--audit"]);
+    }
     let (_directory, scheme) = file("s.toml", "[selector]\nkind = \"softmax\"\n[selector.gates.safe]\nthreshold = 0\n");
     refused(BY_HAND, &["--scheme", &scheme, "--delta", "1", "--audit"], &["batch 1", "\"safe\"", "no scores"]);
 }

@@ -33,7 +33,9 @@ fn a_measurement_has_every_scheme_that_the_models_can_run() {
 fn what_makes_no_sense_together_is_refused() {
     assert_refused(&run(["schemes", "mod", "--json"]), &["--json", "TOML"]);
     assert_refused(&run(["schemes", "modd"]), &["unknown scheme \"modd\"", "did you mean \"mod\"?"]);
-    assert_refused(&run(["schemes", "--backbone", "x"]), &["--measure"]);
+    for idle in [["--backbone", "x"], ["--device", "cpu"], ["--precision", "int8"], ["--repeat", "2"], ["--seed", "1"]] {
+        assert_refused(&run([&["schemes"], &idle[..]].concat()), &["--measure"]);
+    }
     let only = ["schemes", "fudge", "--measure"];
     assert_refused(&run_on_models("schemes", &only[1..]), &["no blade is seated"]);
 }

@@ -69,3 +69,11 @@ fn the_page_holds_every_figure_and_nothing_half_done() {
 fn a_study_that_does_not_exist_is_refused() {
     assert_refused(&run(["simulate", "--study", "contaminatoin"]), &["did you mean \"contamination\"?"]);
 }
+
+#[test]
+fn what_would_do_nothing_is_refused() {
+    let elsewhere = ["simulate", "--study", "frontier", "--break", "bound"];
+    assert_refused(&run(elsewhere), &["--break", "the study contamination", "not asked for"]);
+    let both = ["simulate", "--study", "frontier", "--html", "x.html", "--format", "csv"];
+    assert_refused(&run(both), &["--html", "--format", "cannot be used with"]);
+}

@@ -11,6 +11,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use sk_core::TokenId;
+use sk_models::decoder::Precision;
+use sk_models::device::DeviceName;
 use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 
@@ -40,16 +42,16 @@ pub(super) struct MeasureArgs {
     #[arg(long)]
     pub(super) measure: bool,
     /// Turns that count.
-    #[arg(long, value_name = "TIMES", default_value_t = 3, value_parser = positive)]
+    #[arg(long, value_name = "TIMES", default_value_t = 3, requires = "measure", value_parser = positive)]
     repeat: usize,
     /// Tokens of the prompt.
-    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = positive)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 64, requires = "measure", value_parser = positive)]
     prompt_tokens: usize,
     /// Tokens generated in each turn.
-    #[arg(long, value_name = "TOKENS", default_value_t = 96, value_parser = positive)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 96, requires = "measure", value_parser = positive)]
     new_tokens: usize,
     /// Seed of the draws.
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, default_value_t = 42, requires = "measure")]
     seed: u64,
     #[command(flatten)]
     models: ModelArgs,
@@ -171,10 +173,11 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
 }
 
 impl MeasureArgs {
-    /// Whether options were given that mean something to a measurement alone.
+    /// Whether models, a device or a precision were given, which mean something to a measurement alone.
     pub(super) fn are_idle(&self) -> bool {
-        let ModelArgs { backbone, drafter, blades, heads, .. } = &self.models;
-        !self.measure && (backbone.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty())
+        let ModelArgs { backbone, drafter, blades, heads, device, precision } = &self.models;
+        let given = backbone.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty();
+        !self.measure && (given || *device != DeviceName::default() || *precision != Precision::default())
     }
 
     fn frozen(&self, models: &Models, prompt: &[TokenId]) -> Result<f64, Error> {
