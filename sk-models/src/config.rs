@@ -5,6 +5,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::json::{self, OneOrMany};
+
 /// What is wrong with a `config.json`.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -88,14 +90,6 @@ pub struct Qwen2Config {
     pub pad_token_id: Option<u32>,
 }
 
-/// One id or a list of them: both occur for `eos_token_id`.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(u32),
-    Many(Vec<u32>),
-}
-
 #[derive(Deserialize)]
 struct RopeParameters {
     rope_theta: Option<f64>,
@@ -136,7 +130,7 @@ struct Raw {
     tie_word_embeddings: Option<bool>,
     use_sliding_window: Option<bool>,
     bos_token_id: Option<u32>,
-    eos_token_id: Option<OneOrMany>,
+    eos_token_id: Option<OneOrMany<u32>>,
     pad_token_id: Option<u32>,
 }
 
@@ -192,7 +186,7 @@ impl Qwen2Config {
     ///
     /// As [`from_file`](Self::from_file).
     pub fn from_json(path: &str, text: &str) -> Result<Self, ConfigError> {
-        let raw: Raw = crate::json::parse(text).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
+        let raw: Raw = json::parse(text).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
         let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
         if let Some(kind) = &raw.model_type
             && kind != "qwen2"
@@ -243,11 +237,7 @@ impl Qwen2Config {
             max_position_embeddings: raw.max_position_embeddings.unwrap_or(DEFAULT_MAX_POSITIONS),
             tie_word_embeddings: raw.tie_word_embeddings.unwrap_or(false),
             bos_token_id: raw.bos_token_id,
-            eos_token_ids: match raw.eos_token_id {
-                None => Vec::new(),
-                Some(OneOrMany::One(id)) => vec![id],
-                Some(OneOrMany::Many(ids)) => ids,
-            },
+            eos_token_ids: raw.eos_token_id.map(OneOrMany::into_vec).unwrap_or_default(),
             pad_token_id: raw.pad_token_id,
         };
         config.validate(path)?;

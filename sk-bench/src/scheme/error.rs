@@ -140,7 +140,7 @@ pub enum SchemeError {
     },
     /// More candidates than memory has room for.
     #[error(
-        "{candidates} candidates take {needed:.1} GB and {free:.1} GB of memory are free; use fewer (--n) or another --device"
+        "{candidates} candidates take {needed:.1} GB and {free:.1} GB of memory are free; use fewer (--n, or candidates of [proposal]) or another --device"
     )]
     Memory {
         /// N.

@@ -19,6 +19,7 @@ use crate::{
     device::{free_memory, is_processor},
     files,
     head::Head,
+    json::{self, OneOrMany},
     lora::LoraAdapter,
     model::Qwen2,
     text::{ChatTemplate, TextError, Tokenizer},
@@ -54,18 +55,11 @@ pub struct GenerationConfig {
 /// `generation_config.json` as it is found.
 #[derive(Deserialize)]
 struct RawGeneration {
-    eos_token_id: Option<OneOrMany>,
+    eos_token_id: Option<OneOrMany<u32>>,
     temperature: Option<f64>,
     top_p: Option<f64>,
     top_k: Option<usize>,
     repetition_penalty: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(u32),
-    Many(Vec<u32>),
 }
 
 impl GenerationConfig {
@@ -81,13 +75,9 @@ impl GenerationConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => return Err(io_error("read", &path, source)),
         };
-        let raw: RawGeneration = crate::json::parse(&text).map_err(|source| CheckpointError::Json { path, source })?;
+        let raw: RawGeneration = json::parse(&text).map_err(|source| CheckpointError::Json { path, source })?;
         Ok(Self {
-            eos_token_ids: match raw.eos_token_id {
-                None => Vec::new(),
-                Some(OneOrMany::One(id)) => vec![id],
-                Some(OneOrMany::Many(ids)) => ids,
-            },
+            eos_token_ids: raw.eos_token_id.map(OneOrMany::into_vec).unwrap_or_default(),
             temperature: raw.temperature,
             top_p: raw.top_p,
             top_k: raw.top_k,

@@ -14,7 +14,7 @@ use super::{
     Message,
     error::{TextError, one_line},
 };
-use crate::files;
+use crate::{files, json};
 
 /// File of a checkpoint that holds its special tokens and, usually, its chat template.
 const CONFIG_FILE: &str = "tokenizer_config.json";
@@ -53,7 +53,7 @@ impl Default for ChatOptions {
 
 /// A special token: its text, or an object that has it.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the text of a token, or an object with its `content`")]
 enum TokenEntry {
     Text(String),
     Object { content: String },
@@ -61,7 +61,7 @@ enum TokenEntry {
 
 /// One template, or several of which one is called `default`.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a template, or a list of objects with `name` and `template`")]
 enum TemplateEntry {
     One(String),
     Named(Vec<NamedTemplate>),
@@ -123,7 +123,7 @@ impl ChatTemplate {
     /// A template of its own comes with the name of its file.
     fn new(name: &str, config: &str, template: Option<(String, String)>) -> Result<Self, TextError> {
         let config: TokenizerConfig =
-            serde_json::from_str(config).map_err(|source| TextError::Config { name: name.to_owned(), source })?;
+            json::parse(config).map_err(|source| TextError::Config { name: name.to_owned(), source })?;
         let in_config = config.chat_template.and_then(|entry| match entry {
             TemplateEntry::One(template) => Some(template),
             TemplateEntry::Named(all) => all.into_iter().find(|t| t.name == "default").map(|t| t.template),
@@ -309,7 +309,15 @@ mod tests {
     #[test]
     fn faults_are_one_line_and_name_the_file() {
         let broken = r#"{"chat_template": "{% if %}"}"#;
-        for (config, part) in [(broken, "syntax error"), ("{}", "no chat template"), ("[", "EOF")] {
+        let token = r#"{"chat_template": "t", "bos_token": 1}"#;
+        let no_list = r#"{"chat_template": {"default": "t"}}"#;
+        for (config, part) in [
+            (broken, "syntax error"),
+            ("{}", "no chat template"),
+            ("[", "EOF"),
+            (token, "`bos_token`: expected the text of a token"),
+            (no_list, "`chat_template`: expected a template, or a list"),
+        ] {
             let message = ChatTemplate::from_json("dir/tokenizer_config.json", config).unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("tokenizer_config.json"), "{message}");
             assert!(!message.contains('\n'), "{message}");

@@ -10,7 +10,10 @@ use serde::{
 use serde_json::{Map, Value};
 
 use super::module::Module;
-use crate::hf::error::{CheckpointError, io_error};
+use crate::{
+    hf::error::{CheckpointError, io_error},
+    json::{self, OneOrMany},
+};
 
 /// Shorthand for every linear layer but the head.
 const ALL_LINEAR: &str = "all-linear";
@@ -167,7 +170,7 @@ impl AdapterConfig {
             value,
             reason: reason.to_owned(),
         };
-        let raw: Raw = crate::json::parse(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+        let raw: Raw = json::parse(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
         if raw.peft_type != "LORA" {
             return Err(refusal("peft_type", raw.peft_type, "only LORA is supported"));
         }
@@ -260,23 +263,6 @@ fn is_on(value: &Value) -> bool {
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
-    }
-}
-
-/// One value or a list of them.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
-
-impl<T> OneOrMany<T> {
-    fn into_vec(self) -> Vec<T> {
-        match self {
-            Self::One(value) => vec![value],
-            Self::Many(values) => values,
-        }
     }
 }
 
