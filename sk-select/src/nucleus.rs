@@ -27,13 +27,14 @@ impl<F: Real, S: Selector<F>> Selector<F> for Nucleus<S> {
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]) {
         self.inner.distribution(ratings, batch, probabilities);
         // A mass that is reached but for the rounding of N additions is reached.
-        let rounding = F::one() - F::of(probabilities.len() as f64) * F::epsilon();
-        let mass = F::of(self.mass) * rounding;
+        // They are of numbers that have been rounded to F, and are done in f64.
+        let rounding = probabilities.len() as f64 * f64::EPSILON + F::epsilon().widen();
+        let mass = self.mass * (1.0 - rounding);
         keep_likeliest(probabilities, |sorted| {
-            let mut held = F::zero();
+            let mut held = 0.0;
             // Those before the one that reaches the mass, and that one.
             let before = sorted.take_while(|&p| {
-                held = held + p;
+                held += p.widen();
                 held < mass
             });
             before.count() + 1
