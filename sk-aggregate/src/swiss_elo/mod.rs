@@ -44,7 +44,7 @@ pub struct SwissElo {
 }
 
 impl SwissElo {
-    /// Most rounds of a tournament. The published ones have at most 7; from the `N`-th round on all are rematches.
+    /// Most rounds of a tournament. The published ones have at most 7.
     pub const MAX_ROUNDS: usize = 1 << 16;
 
     /// The published convention: [`Entry::paper`], seeded by score and then by input order, K from 40 to 10.
