@@ -15,6 +15,8 @@ pub(crate) struct RecordedBatch {
     pub(crate) position: usize,
     /// Turn and step of a trace, from 0.
     pub(crate) at: Option<(usize, usize)>,
+    /// Candidates that there were, where a trace kept a part of them.
+    pub(crate) cut: Option<usize>,
     mu: Vec<f64>,
     sigma: Vec<f64>,
     fluency: Option<Vec<f64>>,
@@ -32,6 +34,7 @@ struct Fields {
     blades: Vec<BladeFields>,
     turn: Option<usize>,
     step: Option<usize>,
+    n: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -43,14 +46,15 @@ struct BladeFields {
 
 impl RecordedBatch {
     fn new(position: usize, fields: Fields) -> Result<Self, ScoreError> {
-        let Fields { mu, sigma, fluency, blades, turn, step } = fields;
+        let Fields { mu, sigma, fluency, blades, turn, step, n } = fields;
         let batch = Batch::new(&mu, &sigma)?;
         if let Some(fluency) = &fluency {
             batch.with_fluency(fluency)?;
         }
         let blades = if blades.is_empty() { None } else { Some(table(&blades, mu.len())?) };
         let at = step.map(|step| (turn.unwrap_or(0), step));
-        Ok(Self { position, at, mu, sigma, fluency, blades })
+        let cut = n.filter(|n| *n != mu.len());
+        Ok(Self { position, at, cut, mu, sigma, fluency, blades })
     }
 
     /// The batch.
@@ -139,6 +143,8 @@ mod tests {
         let batch = trace[0].batch();
         assert_eq!(batch.fluency(), Some(&[-1.5][..]));
         assert_eq!(batch.blades().map(|blades| (blades.find("kind"), blades.mu(0)[0])), Some((Some(0), 3.0)));
+        let cut = ["", ",\"n\":1", ",\"n\":4096"].map(|n| parse(&format!("{{\"mu\":[1],\"sigma\":[0]{n}}}"), "").unwrap()[0].cut);
+        assert_eq!(cut, [None, None, Some(4096)]);
         assert_eq!(parse("{\"mu\":[1],\"sigma\":[0],\"fluency\":null}", "").unwrap()[0].batch().fluency(), None);
     }
 

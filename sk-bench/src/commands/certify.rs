@@ -96,15 +96,16 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     let tolerance = args.tolerance.or(args.delta.is_none().then(Tolerance::default)).map(Tolerance::get);
     let mut rows = Vec::with_capacity(batches.len());
     for recorded in &batches {
-        let certificate = match &stability {
-            Ok(stability) => stability.certificate(&recorded.batch()).map_err(Uncertified::from),
-            Err(reason) => Err(reason.clone()),
+        let certificate = match (&stability, recorded.cut) {
+            (Ok(_), Some(of)) => Err(Uncertified::Cut { kept: recorded.batch().len(), of }),
+            (Ok(stability), None) => stability.certificate(&recorded.batch()).map_err(Uncertified::from),
+            (Err(reason), _) => Err(reason.clone()),
         };
         let certified = certificate.and_then(|certificate| Ok(Certified::new(&certificate, args.delta, tolerance)?));
         rows.push(Row::new(recorded, certified));
     }
     if let Some(audit) = &audit {
-        for (row, recorded) in rows.iter_mut().zip(&batches) {
+        for (row, recorded) in rows.iter_mut().zip(&batches).filter(|(_, recorded)| recorded.cut.is_none()) {
             let certificate = stability.as_ref().ok().and_then(|stability| stability.certificate(&recorded.batch()).ok());
             row.audited(args.search(audit, &config, recorded)?, audit.radius(), certificate.as_ref());
         }

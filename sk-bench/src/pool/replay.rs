@@ -39,6 +39,8 @@ struct RecordedStep {
     ratings: Vec<f64>,
     probabilities: Vec<f64>,
     chosen: usize,
+    /// Candidates that there were, where not all of them were kept.
+    n: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,6 +126,9 @@ impl Recording {
 impl RecordedStep {
     fn check(&self) -> Result<(), String> {
         let n = self.candidates.len();
+        if let Some(all) = self.n.filter(|all| *all != n) {
+            return Err(format!("{n} of {all} candidates were kept, and arms cannot choose among the rest"));
+        }
         let columns =
             [("mu", &self.mu), ("sigma", &self.sigma), ("ratings", &self.ratings), ("probabilities", &self.probabilities)];
         let scores =

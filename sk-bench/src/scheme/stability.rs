@@ -26,6 +26,14 @@ pub enum Uncertified {
     /// The selector drops candidates.
     #[error("top_k and top_p drop whole candidates, and whom they drop changes at a tie; leave them out")]
     Truncated,
+    /// The batch is not whole.
+    #[error("{kept} of its {of} candidates were kept, and the others had a part in the choice")]
+    Cut {
+        /// Candidates whose scores there are.
+        kept: usize,
+        /// Candidates that there were.
+        of: usize,
+    },
     /// A gate refuses candidates.
     #[error("a gate refuses whole candidates at its threshold, so an arbitrarily small change can move the choice; leave it out")]
     Gated,
