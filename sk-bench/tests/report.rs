@@ -100,6 +100,13 @@ fn what_is_equal_on_paper_ties_in_every_table() {
     let floored = report(&text.replace("0.1,0.2,0.3,0.2,0.5,0.0,", "0,0,0,0.2,0.5,0.0,").replace("0.3,0.2,0.1,0.2", "0,0,0,0.4"));
     assert_eq!(number(&floored, "conventions", "theirs", "wins %, floor 1e-6"), 1.0);
     assert_eq!(number(&floored, "conventions", "theirs", "wins %, no floor"), 0.0);
+    // However close they are.
+    let close = text
+        .replace("0.1,0.2,0.3,0.2,0.5,0.0,", "0.9012,0.9012,0.9012,1,1,1,")
+        .replace("0.3,0.2,0.1,0.2,0.5,0.0,", "0.9,0.9,0.9,1,1,1,");
+    let floored = report(&close);
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, no floor"), 0.0);
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, floor 1e-6"), 1.0);
 }
 
 #[test]

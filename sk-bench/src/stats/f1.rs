@@ -2,8 +2,8 @@ use super::mean;
 
 /// The floor under the axes that the published contrasts follow from.
 ///
-/// Without one, two cells in which any axis is zero both have F1 = 0 and tie. With one they are both 3e-6 up to some 1e-12,
-/// by which one of them wins.
+/// Without one, two cells in which any axis is zero both have F1 = 0 and tie. With one and three axes they have 3e-6, 1.5e-6 or 1e-6, by how
+/// many are zero, and among those of as many they differ by some 1e-12, by which one of them wins.
 pub const PUBLISHED_FLOOR: f64 = 1e-6;
 
 /// The harmonic mean n/Σ(1/xᵢ) of values in [0, 1], each raised to at least `floor`.

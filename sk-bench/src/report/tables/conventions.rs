@@ -35,6 +35,6 @@ pub(super) fn table(context: &Context<'_>) -> Option<Table> {
         ]);
     }
     (!table.rows.is_empty()).then(|| {
-        table.note("With the floor, two cells that both have an axis at zero still differ, by some 1e-12, and one of them wins; without, they tie.")
+        table.note("With the floor, two cells that both have an axis at zero still differ, by 1e-6 where not as many are zero and else by some 1e-12, and one of them wins; without, they tie.")
     })
 }

@@ -95,12 +95,18 @@ impl Context<'_> {
         self.pair(&self.reference.cells, &other.cells, self.f1())
     }
 
-    /// The same under the published floor, whose ties are those of equal axes.
+    /// The same under the published floor. What the floor makes of two cells with an axis at zero may lie 1e-15 apart, of some 1e-6: ties are
+    /// those up to a share of the two.
     fn floored(&self, other: &Method) -> Contrast {
-        /// Rounding errors are smaller, and what the floor makes of two cells with an axis at zero lies further apart.
-        const GRID: f64 = 1e14;
-        let mut contrast = Contrast::of(&self.reference.cells, &other.cells, published_f1);
-        contrast.differences.iter_mut().for_each(|difference| *difference = (*difference * GRID).round() / GRID);
+        /// Of F1: more than rounding errors, also those of a logarithm, and less than what a millionth of an axis makes.
+        const SHARE: f64 = 1e-13;
+        let of = |measure: &dyn Fn(&Cell) -> Option<f64>| Contrast::of(&self.reference.cells, &other.cells, measure);
+        let mut contrast = of(&published_f1);
+        let shares = of(&|cell| published_f1(cell).map(f64::ln));
+        for (difference, share) in contrast.differences.iter_mut().zip(&shares.differences) {
+            // Twelve digits, so that differences of one size have one rank.
+            *difference = if share.abs() < SHARE { 0.0 } else { format!("{difference:.11e}").parse().unwrap_or(*difference) };
+        }
         contrast
     }
 
