@@ -93,6 +93,17 @@ fn an_arm_that_weights_cannot_move_may_be_asked_at_all_of_them() {
     assert_eq!(text.lines().filter(|line| line.contains(" base/")).count(), 2 * 2 * 3);
 }
 
+/// Without a blade, weights are the points at which baselines are repeated.
+#[test]
+fn baselines_alone_are_asked_at_every_weight() {
+    let bench = Bench::new(PLAN);
+    let schemes = PLAN.find("[schemes.swiss-knife]").unwrap()..PLAN.find("[weights]").unwrap();
+    let mut plan = PLAN.to_owned();
+    plan.replace_range(schemes, "[schemes.base]\nat_every_weight = true\n");
+    fs::write(bench.path("plan.toml"), plan + model().split("[model.blades]").next().unwrap()).unwrap();
+    assert_eq!(stdout(&bench.run(&["--dry-run"])).lines().filter(|line| line.contains(" base/")).count(), 2 * 2 * 3);
+}
+
 #[test]
 fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     refused("[sweep\n", &["plan.toml:1:"]);
