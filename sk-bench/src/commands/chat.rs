@@ -17,6 +17,7 @@ use crate::commands::generate;
 use crate::conversation::Conversation;
 use crate::models::Models;
 use crate::progress::Loading;
+use crate::record_file::spare;
 use crate::scheme::{BladeConfig, SchemeConfig, SchemeError};
 use crate::screen::Screen;
 use crate::session::Session;
@@ -76,6 +77,9 @@ struct Chat<'a> {
 /// and the dialogue goes on.
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
+    if let Some(trace) = &args.output.trace {
+        spare(args.steering.scheme.as_deref(), trace)?;
+    }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
     let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
@@ -123,10 +127,13 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     if failed > 0 && !lines.is_terminal() { Err(Error::Lines { failed }) } else { Ok(()) }
 }
 
-/// Whether a file is what `/save` writes.
-fn is_transcript(path: &Path) -> bool {
+/// Whether a path leads to something that `/save` did not write: a file with anything else in it. A pipe or a device loses nothing.
+fn holds_other(path: &Path) -> bool {
+    if !path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
+        return false;
+    }
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|value| value.get("messages").is_some())
+    !serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|value| value.get("messages").is_some())
 }
 
 impl Chat<'_> {
@@ -183,7 +190,7 @@ impl Chat<'_> {
                     weights: weights(&self.session.spec().snapshot()),
                     seed: self.seed,
                 };
-                if path.exists() && !is_transcript(&path) {
+                if holds_other(&path) {
                     let reason = "is there and no dialogue that was saved; give another file";
                     return Err(Error::Usage(format!("{} {reason}", path.display())));
                 }

@@ -129,8 +129,9 @@ impl SourceArgs {
 
     /// The prompts, none of whose files is the `output`.
     fn spared(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
-        let inputs = self.sources.iter().map(Path::new);
-        output.map_or(Ok(()), |output| spare(inputs, output))?;
+        let inputs: Vec<PathBuf> =
+            self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())).collect();
+        output.map_or(Ok(()), |output| spare(inputs.iter().map(PathBuf::as_path), output))?;
         self.load()
     }
 

@@ -101,10 +101,8 @@ fn resamples(text: &str) -> Result<usize, String> {
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
     if let Some(html) = &args.html {
         let traces = args.records.as_ref().map(|records| records.with_extension("traces.jsonl"));
-        let beside = std::fs::read_dir(&args.folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        let inputs: Vec<PathBuf> = beside.chain(args.records.clone()).chain(traces).collect();
-        // A page from before may be in the folder.
-        spare(inputs.iter().map(PathBuf::as_path).filter(|path| path.extension() != Some("html".as_ref())), html)?;
+        let inputs: Vec<PathBuf> = RawResults::files(&args.folder).chain(args.records.clone()).chain(traces).collect();
+        spare(inputs.iter().map(PathBuf::as_path), html)?;
     }
     let mut results = RawResults::read(&args.folder)?;
     if let Some(records) = &args.records {

@@ -27,6 +27,13 @@ pub struct ArmArg {
     set: Vec<SetArg>,
 }
 
+impl ArmArg {
+    /// The name of its scheme, or its file.
+    pub(crate) fn scheme(&self) -> &Path {
+        &self.scheme
+    }
+}
+
 impl FromStr for ArmArg {
     type Err = String;
 

@@ -31,6 +31,7 @@ pub use framing::is_framed;
 pub use json_lines::write;
 pub use paper::{AXES, PaperSet};
 pub use sample::{Allocation, sample};
+pub(crate) use source::files;
 pub use source::{load, load_all};
 
 /// A prompt, and where it was found.

@@ -85,6 +85,11 @@ impl PaperSet {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
+    /// The files below `root` that sets may be read from.
+    pub(super) fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
+        BLOCKS.iter().flat_map(|block| block.files).map(|file| root.join(file))
+    }
+
     /// The prompts, in the order of the paper: helpfulness, harmlessness, honesty.
     ///
     /// A prompt is called `paper:i` by its index i in the frontier's set, in both sets, so that records of the two can be paired; its label

@@ -9,6 +9,20 @@ use super::{Format, PaperSet, Prompt, PromptSetError, format};
 /// Where the data sets are, unless the caller says.
 const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
 
+/// The files that a source may be read from.
+pub(crate) fn files(source: &str, data: Option<&Path>) -> Vec<PathBuf> {
+    match PaperSet::by_name(source) {
+        None => vec![source.into()],
+        Some(_) => root(data).map_or_else(Vec::new, |root| PaperSet::files(&root).collect()),
+    }
+}
+
+/// Where the data sets are.
+fn root(data: Option<&Path>) -> Option<PathBuf> {
+    let variable = || std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    data.map(Path::to_owned).or_else(variable)
+}
+
 /// The prompts of a file, or of the paper's set of that name, rebuilt from the data sets below `data` or `$SWISS_KNIFE_DATA`.
 ///
 /// # Errors
@@ -23,9 +37,7 @@ pub fn load(source: &str, format: Option<Format>, data: Option<&Path>) -> Result
             error => error,
         });
     };
-    let variable = || std::env::var_os(DATA_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let root = data.map(Path::to_owned).or_else(variable);
-    set.load(&root.ok_or(PromptSetError::NoData { set: set.name(), variable: DATA_VARIABLE })?)
+    set.load(&root(data).ok_or(PromptSetError::NoData { set: set.name(), variable: DATA_VARIABLE })?)
 }
 
 /// The prompts of several sources, one after another.

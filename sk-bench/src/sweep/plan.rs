@@ -173,8 +173,8 @@ impl Default for Generation {
 impl Questions {
     /// Whether prompts are read from a file.
     pub(crate) fn reads(&self, file: &Path) -> bool {
-        let sources = self.sources.iter().filter(|source| PaperSet::by_name(source).is_none());
-        sources.into_iter().any(|source| same_file(Path::new(source), file))
+        let sources = self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref()));
+        sources.into_iter().any(|source| same_file(&source, file))
     }
 
     /// The prompts, sampled where the plan says so.

@@ -120,6 +120,13 @@ fn a_page_that_cannot_be_written_leaves_the_one_before() {
         &["no/page.html"],
     );
     assert_eq!(fs::read_to_string(&page).unwrap(), "before");
+    // Inputs are not overwritten; a page from before is, whatever it is called.
+    let input = folder.path().join("judged_frontier.csv");
+    assert_refused(&report(&["--html", input.to_str().unwrap()]), &["judged_frontier.csv", "would be overwritten"]);
+    let other = folder.path().join("page.htm");
+    for _ in 0..2 {
+        stdout(&report(&["--reference", "ours", "--html", other.to_str().unwrap()]));
+    }
     assert_eq!(report(&["--reference", "ours", "--table", "methods"]).status.code(), Some(2), "a page is whole");
 }
 

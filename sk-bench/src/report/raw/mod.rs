@@ -6,7 +6,7 @@ mod sheet;
 mod steps;
 
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use ablations::{Ablation, Arm};
 pub use steps::CandidateStep;
@@ -32,22 +32,37 @@ pub struct RawResults {
     ids: frontier::Ids,
 }
 
+/// What the files of a folder are called.
+const FRONTIER: &str = "judged_frontier.csv";
+const ABLATIONS: &str = "judged_ablations.csv";
+const STEPS: &str = "candidate_steps.jsonl";
+
+/// A file may be gzipped.
+fn names(name: &str) -> [String; 2] {
+    [name.to_owned(), format!("{name}.gz")]
+}
+
 impl RawResults {
+    /// The files of a folder that [`read`](Self::read) looks for.
+    pub(crate) fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+        [FRONTIER, ABLATIONS, STEPS].into_iter().flat_map(names).map(|name| folder.join(name))
+    }
+
     /// Reads a folder. Each file may be gzipped, with `.gz` after its name; a plain one is preferred.
     ///
     /// # Errors
     /// When the sweep is absent, or a file cannot be read or holds what it must not; the error names file, line and column.
     pub fn read(folder: &Path) -> Result<Self, ReportError> {
         let open = |name: &str| -> Result<Option<Source>, ReportError> {
-            for name in [name.to_owned(), format!("{name}.gz")] {
+            for name in names(name) {
                 if let Some(source) = Source::open(&folder.join(name))? {
                     return Ok(Some(source));
                 }
             }
             Ok(None)
         };
-        let Some(frontier) = open("judged_frontier.csv")? else {
-            let path = folder.join("judged_frontier.csv");
+        let Some(frontier) = open(FRONTIER)? else {
+            let path = folder.join(FRONTIER);
             return Err(ReportError::Read {
                 path,
                 source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
@@ -56,8 +71,8 @@ impl RawResults {
         let (sweep, ids) = frontier::read(frontier)?;
         Ok(Self {
             sweep,
-            ablations: open("judged_ablations.csv")?.map_or(Ok(Vec::new()), ablations::read)?,
-            steps: open("candidate_steps.jsonl")?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
+            ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), ablations::read)?,
+            steps: open(STEPS)?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
             recorded: None,
             ids,
         })
@@ -91,7 +106,7 @@ impl RawResults {
 
 /// A file's whole text and its name.
 struct Source {
-    path: std::path::PathBuf,
+    path: PathBuf,
     text: String,
 }
 
