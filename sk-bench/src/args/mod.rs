@@ -98,6 +98,16 @@ mod tests {
     /// Columns that help is wrapped at on a wide terminal, less those that it may be indented by.
     const COLUMNS: usize = 98;
 
+    /// A sweep of K makes blades for a checkpoint too.
+    #[test]
+    fn random_blades_have_a_rank_beside_any_model() {
+        let sweep = ["--rank", "64", "--random-seed", "3", "--sweep", "k=8"];
+        for model in [&[][..], &["--backbone", "dir"]] {
+            let line = ["swiss-knife", "bench"].iter().chain(model).chain(&sweep);
+            assert!(Cli::try_parse_from(line).is_ok());
+        }
+    }
+
     #[test]
     fn examples_are_not_wrapped() {
         let cli = Cli::command();

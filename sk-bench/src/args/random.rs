@@ -22,10 +22,10 @@ pub struct RandomArgs {
     /// K, random adapters on all linear layers of a random backbone.
     #[arg(long, value_name = "K", default_value_t = 3, requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_parser = few)]
     pub random_blades: usize,
-    /// Seed of the weights.
-    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "backbone_config", conflicts_with_all = CHECKPOINTS)]
+    /// Seed of the weights, those of blades that a sweep of K adds to a checkpoint's too.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub random_seed: u64,
-    /// Rank of random adapters; of several, each adapter takes the next.
-    #[arg(long, value_name = "R,…", default_value = "16", requires = "backbone_config", conflicts_with_all = CHECKPOINTS, value_delimiter = ',', value_parser = positive)]
+    /// Rank of random adapters, likewise; of several, each adapter takes the next.
+    #[arg(long, value_name = "R,…", default_value = "16", value_delimiter = ',', value_parser = positive)]
     pub rank: Vec<usize>,
 }

@@ -79,9 +79,6 @@ pub struct SteeringArgs {
     /// Divide the logits of tokens seen before by this; 1 is off.
     #[arg(long, value_name = "R", help_heading = "Drafting", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f32>,
-    /// Whether these are the options of an arm, some of which are there for other arms.
-    #[arg(skip)]
-    pub is_arm: bool,
 }
 
 /// `SLOT.FIELD=VALUE` or `blades.NAME.FIELD=VALUE`: one field of a scheme.
@@ -209,6 +206,17 @@ impl SteeringArgs {
         Ok(config)
     }
 
+    /// Refuses what does nothing for a scheme whose blades are all seated.
+    ///
+    /// # Errors
+    /// When β is given, and no blade has one.
+    pub(crate) fn check_effect(&self, seated: &SchemeConfig) -> Result<(), SchemeError> {
+        if self.beta.is_some() && !seated.blades.iter().any(|blade| blade.kind.has_beta()) {
+            return Err(SchemeError::Parameter { slot: "--beta", reason: "no blade of the scheme has a β".to_owned() });
+        }
+        Ok(())
+    }
+
     /// The weights given, if any are.
     ///
     /// # Errors
@@ -230,7 +238,6 @@ impl SteeringArgs {
             w_blade: None,
             lambda: None,
             alpha: None,
-            is_arm: true,
             ..self.clone()
         }
     }
@@ -261,11 +268,7 @@ impl SteeringArgs {
         }
         if let Some(value) = self.beta {
             *beta = value;
-            let mut rewards: Vec<_> = blades.iter_mut().chain(template).filter(|blade| blade.kind.has_beta()).collect();
-            if rewards.is_empty() && !self.is_arm {
-                return Err(SchemeError::Parameter { slot: "--beta", reason: "no blade of the scheme has a β".to_owned() });
-            }
-            rewards.iter_mut().for_each(|blade| blade.beta = value);
+            blades.iter_mut().chain(template).filter(|blade| blade.kind.has_beta()).for_each(|blade| blade.beta = value);
         }
         let rated = |option, applies| {
             let kind = aggregator.kind.name();

@@ -15,6 +15,7 @@ use crate::pool::{
 };
 use crate::progress::Loading;
 use crate::promise::Promises;
+use crate::record_file::spare;
 use crate::scheme::SchemeConfig;
 use crate::session::Session;
 use crate::trace::{StepRecord, TraceFile};
@@ -42,20 +43,8 @@ operating point for the scheme alone.";
 /// What a replay without a scheme is of.
 const REFERENCE: &str = "swiss-knife";
 
-/// What a replay has no use for: it asks no model, and its candidates and scores are those of the trace.
-const UNREPLAYED: [&str; 11] = [
-    "PromptArgs",
-    "GenerationArgs",
-    "ModelArgs",
-    "n",
-    "beta",
-    "span_tokens",
-    "draft_temperature",
-    "top_p",
-    "top_k",
-    "repetition_penalty",
-    "trace",
-];
+/// What a replay has no use for. Options of drafting and of models say how the trace was made, which arms must agree with.
+const UNREPLAYED: [&str; 5] = ["PromptArgs", "GenerationArgs", "device", "precision", "trace"];
 
 /// Options of `arms`.
 #[derive(Debug, Args)]
@@ -120,6 +109,10 @@ struct Steps<'a> {
 pub fn run(args: &ArmsArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let name = args.steering.scheme.as_deref().map_or_else(|| REFERENCE.to_owned(), scheme_name);
+    if let Some(trace) = &args.trace {
+        let schemes = args.steering.scheme.as_deref().into_iter().chain(args.arms.iter().map(ArmArg::scheme));
+        spare(args.prompt.files().chain(schemes), trace)?;
+    }
     let mut arms = args.arms(&name, &config)?;
     let mut steps = Steps { args, kept: Vec::new(), comparison: Comparison::default() };
     let text = match &args.replay {

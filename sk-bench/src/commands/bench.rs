@@ -166,6 +166,7 @@ impl<'a> Subject<'a> {
             }
             None => Models::load(&args.models, &mut config, loading)?,
         };
+        args.steering.check_effect(&config)?;
         models.backbone.device().sync().map_err(|error| sk_models::engine::EngineError::Device { message: error.to_string() })?;
         let load_seconds = start.elapsed().as_secs_f64();
         models.end_of_text.clear();

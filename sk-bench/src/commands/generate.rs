@@ -79,6 +79,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
     let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
+    args.steering.check_effect(&config)?;
     let seed = args.generation.seed;
     let mut session = Session::new(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);

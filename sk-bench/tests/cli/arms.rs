@@ -141,15 +141,9 @@ fn a_trace_is_replayed_without_a_model() {
     assert_refused(&replay(&kind), &["\"x\"", "blades.*.kind is \"likelihood\", not \"implicit-reward\"", "run it on a prompt"]);
     let error = ["--arm", "x=swiss-knife,blades.*.dispersion=standard-error"];
     assert_refused(&replay(&error), &["\"x\"", "blades.*.dispersion"]);
-    let idle = [
-        &["Hello"][..],
-        &["--seed", "1"],
-        &["--backbone", "x"],
-        &["--device", "cpu"],
-        &["--n", "3"],
-        &["--top-p", "0.5"],
-        &["--beta", "1"],
-    ];
+    // What the trace was made with, which the arm's scheme says as well.
+    stdout(&replay(&["--arm", "x=swiss-knife,proposal.candidates=3", "--n", "3", "--summary"]));
+    let idle = [&["Hello"][..], &["--seed", "1"], &["--device", "cpu"], &["--trace", "x"]];
     for idle in idle {
         assert_refused(&replay(&[&["--arm", "elo"], idle].concat()), &["--replay", "cannot be used with"]);
     }
@@ -160,6 +154,14 @@ fn a_trace_is_replayed_without_a_model() {
     };
     damaged("", &["steps.jsonl:1:", "no steps"]);
     damaged("{\"step\": 0}\n", &["steps.jsonl:1:", "not a step of a trace", "missing field"]);
+    let cut = whole.replacen("\"n\":7", "\"n\":4096", 1);
+    damaged(&cut, &["steps.jsonl:1:", "7 of 4096 candidates were kept"]);
+    let certified = |more: &[&str]| stdout(&run([&["certify", trace, "--json"], more].concat()));
+    for more in [&[][..], &["--delta", "1e-3", "--audit", "--evaluations", "5"]] {
+        let report: Value = serde_json::from_str(&certified(more)).unwrap();
+        assert!(report["batches"][0]["certificate"]["refused"].as_str().unwrap().contains("7 of its 4096 candidates were kept"));
+        assert!(report["batches"][0]["audit"].is_null() && report["batches"][1]["certificate"]["refused"].is_null());
+    }
     let second = format!("{}\n{{", whole.lines().next().unwrap());
     damaged(&second, &["steps.jsonl:2:", "not a step of a trace"]);
     let (name, minus) = ("\"name\":\"honest\",\"weight\":", "\"name\":\"honest\",\"weight\":-");

@@ -257,6 +257,10 @@ fn outputs_that_are_inputs() {
     let kept = [&prompt, &prompts, &scheme, &pairs].map(|path| fs::read(path).unwrap());
     refused(&["--file", &prompt, "--trace", &prompt], &[&prompt, "would be overwritten"]);
     refused(&["Hi", "--scheme", &scheme, "--trace", &scheme], &[&scheme, "would be overwritten"]);
+    assert_refused(&run(["arms", "--file", &prompt, "--arm", "elo", "--trace", &prompt]), &[&prompt, "would be overwritten"]);
+    let own = format!("own={scheme}");
+    assert_refused(&run(["arms", "Hi", "--arm", &own, "--trace", &scheme]), &[&scheme, "would be overwritten"]);
+    assert_refused(&run(["chat", "--scheme", &scheme, "--trace", &scheme]), &[&scheme, "would be overwritten"]);
     for command in [&["export"][..], &["sample", "-n", "1"]] {
         let args = [&["prompts"], command, &[&prompts, "-o", &prompts]].concat();
         assert_refused(&run(args), &[&prompts, "would be overwritten"]);
@@ -273,14 +277,25 @@ fn outputs_that_are_inputs() {
     let saved = folder.path().join("dialogue.json").display().to_string();
     let twice = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {saved}\n/save {saved}\n"));
     assert!(twice.status.success());
+    // Nothing is lost in an empty file.
+    let empty = file("empty.json", "");
+    assert!(run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {empty}\n")).status.success());
+    assert!(fs::read_to_string(&empty).unwrap().contains("messages"));
 }
 
 #[test]
 fn options_without_an_effect() {
-    refused(&["Hi", "--scheme", "greedy", "--beta", "0.3"], &["--beta", "no blade of the scheme has a β"]);
-    refused(&["Hi", "--scheme", "mod", "--beta", "0.3"], &["--beta", "no blade of the scheme has a β"]);
+    assert_refused(
+        &run(["generate", "Hi", "--scheme", "greedy", "--beta", "0.3"]),
+        &["--beta", "no blade of the scheme has a β"],
+    );
+    assert_refused(&run(["generate", "Hi", "--scheme", "mod", "--beta", "0.3"]), &["--beta", "no blade of the scheme has a β"]);
+    // There may be an arm that has one, or a blade that is seated later.
+    let arms = ["arms", "Hi", "--scheme", "greedy", "--arm", "args", "--beta", "0.3", "--max-new-tokens", "2", "--summary"];
+    assert!(run(arms).status.success());
+    let seated = ["--scheme", "base", "--blade", "calm=embedded:blades/harmless", "-w", "calm=1", "--beta", "0.3"];
+    assert!(run([&["generate", "Hi", "--max-new-tokens", "2"], &seated[..]].concat()).status.success());
     refused(&["Hi", "--scheme", "args", "--span-tokens", "4"], &["--span-tokens does not apply"]);
-    assert_refused(&run_on_models("bench", &["--rank", "4"]), &["--rank", "--backbone"]);
     assert_refused(&run(["bench", "--generations", "20000"]), &["--generations", "at most 1024"]);
 }
 
