@@ -66,13 +66,22 @@ impl Download<'_> {
         let blob = self.blobs.join(&hash);
         let partial = self.blobs.join(format!("{hash}.incomplete"));
         let failed = |action, source| io_error(action, &partial, source);
-        let mut file =
-            OpenOptions::new().create(true).read(true).append(true).open(&partial).map_err(|source| failed("create", source))?;
-        // Two programs that want the same file take turns; the second then finds it done.
-        file.lock().map_err(|source| failed("lock", source))?;
-        if blob.exists() {
-            return Ok(blob);
-        }
+        // Two programs that want the same file take turns; the second then finds it done, or that the first has removed what came corrupt.
+        let mut file = loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .read(true)
+                .append(true)
+                .open(&partial)
+                .map_err(|source| failed("create", source))?;
+            file.lock().map_err(|source| failed("lock", source))?;
+            if blob.exists() {
+                return Ok(blob);
+            }
+            if is_at(&file, &partial) {
+                break file;
+            }
+        };
         let mut present = file.metadata().map_err(|source| failed("read", source))?.len();
         let length = announced.length.or(response.body().content_length());
         // A run that was killed while it looked at the file had all of it.
@@ -171,4 +180,19 @@ fn copy(mut from: impl Read, to: &mut File, progress: &mut dyn Progress) -> Resu
 /// Whether a string can be a file name anywhere.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+/// Whether a file that was opened is still the one at that path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(opened), Ok(there)) = (file.metadata(), path.metadata()) else { return false };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        (opened.dev(), opened.ino()) == (there.dev(), there.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        // A file that is open cannot be removed there.
+        let _ = (opened, there);
+        true
+    }
 }
