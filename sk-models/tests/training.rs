@@ -416,6 +416,21 @@ fn what_a_run_ended_with_is_not_overwritten() {
         assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains(file), "{error}");
     }
     assert_eq!(files.map(|file| bench.bytes(file)), before);
+    let head = bench.head(HeadKind::Reward, "model", "head");
+    train_head(&head, &device, &mut |_| {}).unwrap();
+    let error = train_head(&head, &device, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("head/head.safetensors"), "{error}");
+    // Into the folder of a model whose tokenizer is another.
+    let tokenizer = TokenizerOptions {
+        sources: vec![source(&bench.texts)],
+        exclude: Vec::new(),
+        vocab_size: 300,
+        output: bench.root.path().join("model"),
+        held_out: 0.2,
+        max_length: 64,
+    };
+    let error = train_tokenizer(&tokenizer).unwrap_err();
+    assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("model/tokenizer.json"), "{error}");
     // In shards, a model is there as well.
     let directory = bench.root.path().join("shards");
     fs::create_dir(&directory).unwrap();
@@ -643,7 +658,8 @@ fn a_head_trains_on_as_many_pairs_as_it_may() {
     let device = Device::flex();
     train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
     let pairs = |edit: &dyn Fn(&mut HeadOptions)| {
-        let mut options = bench.head(HeadKind::Reward, "model", "head");
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = HeadOptions { output: folder.path().join("head"), ..bench.head(HeadKind::Reward, "model", "head") };
         edit(&mut options);
         let mut used = 0;
         let outcome = train_head(&options, &device, &mut |event| {

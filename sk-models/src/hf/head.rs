@@ -18,7 +18,7 @@ use crate::{
 /// What a head is.
 const CONFIG_FILE: &str = "head_config.json";
 /// Its numbers.
-const WEIGHTS_FILE: &str = "head.safetensors";
+pub(crate) const WEIGHTS_FILE: &str = "head.safetensors";
 /// The tensor of shape `[H]`.
 const WEIGHT: &str = "weight";
 /// The tensor of shape `[1]`.

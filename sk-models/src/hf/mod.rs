@@ -14,6 +14,7 @@ pub use checkpoint::{Checkpoint, GenerationConfig};
 pub use digest::digest;
 pub use error::CheckpointError;
 pub(crate) use error::io_error;
+pub(crate) use head::WEIGHTS_FILE as HEAD_WEIGHTS;
 pub use head::{head_kind, load_head, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;

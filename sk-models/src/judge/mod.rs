@@ -21,4 +21,4 @@ fn short_digest(bytes: &[u8]) -> String {
 }
 
 pub(crate) use features::{Features, MANNERS, Splitter};
-pub(crate) use preference::{MOST_BITS, Weights};
+pub(crate) use preference::{MOST_BITS, WEIGHTS_FILE, Weights};

@@ -17,7 +17,7 @@ use crate::{
 /// What a model is.
 const CONFIG_FILE: &str = "judge_config.json";
 /// Its numbers.
-const WEIGHTS_FILE: &str = "judge.safetensors";
+pub(crate) const WEIGHTS_FILE: &str = "judge.safetensors";
 /// What to check when the numbers do not fit.
 const HINT: &str = "do these weights belong to this judge_config.json?";
 /// How words become features; a file of another one cannot be used.

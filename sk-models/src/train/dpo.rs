@@ -245,7 +245,7 @@ pub fn train_dpo(
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
-    refuse_finished(&options.output, &path, &[hf::ADAPTER_WEIGHTS])?;
+    refuse_finished(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
     let tokenizer_path = options.model.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;

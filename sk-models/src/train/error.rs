@@ -61,7 +61,7 @@ pub enum TrainError {
         reason: String,
     },
     /// The output directory holds what a run ended with, and nothing to go on from.
-    #[error("{path} is there already, and no checkpoint of it to go on from: give another --output, or move it away")]
+    #[error("{path} is there already, and no checkpoint to go on from: give another --output, or move it away")]
     Finished {
         /// The file that would be overwritten.
         path: String,

@@ -21,11 +21,12 @@ use super::{
     logistic::{Logistic, sigmoid, softplus},
     pairs::{Pair, PairFiles, Side},
     preference::wilson,
+    state::refuse_finished,
     tokenizer::load_tokenizer,
 };
 use crate::{
     head::{Head, HeadKind},
-    hf::{Checkpoint, save_head},
+    hf::{Checkpoint, HEAD_WEIGHTS, save_head},
     lora::Lanes,
     model::Qwen2,
 };
@@ -175,6 +176,7 @@ impl fmt::Display for HeadReport {
 /// If the backbone or the pairs are unusable, a setting is out of range, or a file cannot be written.
 pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut(HeadEvent)) -> Result<HeadReport, TrainError> {
     check(options)?;
+    refuse_finished(&options.output, None, &[HEAD_WEIGHTS])?;
     let tokenizer_path = options.model.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;

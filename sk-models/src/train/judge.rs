@@ -13,8 +13,9 @@ use super::{
     lbfgs::{self, Iterate},
     logistic::{sigmoid, softplus},
     preference::wilson,
+    state::refuse_finished,
 };
-use crate::judge::{Features, MANNERS, MOST_BITS, PreferenceModel, Splitter, Weights};
+use crate::judge::{Features, MANNERS, MOST_BITS, PreferenceModel, Splitter, WEIGHTS_FILE, Weights};
 
 /// Norm of the gradient, in nats, at which the minimum counts as reached.
 const TOLERANCE: f64 = 1e-5;
@@ -105,6 +106,7 @@ impl fmt::Display for JudgeReport {
 /// If the pairs are unusable, a setting is out of range, or a file cannot be written.
 pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -> Result<JudgeReport, TrainError> {
     check(options)?;
+    refuse_finished(&options.output, None, &[WEIGHTS_FILE])?;
     let splitter = Splitter::new();
     let excluded = Excluded::load(&options.exclude)?;
     let (mut train, mut held_out) = (Pairs::default(), Pairs::default());

@@ -194,7 +194,7 @@ impl LmOptions {
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
-    refuse_finished(&options.output, &path, &[SINGLE_FILE, INDEX_FILE])?;
+    refuse_finished(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
     let tokenizer_path = options.tokenizer.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;

@@ -188,8 +188,8 @@ pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
 }
 
 /// Refuses an output directory in which one of `results` would be overwritten, unless its run can go on from `checkpoint`.
-pub(super) fn refuse_finished(directory: &Path, checkpoint: &Path, results: &[&str]) -> Result<(), TrainError> {
-    if checkpoint.exists() {
+pub(super) fn refuse_finished(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<(), TrainError> {
+    if checkpoint.is_some_and(Path::exists) {
         return Ok(());
     }
     match results.iter().map(|result| directory.join(result)).find(|path| path.exists()) {
@@ -204,7 +204,7 @@ pub(super) fn check_step(step: u64, steps: u64, path: &Path) -> Result<(), Train
         return Ok(());
     }
     let reason =
-        format!("has {step} steps behind it, and --steps {steps} asks for fewer; ask for as many, or delete it to start again");
+        format!("has {step} steps behind it, and --steps {steps} asks for fewer; ask for as many, or give another --output");
     Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option
     };
     let damaged = |reason: String| TrainError::Checkpoint {
         path: path.display().to_string(),
-        reason: format!("{reason}; delete it to start again"),
+        reason: format!("{reason}; delete it, or give another --output"),
     };
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;
     let progress = header

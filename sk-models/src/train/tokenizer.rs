@@ -21,6 +21,7 @@ use tokenizers::{
 use super::{
     data::{END_OF_TEXT, END_OF_TURN, Excluded, Source, read_rows},
     error::TrainError,
+    state::refuse_finished,
 };
 use crate::files;
 
@@ -70,7 +71,11 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
             reason: "must be at least 259, for 256 bytes and three special tokens",
         });
     }
+    refuse_finished(&options.output, None, &["tokenizer.json"])?;
     TrainError::check_number("held-out", options.held_out, true)?;
+    if options.held_out == 1.0 {
+        return Err(TrainError::Setting { name: "held-out", value: "1".into(), reason: "must leave something to train on" });
+    }
     if options.max_length == 0 {
         let reason = "must be at least one";
         return Err(TrainError::Setting { name: "max-length", value: "0".into(), reason });
