@@ -56,6 +56,12 @@ pub enum DeviceError {
         /// What was found instead.
         reason: String,
     },
+    /// A GPU that this process uses already, with a queue for each thread.
+    #[error("{name} is in use with a queue for each thread: open it by its name before anything else in this process uses a GPU")]
+    Queues {
+        /// The device.
+        name: DeviceName,
+    },
 }
 
 /// The devices this program was built with, for messages.
@@ -185,7 +191,7 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
     if let Some(reason) = mismatch(cuda_versions()) {
         return Err(DeviceError::Absent { name, reason });
     }
-    keep_kernels();
+    prepare(name)?;
     listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Cuda)
 }
 
@@ -228,7 +234,7 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
 #[cfg(feature = "wgpu")]
 fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     let name = DeviceName::Wgpu(index);
-    keep_kernels();
+    prepare(name)?;
     // Listing also tells whether there is any adapter; asking for the preferred one would panic later.
     let first = listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Wgpu)?;
     Ok(if index.is_some() { first } else { Device::wgpu(burn::tensor::DeviceKind::DefaultDevice) })
@@ -239,11 +245,12 @@ fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     Err(DeviceError::NotBuilt { name: DeviceName::Wgpu(index) })
 }
 
-/// Has what kernels were chosen and compiled to kept in the user's cache folder, before a backend reads its settings.
+/// Has one queue serve all threads, and what kernels were chosen and compiled to kept in the user's cache folder, before a backend reads its
+/// settings.
 ///
-/// Other settings are those of a `cubecl.toml` about the working directory, as CubeCL reads it, or of whoever made them before.
+/// Other settings are those of a `cubecl.toml` about the working directory, as CubeCL reads it.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-fn keep_kernels() {
+fn prepare(name: DeviceName) -> Result<(), DeviceError> {
     use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig, cache::CacheConfig, streaming::StreamPolicy};
     let mut settings = CubeClRuntimeConfig::from_current_dir().override_from_env();
     settings.compilation.cache = true;
@@ -254,7 +261,12 @@ fn keep_kernels() {
     if matches!(settings.environment.path, CacheConfig::Target) {
         settings.environment.path = CacheConfig::Global;
     }
+    // Those that were made before, by whoever used a GPU first, stay.
     CubeClRuntimeConfig::try_set(settings);
+    match CubeClRuntimeConfig::get().streaming.policy {
+        StreamPolicy::Single => Ok(()),
+        _ => Err(DeviceError::Queues { name }),
+    }
 }
 
 /// What `work` returns, and how many kernels were launched on GPUs in the meantime, by whatever thread; none where this program was built

@@ -97,21 +97,26 @@ impl Decoder {
     /// If the device has no weights of that precision.
     pub fn random(config: &Qwen2Config, seed: u64, device: &Device, precision: Precision) -> Result<Self, PrecisionError> {
         precision.check(device)?;
-        Ok(never(Self::assemble(config, Initial::from_seed(seed, config, device), precision)))
+        Ok(never(Self::assemble(config, Initial::from_seed(seed, config, device), precision, device)))
     }
 
     fn whole(model: Qwen2, precision: Precision) -> Self {
-        let config = model.config.clone();
-        never(Self::assemble(&config, Apart::from(model), precision))
+        let (config, device) = (model.config.clone(), model.device());
+        never(Self::assemble(&config, Apart::from(model), precision, &device))
     }
 
-    /// Prepares the parts of a model, one after the other, for a device that has that precision.
-    pub(crate) fn assemble<P: Parts>(config: &Qwen2Config, mut parts: P, precision: Precision) -> Result<Self, P::Error> {
+    /// Prepares the parts of a model, one after the other, for the device that they come to, which has that precision.
+    pub(crate) fn assemble<P: Parts>(
+        config: &Qwen2Config,
+        mut parts: P,
+        precision: Precision,
+        device: &Device,
+    ) -> Result<Self, P::Error> {
+        let _quiet = tensors::pause(device);
         let embedding = parts.embedding()?;
         let network = if is_packed(&embedding) {
             Network::Packed(Box::new(Packed::assemble(embedding, config, parts, precision)?))
         } else {
-            let _quiet = tensors::pause();
             let format = (precision == Precision::Bf16).then_some(DType::BF16);
             Network::Tensors(Box::new(Tensors::assemble(embedding, config, parts, format)?))
         };

@@ -96,7 +96,7 @@ impl Decoder {
         if let Some(stack) = known.iter().find(same).and_then(|(_, stack)| stack.upgrade()) {
             return Ok(stack);
         }
-        let _quiet = pause();
+        let _quiet = pause(&model.device());
         let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
         let stack = Arc::new(AdapterStack::new(model.config(), &adapters, &model.device())?);
         known.push((lanes.iter().map(|lane| lane.as_ref().map(Arc::downgrade)).collect(), Arc::downgrade(&stack)));

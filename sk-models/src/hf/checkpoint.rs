@@ -22,6 +22,7 @@ use crate::{
     json::{self, OneOrMany},
     lora::LoraAdapter,
     model::Qwen2,
+    tensors::pause,
     text::{ChatTemplate, TextError, Tokenizer},
 };
 
@@ -176,7 +177,10 @@ impl Checkpoint {
     /// If a tensor is missing, of another shape, or has no place in the model, or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
         self.check_memory(device, Precision::F32, free_memory())?;
-        let model = load_model(&self.config, &self.tensors, device)?;
+        let model = {
+            let _quiet = pause(device);
+            load_model(&self.config, &self.tensors, device)?
+        };
         self.wait(device)?;
         Ok(model)
     }
@@ -192,7 +196,7 @@ impl Checkpoint {
     pub fn decoder(&self, device: &Device, precision: Precision) -> Result<Decoder, CheckpointError> {
         precision.check(device)?;
         self.check_memory(device, precision, free_memory())?;
-        let decoder = Decoder::assemble(&self.config, Source::new(&self.config, &self.tensors, device)?, precision)?;
+        let decoder = Decoder::assemble(&self.config, Source::new(&self.config, &self.tensors, device)?, precision, device)?;
         self.wait(device)?;
         Ok(decoder)
     }
@@ -224,7 +228,9 @@ impl Checkpoint {
     ///
     /// If it cannot be found, uses an unsupported feature, or was made for another model.
     pub fn adapter(&self, source: &str, device: &Device, progress: &mut dyn Progress) -> Result<LoraAdapter, CheckpointError> {
-        load_adapter(&resolve(source, progress)?, &self.config, &self.tensors, device)
+        let directory = resolve(source, progress)?;
+        let _quiet = pause(device);
+        load_adapter(&directory, &self.config, &self.tensors, device)
     }
 
     /// Reads a head for this model from a directory.

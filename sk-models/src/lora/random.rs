@@ -6,6 +6,7 @@ use super::{LoraAdapter, LowRank, Target};
 use crate::config::Qwen2Config;
 use crate::device::settled;
 use crate::model::initial::uniform;
+use crate::tensors::pause;
 
 /// Deviation of B, where a fresh adapter has zeros: small, so that the adapter stays a small change of the model.
 const B_STD: f64 = 0.01;
@@ -36,6 +37,7 @@ impl LoraAdapter {
     #[must_use]
     pub fn random(config: &Qwen2Config, rank: usize, seed: u64, device: &Device) -> Self {
         assert!(rank > 0, "an adapter has a rank of at least one");
+        let _quiet = pause(device);
         let mut adapter = Self::empty(config);
         let mut stream = 0;
         let mut draw = |shape: [usize; 2], std: f64| {

@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::{LoraAdapter, LowRank, Target};
+use crate::tensors::pause;
 
 /// How several adapters become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +66,15 @@ impl Merge {
         let weighted: Vec<(f64, &LoraAdapter)> = weighted.iter().filter(|(weight, _)| *weight > 0.0).copied().collect();
         let Some((_, first)) = weighted.first() else { return Err(MergeError::Empty) };
         let layers = first.layers.len();
+        let held = first
+            .layers
+            .iter()
+            .flat_map(|layer| &layer.targets)
+            .flatten()
+            .chain(&first.embed_tokens)
+            .chain(&first.lm_head)
+            .next();
+        let _quiet = held.and_then(|delta| pause(&delta.a.device()));
         if let Some((_, other)) = weighted.iter().find(|(_, adapter)| adapter.layers.len() != layers) {
             return Err(MergeError::Layers { first: layers, second: other.layers.len() });
         }

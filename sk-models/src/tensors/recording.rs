@@ -18,7 +18,7 @@ use super::{Cache, Group, Suffix, Tensors, advance, ops};
 use crate::device::is_processor;
 use crate::lora::Lanes;
 
-/// What repeats: as many rows, of one decoder, under the same lanes, on one thread, which a device serves in order.
+/// What repeats: as many rows, of one decoder, under the same lanes, on one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     rows: usize,
@@ -257,7 +257,8 @@ pub(super) fn arrive(device: &Device) {
     });
 }
 
-/// Keeps others from recording while something is loaded; waits for one that does.
-pub(crate) fn pause() -> impl Drop {
-    users()
+/// Keeps others from recording while something is loaded onto a GPU, since what is asked for meanwhile would be part of the recording; waits for
+/// one that does. Not to be taken twice by one thread.
+pub(crate) fn pause(device: &Device) -> Option<impl Drop + use<>> {
+    (!is_processor(device)).then(users)
 }
