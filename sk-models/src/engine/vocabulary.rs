@@ -92,19 +92,17 @@ impl Proposal for Vocabulary {
         } else {
             None
         };
-        let mut tokens = match &backbone {
-            Some(log_probs) => self.head.of(log_probs),
-            None => (0..self.vocab_size as TokenId).collect(),
-        };
-        let own = match &mut self.prior {
-            TokenPrior::Uniform => None,
-            TokenPrior::Backbone => backbone,
+        let model = match &mut self.prior {
             TokenPrior::Model(model) => Some(log_softmax(&model.next_logits(request.context)?)),
+            TokenPrior::Uniform | TokenPrior::Backbone => None,
         };
-        // An embedding may have more rows than that of the prior, which no text has tokens for.
-        if let Some(own) = &own {
-            tokens.retain(|&token| (token as usize) < own.len());
-        }
+        // Its embedding may have fewer rows than the backbone's: spare ones, where the two share a tokenizer.
+        let rows = model.as_ref().map_or(self.vocab_size, |log_probs| log_probs.len().min(self.vocab_size));
+        let tokens = match &backbone {
+            Some(log_probs) => self.head.of(&log_probs[..rows.min(log_probs.len())]),
+            None => (0..rows as TokenId).collect(),
+        };
+        let own = if matches!(self.prior, TokenPrior::Backbone) { backbone } else { model };
         let uniform = -(self.vocab_size as f32).ln();
         let candidate = |token: TokenId| {
             let log_prob = own.as_ref().map_or(uniform, |log_probs| log_probs[token as usize]);
