@@ -264,7 +264,7 @@ impl Qwen2Config {
                 return refuse(field, "0".into(), "must be at least one");
             }
         }
-        // What is computed from such sizes neither overflows nor asks for memory before the files have been looked at: layers are a thousand times
+        // What is computed from such sizes neither overflows nor asks for memory before the files have been looked at: layers are hundreds of times
         // those of any model there is.
         const LARGEST: usize = 1 << 31;
         const MOST_LAYERS: usize = 1 << 16;
@@ -287,7 +287,11 @@ impl Qwen2Config {
         let heads = (2 * self.num_attention_heads + 2 * self.num_key_value_heads) as u128 * self.head_dim as u128;
         let layer = hidden.saturating_mul(heads).saturating_add(3 * hidden * inner);
         if (2 * vocabulary * hidden).saturating_add(layer.saturating_mul(self.num_hidden_layers as u128)) > MOST_PARAMETERS {
-            return refuse("hidden_size", self.hidden_size.to_string(), "no model has as many parameters as these sizes make");
+            let sizes = format!(
+                "{hidden} with {vocabulary} tokens, {} layers, {inner} inside and {heads} of heads",
+                self.num_hidden_layers
+            );
+            return refuse("hidden_size", sizes, "no model has as many parameters");
         }
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             return refuse("num_key_value_heads", self.num_key_value_heads.to_string(), "must divide num_attention_heads");

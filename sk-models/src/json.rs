@@ -73,7 +73,6 @@ mod tests {
         _width: usize,
         #[serde(rename = "scale")]
         _scale: Option<f64>,
-        #[serde(rename = "ends")]
         ends: Option<OneOrMany<u32>>,
     }
 

@@ -438,8 +438,8 @@ fn generations_side_by_side_are_what_each_is_alone() {
     assert_eq!(generate(&model, 3), alone[3]);
 }
 
-/// Bits, not digits: in which order a row's sums are taken depends neither on how many rows share a pass nor on what they are. The depths are
-/// those at which many rows are read in several sweeps, the vocabulary has several parts.
+/// Bits, not digits: in which order a row's sums are taken depends neither on how many rows share a pass nor on what they are, from the sixteen on
+/// that are read in tiles where there are any. The depths are those at which many rows are read in several sweeps, the vocabulary has several parts.
 #[test]
 fn a_candidate_reads_to_the_same_bits_in_any_batch() {
     let config = Qwen2Config::from_json(
@@ -461,13 +461,22 @@ fn a_candidate_reads_to_the_same_bits_in_any_batch() {
     for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
         let decoder = Arc::new(Decoder::random(&config, 5, &Device::flex(), precision).unwrap());
         let read = |spans: &[Vec<TokenId>]| {
-            let readings = Verifier::new(Arc::clone(&decoder)).read(&[1, 2, 3], &candidates(spans), &[Policy::Backbone]).unwrap();
-            readings.get(&Policy::Backbone).unwrap().to_vec()
+            let mut verifier = Verifier::new(Arc::clone(&decoder));
+            verifier.adapters().insert("calm", LoraAdapter::random(&config, 4, 3, &Device::flex()));
+            let policies = [Policy::Backbone, variant("calm")];
+            let readings = verifier.read(&[1, 2, 3], &candidates(spans), &policies).unwrap();
+            policies.map(|policy| readings.get(&policy).unwrap().to_vec())
         };
         let all = read(&spans);
         for some in [0..1, 3..8, 10..33] {
-            for (found, expected) in read(&spans[some.clone()]).iter().zip(&all[some]) {
-                assert_eq!((&found.log_probs, &found.min_entropy), (&expected.log_probs, &expected.min_entropy), "{precision:?}");
+            for (found, expected) in read(&spans[some.clone()]).iter().zip(&all) {
+                for (found, expected) in found.iter().zip(&expected[some.clone()]) {
+                    assert_eq!(
+                        (&found.log_probs, &found.min_entropy),
+                        (&expected.log_probs, &expected.min_entropy),
+                        "{precision:?}"
+                    );
+                }
             }
         }
     }

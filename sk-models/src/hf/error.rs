@@ -50,7 +50,7 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// A tensor that another shard should hold, or holds too.
-    #[error("{}: tensor `{name}` belongs in {}; fetch the model again, and index and shards together", path.display(), other.display())]
+    #[error("{}: tensor `{name}` belongs in, or is also in, {}; fetch the model again, and index and shards together", path.display(), other.display())]
     Misplaced {
         /// The shard that holds it.
         path: PathBuf,

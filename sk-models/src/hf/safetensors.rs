@@ -77,7 +77,7 @@ struct Index {
 ///
 /// # Errors
 ///
-/// If the text is not an index, or a name in it would leave the directory.
+/// If the text is not an index, names no tensor, or a name in it would leave the directory.
 pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, String>, CheckpointError> {
     let index: Index = serde_json::from_str(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
     if index.weight_map.is_empty() {

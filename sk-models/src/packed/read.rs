@@ -77,7 +77,7 @@ impl Partial {
 impl Packed {
     /// `[log p(target), logsumexp − max]` in nats for each row of `states`, which divide into the lanes in order.
     ///
-    /// O(M·V·H) operations and O(M) memory beside the states.
+    /// O(M·V·H) operations, and M·V/512 partial sums beside the states.
     pub(crate) fn read(&self, states: &Grid, seats: &Seats, targets: &[TokenId]) -> Vec<[f32; 2]> {
         let rows = states.rows();
         assert_eq!(rows, targets.len());

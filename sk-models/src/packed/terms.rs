@@ -84,8 +84,8 @@ impl Terms {
         DEPTH * if self.terms == THREE { GROUP } else { 8 }
     }
 
-    /// The depth in sweeps, in each of which so many rows take no more than so many bytes, and no sweep is short. Those of sums of three end where
-    /// a [`GROUP`] does: in which order a row's products are added does not depend on other rows.
+    /// The depth in sweeps, in each of which so many rows take about so many bytes. Those of sums of three end where a [`GROUP`] does, so that some
+    /// may take half as much again and the last be short: in which order a row's products are added does not depend on other rows.
     pub(super) fn sweeps(&self, rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let blocks = self.blocks;
         let most = (bytes / (rows * DEPTH * self.bytes()).max(1)).max(self.sweep() / DEPTH);
