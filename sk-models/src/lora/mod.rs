@@ -83,6 +83,33 @@ impl Target {
     }
 }
 
+/// What linear layers of a decoder layer read; those that read the same are changed side by side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reads {
+    /// The normed state, before attention.
+    State,
+    /// What attention mixed.
+    Mixed,
+    /// The normed state, before the feed-forward layers.
+    Between,
+    /// What the gate lets through.
+    Gated,
+}
+
+impl Reads {
+    const ALL: [Self; 4] = [Self::State, Self::Mixed, Self::Between, Self::Gated];
+
+    /// Who reads it.
+    fn targets(self) -> &'static [Target] {
+        match self {
+            Self::State => &[Target::Query, Target::Key, Target::Value],
+            Self::Mixed => &[Target::Output],
+            Self::Between => &[Target::Gate, Target::Up],
+            Self::Gated => &[Target::Down],
+        }
+    }
+}
+
 /// `s·A·B`: a low-rank change of one linear layer.
 #[derive(Debug, Clone)]
 pub struct LowRank {
@@ -181,35 +208,48 @@ pub enum AdapterError {
     },
 }
 
-/// One target's matrices for every lane, ranks padded with zeros to the largest.
+/// The matrices of every lane for targets that read the same, ranks padded with zeros to the largest.
 #[derive(Debug, Clone)]
 pub struct LaneDelta {
-    /// `[G, in, r]`.
+    /// `[G, in, P·r]`: those of the P targets side by side.
     a: Tensor<3>,
-    /// `[G, r, out]`, the scale multiplied in.
+    /// `[G, r, Σ out]`, likewise, the scale multiplied in.
     b: Tensor<3>,
+    /// Outputs of each target.
+    widths: Vec<usize>,
 }
 
 impl LaneDelta {
     /// Adds each lane's change of `x` to `frozen`: `[M, in]` and `[M, out]`, rows grouped by lane.
     #[must_use]
     pub fn add(&self, frozen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
-        frozen + self.change(x, 1, Tensor::matmul)
+        frozen + self.spread(self.low(x, 1, Tensor::matmul), Tensor::matmul)
     }
 
-    /// Each lane's change of `x`: `[M, in]` to `[M, out]`, where the sums over `in` are taken in so many pieces, which divide it, and
-    /// matrices are multiplied by `product`.
+    /// What each lane's first matrices make of `x`, `[M, in]` to `[G, S, M/G, P·r]`: the sums over `in` in S pieces, which divide it, and
+    /// matrices multiplied by `product`.
     ///
     /// A product with r columns has little that can be computed side by side; its pieces can be.
-    pub(crate) fn change(&self, x: Tensor<2>, pieces: usize, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<2> {
+    pub(crate) fn low(&self, x: Tensor<2>, pieces: usize, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<4> {
         let [lanes, input, rank] = self.a.dims();
-        let [_, _, output] = self.b.dims();
-        let total = x.dims()[0];
-        let (rows, width) = (total / lanes, input / pieces);
+        let (rows, width) = (x.dims()[0] / lanes, input / pieces);
         let x = x.reshape([lanes, rows, pieces, width]).swap_dims(1, 2);
-        let low = product(x, self.a.clone().reshape([lanes, pieces, width, rank]));
+        product(x, self.a.clone().reshape([lanes, pieces, width, rank]))
+    }
+
+    /// What the second matrices make of that: each lane's change, `[M, Σ out]`.
+    pub(crate) fn spread(&self, low: Tensor<4>, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<2> {
+        let [lanes, rank, output] = self.b.dims();
+        let [_, pieces, rows, _] = low.dims();
         let low = if pieces == 1 { low } else { low.sum_dim(1) };
-        product(low, self.b.clone().reshape([lanes, 1, rank, output])).reshape([total, output])
+        let mut start = 0;
+        let change = |(part, &width): (usize, &usize)| {
+            let (low, b) = (low.clone().narrow(3, part * rank, rank), self.b.clone().narrow(2, start, width));
+            start += width;
+            product(low, b.reshape([lanes, 1, rank, width])).reshape([lanes * rows, width])
+        };
+        let mut changes: Vec<_> = self.widths.iter().enumerate().map(change).collect();
+        if changes.len() == 1 { changes.remove(0) } else { Tensor::cat(changes, 1) }.reshape([lanes * rows, output])
     }
 
     /// Width of what it changes.
@@ -217,63 +257,128 @@ impl LaneDelta {
         self.a.dims()[1]
     }
 
+    /// The second matrices, `[G, r, Σ out]`, and the outputs of each target.
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    pub(crate) fn second(&self) -> (&Tensor<3>, &[usize]) {
+        (&self.b, &self.widths)
+    }
+
     fn lanes(&self) -> usize {
         self.a.dims()[0]
     }
 
-    /// Stacks one entry per lane; none if no lane has one.
-    fn stack(
-        module: &str,
-        entries: &[Option<&LowRank>],
-        (input, output): (usize, usize),
-        device: &Device,
-    ) -> Result<Option<Self>, AdapterError> {
-        let Some(rank) = entries.iter().flatten().map(|entry| entry.rank()).max() else {
+    /// That of one of its targets.
+    fn part(&self, part: usize) -> Self {
+        let rank = self.b.dims()[1];
+        let start = self.widths[..part].iter().sum();
+        let width = self.widths[part];
+        Self { a: self.a.clone().narrow(2, part * rank, rank), b: self.b.clone().narrow(2, start, width), widths: vec![width] }
+    }
+
+    /// Stacks the entries of each part, one per lane; none if no lane has any.
+    fn stack(parts: &[Part<'_>], input: usize, device: &Device) -> Result<Option<Self>, AdapterError> {
+        let Some(rank) = parts.iter().flat_map(|part| part.entries.iter().flatten()).map(|entry| entry.rank()).max() else {
             return Ok(None);
         };
-        let mut a = Vec::with_capacity(entries.len());
-        let mut b = Vec::with_capacity(entries.len());
-        for (adapter, entry) in entries.iter().enumerate() {
-            let Some(entry) = entry else {
-                a.push(Tensor::zeros([1, input, rank], device));
-                b.push(Tensor::zeros([1, rank, output], device));
-                continue;
-            };
-            let own = entry.rank();
-            if entry.a.dims() != [input, own] || entry.b.dims() != [own, output] {
-                return Err(AdapterError::Shape {
-                    adapter,
-                    module: module.to_owned(),
-                    a: entry.a.dims(),
-                    b: entry.b.dims(),
-                    input,
-                    output,
-                });
-            }
-            let (mut down, mut up) = (entry.a.clone(), entry.b.clone().mul_scalar(entry.scale));
-            if own < rank {
-                down = Tensor::cat(vec![down, Tensor::zeros([input, rank - own], device)], 1);
-                up = Tensor::cat(vec![up, Tensor::zeros([rank - own, output], device)], 0);
-            }
-            a.push(down.unsqueeze::<3>());
-            b.push(up.unsqueeze::<3>());
+        let lanes = parts[0].entries.len();
+        let mut a = Vec::with_capacity(lanes);
+        let mut b = Vec::with_capacity(lanes);
+        for lane in 0..lanes {
+            let matrices: Vec<_> = parts.iter().map(|part| part.padded(lane, input, rank, device)).collect::<Result<_, _>>()?;
+            let (down, up): (Vec<_>, Vec<_>) = matrices.into_iter().unzip();
+            a.push(joined(down, 1).unsqueeze::<3>());
+            b.push(joined(up, 1).unsqueeze::<3>());
         }
-        let join = |mut parts: Vec<Tensor<3>>| settled(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 0) });
-        Ok(Some(Self { a: join(a), b: join(b) }))
+        let widths = parts.iter().map(|part| part.output).collect();
+        Ok(Some(Self { a: settled(joined(a, 0)), b: settled(joined(b, 0)), widths }))
     }
+}
+
+/// One target of a [`LaneDelta`] that is put together.
+struct Part<'a> {
+    /// What adapters call it.
+    module: String,
+    /// One per lane.
+    entries: Vec<Option<&'a LowRank>>,
+    output: usize,
+}
+
+impl Part<'_> {
+    /// The matrices of a lane, `[in, r]` and `[r, out]`, with zeros beyond their own rank, and nothing but zeros where there are none.
+    fn padded(&self, lane: usize, input: usize, rank: usize, device: &Device) -> Result<(Tensor<2>, Tensor<2>), AdapterError> {
+        let Self { module, entries, output } = self;
+        let Some(entry) = entries[lane] else {
+            return Ok((Tensor::zeros([input, rank], device), Tensor::zeros([rank, *output], device)));
+        };
+        let own = entry.rank();
+        if entry.a.dims() != [input, own] || entry.b.dims() != [own, *output] {
+            return Err(AdapterError::Shape {
+                adapter: lane,
+                module: module.clone(),
+                a: entry.a.dims(),
+                b: entry.b.dims(),
+                input,
+                output: *output,
+            });
+        }
+        let (down, up) = (entry.a.clone(), entry.b.clone().mul_scalar(entry.scale));
+        if own == rank {
+            return Ok((down, up));
+        }
+        let down = Tensor::cat(vec![down, Tensor::zeros([input, rank - own], device)], 1);
+        Ok((down, Tensor::cat(vec![up, Tensor::zeros([rank - own, *output], device)], 0)))
+    }
+}
+
+/// Tensors one after the other along a dimension; of one alone, itself.
+fn joined<const D: usize>(mut tensors: Vec<Tensor<D>>, dim: usize) -> Tensor<D> {
+    if tensors.len() == 1 { tensors.remove(0) } else { Tensor::cat(tensors, dim) }
 }
 
 /// The changes of one decoder layer for every lane.
 #[derive(Debug, Clone, Default)]
 pub struct LayerDeltas {
-    targets: [Option<LaneDelta>; Target::ALL.len()],
+    changes: [Option<LaneDelta>; Reads::ALL.len()],
+    /// Which targets any lane changes.
+    changed: [bool; Target::ALL.len()],
 }
 
 impl LayerDeltas {
-    /// The change of a target.
+    /// The change of a target; none where no lane has one.
     #[must_use]
-    pub fn get(&self, target: Target) -> Option<&LaneDelta> {
-        self.targets[target as usize].as_ref()
+    pub fn get(&self, target: Target) -> Option<LaneDelta> {
+        let reads = Reads::ALL.into_iter().find(|reads| reads.targets().contains(&target))?;
+        let part = reads.targets().iter().position(|other| *other == target)?;
+        self.of(reads).filter(|_| self.changed[target as usize]).map(|delta| delta.part(part))
+    }
+
+    /// The changes of all that read the same, side by side, with zeros for those that no lane changes; none where no lane changes any.
+    pub(crate) fn of(&self, reads: Reads) -> Option<&LaneDelta> {
+        self.changes[reads as usize].as_ref()
+    }
+
+    /// Those of layer `index` of every lane's adapter.
+    fn stack(
+        config: &Qwen2Config,
+        adapters: &[Option<&LoraAdapter>],
+        index: usize,
+        device: &Device,
+    ) -> Result<Self, AdapterError> {
+        let mut deltas = Self::default();
+        for reads in Reads::ALL {
+            let part = |target: &Target| Part {
+                module: format!("layers.{index}.{}", target.path()),
+                entries: adapters.iter().map(|entry| entry.and_then(|adapter| adapter.layers[index].get(*target))).collect(),
+                output: target.dims(config).1,
+            };
+            let parts: Vec<Part<'_>> = reads.targets().iter().map(part).collect();
+            for (target, part) in reads.targets().iter().zip(&parts) {
+                deltas.changed[*target as usize] = part.entries.iter().any(Option::is_some);
+            }
+            let input = reads.targets()[0].dims(config).0;
+            deltas.changes[reads as usize] = LaneDelta::stack(&parts, input, device)?;
+        }
+        Ok(deltas)
     }
 }
 
@@ -311,24 +416,18 @@ impl AdapterStack {
         }
         // None is that of the backbone alone.
         static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let mut layers = Vec::with_capacity(config.num_hidden_layers);
-        for index in 0..config.num_hidden_layers {
-            let mut deltas = LayerDeltas::default();
-            for target in Target::ALL {
-                let entries: Vec<_> = adapters.iter().map(|entry| entry.and_then(|e| e.layers[index].get(target))).collect();
-                let module = format!("layers.{index}.{}", target.path());
-                deltas.targets[target as usize] = LaneDelta::stack(&module, &entries, target.dims(config), device)?;
-            }
-            layers.push(deltas);
-        }
-        let embed: Vec<_> = adapters.iter().map(|entry| entry.and_then(|e| e.embed_tokens.as_ref())).collect();
-        let head: Vec<_> = adapters.iter().map(|entry| entry.and_then(|e| e.lm_head.as_ref())).collect();
+        let layers = (0..config.num_hidden_layers).map(|index| LayerDeltas::stack(config, adapters, index, device));
+        let layers = layers.collect::<Result<_, _>>()?;
+        let whole = |module: &str, of: fn(&LoraAdapter) -> Option<&LowRank>, (input, output)| {
+            let entries = adapters.iter().map(|entry| entry.and_then(of)).collect();
+            LaneDelta::stack(&[Part { module: module.to_owned(), entries, output }], input, device)
+        };
         let (vocab, hidden) = (config.vocab_size, config.hidden_size);
         Ok(Self {
             lanes: adapters.len(),
             layers,
-            embed_tokens: LaneDelta::stack("embed_tokens", &embed, (vocab, hidden), device)?,
-            lm_head: LaneDelta::stack("lm_head", &head, (hidden, vocab), device)?,
+            embed_tokens: whole("embed_tokens", |adapter| adapter.embed_tokens.as_ref(), (vocab, hidden))?,
+            lm_head: whole("lm_head", |adapter| adapter.lm_head.as_ref(), (hidden, vocab))?,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
         })
     }

@@ -95,9 +95,9 @@ impl Attention {
     pub fn forward(&self, x: Tensor<2>, pass: &Pass, deltas: Option<&LayerDeltas>) -> Tensor<2> {
         let delta = |target| deltas.and_then(|deltas| deltas.get(target));
         let Pass { batch, length, .. } = *pass;
-        let query = self.q_proj.forward(x.clone(), delta(Target::Query));
-        let key = self.k_proj.forward(x.clone(), delta(Target::Key));
-        let value = self.v_proj.forward(x, delta(Target::Value));
+        let query = self.q_proj.forward(x.clone(), delta(Target::Query).as_ref());
+        let key = self.k_proj.forward(x.clone(), delta(Target::Key).as_ref());
+        let value = self.v_proj.forward(x, delta(Target::Value).as_ref());
 
         if length > 1 && is_fused(&query.device(), query.dtype()) {
             let shape = Shape {
@@ -108,7 +108,7 @@ impl Attention {
                 scale: (self.width as f32).sqrt().recip(),
             };
             let mixed = causal_attention([query, key, value], pass.keys.tables(), shape);
-            return self.o_proj.forward(mixed, delta(Target::Output));
+            return self.o_proj.forward(mixed, delta(Target::Output).as_ref());
         }
 
         let query = query.reshape([batch, length, self.heads, self.groups, self.width]).permute([0, 2, 3, 1, 4]).reshape([
@@ -126,7 +126,7 @@ impl Attention {
             .reshape([batch, self.heads, self.groups, length, self.width])
             .permute([0, 3, 1, 2, 4])
             .reshape([batch * length, self.heads * self.groups * self.width]);
-        self.o_proj.forward(mixed, delta(Target::Output))
+        self.o_proj.forward(mixed, delta(Target::Output).as_ref())
     }
 }
 

@@ -34,8 +34,8 @@ impl Mlp {
     #[must_use]
     pub fn forward(&self, x: Tensor<2>, deltas: Option<&LayerDeltas>) -> Tensor<2> {
         let delta = |target| deltas.and_then(|deltas| deltas.get(target));
-        let gate = self.gate_proj.forward(x.clone(), delta(Target::Gate));
-        let up = self.up_proj.forward(x, delta(Target::Up));
-        self.down_proj.forward(swiglu(gate, up), delta(Target::Down))
+        let gate = self.gate_proj.forward(x.clone(), delta(Target::Gate).as_ref());
+        let up = self.up_proj.forward(x, delta(Target::Up).as_ref());
+        self.down_proj.forward(swiglu(gate, up), delta(Target::Down).as_ref())
     }
 }

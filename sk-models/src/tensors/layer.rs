@@ -2,11 +2,11 @@ use burn::module::Param;
 use burn::tensor::Tensor;
 
 use super::attention::{Pass, attend};
-use super::ops::{Changed, add_norm, gate, multiply, product};
+use super::ops::{Changed, add_norm, gate, multiply, product, spread};
 use super::{Group, by_columns, side_by_side};
 use crate::config::Qwen2Config;
 use crate::device::settled;
-use crate::lora::{LaneDelta, LayerDeltas, Target};
+use crate::lora::{LaneDelta, LayerDeltas, Reads};
 use crate::model::{self, Norm, Projection};
 
 /// One decoder layer.
@@ -24,8 +24,6 @@ pub(super) struct Layer {
     gate_up: Tensor<2>,
     /// `[F, H]`.
     down: Tensor<2>,
-    /// Widths of the parts of `input`.
-    widths: [usize; 3],
 }
 
 impl Layer {
@@ -33,11 +31,13 @@ impl Layer {
         let model::Layer { input_layernorm, self_attn, post_attention_layernorm, mlp } = layer;
         let weight = |projection: Projection| cast(projection.weight.into_value());
         let (query, key) = (config.query_size(), config.key_value_size());
-        let widths = [query, key, key];
         let device = input_layernorm.weight.val().device();
         let [q_proj, k_proj, v_proj] = [self_attn.q_proj, self_attn.k_proj, self_attn.v_proj];
         let biases = [&q_proj, &k_proj, &v_proj].map(|projection| projection.bias.as_ref().map(Param::val));
-        let filled = biases.into_iter().zip(widths).map(|(bias, width)| bias.unwrap_or_else(|| Tensor::zeros([width], &device)));
+        let filled = biases
+            .into_iter()
+            .zip([query, key, key])
+            .map(|(bias, width)| bias.unwrap_or_else(|| Tensor::zeros([width], &device)));
         let bias = settled(Tensor::cat(filled.collect(), 0));
         Self {
             input_norm: input_layernorm.settled(),
@@ -47,7 +47,6 @@ impl Layer {
             inner_norm: post_attention_layernorm.settled(),
             gate_up: side_by_side([mlp.gate_proj, mlp.up_proj].map(weight)),
             down: by_columns(weight(mlp.down_proj)),
-            widths,
         }
     }
 
@@ -69,21 +68,19 @@ impl Layer {
         groups: &mut [Group<'_>],
         deltas: Option<&LayerDeltas>,
     ) -> (Tensor<2>, Changed) {
-        let delta = |target| deltas.and_then(|deltas| deltas.get(target));
+        let change_of = |reads, x: &Tensor<2>| low_rank(deltas.and_then(|deltas| deltas.of(reads)), x);
         // Adapters read what is not rounded.
         let format = if deltas.is_some() { x.dtype() } else { self.down.dtype() };
         let (x, normed) = add_norm(x, change, &self.input_norm, format);
         let frozen = multiply(&normed, &self.input);
-        let inputs = [Target::Query, Target::Key, Target::Value].map(delta);
-        let projected = Changed { frozen, delta: side_by_side_changes(&normed, inputs, self.widths) };
+        let projected = Changed { frozen, delta: change_of(Reads::State, &normed) };
         let mixed = attend(&projected, &self.bias, index, pass, groups, format);
-        let added = Changed { frozen: multiply(&mixed, &self.output), delta: low_rank(delta(Target::Output), &mixed) };
+        let added = Changed { frozen: multiply(&mixed, &self.output), delta: change_of(Reads::Mixed, &mixed) };
 
         let (x, normed) = add_norm(x, Some(added), &self.inner_norm, format);
-        let both = multiply(&normed, &self.gate_up);
-        let changes = [Target::Gate, Target::Up].map(|target| low_rank(delta(target), &normed));
-        let inner = gate(&both, changes, format);
-        let added = Changed { frozen: multiply(&inner, &self.down), delta: low_rank(delta(Target::Down), &inner) };
+        let both = Changed { frozen: multiply(&normed, &self.gate_up), delta: change_of(Reads::Between, &normed) };
+        let inner = gate(both, format);
+        let added = Changed { frozen: multiply(&inner, &self.down), delta: change_of(Reads::Gated, &inner) };
         (x, added)
     }
 }
@@ -96,18 +93,9 @@ fn pieces(input: usize) -> usize {
     (1..=input / PIECE).rev().find(|pieces| input.is_multiple_of(*pieces)).unwrap_or(1)
 }
 
-/// What the lanes change of a product with `x`; none where no lane has an adapter of it.
+/// What the lanes change of products with `x`; none where no lane has an adapter of any.
 pub(super) fn low_rank(delta: Option<&LaneDelta>, x: &Tensor<2>) -> Option<Tensor<2>> {
-    delta.map(|delta| delta.change(x.clone(), pieces(delta.input()), product))
-}
-
-/// The same of projections side by side; none where no lane has an adapter of any.
-fn side_by_side_changes<const N: usize>(x: &Tensor<2>, deltas: [Option<&LaneDelta>; N], widths: [usize; N]) -> Option<Tensor<2>> {
-    deltas.iter().any(Option::is_some).then(|| {
-        let rows = x.dims()[0];
-        let change = |(delta, width)| low_rank(delta, x).unwrap_or_else(|| Tensor::zeros([rows, width], &x.device()));
-        Tensor::cat(deltas.into_iter().zip(widths).map(change).collect(), 1)
-    })
+    delta.map(|delta| spread(delta.low(x.clone(), pieces(delta.input()), product), delta))
 }
 
 #[cfg(test)]
@@ -115,7 +103,7 @@ mod tests {
     use burn::tensor::{Device, TensorData};
 
     use super::*;
-    use crate::lora::{AdapterStack, LoraAdapter};
+    use crate::lora::{AdapterStack, Lanes, LoraAdapter, Target};
 
     #[test]
     fn sums_fall_into_equal_pieces() {
@@ -132,12 +120,17 @@ mod tests {
         let (config, device) = (Qwen2Config::from_json("inline", json).unwrap(), Device::flex());
         let adapters = [1, 2].map(|seed| LoraAdapter::random(&config, 3, seed, &device));
         let stack = AdapterStack::new(&config, &[Some(&adapters[0]), None, Some(&adapters[1])], &device).unwrap();
-        let delta = crate::lora::Lanes::of(&stack).layer(0).unwrap().get(Target::Up).unwrap();
+        let deltas = Lanes::of(&stack).layer(0).unwrap();
+        let delta = deltas.of(Reads::Between).unwrap();
         let x = (Tensor::<1>::from_data(TensorData::from(std::array::from_fn::<f32, 288, _>(|i| (i as f32).sin())), &device))
             .reshape([6, 48]);
-        let whole = delta.change(x.clone(), 1, Tensor::matmul);
-        for pieces in [2, 6, 48] {
-            let error = (delta.change(x.clone(), pieces, product) - whole.clone()).abs().max().into_scalar::<f32>();
+        // Target by target, and those that read the same together.
+        let zeros = || Tensor::zeros([6, 20], &device);
+        let single = [Target::Gate, Target::Up].map(|target| deltas.get(target).unwrap().add(zeros(), x.clone()));
+        let whole = Tensor::cat(single.to_vec(), 1);
+        for pieces in [1, 2, 6, 48] {
+            let found = spread(delta.low(x.clone(), pieces, product), delta);
+            let error = (found - whole.clone()).abs().max().into_scalar::<f32>();
             assert!(error < TOLERANCE, "{pieces}: off by {error:e}");
         }
         assert!(whole.abs().max().into_scalar::<f32>() > 100.0 * TOLERANCE);

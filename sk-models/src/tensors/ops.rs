@@ -5,6 +5,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::gpu::CubeOps;
 use crate::kernels::{rms_norm, swiglu};
+use crate::lora::LaneDelta;
 use crate::model::Norm;
 
 /// Heads of a layer.
@@ -323,19 +324,32 @@ pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usi
     by_head.swap_dims(1, 2).reshape([lanes * places, heads.queries * heads.width]).cast(format)
 }
 
-/// `silu(gate) ⊙ up` in `format`, of both side by side and what adapters add to each: `[M, 2·F]` and `[M, F]` to `[M, F]`.
-pub(super) fn gate(both: &Tensor<2>, deltas: [Option<Tensor<2>>; 2], format: DType) -> Tensor<2> {
+/// `silu(gate) ⊙ up` in `format`, of both side by side: `[M, 2·F]` to `[M, F]`.
+pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    if is_cube(&both.device()) {
-        let [(gate, gate_adapted), (up, up_adapted)] = deltas.map(|delta| or(delta, both));
-        let adapted = [gate_adapted, up_adapted];
-        let out = <burn::backend::Dispatch as CubeOps>::cube_gate(both.clone().into_dispatch(), gate, up, adapted, format);
+    if is_cube(&both.frozen.device()) {
+        let (delta, adapted) = or(both.delta, &both.frozen);
+        let out = <burn::backend::Dispatch as CubeOps>::cube_gate(both.frozen.into_dispatch(), delta, adapted, format);
         return Tensor::from_dispatch(out);
     }
+    let both = both.sum();
     let width = both.dims()[1] / 2;
-    let half = |start, delta| Changed { frozen: both.clone().narrow(1, start, width), delta }.sum();
-    let [gate, up] = deltas;
-    swiglu(half(0, gate), half(width, up)).cast(format)
+    swiglu(both.clone().narrow(1, 0, width), both.narrow(1, width, width)).cast(format)
+}
+
+/// What adapters change, from what their first matrices made of a state in pieces: `[G, S, M, P·r]` to `[G·M, Σ out]`, in f32.
+pub(super) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if is_cube(&low.device()) {
+        let (second, widths) = delta.second();
+        let out = <burn::backend::Dispatch as CubeOps>::cube_spread(
+            low.into_dispatch(),
+            second.clone().into_dispatch(),
+            widths.to_vec(),
+        );
+        return Tensor::from_dispatch(out);
+    }
+    delta.spread(low, product)
 }
 
 /// Moves row `row` of `rows` side by side, which begin at `start` of a cache `[G, 2·Hkv, P, D]`, to the front: its first `tokens` tokens.

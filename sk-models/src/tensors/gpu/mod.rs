@@ -26,7 +26,7 @@ use attention::{glance, glances};
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, turn_kernel, weigh_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};
 use kernels::logits::{likeliest_kernel, outline_kernel, read_kernel};
-use products::{few_rows, product};
+use products::{few_rows, product, spread};
 
 /// Units that share a row.
 const UNITS: u32 = 256;
@@ -95,13 +95,10 @@ pub(crate) trait CubeOps: Backend {
     fn cube_refresh(old: IntTensor<Self>, new: IntTensor<Self>) -> IntTensor<Self>;
 
     /// See [`gate`](super::ops::gate).
-    fn cube_gate(
-        both: FloatTensor<Self>,
-        gate: FloatTensor<Self>,
-        up: FloatTensor<Self>,
-        adapted: [bool; 2],
-        format: DType,
-    ) -> FloatTensor<Self>;
+    fn cube_gate(both: FloatTensor<Self>, delta: FloatTensor<Self>, adapted: bool, format: DType) -> FloatTensor<Self>;
+
+    /// See [`spread`](super::ops::spread); `widths` are those of what each target writes.
+    fn cube_spread(low: FloatTensor<Self>, second: FloatTensor<Self>, widths: Vec<usize>) -> FloatTensor<Self>;
 
     /// See [`read`](super::ops::read).
     fn cube_read(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
@@ -207,7 +204,7 @@ pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: u
 
 impl CubeOps for Cube {
     fn cube_multiply(x: CubeTensor, weight: CubeTensor, whole: bool) -> CubeTensor {
-        few_rows(&x, &weight).unwrap_or_else(|| {
+        few_rows(&x, &weight, whole).unwrap_or_else(|| {
             let (rows, entry) = (x.meta.shape()[0], weight.dtype);
             let format = if whole || rows <= FEW { DType::F32 } else { entry };
             product(if x.dtype == entry { x } else { cast(x, entry) }, weight, format)
@@ -392,12 +389,11 @@ impl CubeOps for Cube {
         old
     }
 
-    fn cube_gate(both: CubeTensor, gate: CubeTensor, up: CubeTensor, adapted: [bool; 2], format: DType) -> CubeTensor {
+    fn cube_gate(both: CubeTensor, delta: CubeTensor, adapted: bool, format: DType) -> CubeTensor {
         let (both, stride) = by_rows(both);
         let [rows, width] = both.meta.shape().dims();
         let out = empty(&both, [rows, width / 2], format);
-        let [gate_adapted, up_adapted] = adapted;
-        let ((gate, gate_stride), (up, up_stride)) = (by_rows(gate), by_rows(up));
+        let (delta, delta_stride) = by_rows(delta);
         let (count, dim) = units(&both, rows * width / 2);
         let client = both.client.clone();
         gate_kernel::launch(
@@ -405,19 +401,20 @@ impl CubeOps for Cube {
             count,
             dim,
             both.clone().into_buffer_arg(),
-            gate.into_buffer_arg(),
-            up.into_buffer_arg(),
+            delta.into_buffer_arg(),
             out.clone().into_buffer_arg(),
             stride,
-            gate_stride,
-            up_stride,
+            delta_stride,
             width / 2,
             rows * width / 2,
-            gate_adapted,
-            up_adapted,
+            adapted,
             [element(both.dtype), element(format)],
         );
         out
+    }
+
+    fn cube_spread(low: CubeTensor, second: CubeTensor, widths: Vec<usize>) -> CubeTensor {
+        spread(low, second, &widths)
     }
 
     fn cube_read(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {

@@ -7,8 +7,8 @@ use cubek::matmul::launch::launch_ref;
 use cubek::matmul::multi_level::Strategy;
 use cubek::std::InputBinding;
 
-use super::kernels::products::{parts_of_sum, rows_kernel};
-use super::{FEW, UNITS, element, empty};
+use super::kernels::products::{Spread, parts_of_sum, rows_kernel, spread_kernel};
+use super::{FEW, UNITS, by_rows, element, empty};
 
 /// A product in `format`.
 ///
@@ -47,8 +47,8 @@ fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
     (units >= values.max(32)).then_some(units)
 }
 
-/// `x·W` by [`rows_kernel`]; none where it does not serve.
-pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeTensor> {
+/// `x·W` by [`rows_kernel`], x rounded as W is or as it is; none where that does not serve.
+pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor, rounded: bool) -> Option<CubeTensor> {
     let [rows, depth] = x.meta.shape().dims();
     let [_, columns] = weight.meta.shape().dims();
     let (x_strides, strides) = (x.meta.strides(), weight.meta.strides());
@@ -84,7 +84,44 @@ pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor) -> Option<CubeTensor
         rows,
         SPAN,
         units,
+        rounded,
         [element(x.dtype), element(weight.dtype)],
     );
     Some(out)
+}
+
+/// What [`spread_kernel`] makes: of rows that first matrices made, `[G, S, M, P·r]`, by the second ones, `[G, r, Σ out]`, `[G·M, Σ out]`.
+pub(super) fn spread(low: CubeTensor, second: CubeTensor, widths: &[usize]) -> CubeTensor {
+    /// Units of a cube.
+    const UNITS: usize = 128;
+    let ((low, low_stride), (second, stride)) = (by_rows(low), by_rows(second));
+    let [lanes, pieces, rows, _] = low.meta.shape().dims();
+    let [_, rank, columns] = second.meta.shape().dims();
+    let [one, two, three] = std::array::from_fn(|part| widths.get(part).copied().unwrap_or(0));
+    let out = empty(&low, [lanes * rows, columns], DType::F32);
+    let units = UNITS.min(1 << low.client.properties().hardware.max_units_per_cube.max(1).ilog2());
+    let shape = Spread { rows: 16, columns: 4, terms: 32, units };
+    let tiles: usize = [one, two, three].map(|width: usize| width.div_ceil(shape.columns * units)).iter().sum();
+    let cubes = lanes * rows.div_ceil(shape.rows) * tiles;
+    let client = low.client.clone();
+    let dim = CubeDim::new_1d(units as u32);
+    spread_kernel::launch(
+        &client,
+        cubecl::calculate_cube_count_elemwise(&client, cubes * units, dim),
+        dim,
+        low.into_buffer_arg(),
+        second.into_buffer_arg(),
+        out.clone().into_buffer_arg(),
+        low_stride,
+        stride,
+        lanes,
+        pieces,
+        rows,
+        rank,
+        one,
+        one + two,
+        columns,
+        shape,
+    );
+    out
 }

@@ -7,12 +7,12 @@ use sk_core::TokenId;
 
 use super::super::ops::{
     Changed, Heads, Own, Place, Sight, add_norm, adopt, attend, by_place, gate, likeliest, multiply, multiply_whole, outline,
-    product, read, refresh, turn, weigh,
+    product, read, refresh, spread, turn, weigh,
 };
 use crate::config::Qwen2Config;
 use crate::decoder::Precision;
 use crate::device::DeviceName;
-use crate::lora::{AdapterStack, Lanes, LoraAdapter};
+use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
 use crate::model::Norm;
 use crate::model::initial::Initial;
 use crate::model::parts::Parts;
@@ -93,7 +93,7 @@ fn rows_times_a_head_are_whole_however_many() {
     for format in formats(&device) {
         for rows in [3, 16, 17, 90] {
             agree(&format!("{rows} rows, {format:?}"), &device, WHOLE, |device| {
-                let x = numbers([rows, 256], 5, device).cast(format).cast(DType::F32);
+                let x = numbers([rows, 256], 5, device);
                 multiply_whole(&x, &numbers([300, 256], 6, device).cast(format).transpose())
             });
         }
@@ -330,14 +330,34 @@ fn gates_are_opened() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
-        for adapted in [[false, false], [true, false], [false, true], [true, true]] {
-            agree(&format!("{adapted:?}"), &device, tolerance, |device| {
-                let mut seed = 15;
-                let deltas = adapted.map(|adapted| {
-                    seed += 1;
-                    adapted.then(|| numbers([5, 37], seed, device))
-                });
-                gate(&numbers([5, 74], 15, device).mul_scalar(4.0).cast(format), deltas, format)
+        for adapted in [false, true] {
+            agree(&format!("{adapted}"), &device, tolerance, |device| {
+                let frozen = numbers([5, 74], 15, device).mul_scalar(4.0).cast(format);
+                gate(Changed { frozen, delta: adapted.then(|| numbers([5, 74], 16, device)) }, format)
+            });
+        }
+    }
+}
+
+/// One target, two and three, in lanes without an adapter and with one, of rows and columns that cubes do not divide.
+#[test]
+fn adapters_spread_what_they_change() {
+    let Some(device) = device() else { return };
+    // Beyond what a cube's units have at once: 512 columns.
+    let json = r#"{"vocab_size": 11, "hidden_size": 24, "intermediate_size": 701, "num_hidden_layers": 1, "num_attention_heads": 3,
+        "num_key_value_heads": 1, "head_dim": 190}"#;
+    let config = Qwen2Config::from_json("inline", json).unwrap();
+    // Ranks below, at and beyond the terms that are shared at a time; the smaller of two is filled up.
+    for (ranks, pieces, rows) in [([1, 3], 1, 1), ([16, 16], 7, 15), ([32, 8], 2, 16), ([5, 70], 3, 33)] {
+        let stack = |device: &Device| {
+            let [some, other] = ranks.map(|rank| LoraAdapter::random(&config, rank, rank as u64, device));
+            AdapterStack::new(&config, &[Some(&some), None, Some(&other)], device).unwrap()
+        };
+        for (reads, targets) in [(Reads::State, 3), (Reads::Mixed, 1), (Reads::Between, 2), (Reads::Gated, 1)] {
+            agree(&format!("{reads:?}, ranks {ranks:?}, {pieces} pieces, {rows} rows"), &device, WHOLE, |device| {
+                let stack = stack(device);
+                let low = numbers([3, pieces, rows, targets * ranks[0].max(ranks[1])], 24, device);
+                spread(low, Lanes::of(&stack).layer(0).unwrap().of(reads).unwrap())
             });
         }
     }

@@ -52,16 +52,13 @@ pub(in crate::tensors::gpu) fn norm_kernel<C: Float, O: Float>(
 #[cube(launch)]
 pub(in crate::tensors::gpu) fn gate_kernel<I: Float, O: Float>(
     both: &[I],
-    gate_delta: &[f32],
-    up_delta: &[f32],
+    delta: &[f32],
     out: &mut [O],
     stride: usize,
-    gate_stride: usize,
-    up_stride: usize,
+    delta_stride: usize,
     width: usize,
     count: usize,
-    #[comptime] gate_adapted: bool,
-    #[comptime] up_adapted: bool,
+    #[comptime] adapted: bool,
     #[define(I, O)] _formats: [ElemType; 2],
 ) {
     if ABSOLUTE_POS >= count {
@@ -71,11 +68,9 @@ pub(in crate::tensors::gpu) fn gate_kernel<I: Float, O: Float>(
     let column = ABSOLUTE_POS % width;
     let mut gate = f32::cast_from(both[row * stride + column]);
     let mut up = f32::cast_from(both[row * stride + width + column]);
-    if comptime![gate_adapted] {
-        gate += gate_delta[row * gate_stride + column];
-    }
-    if comptime![up_adapted] {
-        up += up_delta[row * up_stride + column];
+    if comptime![adapted] {
+        gate += delta[row * delta_stride + column];
+        up += delta[row * delta_stride + width + column];
     }
     out[ABSOLUTE_POS] = O::cast_from(gate / (1.0 + (-gate).exp()) * up);
 }
