@@ -310,6 +310,35 @@ fn what_is_left_of_a_download_is_never_in_its_way() {
     }
 }
 
+/// Of two programs that want one file the second waits, and what the first left may have been removed by then, for it was corrupt.
+#[cfg(unix)]
+#[test]
+fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
+    let name = "model-00001-of-00002.safetensors";
+    let fake = FakeHub::start(State { files: sharded(), ..State::default() });
+    let bytes = &fake.state.files[name];
+    let cache = tempfile::tempdir().unwrap();
+    let blobs = cache.path().join("models--owner--model/blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    let partial = blobs.join(format!("{}.incomplete", sha256(bytes)));
+    // As long as it should be.
+    std::fs::write(&partial, vec![7; bytes.len()]).unwrap();
+    let first = std::fs::File::open(&partial).unwrap();
+    first.lock().unwrap();
+    let snapshot = std::thread::scope(|scope| {
+        let second = scope.spawn(|| fake.hub(cache.path()).resolve(ID, &mut ()));
+        while !fake.requests().iter().any(|request| request.path.contains(name)) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // Time enough to open the file; were it not, there would be none to wait for, and nothing to see.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::fs::remove_file(&partial).unwrap();
+        first.unlock().unwrap();
+        second.join().unwrap().unwrap()
+    });
+    assert_eq!(&std::fs::read(snapshot.join(name)).unwrap(), bytes);
+}
+
 #[test]
 fn the_token_goes_to_the_hub_and_nowhere_else() {
     let fake = FakeHub::start(State { files: sharded(), token: Some("secret"), ..State::default() });
