@@ -148,17 +148,21 @@ impl DeviceName {
         let cuda = Self::Cuda(None);
         match cuda.open() {
             Ok(device) => Ok((cuda, device)),
+            // It is there, and would be slow to do without.
+            Err(error @ DeviceError::Queues { .. }) => Err(error),
             Err(_) => Self::Cpu.open().map(|device| (Self::Cpu, device)),
         }
     }
 
     /// The device of this name.
     ///
-    /// What a GPU's kernels were chosen and compiled to is kept in the user's cache folder, for the next run to find.
+    /// What a GPU's kernels were chosen and compiled to is kept in the user's cache folder, for the next run to find. All threads of the process
+    /// share one queue of it.
     ///
     /// # Errors
     ///
-    /// If this program was built without its backend, or the machine does not have it.
+    /// If this program was built without its backend, the machine does not have it, or the process uses a GPU already with a queue for each
+    /// thread.
     pub fn open(self) -> Result<Device, DeviceError> {
         match self {
             Self::Auto => self.resolve().map(|(_, device)| device),

@@ -182,6 +182,18 @@ fn interrupted(run: impl FnOnce(&mut dyn FnMut(bool))) {
     assert!(outcome.is_err(), "the run was not interrupted");
 }
 
+fn interrupted_lm(options: &LmOptions, device: &Device) {
+    interrupted(|stop| {
+        let _ = train_lm(options, device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
+    });
+}
+
+fn interrupted_dpo(options: &DpoOptions, device: &Device) {
+    interrupted(|stop| {
+        let _ = train_dpo(options, device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
+    });
+}
+
 #[test]
 fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
     let _alone = alone();
@@ -196,9 +208,7 @@ fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
         let whole = format!("whole-{rule:?}");
         let parts = format!("parts-{rule:?}");
         train_lm(&options(&whole), &device, &mut |_| {}).unwrap();
-        interrupted(|stop| {
-            let _ = train_lm(&options(&parts), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
-        });
+        interrupted_lm(&options(&parts), &device);
         let mut resumed = 0;
         train_lm(&options(&parts), &device, &mut |event| {
             if let LmEvent::Started { resumed: step, .. } = event {
@@ -220,9 +230,7 @@ fn a_language_model_run_does_not_resume_another() {
     let _alone = alone();
     let bench = Bench::new();
     let device = Device::flex();
-    interrupted(|stop| {
-        let _ = train_lm(&bench.lm("run"), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
-    });
+    interrupted_lm(&bench.lm("run"), &device);
     let changes: [Change<LmOptions>; 11] = [
         (|o| o.batch = 4, "--batch 2, not 4"),
         (|o| o.accumulate = 1, "--accumulate 2, not 1"),
@@ -257,9 +265,7 @@ fn a_preference_run_does_not_resume_another() {
     let device = Device::flex();
     train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
     train_lm(&LmOptions { seed: 8, ..bench.lm("other") }, &device, &mut |_| {}).unwrap();
-    interrupted(|stop| {
-        let _ = train_dpo(&bench.dpo("model", "run"), &device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
-    });
+    interrupted_dpo(&bench.dpo("model", "run"), &device);
     let changes: [Change<DpoOptions>; 5] = [
         (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
         (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
@@ -320,9 +326,7 @@ fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
     let device = Device::flex();
     train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
     let whole = train_dpo(&bench.dpo("model", "whole"), &device, &mut |_| {}).unwrap();
-    interrupted(|stop| {
-        let _ = train_dpo(&bench.dpo("model", "parts"), &device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
-    });
+    interrupted_dpo(&bench.dpo("model", "parts"), &device);
     let parts = train_dpo(&bench.dpo("model", "parts"), &device, &mut |_| {}).unwrap();
     assert_eq!(whole, parts);
     let file = "adapter_model.safetensors";
@@ -368,9 +372,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     let _alone = alone();
     let bench = Bench::new();
     let device = Device::flex();
-    interrupted(|stop| {
-        let _ = train_lm(&bench.lm("model"), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
-    });
+    interrupted_lm(&bench.lm("model"), &device);
     let mut other = bench.lm("model");
     other.seed += 1;
     let error = train_lm(&other, &device, &mut |_| {}).unwrap_err();
@@ -384,12 +386,8 @@ fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
     let bench = Bench::new();
     let device = Device::flex();
     train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
-    interrupted(|stop| {
-        let _ = train_lm(&bench.lm("run"), &device, &mut |event| stop(matches!(event, LmEvent::Saved { .. })));
-    });
-    interrupted(|stop| {
-        let _ = train_dpo(&bench.dpo("model", "blade"), &device, &mut |event| stop(matches!(event, DpoEvent::Saved { .. })));
-    });
+    interrupted_lm(&bench.lm("run"), &device);
+    interrupted_dpo(&bench.dpo("model", "blade"), &device);
     let lm = train_lm(&LmOptions { steps: 2, ..bench.lm("run") }, &device, &mut |_| {}).unwrap_err();
     let dpo = train_dpo(&DpoOptions { steps: 2, ..bench.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
     for error in [lm, dpo] {

@@ -85,7 +85,7 @@ impl Terms {
     }
 
     /// The depth in sweeps, in each of which so many rows take about so many bytes. Those of sums of three end where a [`GROUP`] does, so that some
-    /// may take half as much again and the last be short: in which order a row's products are added does not depend on other rows.
+    /// may take nearly twice as much and the last be short: in which order a row's products are added does not depend on other rows.
     pub(super) fn sweeps(&self, rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let blocks = self.blocks;
         let most = (bytes / (rows * DEPTH * self.bytes()).max(1)).max(self.sweep() / DEPTH);

@@ -181,6 +181,7 @@ fn copy(mut from: impl Read, to: &mut File, progress: &mut dyn Progress) -> Resu
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
+
 /// Whether a file that was opened is still the one at that path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(there)) = (file.metadata(), path.metadata()) else { return false };
