@@ -89,13 +89,13 @@ impl<'m> Session<'m> {
     /// The same session with arms that choose from its candidates as well; what they would have chosen is in the steps.
     #[must_use]
     pub fn with_arms(mut self, arms: Vec<Arm>) -> Self {
-        self.scheme.arms = arms;
+        self.scheme.others = arms;
         self
     }
 
     /// Ω. Edits take effect at the next step.
     pub fn spec(&self) -> &SpecHandle {
-        &self.scheme.spec
+        &self.scheme.arm.spec
     }
 
     /// The adapters that the backbone can read with.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sk_core::{ArmTrace, ScoreTrace, SpanEnd, StepTrace, TokenId};
+use sk_core::{ArmTrace, Decision, ScoreTrace, SpanEnd, StepTrace, TokenId};
 use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
@@ -28,16 +28,9 @@ pub struct StepRecord<'a> {
     pub blades: &'a [ScoreTrace],
     /// ℓ_S of each candidate in nats per token, where a fluency blade is seated.
     pub fluency: Option<&'a [f64]>,
-    /// Composite scores.
-    pub mu: &'a [f64],
-    /// Composite dispersions.
-    pub sigma: &'a [f64],
-    /// Ratings.
-    pub ratings: &'a [f64],
-    /// Selection probabilities.
-    pub probabilities: &'a [f64],
-    /// Index of the candidate drawn.
-    pub chosen: usize,
+    /// Composites, ratings, probabilities and the candidate drawn.
+    #[serde(flatten)]
+    pub decision: &'a Decision,
     /// What other arms make of the same candidates, where there are any.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub arms: &'a [ArmTrace],
@@ -114,11 +107,7 @@ impl<'a> StepRecord<'a> {
             candidates: trace.candidates.iter().map(record).collect(),
             blades: &trace.blades,
             fluency: trace.fluency.as_deref(),
-            mu: &trace.mu,
-            sigma: &trace.sigma,
-            ratings: &trace.ratings,
-            probabilities: &trace.probabilities,
-            chosen: trace.chosen,
+            decision: &trace.decision,
             arms: &trace.arms,
             certificate,
             seconds: Seconds::of(trace),

@@ -68,7 +68,7 @@ impl Steered {
 
     /// Ω. Edits take effect at the next step.
     pub fn spec(&self) -> &SpecHandle {
-        &self.scheme.spec
+        &self.scheme.arm.spec
     }
 
     /// Answers `prompt` with `tokens` tokens, which the context has room for.
