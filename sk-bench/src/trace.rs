@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sk_core::{ArmTrace, Decision, ScoreTrace, SpanEnd, StepTrace, TokenId};
 use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
 use crate::Error;
+use sk_report::record::Seconds;
+
 use crate::promise::StepPromise;
 
 /// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in seconds.
@@ -49,46 +51,6 @@ pub struct CandidateRecord<'a> {
     pub tokens: &'a [TokenId],
     /// Why it ends.
     pub end: SpanEnd,
-}
-
-/// Wall time of each part of a step, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seconds {
-    /// Π_prop.
-    pub draft: f64,
-    /// π_B and the blades.
-    pub score: f64,
-    /// 𝓝, 𝓐 and 𝓢.
-    pub select: f64,
-    /// Keeping the winner.
-    pub commit: f64,
-}
-
-impl Seconds {
-    /// The times of a step.
-    pub fn of(trace: &StepTrace) -> Self {
-        let t = &trace.timings;
-        Self {
-            draft: t.draft.as_secs_f64(),
-            score: t.score.as_secs_f64(),
-            select: t.select.as_secs_f64(),
-            commit: t.commit.as_secs_f64(),
-        }
-    }
-
-    /// All parts together.
-    pub fn total(&self) -> f64 {
-        self.draft + self.score + self.select + self.commit
-    }
-}
-
-impl std::ops::AddAssign for Seconds {
-    fn add_assign(&mut self, other: Self) {
-        self.draft += other.draft;
-        self.score += other.score;
-        self.select += other.select;
-        self.commit += other.commit;
-    }
 }
 
 impl<'a> StepRecord<'a> {

@@ -12,9 +12,9 @@ use super::step::{Distributions, PoolStep};
 use super::{PlannedArm, PoolError};
 use crate::Error;
 use crate::explain::shorten;
-use crate::lines::{json_fault, numbered_lines};
 use crate::scheme::{BladeConfig, BladeKind, SchemeConfig};
 use crate::weights::NamedWeights;
+use sk_report::lines::{json_fault, numbered_lines};
 
 /// How far recorded probabilities may be from a sum of one: they went through decimal notation.
 const MASS: f64 = 1e-6;

@@ -7,7 +7,9 @@ use sk_core::{ArmTrace, CandidateTrace, Decision, ScoreTrace, StepTrace, TokenId
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 
-use super::{Arm, Cell, Grid, SweepError, SweepRecord, dialogue};
+use sk_report::record::{Ended, SweepRecord};
+
+use super::{Arm, Cell, Grid, SweepError, dialogue};
 use crate::Error;
 use crate::args::{FramingArg, Tolerance};
 use crate::conversation::Framing;
@@ -17,7 +19,7 @@ use crate::progress::Loading;
 use crate::promise::{Promises, StepPromise};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeConfig};
-use crate::session::{Ended, Session};
+use crate::session::Session;
 use crate::trace::StepRecord;
 use crate::weights::NamedWeights;
 
