@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sk_core::TokenId;
 use sk_models::assets;
-use sk_models::decoder::{Decoder, Together};
+use sk_models::decoder::{Batcher, Decoder};
 use sk_models::device::{Device, DeviceName, is_processor};
 use sk_models::head::Head;
 use sk_models::hf::{Checkpoint, head_kind};
@@ -35,7 +35,7 @@ pub struct Models {
     /// The model that drafts; the backbone itself where there is no other.
     pub drafter: Arc<Decoder>,
     /// Where threads meet whose generations share passes of both models.
-    pub together: Together,
+    pub batcher: Batcher,
     /// The tokenizer of both.
     pub tokenizer: Tokenizer,
     /// Tokens that end a response.
@@ -154,17 +154,17 @@ impl Models {
         end_of_text.dedup();
 
         loading.show("loading the backbone");
-        let together = Together::new();
-        let backbone = Arc::new(checkpoint.decoder(&device, args.precision)?.joined(&together));
+        let batcher = Batcher::new();
+        let backbone = Arc::new(checkpoint.decoder(&device, args.precision)?.batched(&batcher));
         let drafter = match &drafter {
             Some(drafter) => {
                 loading.show("loading the drafter");
-                Arc::new(drafter.decoder(&device, args.precision)?.joined(&together))
+                Arc::new(drafter.decoder(&device, args.precision)?.batched(&batcher))
             }
             None => Arc::clone(&backbone),
         };
         let heads = Vec::new();
-        Ok(Self { backbone, drafter, together, tokenizer, end_of_text, heads, checkpoint: Some(checkpoint), device_name, device })
+        Ok(Self { backbone, drafter, batcher, tokenizer, end_of_text, heads, checkpoint: Some(checkpoint), device_name, device })
     }
 
     /// Loads heads for the blades of `config`.

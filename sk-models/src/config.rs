@@ -169,6 +169,27 @@ const DEFAULT_RMS_NORM_EPS: f64 = 1e-6;
 const DEFAULT_MAX_POSITIONS: usize = 32_768;
 
 impl Qwen2Config {
+    /// Returns the number of entries of the seven matrices of all layers.
+    #[must_use]
+    pub fn matrix_entries(&self) -> usize {
+        let attention = 2 * self.hidden_size * (self.query_size() + self.key_value_size());
+        self.num_hidden_layers * (attention + 3 * self.hidden_size * self.intermediate_size)
+    }
+
+    /// Returns the number of parameters of the layers and the final norm.
+    #[must_use]
+    pub fn body_parameters(&self) -> usize {
+        let vectors = self.query_size() + 2 * self.key_value_size() + 2 * self.hidden_size;
+        self.matrix_entries() + self.num_hidden_layers * vectors + self.hidden_size
+    }
+
+    /// Returns the number of parameters: embedding, layers, norms, and the head if it is not tied.
+    #[must_use]
+    pub fn parameters(&self) -> usize {
+        let tables = if self.tie_word_embeddings { 1 } else { 2 };
+        tables * self.vocab_size * self.hidden_size + self.body_parameters()
+    }
+
     /// Reads `config.json`.
     ///
     /// # Errors

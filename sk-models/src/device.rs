@@ -1,10 +1,14 @@
 //! Where models run, chosen by name at run time.
 
+mod users;
+
 use std::{fmt, str::FromStr};
 
 pub use burn::tensor::Device;
 use burn::tensor::Tensor;
 use thiserror::Error;
+
+pub(crate) use users::{arrive, pause, quietly};
 
 /// A device by name: `cpu`, `cuda`, `cuda:1`, `wgpu`, `wgpu:0`, or `auto`.
 ///

@@ -11,7 +11,7 @@ use sk_core::{
     Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
 };
 use sk_models::Qwen2Config;
-use sk_models::decoder::{Decoder, Precision, Together};
+use sk_models::decoder::{Batcher, Decoder, Precision};
 use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
@@ -55,7 +55,7 @@ fn model() -> Arc<Qwen2> {
 /// The model as the engine runs it.
 fn decoder() -> Arc<Decoder> {
     static DECODER: OnceLock<Arc<Decoder>> = OnceLock::new();
-    Arc::clone(DECODER.get_or_init(|| Arc::new((*model()).clone().prepare())))
+    Arc::clone(DECODER.get_or_init(|| Arc::new(Decoder::from((*model()).clone()))))
 }
 
 fn adapter(seed: u64, rank: usize, targets: &[Target]) -> LoraAdapter {
@@ -314,7 +314,7 @@ fn damaged(weight: f32) -> Arc<Decoder> {
     let head = model.lm_head.take().expect("the head is not tied").val();
     let spoilt = Tensor::from_data(TensorData::new(vec![weight, -weight], [1, 2]), &Device::flex());
     model.lm_head = Some(Param::from_tensor(head.slice_assign([0..1, 5..7], spoilt)));
-    Arc::new(model.prepare())
+    Arc::new(Decoder::from(model))
 }
 
 fn not_a_number(policy: &str, token: TokenId) -> EngineError {
@@ -418,14 +418,14 @@ fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
 #[test]
 fn generations_side_by_side_are_what_each_is_alone() {
     let alone: Vec<_> = (0..7).map(|own| generate(&decoder(), own)).collect();
-    let together = Together::new();
-    let model = Arc::new((*model()).clone().prepare().joined(&together));
+    let batcher = Batcher::new();
+    let model = Arc::new(Decoder::from((*model()).clone()).batched(&batcher));
     let gate = std::sync::Barrier::new(7);
     let side_by_side: Vec<_> = std::thread::scope(|scope| {
         let generation = |own| {
-            let (model, together, gate) = (&model, &together, &gate);
+            let (model, batcher, gate) = (&model, &batcher, &gate);
             scope.spawn(move || {
-                let _here = together.enter();
+                let _here = batcher.join();
                 gate.wait();
                 generate(model, own)
             })

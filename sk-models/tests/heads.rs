@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Backbone, Candidate, Candidates, Policy, Reading, Readings, SpanEnd, TokenId};
 use sk_models::Qwen2Config;
+use sk_models::decoder::Decoder;
 use sk_models::engine::{EngineError, Verifier};
 use sk_models::head::{Head, HeadKind};
 use sk_models::lora::{Lanes, LoraAdapter, LowRank, Target};
@@ -50,7 +51,7 @@ fn head(seed: u64, width: usize) -> Head {
 }
 
 fn verifier() -> Verifier {
-    let verifier = Verifier::new(Arc::new((*model()).clone().prepare()));
+    let verifier = Verifier::new(Arc::new(Decoder::from((*model()).clone())));
     verifier.adapters().insert("tuned", adapter());
     verifier.heads().insert("kind", head(5, WIDTH));
     verifier.heads().insert("fair", head(6, WIDTH));

@@ -62,7 +62,7 @@ impl Fixture {
     fn new() -> Self {
         let (expected, device) = (expected(), device());
         let model = backbone(&expected.model, &device);
-        let decoder = Arc::new(model.clone().prepare());
+        let decoder = Arc::new(Decoder::from(model.clone()));
         let load = |(name, &weight): (&String, &f64)| (name.clone(), weight, adapter(&expected.model, name, &device));
         let adapters = expected.weights.iter().map(load).collect();
         Self { model, decoder, adapters, device, expected }
@@ -247,7 +247,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     let prior = propose(TokenPrior::Backbone, VocabularyHead::ALL);
     assert!(prior.iter().all(|c| c.log_probs[0] == backbone[c.tokens[0] as usize]));
     // Another model's log-probabilities on the backbone's head.
-    let other = Arc::new(Qwen2::random(&fixture.model.config, 9, &fixture.device).prepare());
+    let other = Arc::new(Decoder::from(Qwen2::random(&fixture.model.config, 9, &fixture.device)));
     let head = propose(TokenPrior::Model(Box::new(Frozen::new(Arc::clone(&other)))), VocabularyHead::new(5, 0.0).unwrap());
     let mut likeliest: Vec<TokenId> = (0..size as TokenId).collect();
     likeliest.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
@@ -260,7 +260,7 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     assert!(head.iter().all(|c| (f64::from(c.log_probs[0]) - own[c.tokens[0] as usize]).abs() < LOG_PROBS));
     // A model whose embedding has fewer rows, as the small ones of a family do, proposes what it has.
     let fewer = Qwen2Config { vocab_size: size - 5, ..fixture.model.config.clone() };
-    let small = Arc::new(Qwen2::random(&fewer, 9, &fixture.device).prepare());
+    let small = Arc::new(Decoder::from(Qwen2::random(&fewer, 9, &fixture.device)));
     let all = propose(TokenPrior::Model(Box::new(Frozen::new(small))), VocabularyHead::ALL);
     assert_eq!(all.iter().map(|c| c.tokens[0]).collect::<Vec<_>>(), (0..size as TokenId - 5).collect::<Vec<_>>());
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use sk_core::{Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, SpanEnd, TokenId};
 use sk_models::{
     Qwen2Config,
-    decoder::{Decoder, Precision, Together},
+    decoder::{Batcher, Decoder, Precision},
     engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
@@ -77,7 +77,7 @@ fn policy(reader: &str) -> Policy {
 
 /// A backbone with all adapters of its fixture in the rack.
 fn verifier(name: &str, expected: &Expected, device: &Device) -> Verifier {
-    let verifier = Verifier::new(Arc::new(backbone(name, device).prepare()));
+    let verifier = Verifier::new(Arc::new(Decoder::from(backbone(name, device))));
     for reader in expected.adapters() {
         verifier.adapters().insert(reader, adapter(name, reader, device));
     }
@@ -194,7 +194,7 @@ fn logits_agree() {
             comparison.check_all(&format!("{name}/{reader}"), found, &values);
         };
         check(&mut of_module, BACKBONE, &logits(&model, &ids, Lanes::backbone(), &device)[0]);
-        let decoder = model.clone().prepare();
+        let decoder = Decoder::from(model.clone());
         check(&mut of_decoder, BACKBONE, &decoded(&decoder, &ids, &[None])[0]);
 
         // All adapters at once, the backbone among them: ranks differ, and lanes must not mix.
@@ -236,8 +236,8 @@ fn logits_of_bf16_weights_are_near() {
             }
         };
         assert_eq!(rounded.precision(), Precision::Bf16);
-        assert!(rounded.bytes() < model.clone().prepare().bytes());
-        let expected: Vec<f64> = decoded(&model.prepare(), &ids, &[None])[0].iter().copied().map(f64::from).collect();
+        assert!(rounded.bytes() < Decoder::from(model.clone()).bytes());
+        let expected: Vec<f64> = decoded(&Decoder::from(model), &ids, &[None])[0].iter().copied().map(f64::from).collect();
         comparison.check_all(name, &decoded(&rounded, &ids, &[None])[0], &expected);
     }
     assert!(comparison.largest > LOGITS, "something was rounded");
@@ -314,7 +314,7 @@ fn cached_greedy_decoding_agrees() {
         let mut context = prompt.clone();
         let target = &expected.greedy[BACKBONE];
         let mut generator = rand_chacha::ChaCha8Rng::from_seed([0; 32]);
-        Frozen::new(Arc::new(backbone(name, &device).prepare()))
+        Frozen::new(Arc::new(Decoder::from(backbone(name, &device))))
             .decode(&mut context, &greedy, target.len(), &[], &mut generator, |_| true)
             .unwrap();
         assert_eq!(&context[prompt.len()..], target, "{name}");
@@ -387,7 +387,7 @@ fn what_is_no_number_is_found_wherever_it_is_looked_at() {
         // Whatever the signs of the state, one of two logits is +∞ or both are NaN.
         let spoilt = Tensor::from_data(TensorData::new([weight, -weight].repeat(width), [width, 2]), &device);
         model.lm_head = Some(Param::from_tensor(head.slice_assign([0..width, 5..7], spoilt)));
-        Arc::new(model.prepare())
+        Arc::new(Decoder::from(model))
     };
     let mut generator = rand_chacha::ChaCha8Rng::from_seed([3; 32]);
     for model in [f32::NAN, f32::INFINITY].map(broken) {
@@ -410,8 +410,8 @@ fn what_is_no_number_is_found_wherever_it_is_looked_at() {
 fn generations_side_by_side_are_each_as_alone() {
     let device = device();
     let name = FIXTURES[0];
-    let together = Together::new();
-    let decoder = Arc::new(backbone(name, &device).prepare().joined(&together));
+    let batcher = Batcher::new();
+    let decoder = Arc::new(Decoder::from(backbone(name, &device)).batched(&batcher));
     let expected = expected(name);
     let adapters: Vec<Arc<LoraAdapter>> =
         expected.adapters().iter().map(|reader| Arc::new(adapter(name, reader, &device))).collect();
@@ -422,9 +422,9 @@ fn generations_side_by_side_are_each_as_alone() {
     let gate = std::sync::Barrier::new(texts.len());
     let beside: Vec<_> = std::thread::scope(|scope| {
         let start = |text: &Vec<TokenId>| {
-            let (text, together, gate, decoder, lanes) = (text.clone(), &together, &gate, &decoder, &lanes);
+            let (text, batcher, gate, decoder, lanes) = (text.clone(), &batcher, &gate, &decoder, &lanes);
             scope.spawn(move || {
-                let _here = together.enter();
+                let _here = batcher.join();
                 gate.wait();
                 decoded(decoder, &text, lanes)
             })
@@ -446,7 +446,7 @@ fn generations_side_by_side_are_each_as_alone() {
 fn what_a_thread_left_on_the_device_is_there_for_the_next_one() {
     let device = device();
     let name = FIXTURES[0];
-    let decoder = backbone(name, &device).prepare();
+    let decoder = Decoder::from(backbone(name, &device));
     let expected = expected(name);
     let lanes = [None, Some(Arc::new(adapter(name, expected.adapters()[0], &device)))];
     let seats = decoder.seat(&lanes).unwrap();

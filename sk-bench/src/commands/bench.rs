@@ -324,7 +324,7 @@ impl<'a> Subject<'a> {
             let start = |(mut steered, prompt): (Steered, Vec<TokenId>)| {
                 let gate = &gate;
                 scope.spawn(move || {
-                    let _here = self.models.together.enter();
+                    let _here = self.models.batcher.join();
                     gate.wait();
                     steered.generate(&prompt, self.args.new_tokens)
                 })

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sk_models::decoder::{Decoder, Precision, Together};
+use sk_models::decoder::{Batcher, Decoder, Precision};
 use sk_models::device::{Device, DeviceName, free_memory, is_processor};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::Tokenizer;
@@ -55,19 +55,19 @@ impl Models {
         let needed = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
         check_memory(backbone, &device, needed, free_memory())?;
         loading.show("filling the backbone");
-        let together = Together::new();
-        let backbone = Arc::new(Decoder::random(&large, seed, &device, precision)?.joined(&together));
+        let batcher = Batcher::new();
+        let backbone = Arc::new(Decoder::random(&large, seed, &device, precision)?.batched(&batcher));
         let drafter = match small {
             Some((_, small)) => {
                 loading.show("filling the drafter");
-                Arc::new(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?.joined(&together))
+                Arc::new(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?.batched(&batcher))
             }
             None => Arc::clone(&backbone),
         };
         let models = Self {
             backbone,
             drafter,
-            together,
+            batcher,
             tokenizer: Tokenizer::bytes(),
             end_of_text: Vec::new(),
             heads: Vec::new(),

@@ -24,7 +24,7 @@ impl Roofs {
     /// Measures it once more, over working sets as large as the models.
     pub fn measure(&mut self, models: &Models) {
         let (name, device) = (models.device(), models.backbone.device());
-        let bytes = |model: &Decoder| (Storage::of(model).weight * roofline::parameters(model.config()) as f64) as usize;
+        let bytes = |model: &Decoder| (Storage::of(model).weight * model.config().parameters() as f64) as usize;
         self.backbone.push(roofline::bandwidth(name, &device, bytes(&models.backbone)));
         self.drafter.push(roofline::bandwidth(name, &device, bytes(&models.drafter)));
         self.peak.push(roofline::peak(name, &device, models.backbone.weight_format()));

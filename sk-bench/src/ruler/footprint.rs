@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use sk_models::decoder::Decoder;
 use sk_models::lora::LoraAdapter;
-use sk_models::roofline::{Storage, parameters};
+use sk_models::roofline::Storage;
 
 use super::{Floors, Operating};
 use crate::Models;
@@ -28,7 +28,7 @@ pub struct Footprint {
 impl Footprint {
     /// At the operating point `at`, where the context is `at.prefix` tokens long at the end.
     pub fn new(models: &Models, adapters: &[(String, LoraAdapter)], floors: &Floors, at: Operating) -> Self {
-        let weights = |model: &Decoder| Storage::of(model).weight * parameters(model.config()) as f64;
+        let weights = |model: &Decoder| Storage::of(model).weight * model.config().parameters() as f64;
         let backbone = weights(&models.backbone);
         let drafter = if Arc::ptr_eq(&models.backbone, &models.drafter) { 0.0 } else { weights(&models.drafter) };
         let per_number = Storage::of(&models.backbone).adapter;

@@ -1,86 +1,98 @@
 //! A decoder for inference: what the slots of a scheme run on.
 //!
-//! On a CPU the weights are packed for the sweeps that read them, and no tensor lies between the layers; on a GPU they are
-//! Burn's tensors, in as few of them as there can be. Both follow one contract: rows are grouped by lane, one lane per adapter; a [`Prefix`] holds the
-//! context of each lane, a [`Suffix`] what each row has added to it.
+//! A [`Decoder`] holds one of two engines behind one contract, `engine::Engine`: on a CPU, `cpu` keeps the weights packed for the loops that read
+//! them, and no tensor lies between the layers; on a GPU, `gpu` keeps Burn's tensors, in as few kernel launches as possible. Rows are grouped by
+//! lane, one lane per adapter: a [`Prefix`] holds the context of each lane, a [`Suffix`] what each row has added to it.
 //!
-//! A GPU that several threads decode on is to be opened by [`DeviceName`](crate::device::DeviceName), which has them share one queue: caches are written
-//! where they lie, and with a queue for each thread one would read what another has only been asked to write.
+//! Open a GPU that several threads decode on by [`DeviceName`](crate::device::DeviceName), which makes them share one queue: caches are written in
+//! place, and with a queue for each thread one thread could read what another has not written yet.
 //!
 //! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one, methods panic.
 
-mod cache;
-mod hidden;
-mod precision;
-mod predictions;
-mod seats;
+mod batcher;
+mod cpu;
+mod engine;
+mod gpu;
+mod kv;
+mod logits;
 #[cfg(test)]
 mod tests;
-mod together;
 
+use std::any::Any;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, Weak};
+use std::fmt;
+use std::sync::Arc;
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-pub use cache::{Prefix, Suffix};
-pub use hidden::{DeviceFailure, Hidden};
-pub use precision::{Precision, PrecisionError};
-pub(crate) use predictions::{BLOCK, Blocks, Outline, Predictions};
-pub use seats::Seats;
-pub use together::{Presence, Together};
+pub use batcher::{Batcher, Member};
+pub(crate) use cpu::products;
+pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
+pub use kv::{Prefix, Suffix};
+pub use logits::DeviceFailure;
+pub(crate) use logits::{HostLogits, Logits};
 
-use cache::Keys;
-use hidden::States;
-use seats::Stacked;
-use together::Job;
+use engine::{AnyEngine, Cache};
 
 use crate::config::Qwen2Config;
+use crate::device::pause;
 use crate::kernels::is_fused;
-use crate::kernels::logits::{are_numbers, likeliest};
-use crate::lora::LoraAdapter;
+use crate::lora::{AdapterError, LoraAdapter};
 use crate::model::Qwen2;
 use crate::model::initial::Initial;
 use crate::model::parts::{Apart, Parts};
-use crate::packed::{Grid, Group, Packed, PackedAdapter, PackedCache};
-use crate::tensors::{self, Tensors};
+pub use crate::precision::{Precision, PrecisionError};
 
 /// A decoder whose weights are ready to be read.
 #[derive(Debug)]
 pub struct Decoder {
-    network: Network,
-    /// Adapters that were packed before, for as long as somebody holds them.
-    packed: Mutex<Vec<(Weak<LoraAdapter>, Arc<PackedAdapter>)>>,
-    /// Adapters that are seated together.
-    stacked: Mutex<Vec<Stacked>>,
-    /// Whose passes are joined.
-    together: Option<Together>,
+    engine: Box<dyn AnyEngine>,
+    batcher: Option<Batcher>,
 }
 
-#[derive(Debug)]
-enum Network {
-    Tensors(Box<Tensors>),
-    Packed(Box<Packed>),
+/// The adapters that lanes run under, in a form that the decoder reads.
+#[derive(Clone)]
+pub struct Seats {
+    of: Arc<dyn Any + Send + Sync>,
+    lanes: usize,
+}
+
+/// Final-norm states of the tokens of one pass.
+pub struct Hidden(Box<dyn Any + Send>);
+
+impl fmt::Debug for Seats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seats").field("lanes", &self.lanes).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hidden").finish_non_exhaustive()
+    }
+}
+
+impl Seats {
+    /// Returns the number of lanes.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lanes
+    }
 }
 
 impl From<Qwen2> for Decoder {
-    /// Prepares a model for inference; see [`Qwen2::prepare`].
+    /// Prepares a model for inference in f32, or in what its device has.
     fn from(model: Qwen2) -> Self {
         Self::whole(model, Precision::F32)
     }
 }
 
-/// Whether weights are read from panels: in f32 on a CPU.
-fn is_packed(weights: &Tensor<2>) -> bool {
-    is_fused(&weights.device(), weights.dtype())
-}
-
 impl Decoder {
     /// Prepares a model for inference with weights of the given precision.
     ///
-    /// A decoder that is not needed as a [`Qwen2`] takes less memory from [`Checkpoint::decoder`](crate::hf::Checkpoint::decoder) or
-    /// [`random`](Self::random), where no more than a part of it is there in two forms.
+    /// [`Checkpoint::decoder`](crate::hf::Checkpoint::decoder) and [`random`](Self::random) take less memory: they never hold more than a part of
+    /// the weights in two forms.
     ///
     /// # Errors
     ///
@@ -90,7 +102,7 @@ impl Decoder {
         Ok(Self::whole(model, precision))
     }
 
-    /// A decoder with the weights of [`Qwen2::random`].
+    /// Returns a decoder with the weights of [`Qwen2::random`].
     ///
     /// # Errors
     ///
@@ -105,105 +117,88 @@ impl Decoder {
         never(Self::assemble(&config, Apart::from(model), precision, &device))
     }
 
-    /// Prepares the parts of a model, one after the other, for the device that they come to, which has that precision.
+    /// Prepares the parts of a model one after the other. The device supports `precision`.
     pub(crate) fn assemble<P: Parts>(
         config: &Qwen2Config,
         mut parts: P,
         precision: Precision,
         device: &Device,
     ) -> Result<Self, P::Error> {
-        let _quiet = tensors::pause(device);
+        let _paused = pause(device);
         let embedding = parts.embedding()?;
-        let network = if is_packed(&embedding) {
-            Network::Packed(Box::new(Packed::assemble(embedding, config, parts, precision)?))
+        let engine: Box<dyn AnyEngine> = if is_fused(&embedding.device(), embedding.dtype()) {
+            Box::new(cpu::CpuEngine::assemble(embedding, config, parts, precision)?)
         } else {
             let format = (precision == Precision::Bf16).then_some(DType::BF16);
-            Network::Tensors(Box::new(Tensors::assemble(embedding, config, parts, format)?))
+            Box::new(gpu::GpuEngine::assemble(embedding, config, parts, format)?)
         };
-        Ok(Self { network, packed: Mutex::default(), stacked: Mutex::default(), together: None })
+        Ok(Self { engine, batcher: None })
     }
 
-    /// The decoder, whose passes from threads that have entered `together` are joined; elsewhere than on a CPU, those under the same seats.
+    /// Returns the decoder with its passes joined for threads that have joined `batcher`; on a GPU, passes under the same seats.
     #[must_use]
-    pub fn joined(self, together: &Together) -> Self {
-        Self { together: Some(together.clone()), ..self }
+    pub fn batched(self, batcher: &Batcher) -> Self {
+        Self { batcher: Some(batcher.clone()), ..self }
     }
 
-    /// Does a job, with others' where this thread lets it be joined.
-    fn run<'a>(&self, mut job: Job<'a>) -> Job<'a> {
-        match self.together.as_ref().filter(|together| together.is_entered()) {
-            Some(together) => together.submit(&mut job),
-            None => Job::run(&mut [&mut job]),
-        }
-        job
+    /// Returns the batcher if the calling thread has joined it.
+    fn batcher(&self) -> Option<&Batcher> {
+        self.batcher.as_ref().filter(|batcher| batcher.is_joined())
     }
 
-    fn forward(&self, packed: &Packed, group: Group<'_>, states: bool) -> Hidden {
-        match self.run(Job::Forward { packed, group: Some(group), states, out: None }) {
-            Job::Forward { out, .. } => Hidden::packed(out.unwrap_or_default()),
-            _ => unreachable!("a job stays what it is"),
-        }
-    }
-
-    fn forward_tensors(&self, model: &Tensors, group: tensors::Group<'_>, seats: &Seats) -> Hidden {
-        let rows = group.rows.len();
-        let alone = !self.together.as_ref().is_some_and(Together::is_entered);
-        if alone && group.is_step() {
-            return Hidden::tensors(model.repeat(group, seats.lanes()), rows);
-        }
-        match self.run(Job::Tensors { model, group: Some(group), lanes: seats.lanes(), out: None }) {
-            Job::Tensors { out: Some(states), .. } => Hidden::tensors(states, rows),
-            _ => unreachable!("a job stays what it is, and is done"),
-        }
-    }
-
-    fn logits_tensors(&self, model: &Tensors, states: &Tensor<2>, seats: &Seats) -> Tensor<2> {
-        match self.run(Job::TensorLogits { model, states, lanes: seats.lanes(), out: None }) {
-            Job::TensorLogits { out: Some(logits), .. } => logits,
-            _ => unreachable!("a job stays what it is, and is done"),
-        }
-    }
-
-    /// What its weights are kept in.
+    /// Returns the precision of the weights.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        match &self.network {
-            Network::Tensors(model) if model.weight_format() == DType::BF16 => Precision::Bf16,
-            Network::Tensors(_) => Precision::F32,
-            Network::Packed(packed) => packed.precision(),
-        }
+        self.engine.precision()
     }
 
-    /// Its shape.
+    /// Returns the shape of the model.
     #[must_use]
     pub fn config(&self) -> &Qwen2Config {
-        match &self.network {
-            Network::Tensors(model) => model.config(),
-            Network::Packed(packed) => packed.config(),
-        }
+        self.engine.config()
     }
 
-    /// Where its weights are.
+    /// Returns the device that holds the weights.
     #[must_use]
     pub fn device(&self) -> Device {
-        match &self.network {
-            Network::Tensors(model) => model.device(),
-            Network::Packed(_) => Device::flex(),
-        }
+        self.engine.device()
+    }
+
+    /// Returns seats of one lane, the backbone itself.
+    #[must_use]
+    pub fn alone(&self) -> Seats {
+        self.seat(&[None]).unwrap_or_else(|error| panic!("the backbone fits itself: {error}"))
+    }
+
+    /// Returns seats with a lane for each entry; an entry without an adapter is the backbone.
+    ///
+    /// On a CPU, an adapter is packed the first time it is seated, in O(its parameters), and costs a reference from then on. On other devices,
+    /// adapters are stacked into one tensor per layer and target, once for all who seat them in that order at a time.
+    ///
+    /// # Errors
+    ///
+    /// If an adapter was made for another shape; the error counts adapters by lane.
+    ///
+    /// # Panics
+    ///
+    /// If there is no lane.
+    pub fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Seats, AdapterError> {
+        assert!(!lanes.is_empty(), "seats need at least one lane");
+        Ok(Seats { of: self.engine.seat(lanes)?, lanes: lanes.len() })
     }
 
     /// Appends `tokens` to the context of every lane. Only keys and values are kept.
     ///
     /// # Panics
     ///
-    /// If the prefix has another number of lanes than there are seats, or a token is none of the vocabulary.
+    /// If the prefix has another number of lanes than there are seats, or a token is not in the vocabulary.
     pub fn prefill(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix) {
         if !tokens.is_empty() {
             let _ = self.continue_prefix(tokens, seats, prefix, false);
         }
     }
 
-    /// Appends one token to the context of every lane: the state it leaves in each, one row per lane.
+    /// Appends one token to the context of every lane. Returns the state after it in each lane, one row per lane.
     ///
     /// # Panics
     ///
@@ -215,30 +210,20 @@ impl Decoder {
     fn continue_prefix(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix, states: bool) -> Hidden {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         prefix.change();
-        match (&self.network, &mut prefix.keys) {
-            (Network::Tensors(model), Keys::Tensors(prefix)) => {
-                let cache = tensors::Cache::Prefill(prefix);
-                self.forward_tensors(model, tensors::Group { rows: vec![tokens], cache }, seats)
-            }
-            (Network::Packed(packed), Keys::Packed(prefix)) => {
-                let cache = PackedCache::Prefill(prefix);
-                self.forward(packed, Group { rows: vec![tokens], seats: seats.packed(), cache }, states)
-            }
-            _ => unreachable!("a prefix belongs to the decoder that made it"),
-        }
+        let cache = Cache::Prefill(&mut *prefix.cache);
+        Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.batcher()))
     }
 
-    /// Reads `rows`, the same in every lane, each after the prefix of its lane and what it has of the suffix: the states of all their
+    /// Reads `rows`, the same in every lane, each after the prefix of its lane and its own part of the suffix. Returns the states of all their
     /// tokens.
     ///
-    /// Rows may be of different lengths where the suffix is empty; it can then be adopted from, and not extended again. On a CPU, rows
-    /// that begin alike share the states of their beginning, and no state is computed for what is not there; elsewhere short rows are
-    /// filled up to the longest.
+    /// If the suffix is empty, rows may differ in length; the suffix can then be adopted from, and not extended again. On a CPU, rows that begin
+    /// alike share the states of their beginning, and padding is not computed; elsewhere short rows are padded to the longest.
     ///
     /// # Panics
     ///
-    /// If the caches were made for other lanes or rows, the suffix holds rows of different lengths or is no longer of use, or a token is none
-    /// of the vocabulary.
+    /// If the caches were made for other lanes or rows, the suffix holds rows of different lengths or is not valid any more, or a token is not in
+    /// the vocabulary.
     pub fn extend(&self, rows: &[impl AsRef<[TokenId]>], seats: &Seats, prefix: &mut Prefix, suffix: &mut Suffix) -> Hidden {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         assert_eq!((seats.count(), rows.len()), (suffix.lanes(), suffix.rows()), "one place in the suffix per row and lane");
@@ -246,112 +231,62 @@ impl Decoder {
         let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
         prefix.continue_with(suffix);
         suffix.grow(rows.iter().all(|row| row.len() == width));
-        match (&self.network, &mut prefix.keys, &mut suffix.keys) {
-            (Network::Tensors(model), Keys::Tensors(prefix), Keys::Tensors(suffix)) => {
-                let cache = tensors::Cache::Extend { prefix, suffix };
-                self.forward_tensors(model, tensors::Group { rows, cache }, seats)
-            }
-            (Network::Packed(packed), Keys::Packed(prefix), Keys::Packed(suffix)) => {
-                let cache = PackedCache::Extend { prefix, suffix };
-                self.forward(packed, Group { rows, seats: seats.packed(), cache }, true)
-            }
-            _ => unreachable!("caches belong to the decoder that made them"),
-        }
+        let cache = Cache::Extend { prefix: &mut *prefix.cache, suffix: &mut *suffix.cache };
+        Hidden(self.engine.forward(rows, &*seats.of, cache, true, self.batcher()))
     }
 
-    /// The logits of states in the order of lanes, rows and tokens: `[M, V]`.
+    /// Returns the logits of states in the order of lanes, rows and tokens: `[M, V]`.
     ///
-    /// For one token per row, or one row, where each token has a state of its own.
+    /// Each token must have a state of its own: one token per row, or one row.
     ///
     /// # Errors
     ///
-    /// When the device fails.
+    /// If the device fails.
     pub fn logits(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<f32>, DeviceFailure> {
-        match (&self.network, &hidden.states) {
-            (Network::Tensors(model), States::Tensors(states)) => hidden::read(self.logits_tensors(model, states, seats)),
-            (Network::Packed(packed), States::Packed(states)) => {
-                Ok(self.logits_packed(packed, states, seats).to_values(self.config().vocab_size))
-            }
-            _ => unreachable!("states belong to the decoder that made them"),
-        }
+        self.next(hidden, seats).into_values()
     }
 
-    fn logits_packed(&self, packed: &Packed, states: &Grid, seats: &Seats) -> Grid {
-        match self.run(Job::Logits { packed, states, seats: seats.packed(), out: Grid::default() }) {
-            Job::Logits { out, .. } => out,
-            _ => unreachable!("a job stays what it is"),
-        }
+    /// Returns the logits of [`logits`](Self::logits) where the engine left them.
+    pub(crate) fn next(&self, hidden: &Hidden, seats: &Seats) -> Logits {
+        self.engine.logits(&*hidden.0, &*seats.of, self.batcher())
     }
 
-    /// The logits of [`logits`](Self::logits), for a draw.
-    pub(crate) fn predict(&self, hidden: &Hidden, seats: &Seats) -> Predictions {
-        match (&self.network, &hidden.states) {
-            (Network::Tensors(model), States::Tensors(states)) => {
-                Predictions::Far(Box::new(Blocks::new(self.logits_tensors(model, states, seats))))
-            }
-            (Network::Packed(packed), States::Packed(states)) => Predictions::Near(self.logits_packed(packed, states, seats)),
-            _ => unreachable!("states belong to the decoder that made them"),
-        }
-    }
-
-    /// The likeliest token after each state, in the order of [`logits`](Self::logits), the first of equals: none where a logit is NaN or +∞.
+    /// Returns the argmax after each state in the order of [`logits`](Self::logits), the first of equals; `None` if a logit is NaN or +∞.
     ///
-    /// On a GPU two numbers per state leave the device, and not one per entry of the vocabulary.
+    /// From a GPU, two numbers per state are copied, not one per entry of the vocabulary.
     ///
     /// # Errors
     ///
-    /// When the device fails.
-    pub fn likeliest(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
-        match (&self.network, &hidden.states) {
-            (Network::Tensors(model), States::Tensors(states)) => hidden::likeliest(self.logits_tensors(model, states, seats)),
-            (Network::Packed(packed), States::Packed(states)) => {
-                let (logits, vocabulary) = (self.logits_packed(packed, states, seats), self.config().vocab_size);
-                Ok((0..logits.rows()).map(|row| first_of_largest(&logits.row(row)[..vocabulary])).collect())
-            }
-            _ => unreachable!("states belong to the decoder that made them"),
-        }
+    /// If the device fails.
+    pub fn argmax(&self, hidden: &Hidden, seats: &Seats) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
+        self.next(hidden, seats).argmax()
     }
 
-    /// What each lane says of the tokens that follow those of each row: per lane, row and token `[log p, H_∞]` in nats, where token t of
-    /// `targets[row]` follows token t of the row, and `H_∞ = logsumexp(z) − max(z)` is the min-entropy of the distribution.
+    /// Returns, per lane, row and token, `[log p, H_∞]` in nats of the tokens that follow those of each row: token t of `targets[row]` follows token
+    /// t of the row, and `H_∞ = logsumexp(z) − max(z)` is the min-entropy of the distribution.
     ///
-    /// Two numbers per token leave the device; logits never do, and on a CPU they never exist all at once.
+    /// Two numbers per token leave the device. Logits never do, and on a CPU they are never all in memory.
     ///
     /// # Errors
     ///
-    /// When the device fails.
+    /// If the device fails.
     ///
     /// # Panics
     ///
     /// If there are more rows of targets than rows, or more targets than tokens in one.
     pub fn read(&self, hidden: &Hidden, seats: &Seats, targets: &[&[TokenId]]) -> Result<Vec<Vec<Vec<[f32; 2]>>>, DeviceFailure> {
-        let places: Vec<usize> = targets
-            .iter()
-            .enumerate()
-            .flat_map(|(row, targets)| (0..targets.len()).map(move |step| hidden.place(row, step)))
-            .collect();
-        let flat: Vec<TokenId> = targets.concat();
-        let count = seats.count();
-        let pairs = match (&self.network, &hidden.states) {
-            (Network::Tensors(model), States::Tensors(states)) => {
-                hidden::read_pairs(model, (**states).clone(), seats.lanes(), &places, &flat)?
-            }
-            (Network::Packed(packed), States::Packed(states)) => {
-                let states = hidden::select(states, count, &places, packed.config().hidden_size);
-                packed.read(&states, seats.packed(), &flat.repeat(count))
-            }
-            _ => unreachable!("states belong to the decoder that made them"),
-        };
-        let mut pairs = pairs.into_iter();
+        let tokens = targets.iter().enumerate().flat_map(|(row, targets)| (0..targets.len()).map(move |step| (row, step)));
+        let places = self.places(hidden, tokens);
+        let mut pairs = self.engine.read(&*hidden.0, &*seats.of, &places, &targets.concat())?.into_iter();
         let mut row = |targets: &&[TokenId]| pairs.by_ref().take(targets.len()).collect();
-        Ok((0..count).map(|_| targets.iter().map(&mut row).collect()).collect())
+        Ok((0..seats.count()).map(|_| targets.iter().map(&mut row).collect()).collect())
     }
 
-    /// `w·h + b` for the states of a lane at each `(row, token)` of `at`, and for each `(w, b)`: `[at, heads]`.
+    /// Returns `w·h + b` for the state of a lane at each `(row, token)` of `at`, and for each `(w, b)`: `[at, heads]`.
     ///
     /// # Errors
     ///
-    /// When the device fails.
+    /// If the device fails.
     ///
     /// # Panics
     ///
@@ -366,61 +301,40 @@ impl Decoder {
     ) -> Result<Vec<f32>, DeviceFailure> {
         let width = self.config().hidden_size;
         assert!(heads.iter().all(|(weight, _)| weight.len() == width), "heads read {width} numbers");
-        let places: Vec<usize> = at.iter().map(|&(row, step)| hidden.place(row, step)).collect();
-        let lane = (lane, seats.count());
-        match &hidden.states {
-            States::Tensors(states) => hidden::project_tensors(states, lane, &places, heads),
-            States::Packed(states) => Ok(hidden::project_packed(states, lane, &places, heads)),
-        }
+        let places = self.places(hidden, at.iter().copied());
+        self.engine.project(&*hidden.0, lane, seats.count(), &places, heads)
     }
 
-    /// The number format of its weights.
+    fn places(&self, hidden: &Hidden, at: impl Iterator<Item = (usize, usize)>) -> Vec<usize> {
+        at.map(|(row, step)| self.engine.place(&*hidden.0, row, step)).collect()
+    }
+
+    /// Returns the number format of the weights.
     #[must_use]
     pub fn weight_format(&self) -> DType {
-        match &self.network {
-            Network::Tensors(model) => model.weight_format(),
-            Network::Packed(packed) => match packed.precision() {
-                Precision::F32 => DType::F32,
-                Precision::Bf16 => DType::BF16,
-                Precision::Int8 => DType::I8,
-            },
-        }
+        self.engine.formats().weights
     }
 
-    /// The number format of keys and values.
+    /// Returns the number format of keys and values.
     #[must_use]
     pub fn key_format(&self) -> DType {
-        match &self.network {
-            Network::Tensors(model) => model.key_format(),
-            Network::Packed(_) => DType::F32,
-        }
+        self.engine.formats().keys
     }
 
-    /// The number format of adapters and states.
+    /// Returns the number format of adapters and states.
     #[must_use]
     pub fn state_format(&self) -> DType {
-        match &self.network {
-            Network::Tensors(model) => model.state_format(),
-            Network::Packed(_) => DType::F32,
-        }
+        self.engine.formats().states
     }
 
-    /// Bytes of its weights in memory.
+    /// Returns the bytes of the weights in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        match &self.network {
-            Network::Tensors(model) => model.bytes(),
-            Network::Packed(packed) => packed.bytes(),
-        }
+        self.engine.bytes()
     }
 }
 
-/// The first of the largest, where none is NaN or +∞.
-fn first_of_largest(logits: &[f32]) -> Option<TokenId> {
-    are_numbers(logits).then(|| likeliest(logits))
-}
-
-/// What cannot fail.
+/// Unwraps the result of what cannot fail.
 fn never<T>(result: Result<T, Infallible>) -> T {
     match result {
         Ok(value) => value,

@@ -1,5 +1,5 @@
 use burn::module::Module;
-use burn::tensor::TensorData;
+use burn::tensor::{Tensor, TensorData};
 
 use super::*;
 
@@ -8,8 +8,8 @@ fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> De
     let mut parts = Initial::from_seed(3, config, device);
     let embedding = never(parts.embedding());
     let format = (precision == Precision::Bf16).then_some(DType::BF16);
-    let model = never(Tensors::assemble(embedding, config, parts, format));
-    Decoder { network: Network::Tensors(Box::new(model)), packed: Mutex::default(), stacked: Mutex::default(), together: None }
+    let engine = never(gpu::GpuEngine::assemble(embedding, config, parts, format));
+    Decoder { engine: Box::new(engine), batcher: None }
 }
 
 /// Logits after a context, and of a row that goes on from it, under the backbone and an adapter.
@@ -52,25 +52,6 @@ fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
 }
 
 #[test]
-fn adapters_that_are_seated_again_are_the_same_stack() {
-    let device = Device::flex();
-    let json =
-        r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
-    let decoder = on_tensors(&Qwen2Config::from_json("inline", json).unwrap(), &device, Precision::F32);
-    let [a, b] = [1, 2].map(|seed| Some(Arc::new(LoraAdapter::random(decoder.config(), 2, seed, &device))));
-    let address = |seats: &Seats| seats.lanes().address();
-    let first = decoder.seat(&[None, a.clone()]).unwrap();
-    assert_eq!(address(&first), address(&decoder.seat(&[None, a.clone()]).unwrap()));
-    let others = [vec![a.clone(), None], vec![None, b.clone()], vec![None, a.clone(), b], vec![None, None]];
-    let others = others.map(|lanes| decoder.seat(&lanes).unwrap());
-    assert!(others.iter().all(|other| address(other) != address(&first)));
-    assert_eq!((address(&decoder.seat(&[None]).unwrap()), decoder.stacked.lock().unwrap().len()), (0, 5));
-    drop((first, others));
-    let _ = decoder.seat(&[a]).unwrap();
-    assert_eq!(decoder.stacked.lock().unwrap().len(), 1, "what nobody holds is forgotten");
-}
-
-#[test]
 fn generations_side_by_side_read_what_each_would_alone() {
     let device = Device::flex();
     let json =
@@ -80,14 +61,14 @@ fn generations_side_by_side_read_what_each_would_alone() {
     // On tensors, sums of 32 terms in another order, a dozen times over. In panels texts fill passes of their own too, and the bits are the same.
     let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
     for (decoder, length, tolerance) in [(on_tensors(&config, &device, Precision::F32), 6, 1e-4), (panels, 300, 0.0)] {
-        let together = Together::new();
-        let decoder = decoder.joined(&together);
-        side_by_side(&decoder, &together, &adapter, length, tolerance);
+        let batcher = Batcher::new();
+        let decoder = decoder.batched(&batcher);
+        side_by_side(&decoder, &batcher, &adapter, length, tolerance);
     }
 }
 
 /// Checks three generations that begin with texts of `length` tokens and a few.
-fn side_by_side(decoder: &Decoder, together: &Together, adapter: &Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
+fn side_by_side(decoder: &Decoder, batcher: &Batcher, adapter: &Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
     // Of two generations under one adapter and one under none, in different places of their texts.
     let generate = |index: u32| {
         let seats = decoder.seat(&[None, adapter.clone()][..if index == 2 { 1 } else { 2 }]).unwrap();
@@ -112,7 +93,7 @@ fn side_by_side(decoder: &Decoder, together: &Together, adapter: &Option<Arc<Lor
         let start = |index| {
             let (gate, generate) = (&gate, &generate);
             scope.spawn(move || {
-                let _here = together.enter();
+                let _member = batcher.join();
                 gate.wait();
                 generate(index)
             })
@@ -166,7 +147,7 @@ fn a_suffix_is_of_no_use_beside_another() {
 }
 
 #[test]
-fn the_likeliest_is_the_first_of_equals_and_none_of_what_is_no_number() {
+fn argmax_is_the_first_of_equals_and_none_of_rows_with_nan() {
     let rows: [([f32; 4], Option<TokenId>); 6] = [
         ([0.0, 2.0, 1.0, 2.0], Some(1)),
         ([-3.0; 4], Some(0)),
@@ -175,8 +156,9 @@ fn the_likeliest_is_the_first_of_equals_and_none_of_what_is_no_number() {
         ([1.0, f32::INFINITY, 3.0, 0.0], None),
         ([f32::MAX, 0.0, f32::MAX, f32::MAX], Some(0)),
     ];
-    let logits = Tensor::from_data(TensorData::new(rows.map(|(row, _)| row).concat(), [rows.len(), 4]), &Device::flex());
+    let values = rows.map(|(row, _)| row).concat();
+    let device = Tensor::<2>::from_data(TensorData::new(values.clone(), [rows.len(), 4]), &Device::flex());
     let expected = rows.map(|(_, token)| token);
-    assert_eq!(hidden::likeliest(logits).unwrap(), expected);
-    assert_eq!(rows.map(|(row, _)| first_of_largest(&row)), expected);
+    assert_eq!(Logits::Device(Box::new(device)).argmax().unwrap(), expected);
+    assert_eq!(Logits::Host(HostLogits::copied(&values, 4)).argmax().unwrap(), expected);
 }

@@ -97,7 +97,7 @@ impl Drafter {
             // A row that has ended reads on and is ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);
-            let predictions = self.model.predict(&hidden, &self.seats);
+            let logits = self.model.next(&hidden, &self.seats);
             let first = suffix.len() == 1;
             let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
             // The numbers are taken in the order of the rows, whatever thread draws with them.
@@ -113,7 +113,7 @@ impl Drafter {
                     drawn: None,
                 })
                 .collect();
-            draw(predictions, self.model.config().vocab_size, &self.config.sampling, forbidden, &mut draws)?;
+            draw(logits, self.model.config().vocab_size, &self.config.sampling, forbidden, &mut draws)?;
             let drawn: Vec<(usize, Option<Drawn>)> = draws.into_iter().map(|draw| (draw.row, draw.drawn)).collect();
             for (row, drawn) in drawn {
                 let Some(drawn) = drawn else {

@@ -7,10 +7,9 @@
 use sk_core::TokenId;
 
 use super::sampling::{Drawn, Sampler, Sampling};
-use crate::decoder::{BLOCK, Blocks, DeviceFailure, Outline, Predictions};
+use crate::decoder::{BLOCK, Blocks, DeviceFailure, HostLogits, Logits, Outline};
 use crate::kernels::logits::are_numbers;
-use crate::packed::Grid;
-use crate::packed::team::for_each_mut;
+use crate::team::for_each_mut;
 
 /// A row's next token, to be drawn.
 pub(super) struct Draw<'a> {
@@ -37,31 +36,31 @@ impl Draw<'_> {
 ///
 /// When the device fails.
 pub(super) fn draw(
-    predictions: Predictions,
+    logits: Logits,
     vocabulary: usize,
     sampling: &Sampling,
     forbidden: &[TokenId],
     draws: &mut [Draw<'_>],
 ) -> Result<(), DeviceFailure> {
-    let mut logits = match predictions {
-        Predictions::Near(logits) => logits,
-        Predictions::Far(blocks) => {
-            let blocks = blocks.forbid(forbidden);
+    let mut logits = match logits {
+        Logits::Host(logits) => logits,
+        Logits::Device(logits) => {
+            let blocks = Blocks::new(*logits).forbid(forbidden);
             if (Far { blocks: &blocks, vocabulary, sampling }).draw(draws)? {
                 return Ok(());
             }
-            Grid::of_rows(&blocks.whole()?, vocabulary)
+            HostLogits::copied(&blocks.whole()?, vocabulary)
         }
     };
     for row in logits.rows_mut() {
         for &token in forbidden {
-            if let Some(logit) = row[..vocabulary].get_mut(token as usize) {
+            if let Some(logit) = row.get_mut(token as usize) {
                 *logit = f32::NEG_INFINITY;
             }
         }
     }
     for_each_mut(draws, |_, draw| {
-        let row = &logits.row(draw.row)[..vocabulary];
+        let row = logits.row(draw.row);
         let history = draw.history.into_iter().flatten().copied();
         draw.drawn = are_numbers(row).then(|| draw.sampler.draw(row, history, sampling, draw.uniform));
     });
@@ -289,9 +288,9 @@ mod tests {
         (0..rows * VOCABULARY).map(|_| -spread * (1.0 - rng.random::<f32>()).ln()).collect()
     }
 
-    fn blocks(logits: &[f32]) -> Blocks {
+    fn tensor(logits: &[f32]) -> Tensor<2> {
         let shape = [logits.len() / VOCABULARY, VOCABULARY];
-        Blocks::new(Tensor::from_data(TensorData::new(logits.to_vec(), shape), &Device::flex()))
+        Tensor::from_data(TensorData::new(logits.to_vec(), shape), &Device::flex())
     }
 
     struct Case<'a> {
@@ -315,10 +314,10 @@ mod tests {
             };
             let mut draws: Vec<Draw<'_>> = samplers.iter_mut().zip(uniforms).enumerate().map(row).rev().collect();
             let settled = if far {
-                let blocks = blocks(self.logits).forbid(self.forbidden);
+                let blocks = Blocks::new(tensor(self.logits)).forbid(self.forbidden);
                 Far { blocks: &blocks, vocabulary: VOCABULARY, sampling: &self.sampling }.draw(&mut draws).unwrap()
             } else {
-                let near = Predictions::Near(Grid::of_rows(self.logits, VOCABULARY));
+                let near = Logits::Host(HostLogits::copied(self.logits, VOCABULARY));
                 draw(near, VOCABULARY, &self.sampling, self.forbidden, &mut draws).unwrap();
                 false
             };
@@ -345,7 +344,7 @@ mod tests {
         ) {
             let logits = logits(uniforms.len(), spread, seed);
             let sampling = Sampling::new(temperature, top_p, top_k, penalty).unwrap();
-            let best = crate::kernels::logits::likeliest(&logits[..VOCABULARY]);
+            let best = crate::kernels::logits::argmax(&logits[..VOCABULARY]);
             // What is penalised is worth drawing: of each row, every other one of the likeliest.
             let likely = logits.chunks_exact(VOCABULARY).flat_map(|row| {
                 let mut order: Vec<TokenId> = (0..VOCABULARY as TokenId).collect();
@@ -389,7 +388,7 @@ mod tests {
         let mut samplers = [Sampler::default(), Sampler::default()];
         let draw_of = |(row, sampler)| Draw { row, sampler, history: [&[], &[]], uniform: uniforms[row], drawn: None };
         let mut draws: Vec<Draw<'_>> = samplers.iter_mut().enumerate().map(draw_of).collect();
-        draw(Predictions::Far(Box::new(blocks(&logits))), VOCABULARY, &case.sampling, &[], &mut draws).unwrap();
+        draw(Logits::Device(Box::new(tensor(&logits))), VOCABULARY, &case.sampling, &[], &mut draws).unwrap();
         let mut near = case.draw(&uniforms, false).0;
         near.reverse();
         assert_eq!(draws.iter().map(|draw| draw.drawn).collect::<Vec<_>>(), near);

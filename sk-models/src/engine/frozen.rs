@@ -51,23 +51,23 @@ impl Frozen {
         Ok(logits)
     }
 
-    /// The likeliest next token; of equals, the first.
+    /// Returns the argmax of the next token, the first of equals.
     ///
     /// # Errors
     /// When the context does not fit the model, or the device fails.
-    pub fn likeliest(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
+    pub fn argmax(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
-        let token = self.model.likeliest(&hidden, &self.seats)?.pop().flatten();
+        let token = self.model.argmax(&hidden, &self.seats)?.pop().flatten();
         token.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })
     }
 
     /// A token drawn by `uniform`, a number in [0, 1).
     fn draw(&mut self, context: &[TokenId], sampling: &Sampling, uniform: f64) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
-        let predictions = self.model.predict(&hidden, &self.seats);
+        let logits = self.model.next(&hidden, &self.seats);
         let draw = Draw { row: 0, sampler: &mut self.sampler, history: [context, &[]], uniform, drawn: None };
         let mut draws = [draw];
-        drawing::draw(predictions, self.model.config().vocab_size, sampling, &[], &mut draws)?;
+        drawing::draw(logits, self.model.config().vocab_size, sampling, &[], &mut draws)?;
         let drawn = draws[0].drawn.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })?;
         Ok(drawn.token)
     }
@@ -94,7 +94,7 @@ impl Frozen {
     ) -> Result<(), EngineError> {
         for _ in 0..limit {
             let token = if sampling.takes_the_likeliest() {
-                self.likeliest(context)?
+                self.argmax(context)?
             } else {
                 self.draw(context, sampling, uniform(sampling, rng))?
             };

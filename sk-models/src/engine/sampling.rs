@@ -2,7 +2,7 @@ use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 use sk_core::TokenId;
 
-use crate::kernels::logits::likeliest;
+use crate::kernels::logits::argmax;
 use crate::kernels::simd::{exp, max, sum, widened};
 
 /// Below this temperature the most likely token is taken.
@@ -155,7 +155,7 @@ impl Sampler {
         }
         let rated = if plain { logits } else { own };
         if sampling.is_greedy() {
-            let token = likeliest(rated);
+            let token = argmax(rated);
             return Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) };
         }
         let (max, mass) = weigh(rated, sampling.temperature, weights);
@@ -327,7 +327,7 @@ impl Buckets {
         let found = self.walk(weights, kept, |kept| kept.mass > target);
         // Rounding may leave the target at the total itself.
         let found = found.or_else(|| self.walk(weights, kept, |found| found.mass >= kept.mass * (1.0 - f64::EPSILON * 16.0)));
-        found.map_or_else(|| likeliest(weights), |(_, token)| token)
+        found.map_or_else(|| argmax(weights), |(_, token)| token)
     }
 
     /// The first token of `kept` with which those from the largest on are `enough`, and what is kept up to it.

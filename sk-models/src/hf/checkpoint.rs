@@ -16,13 +16,12 @@ use super::{
 use crate::{
     config::Qwen2Config,
     decoder::{Decoder, Precision},
-    device::{free_memory, is_processor},
+    device::{free_memory, is_processor, pause},
     files,
     head::Head,
     json::{self, OneOrMany},
     lora::LoraAdapter,
     model::Qwen2,
-    tensors::pause,
     text::{ChatTemplate, TextError, Tokenizer},
 };
 

@@ -4,8 +4,8 @@ use sk_core::TokenId;
 
 use super::simd::{max, widened};
 
-/// The first of the largest.
-pub(crate) fn likeliest(logits: &[f32]) -> TokenId {
+/// Returns the argmax, the first of equals.
+pub(crate) fn argmax(logits: &[f32]) -> TokenId {
     let max = widened(
         #[inline(always)]
         || max(logits),

@@ -4,9 +4,9 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{LoraAdapter, LowRank, Target};
 use crate::config::Qwen2Config;
+use crate::device::pause;
 use crate::device::settled;
 use crate::model::initial::uniform;
-use crate::tensors::pause;
 
 /// Deviation of B, where a fresh adapter has zeros: small, so that the adapter stays a small change of the model.
 const B_STD: f64 = 0.01;

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::{LoraAdapter, LowRank, Target};
-use crate::tensors::pause;
+use crate::device::pause;
 
 /// How several adapters become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

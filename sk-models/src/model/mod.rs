@@ -29,7 +29,7 @@ pub use norm::Norm;
 pub use projection::Projection;
 pub use rope::Rope;
 
-use crate::{config::Qwen2Config, decoder::Decoder, lora::Lanes};
+use crate::{config::Qwen2Config, lora::Lanes};
 
 /// A Qwen2 decoder: embedding, layers, final norm, head.
 #[derive(Module, Debug)]
@@ -70,12 +70,6 @@ impl Qwen2 {
             Ok(model) => model,
             Err(never) => match never {},
         }
-    }
-
-    /// The model made ready for inference: in panels on a CPU, in fewer and larger matrices elsewhere.
-    #[must_use]
-    pub fn prepare(self) -> Decoder {
-        Decoder::from(self)
     }
 
     /// Where the weights are.

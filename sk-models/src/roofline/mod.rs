@@ -9,4 +9,4 @@ mod probe;
 mod work;
 
 pub use probe::{Bandwidth, Peak, Roof, bandwidth, peak, threads};
-pub use work::{Cost, Pass, Storage, Work, cache_numbers, parameters};
+pub use work::{Cost, Pass, Storage, Work, cache_numbers};

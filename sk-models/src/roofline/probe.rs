@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use burn::tensor::{DType, Device, Tensor};
 
+use crate::decoder::products;
 use crate::device::DeviceName;
 use crate::kernels::simd::widened;
-use crate::packed::products;
-use crate::packed::team::{Team, for_each_mut};
+use crate::team::{Team, for_each_mut};
 
 /// The two roofs of the roofline model.
 #[derive(Debug, Clone, Copy, PartialEq)]

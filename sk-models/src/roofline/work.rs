@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use crate::config::Qwen2Config;
 use crate::decoder::Decoder;
-use crate::lora::Target;
 
 use super::Roof;
 
@@ -48,33 +47,10 @@ impl Storage {
     }
 }
 
-/// Numbers of a decoder: embedding, layers, norms, and a head of its own where it is not tied.
-#[must_use]
-pub fn parameters(config: &Qwen2Config) -> usize {
-    let table = config.vocab_size * config.hidden_size;
-    let tables = if config.tie_word_embeddings { 1 } else { 2 };
-    tables * table + body(config)
-}
-
 /// Keys and values of one token under one policy: `2·layers·Hkv·D` numbers.
 #[must_use]
 pub fn cache_numbers(config: &Qwen2Config) -> usize {
     2 * config.num_hidden_layers * config.key_value_size()
-}
-
-/// Entries of the seven matrices of all layers: what every position is multiplied by.
-fn matrices(config: &Qwen2Config) -> usize {
-    let entries = |target: Target| {
-        let (input, output) = target.dims(config);
-        input * output
-    };
-    config.num_hidden_layers * Target::ALL.into_iter().map(entries).sum::<usize>()
-}
-
-/// Numbers of the layers and the final norm.
-fn body(config: &Qwen2Config) -> usize {
-    let vectors = config.query_size() + 2 * config.key_value_size() + 2 * config.hidden_size;
-    matrices(config) + config.num_hidden_layers * vectors + config.hidden_size
 }
 
 /// One forward pass: what its lanes read and what they attend to. All lanes do alike.
@@ -105,11 +81,11 @@ impl Pass {
     pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
         let count = |n: usize| n as f64;
         let head = config.vocab_size * config.hidden_size;
-        let per_lane = 2.0 * count(matrices(config)) * count(self.positions)
+        let per_lane = 2.0 * count(config.matrix_entries()) * count(self.positions)
             + 2.0 * count(head) * count(self.heads)
             + 4.0 * count(config.query_size() * config.num_hidden_layers) * count(self.pairs);
         let operations = count(self.lanes) * per_lane + 2.0 * count(self.adapters) * count(self.positions);
-        let read = body(config) + if self.heads > 0 { head } else { 0 };
+        let read = config.body_parameters() + if self.heads > 0 { head } else { 0 };
         let embedded = count(self.lanes * self.positions * config.hidden_size);
         let kept = count(self.lanes * (self.cached + self.positions) * cache_numbers(config));
         let bytes = storage.weight * (count(read) + embedded) + storage.adapter * count(self.adapters) + storage.cache * kept;
@@ -224,9 +200,9 @@ mod tests {
 
     #[test]
     fn numbers_by_hand() {
-        assert_eq!(matrices(&config(true)), MATRICES);
-        assert_eq!(parameters(&config(true)), MATRICES + VECTORS + 40);
-        assert_eq!(parameters(&config(false)), MATRICES + VECTORS + 80);
+        assert_eq!(config(true).matrix_entries(), MATRICES);
+        assert_eq!(config(true).parameters(), MATRICES + VECTORS + 40);
+        assert_eq!(config(false).parameters(), MATRICES + VECTORS + 80);
         // Two layers, a key and a value of one head of width 2.
         assert_eq!(cache_numbers(&config(true)), 8);
     }
@@ -238,8 +214,8 @@ mod tests {
         for tied in [true, false] {
             let config = config(tied);
             let model = Qwen2::random(&config, 1, &burn::tensor::Device::flex());
-            assert_eq!(parameters(&config), model.num_params());
-            assert_eq!(Storage::of(&model.prepare()), Storage::F32);
+            assert_eq!(config.parameters(), model.num_params());
+            assert_eq!(Storage::of(&Decoder::from(model)), Storage::F32);
         }
     }
 

@@ -1,0 +1,100 @@
+//! Low-rank adapters in panels.
+
+use std::array;
+
+use burn::tensor::Tensor;
+
+use super::matrix::Delta;
+use crate::config::Qwen2Config;
+use crate::lora::{AdapterError, LoraAdapter, LowRank, Target};
+
+/// An adapter as the packed decoder reads it. CpuEngine once; seats refer to it.
+#[derive(Debug)]
+pub(crate) struct PackedAdapter {
+    layers: Vec<[Option<Delta>; Target::ALL.len()]>,
+    embedding: Option<Embedding>,
+    pub(super) head: Option<Delta>,
+}
+
+/// The change of the embedding: a row of A for each token, times B.
+#[derive(Debug)]
+struct Embedding {
+    /// `[V, r]`.
+    rows: Vec<f32>,
+    /// `[r, H]`, the scale multiplied in.
+    up: Vec<f32>,
+    rank: usize,
+}
+
+impl PackedAdapter {
+    /// Packs an adapter; O(its parameters).
+    ///
+    /// # Errors
+    ///
+    /// If it was made for another shape; `index` is what the error calls it.
+    pub(crate) fn new(adapter: &LoraAdapter, index: usize, config: &Qwen2Config) -> Result<Self, AdapterError> {
+        if adapter.layers.len() != config.num_hidden_layers {
+            let (found, expected) = (adapter.layers.len(), config.num_hidden_layers);
+            return Err(AdapterError::Layers { adapter: index, found, expected });
+        }
+        let delta = |module: &str, entry: Option<&LowRank>, dims: (usize, usize)| {
+            entry.map(|entry| check(index, module, entry, dims).map(|()| pack(entry))).transpose()
+        };
+        let mut layers = Vec::with_capacity(adapter.layers.len());
+        for (number, layer) in adapter.layers.iter().enumerate() {
+            let mut targets = array::from_fn(|_| None);
+            for target in Target::ALL {
+                let module = format!("layers.{number}.{}", target.path());
+                targets[target as usize] = delta(&module, layer.get(target), target.dims(config))?;
+            }
+            layers.push(targets);
+        }
+        let (vocab, hidden) = (config.vocab_size, config.hidden_size);
+        let embedding = match &adapter.embed_tokens {
+            None => None,
+            Some(entry) => {
+                check(index, "embed_tokens", entry, (vocab, hidden))?;
+                let scale = entry.scale as f32;
+                let up = values(&entry.b).iter().map(|value| scale * value).collect();
+                Some(Embedding { rows: values(&entry.a), up, rank: entry.rank() })
+            }
+        };
+        Ok(Self { layers, embedding, head: delta("lm_head", adapter.lm_head.as_ref(), (hidden, vocab))? })
+    }
+
+    pub(crate) fn get(&self, layer: usize, target: Target) -> Option<&Delta> {
+        self.layers[layer][target as usize].as_ref()
+    }
+
+    /// Adds the change of a token's embedding to `x`.
+    pub(crate) fn embed(&self, token: usize, x: &mut [f32]) {
+        let Some(Embedding { rows, up, rank }) = &self.embedding else { return };
+        for (low, up) in rows[token * rank..][..*rank].iter().zip(up.chunks_exact(up.len() / rank)) {
+            for (x, up) in x.iter_mut().zip(up) {
+                *x += low * up;
+            }
+        }
+    }
+}
+
+fn check(adapter: usize, module: &str, entry: &LowRank, (input, output): (usize, usize)) -> Result<(), AdapterError> {
+    let (a, b) = (entry.a.dims(), entry.b.dims());
+    if a == [input, entry.rank()] && b == [entry.rank(), output] {
+        return Ok(());
+    }
+    Err(AdapterError::Shape { adapter, module: module.to_owned(), a, b, input, output })
+}
+
+fn pack(entry: &LowRank) -> Delta {
+    let ([input, rank], [_, output]) = (entry.a.dims(), entry.b.dims());
+    Delta::new(&values(&entry.a), &values(&entry.b), [input, rank, output], entry.scale as f32)
+}
+
+/// A tensor's values on the host, row by row.
+pub(super) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
+    let data = tensor.to_data();
+    match data.as_slice::<f32>() {
+        Ok(values) => values.to_vec(),
+        Err(_) => data.iter::<f32>().collect(),
+    }
+}

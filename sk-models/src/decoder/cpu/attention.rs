@@ -1,0 +1,271 @@
+//! Grouped-query attention over a shared prefix and each row's own tokens.
+//!
+//! A task is one key head of one lane and some of its rows: their queries, all heads of the group together, meet the shared keys in one
+//! product and their own in another, so that keys and values are never repeated. Scores exist for the queries of a task only.
+
+use std::cell::RefCell;
+
+use super::grid::Grid;
+use super::kv::Block;
+use super::numbers::Numbers;
+use super::plan::{Keys, Plan, Span};
+use super::rope::Table;
+use super::tile::{Place, ROWS, WIDTH, multiply};
+use crate::kernels::simd::{exp, max, sum, widened};
+use crate::team::{Parts, Team, for_each_mut};
+
+/// Queries of a task, about: enough to fill tiles, few enough that their scores stay near.
+const QUERIES: usize = 8 * ROWS;
+
+/// The heads of a layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heads {
+    /// Key heads.
+    pub(crate) keys: usize,
+    /// Query heads of a key head.
+    pub(crate) groups: usize,
+    /// D.
+    pub(crate) width: usize,
+}
+
+impl Heads {
+    /// Where keys and values begin in a row of the projections' output, which starts with the queries, and where it ends.
+    pub(crate) fn columns(&self) -> [usize; 3] {
+        let query = (self.keys * self.groups * self.width).next_multiple_of(WIDTH);
+        let key = (self.keys * self.width).next_multiple_of(WIDTH);
+        [query, query + key, query + 2 * key]
+    }
+}
+
+/// Appends the keys, turned to their positions, and the values of a pass to the blocks of its spans.
+pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>]) {
+    let mut own: Vec<&mut Block> = keys.iter_mut().flat_map(|keys| keys.own.iter_mut()).collect();
+    for_each_mut(&mut own, |index, block| {
+        append_span(plan, heads, projected, table, (&plan.spans[index / heads.keys], index % heads.keys), block);
+    });
+}
+
+/// Appends a span's keys and values of one head to their block.
+fn append_span(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, (span, head): (&Span, usize), block: &mut Block) {
+    let [keys, values, _] = heads.columns();
+    let at = head * heads.width;
+    let token = |step: usize| {
+        let line = projected.row(plan.grid_row(span, step));
+        (&line[keys + at..][..heads.width], &line[values + at..][..heads.width])
+    };
+    widened(
+        #[inline(always)]
+        || block.extend([span.earlier, span.length, heads.width], (table, span.position), token),
+    );
+}
+
+#[derive(Default)]
+struct Scratch {
+    queries: Numbers,
+    scores: Numbers,
+    mixed: Numbers,
+    totals: Vec<f32>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// New tokens `steps.0..steps.1` of a span.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    span: usize,
+    steps: (usize, usize),
+}
+
+impl Piece {
+    fn steps(self) -> usize {
+        self.steps.1 - self.steps.0
+    }
+}
+
+/// Pieces of one lane, `first..end`, and one key head.
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    first: usize,
+    end: usize,
+    head: usize,
+}
+
+/// Divides the spans: long ones into pieces, short ones of a lane into one task.
+fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
+    let most = (QUERIES / heads.groups).max(1);
+    let mut pieces: Vec<Piece> = Vec::with_capacity(plan.spans.len());
+    // Pieces of a task, and the tokens in them.
+    let mut shares: Vec<(usize, usize, usize)> = Vec::new();
+    for (index, span) in plan.spans.iter().enumerate() {
+        for step in (span.known..span.length).step_by(most) {
+            let piece = Piece { span: index, steps: (step, (step + most).min(span.length)) };
+            let joins = |&&mut (_, end, tokens): &&mut (usize, usize, usize)| {
+                let before = &plan.spans[pieces[end - 1].span];
+                let few = (tokens + piece.steps()) * heads.groups <= 2 * ROWS;
+                few && (before.group, before.lane) == (span.group, span.lane)
+            };
+            match shares.last_mut().filter(joins) {
+                Some((_, end, tokens)) => {
+                    *end += 1;
+                    *tokens += piece.steps();
+                }
+                None => shares.push((pieces.len(), pieces.len() + 1, piece.steps())),
+            }
+            pieces.push(piece);
+        }
+    }
+    let task = |&(first, end, _): &(usize, usize, usize)| (0..heads.keys).map(move |head| Task { first, end, head });
+    (pieces, shares.iter().flat_map(task).collect())
+}
+
+/// Appends keys and values as [`append`] does and mixes values by attention: `out` gets `[M, Hq·D]`.
+///
+/// Every token sees all of its lane's shared block, and of its row's own block what was there before and the new tokens up to itself. The
+/// two blocks are joined under one maximum and one sum. The tokens of the pass must not yet be counted.
+pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
+    let (pieces, tasks) = divide(plan, heads);
+    // Where each span is one piece, it is one task's for each head, which then finds in its caches what it has appended.
+    let whole = pieces.iter().map(|piece| piece.span).eq(0..plan.spans.len());
+    if !whole {
+        append(plan, heads, projected, table, keys);
+    }
+    // Shared blocks and those of the rows.
+    let keys: Vec<_> = keys.iter_mut().map(|keys| (keys.shared, Parts::of(keys.own))).collect();
+    let scale = (heads.width as f32).sqrt().recip();
+    let padded = heads.width.next_multiple_of(WIDTH);
+    let stride = out.stride();
+    let out = out.parts();
+    Team::global().run(tasks.len(), &|task| {
+        let Task { first, end, head } = tasks[task];
+        let pieces = &pieces[first..end];
+        let Heads { keys: key_heads, groups: queries_per_key, width } = heads;
+        let lane = plan.spans[pieces[0].span];
+        let (shared, own) = keys[lane.group];
+        let shared = shared.map(|(blocks, length)| (&blocks[lane.lane * key_heads + head], length));
+        let shared_length = shared.map_or(0, |(_, length)| length);
+        let index = |piece: &Piece| plan.spans[piece.span].own * key_heads + head;
+        if whole {
+            for piece in pieces {
+                // SAFETY: no other piece is of this span, and no other task has this piece and head.
+                let block = unsafe { &mut own.slice(index(piece), 1)[0] };
+                append_span(plan, heads, projected, table, (&plan.spans[piece.span], head), block);
+            }
+        }
+        // SAFETY: what is appended to it has been, by this task or before all of them.
+        let own_block = |piece: &Piece| unsafe { &*own.at(index(piece)) };
+        // No query of a piece sees further than its last.
+        let own_length = |piece: &Piece| plan.spans[piece.span].earlier + piece.steps.1;
+        // The own block's scores begin at a whole panel.
+        let own_column = shared_length.next_multiple_of(WIDTH);
+        let longest = pieces.iter().map(own_length).max().unwrap_or(0);
+        let line = own_column + longest.next_multiple_of(WIDTH);
+        let column = |group: usize| (head * queries_per_key + group) * width;
+        let count = pieces.iter().map(|piece| piece.steps() * queries_per_key).sum::<usize>();
+        // Each piece and the number of its first query.
+        let numbered = || {
+            pieces.iter().scan(0, |next, piece| {
+                let first = *next;
+                *next += piece.steps() * queries_per_key;
+                Some((piece, first))
+            })
+        };
+        // Queries in their order: number, piece, step and group.
+        let each = || {
+            numbered().flat_map(move |(piece, first)| {
+                (piece.steps.0..piece.steps.1)
+                    .flat_map(move |step| (0..queries_per_key).map(move |group| (step, group)))
+                    .enumerate()
+                    .map(move |(index, (step, group))| (first + index, &plan.spans[piece.span], step, group))
+            })
+        };
+
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.queries.reach(count * width);
+            scratch.scores.reach(count * line);
+            scratch.mixed.reach(count * padded);
+            scratch.totals.resize(scratch.totals.len().max(count), 0.0);
+            let queries = &mut scratch.queries[..count * width];
+            let scores = &mut scratch.scores[..count * line];
+            let mixed = &mut scratch.mixed[..count * padded];
+            let totals = &mut scratch.totals[..count];
+
+            widened(
+                #[inline(always)]
+                || {
+                    for (index, span, step, group) in each() {
+                        let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
+                        table.turn(span.position + step, x, scale, &mut queries[index * width..][..width]);
+                    }
+                },
+            );
+            let query = |first: usize| Place { start: queries[first * width..].as_ptr(), stride: width };
+            let score = scores.as_mut_ptr();
+            // SAFETY: queries, scores and mixed values have `count` rows; a block has panels for its length, and `line` columns hold
+            // whole panels of both blocks.
+            unsafe {
+                let place = |first: usize, column: usize| Place { start: score.add(first * line + column), stride: line };
+                if let Some((block, length)) = shared {
+                    for panel in 0..length.div_ceil(WIDTH) {
+                        multiply([count, width, 2], query(0), block.keys(panel, width), place(0, panel * WIDTH), false);
+                    }
+                }
+                for (piece, first) in numbered() {
+                    for panel in 0..own_length(piece).div_ceil(WIDTH) {
+                        let keys = own_block(piece).keys(panel, width);
+                        let place = place(first, own_column + panel * WIDTH);
+                        multiply([piece.steps() * queries_per_key, width, 2], query(first), keys, place, false);
+                    }
+                }
+            }
+            for (index, span, step, _) in each() {
+                let (before, after) = scores[index * line..][..line].split_at_mut(own_column);
+                let before = &mut before[..shared_length];
+                let (seen, unseen) = after.split_at_mut(span.earlier + step + 1);
+                totals[index] = widened(
+                    #[inline(always)]
+                    || weigh(before, seen),
+                );
+                unseen.fill(0.0);
+            }
+            let weights = |first: usize, column: usize| Place { start: scores[first * line + column..].as_ptr(), stride: line };
+            let mix = mixed.as_mut_ptr();
+            // SAFETY: as above; V has a row for each of the weights that are multiplied with it.
+            unsafe {
+                for column in (0..padded).step_by(WIDTH) {
+                    let place = |first: usize| Place { start: mix.add(first * padded + column), stride: padded };
+                    if let Some((block, length)) = shared {
+                        multiply([count, length, 2], weights(0, 0), block.values(column, width), place(0), false);
+                    }
+                    for (piece, first) in numbered() {
+                        let values = own_block(piece).values(column, width);
+                        let shape = [piece.steps() * queries_per_key, own_length(piece), 2];
+                        multiply(shape, weights(first, own_column), values, place(first), shared.is_some());
+                    }
+                }
+            }
+            for (index, span, step, group) in each() {
+                let scale = totals[index].recip();
+                // SAFETY: the tokens of a task and the columns of a head are this task's alone.
+                let out = unsafe { out.slice(plan.grid_row(span, step) * stride + column(group), width) };
+                for (out, value) in out.iter_mut().zip(&mixed[index * padded..]) {
+                    *out = value * scale;
+                }
+            }
+        });
+    });
+}
+
+/// Turns the scores that a query sees into e^{s − max}, and returns their sum.
+#[inline(always)]
+fn weigh(before: &mut [f32], seen: &mut [f32]) -> f32 {
+    let peak = max(before).max(max(seen));
+    for score in before.iter_mut() {
+        *score = exp(*score - peak);
+    }
+    for score in seen.iter_mut() {
+        *score = exp(*score - peak);
+    }
+    sum(before) + sum(seen)
+}

@@ -1,0 +1,202 @@
+//! The CPU engine's side of the contract.
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use burn::tensor::{DType, Device};
+use sk_core::TokenId;
+
+use super::adapter::PackedAdapter;
+use super::grid::Grid;
+use super::kv::KvCache;
+use super::plan::{Group, PackedCache, Places};
+use super::{CpuEngine, Pace};
+use crate::config::Qwen2Config;
+use crate::decoder::batcher::PassKey;
+use crate::decoder::engine::{Cache, Engine, Formats, PrefixCache, Rows, SuffixCache};
+use crate::decoder::logits::{DeviceFailure, HostLogits, Logits};
+use crate::kernels::simd::{dot, widened};
+use crate::lora::{AdapterError, LoraAdapter};
+use crate::precision::Precision;
+
+/// The states of a pass, lanes outermost, and where each token's is in a lane.
+#[derive(Debug)]
+pub(crate) struct States {
+    grid: Grid,
+    places: Places,
+}
+
+/// The kinds of passes for the batcher.
+fn kind(pace: Pace, states: bool) -> usize {
+    2 * usize::from(pace == Pace::Read) + usize::from(states)
+}
+
+impl<'a> From<Rows<'a, CpuEngine>> for Group<'a> {
+    fn from(rows: Rows<'a, CpuEngine>) -> Self {
+        let cache = match rows.cache {
+            Cache::Prefill(prefix) => PackedCache::Prefill(prefix),
+            Cache::Extend { prefix, suffix } => PackedCache::Extend { prefix, suffix },
+        };
+        Self { rows: rows.tokens, seats: rows.seats, cache }
+    }
+}
+
+impl Engine for CpuEngine {
+    type Prefix = KvCache;
+    type Suffix = KvCache;
+    type Seats = Vec<Option<Arc<PackedAdapter>>>;
+    type States = States;
+
+    fn config(&self) -> &Qwen2Config {
+        &self.config
+    }
+
+    fn device(&self) -> Device {
+        Device::flex()
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn formats(&self) -> Formats {
+        let weights = match self.precision {
+            Precision::F32 => DType::F32,
+            Precision::Bf16 => DType::BF16,
+            Precision::Int8 => DType::I8,
+        };
+        Formats { weights, keys: DType::F32, states: DType::F32 }
+    }
+
+    fn bytes(&self) -> usize {
+        self.weight_bytes()
+    }
+
+    fn prefix(&self, lanes: usize) -> KvCache {
+        KvCache::new(&self.config, lanes)
+    }
+
+    fn suffix(&self, lanes: usize, rows: usize) -> KvCache {
+        KvCache::new(&self.config, lanes * rows)
+    }
+
+    fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Self::Seats, AdapterError> {
+        let pack = |(lane, adapter): (usize, &Option<Arc<LoraAdapter>>)| {
+            adapter.as_ref().map(|adapter| self.pack(lane, adapter)).transpose()
+        };
+        lanes.iter().enumerate().map(pack).collect()
+    }
+
+    fn forward_key(&self, rows: &Rows<'_, Self>, states: bool) -> PassKey {
+        PassKey { seats: 0, kind: kind(Pace::of_rows(&rows.tokens), states) }
+    }
+
+    fn forward(&self, groups: Vec<Rows<'_, Self>>, states: bool, _joined: bool) -> Vec<States> {
+        let mut groups: Vec<Group<'_>> = groups.into_iter().map(Group::from).collect();
+        self.forward_all(&mut groups, states).into_iter().map(|(grid, places)| States { grid, places }).collect()
+    }
+
+    fn logits_key(&self, _seats: &Self::Seats) -> PassKey {
+        PassKey { seats: 0, kind: 0 }
+    }
+
+    fn logits(&self, of: &[(&States, &Self::Seats)]) -> Vec<Logits> {
+        let inputs: Vec<_> = of.iter().map(|(states, seats)| (&states.grid, &seats[..])).collect();
+        let logits = |grid| Logits::Host(HostLogits::new(grid, self.config.vocab_size));
+        self.logits_of(&inputs).into_iter().map(logits).collect()
+    }
+
+    fn place(states: &States, row: usize, step: usize) -> usize {
+        states.places.at(row, step)
+    }
+
+    fn read(
+        &self,
+        states: &States,
+        seats: &Self::Seats,
+        places: &[usize],
+        targets: &[TokenId],
+    ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
+        let lane_rows = states.grid.rows() / seats.len();
+        let mut selected = Grid::new(seats.len() * places.len(), self.config.hidden_size);
+        let rows = (0..seats.len()).flat_map(|lane| places.iter().map(move |place| lane * lane_rows + place));
+        for (out, row) in selected.rows_mut().zip(rows) {
+            out.copy_from_slice(states.grid.row(row));
+        }
+        Ok(self.read_pairs(&selected, seats, &targets.repeat(seats.len())))
+    }
+
+    fn project(
+        states: &States,
+        lane: usize,
+        lanes: usize,
+        places: &[usize],
+        heads: &[(&[f32], f32)],
+    ) -> Result<Vec<f32>, DeviceFailure> {
+        let first = lane * (states.grid.rows() / lanes);
+        let mut values = Vec::with_capacity(places.len() * heads.len());
+        for place in places {
+            let state = states.grid.row(first + place);
+            values.extend(heads.iter().map(|(weight, bias)| {
+                bias + widened(
+                    #[inline(always)]
+                    || dot(weight, &state[..weight.len()]),
+                )
+            }));
+        }
+        Ok(values)
+    }
+}
+
+impl CpuEngine {
+    /// Returns the adapter in panels, packed now if it was not before.
+    fn pack(&self, lane: usize, adapter: &Arc<LoraAdapter>) -> Result<Arc<PackedAdapter>, AdapterError> {
+        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
+        let mut known = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(origin, _)| origin.strong_count() > 0);
+        if let Some((_, packed)) = known.iter().find(|(origin, _)| Weak::as_ptr(origin) == Arc::as_ptr(adapter)) {
+            return Ok(Arc::clone(packed));
+        }
+        let packed = Arc::new(PackedAdapter::new(adapter, lane, &self.config)?);
+        known.push((Arc::downgrade(adapter), Arc::clone(&packed)));
+        Ok(packed)
+    }
+}
+
+impl PrefixCache for KvCache {
+    type Suffix = Self;
+
+    fn len(&self) -> usize {
+        self.length()
+    }
+
+    fn lanes(&self) -> usize {
+        self.sequences()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn truncate(&mut self, length: usize) {
+        self.truncate(length);
+    }
+
+    fn adopt(&mut self, suffix: &Self, row: usize, tokens: usize) {
+        let rows = suffix.sequences() / self.sequences();
+        self.adopt(suffix, tokens, |lane| lane * rows + row);
+    }
+
+    fn select_lanes(&mut self, lanes: &[usize]) {
+        self.select(lanes);
+    }
+
+    fn join_lanes(&mut self, other: Self) {
+        self.join(other);
+    }
+}
+
+impl SuffixCache for KvCache {
+    fn len(&self) -> usize {
+        self.length()
+    }
+}

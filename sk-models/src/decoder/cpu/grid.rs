@@ -1,0 +1,170 @@
+//! Memory for rows of numbers and for weights.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use half::bf16;
+#[cfg(target_os = "linux")]
+use memmap2::Advice;
+use memmap2::MmapMut;
+
+use super::numbers::Numbers;
+use super::tile::{Place, WIDTH};
+use crate::team::Parts;
+
+/// Row-major `[rows, width]`, each row padded to whole panels.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Grid {
+    values: Numbers,
+    stride: usize,
+}
+
+impl Grid {
+    /// Zeros.
+    pub(crate) fn new(rows: usize, width: usize) -> Self {
+        let mut grid = Self::default();
+        grid.reshape(rows, width);
+        grid
+    }
+
+    /// Rows of `width` numbers, one after the other.
+    pub(crate) fn of_rows(values: &[f32], width: usize) -> Self {
+        let mut grid = Self::new(values.len() / width.max(1), width);
+        grid.rows_mut().zip(values.chunks_exact(width.max(1))).for_each(|(row, values)| row[..width].copy_from_slice(values));
+        grid
+    }
+
+    /// Makes the grid `[rows, width]` with whatever it held; memory is kept.
+    pub(crate) fn reshape(&mut self, rows: usize, width: usize) {
+        self.stride = width.next_multiple_of(WIDTH);
+        self.values.resize(rows * self.stride);
+    }
+
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.values.len() / self.stride.max(1)
+    }
+
+    /// A row with its padding.
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.stride..][..self.stride]
+    }
+
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        self.values.chunks_exact_mut(self.stride.max(1))
+    }
+
+    /// Rows in pieces of `count`.
+    pub(crate) fn pieces_mut(&mut self, count: usize) -> impl Iterator<Item = &mut [f32]> {
+        self.values.chunks_mut((count * self.stride).max(1))
+    }
+
+    /// From `row` on, for [`multiply`](super::tile::multiply).
+    pub(crate) fn place(&self, row: usize) -> Place<*const f32> {
+        Place { start: self.values[row * self.stride..].as_ptr(), stride: self.stride }
+    }
+
+    pub(crate) fn parts(&mut self) -> Parts<f32> {
+        Parts::of(&mut self.values)
+    }
+
+    /// Grids of one width, one below the other. A single one is not copied.
+    pub(crate) fn join<'a>(mut grids: impl ExactSizeIterator<Item = &'a Self>) -> Cow<'a, Self> {
+        let Some(first) = grids.next() else { return Cow::Owned(Self::default()) };
+        if grids.len() == 0 {
+            return Cow::Borrowed(first);
+        }
+        let mut joined = first.clone();
+        grids.for_each(|grid| joined.values.append(&grid.values));
+        Cow::Owned(joined)
+    }
+
+    /// The grid in pieces of the given numbers of rows.
+    pub(crate) fn split(self, counts: &[usize]) -> Vec<Self> {
+        if let [_] = counts {
+            return vec![self];
+        }
+        let mut rest = &self.values[..];
+        let piece = |&count: &usize| {
+            let (own, after) = rest.split_at(count * self.stride);
+            rest = after;
+            let mut values = Numbers::new(own.len());
+            values.copy_from_slice(own);
+            Self { values, stride: self.stride }
+        };
+        counts.iter().map(piece).collect()
+    }
+
+    /// All rows without padding, `[rows, width]`.
+    pub(crate) fn to_values(&self, width: usize) -> Vec<f32> {
+        let mut values = Vec::with_capacity(self.rows() * width);
+        self.values.chunks_exact(self.stride.max(1)).for_each(|row| values.extend_from_slice(&row[..width]));
+        values
+    }
+}
+
+/// Numbers that are written once and then read front to back at every step, in large pages where the system has them.
+///
+/// A sweep over weights in pages of 4 KiB spends a good part of its time looking up where they are.
+#[derive(Debug)]
+pub(crate) enum Slab<T> {
+    Heap(Vec<T>),
+    Mapped(MmapMut, PhantomData<T>),
+}
+
+/// Numbers whose every pattern of bits is one, all zeros being zero.
+pub(crate) trait Number: Copy + Default {}
+
+impl Number for f32 {}
+impl Number for bf16 {}
+impl Number for i8 {}
+
+/// Below this size a slab fills no large page.
+const LARGE: usize = 2 << 20;
+
+impl<T: Number> Slab<T> {
+    /// Zeros.
+    pub(crate) fn new(count: usize) -> Self {
+        let bytes = count * size_of::<T>();
+        if bytes < LARGE {
+            return Self::Heap(vec![T::default(); count]);
+        }
+        match MmapMut::map_anon(bytes.next_multiple_of(LARGE)) {
+            Ok(map) => {
+                #[cfg(target_os = "linux")]
+                // Without large pages it is slower and otherwise the same.
+                let _ = map.advise(Advice::HugePage);
+                Self::Mapped(map, PhantomData)
+            }
+            Err(_) => Self::Heap(vec![T::default(); count]),
+        }
+    }
+}
+
+impl<T: Number> Deref for Slab<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Heap(values) => values,
+            // SAFETY: a map begins at a page, so it is aligned; its length is a multiple of the size; all patterns of bits are numbers.
+            Self::Mapped(map, _) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<T>()) },
+        }
+    }
+}
+
+impl<T: Number> DerefMut for Slab<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Heap(values) => values,
+            // SAFETY: as above, and borrowed mutably.
+            Self::Mapped(map, _) => unsafe {
+                std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), map.len() / size_of::<T>())
+            },
+        }
+    }
+}

@@ -1,0 +1,554 @@
+//! Products with weights of eight bits.
+//!
+//! A weight column is `s_c·w` with w in −127…127 and the scale that its largest entry asks for. Rows of the other side keep sixteen bits: a
+//! number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so that one pair of byte products stands for it. Sums are exact integers;
+//! the only errors are those of rounding a weight to 1/127 of the largest of its column, and an activation to 1/32767 of its row.
+
+use super::amx::{HEIGHT, Line, Sums, Tiles};
+use super::grid::{Grid, Slab};
+use super::tile::{Place, WIDTH};
+use crate::kernels::simd::widened;
+use crate::team::for_each_mut;
+
+/// Rows of the largest tile: two sums of two vectors each fill the registers.
+const ROWS: usize = 6;
+
+/// Consecutive k whose bytes lie side by side: what one instruction multiplies and adds.
+const QUAD: usize = 4;
+
+/// Consecutive k whose bytes a tile holds.
+const DEPTH: usize = 64;
+
+/// The largest weight.
+const WEIGHT: f32 = 127.0;
+
+/// The largest activation.
+const ACTIVATION: f32 = 32_767.0;
+
+/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and four rows, the four bytes of each column together. Zeros fill a panel up to
+/// whole tiles.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    panels: Slab<i8>,
+    /// s_c of each column, padded to whole panels.
+    scales: Vec<f32>,
+    /// Σ w of each column.
+    sums: Vec<i32>,
+    quads: usize,
+    /// Bytes of a panel.
+    size: usize,
+}
+
+impl Bytes {
+    /// Rounds a weight that `get` reads by row and column.
+    pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
+        let (count, quads) = (output.div_ceil(WIDTH), input.div_ceil(QUAD));
+        let size = input.next_multiple_of(DEPTH) * WIDTH;
+        let mut panels = Slab::new(count * size);
+        let mut scales = vec![0.0; count * WIDTH];
+        let mut sums = vec![0; count * WIDTH];
+        let mut parts: Vec<_> =
+            panels.chunks_exact_mut(size.max(1)).zip(scales.chunks_exact_mut(WIDTH)).zip(sums.chunks_exact_mut(WIDTH)).collect();
+        for_each_mut(&mut parts, |panel, ((bytes, scales), sums)| {
+            for (place, column) in (panel * WIDTH..output.min((panel + 1) * WIDTH)).enumerate() {
+                let largest = (0..input).map(|k| get(k, column).abs()).fold(0.0, f32::max);
+                let scale = largest / WEIGHT;
+                scales[place] = scale;
+                let rate = if scale > 0.0 { scale.recip() } else { 0.0 };
+                for k in 0..input {
+                    // In range by the choice of the scale; a NaN becomes zero, and its column's scale says so.
+                    let weight = (get(k, column) * rate).round() as i8;
+                    bytes[(k / QUAD * WIDTH + place) * QUAD + k % QUAD] = weight;
+                    sums[place] += i32::from(weight);
+                }
+                if !(0..input).all(|k| get(k, column).is_finite()) {
+                    scales[place] = f32::NAN;
+                }
+            }
+        });
+        Self { panels, scales, sums, quads, size }
+    }
+
+    /// Bytes of weights and scales.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val::<[i8]>(&self.panels) + size_of_val::<[f32]>(&self.scales) + size_of_val::<[i32]>(&self.sums)
+    }
+
+    /// Copies column `column`, as it is stored, to `out`.
+    pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
+        let panel = &self.panels[column / WIDTH * self.size..];
+        for (k, value) in out.iter_mut().enumerate() {
+            *value = self.scales[column] * f32::from(panel[(k / QUAD * WIDTH + column % WIDTH) * QUAD + k % QUAD]);
+        }
+    }
+
+    /// One panel's product with rows `first..first + rows`, written to C or added to it.
+    ///
+    /// # Safety
+    ///
+    /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
+    pub(crate) unsafe fn multiply(&self, panel: usize, [first, rows]: [usize; 2], x: &Quantized, c: Place<*mut f32>, add: bool) {
+        assert!(x.quads == self.quads && first + rows <= x.scales.len());
+        if let Some(tiles) = x.tiles {
+            // SAFETY: the caller's promise.
+            return unsafe { self.multiply_tiles(tiles, panel, [first, rows], x, c, add) };
+        }
+        let (mut row, end) = (first, first + rows);
+        while row < end {
+            // A tile is a strip, or the part of one that was asked for.
+            let (strip, from) = (row / ROWS, row % ROWS);
+            let height = (ROWS - from).min(end - row);
+            let tile = Tile {
+                quads: self.quads,
+                strip: &x.strips[strip * x.quads * STRIP..][..x.quads * STRIP],
+                from,
+                row_scales: &x.scales[row..row + height],
+                bytes: &self.panels[panel * self.size..][..self.quads * QUAD * WIDTH],
+                scales: self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels"),
+                sums: self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels"),
+            };
+            let c = Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+            // SAFETY: rows `row..row + height` of C.
+            unsafe { tile.multiply(c, add) };
+            row += height;
+        }
+    }
+}
+
+impl Bytes {
+    /// [`multiply`](Self::multiply) in tiles, with the same bits.
+    ///
+    /// # Safety
+    ///
+    /// As [`multiply`](Self::multiply).
+    unsafe fn multiply_tiles(
+        &self,
+        tiles: Tiles,
+        panel: usize,
+        [first, rows]: [usize; 2],
+        x: &Quantized,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(first.is_multiple_of(HEIGHT));
+        let blocks = self.quads.div_ceil(DEPTH / QUAD);
+        if blocks == 0 {
+            return;
+        }
+        let bytes = &self.panels[panel * self.size..][..self.size];
+        let scales: &[f32; WIDTH] = self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels");
+        let shifts: &[i32; WIDTH] = self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels");
+        let tiles = tiles.configure();
+        let mut sums = Sums([[[0; WIDTH]; HEIGHT]; 2]);
+        for row in (0..rows).step_by(HEIGHT) {
+            let a = x.lines[(first + row) / HEIGHT * blocks * 2 * HEIGHT..][..blocks * 2 * HEIGHT].as_ptr().cast();
+            // Each of the first eight fetches an eighth of the panel that comes next.
+            let eighth = row / HEIGHT;
+            let ahead = if eighth < 8 { bytes.as_ptr().wrapping_add((8 + eighth) * self.size / 8).cast() } else { a };
+            // SAFETY: as many blocks of the panel as of the rows.
+            unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], blocks, &mut sums) };
+            widened(
+                #[inline(always)]
+                || {
+                    let pairs = sums.0[0].iter().zip(&sums.0[1]);
+                    for (place, (high, low)) in pairs.take(rows - row).enumerate() {
+                        let scale = x.scales[first + row + place];
+                        // SAFETY: the caller's promise.
+                        let out = unsafe { &mut *c.start.add((row + place) * c.stride).cast::<[f32; WIDTH]>() };
+                        for column in 0..WIDTH {
+                            let before = if add { out[column] } else { 0.0 };
+                            let upper = (high[column] - 128 * shifts[column]) as f32;
+                            out[column] = upper.mul_add(256.0, low[column] as f32) * (scales[column] * scale) + before;
+                        }
+                    }
+                },
+            );
+        }
+    }
+}
+
+/// Bytes of a strip for each quad: of each of its rows the four upper bytes, then the four lower ones.
+const STRIP: usize = ROWS * 2 * QUAD;
+
+/// Rows in sixteen bits, in strips of [`ROWS`] whose quads lie side by side, so that a tile reads them as it reads a panel.
+#[derive(Debug, Default)]
+pub(crate) struct Quantized {
+    /// `[strips, quads, ROWS, 2, 4]`; nothing where there are tiles.
+    strips: Vec<u8>,
+    /// `[rows / 16, blocks, 2]` tiles where there are: upper bytes, then lower ones.
+    lines: Vec<Line>,
+    tiles: Option<Tiles>,
+    /// s_r of each row.
+    scales: Vec<f32>,
+    quads: usize,
+}
+
+impl Quantized {
+    /// Rounds the first `width` columns of a grid, for tiles or for vectors.
+    pub(crate) fn fill(&mut self, grid: &Grid, width: usize, tiles: Option<Tiles>) {
+        let (rows, quads) = (grid.rows(), width.div_ceil(QUAD));
+        (self.quads, self.tiles) = (quads, tiles);
+        if tiles.is_some() {
+            return self.fill_tiles(grid, width);
+        }
+        self.strips.resize(rows.div_ceil(ROWS) * quads * STRIP, 0);
+        self.scales.resize(rows, 0.0);
+        let strips = self.strips.chunks_exact_mut((quads * STRIP).max(1));
+        let mut parts: Vec<_> = strips.zip(self.scales.chunks_mut(ROWS)).collect();
+        for_each_mut(&mut parts, |strip, (bytes, scales)| {
+            for (row, scale) in scales.iter_mut().enumerate() {
+                let x = &grid.row(strip * ROWS + row)[..width];
+                *scale = widened(
+                    #[inline(always)]
+                    || quantize(x, &mut bytes[row * 2 * QUAD..]),
+                );
+            }
+        });
+    }
+}
+
+impl Quantized {
+    pub(crate) fn is_tiled(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    fn fill_tiles(&mut self, grid: &Grid, width: usize) {
+        let (rows, blocks) = (grid.rows(), width.div_ceil(DEPTH));
+        let lines = rows.div_ceil(HEIGHT) * blocks * 2 * HEIGHT;
+        if self.lines.len() < lines {
+            self.lines.resize(lines, Line::default());
+        }
+        self.scales.resize(rows, 0.0);
+        let tiles = self.lines.chunks_exact_mut((blocks * 2 * HEIGHT).max(1));
+        let mut parts: Vec<_> = tiles.zip(self.scales.chunks_mut(HEIGHT)).collect();
+        for_each_mut(&mut parts, |index, (lines, scales)| {
+            widened(
+                #[inline(always)]
+                || {
+                    for (place, scale) in scales.iter_mut().enumerate() {
+                        let x = &grid.row(index * HEIGHT + place)[..width];
+                        let (rate, found) = range(x);
+                        *scale = found;
+                        for (block, x) in x.chunks(DEPTH).enumerate() {
+                            let (mut upper, mut lower) = ([0_u8; DEPTH], [0_u8; DEPTH]);
+                            for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
+                                let shifted = shifted(*x, rate);
+                                (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
+                            }
+                            lines[block * 2 * HEIGHT + place] = Line::from(upper);
+                            lines[(block * 2 + 1) * HEIGHT + place] = Line::from(lower);
+                        }
+                    }
+                },
+            );
+        });
+    }
+}
+
+/// A number in sixteen bits, its zero in their middle; beyond them are bits of no account.
+#[inline(always)]
+fn shifted(x: f32, rate: f32) -> u32 {
+    /// Zero, shifted to the middle of sixteen bits.
+    const ZERO: f32 = 32_768.0;
+    /// Adding 1.5·2²³ rounds to the nearest integer, which is then in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    (x * rate + (ZERO + ROUND)).to_bits()
+}
+
+/// What a row's numbers are multiplied by, and the scale that undoes it.
+#[inline(always)]
+fn range(x: &[f32]) -> (f32, f32) {
+    let mut largest = [0.0_f32; 16];
+    let mut spoilt = [0.0_f32; 16];
+    for piece in x.chunks(16) {
+        for ((largest, spoilt), x) in largest.iter_mut().zip(&mut spoilt).zip(piece) {
+            *largest = largest.max(x.abs());
+            // Zero, unless x is no number or infinite.
+            *spoilt += x * 0.0;
+        }
+    }
+    let largest = largest.into_iter().fold(0.0, f32::max);
+    let rate = if largest > 0.0 { ACTIVATION / largest } else { 0.0 };
+    (rate, largest / ACTIVATION + spoilt.into_iter().sum::<f32>())
+}
+
+/// Writes a row's bytes to its places of a strip that begins with it, and returns its scale.
+#[inline(always)]
+fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
+    let (rate, scale) = range(x);
+    for (quad, x) in strip.chunks_mut(STRIP).zip(x.chunks(QUAD)) {
+        // Beyond the row weights are zero, so that these bytes are of no account.
+        let mut numbers = [0_u32; QUAD];
+        for (number, x) in numbers.iter_mut().zip(x) {
+            *number = shifted(*x, rate);
+        }
+        for (place, shifted) in numbers.into_iter().enumerate() {
+            quad[place] = (shifted >> 8) as u8;
+            quad[QUAD + place] = shifted as u8;
+        }
+    }
+    scale
+}
+
+/// A few rows and one panel.
+struct Tile<'a> {
+    quads: usize,
+    strip: &'a [u8],
+    /// The first row of the strip that is wanted; as many as there are scales.
+    from: usize,
+    row_scales: &'a [f32],
+    bytes: &'a [i8],
+    scales: &'a [f32; WIDTH],
+    sums: &'a [i32; WIDTH],
+}
+
+impl Tile<'_> {
+    /// # Safety
+    ///
+    /// C must have a row of [`WIDTH`] columns for each row scale, which nothing else uses.
+    unsafe fn multiply(&self, c: Place<*mut f32>, add: bool) {
+        let rows = self.row_scales.len();
+        assert!(self.strip.len() == self.quads * STRIP && self.from + rows <= ROWS);
+        assert!(self.bytes.len() == self.quads * QUAD * WIDTH);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+            // SAFETY: the processor has the instructions, the slices are long enough by the assertions, and C by the caller's promise.
+            return unsafe { self.vnni(c, add) };
+        }
+        widened(
+            #[inline(always)]
+            || {
+                for row in 0..rows {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.plain(row, c.start.add(row * c.stride).cast(), add) };
+                }
+            },
+        );
+    }
+
+    /// One row, for any processor.
+    ///
+    /// # Safety
+    ///
+    /// `c` must be valid.
+    #[inline(always)]
+    unsafe fn plain(&self, row: usize, c: *mut [f32; WIDTH], add: bool) {
+        let (mut high, mut low) = ([0_i32; WIDTH], [0_i32; WIDTH]);
+        for (x, quad) in self.strip.chunks_exact(STRIP).zip(self.bytes.chunks_exact(QUAD * WIDTH)) {
+            let (h, l) = x[(self.from + row) * 2 * QUAD..][..2 * QUAD].split_at(QUAD);
+            for (column, weights) in quad.chunks_exact(QUAD).enumerate() {
+                for ((weight, h), l) in weights.iter().zip(h).zip(l) {
+                    high[column] += i32::from(*weight) * i32::from(*h);
+                    low[column] += i32::from(*weight) * i32::from(*l);
+                }
+            }
+        }
+        // SAFETY: the caller's promise.
+        let out = unsafe { &mut *c };
+        for column in 0..WIDTH {
+            let before = if add { out[column] } else { 0.0 };
+            let sum = (high[column] - 128 * self.sums[column]) as f32 * 256.0 + low[column] as f32;
+            out[column] = sum * (self.row_scales[row] * self.scales[column]) + before;
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The processor must have AVX-512 F and VNNI, the slices the lengths that [`multiply`](Self::multiply) checks, and C as in [`multiply`](Self::multiply).
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    unsafe fn vnni(&self, c: Place<*mut f32>, add: bool) {
+        // SAFETY: passed on.
+        unsafe {
+            match self.row_scales.len() {
+                1 => self.vnni_tile::<1>(c, add),
+                2 => self.vnni_tile::<2>(c, add),
+                3 => self.vnni_tile::<3>(c, add),
+                4 => self.vnni_tile::<4>(c, add),
+                5 => self.vnni_tile::<5>(c, add),
+                6 => self.vnni_tile::<6>(c, add),
+                rows => unreachable!("a tile of {rows} rows"),
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`vnni`](Self::vnni), with R rows.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    #[inline]
+    unsafe fn vnni_tile<const R: usize>(&self, c: Place<*mut f32>, add: bool) {
+        use std::arch::x86_64::{
+            _MM_HINT_T0, _mm_prefetch, _mm512_add_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
+            _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
+            _mm512_slli_epi32, _mm512_storeu_ps, _mm512_sub_epi32,
+        };
+        /// Quads to fetch ahead; see [`super::tile`].
+        const AHEAD: usize = 32;
+        // SAFETY: the slices hold `R` rows and whole quads; the caller vouches for C; a prefetch may point anywhere.
+        unsafe {
+            let zero = _mm512_setzero_si512();
+            let (mut high, mut low) = ([[zero; 2]; R], [[zero; 2]; R]);
+            let (x, w) = (self.strip.as_ptr().add(self.from * 2 * QUAD), self.bytes.as_ptr());
+            for quad in 0..self.quads {
+                let at = w.add(quad * QUAD * WIDTH);
+                let columns = [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(64).cast())];
+                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH));
+                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD * QUAD * WIDTH + 64));
+                for r in 0..R {
+                    let bytes = x.add(quad * STRIP + r * 2 * QUAD);
+                    let upper = _mm512_set1_epi32(bytes.cast::<i32>().read_unaligned());
+                    let lower = _mm512_set1_epi32(bytes.add(QUAD).cast::<i32>().read_unaligned());
+                    for v in 0..2 {
+                        high[r][v] = _mm512_dpbusd_epi32(high[r][v], upper, columns[v]);
+                        low[r][v] = _mm512_dpbusd_epi32(low[r][v], lower, columns[v]);
+                    }
+                }
+            }
+            for v in 0..2 {
+                let scale = _mm512_loadu_ps(self.scales.as_ptr().add(16 * v));
+                // 128·Σw: what the shift of the upper bytes adds.
+                let shift = _mm512_slli_epi32::<7>(_mm512_loadu_si512(self.sums.as_ptr().add(16 * v).cast()));
+                for r in 0..R {
+                    let upper = _mm512_cvtepi32_ps(_mm512_sub_epi32(high[r][v], shift));
+                    let sum = _mm512_fmadd_ps(upper, _mm512_set1_ps(256.0), _mm512_cvtepi32_ps(low[r][v]));
+                    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(self.row_scales[r]));
+                    let out = c.start.add(r * c.stride + 16 * v);
+                    let before = if add { _mm512_loadu_ps(out) } else { _mm512_setzero_ps() };
+                    _mm512_storeu_ps(out, _mm512_add_ps(_mm512_mul_ps(sum, scale), before));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::noise::noise;
+    use super::*;
+
+    /// What the rounded numbers give, in exact integers.
+    fn exactly(input: usize, x: &[f32], column: usize) -> f64 {
+        let largest = x.iter().fold(0.0_f32, |a, b| a.max(b.abs()));
+        let weights: Vec<f32> = (0..input).map(|k| noise(k, column)).collect();
+        let most = weights.iter().fold(0.0_f32, |a, b| a.max(b.abs()));
+        let rate = (most / WEIGHT).recip();
+        let sum: i64 = x
+            .iter()
+            .zip(&weights)
+            .map(|(x, w)| (x * (ACTIVATION / largest)).round_ties_even() as i64 * (w * rate).round() as i64)
+            .sum();
+        sum as f64 * f64::from(largest / ACTIVATION) * f64::from(most / WEIGHT)
+    }
+
+    #[test]
+    fn tiles_are_exact_but_for_the_rounding_that_is_stated() {
+        for (input, rows) in [(5, 1), (64, 6), (71, 13), (300, 4)] {
+            let output = 45;
+            let weight = Bytes::new([input, output], noise);
+            let mut grid = Grid::new(rows, input);
+            for (row, line) in grid.rows_mut().enumerate() {
+                line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = 3.0 * noise(k + 7, row + 100));
+            }
+            let mut quantized = Quantized::default();
+            quantized.fill(&grid, input, None);
+            for (panel, add) in [(0, false), (1, true)] {
+                let mut fast = vec![0.5_f32; rows * WIDTH];
+                let c = Place { start: fast.as_mut_ptr(), stride: WIDTH };
+                // SAFETY: the vector has the rows and columns.
+                unsafe { weight.multiply(panel, [0, rows], &quantized, c, add) };
+                for row in 0..rows {
+                    let x = &grid.row(row)[..input];
+                    for place in 0..WIDTH.min(output - panel * WIDTH) {
+                        let start = if add { 0.5 } else { 0.0 };
+                        let expected = exactly(input, x, panel * WIDTH + place) + start;
+                        let found = f64::from(fast[row * WIDTH + place]);
+                        // Two conversions of integers to f32 and two products.
+                        let tolerance = 4.0 * f64::from(f32::EPSILON) * (input as f64);
+                        assert!((found - expected).abs() <= tolerance, "{found} for {expected}");
+                        // And near what was asked for: half a step of a weight and of an activation for each k.
+                        let plain: f64 = (0..input).map(|k| f64::from(x[k]) * f64::from(noise(k, panel * WIDTH + place))).sum();
+                        let bound: f64 = x.iter().map(|x| f64::from(x.abs()) * 0.5 / 127.0 + 3.0 * 0.5 / 32_767.0).sum();
+                        assert!((found - start - plain).abs() <= bound * 1.001 + tolerance, "{found} for {plain}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_plain_path_and_the_fast_one_agree() {
+        let (input, rows) = (70, 5);
+        let weight = Bytes::new([input, WIDTH], noise);
+        let mut grid = Grid::new(rows, input);
+        grid.rows_mut().enumerate().for_each(|(row, line)| {
+            line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row + 50));
+        });
+        let mut x = Quantized::default();
+        x.fill(&grid, input, None);
+        let (mut fast, mut plain) = (vec![1.0_f32; rows * WIDTH], vec![1.0_f32; rows * WIDTH]);
+        // SAFETY: the vectors have the rows and columns.
+        unsafe {
+            weight.multiply(0, [0, rows], &x, Place { start: fast.as_mut_ptr(), stride: WIDTH }, true);
+            let tile = Tile {
+                quads: weight.quads,
+                strip: &x.strips,
+                from: 0,
+                row_scales: &x.scales,
+                bytes: &weight.panels[..weight.quads * QUAD * WIDTH],
+                scales: weight.scales.first_chunk().unwrap(),
+                sums: weight.sums.first_chunk().unwrap(),
+            };
+            (0..rows).for_each(|row| tile.plain(row, plain[row * WIDTH..].as_mut_ptr().cast(), true));
+        }
+        // A fused multiply-add less in one of them.
+        assert!(fast.iter().zip(&plain).all(|(a, b)| (a - b).abs() <= 4.0 * f32::EPSILON * a.abs().max(1.0)));
+    }
+
+    #[test]
+    fn tiles_have_the_bits_that_vectors_have() {
+        let Some(tiles) = Tiles::get() else { return };
+        for (input, rows, first) in [(5, 1, 0), (64, 16, 0), (71, 40, 16), (300, 33, 32), (128, 70, 0)] {
+            let weight = Bytes::new([input, 45], noise);
+            let mut grid = Grid::new(rows, input);
+            // Padding that must not matter.
+            grid.rows_mut().for_each(|line| line.fill(f32::NAN));
+            grid.rows_mut().enumerate().for_each(|(row, line)| {
+                line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = 5.0 * noise(k + 3, row + 20));
+            });
+            let (mut strips, mut lines) = (Quantized::default(), Quantized::default());
+            strips.fill(&grid, input, None);
+            lines.fill(&grid, input, Some(tiles));
+            for (panel, add) in [(0, false), (1, true)] {
+                let product = |x: &Quantized| {
+                    let mut c = vec![0.25_f32; (rows - first) * WIDTH];
+                    let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                    // SAFETY: the vector has the rows and columns.
+                    unsafe { weight.multiply(panel, [first, rows - first], x, place, add) };
+                    c
+                };
+                assert_eq!(product(&lines), product(&strips), "{rows} rows of {input}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none() {
+        let mut grid = Grid::new(3, 8);
+        grid.rows_mut().zip([0.0, f32::NAN, f32::INFINITY]).for_each(|(line, x)| line[3] = x);
+        let mut x = Quantized::default();
+        x.fill(&grid, 8, None);
+        let product = |weight: &Bytes| {
+            let mut c = vec![0.0_f32; 3 * WIDTH];
+            // SAFETY: as above.
+            unsafe { weight.multiply(0, [0, 3], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+            c
+        };
+        let c = product(&Bytes::new([8, 2], |_, _| 1.0));
+        assert_eq!(c[0], 0.0);
+        assert!(!c[WIDTH].is_finite() && !c[2 * WIDTH].is_finite());
+        let c = product(&Bytes::new([8, 2], |k, column| if (k, column) == (2, 1) { f32::NAN } else { 1.0 }));
+        assert!(c[0] == 0.0 && c[1].is_nan());
+    }
+}

@@ -1,0 +1,269 @@
+//! Keys and values, laid out as the right-hand sides of attention's two products.
+
+use super::numbers::Numbers;
+use super::rope::Table;
+use super::tile::{Place, WIDTH};
+use crate::config::Qwen2Config;
+
+/// Keys and values of one head of one sequence.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Block {
+    /// Kᵀ `[D, T]` in panels of 32 positions, zero beyond the last one.
+    keys: Numbers,
+    /// `[T, D]`, rows padded to whole panels.
+    values: Numbers,
+}
+
+impl Block {
+    /// Forgets all but the first `length` positions.
+    fn truncate(&mut self, length: usize, width: usize) {
+        self.keys.truncate(length.div_ceil(WIDTH) * width * WIDTH);
+        self.values.truncate(length * width.next_multiple_of(WIDTH));
+    }
+
+    /// Appends `count` tokens from position `position` on, the first of them the block's `index`-th: keys of `width`, turned to their places by
+    /// `table`, and values. `token` says where those of each are.
+    #[inline(always)]
+    pub(crate) fn extend<'a>(
+        &mut self,
+        [index, count, width]: [usize; 3],
+        (table, position): (&Table, usize),
+        token: impl Fn(usize) -> (&'a [f32], &'a [f32]),
+    ) {
+        let stride = width.next_multiple_of(WIDTH);
+        let values = self.make_room([index, count, width]);
+        for (at, line) in values.chunks_exact_mut(stride).enumerate() {
+            line[..width].copy_from_slice(token(at).1);
+        }
+        let mut done = 0;
+        while done < count {
+            let at = index + done;
+            let tokens = (WIDTH - at % WIDTH).min(count - done);
+            let panel = &mut self.keys[at / WIDTH * width * WIDTH..][..width * WIDTH];
+            table.turn_columns((position + done, tokens), |step| token(done + step).0, &mut panel[at % WIDTH..], WIDTH);
+            done += tokens;
+        }
+    }
+
+    /// Makes room for `count` positions from the `index`-th on, and returns where their values go.
+    fn make_room(&mut self, [index, count, width]: [usize; 3]) -> &mut [f32] {
+        let (panels, stride) = ((index + count).div_ceil(WIDTH), width.next_multiple_of(WIDTH));
+        self.keys.resize(panels * width * WIDTH);
+        let values = index * stride;
+        if self.values.capacity() < values + count * stride {
+            // A token at a time would have them moved again and again.
+            self.values.reserve(count.next_multiple_of(WIDTH) * stride);
+        }
+        self.values.resize(values + count * stride);
+        &mut self.values[values..]
+    }
+
+    /// Panel `panel` of Kᵀ.
+    pub(crate) fn keys(&self, panel: usize, width: usize) -> Place<*const f32> {
+        Place { start: self.keys[panel * width * WIDTH..].as_ptr(), stride: WIDTH }
+    }
+
+    /// Columns `column..` of V.
+    pub(crate) fn values(&self, column: usize, width: usize) -> Place<*const f32> {
+        Place { start: self.values[column.min(self.values.len())..].as_ptr(), stride: width.next_multiple_of(WIDTH) }
+    }
+
+    /// Appends the first `tokens` positions of another block.
+    fn adopt(&mut self, length: usize, other: &Self, tokens: usize, width: usize) {
+        let values = self.make_room([length, tokens, width]);
+        values.copy_from_slice(&other.values[..values.len()]);
+        let mut done = 0;
+        while done < tokens {
+            let at = length + done;
+            // As many as lie in one panel here and there.
+            let count = (WIDTH - at % WIDTH).min(WIDTH - done % WIDTH).min(tokens - done);
+            let to = &mut self.keys[at / WIDTH * width * WIDTH..][..width * WIDTH];
+            let from = &other.keys[done / WIDTH * width * WIDTH..][..width * WIDTH];
+            for (to, from) in to.chunks_exact_mut(WIDTH).zip(from.chunks_exact(WIDTH)) {
+                to[at % WIDTH..][..count].copy_from_slice(&from[done % WIDTH..][..count]);
+            }
+            done += count;
+        }
+    }
+}
+
+/// The blocks of some sequences, filled to one length.
+#[derive(Debug, Clone)]
+pub(crate) struct KvCache {
+    /// Per layer: `sequences × heads`, the heads of a sequence side by side.
+    layers: Vec<Vec<Block>>,
+    heads: usize,
+    width: usize,
+    sequences: usize,
+    length: usize,
+}
+
+impl KvCache {
+    pub(crate) fn new(config: &Qwen2Config, sequences: usize) -> Self {
+        let heads = config.num_key_value_heads;
+        Self {
+            layers: vec![vec![Block::default(); sequences * heads]; config.num_hidden_layers],
+            heads,
+            width: config.head_dim,
+            sequences,
+            length: 0,
+        }
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn sequences(&self) -> usize {
+        self.sequences
+    }
+
+    pub(crate) fn layer(&self, layer: usize) -> &[Block] {
+        &self.layers[layer]
+    }
+
+    pub(crate) fn layer_mut(&mut self, layer: usize) -> &mut [Block] {
+        &mut self.layers[layer]
+    }
+
+    /// Counts the tokens that every layer has appended.
+    pub(crate) fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
+    }
+
+    pub(crate) fn truncate(&mut self, length: usize) {
+        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
+        if length < self.length {
+            self.layers.iter_mut().flatten().for_each(|block| block.truncate(length, self.width));
+            self.length = length;
+        }
+    }
+
+    /// Keeps sequences in the given order: blocks move, unless one is asked for twice.
+    pub(crate) fn select(&mut self, sequences: &[usize]) {
+        for blocks in &mut self.layers {
+            let mut old: Vec<Option<Block>> = std::mem::take(blocks).into_iter().map(Some).collect();
+            let last_use = |at: usize| !sequences[at + 1..].contains(&sequences[at]);
+            for (at, &sequence) in sequences.iter().enumerate() {
+                for slot in &mut old[sequence * self.heads..(sequence + 1) * self.heads] {
+                    blocks.extend(if last_use(at) { slot.take() } else { slot.clone() });
+                }
+            }
+        }
+        self.sequences = sequences.len();
+    }
+
+    /// Appends the sequences of another store.
+    pub(crate) fn join(&mut self, other: Self) {
+        assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
+        for (own, new) in self.layers.iter_mut().zip(other.layers) {
+            own.extend(new);
+        }
+        self.sequences += other.sequences;
+    }
+
+    /// Appends to each sequence the first `tokens` positions of sequence `pick(sequence)` of another store.
+    pub(crate) fn adopt(&mut self, other: &Self, tokens: usize, pick: impl Fn(usize) -> usize) {
+        for (own, other) in self.layers.iter_mut().zip(&other.layers) {
+            for (index, block) in own.iter_mut().enumerate() {
+                let (sequence, head) = (index / self.heads, index % self.heads);
+                block.adopt(self.length, &other[pick(sequence) * self.heads + head], tokens, self.width);
+            }
+        }
+        self.length += tokens;
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.layers.iter().flatten().map(|b| size_of_val::<[f32]>(&b.keys) + size_of_val::<[f32]>(&b.values)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::noise::numbers;
+    use super::super::rope::Rotations;
+    use super::*;
+
+    /// D: halves that are no whole vectors, and values that are no whole panels.
+    const D: usize = 42;
+
+    /// Tokens: more than two panels.
+    const TOKENS: usize = 75;
+
+    struct Tokens {
+        keys: Vec<f32>,
+        values: Vec<f32>,
+    }
+
+    impl Tokens {
+        fn new() -> Self {
+            Self { keys: numbers(TOKENS * D, 1), values: numbers(TOKENS * D, 2) }
+        }
+
+        /// A block of the tokens from `first` on, which lie at their numbers and 9, appended up to each of `ends`.
+        fn block(&self, first: usize, ends: &[usize]) -> Block {
+            let table = Rotations::new(D, 100.0).reach(TOKENS + 9);
+            let mut block = Block::default();
+            let mut from = first;
+            for &end in ends {
+                let token = |token: usize| {
+                    let at = (from + token) * D;
+                    (&self.keys[at..at + D], &self.values[at..at + D])
+                };
+                block.extend([from - first, end - from, D], (&table, from + 9), token);
+                from = end;
+            }
+            block
+        }
+    }
+
+    fn same(a: &Block, b: &Block) {
+        assert_eq!(a.keys[..], b.keys[..]);
+        assert_eq!(a.values[..], b.values[..]);
+    }
+
+    #[test]
+    fn keys_are_turned_to_their_places() {
+        let (tokens, half) = (Tokens::new(), D / 2);
+        let block = tokens.block(0, &[TOKENS]);
+        for token in 0..TOKENS {
+            for j in 0..half {
+                let angle = (token + 9) as f64 * 100.0_f64.powf(-2.0 * j as f64 / D as f64);
+                let (x1, x2) = (f64::from(tokens.keys[token * D + j]), f64::from(tokens.keys[token * D + half + j]));
+                let turned = [x1 * angle.cos() - x2 * angle.sin(), x2 * angle.cos() + x1 * angle.sin()];
+                for (component, expected) in [j, half + j].into_iter().zip(turned) {
+                    let found = block.keys[(token / WIDTH * D + component) * WIDTH + token % WIDTH];
+                    // Two products and a sum, each rounded, of numbers below one.
+                    assert!((f64::from(found) - expected).abs() < 4.0 * f64::from(f32::EPSILON), "{token}, {component}");
+                }
+            }
+            let line = &block.values[token * D.next_multiple_of(WIDTH)..][..D.next_multiple_of(WIDTH)];
+            assert!(line[..D] == tokens.values[token * D..][..D] && line[D..].iter().all(|value| *value == 0.0));
+        }
+    }
+
+    #[test]
+    fn tokens_may_come_at_once_or_one_by_one() {
+        let tokens = Tokens::new();
+        let whole = tokens.block(0, &[TOKENS]);
+        let singly: Vec<usize> = (1..=TOKENS).collect();
+        same(&whole, &tokens.block(0, &singly));
+        same(&whole, &tokens.block(0, &[5, 40, 64, TOKENS]));
+    }
+
+    #[test]
+    fn what_is_adopted_is_what_would_have_been_appended() {
+        let tokens = Tokens::new();
+        for (length, count) in [(0, 7), (5, 30), (31, 33), (32, 43), (40, 1)] {
+            let mut block = tokens.block(0, &[length]);
+            let other = tokens.block(length, &[TOKENS]);
+            block.adopt(length, &other, count, D);
+            same(&block, &tokens.block(0, &[length + count]));
+            // What was cut off leaves no trace.
+            block.truncate(length, D);
+            block.adopt(length, &other, count, D);
+            same(&block, &tokens.block(0, &[length + count]));
+        }
+    }
+}

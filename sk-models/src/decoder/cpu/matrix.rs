@@ -1,0 +1,520 @@
+//! Weights in panels, and their products with many rows.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use super::amx::{SIDE, Tiles};
+use super::grid::{Grid, Slab};
+use super::halves::Halves;
+use super::int8::{Bytes, Quantized};
+use super::numbers::Numbers;
+use super::plan::Lanes;
+use super::terms::{Pairs, Terms, Whole};
+use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
+use crate::precision::Precision;
+use crate::team::{Team, for_each_mut};
+
+/// Bytes of a block of input rows, which stays in the second-level cache while panels pass by.
+const BLOCK_BYTES: usize = 768 << 10;
+
+/// The same in tiles, where a panel is made ready for each block, so that few blocks are better, and of one sweep over their depth.
+const TILED_BYTES: usize = 5 << 18;
+
+/// Tasks for each thread, so that one that is held up leaves its share to the others.
+const TASKS_PER_THREAD: usize = 4;
+
+/// A weight `[input, output]` in panels of [`WIDTH`] columns, zero beyond the last one.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    input: usize,
+    output: usize,
+    panels: Panels,
+    /// Padded to whole panels.
+    bias: Option<Vec<f32>>,
+}
+
+#[derive(Debug)]
+enum Panels {
+    F32(Slab<f32>),
+    Bf16(Halves),
+    Int8(Bytes),
+}
+
+impl Matrix {
+    /// A weight of row-major `[input, output]`.
+    pub(crate) fn of_rows(values: &[f32], [input, output]: [usize; 2], bias: Option<&[f32]>, precision: Precision) -> Self {
+        assert_eq!(values.len(), input * output);
+        let panels = match precision {
+            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], |k, column| values[k * output + column])),
+            Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[k * output + column])),
+            Precision::F32 => fill([input, output], |panel, columns| {
+                for (line, row) in panel.chunks_exact_mut(WIDTH).zip(values.chunks_exact(output)) {
+                    line[..columns.len()].copy_from_slice(&row[columns.clone()]);
+                }
+            }),
+        };
+        let bias = bias.map(|bias| {
+            let mut padded = bias.to_vec();
+            padded.resize(output.next_multiple_of(WIDTH), 0.0);
+            padded
+        });
+        Self { input, output, panels, bias }
+    }
+
+    /// A weight of which row-major `[output, input]`, its transpose, is given.
+    pub(crate) fn of_columns(values: &[f32], [input, output]: [usize; 2], precision: Precision) -> Self {
+        assert_eq!(values.len(), input * output);
+        let panels = match precision {
+            Precision::Bf16 => Panels::Bf16(Halves::new([input, output], |k, column| values[column * input + k])),
+            Precision::Int8 => Panels::Int8(Bytes::new([input, output], |k, column| values[column * input + k])),
+            Precision::F32 => fill([input, output], |panel, columns| {
+                for (place, column) in columns.enumerate() {
+                    for (k, value) in values[column * input..(column + 1) * input].iter().enumerate() {
+                        panel[k * WIDTH + place] = *value;
+                    }
+                }
+            }),
+        };
+        Self { input, output, panels, bias: None }
+    }
+
+    /// Panels.
+    pub(crate) fn count(&self) -> usize {
+        self.output.div_ceil(WIDTH)
+    }
+
+    /// Copies column `column` to `out`.
+    pub(crate) fn column(&self, column: usize, out: &mut [f32]) {
+        match &self.panels {
+            Panels::Bf16(halves) => halves.column(column, out),
+            Panels::Int8(bytes) => bytes.column(column, out),
+            Panels::F32(panels) => {
+                let panel = &panels[column / WIDTH * self.input * WIDTH..][..self.input * WIDTH];
+                for (value, line) in out.iter_mut().zip(panel.chunks_exact(WIDTH)) {
+                    *value = line[column % WIDTH];
+                }
+            }
+        }
+    }
+
+    /// Bytes of weights.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.panels {
+            Panels::F32(panels) => size_of_val::<[f32]>(panels),
+            Panels::Bf16(halves) => halves.bytes(),
+            Panels::Int8(bytes) => bytes.bytes(),
+        }
+    }
+}
+
+/// Panels in f32, each written by `fill` from the range of its columns.
+fn fill([input, output]: [usize; 2], fill: impl Fn(&mut [f32], Range<usize>) + Sync) -> Panels {
+    let count = output.div_ceil(WIDTH);
+    let mut panels = Slab::new(count * input * WIDTH);
+    let mut parts: Vec<&mut [f32]> = panels.chunks_exact_mut((input * WIDTH).max(1)).take(count).collect();
+    for_each_mut(&mut parts, |index, panel| fill(panel, index * WIDTH..((index + 1) * WIDTH).min(output)));
+    Panels::F32(panels)
+}
+
+/// A panel of f32, for [`multiply`].
+fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
+    Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
+}
+
+/// Rows that products read.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    pub(crate) grid: &'a Grid,
+    pub(crate) form: Form<'a>,
+    /// Blocks of their columns, from one to the one before another, where products are made in the sweeps of [`Form::sweeps`]: each adds to what
+    /// the one before it left.
+    sweep: Option<[usize; 2]>,
+}
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(grid: &'a Grid, form: Form<'a>) -> Self {
+        Self { grid, form, sweep: None }
+    }
+}
+
+/// What the rows of an input meet a frozen weight as.
+#[derive(Clone, Copy)]
+pub(crate) enum Form<'a> {
+    /// The numbers themselves.
+    Numbers,
+    /// In sixteen bits, for a weight of eight.
+    Bytes(&'a Quantized),
+    /// As sums of bf16, in tiles.
+    Terms(&'a Terms, Tiles),
+}
+
+impl Form<'_> {
+    /// Whether products are made in tiles, for which blocks of rows are squares.
+    pub(crate) fn is_tiled(self) -> bool {
+        match self {
+            Self::Numbers => false,
+            Self::Bytes(bytes) => bytes.is_tiled(),
+            Self::Terms(..) => true,
+        }
+    }
+
+    /// The parts of their depth that products of so many rows take one after the other: `None` is all of it.
+    fn sweeps(self, rows: usize) -> Vec<Option<[usize; 2]>> {
+        match self {
+            Self::Terms(terms, _) => terms.sweeps(rows, TILED_BYTES).map(|sweep| Some([sweep.start, sweep.end])).collect(),
+            _ => vec![None],
+        }
+    }
+}
+
+/// `s·A·B`: the change of one linear layer.
+#[derive(Debug)]
+pub(crate) struct Delta {
+    /// `[input, r]` in panels of 16 columns.
+    down: Numbers,
+    /// `[r, output]` in panels, the scale multiplied in.
+    up: Numbers,
+    input: usize,
+    /// r, padded to whole vectors.
+    rank: usize,
+}
+
+/// Columns of a panel of A.
+const RANKS: usize = 16;
+
+impl Delta {
+    /// From row-major A `[input, rank]` and B `[rank, output]`.
+    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
+        let padded = rank.next_multiple_of(RANKS);
+        let mut down = Numbers::new(input * padded);
+        for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
+            let columns = RANKS.min(rank - first);
+            for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
+                line[..columns].copy_from_slice(&row[first..first + columns]);
+            }
+        }
+        let mut up = Numbers::new(output.next_multiple_of(WIDTH) * padded);
+        for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
+            let columns = WIDTH.min(output - first);
+            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
+                line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
+            }
+        }
+        Self { down, up, input, rank: padded }
+    }
+
+    /// The rank, padded.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// `x·A` of rows of `x` into rows of `low`.
+    ///
+    /// # Safety
+    ///
+    /// Both must have that many rows, `low` a stride of at least the rank, and nothing else may use these rows of `low`.
+    unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
+        for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
+            // SAFETY: the caller's promise; a panel is `[input, 16]`.
+            unsafe {
+                let low = Place { start: low.start.add(index * RANKS), ..low };
+                multiply([rows, self.input, 1], x, Place { start: panel.as_ptr(), stride: RANKS }, low, false);
+            }
+        }
+    }
+
+    /// `low·B` for one panel of the output.
+    fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
+        Product { depth: self.rank, a: low, b: self::panel(&self.up, self.rank, panel) }
+    }
+}
+
+/// A linear layer as rows of several lanes meet it: the frozen weight for all, and a change for some.
+pub(crate) struct Linear<'a> {
+    pub(crate) weight: &'a Matrix,
+    /// One per lane; empty where no lane has a change.
+    pub(crate) deltas: Vec<Option<&'a Delta>>,
+    /// `x·A` of each row.
+    low: Grid,
+}
+
+impl<'a> Linear<'a> {
+    pub(crate) fn new(weight: &'a Matrix, mut deltas: Vec<Option<&'a Delta>>) -> Self {
+        if deltas.iter().all(Option::is_none) {
+            deltas.clear();
+        }
+        Self { weight, deltas, low: Grid::default() }
+    }
+
+    /// The frozen product of one panel for rows `first..first + rows`, and each lane's change of it, or the part of that in one sweep.
+    ///
+    /// # Safety
+    ///
+    /// `c` must have that many rows of [`WIDTH`] columns that nothing else uses.
+    pub(crate) unsafe fn tile(
+        &self,
+        panel: usize,
+        [first, rows]: [usize; 2],
+        lanes: &Lanes,
+        x: Input<'_>,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(first + rows <= x.grid.rows() && self.weight.input <= x.grid.stride());
+        let (begins, ends) = match (x.sweep, x.form) {
+            (Some([from, to]), Form::Terms(terms, _)) => (from == 0, to == terms.blocks()),
+            _ => (true, true),
+        };
+        let sweep = |terms: &Terms| x.sweep.map_or(0..terms.blocks(), |[from, to]| from..to);
+        let biased = self.weight.bias.as_ref().filter(|_| begins).map(|bias| &bias[panel * WIDTH..][..WIDTH]);
+        let add = add || biased.is_some() || !begins;
+        let from = |row: usize| Place { start: c.start.wrapping_add((row - first) * c.stride), ..c };
+        let change = |lane: usize, row: usize| {
+            self.deltas.get(lane).copied().flatten().map(|delta| delta.raise(panel, self.low.place(row)))
+        };
+        // SAFETY: `x` and `low` have these rows and columns, the panels are the weights', `c` is the caller's promise.
+        unsafe {
+            if let Some(bias) = biased {
+                for row in 0..rows {
+                    c.start.add(row * c.stride).copy_from_nonoverlapping(bias.as_ptr(), WIDTH);
+                }
+            }
+            let place = |row| x.grid.place(row);
+            match (&self.weight.panels, x.form) {
+                (Panels::F32(panels), Form::Terms(terms, tiles)) => {
+                    let size = self.weight.input * WIDTH;
+                    let panel = &panels[panel * size..][..size];
+                    Whole::with(tiles, panel, |panel| terms.multiply(panel, [first, rows], sweep(terms), c, add));
+                }
+                (Panels::Bf16(halves), Form::Terms(terms, tiles)) => {
+                    terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
+                }
+                (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
+                // Lanes of many rows have tiles of their own, where their change is added before the sums leave the registers.
+                (Panels::F32(panels), _) if lanes.smallest() >= ROWS && !self.deltas.is_empty() => {
+                    let frozen = |row| Product {
+                        depth: self.weight.input,
+                        a: place(row),
+                        b: self::panel(panels, self.weight.input, panel),
+                    };
+                    for (lane, start, rows) in lanes.segments(first, rows) {
+                        match change(lane, start) {
+                            Some(change) => multiply_all([rows, 2], &[frozen(start), change], from(start), add),
+                            None => multiply_all([rows, 2], &[frozen(start)], from(start), add),
+                        }
+                    }
+                    return;
+                }
+                // Those of a few share one, since each tile is a sweep over the weight.
+                (Panels::F32(panels), _) => {
+                    let weight = self::panel(panels, self.weight.input, panel);
+                    multiply([rows, self.weight.input, 2], place(first), weight, c, add);
+                }
+                (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
+                (Panels::Int8(_), _) => unreachable!("weights of eight bits are met by rows of sixteen"),
+            }
+            if ends {
+                for (lane, start, rows) in lanes.segments(first, rows) {
+                    if let Some(change) = change(lane, start) {
+                        multiply_all([rows, 2], &[change], from(start), true);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Computes `x·A` for every layer and lane of a group that shares its input.
+pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
+    /// Rows of a task.
+    const PIECE: usize = 4 * ROWS;
+    let rows = x.rows();
+    let mut tasks = Vec::new();
+    for linear in layers.iter_mut() {
+        let Some(rank) = linear.deltas.iter().flatten().map(|delta| delta.rank()).max() else { continue };
+        linear.low.reshape(rows, rank);
+        let stride = linear.low.stride();
+        let low = linear.low.parts();
+        for (lane, delta) in linear.deltas.iter().enumerate() {
+            let Some(delta) = *delta else { continue };
+            let (first, end) = lanes.bounds(lane);
+            tasks.extend((first..end).step_by(PIECE).map(|first| (delta, low, stride, first, PIECE.min(end - first))));
+        }
+    }
+    Team::global().run(tasks.len(), &|task| {
+        let (delta, low, stride, first, rows) = tasks[task];
+        assert!(first + rows <= x.rows() && delta.input <= x.stride());
+        // SAFETY: each task has rows of its own in the grid of its layer.
+        unsafe { delta.lower(rows, x.place(first), Place { start: low.at(first * stride), stride }) }
+    });
+}
+
+/// How a product is divided: rows of a block, of which so many columns are wanted at a time, and panels of a task.
+fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
+    /// Rows for which a panel is worth making ready.
+    const MANY: usize = 128;
+    let threads = Team::global().threads();
+    let rows = x.grid.rows();
+    let room = |height: usize, bytes: usize, number: usize| (bytes / (depth * number).max(1)).max(height);
+    // A panel is made ready for each block, so that few rows are one, and many are one for each thread, whose cache they stay in.
+    let tiled = |number: usize| {
+        let share = if rows >= MANY * threads { rows.div_ceil(threads) } else { rows };
+        let parts = share.div_ceil(room(SIDE, TILED_BYTES, number)).max(1);
+        share.div_ceil(parts).next_multiple_of(SIDE)
+    };
+    let block = match x.form {
+        Form::Terms(terms, _) => tiled(terms.bytes()),
+        Form::Bytes(_) if x.form.is_tiled() => tiled(size_of::<u16>()),
+        _ if rows <= 2 * ROWS => rows,
+        // Whole tiles, and whole strips of bytes.
+        _ => rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, size_of::<f32>())).next_multiple_of(ROWS),
+    };
+    let blocks = rows.div_ceil(block.max(1));
+    let group = (panels * blocks).div_ceil(threads * TASKS_PER_THREAD).clamp(1, panels.max(1));
+    (block.max(1), group)
+}
+
+/// Where the columns of a layer go in the output grid.
+pub(crate) struct Output<'a> {
+    pub(crate) linear: &'a Linear<'a>,
+    pub(crate) column: usize,
+}
+
+/// `out = x·W (+ out)` for layers that share their input, in one parallel loop.
+///
+/// The rows of `x` divide into `lanes`. [`lower`] must have been called.
+pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &mut Grid, add: bool) {
+    let rows = x.grid.rows();
+    let panels: Vec<(&Output<'_>, usize)> =
+        outputs.iter().flat_map(|output| (0..output.linear.weight.count()).map(move |panel| (output, panel))).collect();
+    let depth = outputs.iter().map(|output| output.linear.weight.input).max().unwrap_or(0);
+    let at_a_time = if let Form::Terms(terms, _) = x.form { depth.min(terms.sweep()) } else { depth };
+    let (block, group) = division(x, panels.len(), at_a_time);
+    let groups = panels.len().div_ceil(group);
+    let stride = out.stride();
+    assert!(rows <= out.rows() && outputs.iter().all(|o| o.column + o.linear.weight.count() * WIDTH <= stride));
+    let out = out.parts();
+    for sweep in x.form.sweeps(block) {
+        let x = Input { sweep, ..x };
+        // Blocks of rows stay with the threads in whose caches they are.
+        Team::global().run(rows.div_ceil(block) * groups, &|task| {
+            let (home, task) = (task / groups, task % groups);
+            let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
+            let rows = block.min(rows - first);
+            for (output, panel) in group {
+                let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
+                // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above.
+                unsafe { output.linear.tile(*panel, [first, rows], lanes, x, c, add) };
+            }
+        });
+    }
+}
+
+/// `out = silu(x·W_gate) ⊙ (x·W_up)`, panel by panel, so that neither product is ever whole in memory.
+pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &Lanes, out: &mut Grid) {
+    /// Rows whose second product waits beside them.
+    const PIECE: usize = 8 * ROWS;
+    thread_local! {
+        static WAITING: RefCell<Numbers> = RefCell::default();
+    }
+    let (rows, panels) = (x.grid.rows(), gate.weight.count());
+    let (block, group) = division(x, panels, gate.weight.input);
+    // Where a panel is made ready for each piece, a block is one.
+    let piece = if x.form.is_tiled() { block } else { PIECE.min(block) };
+    let groups = panels.div_ceil(group);
+    let stride = out.stride();
+    assert!(rows <= out.rows() && panels * WIDTH <= stride && up.weight.count() == panels);
+    let out = out.parts();
+    Team::global().run(rows.div_ceil(block) * groups, &|task| {
+        let (home, task) = (task / groups, task % groups);
+        let first = home * block;
+        let end = (first + block).min(rows);
+        WAITING.with_borrow_mut(|waiting| {
+            // Both products wait where they are at hand, and the output is written once.
+            waiting.reach(2 * piece * WIDTH);
+            let (gates, ups) = waiting.split_at_mut(piece * WIDTH);
+            for panel in (task * group)..((task + 1) * group).min(panels) {
+                for first in (first..end).step_by(piece) {
+                    let rows = piece.min(end - first);
+                    // SAFETY: what waits has room for the rows of a piece; each task has a block of rows and columns of the output of its
+                    // own, inside the grid by the assertion above.
+                    unsafe {
+                        gate.tile(panel, [first, rows], lanes, x, Place { start: gates.as_mut_ptr(), stride: WIDTH }, false);
+                        up.tile(panel, [first, rows], lanes, x, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
+                        let place = first * stride + panel * WIDTH;
+                        activate(rows, gates, ups, |row| out.slice(place + row * stride, WIDTH));
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// `silu(gate) ⊙ up` of rows of a panel.
+fn activate<'a>(rows: usize, gates: &[f32], ups: &[f32], out: impl Fn(usize) -> &'a mut [f32]) {
+    use crate::kernels::simd::{exp, widened};
+    widened(
+        #[inline(always)]
+        || {
+            let pairs = gates.as_chunks::<WIDTH>().0.iter().zip(ups.as_chunks::<WIDTH>().0);
+            for (row, (gates, ups)) in pairs.take(rows).enumerate() {
+                let mut line = [0.0; WIDTH];
+                for ((value, gate), up) in line.iter_mut().zip(gates).zip(ups) {
+                    *value = *gate / (1.0 + exp(-*gate)) * up;
+                }
+                out(row).copy_from_slice(&line);
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::noise::noise;
+    use super::super::terms::{THREE, TWO};
+    use super::*;
+
+    #[test]
+    fn a_layer_in_sweeps_has_its_bias_and_its_change_once() {
+        let Some(tiles) = Tiles::get() else { return };
+        /// As in one chain of additions; with weights of bf16, rows have sixteen bits.
+        const TOLERANCE: [f64; 2] = [2e-5, 4e-3];
+        let ([input, output], rank) = ([1000, 40], 5);
+        let rows = 450 * Team::global().threads();
+        let [weights, a, b] = [[input, output], [input, rank], [rank, output]]
+            .map(|[n, m]| -> Vec<f32> { (0..n * m).map(|at| noise(at, n)).collect() });
+        let bias: Vec<f32> = (0..output).map(|column| noise(column, 7)).collect();
+        let delta = Delta::new(&a, &b, [input, rank, output], 0.5);
+        let mut grid = Grid::new(rows, input);
+        grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
+        let lanes = &Lanes::even(2, rows / 2);
+        for (precision, terms, tolerance) in [(Precision::F32, THREE, TOLERANCE[0]), (Precision::Bf16, TWO, TOLERANCE[1])] {
+            let weight = Matrix::of_rows(&weights, [input, output], Some(&bias), precision);
+            let mut layer = Linear::new(&weight, vec![None, Some(&delta)]);
+            lower(&mut [&mut layer], &grid, lanes);
+            let mut sums = Terms::default();
+            sums.fill(tiles, &grid, input, terms);
+            let form = Form::Terms(&sums, tiles);
+            assert!(form.sweeps(rows / Team::global().threads()).len() > 1, "of more than one sweep");
+            let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
+            out.rows_mut().for_each(|line| line.fill(f32::NAN));
+            linear(&[Output { linear: &layer, column: 0 }], Input::new(&grid, form), lanes, &mut out, false);
+            let mut columns = vec![vec![0.0; input]; output];
+            columns.iter_mut().enumerate().for_each(|(column, values)| weight.column(column, values));
+            for row in (0..rows).step_by(37).chain([rows - 1]) {
+                let x = &grid.row(row)[..input];
+                let dot = |y: &mut dyn FnMut(usize) -> f32| {
+                    x.iter().enumerate().map(|(k, x)| f64::from(*x) * f64::from(y(k))).sum::<f64>()
+                };
+                let low: Vec<f64> = (0..rank).map(|r| dot(&mut |k| a[k * rank + r])).collect();
+                for (column, values) in columns.iter().enumerate() {
+                    let change: f64 = low.iter().enumerate().map(|(r, low)| 0.5 * low * f64::from(b[r * output + column])).sum();
+                    let change = if row < rows / 2 { 0.0 } else { change };
+                    let expected = dot(&mut |k| values[k]) + f64::from(bias[column]) + change;
+                    let found = f64::from(out.row(row)[column]);
+                    assert!((found - expected).abs() <= tolerance * 30.0, "{found} for {expected} at {row}, {column}");
+                }
+            }
+        }
+    }
+}

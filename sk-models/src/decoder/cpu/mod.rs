@@ -1,0 +1,436 @@
+//! The decoder on a processor: weights in panels, one team of threads, no tensor between the layers.
+//!
+//! It computes what [`Qwen2::forward`] does: every weight is laid out as the sweep that
+//! reads it, adapters are added while a tile is hot, keys and values lie as attention's right-hand sides, and logits are never all in
+//! memory where only their sums are wanted. Gradients are not its business.
+
+mod adapter;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
+mod amx;
+mod attention;
+mod engine;
+pub(crate) mod grid;
+mod halves;
+mod int8;
+mod kv;
+mod matrix;
+#[cfg(test)]
+mod noise;
+mod numbers;
+mod plan;
+mod read;
+mod rope;
+mod terms;
+mod tile;
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use burn::tensor::Tensor;
+use half::bf16;
+use sk_core::TokenId;
+
+pub(crate) use terms::products;
+
+use adapter::{PackedAdapter, values};
+use amx::Tiles;
+use attention::{Heads, append, attend};
+use grid::Grid;
+use int8::Quantized;
+use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
+use plan::{Group, Lanes, Places, Plan, Seats};
+use rope::Rotations;
+use terms::{THREE, TWO, Terms};
+
+use crate::config::Qwen2Config;
+use crate::kernels::simd::{dot, widened};
+use crate::lora::{LoraAdapter, Target};
+use crate::model::parts::Parts;
+use crate::model::{Layer, Norm, Projection};
+use crate::precision::Precision;
+use crate::team::for_each_mut;
+
+/// Embeddings, row-major `[V, H]`.
+#[derive(Debug)]
+enum Table {
+    F32(Vec<f32>),
+    Bf16(Vec<bf16>),
+}
+
+impl Table {
+    /// An embedding stays in f32 beside weights of eight bits: a row of it is read for each token, and no more.
+    fn new(values: &[f32], precision: Precision) -> Self {
+        match precision {
+            Precision::F32 | Precision::Int8 => Self::F32(values.to_vec()),
+            Precision::Bf16 => Self::Bf16(values.iter().copied().map(bf16::from_f32).collect()),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(values) => size_of_val::<[f32]>(values),
+            Self::Bf16(values) => size_of_val::<[bf16]>(values),
+        }
+    }
+
+    fn values(&self) -> Cow<'_, [f32]> {
+        match self {
+            Self::F32(values) => Cow::Borrowed(values),
+            Self::Bf16(values) => values.iter().map(|value| value.to_f32()).collect(),
+        }
+    }
+
+    /// Copies the row of a token to `out`.
+    fn row(&self, token: usize, out: &mut [f32]) {
+        match self {
+            Self::F32(values) => out.copy_from_slice(&values[token * out.len()..][..out.len()]),
+            Self::Bf16(values) => {
+                let row = &values[token * out.len()..][..out.len()];
+                out.iter_mut().zip(row).for_each(|(out, value)| *out = value.to_f32());
+            }
+        }
+    }
+}
+
+/// A model in panels.
+#[derive(Debug)]
+pub(crate) struct CpuEngine {
+    /// None where the head's columns serve.
+    embedding: Option<Table>,
+    layers: Vec<PackedLayer>,
+    norm: PackedNorm,
+    head: Matrix,
+    rotations: Rotations,
+    config: Qwen2Config,
+    precision: Precision,
+    /// Adapters packed so far, for as long as somebody holds them.
+    adapters: Mutex<Vec<(Weak<LoraAdapter>, Arc<PackedAdapter>)>>,
+    /// Buffers of finished passes.
+    spare: Mutex<Vec<Buffers>>,
+}
+
+#[derive(Debug)]
+struct PackedLayer {
+    input_norm: PackedNorm,
+    query: Matrix,
+    key: Matrix,
+    value: Matrix,
+    output: Matrix,
+    inner_norm: PackedNorm,
+    gate: Matrix,
+    up: Matrix,
+    down: Matrix,
+}
+
+#[derive(Debug)]
+struct PackedNorm {
+    weight: Vec<f32>,
+    epsilon: f32,
+}
+
+/// What a pass writes between its layers.
+#[derive(Debug, Default)]
+struct Buffers {
+    normed: Grid,
+    projected: Grid,
+    mixed: Grid,
+    inner: Grid,
+    room: Room,
+}
+
+/// Where rows are written in the form that weights meet them in.
+#[derive(Debug, Default)]
+struct Room {
+    bytes: Quantized,
+    terms: Terms,
+}
+
+/// How a pass reads its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// A few of them: the weights are what takes time.
+    Step,
+    /// Many: the arithmetic is.
+    Read,
+}
+
+impl Pace {
+    /// Returns the pace of so many rows of a lane, whatever other lanes there are.
+    fn of(rows: usize) -> Self {
+        /// Rows that fill a tile.
+        const MANY: usize = 16;
+        if rows >= MANY { Self::Read } else { Self::Step }
+    }
+
+    /// Returns the pace of rows of tokens that begin with the same token.
+    fn of_rows(rows: &[&[TokenId]]) -> Self {
+        Self::of(1 + rows.iter().map(|row| row.len().saturating_sub(1)).sum::<usize>())
+    }
+}
+
+impl PackedNorm {
+    fn new(norm: &Norm) -> Self {
+        Self { weight: values(&norm.weight.val()), epsilon: norm.epsilon() as f32 }
+    }
+
+    fn apply(&self, x: &Grid, out: &mut Grid) {
+        /// Rows of a task.
+        const PIECE: usize = 32;
+        let width = self.weight.len();
+        let rows = x.rows();
+        let mut pieces: Vec<_> = out.pieces_mut(PIECE).collect();
+        for_each_mut(&mut pieces, |piece, out| {
+            let first = piece * PIECE;
+            for (row, out) in (first..rows.min(first + PIECE)).zip(out.chunks_exact_mut(x.stride())) {
+                let x = &x.row(row)[..width];
+                widened(
+                    #[inline(always)]
+                    || {
+                        let scale = (dot(x, x) / width as f32 + self.epsilon).sqrt().recip();
+                        for ((out, x), w) in out.iter_mut().zip(x).zip(&self.weight) {
+                            *out = x * scale * w;
+                        }
+                    },
+                );
+            }
+        });
+    }
+}
+
+impl PackedLayer {
+    fn new(layer: Layer, precision: Precision) -> Self {
+        let pack = |projection| pack(projection, precision);
+        let (attention, mlp) = (layer.self_attn, layer.mlp);
+        Self {
+            input_norm: PackedNorm::new(&layer.input_layernorm),
+            query: pack(attention.q_proj),
+            key: pack(attention.k_proj),
+            value: pack(attention.v_proj),
+            output: pack(attention.o_proj),
+            inner_norm: PackedNorm::new(&layer.post_attention_layernorm),
+            gate: pack(mlp.gate_proj),
+            up: pack(mlp.up_proj),
+            down: pack(mlp.down_proj),
+        }
+    }
+
+    fn matrices(&self) -> [&Matrix; 7] {
+        [&self.query, &self.key, &self.value, &self.output, &self.gate, &self.up, &self.down]
+    }
+}
+
+/// How many groups of so many tokens share a pass.
+fn portion(tokens: impl Iterator<Item = usize>) -> usize {
+    /// Tokens that are worth a sweep over the weights. With many more, what a layer hands to the next one leaves the caches.
+    const ENOUGH: usize = 512;
+    let before = tokens.scan(0, |sum, tokens| Some(std::mem::replace(sum, *sum + tokens)));
+    before.take_while(|before| *before < ENOUGH).count()
+}
+
+fn pack(projection: Projection, precision: Precision) -> Matrix {
+    let bias = projection.bias.map(|bias| values(&bias.val()));
+    let weight = projection.weight.into_value();
+    let shape = weight.dims();
+    read(weight, |weight| Matrix::of_rows(weight, shape, bias.as_deref(), precision))
+}
+
+/// Reads a tensor's values, row by row, where they are.
+fn read<T>(tensor: Tensor<2>, then: impl FnOnce(&[f32]) -> T) -> T {
+    let data = tensor.into_data();
+    match data.as_slice::<f32>() {
+        Ok(values) => then(values),
+        Err(_) => then(&data.iter::<f32>().collect::<Vec<_>>()),
+    }
+}
+
+impl CpuEngine {
+    /// Packs a decoder part by part as they come, so that no more than one of them is there twice.
+    pub(crate) fn assemble<P: Parts>(
+        embedding: Tensor<2>,
+        config: &Qwen2Config,
+        mut parts: P,
+        precision: Precision,
+    ) -> Result<Self, P::Error> {
+        let shape = [config.hidden_size, config.vocab_size];
+        let (embedding, tied) = if config.tie_word_embeddings {
+            (None, Some(read(embedding, |values| Matrix::of_columns(values, shape, precision))))
+        } else {
+            (Some(read(embedding, |values| Table::new(values, precision))), None)
+        };
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        for index in 0..config.num_hidden_layers {
+            layers.push(PackedLayer::new(parts.layer(index)?, precision));
+        }
+        let norm = PackedNorm::new(&parts.norm()?);
+        let head = parts.head()?.map(|head| read(head, |values| Matrix::of_rows(values, shape, None, precision)));
+        let (embedding, head) = match (embedding, head.or(tied)) {
+            (embedding, Some(head)) => (embedding, head),
+            // Without a head of its own it is tied, whatever its configuration says.
+            (Some(embedding), None) => (None, Matrix::of_columns(&embedding.values(), shape, precision)),
+            (None, None) => unreachable!("a tied head is packed first"),
+        };
+        Ok(Self {
+            embedding,
+            layers,
+            norm,
+            head,
+            rotations: Rotations::new(config.head_dim, config.rope_theta),
+            config: config.clone(),
+            precision,
+            adapters: Mutex::default(),
+            spare: Mutex::default(),
+        })
+    }
+
+    /// Rows as its weights meet them; `room` is where they are written, unless they are met as they are.
+    fn input<'a>(&self, grid: &'a Grid, width: usize, pace: Pace, room: &'a mut Room) -> Input<'a> {
+        let tiles = if pace == Pace::Read { Tiles::get() } else { None };
+        let form = match (self.precision, tiles) {
+            (Precision::Int8, _) => {
+                room.bytes.fill(grid, width, tiles);
+                Form::Bytes(&room.bytes)
+            }
+            (Precision::F32 | Precision::Bf16, None) => Form::Numbers,
+            (precision, Some(tiles)) => {
+                room.terms.fill(tiles, grid, width, if precision == Precision::F32 { THREE } else { TWO });
+                Form::Terms(&room.terms, tiles)
+            }
+        };
+        Input::new(grid, form)
+    }
+
+    /// Bytes of weights.
+    fn weight_bytes(&self) -> usize {
+        let matrices = self.layers.iter().flat_map(PackedLayer::matrices).chain([&self.head]);
+        matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, Table::bytes)
+    }
+
+    /// One pass over all rows of all groups: for each group the final-norm states of its lanes, one after the other, and where each token's
+    /// is in a lane.
+    ///
+    /// Without `states` only the keys and values are wanted: the last layer stops there, and there are no states.
+    pub(crate) fn forward(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
+        let config = &self.config;
+        let plan = Plan::new(groups);
+        let lanes = &plan.lanes;
+        let heads = Heads { keys: config.num_key_value_heads, groups: config.queries_per_key(), width: config.head_dim };
+        let table = self.rotations.reach(plan.reach);
+        let mut x = self.embed(&plan);
+        let mut buffers = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let Buffers { normed, projected, mixed, inner, room } = &mut buffers;
+        let pace = plan.pace;
+        let total = plan.tokens.len();
+        let [key_column, value_column, columns] = heads.columns();
+        normed.reshape(total, config.hidden_size);
+        projected.reshape(total, columns);
+        mixed.reshape(total, config.query_size());
+        inner.reshape(total, config.intermediate_size);
+
+        for (index, layer) in self.layers.iter().enumerate() {
+            let change = |target| plan.seats.iter().map(|seat| seat.as_ref().and_then(|a| a.get(index, target))).collect();
+            let mut query = Linear::new(&layer.query, change(Target::Query));
+            let mut key = Linear::new(&layer.key, change(Target::Key));
+            let mut value = Linear::new(&layer.value, change(Target::Value));
+            layer.input_norm.apply(&x, normed);
+            lower(&mut [&mut query, &mut key, &mut value], normed, lanes);
+            let outputs = [
+                Output { linear: &query, column: 0 },
+                Output { linear: &key, column: key_column },
+                Output { linear: &value, column: value_column },
+            ];
+            linear(&outputs, self.input(normed, config.hidden_size, pace, room), lanes, projected, false);
+            let mut keys: Vec<_> = groups.iter_mut().map(|group| group.cache.layer_mut(index)).collect();
+            if index + 1 == self.layers.len() && !states {
+                append(&plan, heads, projected, &table, &mut keys);
+                break;
+            }
+            attend(&plan, heads, projected, &table, &mut keys, mixed);
+            let mut output = Linear::new(&layer.output, change(Target::Output));
+            lower(&mut [&mut output], mixed, lanes);
+            let input = self.input(mixed, config.query_size(), pace, room);
+            linear(&[Output { linear: &output, column: 0 }], input, lanes, &mut x, true);
+
+            let mut gate = Linear::new(&layer.gate, change(Target::Gate));
+            let mut up = Linear::new(&layer.up, change(Target::Up));
+            let mut down = Linear::new(&layer.down, change(Target::Down));
+            layer.inner_norm.apply(&x, normed);
+            lower(&mut [&mut gate, &mut up], normed, lanes);
+            gated(&gate, &up, self.input(normed, config.hidden_size, pace, room), lanes, inner);
+            lower(&mut [&mut down], inner, lanes);
+            let input = self.input(inner, config.intermediate_size, pace, room);
+            linear(&[Output { linear: &down, column: 0 }], input, lanes, &mut x, true);
+        }
+        Plan::advance(groups);
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
+        if !states {
+            return groups.iter().map(|_| Default::default()).collect();
+        }
+        let mut hidden = Grid::new(total, config.hidden_size);
+        self.norm.apply(&x, &mut hidden);
+        let counts: Vec<usize> =
+            groups.iter().zip(&plan.places).map(|(group, places)| group.seats.len() * places.states()).collect();
+        hidden.split(&counts).into_iter().zip(plan.places).collect()
+    }
+
+    /// [`forward`](Self::forward) of any groups of one pace, as many in a pass as gain by it.
+    pub(crate) fn forward_all(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
+        let mut all = Vec::with_capacity(groups.len());
+        let mut rest = groups;
+        while !rest.is_empty() {
+            let (together, after) = rest.split_at_mut(portion(rest.iter().map(Group::tokens)));
+            all.extend(self.forward(together, states));
+            rest = after;
+        }
+        all
+    }
+
+    fn embed(&self, plan: &Plan) -> Grid {
+        let mut x = Grid::new(plan.tokens.len(), self.config.hidden_size);
+        let mut rows: Vec<_> = x.rows_mut().collect();
+        for_each_mut(&mut rows, |row, x| {
+            let token = plan.tokens[row] as usize;
+            let x = &mut x[..self.config.hidden_size];
+            match &self.embedding {
+                Some(table) => table.row(token, x),
+                None => self.head.column(token, x),
+            }
+            if let Some(adapter) = &plan.seats[plan.lanes.of(row)] {
+                adapter.embed(token, x);
+            }
+        });
+        x
+    }
+
+    /// The head as each lane sees it.
+    fn head<'a>(&'a self, seats: impl Iterator<Item = &'a Option<Arc<PackedAdapter>>>) -> Linear<'a> {
+        Linear::new(&self.head, seats.map(|seat| seat.as_ref().and_then(|adapter| adapter.head.as_ref())).collect())
+    }
+
+    /// The logits of each grid of states, whose rows divide into its lanes in order: `[M, V]` for each, and padding.
+    pub(crate) fn logits_of(&self, inputs: &[(&Grid, &Seats)]) -> Vec<Grid> {
+        let counts: Vec<usize> = inputs.iter().map(|(states, _)| states.rows()).collect();
+        let lanes = Lanes::of_each(inputs.iter().map(|(states, seats)| (seats.len(), states.rows() / seats.len())));
+        let states = Grid::join(inputs.iter().map(|(states, _)| *states));
+        let mut head = self.head(inputs.iter().flat_map(|(_, seats)| *seats));
+        lower(&mut [&mut head], &states, &lanes);
+        let mut logits = Grid::new(states.rows(), self.config.vocab_size);
+        let mut room = Room::default();
+        let input = self.input(&states, self.config.hidden_size, Pace::Step, &mut room);
+        linear(&[Output { linear: &head, column: 0 }], input, &lanes, &mut logits, false);
+        logits.split(&counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_takes_what_fills_it() {
+        for (tokens, count) in
+            [(vec![2000, 1], 1), (vec![7; 16], 16), (vec![100; 16], 6), (vec![1, 2000, 1], 2), (vec![512, 1], 1)]
+        {
+            assert_eq!(portion(tokens.iter().copied()), count, "{tokens:?}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What one pass computes: which token stands in which row of its grids, and which rows see which keys.
+
+use std::sync::Arc;
+
+use sk_core::TokenId;
+
+use super::Pace;
+use super::adapter::PackedAdapter;
+use super::kv::{Block, KvCache};
+
+/// The adapter of each lane; none is the backbone.
+pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
+
+/// Where the keys and values of a group are found and kept: see [`Cache`](crate::decoder::engine::Cache).
+pub(crate) enum PackedCache<'a> {
+    /// The only row of each lane continues the lane's sequence.
+    Prefill(&'a mut KvCache),
+    /// Rows see their lane's sequence of the first store and continue their own of the second.
+    Extend { prefix: &'a KvCache, suffix: &'a mut KvCache },
+}
+
+impl PackedCache<'_> {
+    /// Tokens before the first new one.
+    fn position(&self) -> usize {
+        match self {
+            Self::Prefill(prefix) => prefix.length(),
+            Self::Extend { prefix, suffix } => prefix.length() + suffix.length(),
+        }
+    }
+
+    /// Those of them that lie in a row's own block.
+    fn earlier(&self) -> usize {
+        match self {
+            Self::Prefill(prefix) => prefix.length(),
+            Self::Extend { suffix, .. } => suffix.length(),
+        }
+    }
+
+    pub(crate) fn layer_mut(&mut self, layer: usize) -> Keys<'_> {
+        match self {
+            Self::Prefill(prefix) => Keys { shared: None, own: prefix.layer_mut(layer) },
+            Self::Extend { prefix, suffix } => {
+                let shared = (prefix.length() > 0).then(|| (prefix.layer(layer), prefix.length()));
+                Keys { shared, own: suffix.layer_mut(layer) }
+            }
+        }
+    }
+
+    fn advance(&mut self, tokens: usize) {
+        match self {
+            Self::Prefill(prefix) => prefix.advance(tokens),
+            Self::Extend { suffix, .. } => suffix.advance(tokens),
+        }
+    }
+}
+
+/// The keys and values that the rows of a group see in one layer.
+pub(crate) struct Keys<'a> {
+    /// What the rows of a lane share, one block for each head, and its length; nothing where it is empty.
+    pub(crate) shared: Option<(&'a [Block], usize)>,
+    /// The rows' own blocks, in the order of the group's spans, one for each head.
+    pub(crate) own: &'a mut [Block],
+}
+
+/// Rows that are read in every lane of one cache.
+pub(crate) struct Group<'a> {
+    /// The tokens of each row.
+    pub(crate) rows: Vec<&'a [TokenId]>,
+    pub(crate) seats: &'a Seats,
+    pub(crate) cache: PackedCache<'a>,
+}
+
+impl Group<'_> {
+    /// How its rows are read. Groups of one pass agree, so that rows have the same bits beside any others.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace::of_rows(&self.rows)
+    }
+
+    /// Tokens that are read, of all lanes, where none is shared.
+    pub(crate) fn tokens(&self) -> usize {
+        self.seats.len() * self.rows.iter().map(|row| row.len()).sum::<usize>()
+    }
+
+    fn longest(&self) -> usize {
+        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
+    }
+}
+
+/// Where each token of each row is among the states of a lane. Rows that begin alike share the states of their beginning.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places {
+    rows: Vec<Vec<usize>>,
+    /// Tokens of a row that an earlier one has too.
+    known: Vec<usize>,
+    states: usize,
+}
+
+impl Places {
+    /// Lays rows out one after the other, `share` what they begin with.
+    ///
+    /// O(N²·S) comparisons of tokens in the worst case, nothing beside a pass.
+    fn new(rows: &[&[TokenId]], share: bool) -> Self {
+        let mut places = Self::default();
+        for (row, tokens) in rows.iter().enumerate() {
+            let common = |other: &usize| rows[*other].iter().zip(*tokens).take_while(|(a, b)| a == b).count();
+            let source = (0..if share { row } else { 0 }).max_by_key(common);
+            let known = source.as_ref().map_or(0, common);
+            let mut own = source.map_or_else(Vec::new, |source| places.rows[source][..known].to_vec());
+            own.extend(places.states..places.states + tokens.len() - known);
+            places.states += tokens.len() - known;
+            places.rows.push(own);
+            places.known.push(known);
+        }
+        places
+    }
+
+    /// The state of token `step` of a row.
+    pub(crate) fn at(&self, row: usize, step: usize) -> usize {
+        self.rows[row][step]
+    }
+
+    /// States of a lane.
+    pub(crate) fn states(&self) -> usize {
+        self.states
+    }
+}
+
+/// One row of one lane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) group: usize,
+    /// Lane and row within the group, and its number there.
+    pub(crate) lane: usize,
+    pub(crate) row: usize,
+    pub(crate) own: usize,
+    /// Grid row of the lane's first state.
+    pub(crate) first: usize,
+    /// Tokens before the first of this pass, and those of them in the row's own block.
+    pub(crate) position: usize,
+    pub(crate) earlier: usize,
+    /// Tokens of the row, and those whose states another row computes.
+    pub(crate) length: usize,
+    pub(crate) known: usize,
+}
+
+/// A pass over one or more groups: all rows of a lane side by side, lanes in the order of their groups.
+pub(crate) struct Plan {
+    pub(crate) tokens: Vec<TokenId>,
+    pub(crate) lanes: Lanes,
+    pub(crate) seats: Vec<Option<Arc<PackedAdapter>>>,
+    /// In the order of the groups' own blocks.
+    pub(crate) spans: Vec<Span>,
+    pub(crate) places: Vec<Places>,
+    /// One more than the last position.
+    pub(crate) reach: usize,
+    pub(crate) pace: Pace,
+}
+
+impl Plan {
+    pub(crate) fn new(groups: &[Group<'_>]) -> Self {
+        let mut plan = Self {
+            tokens: Vec::new(),
+            lanes: Lanes::default(),
+            seats: Vec::new(),
+            spans: Vec::new(),
+            places: Vec::new(),
+            reach: 0,
+            pace: groups.first().map_or(Pace::Step, Group::pace),
+        };
+        debug_assert!(groups.iter().all(|group| group.pace() == plan.pace));
+        for (index, group) in groups.iter().enumerate() {
+            let (position, earlier) = (group.cache.position(), group.cache.earlier());
+            let longest = group.longest();
+            // What rows hold already differs, and one token is not worth the bookkeeping.
+            let places = Places::new(&group.rows, earlier == 0 && longest > 1);
+            plan.reach = plan.reach.max(position + longest);
+            for lane in 0..group.seats.len() {
+                let first = plan.tokens.len();
+                for (row, tokens) in group.rows.iter().enumerate() {
+                    let known = places.known[row];
+                    plan.tokens.extend_from_slice(&tokens[known..]);
+                    let own = lane * group.rows.len() + row;
+                    plan.spans.push(Span { group: index, lane, row, own, first, position, earlier, length: tokens.len(), known });
+                }
+                plan.lanes.push(plan.tokens.len());
+            }
+            plan.seats.extend_from_slice(group.seats);
+            plan.places.push(places);
+        }
+        plan
+    }
+
+    /// The grid row of a token of a span.
+    pub(crate) fn grid_row(&self, span: &Span, step: usize) -> usize {
+        span.first + self.places[span.group].at(span.row, step)
+    }
+
+    /// Counts the tokens that every layer has appended. Rows shorter than the longest are at their end.
+    pub(crate) fn advance(groups: &mut [Group<'_>]) {
+        for group in groups {
+            let longest = group.longest();
+            group.cache.advance(longest);
+        }
+    }
+}
+
+/// Grid rows by lane: where each lane ends.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lanes {
+    ends: Vec<usize>,
+}
+
+impl Lanes {
+    /// `count` lanes of `rows` rows.
+    pub(crate) fn even(count: usize, rows: usize) -> Self {
+        Self { ends: (1..=count).map(|lane| lane * rows).collect() }
+    }
+
+    /// Lanes of one size for each `(count, rows)`.
+    pub(crate) fn of_each(sizes: impl Iterator<Item = (usize, usize)>) -> Self {
+        let mut lanes = Self::default();
+        let mut end = 0;
+        for rows in sizes.flat_map(|(count, rows)| std::iter::repeat_n(rows, count)) {
+            end += rows;
+            lanes.push(end);
+        }
+        lanes
+    }
+
+    fn push(&mut self, end: usize) {
+        self.ends.push(end);
+    }
+
+    /// First row and end of a lane.
+    pub(crate) fn bounds(&self, lane: usize) -> (usize, usize) {
+        (if lane == 0 { 0 } else { self.ends[lane - 1] }, self.ends[lane])
+    }
+
+    /// The lane of a row.
+    pub(crate) fn of(&self, row: usize) -> usize {
+        self.ends.partition_point(|&end| end <= row)
+    }
+
+    /// Rows of the smallest lane.
+    pub(crate) fn smallest(&self) -> usize {
+        (0..self.ends.len()).map(|lane| self.bounds(lane)).map(|(first, end)| end - first).min().unwrap_or(0)
+    }
+
+    /// The parts of `first..first + rows` that belong to one lane each: lane, first row, rows.
+    pub(crate) fn segments(&self, first: usize, rows: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let end = first + rows;
+        let lanes = if rows == 0 { 0..0 } else { self.of(first)..self.of(end - 1) + 1 };
+        let segments = lanes.map(move |lane| {
+            let (lane_first, lane_end) = self.bounds(lane);
+            let start = lane_first.max(first);
+            (lane, start, lane_end.min(end).saturating_sub(start))
+        });
+        segments.filter(|(.., rows)| *rows > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_begin_alike_share_states() {
+        let rows: [&[TokenId]; 4] = [&[1, 2, 3], &[1, 2, 4, 5], &[7], &[1, 2, 4, 6]];
+        let places = Places::new(&rows, true);
+        assert_eq!(places.rows, [vec![0, 1, 2], vec![0, 1, 3, 4], vec![5], vec![0, 1, 3, 6]]);
+        assert_eq!((places.states(), &places.known[..]), (7, &[0, 2, 0, 3][..]));
+        let apart = Places::new(&rows, false);
+        assert_eq!((apart.states(), apart.at(3, 0)), (12, 8));
+    }
+
+    #[test]
+    fn equal_rows_are_computed_once() {
+        let places = Places::new(&[&[3, 3], &[3, 3], &[3]], true);
+        assert_eq!(places.rows, [vec![0, 1], vec![0, 1], vec![0]]);
+        assert_eq!(places.states(), 2);
+    }
+
+    #[test]
+    fn segments_cut_at_lanes() {
+        let mut lanes = Lanes::default();
+        [3, 3, 8].into_iter().for_each(|end| lanes.push(end));
+        assert_eq!(lanes.segments(1, 5).collect::<Vec<_>>(), [(0, 1, 2), (2, 3, 3)].map(|(l, f, r)| (l, f, r)));
+        assert_eq!(lanes.segments(0, 0).count(), 0);
+        assert_eq!((lanes.of(2), lanes.of(3), lanes.bounds(2), lanes.smallest()), (0, 2, (3, 8), 0));
+    }
+}

@@ -1,0 +1,167 @@
+//! Log-probabilities and min-entropies without logits.
+
+use std::cell::RefCell;
+
+use sk_core::TokenId;
+
+use super::amx::SIDE;
+use super::grid::Grid;
+use super::matrix::{Input, Linear, lower};
+use super::numbers::Numbers;
+use super::plan::Lanes;
+use super::tile::{Place, ROWS, WIDTH};
+use super::{CpuEngine, Pace, Room, Seats};
+use crate::kernels::simd::{exp, max, sum, widened};
+use crate::team::{Parts, Team};
+
+/// Panels whose logits exist at one time.
+const PANELS: usize = 8;
+
+/// Panels whose logits are summed by themselves: how a row's parts are joined does not depend on other rows or on threads.
+const UNIT: usize = 2 * PANELS;
+
+/// Rows whose logits exist at one time.
+const PIECE: usize = 2 * ROWS;
+
+/// Rows of a task: as many as share a sweep over the head while their states stay near.
+const BLOCK: usize = 168;
+
+/// The same where rows are met in tiles.
+const WIDE_BLOCK: usize = 384;
+
+thread_local! {
+    /// Logits of a piece.
+    static LOGITS: RefCell<Numbers> = RefCell::default();
+}
+
+/// The rows of a piece, from `first` on.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    states: Input<'a>,
+    lanes: &'a Lanes,
+    first: usize,
+    targets: &'a [TokenId],
+}
+
+/// What is known of a row's logits so far.
+#[derive(Debug, Clone, Copy)]
+struct Partial {
+    max: f32,
+    /// `Σ e^{z − max}`.
+    sum: f32,
+    /// The target's logit, where it has been met.
+    target: Option<f32>,
+}
+
+impl Partial {
+    const NONE: Self = Self { max: f32::NEG_INFINITY, sum: 0.0, target: None };
+
+    /// Takes up more logits.
+    #[inline(always)]
+    fn extend(&mut self, logits: &[f32], scratch: &mut [f32]) {
+        let peak = max(logits).max(self.max);
+        for (out, z) in scratch.iter_mut().zip(logits) {
+            *out = exp(z - peak);
+        }
+        self.sum = self.sum * exp(self.max - peak) + sum(&scratch[..logits.len()]);
+        self.max = peak;
+    }
+
+    fn join(self, other: Self) -> Self {
+        let max = self.max.max(other.max);
+        let weigh = |part: Self| if part.sum == 0.0 { 0.0 } else { part.sum * (part.max - max).exp() };
+        Self { max, sum: weigh(self) + weigh(other), target: self.target.or(other.target) }
+    }
+}
+
+impl CpuEngine {
+    /// `[log p(target), logsumexp − max]` in nats for each row of `states`, which divide into the lanes in order.
+    ///
+    /// O(M·V·H) operations, and M·V/512 partial sums beside the states.
+    pub(super) fn read_pairs(&self, states: &Grid, seats: &Seats, targets: &[TokenId]) -> Vec<[f32; 2]> {
+        let rows = states.rows();
+        assert_eq!(rows, targets.len());
+        if rows == 0 {
+            return Vec::new();
+        }
+        let lanes = &Lanes::even(seats.len(), rows / seats.len());
+        let mut head = self.head(seats.iter());
+        lower(&mut [&mut head], states, lanes);
+        let mut room = Room::default();
+        let pace = Pace::of(rows / seats.len());
+        let states = self.input(states, self.config.hidden_size, pace, &mut room);
+
+        let threads = Team::global().threads();
+        // Where a panel is made ready for each piece of rows, a block is one.
+        let (most, height, piece) = if states.form.is_tiled() { (WIDE_BLOCK, SIDE, WIDE_BLOCK) } else { (BLOCK, ROWS, PIECE) };
+        let block = most.min(rows.div_ceil(threads).next_multiple_of(height));
+        let piece = piece.min(block);
+        let blocks = rows.div_ceil(block);
+        // Few rows leave the vocabulary to share.
+        let panels = head.weight.count();
+        let parts = if blocks >= 2 * threads { 1 } else { (4 * threads).div_ceil(blocks) };
+        let share = panels.div_ceil(parts).next_multiple_of(UNIT);
+        let (shares, units) = (panels.div_ceil(share), panels.div_ceil(UNIT));
+        let mut partials = vec![Partial::NONE; rows * units];
+        let found = Parts::of(&mut partials);
+        Team::global().run(blocks * shares, &|task| {
+            let (first, part) = (task / shares * block, task % shares);
+            let rows_here = block.min(rows - first);
+            LOGITS.with_borrow_mut(|logits| {
+                logits.reach(piece * PANELS * WIDTH);
+                for panel in (part * share..((part + 1) * share).min(panels)).step_by(PANELS) {
+                    let end = (panel + PANELS).min(panels);
+                    // SAFETY: the rows of a block under one share are one task's, and a unit is part of one share.
+                    let partials = unsafe { found.slice(panel / UNIT * rows + first, rows_here) };
+                    for at in (0..rows_here).step_by(piece) {
+                        let count = piece.min(rows_here - at);
+                        let rows = Rows { states, lanes, first: first + at, targets };
+                        self.extend(&head, rows, [panel, end], logits, &mut partials[at..at + count]);
+                    }
+                }
+            });
+        });
+        (0..rows)
+            .map(|row| {
+                let whole = (0..units).map(|unit| partials[unit * rows + row]).fold(Partial::NONE, Partial::join);
+                let entropy = whole.sum.ln();
+                [whole.target.unwrap_or(f32::NAN) - whole.max - entropy, entropy]
+            })
+            .collect()
+    }
+
+    /// Takes up panels `panels.0..panels.1` for the rows of `partials`.
+    fn extend(
+        &self,
+        head: &Linear<'_>,
+        Rows { states, lanes, first, targets }: Rows<'_>,
+        [panel, end]: [usize; 2],
+        logits: &mut [f32],
+        partials: &mut [Partial],
+    ) {
+        const STRIDE: usize = PANELS * WIDTH;
+        assert!(partials.len() * STRIDE <= logits.len() && end - panel <= PANELS);
+        let start = logits.as_mut_ptr();
+        for at in panel..end {
+            // SAFETY: there is room for the rows and eight panels by the assertion; no other task sees it.
+            unsafe {
+                let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
+                head.tile(at, [first, partials.len()], lanes, states, c, false);
+            }
+        }
+        // The last panel may be wider than the vocabulary.
+        let (from, to) = (panel * WIDTH, (end * WIDTH).min(self.config.vocab_size));
+        let mut scratch = [0.0_f32; STRIDE];
+        for (row, partial) in partials.iter_mut().enumerate() {
+            let line = &logits[row * STRIDE..][..to - from];
+            widened(
+                #[inline(always)]
+                || partial.extend(line, &mut scratch),
+            );
+            let target = targets[first + row] as usize;
+            if (from..to).contains(&target) {
+                partial.target = Some(line[target - from]);
+            }
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! Numbers as sums of bf16, which tiles multiply many times as fast as vectors do f32.
+//!
+//! A number of f32 has 24 bits and one of bf16 eight, so that `x = x₀ + x₁ + x₂` exactly, each the rounding of what those before it leave.
+//! Of the nine products of two such sums three are below 2⁻²⁴ of the whole and are left out: an entry of a product is then within the
+//! rounding of f32, in another order than that of a chain of multiply-adds. Rows that meet weights of bf16 are sums of two, sixteen bits.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use half::bf16;
+
+use super::amx::{Configured, HEIGHT, Line, SIDE, Tiles};
+use super::grid::Grid;
+use super::tile::{Place, WIDTH};
+use crate::team::{Parts, Team};
+
+/// Rows of B that a tile holds: sixteen pairs.
+pub(super) const DEPTH: usize = 32;
+
+/// Numbers that a weight of f32 is the sum of.
+pub(crate) const THREE: usize = 3;
+
+/// Numbers that a row is the sum of where weights are of bf16.
+pub(crate) const TWO: usize = 2;
+
+/// Does products of tiles in registers, where there are tiles, and says how many multiply-adds of weights of so many bytes that was: f32 takes six
+/// of bf16, bf16 two, and eight bits two of bytes, of which a tile holds twice as many and which take as long.
+pub(crate) fn products(bytes: usize, rounds: usize) -> Option<usize> {
+    let each = match bytes {
+        1 => 1,
+        2 => TWO,
+        4 => 2 * THREE,
+        _ => return None,
+    };
+    Tiles::get().map(|tiles| tiles.configure().products(rounds) / each)
+}
+
+/// Rows of numbers as sums of bf16.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    /// `[squares, blocks, terms, 2]` tiles: [`SIDE`] rows, their columns [`DEPTH`] at a time. What is beyond the last row may be anything.
+    lines: Vec<Line>,
+    rows: usize,
+    terms: usize,
+    blocks: usize,
+}
+
+impl Terms {
+    /// Makes sums of so many numbers of the first `width` columns of a grid.
+    pub(crate) fn fill(&mut self, tiles: Tiles, grid: &Grid, width: usize, terms: usize) {
+        let (rows, blocks) = (grid.rows(), width.div_ceil(DEPTH));
+        let square = blocks * terms * 2 * HEIGHT;
+        let squares = rows.div_ceil(SIDE);
+        if self.lines.len() < squares * square {
+            self.lines.resize(squares * square, Line::default());
+        }
+        *self = Self { lines: std::mem::take(&mut self.lines), rows, terms, blocks };
+        let lines = Parts::of(&mut self.lines);
+        Team::global().run(squares, &|index| {
+            // SAFETY: each task has a square of its own.
+            let lines = unsafe { lines.slice(index * square, square) };
+            for (place, row) in (index * SIDE..rows.min((index + 1) * SIDE)).enumerate() {
+                let (x, lines) = (&grid.row(row)[..width], &mut lines[place..]);
+                match terms {
+                    TWO => tiles.split_row::<TWO>(x, lines),
+                    _ => tiles.split_row::<THREE>(x, lines),
+                }
+            }
+        });
+    }
+
+    /// Bytes of a number.
+    pub(crate) fn bytes(&self) -> usize {
+        self.terms * size_of::<bf16>()
+    }
+
+    /// Blocks of [`DEPTH`] columns.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The least depth of a sweep: what it adds to waits in memory until the next one.
+    pub(super) fn sweep(&self) -> usize {
+        DEPTH * if self.terms == THREE { GROUP } else { 8 }
+    }
+
+    /// The depth in sweeps, in each of which so many rows take about so many bytes. Those of sums of three end where a [`GROUP`] does, so that some
+    /// may take nearly twice as much and the last be short: in which order a row's products are added does not depend on other rows.
+    pub(super) fn sweeps(&self, rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let blocks = self.blocks;
+        let most = (bytes / (rows * DEPTH * self.bytes()).max(1)).max(self.sweep() / DEPTH);
+        let whole = if self.terms == THREE { GROUP } else { 1 };
+        let each = blocks.div_ceil(blocks.div_ceil(most).max(1)).next_multiple_of(whole).max(1);
+        (0..blocks).step_by(each).map(move |from| from..blocks.min(from + each))
+    }
+
+    /// `A·B` or `C + A·B` of rows `first..first + rows`, which begin with a square, over these blocks of their columns.
+    ///
+    /// # Safety
+    ///
+    /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
+    pub(super) unsafe fn multiply(
+        &self,
+        panel: &mut impl Panel,
+        [first, rows]: [usize; 2],
+        sweep: Range<usize>,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(first.is_multiple_of(SIDE) && first + rows <= self.rows && sweep.end <= self.blocks);
+        assert_eq!(panel.shape(), (self.blocks, self.terms));
+        let block = self.terms * 2 * HEIGHT;
+        let mut part = Part::default();
+        for from in sweep.clone().step_by(BLOCKS) {
+            let count = BLOCKS.min(sweep.end - from);
+            let b = panel.ready(from..from + count);
+            // More of this panel comes next, or the same of the one after it.
+            let next = if from + count < sweep.end { from + count } else { self.blocks + sweep.start };
+            for row in (0..rows).step_by(SIDE) {
+                let a = self.lines[((first + row) / SIDE * self.blocks + from) * block..][..count * block].as_ptr().cast();
+                // Each of the first eight squares fetches an eighth of the blocks that come next.
+                let ahead = if row < 8 * SIDE { panel.ahead(next * 8 + row / SIDE * count) } else { a };
+                let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
+                let add = add || from > sweep.start;
+                // SAFETY: a square of A and blocks of the panel; rows of C that are there, by the caller's promise.
+                unsafe {
+                    if rows - row >= SIDE {
+                        panel.multiply([a, b, ahead], count, c, add);
+                    } else {
+                        part.with(rows - row, c, |c| panel.multiply([a, b, ahead], count, c, add));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Blocks of a panel that are ready at a time, and stay in the second-level cache meanwhile.
+const BLOCKS: usize = 48;
+
+/// Blocks of a sum of three whose small products are added before their large ones.
+const GROUP: usize = 16;
+
+/// A panel that squares of rows are multiplied with.
+pub(super) trait Panel {
+    /// Its blocks, and the numbers that the rows it meets are the sum of.
+    fn shape(&self) -> (usize, usize);
+
+    /// Makes at most [`BLOCKS`] blocks ready, and says where.
+    fn ready(&mut self, blocks: Range<usize>) -> *const u8;
+
+    /// Where so many eighths of blocks from its beginning are in memory, or would be if it went on.
+    fn ahead(&self, eighths: usize) -> *const u8;
+
+    /// Multiplies a square of A with blocks that are ready: the places of both, and of what to fetch.
+    ///
+    /// # Safety
+    ///
+    /// As [`Configured::two_by_one`].
+    unsafe fn multiply(&self, places: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool);
+}
+
+/// A panel of f32, `[depth, WIDTH]`, whose numbers become sums of three as they are wanted.
+pub(super) struct Whole<'a> {
+    panel: &'a [f32],
+    tiles: Tiles,
+    configured: Configured,
+    lines: &'a mut [Line],
+}
+
+impl Whole<'_> {
+    /// Has `work` done with a panel, for which this thread has room: 288 KiB.
+    pub(super) fn with<R>(tiles: Tiles, panel: &[f32], work: impl FnOnce(&mut Whole<'_>) -> R) -> R {
+        thread_local! {
+            static READY: RefCell<Vec<Line>> = RefCell::new(vec![Line::default(); BLOCKS * THREE * 2 * HEIGHT]);
+        }
+        READY.with_borrow_mut(|lines| work(&mut Whole { panel, tiles, configured: tiles.configure(), lines }))
+    }
+}
+
+impl Panel for Whole<'_> {
+    fn shape(&self) -> (usize, usize) {
+        (self.panel.len().div_ceil(DEPTH * WIDTH), THREE)
+    }
+
+    fn ready(&mut self, blocks: Range<usize>) -> *const u8 {
+        let end = self.panel.len().min(blocks.end * DEPTH * WIDTH);
+        self.tiles.split_panel(&self.panel[blocks.start * DEPTH * WIDTH..end], self.lines);
+        self.lines.as_ptr().cast()
+    }
+
+    fn ahead(&self, eighths: usize) -> *const u8 {
+        self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
+    }
+
+    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
+        for start in (0..blocks).step_by(GROUP) {
+            let tiles = start * THREE * 2 * size_of::<[Line; HEIGHT]>();
+            let places = [a.wrapping_add(tiles), b.wrapping_add(tiles), ahead.wrapping_add(start * DEPTH * WIDTH / 2)];
+            // SAFETY: passed on.
+            unsafe { self.configured.three_by_three(places, GROUP.min(blocks - start), c, add || start > 0) }
+        }
+    }
+}
+
+/// A panel of bf16, `[16·blocks, WIDTH]` pairs.
+pub(super) struct Pairs<'a> {
+    panel: &'a [bf16],
+    configured: Configured,
+}
+
+impl<'a> Pairs<'a> {
+    pub(super) fn new(tiles: Tiles, panel: &'a [bf16]) -> Self {
+        assert!(panel.len().is_multiple_of(DEPTH * WIDTH));
+        Self { panel, configured: tiles.configure() }
+    }
+}
+
+impl Panel for Pairs<'_> {
+    fn shape(&self) -> (usize, usize) {
+        (self.panel.len() / (DEPTH * WIDTH), TWO)
+    }
+
+    fn ready(&mut self, blocks: Range<usize>) -> *const u8 {
+        self.panel[blocks.start * DEPTH * WIDTH..blocks.end * DEPTH * WIDTH].as_ptr().cast()
+    }
+
+    fn ahead(&self, eighths: usize) -> *const u8 {
+        self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
+    }
+
+    unsafe fn multiply(&self, places: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
+        // SAFETY: passed on.
+        unsafe { self.configured.two_by_one(places, blocks, c, add) }
+    }
+}
+
+/// Room for the sums of the last rows, where there are not enough for a square.
+#[repr(align(64))]
+struct Part([[f32; WIDTH]; SIDE]);
+
+impl Default for Part {
+    fn default() -> Self {
+        Self([[0.0; WIDTH]; SIDE])
+    }
+}
+
+impl Part {
+    /// Has `work` done on a square whose first rows are those of C.
+    ///
+    /// # Safety
+    ///
+    /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
+    unsafe fn with(&mut self, rows: usize, c: Place<*mut f32>, work: impl FnOnce(Place<*mut f32>)) {
+        // SAFETY: the caller's promise.
+        let line = |row: usize| unsafe { &mut *c.start.add(row * c.stride).cast::<[f32; WIDTH]>() };
+        self.0.iter_mut().take(rows).enumerate().for_each(|(row, part)| *part = *line(row));
+        work(Place { start: self.0.as_mut_ptr().cast(), stride: WIDTH });
+        self.0.iter().take(rows).enumerate().for_each(|(row, part)| *line(row) = *part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::noise::numbers;
+    use super::super::tile;
+    use super::*;
+
+    fn grid(rows: usize, width: usize, seed: u32) -> Grid {
+        let mut grid = Grid::new(rows, width);
+        // Padding that must not matter.
+        grid.rows_mut().for_each(|row| row.fill(f32::NAN));
+        let values = numbers(rows * width, seed);
+        grid.rows_mut().zip(values.chunks(width.max(1))).for_each(|(row, values)| row[..width].copy_from_slice(values));
+        grid
+    }
+
+    /// A panel of `depth` rows and the same as pairs of bf16, up to whole tiles.
+    fn panels(depth: usize) -> (Vec<f32>, Vec<bf16>) {
+        let whole = numbers(depth * WIDTH, 7);
+        let mut pairs = vec![bf16::ZERO; depth.next_multiple_of(DEPTH) * WIDTH];
+        for (k, row) in whole.chunks_exact(WIDTH).enumerate() {
+            row.iter().enumerate().for_each(|(column, x)| pairs[(k / 2 * WIDTH + column) * 2 + k % 2] = bf16::from_f32(*x));
+        }
+        (whole, pairs)
+    }
+
+    /// The product of rows of `depth` columns with a panel, in sums of so many terms.
+    fn product(tiles: Tiles, x: &Grid, depth: usize, terms: usize) -> Vec<f32> {
+        let (whole, pairs) = panels(depth);
+        let mut sums = Terms::default();
+        sums.fill(tiles, x, depth, terms);
+        let mut c = vec![0.0; x.rows() * WIDTH];
+        let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+        // SAFETY: C has the rows.
+        unsafe {
+            match terms {
+                TWO => sums.multiply(&mut Pairs::new(tiles, &pairs), [0, x.rows()], 0..sums.blocks, place, false),
+                _ => Whole::with(tiles, &whole, |panel| sums.multiply(panel, [0, x.rows()], 0..sums.blocks, place, false)),
+            }
+        }
+        c
+    }
+
+    /// Checks a product of rows `first..` against exact sums.
+    ///
+    /// An entry may be off by `split · Σ|ab|`, what sums of few bf16 leave out, and by a rounding for each addition.
+    fn check(
+        [rows, depth, first]: [usize; 3],
+        add: bool,
+        split: f64,
+        weight: impl Fn(usize, usize) -> f32,
+        work: impl Fn(&Grid, Place<*mut f32>),
+    ) {
+        const STRIDE: usize = WIDTH + 3;
+        let x = grid(rows, depth, 3);
+        let start = numbers((rows - first) * STRIDE, 5);
+        let mut c = start.clone();
+        work(&x, Place { start: c.as_mut_ptr(), stride: STRIDE });
+        for row in first..rows {
+            for column in 0..STRIDE {
+                let at = (row - first) * STRIDE + column;
+                if column >= WIDTH {
+                    assert_eq!(c[at], start[at], "beyond the panel");
+                    continue;
+                }
+                let before = if add { f64::from(start[at]) } else { 0.0 };
+                let terms = || (0..depth).map(|k| f64::from(x.row(row)[k]) * f64::from(weight(k, column)));
+                let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>() + before.abs());
+                let tolerance = (split + depth as f64 * f64::from(f32::EPSILON)) * size;
+                let found = f64::from(c[at]);
+                assert!(
+                    (found - before - sum).abs() <= tolerance,
+                    "{found} for {} at {row}, {column} of depth {depth}",
+                    before + sum
+                );
+            }
+        }
+    }
+
+    /// Rows, depth and the first row: of one sweep over the depth, and of two.
+    const SHAPES: [[usize; 3]; 8] = [
+        [1, 1, 0],
+        [31, 31, 0],
+        [32, 32, 0],
+        [33, 33, 32],
+        [70, 64, 0],
+        [70, 100, 32],
+        [100, 520, 64],
+        [40, BLOCKS * DEPTH + 164, 0],
+    ];
+
+    #[test]
+    fn sums_of_three_are_as_good_as_f32() {
+        /// `a₁b₂ + a₂b₁`: halves of units of 8, and of 16, bits.
+        const SPLIT: f64 = 2.0 / (1 << 27) as f64;
+        let Some(tiles) = Tiles::get() else { return };
+        for shape @ [rows, depth, first] in SHAPES {
+            let (panel, _) = panels(depth);
+            for add in [false, true] {
+                check(
+                    shape,
+                    add,
+                    SPLIT,
+                    |k, column| panel[k * WIDTH + column],
+                    |x, c| {
+                        let mut terms = Terms::default();
+                        terms.fill(tiles, x, depth, THREE);
+                        // SAFETY: C has the rows.
+                        Whole::with(tiles, &panel, |panel| unsafe {
+                            terms.multiply(panel, [first, rows - first], 0..terms.blocks, c, add);
+                        });
+                    },
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_two_keep_sixteen_bits() {
+        /// Half a unit of the sixteenth bit, which is the last of two times eight.
+        const SPLIT: f64 = 1.0 / (1 << 17) as f64;
+        let Some(tiles) = Tiles::get() else { return };
+        for shape @ [rows, depth, first] in SHAPES {
+            let (_, panel) = panels(depth);
+            let weight = |k: usize, column: usize| panel[(k / 2 * WIDTH + column) * 2 + k % 2].to_f32();
+            for add in [false, true] {
+                check(shape, add, SPLIT, weight, |x, c| {
+                    let mut terms = Terms::default();
+                    terms.fill(tiles, x, depth, TWO);
+                    // SAFETY: C has the rows.
+                    unsafe { terms.multiply(&mut Pairs::new(tiles, &panel), [first, rows - first], 0..terms.blocks, c, add) };
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn sweeps_cover_the_depth_and_add_up() {
+        let Some(tiles) = Tiles::get() else { return };
+        // Blocks of 32, the last one of 4: more than fit into one sweep by what 64 rows may take, and as many as there are by the least of one.
+        let [rows, depth] = [64, 40 * DEPTH + 4];
+        let x = grid(rows, depth, 3);
+        let mut terms = Terms::default();
+        terms.fill(tiles, &x, depth, THREE);
+        let room = |columns: usize| rows * columns * terms.bytes();
+        let ends = |bytes: usize| {
+            let sweeps: Vec<_> = terms.sweeps(rows, bytes).collect();
+            assert!(sweeps[0].start == 0 && sweeps.windows(2).all(|pair| pair[0].end == pair[1].start), "{sweeps:?}");
+            sweeps.into_iter().map(|sweep| sweep.end).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(room(41 * DEPTH)), [41]);
+        assert_eq!(ends(room(40 * DEPTH)), [32, 41]);
+        for bytes in [room(20 * DEPTH), 1] {
+            assert_eq!(ends(bytes), [16, 32, 41]);
+        }
+        let (panel, _) = panels(depth);
+        for bytes in [room(20 * DEPTH), 1] {
+            for add in [false, true] {
+                // As above.
+                let split = 2.0 / (1 << 27) as f64;
+                check(
+                    [rows, depth, 0],
+                    add,
+                    split,
+                    |k, column| panel[k * WIDTH + column],
+                    |x, c| {
+                        let mut terms = Terms::default();
+                        terms.fill(tiles, x, depth, THREE);
+                        for sweep in terms.sweeps(rows, bytes) {
+                            let add = add || sweep.start > 0;
+                            // SAFETY: C has the rows.
+                            Whole::with(tiles, &panel, |panel| unsafe { terms.multiply(panel, [0, rows], sweep, c, add) });
+                        }
+                    },
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn small_parts_of_a_number_count() {
+        let Some(tiles) = Tiles::get() else { return };
+        // 1 + 2⁻²³ times 1 − 2⁻²⁴, in sums whose large parts cancel: what eight or sixteen bits see is zero.
+        let (a, b) = (1.0 + f32::EPSILON, 1.0 - f32::EPSILON / 2.0);
+        let mut x = Grid::new(1, 2);
+        x.rows_mut().next().unwrap()[..2].copy_from_slice(&[a, -1.0]);
+        let panel: Vec<f32> = [[b; WIDTH], [1.0; WIDTH]].concat();
+        let mut terms = Terms::default();
+        terms.fill(tiles, &x, 2, THREE);
+        let mut c = [0.0; WIDTH];
+        Whole::with(tiles, &panel, |panel| {
+            // SAFETY: C has a row.
+            unsafe { terms.multiply(panel, [0, 1], 0..terms.blocks, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+        });
+        // 2⁻²³ − 2⁻²⁴, and a rounding of one.
+        assert!(c.iter().all(|c| (c - f32::EPSILON / 2.0).abs() <= f32::EPSILON / 2.0) && c[0] > 0.0, "{c:?}");
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_in_any_batch() {
+        let Some(tiles) = Tiles::get() else { return };
+        let (rows, depth) = (90, 70);
+        let x = grid(rows, depth, 11);
+        for terms in [TWO, THREE] {
+            let all = product(tiles, &x, depth, terms);
+            for row in 0..rows {
+                let mut alone = Grid::new(1, depth);
+                alone.rows_mut().for_each(|line| line.copy_from_slice(x.row(row)));
+                assert_eq!(product(tiles, &alone, depth, terms), all[row * WIDTH..(row + 1) * WIDTH]);
+            }
+        }
+    }
+
+    /// How deep a sweep is follows from how many rows there are, and how many threads.
+    #[test]
+    fn a_row_has_the_same_bits_in_any_sweeps() {
+        let Some(tiles) = Tiles::get() else { return };
+        let (rows, depth) = (70, (BLOCKS + 21) * DEPTH + 4);
+        let x = grid(rows, depth, 17);
+        let (whole, pairs) = panels(depth);
+        for terms in [TWO, THREE] {
+            let expected = product(tiles, &x, depth, terms);
+            let mut sums = Terms::default();
+            sums.fill(tiles, &x, depth, terms);
+            for bytes in [1, 12, 25, 40, 60].map(|blocks| rows * blocks * DEPTH * sums.bytes()) {
+                let mut c = vec![f32::NAN; rows * WIDTH];
+                let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                for sweep in sums.sweeps(rows, bytes) {
+                    let (of, add) = ([0, rows], sweep.start > 0);
+                    // SAFETY: C has the rows.
+                    unsafe {
+                        match terms {
+                            TWO => sums.multiply(&mut Pairs::new(tiles, &pairs), of, sweep, place, add),
+                            _ => Whole::with(tiles, &whole, |panel| sums.multiply(panel, of, sweep, place, add)),
+                        }
+                    }
+                }
+                assert_eq!(c, expected, "{terms} terms, {bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none() {
+        let Some(tiles) = Tiles::get() else { return };
+        let mut x = grid(4, 40, 2);
+        x.rows_mut().zip([0.0, f32::NAN, f32::INFINITY, f32::MAX]).for_each(|(line, value)| line[33] = value);
+        for terms in [TWO, THREE] {
+            let c = product(tiles, &x, 40, terms);
+            assert!(c[..WIDTH].iter().all(|c| c.is_finite()));
+            assert!(c[WIDTH..3 * WIDTH].iter().all(|c| !c.is_finite()), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn tiles_are_as_exact_as_vectors() {
+        let Some(tiles) = Tiles::get() else { return };
+        let (rows, depth) = (200, 700);
+        let (panel, _) = panels(depth);
+        let x = grid(rows, depth, 13);
+        let (mut fast, mut plain) = (vec![0.0_f32; rows * WIDTH], vec![0.0_f32; rows * WIDTH]);
+        let mut terms = Terms::default();
+        terms.fill(tiles, &x, depth, THREE);
+        // SAFETY: both have the rows.
+        unsafe {
+            let place = Place { start: fast.as_mut_ptr(), stride: WIDTH };
+            Whole::with(tiles, &panel, |panel| terms.multiply(panel, [0, rows], 0..terms.blocks, place, false));
+            let b = Place { start: panel.as_ptr(), stride: WIDTH };
+            tile::multiply([rows, depth, 2], x.place(0), b, Place { start: plain.as_mut_ptr(), stride: WIDTH }, false);
+        }
+        assert_ne!(fast, plain, "two orders of summation");
+        let error = |found: &[f32]| {
+            let off = (0..rows * WIDTH).map(|at| {
+                let (row, column) = (x.row(at / WIDTH), at % WIDTH);
+                let exact: f64 = (0..depth).map(|k| f64::from(row[k]) * f64::from(panel[k * WIDTH + column])).sum();
+                (f64::from(found[at]) - exact).powi(2)
+            });
+            (off.sum::<f64>() / (rows * WIDTH) as f64).sqrt()
+        };
+        // The large products are added one after the other in both, and nothing else is of the same size.
+        let (fast, plain) = (error(&fast), error(&plain));
+        println!("root mean square error of tiles {fast:.2e}, of vectors {plain:.2e}");
+        assert!(fast <= 1.25 * plain, "{fast} for {plain}");
+    }
+}

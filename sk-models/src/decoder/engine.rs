@@ -1,0 +1,374 @@
+//! The contract of an inference engine.
+//!
+//! An engine runs one model on one kind of device and chooses its own types for KV caches, adapters, states and logits. To add an engine,
+//! implement [`Engine`] and construct it in [`Decoder::assemble`](super::Decoder); nothing else names a concrete engine. The types are
+//! erased once, by the blanket implementation of [`AnyEngine`].
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use burn::tensor::{DType, Device};
+use sk_core::TokenId;
+
+use super::batcher::{Batcher, Job, PassKey};
+use super::logits::{DeviceFailure, Logits};
+use crate::config::Qwen2Config;
+use crate::lora::{AdapterError, LoraAdapter};
+use crate::precision::Precision;
+
+/// An inference engine: a model whose weights are ready to be read.
+///
+/// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none. Every lane reads the same rows, each with its
+/// own keys and values. Results are bit-identical whether passes are joined or run one by one.
+pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
+    /// Keys and values of a context, one sequence per lane.
+    type Prefix: PrefixCache;
+    /// Keys and values that rows have added to a prefix.
+    type Suffix: SuffixCache;
+    /// The adapters of the lanes.
+    type Seats: fmt::Debug + Send + Sync + 'static;
+    /// Final-norm states of one pass.
+    type States: fmt::Debug + Send + 'static;
+
+    /// The shape of the model.
+    fn config(&self) -> &Qwen2Config;
+    /// The device that holds the weights.
+    fn device(&self) -> Device;
+    /// The precision of the weights.
+    fn precision(&self) -> Precision;
+    /// The number formats in memory.
+    fn formats(&self) -> Formats;
+    /// Bytes of the weights in memory.
+    fn bytes(&self) -> usize;
+
+    /// Returns an empty prefix for `lanes` lanes.
+    fn prefix(&self, lanes: usize) -> Self::Prefix;
+    /// Returns an empty suffix for `rows` rows in each of `lanes` lanes.
+    fn suffix(&self, lanes: usize, rows: usize) -> Self::Suffix;
+    /// Prepares the adapters of at least one lane.
+    ///
+    /// # Errors
+    ///
+    /// If an adapter was made for another shape; the error counts adapters by lane.
+    fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Self::Seats, AdapterError>;
+
+    /// Returns the key under which rows can be read in one pass with others.
+    fn forward_key(&self, rows: &Rows<'_, Self>, states: bool) -> PassKey;
+    /// Reads groups of rows that have one key. Returns the states of each group; they are empty unless `states` asks for them.
+    ///
+    /// `joined` says that the pass may include groups of other threads.
+    fn forward(&self, groups: Vec<Rows<'_, Self>>, states: bool, joined: bool) -> Vec<Self::States>;
+    /// Returns the key under which logits can be computed in one pass with others.
+    fn logits_key(&self, seats: &Self::Seats) -> PassKey;
+    /// Computes the logits `[M, V]` of each of several states that have one key.
+    fn logits(&self, of: &[(&Self::States, &Self::Seats)]) -> Vec<Logits>;
+
+    /// Returns the place of token `step` of row `row` among the states of a lane.
+    fn place(states: &Self::States, row: usize, step: usize) -> usize;
+    /// Returns `[log p(target), H_∞]` in nats for each lane and place, lanes outermost; `targets` has one token per place.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn read(
+        &self,
+        states: &Self::States,
+        seats: &Self::Seats,
+        places: &[usize],
+        targets: &[TokenId],
+    ) -> Result<Vec<[f32; 2]>, DeviceFailure>;
+    /// Returns `w·h + b` for the state h of lane `lane` of `lanes` at each place, and for each `(w, b)`: `[places, heads]`.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn project(
+        states: &Self::States,
+        lane: usize,
+        lanes: usize,
+        places: &[usize],
+        heads: &[(&[f32], f32)],
+    ) -> Result<Vec<f32>, DeviceFailure>;
+}
+
+/// Keys and values of a context, one sequence per lane.
+pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
+    /// Keys and values that rows have added.
+    type Suffix: SuffixCache;
+
+    /// The number of tokens held.
+    fn len(&self) -> usize;
+    /// The number of lanes.
+    fn lanes(&self) -> usize;
+    /// Bytes in use.
+    fn bytes(&self) -> usize;
+    /// Keeps the first `length` tokens.
+    fn truncate(&mut self, length: usize);
+    /// Appends the first `tokens` tokens of row `row` of a suffix of the same lanes, in every lane.
+    fn adopt(&mut self, suffix: &Self::Suffix, row: usize, tokens: usize);
+    /// Keeps the given lanes in the given order; `lanes` is not empty.
+    fn select_lanes(&mut self, lanes: &[usize]);
+    /// Appends the lanes of another prefix of the same tokens.
+    fn join_lanes(&mut self, other: Self);
+}
+
+/// Keys and values that rows have added to a prefix.
+pub(super) trait SuffixCache: fmt::Debug + Send + 'static {
+    /// The number of tokens of the longest row.
+    fn len(&self) -> usize;
+}
+
+/// The number formats of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Formats {
+    /// Weights.
+    pub(super) weights: DType,
+    /// Keys and values.
+    pub(super) keys: DType,
+    /// Adapters and states.
+    pub(super) states: DType,
+}
+
+/// Rows of tokens to read in every lane, and the caches that they continue.
+pub(super) struct Rows<'a, E: Engine> {
+    /// The tokens of each row.
+    pub(super) tokens: Vec<&'a [TokenId]>,
+    /// The adapters of the lanes.
+    pub(super) seats: &'a E::Seats,
+    /// Where keys and values are read and written.
+    pub(super) cache: Cache<&'a mut E::Prefix, &'a mut E::Suffix>,
+}
+
+/// The caches of a pass.
+pub(super) enum Cache<P, S> {
+    /// The only row continues the sequence of its lane.
+    Prefill(P),
+    /// Each row continues the sequence of its lane by what it has added to the suffix.
+    Extend {
+        /// What the rows of a lane share.
+        prefix: P,
+        /// What each row has added.
+        suffix: S,
+    },
+}
+
+/// Rows to read, as a job for the [`Batcher`].
+struct Forward<'a, E: Engine> {
+    engine: &'a E,
+    /// Taken when the job runs.
+    rows: Option<Rows<'a, E>>,
+    states: bool,
+    joined: bool,
+    out: Option<E::States>,
+}
+
+// SAFETY: `Forward` and `Head` are the only types of jobs, and differ in `TYPE`.
+unsafe impl<E: Engine> Job for Forward<'_, E> {
+    const TYPE: u8 = 0;
+
+    fn run(jobs: &mut [&mut Self]) {
+        let Some(Forward { engine, states, joined, .. }) = jobs.first().map(|job| &**job) else { return };
+        let (engine, states, joined) = (*engine, *states, *joined);
+        let rows = jobs.iter_mut().filter_map(|job| job.rows.take()).collect();
+        let out = engine.forward(rows, states, joined);
+        jobs.iter_mut().zip(out).for_each(|(job, states)| job.out = Some(states));
+    }
+}
+
+/// States whose logits are wanted, as a job for the [`Batcher`].
+struct Head<'a, E: Engine> {
+    engine: &'a E,
+    states: &'a E::States,
+    seats: &'a E::Seats,
+    out: Option<Logits>,
+}
+
+// SAFETY: as for `Forward`.
+unsafe impl<E: Engine> Job for Head<'_, E> {
+    const TYPE: u8 = 1;
+
+    fn run(jobs: &mut [&mut Self]) {
+        let Some(engine) = jobs.first().map(|job| job.engine) else { return };
+        let of: Vec<_> = jobs.iter().map(|job| (job.states, job.seats)).collect();
+        let out = engine.logits(&of);
+        jobs.iter_mut().zip(out).for_each(|(job, logits)| job.out = Some(logits));
+    }
+}
+
+/// An [`Engine`] without its types: what [`Decoder`](super::Decoder) holds.
+///
+/// # Panics
+///
+/// Methods panic if a cache, seats or states were made by another kind of engine.
+pub(super) trait AnyEngine: fmt::Debug + Send + Sync {
+    fn config(&self) -> &Qwen2Config;
+    fn device(&self) -> Device;
+    fn precision(&self) -> Precision;
+    fn formats(&self) -> Formats;
+    fn bytes(&self) -> usize;
+    fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix>;
+    fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn AnySuffix>;
+    fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<dyn Any + Send + Sync>, AdapterError>;
+    fn forward(
+        &self,
+        tokens: Vec<&[TokenId]>,
+        seats: &dyn Any,
+        cache: Cache<&mut dyn AnyPrefix, &mut dyn AnySuffix>,
+        states: bool,
+        batcher: Option<&Batcher>,
+    ) -> Box<dyn Any + Send>;
+    fn logits(&self, states: &dyn Any, seats: &dyn Any, batcher: Option<&Batcher>) -> Logits;
+    fn place(&self, states: &dyn Any, row: usize, step: usize) -> usize;
+    fn read(
+        &self,
+        states: &dyn Any,
+        seats: &dyn Any,
+        places: &[usize],
+        targets: &[TokenId],
+    ) -> Result<Vec<[f32; 2]>, DeviceFailure>;
+    fn project(
+        &self,
+        states: &dyn Any,
+        lane: usize,
+        lanes: usize,
+        places: &[usize],
+        heads: &[(&[f32], f32)],
+    ) -> Result<Vec<f32>, DeviceFailure>;
+}
+
+/// A [`PrefixCache`] without its type.
+pub(super) trait AnyPrefix: Any + fmt::Debug + Send {
+    fn len(&self) -> usize;
+    fn lanes(&self) -> usize;
+    fn bytes(&self) -> usize;
+    fn truncate(&mut self, length: usize);
+    fn adopt(&mut self, suffix: &dyn AnySuffix, row: usize, tokens: usize);
+    fn select_lanes(&mut self, lanes: &[usize]);
+    fn join_lanes(&mut self, other: Box<dyn AnyPrefix>);
+}
+
+/// A [`SuffixCache`] without its type.
+pub(super) trait AnySuffix: Any + fmt::Debug + Send {
+    fn len(&self) -> usize;
+}
+
+/// Explains a failed downcast: the documented panic of a value handed to an engine that did not make it.
+const FOREIGN: &str = "caches, seats and states belong to the decoder that made them";
+
+fn of<T: 'static>(value: &dyn Any) -> &T {
+    value.downcast_ref().expect(FOREIGN)
+}
+
+fn of_mut<T: 'static>(value: &mut dyn Any) -> &mut T {
+    value.downcast_mut().expect(FOREIGN)
+}
+
+impl<P: PrefixCache> AnyPrefix for P {
+    fn len(&self) -> usize {
+        PrefixCache::len(self)
+    }
+    fn lanes(&self) -> usize {
+        PrefixCache::lanes(self)
+    }
+    fn bytes(&self) -> usize {
+        PrefixCache::bytes(self)
+    }
+    fn truncate(&mut self, length: usize) {
+        PrefixCache::truncate(self, length);
+    }
+    fn adopt(&mut self, suffix: &dyn AnySuffix, row: usize, tokens: usize) {
+        PrefixCache::adopt(self, of(suffix), row, tokens);
+    }
+    fn select_lanes(&mut self, lanes: &[usize]) {
+        PrefixCache::select_lanes(self, lanes);
+    }
+    fn join_lanes(&mut self, other: Box<dyn AnyPrefix>) {
+        let other: Box<dyn Any> = other;
+        PrefixCache::join_lanes(self, *other.downcast().expect(FOREIGN));
+    }
+}
+
+impl<S: SuffixCache> AnySuffix for S {
+    fn len(&self) -> usize {
+        SuffixCache::len(self)
+    }
+}
+
+impl<E: Engine> AnyEngine for E {
+    fn config(&self) -> &Qwen2Config {
+        Engine::config(self)
+    }
+    fn device(&self) -> Device {
+        Engine::device(self)
+    }
+    fn precision(&self) -> Precision {
+        Engine::precision(self)
+    }
+    fn formats(&self) -> Formats {
+        Engine::formats(self)
+    }
+    fn bytes(&self) -> usize {
+        Engine::bytes(self)
+    }
+    fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix> {
+        Box::new(Engine::prefix(self, lanes))
+    }
+    fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn AnySuffix> {
+        Box::new(Engine::suffix(self, lanes, rows))
+    }
+    fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<dyn Any + Send + Sync>, AdapterError> {
+        Ok(Arc::new(Engine::seat(self, lanes)?))
+    }
+
+    fn forward(
+        &self,
+        tokens: Vec<&[TokenId]>,
+        seats: &dyn Any,
+        cache: Cache<&mut dyn AnyPrefix, &mut dyn AnySuffix>,
+        states: bool,
+        batcher: Option<&Batcher>,
+    ) -> Box<dyn Any + Send> {
+        let cache: Cache<&mut E::Prefix, &mut E::Suffix> = match cache {
+            Cache::Prefill(prefix) => Cache::Prefill(of_mut(prefix)),
+            Cache::Extend { prefix, suffix } => Cache::Extend { prefix: of_mut(prefix), suffix: of_mut(suffix) },
+        };
+        let rows = Rows { tokens, seats: of(seats), cache };
+        let key = self.forward_key(&rows, states);
+        let joined = batcher.is_some();
+        let mut job = Forward { engine: self, rows: Some(rows), states, joined, out: None };
+        Batcher::run(batcher, self, key, &mut job);
+        Box::new(job.out.expect("an engine returns the states of every group"))
+    }
+
+    fn logits(&self, states: &dyn Any, seats: &dyn Any, batcher: Option<&Batcher>) -> Logits {
+        let mut job = Head { engine: self, states: of(states), seats: of(seats), out: None };
+        Batcher::run(batcher, self, self.logits_key(job.seats), &mut job);
+        job.out.expect("an engine returns the logits of all states")
+    }
+
+    fn place(&self, states: &dyn Any, row: usize, step: usize) -> usize {
+        E::place(of(states), row, step)
+    }
+
+    fn read(
+        &self,
+        states: &dyn Any,
+        seats: &dyn Any,
+        places: &[usize],
+        targets: &[TokenId],
+    ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
+        Engine::read(self, of(states), of(seats), places, targets)
+    }
+
+    fn project(
+        &self,
+        states: &dyn Any,
+        lane: usize,
+        lanes: usize,
+        places: &[usize],
+        heads: &[(&[f32], f32)],
+    ) -> Result<Vec<f32>, DeviceFailure> {
+        E::project(of(states), lane, lanes, places, heads)
+    }
+}

@@ -1,0 +1,139 @@
+//! Logits on a GPU: what is copied to the host, and how little of it.
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use sk_core::TokenId;
+
+use super::ops;
+use crate::decoder::logits::DeviceFailure;
+use crate::kernels::simd::{exp, widened};
+
+/// Logits `[M, V]` in blocks of neighbouring tokens, which are looked at from afar.
+///
+/// A row of Qwen2.5 is 600 KB, of which a draw needs the few hundred tokens that have nearly all of the mass. Two numbers per block say
+/// where those are.
+pub(crate) struct Blocks {
+    /// `[M, blocks, BLOCK]`; the last block is filled up with −∞.
+    logits: Tensor<3>,
+    vocabulary: usize,
+}
+
+/// Tokens in a block.
+pub(crate) const BLOCK: usize = 64;
+
+/// What is known of a row before any of its blocks has been looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outline {
+    /// The largest logit of each block.
+    pub(crate) largest: Vec<f32>,
+    /// Σ e^{(z − max)·rate} of each block, with the largest logit of all as max.
+    pub(crate) masses: Vec<f64>,
+    /// Σ e^{z − max} of all.
+    pub(crate) plain: f64,
+    /// The logits that were asked for.
+    pub(crate) asked: Vec<f32>,
+}
+
+impl Outline {
+    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then the logits asked for.
+    fn new(row: &[f32], blocks: usize, rate: f32) -> Self {
+        let (largest, rest) = row.split_at(blocks);
+        let (masses, rest) = rest.split_at(blocks);
+        let (plain, asked) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
+        let max = largest.iter().copied().fold(f32::MIN, f32::max);
+        // Each block has a maximum of its own.
+        let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
+            let mut shares: Vec<f32> = largest.iter().map(|own| (own - max) * rate).collect();
+            widened(
+                #[inline(always)]
+                || shares.iter_mut().for_each(|share| *share = exp(*share)),
+            );
+            masses.iter().zip(shares).map(|(mass, share)| f64::from(*mass) * f64::from(share)).collect()
+        };
+        let masses = scaled(masses, rate);
+        let plain = if rate == 1.0 { masses.iter().sum() } else { scaled(plain, 1.0).iter().sum() };
+        Self { largest: largest.to_vec(), masses, plain, asked: asked.to_vec() }
+    }
+
+    /// Whether a logit of the row is NaN or +∞.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.masses.iter().any(|mass| mass.is_nan())
+    }
+}
+
+impl Blocks {
+    /// Cuts `[M, V]` into blocks.
+    pub(crate) fn new(logits: Tensor<2>) -> Self {
+        let [rows, vocabulary] = logits.dims();
+        let blocks = vocabulary.div_ceil(BLOCK);
+        let missing = blocks * BLOCK - vocabulary;
+        let logits = if missing == 0 {
+            logits
+        } else {
+            let rest = Tensor::<2>::full([rows, missing], f32::NEG_INFINITY, &logits.device()).cast(logits.dtype());
+            Tensor::cat(vec![logits, rest], 1)
+        };
+        Self { logits: logits.reshape([rows, blocks, BLOCK]), vocabulary }
+    }
+
+    /// Makes tokens impossible in every row.
+    pub(crate) fn forbid(self, tokens: &[TokenId]) -> Self {
+        if tokens.is_empty() {
+            return self;
+        }
+        let [_, blocks, _] = self.logits.dims();
+        let mut penalty = vec![0.0_f32; blocks * BLOCK];
+        for &token in tokens {
+            if (token as usize) < self.vocabulary {
+                penalty[token as usize] = f32::NEG_INFINITY;
+            }
+        }
+        let penalty = Tensor::<3>::from_data(TensorData::new(penalty, [1, blocks, BLOCK]), &self.logits.device());
+        let format = self.logits.dtype();
+        Self { logits: self.logits + penalty.cast(format), ..self }
+    }
+
+    /// An outline of every row, with the logits of `tokens`.
+    pub(crate) fn outline(&self, rate: f32, tokens: &[TokenId]) -> Result<Vec<Outline>, DeviceFailure> {
+        let [rows, blocks, _] = self.logits.dims();
+        let mut parts = vec![ops::outline(self.logits.clone(), rate)];
+        if !tokens.is_empty() {
+            let places: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
+            let flat = self.logits.clone().reshape([rows, blocks * BLOCK]);
+            parts.push(flat.select(1, indices(&places, &self.logits.device())).cast(DType::F32));
+        }
+        let numbers = read(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) })?;
+        Ok(numbers.chunks_exact(numbers.len() / rows).map(|row| Outline::new(row, blocks, rate)).collect())
+    }
+
+    /// The logits of some blocks of rows, `BLOCK` for each, in the order in which they are named as `(row, block)`.
+    pub(crate) fn look_into(&self, places: &[(usize, usize)]) -> Result<Vec<f32>, DeviceFailure> {
+        let [rows, blocks, _] = self.logits.dims();
+        let places: Vec<usize> = places.iter().map(|(row, block)| row * blocks + block).collect();
+        let flat = self.logits.clone().reshape([rows * blocks, BLOCK]);
+        read(flat.select(0, indices(&places, &self.logits.device())))
+    }
+
+    /// All of it: `[M, V]`.
+    pub(crate) fn whole(self) -> Result<Vec<f32>, DeviceFailure> {
+        let [rows, blocks, _] = self.logits.dims();
+        read(self.logits.reshape([rows, blocks * BLOCK]).slice([0..rows, 0..self.vocabulary]))
+    }
+}
+
+/// Copies a float tensor's values to the host.
+pub(in crate::decoder) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, DeviceFailure> {
+    tensor.try_into_vec_as::<f32>().map_err(|e| DeviceFailure { message: e.to_string() })
+}
+
+/// Returns the argmax of each row of `[M, V]`, the first of equals; `None` for a row with a NaN or +∞.
+pub(in crate::decoder) fn argmax(logits: Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
+    let pairs = read(ops::argmax(logits))?;
+    Ok(pairs.chunks_exact(2).map(|pair| (pair[1] == 0.0).then_some(pair[0] as TokenId)).collect())
+}
+
+/// Returns places as a tensor.
+pub(super) fn indices(places: &[usize], device: &Device) -> Tensor<1, Int> {
+    let places: Vec<i64> = places.iter().map(|&place| place as i64).collect();
+    let count = places.len();
+    Tensor::from_data(TensorData::new(places, [count]), device)
+}

@@ -1,0 +1,142 @@
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+
+use super::ops::adopt;
+use super::recording::Repeats;
+use crate::config::Qwen2Config;
+
+/// The context of each lane: per layer its keys and values `[G, 2·Hkv, P, D]`, keys before values, in buffers longer than that.
+///
+/// Behind the context lies what the rows of a [`Suffix`] have added: token t of row n of N at `P + t·N + n`. So the rows of a lane and the
+/// context they share are one block of keys, and a row that wins is moved to the front.
+#[derive(Debug)]
+pub(crate) struct Prefix {
+    layers: Vec<Tensor<4>>,
+    lanes: usize,
+    length: usize,
+    repeats: Repeats,
+}
+
+/// How many rows have added how many tokens each to a prefix.
+#[derive(Debug)]
+pub(crate) struct Suffix {
+    rows: usize,
+    length: usize,
+}
+
+impl Suffix {
+    pub(crate) fn new(rows: usize) -> Self {
+        Self { rows, length: 0 }
+    }
+
+    /// Tokens of each row.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
+    }
+}
+
+impl Prefix {
+    /// See [`GpuEngine::prefix`](super::GpuEngine::prefix).
+    pub(super) fn new(config: &Qwen2Config, lanes: usize, capacity: usize, format: DType, device: &Device) -> Self {
+        let shape = [lanes, 2 * config.num_key_value_heads, capacity.max(1), config.head_dim];
+        let layers = (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, (device, format))).collect();
+        Self { layers, lanes, length: 0, repeats: Repeats::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// Forgets all but the first `length` tokens. The buffers stay.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
+        self.length = length;
+    }
+
+    /// A layer's keys and values, the first `used` of which stay, with room for so many more: where there is none, twice as much.
+    pub(super) fn reserve(&mut self, layer: usize, used: usize, more: usize) -> &mut Tensor<4> {
+        let buffer = &mut self.layers[layer];
+        let [lanes, heads, capacity, width] = buffer.dims();
+        let mut target = capacity;
+        while target < used + more {
+            target *= 2;
+        }
+        if target > capacity {
+            self.repeats.forget();
+            let kept = buffer.clone().slice([0..lanes, 0..heads, 0..used, 0..width]);
+            let room = Tensor::zeros([lanes, heads, target - used, width], (&buffer.device(), buffer.dtype()));
+            *buffer = if used == 0 { room } else { Tensor::cat(vec![kept, room], 2) };
+        }
+        buffer
+    }
+
+    /// [`reserve`](Self::reserve) in every layer: how many there is room for then.
+    pub(super) fn make_room(&mut self, used: usize, more: usize) -> usize {
+        (0..self.layers.len()).map(|layer| self.reserve(layer, used, more).dims()[2]).min().unwrap_or(0)
+    }
+
+    /// Passes over it that repeat.
+    pub(super) fn repeats(&mut self) -> &mut Repeats {
+        &mut self.repeats
+    }
+
+    pub(super) fn advance(&mut self, tokens: usize) {
+        self.length += tokens;
+    }
+
+    /// Appends, in every lane, the first `tokens` tokens of a row of what lies behind.
+    pub(crate) fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+        assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
+        let start = self.length;
+        self.length += tokens;
+        if suffix.rows == 1 || tokens == 0 {
+            return;
+        }
+        for buffer in &mut self.layers {
+            buffer.inplace(|buffer| adopt(buffer, start, tokens, suffix.rows, row));
+        }
+    }
+
+    /// Keeps the given lanes, in the given order.
+    pub(crate) fn select_lanes(&mut self, lanes: &[usize]) {
+        assert!(!lanes.is_empty(), "a prefix needs at least one lane");
+        if lanes.iter().copied().eq(0..self.lanes) {
+            return;
+        }
+        self.repeats.forget();
+        let places: Vec<i64> = lanes.iter().map(|&lane| lane as i64).collect();
+        for buffer in &mut self.layers {
+            let places = Tensor::<1, Int>::from_data(TensorData::new(places.clone(), [lanes.len()]), &buffer.device());
+            *buffer = buffer.clone().select(0, places);
+        }
+        self.lanes = lanes.len();
+    }
+
+    /// Appends the lanes of another prefix of the same tokens.
+    pub(crate) fn join_lanes(&mut self, other: &Self) {
+        assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
+        self.repeats.forget();
+        for (own, new) in self.layers.iter_mut().zip(&other.layers) {
+            // The shorter buffer decides; it holds the tokens, and grows again when more come.
+            let capacity = own.dims()[2].min(new.dims()[2]);
+            let part = |buffer: &Tensor<4>| {
+                let [lanes, heads, _, width] = buffer.dims();
+                buffer.clone().slice([0..lanes, 0..heads, 0..capacity, 0..width])
+            };
+            *own = Tensor::cat(vec![part(own), part(new)], 0);
+        }
+        self.lanes += other.lanes;
+    }
+
+    /// Bytes of its buffers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.layers.iter().map(|buffer| buffer.shape().num_elements() * buffer.dtype().size()).sum()
+    }
+}

@@ -1,0 +1,93 @@
+use burn::tensor::DType;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::Client;
+
+use super::kernels::attention::{gather_kernel, glance_kernel};
+use super::{FEW, cubes, element, empty, units};
+use crate::decoder::gpu::ops::{Heads, Sight};
+
+/// Keys that a cube of [`glance_kernel`] looks at.
+const CHUNK: usize = 32;
+
+/// The room that a cube of [`glance_kernel`] has for queries, of which so many are there: few sizes, since each is a kernel of its own.
+fn most_queries(number: usize) -> usize {
+    number.next_multiple_of(32)
+}
+
+/// Whether a cube has the memory to look at keys with so many queries.
+fn can_glance(client: &Client, number: usize, width: usize) -> bool {
+    let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
+    numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
+}
+
+/// Whether [`glance`] serves so many places in each of so many lanes.
+pub(super) fn glances(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
+    lanes * places <= FEW && can_glance(client, heads.queries / heads.keys * places, heads.width)
+}
+
+/// Attention of the queries of a few tokens: chunks of keys side by side, and what they make together.
+///
+/// Where the group is is read from `numbers`; with others there, the same launches serve as long as there are no more than `room` keys.
+pub(super) fn glance(
+    queries: CubeTensor,
+    cache: CubeTensor,
+    (numbers, at): (CubeTensor, usize),
+    room: usize,
+    heads: Heads,
+    lanes: usize,
+    sight: Sight,
+    format: DType,
+) -> CubeTensor {
+    let (queries, cache, numbers) = (into_contiguous(queries), into_contiguous(cache), into_contiguous(numbers));
+    let number = queries.meta.shape()[2];
+    let (blocks, chunks) = (lanes * heads.keys, room.div_ceil(CHUNK));
+    let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
+    let client = queries.client.clone();
+    let (count, dim, cube_units) = cubes(&queries, blocks * chunks);
+    glance_kernel::launch(
+        &client,
+        count,
+        dim,
+        queries.clone().into_buffer_arg(),
+        cache.clone().into_buffer_arg(),
+        numbers.clone().into_buffer_arg(),
+        sums.clone().into_buffer_arg(),
+        at,
+        blocks,
+        chunks,
+        number,
+        heads.keys,
+        cache.meta.shape()[2],
+        sight.places,
+        sight.rows,
+        heads.width,
+        most_queries(number),
+        CHUNK,
+        cube_units as usize,
+        element(queries.dtype),
+    );
+    let out = empty(&queries, [lanes * sight.places, heads.queries * heads.width], format);
+    let number_out = lanes * sight.places * heads.queries * heads.width;
+    let (count, dim) = units(&queries, number_out);
+    gather_kernel::launch(
+        &client,
+        count,
+        dim,
+        sums.into_buffer_arg(),
+        numbers.into_buffer_arg(),
+        out.clone().into_buffer_arg(),
+        at,
+        sight.rows,
+        CHUNK,
+        chunks,
+        number,
+        heads.queries,
+        heads.keys,
+        sight.places,
+        heads.width,
+        number_out,
+        element(format),
+    );
+    out
+}

@@ -1,0 +1,335 @@
+//! Keys, queries, and what queries see.
+
+use cubecl::prelude::*;
+
+use super::{max_of_cube, row_of_cube, sum_of_cube};
+
+/// Where a group is: the keys that all its rows see, and the tokens that each row has added before.
+#[cube]
+fn place_of_group(numbers: &[i32], at: usize) -> (usize, usize) {
+    (numbers[at] as usize, numbers[at + 1] as usize)
+}
+
+/// Of a number among those that lie place by place: which it is of its head, and its head, place and lane.
+#[cube]
+fn place_of_number(number: usize, width: usize, heads: usize, places: usize) -> (usize, usize, usize, usize) {
+    (number % width, (number / width) % heads, (number / (width * heads)) % places, number / (width * heads * places))
+}
+
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn turn_kernel<P: Float, O: Float>(
+    projected: &[P],
+    delta: &[f32],
+    bias: &[f32],
+    angles: &[f32],
+    numbers: &[i32],
+    queries: &mut [O],
+    cache: &mut [O],
+    number_of_group: usize,
+    group_rows: usize,
+    lane_places: usize,
+    stride: usize,
+    delta_stride: usize,
+    start: usize,
+    places: usize,
+    query_heads: usize,
+    key_heads: usize,
+    width: usize,
+    capacity: usize,
+    scale: f32,
+    pairs: usize,
+    #[comptime] adapted: bool,
+    #[define(P, O)] _formats: [ElemType; 2],
+) {
+    if ABSOLUTE_POS >= pairs {
+        terminate!();
+    }
+    let half = width / 2;
+    let heads = query_heads + 2 * key_heads;
+    let j = ABSOLUTE_POS % half;
+    let place = (ABSOLUTE_POS / half) % places;
+    let head = (ABSOLUTE_POS / (half * places)) % heads;
+    let lane = ABSOLUTE_POS / (half * places * heads);
+    let row = lane * lane_places + start + place;
+    let column = head * width + j;
+    let mut first = f32::cast_from(projected[row * stride + column]) + bias[column];
+    let mut second = f32::cast_from(projected[row * stride + column + half]) + bias[column + half];
+    if comptime![adapted] {
+        first += delta[row * delta_stride + column];
+        second += delta[row * delta_stride + column + half];
+    }
+    let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
+    let angle = (shared_keys + earlier + place / group_rows) * width + j;
+    let cos = angles[angle];
+    let sin = angles[angle + half];
+    if head < query_heads {
+        let at = ((lane * query_heads + head) * places + place) * width + j;
+        queries[at] = O::cast_from((first * cos - second * sin) * scale);
+        queries[at + half] = O::cast_from((second * cos + first * sin) * scale);
+    } else {
+        let at =
+            ((lane * 2 * key_heads + head - query_heads) * capacity + shared_keys + earlier * group_rows + place) * width + j;
+        if head < query_heads + key_heads {
+            cache[at] = O::cast_from(first * cos - second * sin);
+            cache[at + half] = O::cast_from(second * cos + first * sin);
+        } else {
+            cache[at] = O::cast_from(first);
+            cache[at + half] = O::cast_from(second);
+        }
+    }
+}
+
+/// Whether the query at `place` of its group sees the key at `column`.
+#[cube]
+fn sees(column: usize, place: usize, shared: usize, earlier: usize, rows: usize) -> bool {
+    let mut seen = true;
+    if column >= shared {
+        let own = column - shared;
+        seen = own % rows == place % rows && own / rows <= earlier + place / rows;
+    }
+    seen
+}
+
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn weigh_kernel<O: Float>(
+    scores: &[f32],
+    out: &mut [O],
+    rows: usize,
+    stride: usize,
+    columns: usize,
+    places: usize,
+    shared_keys: usize,
+    earlier: usize,
+    group_rows: usize,
+    #[comptime] units: u32,
+    #[define(O)] _format: ElemType,
+) {
+    let mut shared = Shared::<[f32]>::new_slice(units as usize);
+    let row = row_of_cube(rows);
+    let place = row % places;
+    let mut own = f32::min_value();
+    let mut i = UNIT_POS as usize;
+    while i < columns {
+        if sees(i, place, shared_keys, earlier, group_rows) {
+            own = max(own, scores[row * stride + i]);
+        }
+        i += CUBE_DIM as usize;
+    }
+    let largest = max_of_cube(own, &mut shared);
+    let mut total = 0.0f32;
+    let mut i = UNIT_POS as usize;
+    while i < columns {
+        if sees(i, place, shared_keys, earlier, group_rows) {
+            total += (scores[row * stride + i] - largest).exp();
+        }
+        i += CUBE_DIM as usize;
+    }
+    let scale = 1.0 / sum_of_cube(total, &mut shared);
+    // Exponentials are taken again, which is cheaper than to write them, read them and write them once more.
+    let mut i = UNIT_POS as usize;
+    while i < columns {
+        let mut weight = 0.0f32;
+        if sees(i, place, shared_keys, earlier, group_rows) {
+            weight = (scores[row * stride + i] - largest).exp() * scale;
+        }
+        out[row * columns + i] = O::cast_from(weight);
+        i += CUBE_DIM as usize;
+    }
+}
+
+/// Attention of the queries of a few tokens to `chunk` keys, the work of a cube: of each query the largest score, the sum of the
+/// exponentials below it, and what they mix of the values.
+///
+/// Queries `[G, Hkv, Q, D]`, keys and values as in a [`Prefix`](crate::decoder::gpu::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`.
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn glance_kernel<S: Float>(
+    queries: &[S],
+    cache: &[S],
+    numbers: &[i32],
+    sums: &mut [f32],
+    number_of_group: usize,
+    blocks: usize,
+    chunks: usize,
+    number: usize,
+    key_heads: usize,
+    capacity: usize,
+    places: usize,
+    group_rows: usize,
+    #[comptime] width: usize,
+    #[comptime] most: usize,
+    #[comptime] chunk: usize,
+    #[comptime] units: usize,
+    #[define(S)] _format: ElemType,
+) {
+    // One more than a line, so that neighbours read from different banks.
+    let line = comptime![width + 1];
+    let score_line = comptime![chunk + 1];
+    let mut others = Shared::<[f32]>::new_slice(comptime![chunk * (width + 1)]);
+    let mut scores = Shared::<[f32]>::new_slice(comptime![most * (chunk + 1)]);
+    let unit = UNIT_POS as usize;
+    let cube = row_of_cube(blocks * chunks);
+    let block = cube / chunks;
+    let first = (cube % chunks) * chunk;
+    let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
+    let columns = shared_keys + earlier * group_rows + places;
+    // None where there is room for more than there are.
+    let count = min(first + chunk, columns) - min(first, columns);
+    let keys = (block / key_heads) * 2 * key_heads + block % key_heads;
+    let key_start = (keys * capacity + first) * width;
+    let value_start = ((keys + key_heads) * capacity + first) * width;
+
+    let mut i = unit;
+    while i < count * width {
+        others[(i / width) * line + i % width] = f32::cast_from(cache[key_start + i]);
+        i += units;
+    }
+    sync_cube();
+    let mut i = unit;
+    while i < number * chunk {
+        let query = i / chunk;
+        let key = i % chunk;
+        let mut score = f32::min_value();
+        if key < count && sees(first + key, query % places, shared_keys, earlier, group_rows) {
+            score = 0.0;
+            let start = (block * number + query) * width;
+            for d in 0..width {
+                score += f32::cast_from(queries[start + d]) * others[key * line + d];
+            }
+        }
+        scores[query * score_line + key] = score;
+        i += units;
+    }
+    sync_cube();
+    let mut i = unit;
+    while i < number {
+        let mut largest = f32::min_value();
+        for key in 0..chunk {
+            largest = max(largest, scores[i * score_line + key]);
+        }
+        let mut total = 0.0f32;
+        for key in 0..chunk {
+            let score = scores[i * score_line + key];
+            let mut weight = 0.0f32;
+            if score > f32::min_value() {
+                weight = (score - largest).exp();
+            }
+            scores[i * score_line + key] = weight;
+            total += weight;
+        }
+        let at = (cube * number + i) * (width + 2) + width;
+        sums[at] = largest;
+        sums[at + 1] = total;
+        i += units;
+    }
+    let mut i = unit;
+    while i < count * width {
+        others[(i / width) * line + i % width] = f32::cast_from(cache[value_start + i]);
+        i += units;
+    }
+    sync_cube();
+    let mut i = unit;
+    while i < number * width {
+        let query = i / width;
+        let d = i % width;
+        let mut mixed = 0.0f32;
+        for key in 0..count {
+            mixed += scores[query * score_line + key] * others[key * line + d];
+        }
+        sums[(cube * number + query) * (width + 2) + d] = mixed;
+        i += units;
+    }
+}
+
+/// What all chunks of [`glance_kernel`] make together, place by place: `[G·m, Hq·D]`.
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn gather_kernel<O: Float>(
+    sums: &[f32],
+    numbers: &[i32],
+    out: &mut [O],
+    number_of_group: usize,
+    group_rows: usize,
+    chunk: usize,
+    room: usize,
+    number: usize,
+    heads: usize,
+    key_heads: usize,
+    places: usize,
+    width: usize,
+    count: usize,
+    #[define(O)] _format: ElemType,
+) {
+    if ABSOLUTE_POS >= count {
+        terminate!();
+    }
+    let (d, head, place, lane) = place_of_number(ABSOLUTE_POS, width, heads, places);
+    let group = heads / key_heads;
+    let block = lane * key_heads + head / group;
+    let query = (head % group) * places + place;
+    let line = width + 2;
+    let step = number * line;
+    let start = (block * room * number + query) * line;
+    let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
+    let chunks = (shared_keys + earlier * group_rows + places).div_ceil(chunk);
+    let mut largest = f32::min_value();
+    for c in 0..chunks {
+        largest = max(largest, sums[start + c * step + width]);
+    }
+    let mut mixed = 0.0f32;
+    let mut total = 0.0f32;
+    for c in 0..chunks {
+        let at = start + c * step;
+        let share = (sums[at + width] - largest).exp();
+        mixed += sums[at + d] * share;
+        total += sums[at + width + 1] * share;
+    }
+    out[ABSOLUTE_POS] = O::cast_from(mixed / total);
+}
+
+/// Of what lies side by side, one row goes to the front: a unit for each number of a token, which moves it token by token.
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn adopt_kernel<S: Float>(
+    cache: &mut [S],
+    capacity: usize,
+    width: usize,
+    first: usize,
+    tokens: usize,
+    rows: usize,
+    row: usize,
+    count: usize,
+    #[define(S)] _format: ElemType,
+) {
+    if ABSOLUTE_POS >= count {
+        terminate!();
+    }
+    let start = ((ABSOLUTE_POS / width) * capacity + first) * width + ABSOLUTE_POS % width;
+    // No token goes behind where it came from, so that none is overwritten before it is moved.
+    for step in 0..tokens {
+        cache[start + step * width] = cache[start + (step * rows + row) * width];
+    }
+}
+
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn refresh_kernel(new: &[i32], old: &mut [i32], count: usize) {
+    if ABSOLUTE_POS >= count {
+        terminate!();
+    }
+    old[ABSOLUTE_POS] = new[ABSOLUTE_POS];
+}
+
+#[cube(launch)]
+pub(in crate::decoder::gpu::cube) fn by_place_kernel<O: Float>(
+    mixed: &[f32],
+    out: &mut [O],
+    stride: usize,
+    heads: usize,
+    places: usize,
+    width: usize,
+    count: usize,
+    #[define(O)] _format: ElemType,
+) {
+    if ABSOLUTE_POS >= count {
+        terminate!();
+    }
+    let (d, head, place, lane) = place_of_number(ABSOLUTE_POS, width, heads, places);
+    out[ABSOLUTE_POS] = O::cast_from(mixed[((lane * heads + head) * places + place) * stride + d]);
+}

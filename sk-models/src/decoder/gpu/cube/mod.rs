@@ -1,0 +1,485 @@
+//! Kernels in CubeCL for what lies between the products of a layer, and where few rows are read for products and attention too.
+//!
+//! Composed of Burn's operations, each of these steps is three to nine kernels, and every one of them takes longer to ask for than to run
+//! while few rows are read. Here it is one, attention two. Sums are in f32, whatever comes in or goes out.
+
+// Kernels are called with all they are given, most of it sizes, and know no iterators.
+#![allow(clippy::too_many_arguments, clippy::needless_range_loop)]
+
+mod attention;
+mod kernels;
+mod products;
+#[cfg(test)]
+mod tests;
+
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, Cube, DispatchDevice, backend_extension};
+use burn::tensor::{DType, Device, Slice};
+use burn_cubecl::kernel::{cast, into_contiguous};
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::ops::{Heads, Own, Sight};
+use attention::{glance, glances};
+use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, turn_kernel, weigh_kernel};
+use kernels::layer::{gate_kernel, norm_kernel};
+use kernels::logits::{argmax_kernel, outline_kernel, read_kernel};
+use products::{few_rows, product, spread};
+
+/// Units that share a row.
+const UNITS: u32 = 256;
+
+/// The steps of a layer.
+#[backend_extension(Cube)]
+pub(crate) trait CubeOps: Backend {
+    /// See [`multiply`](super::ops::multiply), and [`multiply_whole`](super::ops::multiply_whole).
+    fn cube_multiply(x: FloatTensor<Self>, weight: FloatTensor<Self>, whole: bool) -> FloatTensor<Self>;
+
+    /// See [`product`](super::ops::product).
+    fn cube_product(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`add_norm`](super::ops::add_norm); here and below, any tensor stands for what no adapter adds.
+    fn cube_add_norm(
+        x: FloatTensor<Self>,
+        change: FloatTensor<Self>,
+        delta: FloatTensor<Self>,
+        adapted: bool,
+        weight: FloatTensor<Self>,
+        epsilon: f32,
+        format: DType,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// The same where nothing is added.
+    fn cube_norm(x: FloatTensor<Self>, weight: FloatTensor<Self>, epsilon: f32, format: DType) -> FloatTensor<Self>;
+
+    /// See [`turn`](super::ops::turn).
+    fn cube_turn(
+        projected: FloatTensor<Self>,
+        delta: FloatTensor<Self>,
+        adapted: bool,
+        bias: FloatTensor<Self>,
+        angles: FloatTensor<Self>,
+        numbers: IntTensor<Self>,
+        at: usize,
+        heads: Heads,
+        own: Own,
+        rows: usize,
+        cache: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// See [`attend`](super::ops::attend).
+    fn cube_attend(
+        queries: FloatTensor<Self>,
+        cache: FloatTensor<Self>,
+        numbers: IntTensor<Self>,
+        at: usize,
+        room: usize,
+        heads: Heads,
+        lanes: usize,
+        sight: Sight,
+        format: DType,
+    ) -> FloatTensor<Self>;
+
+    /// See [`weigh`](super::ops::weigh).
+    fn cube_weigh(scores: FloatTensor<Self>, sight: Sight, format: DType) -> FloatTensor<Self>;
+
+    /// See [`by_place`](super::ops::by_place).
+    fn cube_by_place(mixed: FloatTensor<Self>, heads: Heads, lanes: usize, places: usize, format: DType) -> FloatTensor<Self>;
+
+    /// See [`adopt`](super::ops::adopt).
+    fn cube_adopt(cache: FloatTensor<Self>, start: usize, tokens: usize, rows: usize, row: usize) -> FloatTensor<Self>;
+
+    /// See [`refresh`](super::ops::refresh).
+    fn cube_refresh(old: IntTensor<Self>, new: IntTensor<Self>) -> IntTensor<Self>;
+
+    /// See [`gate`](super::ops::gate).
+    fn cube_gate(both: FloatTensor<Self>, delta: FloatTensor<Self>, adapted: bool, format: DType) -> FloatTensor<Self>;
+
+    /// See [`spread`](super::ops::spread); `widths` are those of what each target writes.
+    fn cube_spread(low: FloatTensor<Self>, second: FloatTensor<Self>, widths: Vec<usize>) -> FloatTensor<Self>;
+
+    /// See [`read`](super::ops::read).
+    fn cube_read(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`argmax`](super::ops::argmax).
+    fn cube_likeliest(logits: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`outline`](super::ops::outline).
+    fn cube_outline(logits: FloatTensor<Self>, rate: f32) -> FloatTensor<Self>;
+}
+
+/// A tensor whose rows lie one after the other, with a stride of their own, and that stride.
+fn by_rows(tensor: CubeTensor) -> (CubeTensor, usize) {
+    let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
+    let rank = shape.len();
+    let stride = strides[rank - 2];
+    let mut expected = stride;
+    let even = strides[rank - 1] == 1
+        && (0..rank - 1).rev().all(|dim| {
+            let fits = shape[dim] == 1 || strides[dim] == expected;
+            expected *= shape[dim];
+            fits
+        });
+    if even && stride > 0 {
+        return (tensor, stride);
+    }
+    let tensor = into_contiguous(tensor);
+    let width = tensor.meta.shape()[rank - 1];
+    (tensor, width)
+}
+
+fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], format: DType) -> CubeTensor {
+    empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape.into(), format)
+}
+
+fn element(format: DType) -> ElemType {
+    burn::backend::cubecl::dtype_to_storage_type(format)
+}
+
+/// A cube for each row.
+fn cubes(tensor: &CubeTensor, rows: usize) -> (CubeCount, CubeDim, u32) {
+    let limit = tensor.client.properties().hardware.max_units_per_cube;
+    let units = UNITS.min(1 << limit.max(1).ilog2());
+    let dim = CubeDim::new_1d(units);
+    (cubecl::calculate_cube_count_elemwise(&tensor.client, rows * units as usize, dim), dim, units)
+}
+
+/// A unit for each of `count` results.
+fn units(tensor: &CubeTensor, count: usize) -> (CubeCount, CubeDim) {
+    let dim = CubeDim::new(&tensor.client, count);
+    (cubecl::calculate_cube_count_elemwise(&tensor.client, count, dim), dim)
+}
+
+/// The most rows for which reading matrices and keys takes longer than multiplying by them.
+const FEW: usize = 16;
+
+fn norm(
+    x: CubeTensor,
+    change: Option<(CubeTensor, CubeTensor, bool)>,
+    weight: CubeTensor,
+    epsilon: f32,
+    format: DType,
+) -> (CubeTensor, CubeTensor) {
+    let x = into_contiguous(x);
+    let [rows, width] = x.meta.shape().dims();
+    let (out, adds) = (empty(&x, [rows, width], format), change.is_some());
+    // Where nothing is added, x stands for what is not looked at.
+    let sum = if adds { empty(&x, [rows, width], DType::F32) } else { x.clone() };
+    let (change, delta, adapted) = change.unwrap_or_else(|| (x.clone(), x.clone(), false));
+    let ((change, stride), (delta, delta_stride)) = (by_rows(change), by_rows(delta));
+    let (count, dim, units) = cubes(&x, rows);
+    let client = x.client.clone();
+    norm_kernel::launch(
+        &client,
+        count,
+        dim,
+        x.into_buffer_arg(),
+        change.clone().into_buffer_arg(),
+        delta.into_buffer_arg(),
+        into_contiguous(weight).into_buffer_arg(),
+        sum.clone().into_buffer_arg(),
+        out.clone().into_buffer_arg(),
+        rows,
+        width,
+        stride,
+        delta_stride,
+        epsilon,
+        adds,
+        adapted,
+        units,
+        [element(change.dtype), element(format)],
+    );
+    (sum, out)
+}
+
+/// Whether attention on this device reads from a tensor where a group of so many places in each of so many lanes is.
+pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
+    match device.as_dispatch() {
+        DispatchDevice::Cube(device) => glances(&device.client(), heads, lanes, places),
+        _ => false,
+    }
+}
+
+impl CubeOps for Cube {
+    fn cube_multiply(x: CubeTensor, weight: CubeTensor, whole: bool) -> CubeTensor {
+        few_rows(&x, &weight, whole).unwrap_or_else(|| {
+            let (rows, entry) = (x.meta.shape()[0], weight.dtype);
+            let format = if whole || rows <= FEW { DType::F32 } else { entry };
+            product(if x.dtype == entry { x } else { cast(x, entry) }, weight, format)
+        })
+    }
+
+    fn cube_product(a: CubeTensor, b: CubeTensor) -> CubeTensor {
+        product(a, b, DType::F32)
+    }
+
+    fn cube_add_norm(
+        x: CubeTensor,
+        change: CubeTensor,
+        delta: CubeTensor,
+        adapted: bool,
+        weight: CubeTensor,
+        epsilon: f32,
+        format: DType,
+    ) -> (CubeTensor, CubeTensor) {
+        norm(x, Some((change, delta, adapted)), weight, epsilon, format)
+    }
+
+    fn cube_norm(x: CubeTensor, weight: CubeTensor, epsilon: f32, format: DType) -> CubeTensor {
+        norm(x, None, weight, epsilon, format).1
+    }
+
+    fn cube_turn(
+        projected: CubeTensor,
+        delta: CubeTensor,
+        adapted: bool,
+        bias: CubeTensor,
+        angles: CubeTensor,
+        numbers: CubeTensor,
+        at: usize,
+        heads: Heads,
+        own: Own,
+        group_rows: usize,
+        cache: CubeTensor,
+    ) -> (CubeTensor, CubeTensor) {
+        let (Heads { queries, keys, width }, Own { lanes, start, places }) = (heads, own);
+        let (projected, stride) = by_rows(projected);
+        let rows = projected.meta.shape()[0];
+        let bias = into_contiguous(bias);
+        let (delta, delta_stride) = if adapted { by_rows(delta) } else { (delta, 0) };
+        // A cache that has just been put together may have gaps; after its first pass it has none, and stays where it is.
+        let cache = into_contiguous(cache);
+        let capacity = cache.meta.shape()[2];
+        let query = empty(&projected, [lanes, keys, queries / keys * places, width], cache.dtype);
+        let pairs = lanes * places * (queries + 2 * keys) * width / 2;
+        let (count, dim) = units(&projected, pairs);
+        let client = projected.client.clone();
+        turn_kernel::launch(
+            &client,
+            count,
+            dim,
+            projected.clone().into_buffer_arg(),
+            delta.into_buffer_arg(),
+            bias.into_buffer_arg(),
+            into_contiguous(angles).into_buffer_arg(),
+            into_contiguous(numbers).into_buffer_arg(),
+            query.clone().into_buffer_arg(),
+            cache.clone().into_buffer_arg(),
+            at,
+            group_rows,
+            rows / lanes,
+            stride,
+            delta_stride,
+            start,
+            places,
+            queries,
+            keys,
+            width,
+            capacity,
+            heads.scale(),
+            pairs,
+            adapted,
+            [element(projected.dtype), element(cache.dtype)],
+        );
+        (query, cache)
+    }
+
+    fn cube_attend(
+        queries: CubeTensor,
+        cache: CubeTensor,
+        numbers: CubeTensor,
+        at: usize,
+        room: usize,
+        heads: Heads,
+        lanes: usize,
+        sight: Sight,
+        format: DType,
+    ) -> CubeTensor {
+        if glances(&queries.client, heads, lanes, sight.places) {
+            return glance(queries, cache, (numbers, at), room, heads, lanes, sight, format);
+        }
+        let part = |from: usize| {
+            let part = [0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width];
+            Self::float_slice(cache.clone(), &part.map(Slice::from))
+        };
+        let keys = Self::float_swap_dims(part(0), 2, 3);
+        let weights = Self::cube_weigh(product(queries, keys, DType::F32), sight, cache.dtype);
+        let mixed = product(weights, part(heads.keys), DType::F32);
+        Self::cube_by_place(mixed, heads, lanes, sight.places, format)
+    }
+
+    fn cube_weigh(scores: CubeTensor, sight: Sight, format: DType) -> CubeTensor {
+        let (scores, stride) = by_rows(scores);
+        let [lanes, heads, queries, columns] = scores.meta.shape().dims();
+        let out = empty(&scores, [lanes, heads, queries, columns], format);
+        let rows = lanes * heads * queries;
+        let (count, dim, units) = cubes(&scores, rows);
+        let client = scores.client.clone();
+        weigh_kernel::launch(
+            &client,
+            count,
+            dim,
+            scores.into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            rows,
+            stride,
+            columns,
+            sight.places,
+            sight.shared,
+            sight.earlier,
+            sight.rows,
+            units,
+            element(format),
+        );
+        out
+    }
+
+    fn cube_by_place(mixed: CubeTensor, heads: Heads, lanes: usize, places: usize, format: DType) -> CubeTensor {
+        let (mixed, stride) = by_rows(mixed);
+        let out = empty(&mixed, [lanes * places, heads.queries * heads.width], format);
+        let number = lanes * places * heads.queries * heads.width;
+        let (count, dim) = units(&mixed, number);
+        let client = mixed.client.clone();
+        by_place_kernel::launch(
+            &client,
+            count,
+            dim,
+            mixed.into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            stride,
+            heads.queries,
+            places,
+            heads.width,
+            number,
+            element(format),
+        );
+        out
+    }
+
+    fn cube_adopt(cache: CubeTensor, start: usize, tokens: usize, rows: usize, row: usize) -> CubeTensor {
+        let cache = into_contiguous(cache);
+        let [lanes, heads, capacity, width] = cache.meta.shape().dims();
+        let number = lanes * heads * width;
+        let (count, dim) = units(&cache, number);
+        let client = cache.client.clone();
+        adopt_kernel::launch(
+            &client,
+            count,
+            dim,
+            cache.clone().into_buffer_arg(),
+            capacity,
+            width,
+            start,
+            tokens,
+            rows,
+            row,
+            number,
+            element(cache.dtype),
+        );
+        cache
+    }
+
+    fn cube_refresh(old: CubeTensor, new: CubeTensor) -> CubeTensor {
+        let number = new.meta.shape().num_elements();
+        let (count, dim) = units(&old, number);
+        let client = old.client.clone();
+        refresh_kernel::launch(&client, count, dim, new.into_buffer_arg(), old.clone().into_buffer_arg(), number);
+        old
+    }
+
+    fn cube_gate(both: CubeTensor, delta: CubeTensor, adapted: bool, format: DType) -> CubeTensor {
+        let (both, stride) = by_rows(both);
+        let [rows, width] = both.meta.shape().dims();
+        let out = empty(&both, [rows, width / 2], format);
+        let (delta, delta_stride) = by_rows(delta);
+        let (count, dim) = units(&both, rows * width / 2);
+        let client = both.client.clone();
+        gate_kernel::launch(
+            &client,
+            count,
+            dim,
+            both.clone().into_buffer_arg(),
+            delta.into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            stride,
+            delta_stride,
+            width / 2,
+            rows * width / 2,
+            adapted,
+            [element(both.dtype), element(format)],
+        );
+        out
+    }
+
+    fn cube_spread(low: CubeTensor, second: CubeTensor, widths: Vec<usize>) -> CubeTensor {
+        spread(low, second, &widths)
+    }
+
+    fn cube_read(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
+        let (logits, stride) = by_rows(logits);
+        let [rows, vocabulary] = logits.meta.shape().dims();
+        let out = empty(&logits, [rows, 2], DType::F32);
+        let (count, dim, units) = cubes(&logits, rows);
+        let client = logits.client.clone();
+        read_kernel::launch(
+            &client,
+            count,
+            dim,
+            logits.clone().into_buffer_arg(),
+            into_contiguous(targets).into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            rows,
+            stride,
+            vocabulary,
+            units,
+            element(logits.dtype),
+        );
+        out
+    }
+
+    fn cube_likeliest(logits: CubeTensor) -> CubeTensor {
+        let (logits, stride) = by_rows(logits);
+        let [rows, vocabulary] = logits.meta.shape().dims();
+        let out = empty(&logits, [rows, 2], DType::F32);
+        let (count, dim, units) = cubes(&logits, rows);
+        let client = logits.client.clone();
+        argmax_kernel::launch(
+            &client,
+            count,
+            dim,
+            logits.clone().into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            rows,
+            stride,
+            vocabulary,
+            units,
+            element(logits.dtype),
+        );
+        out
+    }
+
+    fn cube_outline(logits: CubeTensor, rate: f32) -> CubeTensor {
+        let logits = into_contiguous(logits);
+        let [rows, blocks, block] = logits.meta.shape().dims();
+        let parts = if rate == 1.0 { 2 } else { 3 };
+        let out = empty(&logits, [rows, parts * blocks], DType::F32);
+        let (count, dim) = units(&logits, rows * blocks);
+        let client = logits.client.clone();
+        outline_kernel::launch(
+            &client,
+            count,
+            dim,
+            logits.clone().into_buffer_arg(),
+            out.clone().into_buffer_arg(),
+            blocks,
+            block,
+            rate,
+            rows * blocks,
+            parts,
+            element(logits.dtype),
+        );
+        out
+    }
+}

@@ -1,0 +1,402 @@
+//! Each kernel beside what it is composed of. They run where `SWISS_KNIFE_TEST_DEVICE` names a GPU.
+
+use std::convert::Infallible;
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use sk_core::TokenId;
+
+use super::super::ops::{
+    Changed, Heads, Own, Place, Sight, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline,
+    product, read, refresh, spread, turn, weigh,
+};
+use crate::config::Qwen2Config;
+use crate::decoder::gpu::{Cache, GpuEngine, Group, Suffix};
+use crate::device::DeviceName;
+use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
+use crate::model::Norm;
+use crate::model::initial::Initial;
+use crate::model::parts::Parts;
+use crate::precision::Precision;
+
+/// A dozen roundings of f32, of sums of a few hundred terms in another order.
+const WHOLE: f32 = 2e-5;
+
+/// One step of bf16, where a sum in another order falls to the other side.
+const HALF: f32 = 1.0 / 128.0;
+
+/// The device under test; none where it is the processor.
+fn device() -> Option<Device> {
+    let name: DeviceName = std::env::var("SWISS_KNIFE_TEST_DEVICE").ok()?.parse().expect("the name of a device");
+    (name != DeviceName::Cpu).then(|| name.open().expect("a device of this machine"))
+}
+
+/// The formats of weights that a device has.
+fn formats(device: &Device) -> Vec<DType> {
+    let half = Precision::Bf16.check(device).is_ok().then_some(DType::BF16);
+    [DType::F32].into_iter().chain(half).collect()
+}
+
+/// Numbers between −1 and 1 without a pattern that sums could hide behind.
+fn numbers<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
+    let count: usize = shape.iter().product();
+    let number = |i: usize| ((i * 7919 + seed * 104_729) as f64 * 0.618_033_988_749).sin() as f32;
+    Tensor::from_data(TensorData::new((0..count).map(number).collect::<Vec<_>>(), shape), device)
+}
+
+/// Asserts that what is made on the device is what is made on the processor, up to `tolerance` of its size.
+fn agree<const D: usize>(name: &str, device: &Device, tolerance: f32, make: impl Fn(&Device) -> Tensor<D>) {
+    let [found, expected] = [device, &Device::flex()].map(|device| {
+        let made = make(device);
+        (made.dims(), made.dtype(), made.cast(DType::F32).into_data().try_into_vec::<f32>().unwrap())
+    });
+    assert_eq!((found.0, found.1), (expected.0, expected.1), "{name}");
+    let size = expected.2.iter().fold(0.0_f32, |size, x| size.max(x.abs()));
+    assert!(size > 0.0, "{name}: nothing to compare");
+    for (place, (found, expected)) in found.2.iter().zip(&expected.2).enumerate() {
+        // So written that a NaN is no agreement.
+        let close = (found - expected).abs() <= tolerance * size;
+        assert!(close, "{name}: {found} at {place} in place of {expected}, of numbers up to {size}");
+    }
+}
+
+#[test]
+fn rows_times_a_matrix() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for rows in [1, 2, 7, 8, 15, 16, 17, 40] {
+            // Columns that a cube's span does not divide, and fewer than it; depths of whole lines and not.
+            for (depth, columns) in [(64, 61), (896, 130), (1000, 4), (52, 9), (2056, 7), (128, 3)] {
+                for entry in [DType::F32, format] {
+                    let name = format!("{rows} rows of {entry:?}, {depth} by {columns} of {format:?}");
+                    let tolerance = if rows > 16 && format == DType::BF16 { HALF } else { WHOLE };
+                    agree(&name, &device, tolerance, |device| {
+                        // A view whose rows are longer than what is read of them, of numbers that both formats have.
+                        let x = numbers([rows, depth + 8], 1, device).cast(format).cast(entry).slice([0..rows, 0..depth]);
+                        let weight = numbers([columns, depth], 2, device).cast(format).transpose();
+                        if *device != Device::flex() {
+                            return multiply(&x, &weight);
+                        }
+                        // On the processor the product is rounded to the format of the matrix; a few rows on a GPU are not.
+                        let exact = x.cast(DType::F32).matmul(weight.cast(DType::F32));
+                        if rows > 16 { exact.cast(format) } else { exact }
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What a logit is does not depend on how many there are, nor is it rounded to the format of the head.
+#[test]
+fn rows_times_a_head_are_whole_however_many() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for rows in [3, 16, 17, 90] {
+            agree(&format!("{rows} rows, {format:?}"), &device, WHOLE, |device| {
+                let x = numbers([rows, 256], 5, device);
+                multiply_whole(&x, &numbers([300, 256], 6, device).cast(format).transpose())
+            });
+        }
+    }
+}
+
+#[test]
+fn products_are_in_f32() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for (queries, keys, width) in [(1, 5, 8), (6, 33, 16), (40, 70, 64)] {
+            agree(&format!("{format:?}"), &device, WHOLE, |device| {
+                let a = numbers([2, 3, queries, width], 3, device).cast(format);
+                let b = numbers([2, 3, keys, width], 4, device).cast(format);
+                product(a, b.swap_dims(2, 3))
+            });
+        }
+    }
+}
+
+#[test]
+fn sums_and_norms() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for (rows, width) in [(1, 8), (3, 24), (9, 300), (2, 2048)] {
+            for (change, delta) in [(false, false), (true, false), (true, true)] {
+                let run = |device: &Device| {
+                    let changed = change.then(|| Changed {
+                        frozen: numbers([rows, width], 6, device).cast(format),
+                        delta: delta.then(|| numbers([rows, width], 7, device)),
+                    });
+                    let norm = Norm::new(numbers([width], 8, device), 1e-6);
+                    add_norm(numbers([rows, width], 5, device), changed, &norm, format)
+                };
+                let name = format!("{rows} by {width}, {change}, {delta}, {format:?}");
+                agree(&name, &device, WHOLE, |device| run(device).0);
+                agree(&name, &device, tolerance, |device| run(device).1);
+            }
+        }
+    }
+}
+
+/// Three groups of heads of odd and even widths, in lanes with other groups before and behind.
+fn shapes() -> [(Heads, Own, usize, Sight); 3] {
+    let sight = |places, shared, earlier, rows| Sight { places, shared, earlier, rows };
+    [
+        (Heads { queries: 6, keys: 2, width: 10 }, Own { lanes: 2, start: 3, places: 4 }, 9, sight(4, 3, 1, 2)),
+        (Heads { queries: 7, keys: 1, width: 64 }, Own { lanes: 1, start: 0, places: 1 }, 1, sight(1, 5, 0, 1)),
+        (Heads { queries: 3, keys: 3, width: 16 }, Own { lanes: 3, start: 0, places: 21 }, 21, sight(21, 0, 2, 7)),
+    ]
+}
+
+/// Where a group is, behind what others read.
+fn place(sight: Sight, room: usize, device: &Device) -> Place {
+    let [shared, earlier] = sight.place();
+    let numbers = TensorData::new(vec![71, 72, 73, shared, earlier], [5]);
+    Place { numbers: Tensor::from_data(numbers, (device, DType::I32)), at: 3, room }
+}
+
+#[test]
+fn heads_are_turned() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for (heads, own, total, sight) in shapes() {
+            for adapted in [false, true] {
+                let run = |device: &Device| {
+                    let width = heads.count() * heads.width;
+                    let rows = own.lanes * total;
+                    let projected = Changed {
+                        frozen: numbers([rows, width], 9, device).cast(format),
+                        delta: adapted.then(|| numbers([rows, width], 10, device)),
+                    };
+                    let angles = numbers([sight.last() + 1, heads.width], 11, device);
+                    let cache = numbers([own.lanes, 2 * heads.keys, sight.keys() + 2, heads.width], 13, device).cast(format);
+                    let place = place(sight, sight.keys(), device);
+                    turn(projected, numbers([width], 12, device), angles, heads, own, sight, &place, cache)
+                };
+                agree("queries", &device, tolerance, |device| run(device).0);
+                agree("the cache", &device, tolerance, |device| run(device).1);
+            }
+            agree("by place", &device, tolerance, |device| {
+                let shape = [own.lanes, heads.keys, heads.queries / heads.keys * own.places, heads.width];
+                by_place(numbers(shape, 13, device), heads, own.lanes, own.places, format)
+            });
+        }
+    }
+}
+
+/// From one query and one key to several rows with a past of their own.
+const SIGHTS: [Sight; 6] = [
+    Sight { places: 1, shared: 0, earlier: 0, rows: 1 },
+    Sight { places: 1, shared: 70, earlier: 0, rows: 1 },
+    Sight { places: 6, shared: 0, earlier: 0, rows: 1 },
+    Sight { places: 6, shared: 300, earlier: 2, rows: 3 },
+    Sight { places: 7, shared: 40, earlier: 5, rows: 7 },
+    Sight { places: 40, shared: 33, earlier: 0, rows: 5 },
+];
+
+#[test]
+fn scores_are_weighed() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        // So far apart, too, that exponentials overflow where the largest is missed.
+        for (sight, size) in SIGHTS.into_iter().flat_map(|sight| [(sight, 8.0), (sight, 300.0)]) {
+            agree(&format!("{sight:?}, {size}"), &device, tolerance, |device| {
+                let scores = numbers([2, 2, 3 * sight.places, sight.keys()], 14, device);
+                weigh(scores.mul_scalar(size), sight, format)
+            });
+        }
+    }
+}
+
+#[test]
+fn keys_are_attended_to() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        // Weights are rounded to the format of the keys by one way and not by the other.
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        // Room for the keys there are, and for more than that, of which nothing is seen.
+        for (sight, spare) in SIGHTS.into_iter().flat_map(|sight| [(sight, 0), (sight, 3), (sight, 90)]) {
+            for (lanes, heads) in [
+                (2, Heads { queries: 6, keys: 2, width: 10 }),
+                (1, Heads { queries: 7, keys: 1, width: 64 }),
+                (1, Heads { queries: 2, keys: 2, width: 128 }),
+            ] {
+                agree(&format!("{lanes}, {heads:?}, {sight:?}, {spare}"), &device, tolerance, |device| {
+                    let number = heads.queries / heads.keys * sight.places;
+                    let queries = numbers([lanes, heads.keys, number, heads.width], 21, device).mul_scalar(2.0).cast(format);
+                    let room = sight.keys() + spare;
+                    let cache = numbers([lanes, 2 * heads.keys, room, heads.width], 22, device).cast(format);
+                    attend(queries, &cache, heads, lanes, sight, &place(sight, room, device), DType::F32)
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_wins_goes_to_the_front() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        for (tokens, rows, row) in [(1, 3, 2), (5, 3, 0), (5, 3, 2), (24, 7, 1), (4, 1, 0)] {
+            agree(&format!("{tokens}, {rows}, {row}"), &device, 0.0, |device| {
+                let cache = numbers([2, 4, 3 + tokens * rows + 2, 10], 23, device).cast(format);
+                adopt(cache, 3, tokens, rows, row)
+            });
+        }
+    }
+}
+
+#[test]
+fn numbers_are_written_where_others_lie() {
+    let Some(device) = device() else { return };
+    let integers = |numbers: [i32; 3]| Tensor::<1, Int>::from_data(TensorData::from(numbers), (&device, DType::I32));
+    let old = integers([1, 2, 3]);
+    let held = old.clone();
+    let _ = refresh(old, integers([5, -6, 7]));
+    assert_eq!(held.into_data().try_into_vec::<i32>().unwrap(), [5, -6, 7]);
+}
+
+/// A model whose rows of a matrix are whole lines.
+fn model(device: &Device) -> GpuEngine {
+    let json = r#"{"vocab_size": 61, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2}"#;
+    let config = Qwen2Config::from_json("inline", json).unwrap();
+    let mut parts = Initial::from_seed(7, &config, device);
+    let Ok(embedding) = parts.embedding();
+    let tensors: Result<GpuEngine, Infallible> = GpuEngine::assemble(embedding, &config, parts, None);
+    let Ok(tensors) = tensors;
+    tensors
+}
+
+/// What a pass makes is the same bits, recorded or not: rows side by side that grow and one of which wins, a response of a single row, and
+/// both again, through caches that grow and change; under the backbone and under adapters.
+#[test]
+fn a_recording_is_the_pass() {
+    let Some(device) = device() else { return };
+    let model = model(&device);
+    let adapters = [3, 4].map(|seed| LoraAdapter::random(&model.config, 4, seed, &device));
+    let stack = AdapterStack::new(&model.config, &[None, Some(&adapters[0]), Some(&adapters[1])], &device).unwrap();
+    // The last time too many rows side by side for kernels that read where they are; a single one is not.
+    for (lanes, width) in [(Lanes::backbone(), 5), (Lanes::of(&stack), 5), (Lanes::backbone(), 20)] {
+        let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(lanes.count(), 8));
+        let context: Vec<TokenId> = (0..6).collect();
+        for prefix in [&mut live, &mut repeated] {
+            let _ = model.forward_all(&mut [Group { rows: vec![&context], cache: Cache::Prefill(prefix) }], lanes);
+        }
+        let mut recorded = 0;
+        let mut held: Vec<[Tensor<2>; 2]> = Vec::new();
+        for step in 0..3_u32 {
+            let mut suffixes = [(); 2].map(|()| Suffix::new(width));
+            for token in 0..9_u32 {
+                let rows: Vec<[TokenId; 1]> = (0..width as u32).map(|row| [(7 * step + 3 * token + 11 * row) % 61]).collect();
+                let rows: Vec<&[TokenId]> = rows.iter().map(<[TokenId; 1]>::as_slice).collect();
+                let [own, other] = &mut suffixes;
+                let cache = Cache::Extend { prefix: &mut live, suffix: own };
+                let expected = model.forward_all(&mut [Group { rows: rows.clone(), cache }], lanes).remove(0);
+                let cache = Cache::Extend { prefix: &mut repeated, suffix: other };
+                held.push([expected, model.repeat(Group { rows, cache }, lanes)]);
+                // Where these are too many, what is there is of a single one.
+                recorded += usize::from(width == 5 && repeated.repeats().is_recorded());
+            }
+            live.adopt(&suffixes[0], 3, 7);
+            repeated.adopt(&suffixes[1], 3, 7);
+            for token in 0..9_u32 {
+                if token == 6 {
+                    // Lanes change places, which is of no use and the same for both; a single one stays where it is.
+                    let lanes: Vec<usize> = (0..lanes.count()).rev().collect();
+                    live.select_lanes(&lanes);
+                    repeated.select_lanes(&lanes);
+                }
+                let row = [(5 * step + token) % 61];
+                let group = |prefix| Group { rows: vec![&row], cache: Cache::Prefill(prefix) };
+                let expected = model.forward_all(&mut [group(&mut live)], lanes).remove(0);
+                held.push([expected, model.repeat(group(&mut repeated), lanes)]);
+                recorded += usize::from(repeated.repeats().is_recorded());
+            }
+        }
+        // Of the nine passes of a kind, the first four are not; what is of a single row stays of use where nothing else is recorded.
+        assert_eq!(recorded, if width == 5 { 6 * 5 } else { 5 + 2 * 9 });
+        // Looked at in the end: no state was written over by a later pass.
+        for (pass, [expected, found]) in held.into_iter().enumerate() {
+            let [expected, found] = [expected, found].map(|states| states.into_data().try_into_vec::<f32>().unwrap());
+            assert!(expected.iter().all(|x| x.is_finite()) && expected == found, "pass {pass}");
+        }
+    }
+}
+
+#[test]
+fn gates_are_opened() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        let tolerance = if format == DType::F32 { WHOLE } else { HALF };
+        for adapted in [false, true] {
+            agree(&format!("{adapted}"), &device, tolerance, |device| {
+                let frozen = numbers([5, 74], 15, device).mul_scalar(4.0).cast(format);
+                gate(Changed { frozen, delta: adapted.then(|| numbers([5, 74], 16, device)) }, format)
+            });
+        }
+    }
+}
+
+/// One target, two and three, in lanes without an adapter and with one, of rows and columns that cubes do not divide.
+#[test]
+fn adapters_spread_what_they_change() {
+    let Some(device) = device() else { return };
+    // Beyond what a cube's units have at once: 512 columns.
+    let json = r#"{"vocab_size": 11, "hidden_size": 24, "intermediate_size": 701, "num_hidden_layers": 1, "num_attention_heads": 3,
+        "num_key_value_heads": 1, "head_dim": 190}"#;
+    let config = Qwen2Config::from_json("inline", json).unwrap();
+    // Ranks below, at and beyond the terms that are shared at a time; the smaller of two is filled up.
+    for (ranks, pieces, rows) in [([1, 3], 1, 1), ([16, 16], 7, 15), ([32, 8], 2, 16), ([5, 70], 3, 33)] {
+        let stack = |device: &Device| {
+            let [some, other] = ranks.map(|rank| LoraAdapter::random(&config, rank, rank as u64, device));
+            AdapterStack::new(&config, &[Some(&some), None, Some(&other)], device).unwrap()
+        };
+        for (reads, targets) in [(Reads::State, 3), (Reads::Mixed, 1), (Reads::Between, 2), (Reads::Gated, 1)] {
+            agree(&format!("{reads:?}, ranks {ranks:?}, {pieces} pieces, {rows} rows"), &device, WHOLE, |device| {
+                let stack = stack(device);
+                let low = numbers([3, pieces, rows, targets * ranks[0].max(ranks[1])], 24, device);
+                spread(low, Lanes::of(&stack).layer(0).unwrap().of(reads).unwrap())
+            });
+        }
+    }
+}
+
+#[test]
+fn logits_are_looked_at() {
+    let Some(device) = device() else { return };
+    for format in formats(&device) {
+        // Far apart, so that rounding changes no order, every row in another size, and the largest among the last.
+        let logits = |rows: usize, vocabulary: usize, device: &Device| {
+            let number = |i: usize| {
+                let (row, place) = (i / vocabulary, (i % vocabulary) as f32 / vocabulary as f32);
+                10.0 * (row + 1) as f32 * place * (i as f32 * 7.3).sin()
+            };
+            let numbers: Vec<f32> = (0..rows * vocabulary).map(number).collect();
+            Tensor::<2>::from_data(TensorData::new(numbers, [rows, vocabulary]), device).cast(format)
+        };
+        for (rows, vocabulary) in [(1, 64), (3, 61), (7, 1000)] {
+            agree("readings", &device, WHOLE, |device| {
+                let targets: Vec<i64> = (0..rows).map(|row| (row * 17 % vocabulary) as i64).collect();
+                let targets = Tensor::<1, Int>::from_data(TensorData::new(targets, [rows]), device);
+                read(logits(rows, vocabulary, device), targets)
+            });
+            agree("the argmax", &device, 0.0, |device| argmax(logits(rows, vocabulary, device)));
+            agree("how many are no numbers", &device, 0.0, |device| {
+                // Of row n 3·n + 1, every other one from the end on; −∞, between the first two, is a number.
+                let odd = |row: usize, i: usize| match vocabulary - 1 - i {
+                    1 => f32::NEG_INFINITY,
+                    back if back % 2 == 0 && back / 2 <= 3 * row => [f32::NAN, f32::INFINITY][back / 2 % 2],
+                    _ => i as f32,
+                };
+                let odd: Vec<f32> = (0..rows * vocabulary).map(|i| odd(i / vocabulary, i % vocabulary)).collect();
+                let odd = Tensor::<2>::from_data(TensorData::new(odd, [rows, vocabulary]), device).cast(format);
+                argmax(odd).slice([0..rows, 1..2])
+            });
+        }
+        for rate in [1.0, 0.7, 1.5] {
+            agree("outlines", &device, WHOLE, |device| outline(logits(4, 320, device).reshape([4, 5, 64]), rate));
+        }
+    }
+}

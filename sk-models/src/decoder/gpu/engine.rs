@@ -1,0 +1,273 @@
+//! The GPU engine's side of the contract.
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use sk_core::TokenId;
+
+use super::blocks::{indices, read};
+use super::cache::{Prefix, Suffix};
+use super::{Cache, GpuEngine, Group, ops};
+use crate::config::Qwen2Config;
+use crate::decoder::batcher::PassKey;
+use crate::decoder::engine::{self, Engine, Formats, PrefixCache, Rows, SuffixCache};
+use crate::decoder::logits::{DeviceFailure, Logits};
+use crate::device::{is_processor, pause};
+use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
+use crate::precision::Precision;
+
+/// Room for tokens in a new prefix; it doubles as needed.
+const CAPACITY: usize = 256;
+
+/// Logits held at once while states are read. Larger batches are read in pieces.
+const LOGITS_AT_ONCE: usize = 16 << 20;
+
+/// The same on a GPU, where each piece reads the whole head again: 512 MiB of f32, as much as 7 spans of 24 tokens take under four policies
+/// and the vocabulary of Qwen2.5.
+const LOGITS_ON_GPU: usize = 128 << 20;
+
+/// The states of a pass: `[M, H]`, lanes outermost, then token by token so many rows.
+#[derive(Debug)]
+pub(crate) struct States {
+    values: Tensor<2>,
+    rows: usize,
+}
+
+/// The adapters of the lanes in one stack; without one there is one lane, the backbone.
+#[derive(Debug)]
+pub(crate) struct Seats(Option<Arc<AdapterStack>>);
+
+/// The adapters of the lanes of a stack, and the stack, while somebody holds it. A weak reference keeps the address of an adapter from being
+/// reused.
+pub(super) type Stacked = (Vec<Option<Weak<LoraAdapter>>>, Weak<AdapterStack>);
+
+impl Seats {
+    fn lanes(&self) -> Lanes<'_> {
+        self.0.as_deref().map_or(Lanes::backbone(), Lanes::of)
+    }
+}
+
+impl<'a> From<Rows<'a, GpuEngine>> for Group<'a> {
+    fn from(rows: Rows<'a, GpuEngine>) -> Self {
+        let cache = match rows.cache {
+            engine::Cache::Prefill(prefix) => Cache::Prefill(prefix),
+            engine::Cache::Extend { prefix, suffix } => Cache::Extend { prefix, suffix },
+        };
+        Self { rows: rows.tokens, cache }
+    }
+}
+
+impl Engine for GpuEngine {
+    type Prefix = Prefix;
+    type Suffix = Suffix;
+    type Seats = Seats;
+    type States = States;
+
+    fn config(&self) -> &Qwen2Config {
+        &self.config
+    }
+
+    fn device(&self) -> Device {
+        self.embedding.device()
+    }
+
+    fn precision(&self) -> Precision {
+        if self.weight_format() == DType::BF16 { Precision::Bf16 } else { Precision::F32 }
+    }
+
+    fn formats(&self) -> Formats {
+        Formats { weights: self.weight_format(), keys: self.key_format(), states: self.state_format() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.weight_bytes()
+    }
+
+    fn prefix(&self, lanes: usize) -> Prefix {
+        self.prefix_with(lanes, CAPACITY)
+    }
+
+    fn suffix(&self, _lanes: usize, rows: usize) -> Suffix {
+        Suffix::new(rows)
+    }
+
+    fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Seats, AdapterError> {
+        if matches!(lanes, [None]) {
+            return Ok(Seats(None));
+        }
+        self.stack(lanes).map(|stack| Seats(Some(stack)))
+    }
+
+    fn forward_key(&self, rows: &Rows<'_, Self>, _states: bool) -> PassKey {
+        PassKey { seats: rows.seats.lanes().address(), kind: 0 }
+    }
+
+    fn forward(&self, groups: Vec<Rows<'_, Self>>, _states: bool, joined: bool) -> Vec<States> {
+        let Some(lanes) = groups.first().map(|rows| rows.seats.lanes()) else { return Vec::new() };
+        let counts: Vec<usize> = groups.iter().map(|rows| rows.tokens.len()).collect();
+        let mut groups: Vec<Group<'_>> = groups.into_iter().map(Group::from).collect();
+        let values = if !joined && groups.len() == 1 && groups[0].is_step() {
+            groups.drain(..).map(|group| self.repeat(group, lanes)).collect()
+        } else {
+            self.forward_all(&mut groups, lanes)
+        };
+        values.into_iter().zip(counts).map(|(values, rows)| States { values, rows }).collect()
+    }
+
+    fn logits_key(&self, seats: &Seats) -> PassKey {
+        PassKey { seats: seats.lanes().address(), kind: 0 }
+    }
+
+    fn logits(&self, of: &[(&States, &Seats)]) -> Vec<Logits> {
+        let Some(lanes) = of.first().map(|(_, seats)| seats.lanes()) else { return Vec::new() };
+        let states: Vec<&Tensor<2>> = of.iter().map(|(states, _)| &states.values).collect();
+        self.logits_of(&states, lanes).into_iter().map(|logits| Logits::Device(Box::new(logits))).collect()
+    }
+
+    fn place(states: &States, row: usize, step: usize) -> usize {
+        step * states.rows + row
+    }
+
+    fn read(
+        &self,
+        states: &States,
+        seats: &Seats,
+        places: &[usize],
+        targets: &[TokenId],
+    ) -> Result<Vec<[f32; 2]>, DeviceFailure> {
+        let (device, lanes) = (Engine::device(self), seats.lanes());
+        let count = lanes.count();
+        let [total, size] = states.values.dims();
+        let hidden = states.values.clone().reshape([count, total / count, size]);
+        let at_once = if is_processor(&device) { LOGITS_AT_ONCE } else { LOGITS_ON_GPU };
+        let piece = (at_once / (self.config.vocab_size * count)).max(1);
+        // The device is waited for once.
+        let mut pieces = Vec::new();
+        for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {
+            let m = places.len();
+            let states = hidden.clone().select(1, indices(places, &device)).reshape([count * m, size]);
+            let logits = self.head_logits(&states, lanes);
+            let targets: Vec<i64> = targets.iter().map(|&t| i64::from(t)).collect();
+            let targets = Tensor::<1, Int>::from_data(TensorData::new(targets.repeat(count), [count * m]), &device);
+            pieces.push(ops::read(logits, targets).reshape([count, m, 2]));
+        }
+        if pieces.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pairs = read(Tensor::cat(pieces, 1))?;
+        Ok(pairs.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
+    }
+
+    fn project(
+        states: &States,
+        lane: usize,
+        lanes: usize,
+        places: &[usize],
+        heads: &[(&[f32], f32)],
+    ) -> Result<Vec<f32>, DeviceFailure> {
+        let device = states.values.device();
+        let [total, size] = states.values.dims();
+        let first = lane * (total / lanes);
+        let places: Vec<usize> = places.iter().map(|place| first + place).collect();
+        let weights: Vec<f32> = heads.iter().flat_map(|(weight, _)| weight.iter().copied()).collect();
+        let biases: Vec<f32> = heads.iter().map(|(_, bias)| *bias).collect();
+        let weights = Tensor::<2>::from_data(TensorData::new(weights, [heads.len(), size]), &device).transpose();
+        let biases = Tensor::<2>::from_data(TensorData::new(biases, [1, heads.len()]), &device);
+        let states = states.values.clone().select(0, indices(&places, &device));
+        // Heads are in f32, and so is the product.
+        let values = ops::product(states.unsqueeze::<4>(), weights.unsqueeze::<4>());
+        read(values.reshape([places.len(), heads.len()]) + biases)
+    }
+}
+
+impl GpuEngine {
+    /// Returns the adapters in one stack: that of others who have seated them in the same order, if there is one.
+    fn stack(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<AdapterStack>, AdapterError> {
+        let mut known = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, stack)| stack.strong_count() > 0);
+        let same = |(seated, _): &&Stacked| {
+            let identical = |(seated, lane): (&Option<Weak<LoraAdapter>>, &Option<Arc<LoraAdapter>>)| match (seated, lane) {
+                (None, None) => true,
+                (Some(seated), Some(lane)) => seated.as_ptr() == Arc::as_ptr(lane),
+                _ => false,
+            };
+            seated.len() == lanes.len() && seated.iter().zip(lanes).all(identical)
+        };
+        if let Some(stack) = known.iter().find(same).and_then(|(_, stack)| stack.upgrade()) {
+            return Ok(stack);
+        }
+        let device = Engine::device(self);
+        let _paused = pause(&device);
+        let adapters: Vec<Option<&LoraAdapter>> = lanes.iter().map(Option::as_deref).collect();
+        let stack = Arc::new(AdapterStack::new(&self.config, &adapters, &device)?);
+        known.push((lanes.iter().map(|lane| lane.as_ref().map(Arc::downgrade)).collect(), Arc::downgrade(&stack)));
+        Ok(stack)
+    }
+}
+
+impl PrefixCache for Prefix {
+    type Suffix = Suffix;
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn lanes(&self) -> usize {
+        self.lanes()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn truncate(&mut self, length: usize) {
+        self.truncate(length);
+    }
+
+    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+        self.adopt(suffix, row, tokens);
+    }
+
+    fn select_lanes(&mut self, lanes: &[usize]) {
+        self.select_lanes(lanes);
+    }
+
+    fn join_lanes(&mut self, other: Self) {
+        self.join_lanes(&other);
+    }
+}
+
+impl SuffixCache for Suffix {
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::initial::Initial;
+    use crate::model::parts::Parts;
+
+    #[test]
+    fn adapters_that_are_seated_again_are_the_same_stack() {
+        let device = Device::flex();
+        let json =
+            r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#;
+        let config = Qwen2Config::from_json("inline", json).unwrap();
+        let mut parts = Initial::from_seed(3, &config, &device);
+        let Ok(embedding) = parts.embedding();
+        let Ok(engine) = GpuEngine::assemble(embedding, &config, parts, None);
+        let [a, b] = [1, 2].map(|seed| Some(Arc::new(LoraAdapter::random(&config, 2, seed, &device))));
+        let address = |seats: &Seats| seats.lanes().address();
+        let first = engine.seat(&[None, a.clone()]).unwrap();
+        assert_eq!(address(&first), address(&engine.seat(&[None, a.clone()]).unwrap()));
+        let others = [vec![a.clone(), None], vec![None, b.clone()], vec![None, a.clone(), b], vec![None, None]];
+        let others = others.map(|lanes| engine.seat(&lanes).unwrap());
+        assert!(others.iter().all(|other| address(other) != address(&first)));
+        assert_eq!((address(&engine.seat(&[None]).unwrap()), engine.stacks.lock().unwrap().len()), (0, 5));
+        drop((first, others));
+        let _ = engine.seat(&[a]).unwrap();
+        assert_eq!(engine.stacks.lock().unwrap().len(), 1, "what nobody holds is forgotten");
+    }
+}

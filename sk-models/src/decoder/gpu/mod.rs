@@ -1,0 +1,295 @@
+//! The decoder on Burn's tensors, laid out for a GPU.
+//!
+//! What a GPU is short of while it decodes is launches: a kernel that reads a matrix for a few rows takes microseconds, and so does
+//! telling the device about it. So products that read the same input are one product, what lies between two products is one kernel, and
+//! what rows add lies behind the context they share, where one attention sees both.
+//!
+//! Rows of one pass lie by lane, then by group, then by token, then by row: row n of token t of a group of N rows is place `t·N + n` of its
+//! lane. Matrices lie by columns.
+
+mod attention;
+pub(crate) mod blocks;
+mod cache;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+mod cube;
+mod engine;
+mod layer;
+pub(crate) mod ops;
+mod recording;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
+use sk_core::TokenId;
+
+pub(crate) use cache::{Prefix, Suffix};
+
+use crate::config::Qwen2Config;
+use crate::device::{arrive, settled};
+use crate::lora::Lanes;
+use crate::model::Norm;
+use crate::model::parts::Parts;
+use attention::{Pass, numbers};
+use engine::Stacked;
+use layer::{Layer, low_rank};
+use ops::{multiply_whole, product};
+
+/// A model of tensors.
+#[derive(Debug)]
+pub(crate) struct GpuEngine {
+    /// `[V, H]`.
+    embedding: Tensor<2>,
+    layers: Vec<Layer>,
+    norm: Norm,
+    /// `[H, V]`; none where it is the embedding.
+    head: Option<Tensor<2>>,
+    config: Qwen2Config,
+    /// `[positions, D]`: cosines and sines of each, for as many as were needed.
+    angles: Mutex<Tensor<2>>,
+    /// By which it is told from others.
+    number: u64,
+    /// Whether its device records passes, once that has been tried.
+    records: OnceLock<bool>,
+    /// Adapters that are seated together.
+    stacks: Mutex<Vec<Stacked>>,
+}
+
+/// Positions whose angles are computed at first.
+const POSITIONS: usize = 512;
+
+/// Rows that are read in every lane of one prefix.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    /// Their tokens, short rows filled up to the longest.
+    pub(crate) rows: Vec<&'a [TokenId]>,
+    pub(crate) cache: Cache<'a>,
+}
+
+/// Where the keys and values of a group are found and kept.
+#[derive(Debug)]
+pub(crate) enum Cache<'a> {
+    /// The only row of each lane continues its prefix.
+    Prefill(&'a mut Prefix),
+    /// Each row sees its lane's prefix and what it has added itself.
+    Extend { prefix: &'a mut Prefix, suffix: &'a mut Suffix },
+}
+
+impl Group<'_> {
+    /// Whether each row reads a token, as it will while a response grows.
+    pub(crate) fn is_step(&self) -> bool {
+        self.width() == 1
+    }
+
+    /// Tokens of the longest row.
+    fn width(&self) -> usize {
+        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
+    }
+
+    /// Places in each lane.
+    fn places(&self) -> usize {
+        self.width() * self.rows.len()
+    }
+}
+
+/// The columns of a matrix: as in a file, what is summed lies together. Products with a single row on a GPU are fast in no other layout.
+fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
+    let columns = matrix.transpose();
+    // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
+    settled(columns.ones_like() * columns).transpose()
+}
+
+/// Matrices `[in, out]` side by side, by columns.
+fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
+    settled(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
+}
+
+impl GpuEngine {
+    /// Puts a decoder together whose matrices are in `format`, or as the parts have them.
+    pub(crate) fn assemble<P: Parts>(
+        embedding: Tensor<2>,
+        config: &Qwen2Config,
+        mut parts: P,
+        format: Option<DType>,
+    ) -> Result<Self, P::Error> {
+        let cast = |matrix: Tensor<2>| match format {
+            Some(format) => matrix.cast(format),
+            None => matrix,
+        };
+        let embedding = settled(cast(embedding));
+        let layers = (0..config.num_hidden_layers)
+            .map(|index| Ok(Layer::new(parts.layer(index)?, config, cast)))
+            .collect::<Result<_, _>>()?;
+        let norm = parts.norm()?.settled();
+        let head = parts.head()?.map(|head| by_columns(cast(head)));
+        let angles = Mutex::new(angles(config, POSITIONS, &embedding.device()));
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            embedding,
+            layers,
+            norm,
+            head,
+            config: config.clone(),
+            angles,
+            number,
+            records: OnceLock::new(),
+            stacks: Mutex::default(),
+        })
+    }
+
+    /// The format of the matrices.
+    pub(crate) fn weight_format(&self) -> DType {
+        self.embedding.dtype()
+    }
+
+    /// The format of keys and values: they are rounded as the matrices are.
+    pub(crate) fn key_format(&self) -> DType {
+        self.weight_format()
+    }
+
+    /// The format of everything else: adapters, states.
+    pub(crate) fn state_format(&self) -> DType {
+        self.norm.weight.val().dtype()
+    }
+
+    /// An empty prefix for `lanes` lanes with room for `capacity` tokens; it doubles as needed.
+    fn prefix_with(&self, lanes: usize, capacity: usize) -> Prefix {
+        Prefix::new(&self.config, lanes, capacity, self.key_format(), &self.embedding.device())
+    }
+
+    /// Bytes of the weights.
+    fn weight_bytes(&self) -> usize {
+        let size = |count: usize, format: DType| count * format.size();
+        let matrix = |matrix: &Tensor<2>| size(matrix.dims().iter().product(), matrix.dtype());
+        let norm = |norm: &Norm| size(norm.weight.val().dims()[0], norm.weight.val().dtype());
+        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
+        matrix(&self.embedding) + layers + norm(&self.norm) + self.head.as_ref().map_or(0, matrix)
+    }
+
+    /// One pass over all groups, all of them under the same lanes: the final-norm states of each, `[G·places, H]`.
+    ///
+    /// # Panics
+    ///
+    /// If a prefix has another number of lanes.
+    pub(crate) fn forward_all(&self, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
+        arrive(&self.embedding.device());
+        groups.iter_mut().for_each(|group| group.prefix().repeats().meet());
+        let positions = groups.iter().map(|group| group.sight().last() + 1).max().unwrap_or(0);
+        let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(positions), None);
+        let states = self.read(&pass, groups, lanes);
+        advance(groups);
+        let places: Vec<usize> = groups.iter().map(Group::places).collect();
+        apart(states, lanes.count(), &places)
+    }
+
+    /// What a pass is told, on the device.
+    fn tell(&self, groups: &[Group<'_>], lanes: Lanes<'_>) -> Tensor<1, Int> {
+        let numbers = numbers(groups, lanes.count());
+        let count = numbers.len();
+        Tensor::from_data(TensorData::new(numbers, [count]), (&self.embedding.device(), DType::I32))
+    }
+
+    /// The angles of at least so many positions.
+    fn angles(&self, positions: usize) -> Tensor<2> {
+        // Either all of a table is there or the one before.
+        let mut known = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.dims()[0] < positions {
+            *known = angles(&self.config, positions.next_power_of_two(), &self.embedding.device());
+        }
+        known.clone()
+    }
+
+    /// The states of a pass, `[G·M, H]`.
+    fn read(&self, pass: &Pass, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Tensor<2> {
+        let tokens = pass.tokens();
+        let [count, total] = tokens.dims();
+        let x = embedding(self.embedding.clone(), tokens.clone()).reshape([count * total, self.config.hidden_size]);
+        let mut x = x.cast(self.state_format());
+        if let Some(delta) = lanes.embedding(tokens, product) {
+            x = x + delta;
+        }
+        let mut change = None;
+        for (index, layer) in self.layers.iter().enumerate() {
+            let next = layer.forward((x, change), index, pass, groups, lanes.layer(index));
+            (x, change) = (next.0, Some(next.1));
+        }
+        ops::add_norm(x, change, &self.norm, self.state_format()).1
+    }
+
+    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]` in f32.
+    fn head_logits(&self, states: &Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
+        let head = match &self.head {
+            Some(head) => head.clone(),
+            // Row by row it is the head column by column.
+            None => self.embedding.clone().transpose(),
+        };
+        let logits = multiply_whole(states, &head);
+        match low_rank(lanes.head(), states) {
+            None => logits,
+            Some(delta) => logits + delta,
+        }
+    }
+
+    /// The logits of each of several states, whose rows divide into the same lanes.
+    pub(crate) fn logits_of(&self, states: &[&Tensor<2>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
+        let count = lanes.count();
+        let places: Vec<usize> = states.iter().map(|states| states.dims()[0] / count).collect();
+        let joined = together(states.iter().map(|states| (*states).clone()).collect(), count);
+        apart(self.head_logits(&joined, lanes), count, &places)
+    }
+}
+
+/// Of each position its cosines and then its sines: computed in f64 and rounded once.
+fn angles(config: &Qwen2Config, positions: usize, device: &Device) -> Tensor<2> {
+    let (half, width) = (config.head_dim / 2, config.head_dim);
+    let rates: Vec<f64> = (0..half).map(|j| config.rope_theta.powf(-2.0 * j as f64 / width as f64)).collect();
+    let line = |position: usize| {
+        let turns = rates.iter().map(move |rate| position as f64 * rate);
+        turns.clone().map(|x| x.cos() as f32).chain(turns.map(|x| x.sin() as f32))
+    };
+    let angles: Vec<f32> = (0..positions).flat_map(line).collect();
+    Tensor::from_data(TensorData::new(angles, [positions, width]), device)
+}
+
+/// Notes that the groups have been read.
+fn advance(groups: &mut [Group<'_>]) {
+    for group in groups {
+        let tokens = group.width();
+        match &mut group.cache {
+            Cache::Prefill(prefix) => prefix.advance(tokens),
+            Cache::Extend { suffix, .. } => suffix.advance(tokens),
+        }
+    }
+}
+
+/// `[G·mᵢ, W]` for each i, joined in each lane: `[G·Σmᵢ, W]`.
+fn together(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let width = parts[0].dims()[1];
+    let total: usize = parts.iter().map(|part| part.dims()[0]).sum();
+    let by_lane = |part: Tensor<2>| {
+        let rows = part.dims()[0];
+        part.reshape([lanes, rows / lanes, width])
+    };
+    Tensor::cat(parts.into_iter().map(by_lane).collect(), 1).reshape([total, width])
+}
+
+/// The reverse.
+fn apart(joined: Tensor<2>, lanes: usize, places: &[usize]) -> Vec<Tensor<2>> {
+    if places.len() == 1 {
+        return vec![joined];
+    }
+    let [total, width] = joined.dims();
+    let joined = joined.reshape([lanes, total / lanes, width]);
+    let mut start = 0;
+    let part = |&places: &usize| {
+        start += places;
+        joined.clone().slice([0..lanes, start - places..start, 0..width]).reshape([lanes * places, width])
+    };
+    places.iter().map(part).collect()
+}

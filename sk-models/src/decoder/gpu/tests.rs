@@ -1,0 +1,242 @@
+use std::convert::Infallible;
+
+use burn::module::{Module, ModuleMapper, Param};
+
+use super::*;
+use crate::lora::{AdapterStack, LoraAdapter, LowRank};
+use crate::model::Qwen2;
+use crate::model::parts::Apart;
+
+/// f32 through two layers, sums in another order.
+const TOLERANCE: f32 = 1e-5;
+
+fn config(tied: bool) -> Qwen2Config {
+    let json = format!(
+        r#"{{"vocab_size": 61, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
+            "num_key_value_heads": 2, "head_dim": 6, "tie_word_embeddings": {tied}}}"#
+    );
+    Qwen2Config::from_json("inline", &json).unwrap()
+}
+
+/// A model whose weights are ten times as large as at the start of training, so that attention is not uniform, and whose biases are not
+/// zero; and the same in tensors.
+fn models(tied: bool, device: &Device) -> (Qwen2, GpuEngine) {
+    struct Enlarge;
+    impl ModuleMapper for Enlarge {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            param.map(|value| if D == 2 { value.mul_scalar(10.0) } else { value })
+        }
+    }
+    let config = config(tied);
+    let mut model = Qwen2::random(&config, 1, device).map(&mut Enlarge);
+    for (index, layer) in model.layers.iter_mut().enumerate() {
+        let attention = &mut layer.self_attn;
+        for (offset, projection) in [&mut attention.q_proj, &mut attention.k_proj, &mut attention.v_proj].into_iter().enumerate()
+        {
+            let bias = projection.bias.take().expect("projections of the input have biases");
+            let values = |size: usize| (0..size).map(|i| ((i + 5 * offset + 3 * index) as f32).sin()).collect::<Vec<_>>();
+            projection.bias = Some(bias.map(|bias| {
+                let size = bias.dims()[0];
+                Tensor::from_data(TensorData::new(values(size), [size]), device)
+            }));
+        }
+    }
+    let mut parts = Apart::from(model.clone());
+    let Ok(embedding) = parts.embedding();
+    let tensors: Result<GpuEngine, Infallible> = GpuEngine::assemble(embedding, &config, parts, None);
+    let Ok(tensors) = tensors;
+    (model, tensors)
+}
+
+/// An adapter of every projection that `keeps` names, the embedding and the head.
+fn adapter(rank: usize, seed: u64, keeps: impl Fn(usize) -> bool, device: &Device) -> LoraAdapter {
+    let config = config(true);
+    let mut adapter = LoraAdapter::random(&config, rank, seed, device);
+    let wide = LoraAdapter::random(&config, rank, seed + 100, device);
+    for layer in &mut adapter.layers {
+        let kept = crate::lora::Target::ALL.into_iter().enumerate().filter(|(index, _)| keeps(*index));
+        let mut other = crate::lora::LayerAdapter::default();
+        for (_, target) in kept {
+            other.set(target, layer.get(target).expect("a random adapter has every target").clone());
+        }
+        *layer = other;
+    }
+    let rows = |of: &LowRank, rows: usize| of.a.clone().repeat_dim(0, 3).slice([0..rows, 0..rank]);
+    let query = wide.layers[0].get(crate::lora::Target::Query).expect("as above");
+    let out = query.b.clone().slice([0..rank, 0..config.hidden_size]);
+    adapter.embed_tokens = Some(LowRank { a: rows(query, config.vocab_size), b: out.clone(), scale: 0.5 });
+    let wide_out = out.repeat_dim(1, 3).slice([0..rank, 0..config.vocab_size]);
+    adapter.lm_head = Some(LowRank { a: rows(query, config.hidden_size), b: wide_out, scale: 0.7 });
+    adapter
+}
+
+fn text(seed: u32, length: usize) -> Vec<TokenId> {
+    (0..length as u32).map(|i| (seed * 31 + i * i * 7 + i) % 61).collect()
+}
+
+/// States and logits of a whole sequence under an adapter, in one pass of the module.
+fn whole(model: &Qwen2, sequence: &[TokenId], adapter: Option<&LoraAdapter>) -> [Tensor<2>; 2] {
+    let device = model.device();
+    let ids: Vec<i64> = sequence.iter().map(|&token| i64::from(token)).collect();
+    let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, sequence.len()]), &device);
+    let stack = AdapterStack::new(&model.config, &[adapter], &device).unwrap();
+    let states = model.forward(ids, Lanes::of(&stack));
+    [states.clone(), model.logits(states, Lanes::of(&stack))]
+}
+
+fn assert_close(name: &str, found: Tensor<2>, expected: Tensor<2>) {
+    assert_eq!(found.dims(), expected.dims(), "{name}");
+    let size = expected.clone().abs().max().into_scalar::<f32>().max(1.0);
+    let error = (found - expected).abs().max().into_scalar::<f32>();
+    assert!(error < TOLERANCE * size, "{name}: off by {error:e} at size {size}");
+}
+
+fn line(of: &Tensor<2>, row: usize) -> Tensor<2> {
+    of.clone().slice([row..row + 1, 0..of.dims()[1]])
+}
+
+fn prefill<'a>(tokens: &'a [TokenId], prefix: &'a mut Prefix) -> [Group<'a>; 1] {
+    [Group { rows: vec![tokens], cache: Cache::Prefill(prefix) }]
+}
+
+fn extend<'a>(rows: &'a [Vec<TokenId>], prefix: &'a mut Prefix, suffix: &'a mut Suffix) -> Group<'a> {
+    Group { rows: rows.iter().map(Vec::as_slice).collect(), cache: Cache::Extend { prefix, suffix } }
+}
+
+#[test]
+fn cached_decoding_is_one_pass() {
+    let device = Device::flex();
+    for tied in [true, false] {
+        let (model, tensors) = models(tied, &device);
+        let sequence = text(1, 13);
+        let [states, logits] = whole(&model, &sequence, None);
+        // In pieces of several sizes, through a prefix that must grow.
+        let mut prefix = tensors.prefix_with(1, 2);
+        let mut start = 0;
+        for size in [1, 5, 1, 4, 2] {
+            let found =
+                tensors.forward_all(&mut prefill(&sequence[start..start + size], &mut prefix), Lanes::backbone()).remove(0);
+            let expected = |of: &Tensor<2>| of.clone().slice([start..start + size, 0..of.dims()[1]]);
+            assert_close("logits", tensors.head_logits(&found, Lanes::backbone()), expected(&logits));
+            assert_close("states", found, expected(&states));
+            start += size;
+            assert_eq!(prefix.len(), start);
+        }
+        // A prefix of six, then a single row token by token and in spans.
+        prefix.truncate(6);
+        let mut suffix = Suffix::new(1);
+        start = 6;
+        for size in [1, 1, 3, 2] {
+            let row = [sequence[start..start + size].to_vec()];
+            let found = tensors.forward_all(&mut [extend(&row, &mut prefix, &mut suffix)], Lanes::backbone()).remove(0);
+            assert_close("suffix", found, states.clone().slice([start..start + size, 0..24]));
+            start += size;
+            assert_eq!((prefix.len(), suffix.len()), (6, start - 6));
+        }
+    }
+}
+
+#[test]
+fn rows_of_every_lane_are_each_alone() {
+    let device = Device::flex();
+    let (model, tensors) = models(true, &device);
+    // Ranks and targets differ, so that what is smaller or missing is filled up; the first lane is the backbone.
+    let adapters = [adapter(3, 1, |_| true, &device), adapter(1, 2, |index| index % 2 == 1, &device)];
+    let lanes = [None, Some(&adapters[0]), Some(&adapters[1])];
+    let stack = AdapterStack::new(&tensors.config, &lanes, &device).unwrap();
+    let context = text(4, 6);
+    let rows: Vec<Vec<TokenId>> = (10..14).map(|seed| text(seed, 5)).collect();
+
+    let mut prefix = tensors.prefix_with(3, 8);
+    let _ = tensors.forward_all(&mut prefill(&context, &mut prefix), Lanes::of(&stack));
+    let mut suffix = Suffix::new(4);
+    // Two tokens, then three: what was added before is seen again.
+    let parts: [Vec<Vec<TokenId>>; 2] = [0..2, 2..5].map(|part| rows.iter().map(|row| row[part.clone()].to_vec()).collect());
+    let mut steps: Vec<[Tensor<2>; 3]> = Vec::new();
+    for part in &parts {
+        let found = tensors.forward_all(&mut [extend(part, &mut prefix, &mut suffix)], Lanes::of(&stack)).remove(0);
+        let logits = tensors.head_logits(&found, Lanes::of(&stack));
+        let width = part[0].len();
+        for step in 0..width {
+            let lane = |of: &Tensor<2>, lane: usize| {
+                let start = lane * width * 4 + step * 4;
+                of.clone().slice([start..start + 4, 0..of.dims()[1]])
+            };
+            steps.push([0, 1, 2].map(|g| Tensor::cat(vec![lane(&found, g), lane(&logits, g)], 1)));
+        }
+    }
+    for (lane, adapter) in lanes.into_iter().enumerate() {
+        for (row, span) in rows.iter().enumerate() {
+            let [states, logits] = whole(&model, &[context.clone(), span.clone()].concat(), adapter);
+            let expected = Tensor::cat(vec![states, logits], 1);
+            for (step, found) in steps.iter().enumerate() {
+                assert_close(
+                    &format!("lane {lane}, row {row}, token {step}"),
+                    line(&found[lane], row),
+                    line(&expected, 6 + step),
+                );
+            }
+        }
+    }
+
+    // Three of the five tokens of the third row stay; a lane leaves and one that has read the same joins.
+    prefix.adopt(&suffix, 2, 3);
+    prefix.select_lanes(&[2, 0]);
+    let kept = [context, rows[2][..3].to_vec()].concat();
+    let alone = AdapterStack::new(&tensors.config, &[lanes[1]], &device).unwrap();
+    let mut other = tensors.prefix_with(1, 4);
+    let _ = tensors.forward_all(&mut prefill(&kept, &mut other), Lanes::of(&alone));
+    prefix.join_lanes(&other);
+    let order = [lanes[2], lanes[0], lanes[1]];
+    let stack = AdapterStack::new(&tensors.config, &order, &device).unwrap();
+    let rest = text(9, 2);
+    let found = tensors.forward_all(&mut prefill(&rest, &mut prefix), Lanes::of(&stack)).remove(0);
+    for (lane, adapter) in order.into_iter().enumerate() {
+        let [states, _] = whole(&model, &[kept.clone(), rest.clone()].concat(), adapter);
+        let found = found.clone().slice([lane * 2..lane * 2 + 2, 0..24]);
+        assert_close("after adoption", found, states.slice([9..11, 0..24]));
+    }
+}
+
+#[test]
+fn groups_of_one_pass_are_each_alone() {
+    let device = Device::flex();
+    let (model, tensors) = models(false, &device);
+    let adapter = adapter(2, 5, |_| true, &device);
+    let lanes = [Some(&adapter), None];
+    let stack = AdapterStack::new(&tensors.config, &lanes, &device).unwrap();
+    // Contexts and numbers of rows differ; one group is a prefill.
+    let contexts = [text(1, 7), text(2, 3), Vec::new()];
+    let rows = [vec![text(3, 2), text(4, 2), text(5, 2)], vec![text(6, 4)], vec![text(7, 5)]];
+    let mut prefixes = contexts.clone().map(|context| {
+        let mut prefix = tensors.prefix_with(2, 4);
+        if !context.is_empty() {
+            let _ = tensors.forward_all(&mut prefill(&context, &mut prefix), Lanes::of(&stack));
+        }
+        prefix
+    });
+    let [first, second, third] = &mut prefixes;
+    let (mut three, mut one) = (Suffix::new(3), Suffix::new(1));
+    let mut groups = [
+        extend(&rows[0], first, &mut three),
+        extend(&rows[1], second, &mut one),
+        Group { rows: vec![&rows[2][0]], cache: Cache::Prefill(third) },
+    ];
+    let states = tensors.forward_all(&mut groups, Lanes::of(&stack));
+    let logits = tensors.logits_of(&states.iter().collect::<Vec<_>>(), Lanes::of(&stack));
+    for (group, (context, rows)) in contexts.iter().zip(&rows).enumerate() {
+        let (count, width) = (rows.len(), rows[0].len());
+        for (lane, adapter) in lanes.into_iter().enumerate() {
+            for (row, span) in rows.iter().enumerate() {
+                let expected = whole(&model, &[context.clone(), span.clone()].concat(), adapter);
+                for step in 0..width {
+                    let place = (lane * width + step) * count + row;
+                    for (found, expected) in [&states[group], &logits[group]].into_iter().zip(&expected) {
+                        assert_close(&format!("group {group}"), line(found, place), line(expected, context.len() + step));
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(prefixes[2].len(), 5);
+}

@@ -1,0 +1,159 @@
+//! KV caches: the context of each lane, and what rows add to it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Decoder;
+use super::engine::{AnyPrefix, AnySuffix};
+
+/// Keys and values of a context, one sequence per lane.
+#[derive(Debug)]
+pub struct Prefix {
+    pub(super) cache: Box<dyn AnyPrefix>,
+    /// The suffix that continues the prefix, unless the prefix has changed since.
+    latest: Option<u64>,
+}
+
+/// Keys and values of what each row has added to its lane's [`Prefix`].
+///
+/// A suffix is valid until the prefix changes or another suffix continues it: on a GPU, a suffix lies in the prefix's own buffers.
+#[derive(Debug)]
+pub struct Suffix {
+    pub(super) cache: Box<dyn AnySuffix>,
+    number: u64,
+    /// Whether all rows hold the same number of tokens.
+    even: bool,
+    lanes: usize,
+    rows: usize,
+}
+
+const STALE: &str = "the prefix has changed since the suffix continued it";
+
+impl Decoder {
+    /// Returns an empty prefix for `lanes` lanes.
+    #[must_use]
+    pub fn prefix(&self, lanes: usize) -> Prefix {
+        Prefix { cache: self.engine.prefix(lanes), latest: None }
+    }
+
+    /// Returns an empty suffix for `rows` rows in each of `lanes` lanes.
+    #[must_use]
+    pub fn suffix(&self, lanes: usize, rows: usize) -> Suffix {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let cache = self.engine.suffix(lanes, rows);
+        Suffix { cache, number: NUMBER.fetch_add(1, Ordering::Relaxed), even: true, lanes, rows }
+    }
+}
+
+impl Prefix {
+    /// Returns the number of tokens held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Whether no token is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of lanes.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.cache.lanes()
+    }
+
+    /// Keeps the first `length` tokens.
+    ///
+    /// # Panics
+    ///
+    /// If fewer are held.
+    pub fn truncate(&mut self, length: usize) {
+        self.change();
+        self.cache.truncate(length);
+    }
+
+    /// Appends, in every lane, the first `tokens` tokens of row `row` of a suffix. O(`tokens`).
+    ///
+    /// # Panics
+    ///
+    /// If the suffix belongs to another number of lanes, has no such row or fewer tokens, or is not valid any more.
+    pub fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+        assert!(row < suffix.rows, "row {row} of {}", suffix.rows);
+        assert_eq!(suffix.lanes, self.lanes(), "the suffix is of another number of lanes");
+        assert!(suffix.is_empty() || self.latest == Some(suffix.number), "{STALE}");
+        assert!(tokens <= suffix.len(), "{tokens} tokens of a suffix of {}", suffix.len());
+        self.change();
+        self.cache.adopt(&*suffix.cache, row, tokens);
+    }
+
+    /// Keeps the given lanes in the given order. An index may occur more than once.
+    ///
+    /// # Panics
+    ///
+    /// If `lanes` is empty or an index is out of range.
+    pub fn select_lanes(&mut self, lanes: &[usize]) {
+        assert!(!lanes.is_empty(), "a prefix needs at least one lane");
+        self.change();
+        self.cache.select_lanes(lanes);
+    }
+
+    /// Appends the lanes of another prefix of the same tokens.
+    ///
+    /// # Panics
+    ///
+    /// If the two hold different numbers of tokens.
+    pub fn join_lanes(&mut self, other: Self) {
+        self.change();
+        self.cache.join_lanes(other.cache);
+    }
+
+    /// Returns the bytes in use.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    /// Invalidates every suffix.
+    pub(super) fn change(&mut self) {
+        self.latest = None;
+    }
+
+    /// Invalidates every suffix but `suffix`.
+    pub(super) fn continue_with(&mut self, suffix: &Suffix) {
+        assert!(suffix.is_empty() || self.latest == Some(suffix.number), "{STALE}");
+        self.latest = Some(suffix.number);
+    }
+}
+
+impl Suffix {
+    /// Returns the number of tokens of the longest row.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Whether no token is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of lanes.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// Returns the number of rows of a lane.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Records that rows are about to grow, and whether all grow by the same number of tokens.
+    pub(super) fn grow(&mut self, even: bool) {
+        assert!(self.even, "a suffix of rows of different lengths is not extended again");
+        self.even = even;
+    }
+}

@@ -1,0 +1,82 @@
+//! Next-token logits, where the engine left them.
+
+use burn::tensor::Tensor;
+use sk_core::TokenId;
+
+use super::cpu::grid::Grid;
+use super::gpu::blocks::{argmax, read};
+use crate::kernels::logits::{self, are_numbers};
+
+/// A device failed to return a result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DeviceFailure {
+    /// The message of the device.
+    pub message: String,
+}
+
+/// Next-token logits `[M, V]`, one row for each state.
+pub(crate) enum Logits {
+    /// In the memory of the processor.
+    Host(HostLogits),
+    /// On a device from which a whole row takes long to copy.
+    Device(Box<Tensor<2>>),
+}
+
+/// Logits `[M, V]` in the memory of the processor.
+pub(crate) struct HostLogits {
+    rows: Grid,
+    vocabulary: usize,
+}
+
+impl HostLogits {
+    /// Wraps rows that may be padded.
+    pub(super) fn new(rows: Grid, vocabulary: usize) -> Self {
+        Self { rows, vocabulary }
+    }
+
+    /// Copies row-major values.
+    pub(crate) fn copied(values: &[f32], vocabulary: usize) -> Self {
+        Self { rows: Grid::of_rows(values, vocabulary), vocabulary }
+    }
+
+    /// Returns one row.
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        &self.rows.row(row)[..self.vocabulary]
+    }
+
+    /// Iterates over the rows.
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        let vocabulary = self.vocabulary;
+        self.rows.rows_mut().map(move |row| &mut row[..vocabulary])
+    }
+}
+
+impl Logits {
+    /// Copies all of them to the host, row by row.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub(super) fn into_values(self) -> Result<Vec<f32>, DeviceFailure> {
+        match self {
+            Self::Host(logits) => Ok(logits.rows.to_values(logits.vocabulary)),
+            Self::Device(logits) => read(*logits),
+        }
+    }
+
+    /// Returns the argmax of each row, the first of equals; `None` for a row with a NaN or +∞.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub(super) fn argmax(self) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
+        match self {
+            Self::Host(host) => {
+                let first = |row: usize| Some(host.row(row)).filter(|row| are_numbers(row)).map(logits::argmax);
+                Ok((0..host.rows.rows()).map(first).collect())
+            }
+            Self::Device(logits) => argmax(*logits),
+        }
+    }
+}

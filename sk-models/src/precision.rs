@@ -1,0 +1,96 @@
+use std::fmt;
+use std::str::FromStr;
+
+use burn::tensor::{DType, Device};
+use half::bf16;
+
+use crate::config::Qwen2Config;
+use crate::kernels::is_fused;
+
+/// What a decoder keeps its weights in.
+///
+/// Adapters, keys and values are in f32 either way, and so is what passes from one layer to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Precision {
+    /// f32, or what the device has.
+    #[default]
+    F32,
+    /// bf16: half the memory, and no loss where a checkpoint is in bf16, as Qwen's own are.
+    ///
+    /// A weight is off by up to 1/256 of itself. On a CPU the other side of a product stays in f32, or in sixteen bits where several tokens are read
+    /// and the processor has AMX; on a GPU it and the product are rounded to bf16.
+    Bf16,
+    /// Eight bits a weight, with a scale for each output: a quarter of the memory. The other side of a product is rounded to sixteen bits.
+    ///
+    /// A weight is off by up to 1/254 of the largest of its output. Sums are exact. For the CPU, and fast where it has AVX-512 VNNI.
+    Int8,
+}
+
+/// A precision that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrecisionError {
+    /// Not the name of one.
+    #[error("unknown precision `{name}`; it can be f32, bf16 or int8")]
+    Unknown {
+        /// What was given.
+        name: String,
+    },
+    /// A precision that the device computes no products in.
+    #[error("this device has no products of weights in {precision}; use --precision f32 or --device cpu")]
+    Device {
+        /// The precision.
+        precision: Precision,
+    },
+}
+
+impl Precision {
+    /// Bytes that the weights of a model of this shape take on a processor.
+    #[must_use]
+    pub fn bytes(self, config: &Qwen2Config) -> u64 {
+        let numbers = config.parameters() as u64;
+        match self {
+            Self::F32 => numbers * size_of::<f32>() as u64,
+            Self::Bf16 => numbers * size_of::<bf16>() as u64,
+            // An embedding that is not the head stays in f32.
+            Self::Int8 if config.tie_word_embeddings => numbers,
+            Self::Int8 => {
+                let table = (config.vocab_size * config.hidden_size) as u64;
+                numbers + table * (size_of::<f32>() as u64 - 1)
+            }
+        }
+    }
+
+    /// Refuses a precision that the device has no weights of.
+    pub(crate) fn check(self, device: &Device) -> Result<(), PrecisionError> {
+        let has = match self {
+            Self::F32 => true,
+            Self::Bf16 => is_fused(device, DType::F32) || device.supports_dtype(DType::BF16),
+            Self::Int8 => is_fused(device, DType::F32),
+        };
+        if has { Ok(()) } else { Err(PrecisionError::Device { precision: self }) }
+    }
+}
+
+impl FromStr for Precision {
+    type Err = PrecisionError;
+
+    fn from_str(text: &str) -> Result<Self, PrecisionError> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "bf16" => Ok(Self::Bf16),
+            "int8" => Ok(Self::Int8),
+            _ => Err(PrecisionError::Unknown { name: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::Int8 => "int8",
+        })
+    }
+}
