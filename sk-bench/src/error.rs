@@ -12,15 +12,15 @@ use sk_models::train::TrainError;
 
 use crate::interrupt;
 use crate::judge::JudgeError;
-use crate::page::PageError;
 use crate::pool::PoolError;
 use crate::prompt_sets::PromptSetError;
-use crate::report::ReportError;
 use crate::ruler::RulerError;
 use crate::scheme::SchemeError;
-use crate::simulate::SimulationError;
 use crate::sweep::SweepError;
 use crate::tune::TuneError;
+use sk_report::page::PageError;
+use sk_report::report::ReportError;
+use sk_report::simulate::SimulationError;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]

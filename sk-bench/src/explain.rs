@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Row, Table, TableStyle};
-use sk_core::{SpanEnd, StepTrace};
+use sk_core::{Decision, SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
 
 use crate::trace::span_text;
@@ -35,15 +35,16 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
     header.extend(["composite", "rating", "probability", "choice"].map(str::to_owned));
     table.set_header(header);
     let rows = shown(trace);
+    let decision = &trace.decision;
     for &i in &rows {
         let candidate = &trace.candidates[i];
         let mut cells = vec![(i + 1).to_string(), shorten(&span_text(tokenizer, &candidate.tokens), candidate.end)];
         cells.extend(trace.blades.iter().map(|blade| format!("{:+.4} ± {:.3}", blade.mu[i], blade.sigma[i])));
         cells.extend(trace.fluency.as_ref().map(|fluency| format!("{:.3}", fluency[i])));
-        cells.push(format!("{:+.3} ± {:.3}", trace.mu[i], trace.sigma[i]));
-        cells.push(format!("{:.3}", trace.ratings[i]));
-        cells.push(format!("{:.3}", trace.probabilities[i]));
-        let chosen = i == trace.chosen;
+        cells.push(format!("{:+.3} ± {:.3}", decision.mu[i], decision.sigma[i]));
+        cells.push(format!("{:.3}", decision.ratings[i]));
+        cells.push(format!("{:.3}", decision.probabilities[i]));
+        let chosen = i == decision.chosen;
         cells.push(if chosen { "←" } else { "" }.to_owned());
         let style = |cell: String| if chosen && color { Cell::new(cell).fg(Color::Green) } else { Cell::new(cell) };
         table.add_row(Row::from(cells.into_iter().map(style).collect::<Vec<_>>()));
@@ -62,7 +63,8 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
 /// have drawn.
 pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
     let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
-    likeliest(&trace.probabilities, &trace.ratings, std::iter::once(trace.chosen).chain(arms))
+    let Decision { probabilities, ratings, chosen, .. } = &trace.decision;
+    likeliest(probabilities, ratings, std::iter::once(*chosen).chain(arms))
 }
 
 /// All if they are few, else `also` and the likeliest of them, in order; of equally likely ones, those rated higher.

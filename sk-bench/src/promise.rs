@@ -55,7 +55,7 @@ impl Promises {
             Ok(stability) => stability,
             Err(reason) => return refused(reason),
         };
-        let mut batch = Batch::trusted(&step.mu, &step.sigma);
+        let mut batch = Batch::trusted(&step.decision.mu, &step.decision.sigma);
         if let Some(fluency) = &step.fluency {
             batch = batch.with_trusted_fluency(fluency);
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::Error;
-use crate::lines::json_fault;
+use sk_report::lines::json_fault;
 
 /// A line of such a file.
 pub(crate) trait Record: Serialize + DeserializeOwned {

@@ -10,9 +10,10 @@ use crate::args::OutputArgs;
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeConfig;
-use crate::session::{Ended, Reply};
+use crate::session::Reply;
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, explain};
+use sk_report::record::Ended;
 
 /// Where the steps of a generation go.
 ///

@@ -4,34 +4,17 @@ use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 use sk_core::{Arm, Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
 use sk_models::engine::AdapterRack;
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 use sk_models::text::Tokenizer;
+use sk_report::record::{Ended, Seconds};
 
 use crate::models::Models;
 use crate::reply::ReplyText;
 use crate::scheme::{SchemeConfig, SchemeError};
-use crate::trace::Seconds;
 use crate::{Error, interrupt};
-
-/// Why a response ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// The model ended it.
-    EndOfText,
-    /// The limit on new tokens was reached.
-    Limit,
-    /// The model's context is full.
-    ContextFull,
-    /// The model began to play the other side of the dialogue.
-    StopText,
-    /// Ctrl-C.
-    Interrupted,
-}
 
 /// A response.
 #[derive(Debug, Clone)]
@@ -89,13 +72,13 @@ impl<'m> Session<'m> {
     /// The same session with arms that choose from its candidates as well; what they would have chosen is in the steps.
     #[must_use]
     pub fn with_arms(mut self, arms: Vec<Arm>) -> Self {
-        self.scheme.arms = arms;
+        self.scheme.others = arms;
         self
     }
 
     /// Ω. Edits take effect at the next step.
     pub fn spec(&self) -> &SpecHandle {
-        &self.scheme.spec
+        &self.scheme.arm.spec
     }
 
     /// The adapters that the backbone can read with.

@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use sk_core::{ArmTrace, ScoreTrace, SpanEnd, StepTrace, TokenId};
+use serde::Serialize;
+use sk_core::{ArmTrace, Decision, ScoreTrace, SpanEnd, StepTrace, TokenId};
 use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
 use crate::Error;
+use sk_report::record::Seconds;
+
 use crate::promise::StepPromise;
 
 /// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in seconds.
@@ -28,16 +30,9 @@ pub struct StepRecord<'a> {
     pub blades: &'a [ScoreTrace],
     /// ℓ_S of each candidate in nats per token, where a fluency blade is seated.
     pub fluency: Option<&'a [f64]>,
-    /// Composite scores.
-    pub mu: &'a [f64],
-    /// Composite dispersions.
-    pub sigma: &'a [f64],
-    /// Ratings.
-    pub ratings: &'a [f64],
-    /// Selection probabilities.
-    pub probabilities: &'a [f64],
-    /// Index of the candidate drawn.
-    pub chosen: usize,
+    /// Composites, ratings, probabilities and the candidate drawn.
+    #[serde(flatten)]
+    pub decision: &'a Decision,
     /// What other arms make of the same candidates, where there are any.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub arms: &'a [ArmTrace],
@@ -58,46 +53,6 @@ pub struct CandidateRecord<'a> {
     pub end: SpanEnd,
 }
 
-/// Wall time of each part of a step, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seconds {
-    /// Π_prop.
-    pub draft: f64,
-    /// π_B and the blades.
-    pub score: f64,
-    /// 𝓝, 𝓐 and 𝓢.
-    pub select: f64,
-    /// Keeping the winner.
-    pub commit: f64,
-}
-
-impl Seconds {
-    /// The times of a step.
-    pub fn of(trace: &StepTrace) -> Self {
-        let t = &trace.timings;
-        Self {
-            draft: t.draft.as_secs_f64(),
-            score: t.score.as_secs_f64(),
-            select: t.select.as_secs_f64(),
-            commit: t.commit.as_secs_f64(),
-        }
-    }
-
-    /// All parts together.
-    pub fn total(&self) -> f64 {
-        self.draft + self.score + self.select + self.commit
-    }
-}
-
-impl std::ops::AddAssign for Seconds {
-    fn add_assign(&mut self, other: Self) {
-        self.draft += other.draft;
-        self.score += other.score;
-        self.select += other.select;
-        self.commit += other.commit;
-    }
-}
-
 impl<'a> StepRecord<'a> {
     /// The record of a step.
     pub fn new(turn: usize, trace: &'a StepTrace, certificate: StepPromise, tokenizer: &Tokenizer) -> Self {
@@ -114,11 +69,7 @@ impl<'a> StepRecord<'a> {
             candidates: trace.candidates.iter().map(record).collect(),
             blades: &trace.blades,
             fluency: trace.fluency.as_deref(),
-            mu: &trace.mu,
-            sigma: &trace.sigma,
-            ratings: &trace.ratings,
-            probabilities: &trace.probabilities,
-            chosen: trace.chosen,
+            decision: &trace.decision,
             arms: &trace.arms,
             certificate,
             seconds: Seconds::of(trace),

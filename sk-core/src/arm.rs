@@ -1,22 +1,21 @@
 use std::sync::Arc;
 
 use crate::{
-    Aggregator, AlignmentSpec, Blade, Normalizer, Observation, Operators, Policy, Score, ScoreTrace, Seat, Selector, SpecHandle,
-    StepError,
+    Aggregator, AlignmentSpec, Blade, Decision, Normalizer, Observation, Operators, Policy, Score, ScoreTable, ScoreTrace, Seat,
+    Selector, SpecHandle, StepError,
 };
 
-/// A scheme without what makes and reads its candidates: ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩.
+/// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩: how a choice is made among candidates that somebody else drafts and reads.
 ///
-/// An arm of an ablation. Arms of a [`Scheme`](crate::Scheme) score, rate and select from the candidates that the scheme drafts, at every
-/// step, and what they would have chosen stands in the trace; the scheme's own choice is what is appended. The backbone reads the candidates
-/// once for all of them.
+/// A [`Scheme`](crate::Scheme) has one arm whose choice it appends. In an ablation it has others too, which score, rate and select from
+/// the same candidates at every step; the trace records what they would have chosen. The backbone reads the candidates once for all.
 #[derive(Clone)]
 pub struct Arm {
-    /// What traces call it.
+    /// The name of the arm in traces and errors.
     pub name: Arc<str>,
-    /// Ω = (𝓑, **w**). Variants and heads are those of the scheme's backbone.
+    /// Ω = (𝓑, **w**), read once a step. Variants and heads are those of the scheme's backbone.
     pub spec: SpecHandle,
-    /// b₀.
+    /// b₀, the fluency blade. It stands outside the simplex: the aggregator gives it its coefficient α.
     pub fluency: Option<Arc<dyn Blade>>,
     /// 𝓝.
     pub normalizer: Arc<dyn Normalizer>,
@@ -27,14 +26,14 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// ⟨𝓝, 𝓐, 𝓢⟩.
+    /// Returns ⟨𝓝, 𝓐, 𝓢⟩.
     pub fn operators(&self) -> Operators<'_> {
         Operators { normalizer: &*self.normalizer, aggregator: &*self.aggregator, selector: &*self.selector }
     }
 
-    /// The blades to be read in a step under `spec`, which is a snapshot of this arm's.
+    /// Returns the blades to read in a step under `spec`, a snapshot of this arm's.
     pub(crate) fn seated<'s>(&'s self, spec: &'s AlignmentSpec) -> Result<Seated<'s>, StepError> {
-        Seated::new(spec, self.fluency.as_deref(), &*self.selector).map_err(|error| self.blame(error))
+        Seated::new(spec, self.fluency.as_deref(), &*self.selector)
     }
 
     pub(crate) fn blame(&self, source: StepError) -> StepError {
@@ -48,8 +47,31 @@ pub(crate) struct Seated<'s> {
     fluency: Option<&'s dyn Blade>,
 }
 
-/// Scores of each blade that was read, and ℓ_S of each candidate where b₀ is seated.
-pub(crate) type Scores = (Vec<ScoreTrace>, Option<Vec<f64>>);
+/// The scores of the blades that were read in a step.
+pub(crate) struct Scores {
+    table: ScoreTable,
+    /// One per blade of the table.
+    weights: Vec<f64>,
+    /// ℓ_S of each candidate, if b₀ is seated.
+    fluency: Option<Vec<f64>>,
+}
+
+impl Scores {
+    pub(crate) fn decide(&self, arm: &Arm, uniform: f64) -> Result<Decision, StepError> {
+        arm.operators().decide(&self.table, &self.weights, self.fluency.as_deref(), uniform)
+    }
+
+    pub(crate) fn into_trace(self) -> (Vec<ScoreTrace>, Option<Vec<f64>>) {
+        let Self { table, weights, fluency } = self;
+        let blade = |(k, weight)| ScoreTrace {
+            name: table.name(k).unwrap_or_default().to_owned(),
+            weight,
+            mu: table.mu(k).to_vec(),
+            sigma: table.sigma(k).to_vec(),
+        };
+        (weights.into_iter().enumerate().map(blade).collect(), fluency)
+    }
+}
 
 impl<'s> Seated<'s> {
     pub(crate) fn new(
@@ -77,15 +99,10 @@ impl<'s> Seated<'s> {
             blade.score(observation, &mut scores).map_err(|source| StepError::Blade { name: name.to_owned(), source })?;
             Ok::<_, StepError>(scores.iter().map(|s| (s.mu(), s.sigma())).unzip::<_, _, Vec<f64>, Vec<f64>>())
         };
-        let mut blades = Vec::with_capacity(self.seats.len());
-        for &(seat, weight) in &self.seats {
-            let (mu, sigma) = run(seat.name(), &**seat.blade())?;
-            blades.push(ScoreTrace { name: seat.name().to_string(), weight, mu, sigma });
-        }
-        let fluency = match self.fluency {
-            Some(blade) => Some(run("fluency", blade)?.0),
-            None => None,
-        };
-        Ok((blades, fluency))
+        let rows = self.seats.iter().map(|(seat, _)| run(seat.name(), &**seat.blade())).collect::<Result<Vec<_>, _>>()?;
+        let fluency = self.fluency.map(|blade| run("fluency", blade)).transpose()?.map(|(mu, _)| mu);
+        let names = self.seats.iter().map(|(seat, _)| Arc::clone(seat.name()));
+        let table = ScoreTable::new(rows).and_then(|table| table.with_names(names)).map_err(StepError::Scores)?;
+        Ok(Scores { table, weights: self.seats.iter().map(|(_, weight)| *weight).collect(), fluency })
     }
 }

@@ -1,8 +1,6 @@
 use serde::Serialize;
 
-use crate::{
-    Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, ScoreTrace, Selector, Simplex, StepError, draw_at,
-};
+use crate::{Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, StepError, draw_at};
 
 /// How far the sum of a selector's probabilities may be from one: N roundings of f64.
 const PROBABILITY_TOLERANCE: f64 = 1e-9;
@@ -34,27 +32,37 @@ pub struct Decision {
 }
 
 impl Operators<'_> {
-    /// Normalises, rates and selects; the number `uniform` of [0, 1) draws. Blades of weight zero are for the selector to look at.
+    /// Normalises and rates the scores of N candidates, and selects one by the number `uniform` of [0, 1).
     ///
-    /// Arithmetic in K·N besides the aggregator's own (`prop:cost`). Allocates the decision and the tables of scores; the slots themselves
-    /// allocate nothing once a thread has seen a batch of the size.
+    /// `weights` has one entry per blade of `scores` and is scaled to sum to one. The normaliser combines the blades of positive weight;
+    /// the selector sees all of them.
+    ///
+    /// Costs arithmetic in K·N besides that of the aggregator (`prop:cost`). Allocates the decision; the slots themselves allocate
+    /// nothing once a thread has seen a batch of the size.
     ///
     /// # Errors
-    /// When weights or scores are none, two blades have one name, no blade has a positive weight, blades and fluency differ in their number of
-    /// candidates, the normaliser's composites are no scores, a rating is NaN, or the selector's probabilities are no distribution.
-    pub fn decide(&self, blades: &[ScoreTrace], fluency: Option<&[f64]>, uniform: f64) -> Result<Decision, StepError> {
-        let counting = || blades.iter().filter(|blade| blade.weight > 0.0);
-        let weights =
-            Simplex::normalized(counting().map(|blade| blade.weight).collect::<Vec<_>>()).map_err(StepError::Weights)?;
+    /// If `weights` and `scores` differ in length, a weight is not finite, no weight is positive, `fluency` does not have N finite values,
+    /// the normaliser returns no scores of N candidates, a rating is NaN, or the selector's probabilities are not a distribution.
+    pub fn decide(
+        &self,
+        scores: &ScoreTable,
+        weights: &[f64],
+        fluency: Option<&[f64]>,
+        uniform: f64,
+    ) -> Result<Decision, StepError> {
+        if weights.len() != scores.blades() {
+            let (expected, got) = (scores.blades(), weights.len());
+            return Err(StepError::Scores(ScoreError::Length { quantity: "weights", expected, got }));
+        }
+        let counting: Vec<usize> = (0..weights.len()).filter(|&k| weights[k] > 0.0).collect();
+        let simplex =
+            Simplex::normalized(counting.iter().map(|&k| weights[k]).collect::<Vec<_>>()).map_err(StepError::Weights)?;
+        let counted = (counting.len() < weights.len()).then(|| scores.select(&counting));
         let mut composite = Composite::default();
-        let counted = table(counting())?;
-        self.normalizer.combine(&counted, &weights, &mut composite);
+        self.normalizer.combine(counted.as_ref().unwrap_or(scores), &simplex, &mut composite);
 
-        let idle = blades.iter().any(|blade| blade.weight.is_nan() || blade.weight <= 0.0);
-        let with_idle = idle.then(|| table(blades)).transpose()?;
-        let all = with_idle.as_ref().unwrap_or(&counted);
-        let n = all.candidates();
-        let mut batch = composites(&composite, n).map_err(StepError::Composite)?.with_blades(all);
+        let n = scores.candidates();
+        let mut batch = composites(&composite, n).map_err(StepError::Composite)?.with_blades(scores);
         if let Some(fluency) = fluency {
             batch = batch.with_fluency(fluency).map_err(StepError::Scores)?;
         }
@@ -70,13 +78,6 @@ impl Operators<'_> {
         let Composite { mu, sigma } = composite;
         Ok(Decision { mu, sigma, ratings, probabilities, chosen })
     }
-}
-
-/// The scores of `blades` under their names.
-fn table<'b>(blades: impl IntoIterator<Item = &'b ScoreTrace> + Clone) -> Result<ScoreTable, StepError> {
-    ScoreTable::new(blades.clone().into_iter().map(|b| (&b.mu, &b.sigma)))
-        .and_then(|table| table.with_names(blades.into_iter().map(|b| b.name.as_str())))
-        .map_err(StepError::Scores)
 }
 
 /// What a normaliser made of `n` candidates.

@@ -7,8 +7,8 @@ use rand::{Rng, RngExt};
 use crate::arm::{Scores, Seated};
 use crate::trace::{ArmTrace, CandidateTrace, StepTrace, Timings};
 use crate::{
-    Aggregator, AlignmentSpec, Arm, Backbone, Blade, Candidates, Context, Decision, DraftRequest, Granularity, Normalizer,
-    Observation, Operators, Policy, Proposal, Readings, Selector, SpanEnd, SpecHandle, StepError,
+    AlignmentSpec, Arm, Backbone, Candidates, Context, DraftRequest, Granularity, Observation, Policy, Proposal, Readings,
+    SpanEnd, StepError,
 };
 
 /// An externalised alignment scheme 𝔸 = ⟨π_B, Π_prop, ρ, 𝓑, 𝓝, 𝓐, 𝓢⟩ (`def:scheme`), ready to run.
@@ -19,18 +19,10 @@ pub struct Scheme {
     pub proposal: Box<dyn Proposal>,
     /// ρ.
     pub granularity: Arc<dyn Granularity>,
-    /// Ω = (𝓑, **w**), read once a step.
-    pub spec: SpecHandle,
-    /// b₀, the fluency blade. It stands outside the simplex: the aggregator gives it its coefficient α.
-    pub fluency: Option<Arc<dyn Blade>>,
-    /// 𝓝.
-    pub normalizer: Arc<dyn Normalizer>,
-    /// 𝓐.
-    pub aggregator: Arc<dyn Aggregator>,
-    /// 𝓢.
-    pub selector: Arc<dyn Selector>,
-    /// Other ways to choose from the same candidates, which stand in the trace and change nothing. Most schemes have none.
-    pub arms: Vec<Arm>,
+    /// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩, whose choice is appended.
+    pub arm: Arm,
+    /// Other ways to choose from the same candidates. Their choices are recorded in the trace and not appended.
+    pub others: Vec<Arm>,
 }
 
 /// Why a generation ended.
@@ -57,7 +49,7 @@ impl Scheme {
     /// When a slot fails or returns what is not a score or a distribution, or the selector looks at a blade that is not seated, here or in an
     /// arm; `context` is then as it was.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
-        let spec = self.spec.snapshot();
+        let spec = self.arm.spec.snapshot();
         let (drafted, draft) = timed(|| {
             let request = DraftRequest { context: context.tokens(), granularity: &*self.granularity, limit };
             self.proposal.propose(request, rng)
@@ -65,13 +57,15 @@ impl Scheme {
         let candidates = drafted.map_err(StepError::Proposal)?;
 
         let (scored, score) = timed(|| self.score(&spec, context, &candidates));
-        let (((blades, fluency), others), read) = scored?;
+        let ((own, others), read) = scored?;
 
         let uniform = rng.random();
-        let (decision, select) = timed(|| self.operators().decide(&blades, fluency.as_deref(), uniform));
-        let Decision { mu, sigma, ratings, probabilities, chosen } = decision?;
-        let arms = self.arms.iter().zip(others).map(|(arm, (blades, fluency))| {
-            let decision = arm.operators().decide(&blades, fluency.as_deref(), uniform).map_err(|error| arm.blame(error))?;
+        let (decision, select) = timed(|| own.decide(&self.arm, uniform));
+        let decision = decision?;
+        let chosen = decision.chosen;
+        let arms = self.others.iter().zip(others).map(|(arm, scores)| {
+            let decision = scores.decide(arm, uniform).map_err(|error| arm.blame(error))?;
+            let (blades, fluency) = scores.into_trace();
             Ok(ArmTrace { name: arm.name.to_string(), blades, fluency, decision })
         });
         let arms = arms.collect::<Result<_, StepError>>()?;
@@ -89,12 +83,8 @@ impl Scheme {
 
         let candidates = candidates.iter().map(|c| CandidateTrace { tokens: c.tokens.clone(), end: c.end }).collect();
         let timings = Timings { draft, score, select, commit };
-        Ok(StepTrace { step, position, candidates, blades, fluency, mu, sigma, ratings, probabilities, chosen, arms, timings })
-    }
-
-    /// ⟨𝓝, 𝓐, 𝓢⟩.
-    pub fn operators(&self) -> Operators<'_> {
-        Operators { normalizer: &*self.normalizer, aggregator: &*self.aggregator, selector: &*self.selector }
+        let (blades, fluency) = own.into_trace();
+        Ok(StepTrace { step, position, candidates, blades, fluency, decision, arms, timings })
     }
 
     /// The scores of the scheme and of its arms, by one reading, and whether there was one.
@@ -104,9 +94,9 @@ impl Scheme {
         context: &Context,
         candidates: &Candidates,
     ) -> Result<((Scores, Vec<Scores>), bool), StepError> {
-        let own = Seated::new(spec, self.fluency.as_deref(), &*self.selector)?;
-        let specs: Vec<Arc<AlignmentSpec>> = self.arms.iter().map(|arm| arm.spec.snapshot()).collect();
-        let others = self.arms.iter().zip(&specs).map(|(arm, spec)| arm.seated(spec));
+        let own = self.arm.seated(spec)?;
+        let specs: Vec<Arc<AlignmentSpec>> = self.others.iter().map(|arm| arm.spec.snapshot()).collect();
+        let others = self.others.iter().zip(&specs).map(|(arm, spec)| arm.seated(spec).map_err(|error| arm.blame(error)));
         let others: Vec<Seated<'_>> = others.collect::<Result<_, _>>()?;
 
         let policies: BTreeSet<Policy> = std::iter::once(&own).chain(&others).flat_map(Seated::policies).collect();
@@ -118,7 +108,7 @@ impl Scheme {
             self.backbone.read(context.tokens(), candidates, &policies).map_err(StepError::Backbone)?
         };
         let observation = Observation { context: context.tokens(), candidates, readings: &readings };
-        let scores = self.arms.iter().zip(&others);
+        let scores = self.others.iter().zip(&others);
         let scores = scores.map(|(arm, seated)| seated.score(&observation).map_err(|error| arm.blame(error)));
         Ok(((own.score(&observation)?, scores.collect::<Result<_, _>>()?), read))
     }

@@ -138,6 +138,19 @@ impl<F: Real> ScoreTable<F> {
         self.names.iter().position(|known| &**known == name)
     }
 
+    /// Returns the scores of some of the blades, in the order given.
+    ///
+    /// # Panics
+    /// If `blades` is empty, or one of them is not below [`blades`](Self::blades).
+    #[must_use]
+    pub fn select(&self, blades: &[usize]) -> Self {
+        assert!(!blades.is_empty(), "a table has at least one blade");
+        let rows =
+            |values: &[F]| blades.iter().flat_map(|&k| values[k * self.candidates..][..self.candidates].to_vec()).collect();
+        let names = if self.names.is_empty() { Vec::new() } else { blades.iter().map(|&k| Arc::clone(&self.names[k])).collect() };
+        Self { candidates: self.candidates, mu: rows(&self.mu), sigma: rows(&self.sigma), names }
+    }
+
     /// The same blades over some of the candidates, in the order given.
     ///
     /// # Panics

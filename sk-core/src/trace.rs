@@ -17,26 +17,19 @@ pub struct StepTrace {
     pub blades: Vec<ScoreTrace>,
     /// ℓ_S of each candidate, where a fluency blade is seated.
     pub fluency: Option<Vec<f64>>,
-    /// Composite scores, one per candidate.
-    pub mu: Vec<f64>,
-    /// Composite dispersions, one per candidate.
-    pub sigma: Vec<f64>,
-    /// Ratings, one per candidate.
-    pub ratings: Vec<f64>,
-    /// Selection probabilities, one per candidate.
-    pub probabilities: Vec<f64>,
-    /// The candidate that was drawn and appended.
-    pub chosen: usize,
-    /// What the scheme's arms make of the same candidates.
+    /// The scheme's decision; its candidate is the one appended.
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// What the scheme's other arms make of the same candidates.
     pub arms: Vec<ArmTrace>,
     /// Where the time went; that of the arms is in `score` where it is reading, and nowhere else.
     pub timings: Timings,
 }
 
 impl StepTrace {
-    /// The candidate that was drawn.
+    /// Returns the candidate that was drawn.
     pub fn chosen(&self) -> &CandidateTrace {
-        &self.candidates[self.chosen]
+        &self.candidates[self.decision.chosen]
     }
 }
 

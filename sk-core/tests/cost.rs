@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Aggregator, AlignmentSpec, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
+    Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
     FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
     Simplex, SpanEnd, SpecHandle, TokenId,
 };
@@ -108,12 +108,15 @@ fn scheme(n: usize, length: usize, blades: usize) -> (Scheme, Arc<Counts>) {
         backbone: Box::new(Reader(Arc::clone(&counts))),
         proposal: Box::new(Drafts { n, length, counts: Arc::clone(&counts) }),
         granularity: Arc::new(FixedLength(NonZeroUsize::new(length).unwrap())),
-        spec: SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(blades).unwrap()).unwrap()),
-        fluency: None,
-        normalizer: Arc::new(Rest(Arc::clone(&counts))),
-        aggregator: Arc::new(Rest(Arc::clone(&counts))),
-        selector: Arc::new(Rest(Arc::clone(&counts))),
-        arms: Vec::new(),
+        arm: Arm {
+            name: "own".into(),
+            spec: SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(blades).unwrap()).unwrap()),
+            fluency: None,
+            normalizer: Arc::new(Rest(Arc::clone(&counts))),
+            aggregator: Arc::new(Rest(Arc::clone(&counts))),
+            selector: Arc::new(Rest(Arc::clone(&counts))),
+        },
+        others: Vec::new(),
     };
     (scheme, counts)
 }
@@ -138,7 +141,7 @@ fn a_step_scores_every_candidate_once_under_every_blade() {
 fn an_edit_asks_nothing_of_any_slot_and_moves_no_blade() {
     for (n, length) in [(1, 1), (64, 1000)] {
         let (mut scheme, counts) = scheme(n, length, 3);
-        let handle = scheme.spec.clone();
+        let handle = scheme.arm.spec.clone();
         let before = handle.snapshot();
         let reweighted = handle.edit(|spec| spec.with_weights(Simplex::new([0.5, 0.5, 0.0])?)).unwrap();
         let swapped = handle.edit(|spec| spec.swap("blade 1", seat(7, &counts))).unwrap();

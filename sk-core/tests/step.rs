@@ -7,8 +7,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Finish, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, ScoreTrace,
-    Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId,
+    Finish, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
+    Simplex, SpanEnd, SpecHandle, StepError, TokenId,
 };
 
 const END: TokenId = 9;
@@ -146,12 +146,15 @@ fn scheme(n: usize) -> (Scheme, Arc<std::sync::Mutex<Vec<Vec<Policy>>>>) {
         backbone: Box::new(backbone),
         proposal: Box::new(Digits { n }),
         granularity: Arc::new(FixedLength(NonZeroUsize::new(3).unwrap())),
-        spec: SpecHandle::new(spec),
-        fluency: None,
-        normalizer: Arc::new(WeightedSum),
-        aggregator: Arc::new(Scores),
-        selector: Arc::new(First),
-        arms: Vec::new(),
+        arm: Arm {
+            name: "own".into(),
+            spec: SpecHandle::new(spec),
+            fluency: None,
+            normalizer: Arc::new(WeightedSum),
+            aggregator: Arc::new(Scores),
+            selector: Arc::new(First),
+        },
+        others: Vec::new(),
     };
     (scheme, asked)
 }
@@ -168,11 +171,11 @@ fn the_winner_is_appended_and_the_trace_says_why() {
     assert_eq!(trace.candidates.len(), 5);
     let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
     let smallest = means.iter().copied().fold(f64::INFINITY, f64::min);
-    assert_eq!(means[trace.chosen], smallest);
+    assert_eq!(means[trace.decision.chosen], smallest);
     assert_eq!(context.response(), trace.chosen().tokens);
-    assert_eq!(trace.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
-    assert_eq!(trace.sigma, [0.5; 5]);
-    assert_eq!((trace.step, trace.chosen()), (0, &trace.candidates[trace.chosen]));
+    assert_eq!(trace.decision.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
+    assert_eq!(trace.decision.sigma, [0.5; 5]);
+    assert_eq!((trace.step, trace.chosen()), (0, &trace.candidates[trace.decision.chosen]));
 }
 
 /// Another way to choose from the candidates of [`scheme`]: by the blade `name`, with `selector`.
@@ -201,8 +204,8 @@ impl Selector for Even {
 fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
     let run = |arms: Vec<Arm>| {
         let (mut scheme, asked) = scheme(5);
-        scheme.selector = Arc::new(Even);
-        scheme.arms = arms;
+        scheme.arm.selector = Arc::new(Even);
+        scheme.others = arms;
         let mut context = Context::new([1, 2]).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let traces = [0, 1].map(|step| scheme.step(&mut context, step, 10, &mut rng).unwrap());
@@ -221,14 +224,17 @@ fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
         ]
     );
     for (without, with) in without.iter().zip(&with) {
-        assert_eq!((&without.candidates, &without.mu, without.chosen), (&with.candidates, &with.mu, with.chosen));
+        assert_eq!(
+            (&without.candidates, &without.decision.mu, without.decision.chosen),
+            (&with.candidates, &with.decision.mu, with.decision.chosen)
+        );
         assert_eq!((without.position, without.arms.len()), (with.position, 0));
         let [largest, even] = &with.arms[..] else { panic!("two arms") };
         let means: Vec<f64> = with.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
         assert_eq!((largest.name.as_str(), &largest.decision.mu), ("by large", &means));
         assert_eq!(means[largest.decision.chosen], means.iter().copied().fold(0.0, f64::max));
         // The same distribution draws the same candidate: there is one uniform number.
-        assert_eq!((even.decision.chosen, &even.decision.probabilities), (with.chosen, &with.probabilities));
+        assert_eq!((even.decision.chosen, &even.decision.probabilities), (with.decision.chosen, &with.decision.probabilities));
     }
     assert_eq!([with[0].position, with[1].position], [2, 2 + with[0].chosen().tokens.len()]);
 }
@@ -237,7 +243,7 @@ fn arms_choose_from_the_same_candidates_by_one_reading_and_change_nothing() {
 fn an_arm_that_fails_is_named() {
     let failing = |arm: Arm| {
         let (mut scheme, _) = scheme(3);
-        scheme.arms = vec![arm];
+        scheme.others = vec![arm];
         let mut context = Context::new([1]).unwrap();
         let error = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(1)).unwrap_err().to_string();
         assert_eq!(context.tokens(), [1], "nothing is appended");
@@ -252,7 +258,7 @@ fn an_arm_that_fails_is_named() {
 #[test]
 fn only_blades_of_positive_weight_are_read_and_an_edit_takes_effect_at_the_next_step() {
     let (mut scheme, asked) = scheme(4);
-    let handle = scheme.spec.clone();
+    let handle = scheme.arm.spec.clone();
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     scheme.step(&mut context, 0, 10, &mut rng).unwrap();
@@ -270,11 +276,11 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     // Through a box and an `Arc`, as schemes hold their slots.
-    scheme.selector = Arc::new(Box::new(LookingAt("large")));
+    scheme.arm.selector = Arc::new(Box::new(LookingAt("large")));
     let trace = scheme.step(&mut context, 0, 10, &mut rng).unwrap();
     let means: Vec<f64> = trace.candidates.iter().map(|c| digit_mean(&c.tokens)).collect();
-    assert_eq!(means[trace.chosen], means.iter().copied().fold(0.0, f64::max));
-    assert_eq!(trace.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
+    assert_eq!(means[trace.decision.chosen], means.iter().copied().fold(0.0, f64::max));
+    assert_eq!(trace.decision.mu, means.iter().map(|m| -m).collect::<Vec<_>>());
     // A normaliser may do more with a row than weigh it, so it sees those that count and no others.
     struct Rows;
     impl Normalizer for Rows {
@@ -287,10 +293,10 @@ fn a_blade_that_the_selector_looks_at_is_read_at_weight_zero_and_left_out_of_the
     assert_eq!(read, [("small", 1.0), ("large", 0.0)]);
     assert_eq!(*asked.lock().unwrap(), [vec![Policy::Variant("large".into()), Policy::Variant("small".into())]]);
 
-    scheme.normalizer = Arc::new(Rows);
+    scheme.arm.normalizer = Arc::new(Rows);
     scheme.step(&mut context, 1, 10, &mut rng).unwrap();
 
-    scheme.selector = Arc::new(LookingAt("polite"));
+    scheme.arm.selector = Arc::new(LookingAt("polite"));
     let error = scheme.step(&mut context, 2, 10, &mut rng).unwrap_err();
     assert_eq!(error.to_string(), "the selector looks at blade \"polite\", which is not seated; seated: small, large");
 }
@@ -347,11 +353,11 @@ fn the_fluency_blade_is_scored_beside_the_others_and_has_no_weight() {
     let mut context = Context::new([1]).unwrap();
     let trace = scheme.step(&mut context, 0, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     assert_eq!((trace.fluency, trace.blades.len()), (None, 1));
-    scheme.fluency = Some(Arc::new(Length));
-    scheme.aggregator = Arc::new(Fluency);
+    scheme.arm.fluency = Some(Arc::new(Length));
+    scheme.arm.aggregator = Arc::new(Fluency);
     let trace = scheme.step(&mut context, 1, 10, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
     let lengths: Vec<f64> = trace.candidates.iter().map(|c| c.tokens.len() as f64).collect();
-    assert_eq!((trace.step, &trace.ratings, trace.blades.len()), (1, &lengths, 1));
+    assert_eq!((trace.step, &trace.decision.ratings, trace.blades.len()), (1, &lengths, 1));
     assert_eq!(trace.fluency, Some(lengths));
 }
 
@@ -365,7 +371,7 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
     }
     let step = |probabilities: &[f64]| {
         let (mut scheme, _) = scheme(probabilities.len());
-        scheme.selector = Arc::new(Fixed(probabilities.to_vec()));
+        scheme.arm.selector = Arc::new(Fixed(probabilities.to_vec()));
         scheme.step(&mut Context::new([1]).unwrap(), 0, 10, &mut ChaCha8Rng::seed_from_u64(9))
     };
     // Five roundings are allowed for five candidates.
@@ -375,7 +381,7 @@ fn what_is_a_distribution_but_for_rounding_is_taken_and_nothing_else() {
     for off in [6e-9, -6e-9, 0.1] {
         assert!(matches!(step(&[0.2, 0.2, 0.2, 0.2, 0.2 + off]), Err(StepError::Mass { .. })), "{off}");
     }
-    assert_eq!(step(&[0.0, 1.0 + 5e-10]).unwrap().chosen, 1);
+    assert_eq!(step(&[0.0, 1.0 + 5e-10]).unwrap().decision.chosen, 1);
     assert!(matches!(step(&[0.0, 1.0 + 2e-9]), Err(StepError::Distribution { index: 1, .. })));
     assert!(matches!(step(&[0.5, 0.5 + 1e-9, -1e-9]), Err(StepError::Distribution { index: 2, .. })));
 }
@@ -402,26 +408,26 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
         scheme.step(&mut Context::new([1]).unwrap(), 0, 10, &mut ChaCha8Rng::seed_from_u64(9)).unwrap_err().to_string()
     };
     for place in 0..3 {
-        let error = refused(&|scheme| scheme.normalizer = Arc::new(Nowhere(place, 0)));
+        let error = refused(&|scheme| scheme.arm.normalizer = Arc::new(Nowhere(place, 0)));
         assert_eq!(
             error,
             format!("the normaliser's composites cannot be used: score of candidate {place} is NaN; scores must be finite")
         );
-        let error = refused(&|scheme| scheme.aggregator = Arc::new(Nowhere(place, 0)));
+        let error = refused(&|scheme| scheme.arm.aggregator = Arc::new(Nowhere(place, 0)));
         assert_eq!(error, format!("the aggregator rated candidate {place} NaN"));
     }
-    let error = refused(&|scheme| scheme.normalizer = Arc::new(Nowhere(0, 1)));
+    let error = refused(&|scheme| scheme.arm.normalizer = Arc::new(Nowhere(0, 1)));
     assert_eq!(error, "the normaliser's composites cannot be used: 4 composite scores for 3 scores");
     // Scores from elsewhere, as a trace has them.
     let (scheme, _) = scheme(3);
-    let trace = |mu: f64, weight: f64| ScoreTrace { name: "a".into(), weight, mu: vec![mu, 0.0], sigma: vec![0.1; 2] };
-    let decide = |blades: &[ScoreTrace]| scheme.operators().decide(blades, None, 0.5).unwrap_err().to_string();
-    assert!(
-        decide(&[trace(f64::NAN, 1.0)]).contains("the scores of the blades cannot be used: blade 0: score of candidate 0 is NaN")
-    );
-    assert!(decide(&[trace(0.0, f64::INFINITY)]).contains("the weights of the blades cannot be used: weight 0 is inf"));
-    assert!(decide(&[trace(0.0, 0.0)]).contains("the weights of the blades cannot be used: no weights given"));
-    assert!(decide(&[trace(0.0, 0.5), trace(0.0, 0.5)]).contains("two blades are called"));
+    let table = ScoreTable::new([([0.0, 0.0], [0.1; 2])]).unwrap();
+    let decide = |weights: &[f64], fluency: Option<&[f64]>| {
+        scheme.arm.operators().decide(&table, weights, fluency, 0.5).unwrap_err().to_string()
+    };
+    assert!(decide(&[f64::INFINITY], None).contains("the weights of the blades cannot be used: weight 0 is inf"));
+    assert!(decide(&[0.0], None).contains("the weights of the blades cannot be used: no weights given"));
+    assert!(decide(&[0.5, 0.5], None).contains("2 weights for 1 scores"));
+    assert!(decide(&[1.0], Some(&[0.0, f64::NAN])).contains("the scores of the blades cannot be used"));
 }
 
 #[test]
@@ -457,9 +463,9 @@ fn a_backbone_that_was_not_asked_is_not_told() {
     scheme.backbone = Box::new(Told(Digital::default(), Arc::clone(&told)));
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(6);
-    let chosen = scheme.step(&mut context, 0, 10, &mut rng).unwrap().chosen;
+    let chosen = scheme.step(&mut context, 0, 10, &mut rng).unwrap().decision.chosen;
     assert_eq!(*told.lock().unwrap(), [chosen]);
-    scheme.spec.edit(|spec| spec.swap("small", Seat::new("even", Arc::new(Even)))).unwrap();
+    scheme.arm.spec.edit(|spec| spec.swap("small", Seat::new("even", Arc::new(Even)))).unwrap();
     scheme.step(&mut context, 1, 10, &mut rng).unwrap();
     assert_eq!(*told.lock().unwrap(), [chosen], "no blade asks for a reading");
 }
@@ -471,7 +477,7 @@ fn failures_name_the_slot_and_leave_the_context_alone() {
     let mut context = Context::new([1]).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for probability in [f64::NAN, -0.5, 0.1, 0.9] {
-        scheme.selector = Arc::new(Broken(probability));
+        scheme.arm.selector = Arc::new(Broken(probability));
         let error = scheme.step(&mut context, 0, 10, &mut rng).unwrap_err();
         assert!(error.to_string().contains("selector"), "{error}");
     }
@@ -481,7 +487,7 @@ fn failures_name_the_slot_and_leave_the_context_alone() {
             step.readings.get(&Policy::Backbone).map(|_| ()).ok_or_else(|| "the backbone was not read".into())
         }
     }
-    scheme.spec.edit(|s| s.swap("small", Seat::new("unread", Arc::new(Unread)))).unwrap();
+    scheme.arm.spec.edit(|s| s.swap("small", Seat::new("unread", Arc::new(Unread)))).unwrap();
     let error = scheme.step(&mut context, 0, 10, &mut rng).unwrap_err();
     assert_eq!(error.to_string(), "blade \"unread\" failed: the backbone was not read");
     assert_eq!(context.response(), []);

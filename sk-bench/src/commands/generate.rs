@@ -12,9 +12,9 @@ use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::scheme::Convention;
 use crate::screen::Screen;
-use crate::session::{Ended, Reply, Session};
-use crate::trace::Seconds;
+use crate::session::{Reply, Session};
 use crate::{Error, interrupt};
+use sk_report::record::{Ended, Seconds};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use crate::Error;
 use crate::args::positive;
 use crate::record_file::spare;
-use crate::report::{RawResults, Report, Resampling};
 use crate::whole_file;
+use sk_report::report::{RawResults, Report, Resampling};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -140,11 +140,11 @@ fn choose(report: &mut Report, names: &[String]) -> Result<(), Error> {
 }
 
 fn print(report: &Report, format: Format) -> Result<(), Error> {
-    let joined = |of: fn(&crate::report::Table) -> String| report.tables.iter().map(of).collect::<Vec<_>>().join("\n");
+    let joined = |of: fn(&sk_report::report::Table) -> String| report.tables.iter().map(of).collect::<Vec<_>>().join("\n");
     let text = match format {
         Format::Plain => report.plain(),
-        Format::Csv => joined(crate::report::Table::csv),
-        Format::Latex => joined(crate::report::Table::latex),
+        Format::Csv => joined(sk_report::report::Table::csv),
+        Format::Latex => joined(sk_report::report::Table::latex),
         Format::Json => json(report),
     };
     anstream::stdout().lock().write_all(text.as_bytes()).map_err(Error::Output)

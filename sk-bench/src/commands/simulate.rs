@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::simulate::{Breakage, Exhibit, STUDIES, Simulation, exhibits, page};
-use crate::table::Table;
 use crate::{Error, suggest, whole_file};
+use sk_report::simulate::{Breakage, Exhibit, STUDIES, Simulation, exhibits, page};
+use sk_report::table::Table;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,8 +45,17 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
     /// Put something broken in place, to see that the checks see it.
-    #[arg(long = "break", value_name = "WHAT")]
+    #[arg(long = "break", value_name = "WHAT", value_parser = breakage())]
     broken: Option<Breakage>,
+}
+
+/// Parses a [`Breakage`] by its name.
+fn breakage() -> impl TypedValueParser<Value = Breakage> {
+    let values = Breakage::ALL.map(|(name, help, _)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).map(|name| {
+        let named = Breakage::ALL.into_iter().find(|(known, ..)| *known == name);
+        named.expect("clap accepts the listed names only").2
+    })
 }
 
 /// How tables are printed.

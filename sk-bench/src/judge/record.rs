@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Axis, Identity, JudgeError, Question, Verdict};
-use crate::lines::{json_fault, numbered_lines};
 use crate::record_file::Record;
+use sk_report::lines::{json_fault, numbered_lines};
 
 /// Characters of a digest of a response's text.
 const DIGITS: usize = 16;

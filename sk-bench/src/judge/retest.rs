@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::{Judged, RUBRICS};
-use crate::stats::pearson;
+use sk_report::stats::pearson;
 
 /// Agreement of two passes on one rubric.
 ///

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sk_core::{
-    ArmTrace, Batch, CandidateTrace, Operators, ScoreTable, ScoreTrace, Selector, SpanEnd, StepTrace, Timings, TokenId,
+    ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, StepTrace,
+    Timings, TokenId,
 };
 
 use super::step::{Distributions, PoolStep};
 use super::{PlannedArm, PoolError};
 use crate::Error;
 use crate::explain::shorten;
-use crate::lines::{json_fault, numbered_lines};
 use crate::scheme::{BladeConfig, BladeKind, SchemeConfig};
 use crate::weights::NamedWeights;
+use sk_report::lines::{json_fault, numbered_lines};
 
 /// How far recorded probabilities may be from a sum of one: they went through decimal notation.
 const MASS: f64 = 1e-6;
@@ -107,8 +108,18 @@ impl Recording {
             for ((line, step), trace) in self.steps.iter().zip(&mut traces) {
                 let wrong = |reason| PoolError::Record { path: self.path.clone(), line: *line, reason };
                 let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
-                let decision = operators.decide(&blades, fluency.as_deref(), step.uniform()).map_err(|source| {
-                    PoolError::Step { path: self.path.clone(), line: *line, arm: arm.name.clone(), source: Box::new(source) }
+                let decided = || {
+                    let table = ScoreTable::new(blades.iter().map(|blade| (&blade.mu, &blade.sigma)))
+                        .and_then(|table| table.with_names(blades.iter().map(|blade| blade.name.as_str())))
+                        .map_err(StepError::Scores)?;
+                    let weights: Vec<f64> = blades.iter().map(|blade| blade.weight).collect();
+                    operators.decide(&table, &weights, fluency.as_deref(), step.uniform())
+                };
+                let decision = decided().map_err(|source| PoolError::Step {
+                    path: self.path.clone(),
+                    line: *line,
+                    arm: arm.name.clone(),
+                    source: Box::new(source),
                 })?;
                 trace.arms.push(ArmTrace { name: arm.name.clone(), blades, fluency, decision });
             }
@@ -175,11 +186,13 @@ impl RecordedStep {
             candidates: self.candidates.iter().map(|c| CandidateTrace { tokens: c.tokens.clone(), end: c.end }).collect(),
             blades: self.blades.iter().map(blade).collect(),
             fluency: self.fluency.clone(),
-            mu: self.mu.clone(),
-            sigma: self.sigma.clone(),
-            ratings: self.ratings.clone(),
-            probabilities: self.probabilities.clone(),
-            chosen: self.chosen,
+            decision: Decision {
+                mu: self.mu.clone(),
+                sigma: self.sigma.clone(),
+                ratings: self.ratings.clone(),
+                probabilities: self.probabilities.clone(),
+                chosen: self.chosen,
+            },
             arms: Vec::new(),
             timings: Timings::default(),
         }

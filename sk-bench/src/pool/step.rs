@@ -78,14 +78,8 @@ impl PoolStep {
         text: impl Fn(usize) -> (String, String),
     ) -> (Self, Distributions) {
         let listed = shown(trace);
-        let own = Decision {
-            mu: trace.mu.clone(),
-            sigma: trace.sigma.clone(),
-            ratings: trace.ratings.clone(),
-            probabilities: trace.probabilities.clone(),
-            chosen: trace.chosen,
-        };
-        let arms = std::iter::once((driver, &own)).chain(trace.arms.iter().map(|arm| (arm.name.as_str(), &arm.decision)));
+        let own = &trace.decision;
+        let arms = std::iter::once((driver, own)).chain(trace.arms.iter().map(|arm| (arm.name.as_str(), &arm.decision)));
         let choice = |(name, decision): (&str, &Decision)| {
             let pick = |values: &[f64]| listed.iter().map(|&i| values[i]).collect();
             ArmChoice {
@@ -93,8 +87,8 @@ impl PoolStep {
                 chosen: decision.chosen,
                 probability: decision.probabilities[decision.chosen],
                 likeliest: likeliest(&decision.probabilities),
-                probability_of_appended: decision.probabilities[trace.chosen],
-                total_variation: total_variation(&decision.probabilities, &trace.probabilities),
+                probability_of_appended: decision.probabilities[own.chosen],
+                total_variation: total_variation(&decision.probabilities, &own.probabilities),
                 mu: pick(&decision.mu),
                 sigma: pick(&decision.sigma),
                 ratings: pick(&decision.ratings),
@@ -108,7 +102,7 @@ impl PoolStep {
         let step =
             Self { turn, step: trace.step, candidates: listed.iter().map(candidate).collect(), arms: arms.map(choice).collect() };
         let others = trace.arms.iter().map(|arm| arm.decision.probabilities.clone());
-        (step, std::iter::once(own.probabilities).chain(others).collect())
+        (step, std::iter::once(own.probabilities.clone()).chain(others).collect())
     }
 }
 

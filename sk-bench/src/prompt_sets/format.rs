@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Prompt, PromptSetError, hh, json_lines, truthful_qa, xstest};
-use crate::lines;
+use sk_report::lines;
 
 /// A format of prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

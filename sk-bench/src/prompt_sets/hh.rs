@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Prompt, PromptSetError, format, framing};
-use crate::lines::{json_fault, numbered_lines};
+use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
 struct Row {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Prompt, PromptSetError, format, framing};
-use crate::lines::{json_fault, numbered_lines};
+use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
 struct Row {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use csv::StringRecord;
 
 use super::PromptSetError;
-use crate::lines;
+use sk_report::lines;
 
 /// A table in memory.
 pub(super) struct Table<const N: usize> {

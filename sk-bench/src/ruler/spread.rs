@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::stats::median;
+use sk_report::stats::median;
 
 /// Repetitions of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -8,8 +8,8 @@ use sk_core::{Context, Scheme, SpecHandle, TokenId};
 use sk_models::lora::LoraAdapter;
 
 use crate::scheme::{SchemeConfig, SchemeError};
-use crate::trace::Seconds;
 use crate::{Error, Models};
+use sk_report::record::Seconds;
 
 /// A scheme on loaded models, with caches and draws of its own and no text: tokens are all there is.
 pub struct Steered {
@@ -68,7 +68,7 @@ impl Steered {
 
     /// Ω. Edits take effect at the next step.
     pub fn spec(&self) -> &SpecHandle {
-        &self.scheme.spec
+        &self.scheme.arm.spec
     }
 
     /// Answers `prompt` with `tokens` tokens, which the context has room for.

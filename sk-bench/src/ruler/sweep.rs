@@ -9,8 +9,8 @@ use sk_models::lora::LoraAdapter;
 
 use super::{Axis, AxisArg, Figure, Floors, Operating, Roofs, RulerError, Spread, Steered};
 use crate::scheme::{BladeKind, Rule, SchemeConfig, SchemeError};
-use crate::trace::Seconds;
 use crate::{Error, Models};
+use sk_report::record::Seconds;
 
 /// A scheme without an adapter: candidates are read under the backbone alone.
 const NO_BLADE: &str = "[blades.fluency]\nkind = \"fluency\"\n[blades.backbone]\nkind = \"backbone-likelihood\"\n";

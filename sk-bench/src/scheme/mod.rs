@@ -299,17 +299,13 @@ impl SchemeConfig {
         let adapters = verifier.adapters();
         heads.iter().for_each(|(name, head)| verifier.heads().insert(name.as_str(), head.clone()));
         let backbone = SharedVerifier::new(verifier);
-        let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
+        let arm = self.arm_of("", spec.clone())?;
         let scheme = Scheme {
-            proposal: self.proposal.build(models, &backbone, adapters.clone(), spec.clone())?,
+            proposal: self.proposal.build(models, &backbone, adapters.clone(), spec)?,
             backbone: Box::new(backbone),
             granularity: self.granularity.build(&models.token_bytes()),
-            spec,
-            fluency: fluency.map(BladeConfig::build).transpose().map_err(|e| parameter("blades", &e))?,
-            normalizer: self.normalizer.build(),
-            aggregator: self.aggregator.build().map_err(|e| parameter("aggregator", &e))?,
-            selector: self.selector.build().map_err(|e| parameter("selector", &e))?,
-            arms: Vec::new(),
+            arm,
+            others: Vec::new(),
         };
         Ok((scheme, adapters))
     }
@@ -319,10 +315,14 @@ impl SchemeConfig {
     /// # Errors
     /// When a parameter is out of range, or no blade is seated.
     pub fn arm(&self, name: &str) -> Result<Arm, SchemeError> {
+        self.arm_of(name, SpecHandle::new(self.spec()?))
+    }
+
+    fn arm_of(&self, name: &str, spec: SpecHandle) -> Result<Arm, SchemeError> {
         let fluency = self.blades.iter().find(|blade| blade.kind == BladeKind::Fluency);
         Ok(Arm {
             name: name.into(),
-            spec: SpecHandle::new(self.spec()?),
+            spec,
             fluency: fluency.map(BladeConfig::build).transpose().map_err(|e| parameter("blades", &e))?,
             normalizer: self.normalizer.build(),
             aggregator: self.aggregator.build().map_err(|e| parameter("aggregator", &e))?,

@@ -3,6 +3,8 @@ use std::path::PathBuf;
 
 use sk_models::hf::CheckpointError;
 
+use sk_report::record::RecordError;
+
 use crate::Error;
 use crate::prompt_sets::PromptSetError;
 use crate::scheme::SchemeError;
@@ -104,6 +106,9 @@ pub enum SweepError {
         /// What failed.
         source: Box<Error>,
     },
+    /// Records or settings that cannot be read.
+    #[error(transparent)]
+    Records(#[from] RecordError),
     /// A line of the output that is not a record, or one that does not go with the plan.
     #[error("{}:{line}: {reason}", path.display())]
     Record {

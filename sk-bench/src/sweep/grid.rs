@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use super::plan::blades_of;
 use super::settings::Sources;
-use super::{Cell, Digests, KeptSettings, Plan, PlannedScheme, SweepError, Weights};
+use sk_report::settings::KeptSettings;
+
+use super::{Cell, Digests, Plan, PlannedScheme, SweepError, Weights, settings};
 use crate::models::{adapter_sources, head_sources};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeConfig};
@@ -139,7 +141,7 @@ impl Arm {
             return Err(SweepError::Unseated { scheme: name.clone(), blade: blade.clone(), seated: seated.join(", ") });
         }
         let sources = Sources { adapters: &adapters, heads: &heads };
-        let settings = KeptSettings::new(plan, scheme, &config, &sources, digests)?;
+        let settings = settings::keep(plan, scheme, &config, &sources, digests)?;
         let (name, convention, at_every_weight) = (name.clone(), *convention, *at_every_weight);
         Ok(Self { name, config, convention, adapters, heads, steered, seated, settings, at_every_weight })
     }

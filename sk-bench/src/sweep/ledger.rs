@@ -1,7 +1,9 @@
 //! Which cells are done, going by the records.
 
-use super::{Cell, Grid, SweepError, SweepRecord};
-use crate::lines::json_fault;
+use sk_report::record::SweepRecord;
+
+use super::{Cell, Grid, SweepError};
+use sk_report::lines::json_fault;
 
 /// What the records of an output say of a grid.
 #[derive(Debug, Clone)]

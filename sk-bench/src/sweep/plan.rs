@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use sk_models::assets;
 
-use super::points::{lattice, lattice_size, paper_points};
-use super::{SweepError, Weights, settings};
+use super::{SweepError, Weights};
 use crate::args::{BladeArg, FramingArg, ModelArgs, Preset, SetArg, SteeringArgs};
 use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
 use crate::record_file::same_file;
 use crate::scheme::document::{Document, Section};
 use crate::scheme::{Convention, SchemeConfig, SchemeError, Shipped};
+use sk_report::points::{lattice, lattice_size, paper_points};
+use sk_report::settings::beside;
 
 /// The sections of a plan.
 const SECTIONS: [&str; 6] = ["sweep", "model", "schemes", "weights", "prompts", "generation"];
@@ -160,7 +161,7 @@ impl Plan {
 
     /// The files that a sweep appends to.
     pub(super) fn files(&self) -> [PathBuf; 3] {
-        [self.output.clone(), self.traces_file(), settings::beside(&self.output)]
+        [self.output.clone(), self.traces_file(), beside(&self.output)]
     }
 }
 

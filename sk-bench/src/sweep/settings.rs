@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sk_models::assets;
 use sk_models::hf;
 
+use sk_report::record::SweepRecord;
+use sk_report::settings::{KeptSettings, Settings};
+
 use super::{Plan, PlannedScheme, SweepError};
 use crate::Error;
 use crate::args::FramingArg;
-use crate::lines::{json_fault, numbered_lines};
 use crate::progress::Loading;
 use crate::record_file::Record;
 use crate::scheme::{Convention, SchemeConfig};
@@ -51,47 +52,6 @@ impl Digests {
     }
 }
 
-/// Everything but scheme name, weights, prompt and seed that responses depend on. Models, adapters and heads count by their contents, wherever
-/// they lie; the device does not, and is part of each record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
-    /// Version of the program.
-    pub program: String,
-    /// Digests of `backbone` and `drafter`.
-    pub models: BTreeMap<String, String>,
-    /// Of backbone and drafter.
-    pub precision: String,
-    /// Digests of adapters, by blade.
-    pub adapters: BTreeMap<String, String>,
-    /// Digests of heads, by blade.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub heads: BTreeMap<String, String>,
-    /// What fills in where the paper is silent.
-    pub convention: String,
-    /// How a prompt becomes a text for the model.
-    pub framing: String,
-    /// A system message above each prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    /// Most tokens of a response.
-    pub max_new_tokens: usize,
-    /// The numbers of the scheme that have a name in plans of [`tune`](crate::tune); those of slots that do not read them too.
-    pub numbers: BTreeMap<String, f64>,
-    /// The slots of the scheme, whole, as the program writes them.
-    pub slots: BTreeMap<String, String>,
-}
-
-/// [`Settings`] as they are kept: a line of the file beside the records.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeptSettings {
-    /// What records have of them: the beginning of SHA-256 over `of` as JSON.
-    pub settings: String,
-    /// Where models, adapters and heads were, from the plan.
-    pub sources: BTreeMap<String, String>,
-    /// The settings.
-    pub of: Settings,
-}
-
 /// Where a scheme reads from.
 pub(super) struct Sources<'a> {
     pub(super) adapters: &'a [(String, String)],
@@ -102,79 +62,80 @@ impl Record for KeptSettings {
     const FIRST: &str = "settings";
 }
 
-impl KeptSettings {
-    /// The settings of a scheme of a plan.
-    ///
-    /// # Errors
-    /// When a model, adapter or head cannot be found, downloaded or read.
-    pub(super) fn new(
-        plan: &Plan,
-        scheme: &PlannedScheme,
-        config: &SchemeConfig,
-        sources: &Sources<'_>,
-        digests: &Digests,
-    ) -> Result<Self, SweepError> {
-        // A folder can be moved with its plan.
-        let from_plan = |source: &str| {
-            let path = Path::new(source);
-            path.strip_prefix(&plan.folder).unwrap_or(path).to_string_lossy().into_owned()
-        };
-        let mut places = BTreeMap::new();
-        let mut models = BTreeMap::new();
-        let embedded = assets::embedded().filter(|_| plan.models.backbone.is_none());
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let backbone = plan.models.backbone.clone().or_else(|| embedded.map(|embedded| text(embedded.backbone())));
-        let drafter = plan.models.drafter.clone().or_else(|| embedded.map(|embedded| text(embedded.drafter())));
-        for (role, source) in [("backbone", backbone), ("drafter", drafter)] {
-            if let Some(source) = source {
-                models.insert(role.to_owned(), digests.of(&source).map_err(|error| SweepError::Model(Box::new(error)))?);
-                places.insert(role.to_owned(), from_plan(&source));
-            }
+impl Record for SweepRecord {
+    const FIRST: &str = "id";
+}
+
+/// The settings of a scheme of a plan.
+///
+/// # Errors
+/// When a model, adapter or head cannot be found, downloaded or read.
+pub(super) fn keep(
+    plan: &Plan,
+    scheme: &PlannedScheme,
+    config: &SchemeConfig,
+    sources: &Sources<'_>,
+    digests: &Digests,
+) -> Result<KeptSettings, SweepError> {
+    // A folder can be moved with its plan.
+    let from_plan = |source: &str| {
+        let path = Path::new(source);
+        path.strip_prefix(&plan.folder).unwrap_or(path).to_string_lossy().into_owned()
+    };
+    let mut places = BTreeMap::new();
+    let mut models = BTreeMap::new();
+    let embedded = assets::embedded().filter(|_| plan.models.backbone.is_none());
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    let backbone = plan.models.backbone.clone().or_else(|| embedded.map(|embedded| text(embedded.backbone())));
+    let drafter = plan.models.drafter.clone().or_else(|| embedded.map(|embedded| text(embedded.drafter())));
+    for (role, source) in [("backbone", backbone), ("drafter", drafter)] {
+        if let Some(source) = source {
+            models.insert(role.to_owned(), digests.of(&source).map_err(|error| SweepError::Model(Box::new(error)))?);
+            places.insert(role.to_owned(), from_plan(&source));
         }
-        let mut of_blades = |kind: &str, sources: Vec<(&String, String)>| {
-            let digest = |(name, source): (&String, String)| {
-                let blame = |error| {
-                    let source = Box::new(Error::Blade { name: name.clone(), source: Box::new(error) });
-                    SweepError::Scheme { scheme: scheme.name.clone(), source }
-                };
-                places.insert(format!("{kind} {name}"), from_plan(&source));
-                Ok((name.clone(), digests.of(&source).map_err(blame)?))
-            };
-            sources.into_iter().map(digest).collect::<Result<BTreeMap<_, _>, SweepError>>()
-        };
-        let adapters = of_blades("adapter", sources.adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
-        let heads = of_blades("head", sources.heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
-        let convention = scheme.convention;
-        let framing = match (plan.generation.framing, convention) {
-            (FramingArg::Hh, Convention::Sound) => "hh, with a stop text",
-            (FramingArg::Hh, Convention::Paper) => "hh",
-            (FramingArg::Chat, _) => "chat",
-            (FramingArg::None, _) => "none",
-        };
-        let convention = Convention::NAMES.iter().find(|(_, named)| *named == convention).map_or("", |(name, _)| name);
-        let of = Settings {
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            models,
-            precision: plan.models.precision.to_string(),
-            adapters,
-            heads,
-            convention: convention.to_owned(),
-            framing: framing.to_owned(),
-            system: plan.generation.system.clone(),
-            max_new_tokens: plan.generation.max_new_tokens,
-            numbers: Knob::ALL
-                .iter()
-                .map(|knob| (knob.name().to_owned(), knob.read(config)))
-                .filter(|(_, value)| value.is_finite())
-                .collect(),
-            slots: slots(config),
-        };
-        let json =
-            serde_json::to_vec(&of).map_err(|error| SweepError::Write { path: plan.output.clone(), source: error.into() })?;
-        let mut settings: String = Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect();
-        settings.truncate(DIGITS);
-        Ok(Self { settings, sources: places, of })
     }
+    let mut of_blades = |kind: &str, sources: Vec<(&String, String)>| {
+        let digest = |(name, source): (&String, String)| {
+            let blame = |error| {
+                let source = Box::new(Error::Blade { name: name.clone(), source: Box::new(error) });
+                SweepError::Scheme { scheme: scheme.name.clone(), source }
+            };
+            places.insert(format!("{kind} {name}"), from_plan(&source));
+            Ok((name.clone(), digests.of(&source).map_err(blame)?))
+        };
+        sources.into_iter().map(digest).collect::<Result<BTreeMap<_, _>, SweepError>>()
+    };
+    let adapters = of_blades("adapter", sources.adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
+    let heads = of_blades("head", sources.heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
+    let convention = scheme.convention;
+    let framing = match (plan.generation.framing, convention) {
+        (FramingArg::Hh, Convention::Sound) => "hh, with a stop text",
+        (FramingArg::Hh, Convention::Paper) => "hh",
+        (FramingArg::Chat, _) => "chat",
+        (FramingArg::None, _) => "none",
+    };
+    let convention = Convention::NAMES.iter().find(|(_, named)| *named == convention).map_or("", |(name, _)| name);
+    let of = Settings {
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        models,
+        precision: plan.models.precision.to_string(),
+        adapters,
+        heads,
+        convention: convention.to_owned(),
+        framing: framing.to_owned(),
+        system: plan.generation.system.clone(),
+        max_new_tokens: plan.generation.max_new_tokens,
+        numbers: Knob::ALL
+            .iter()
+            .map(|knob| (knob.name().to_owned(), knob.read(config)))
+            .filter(|(_, value)| value.is_finite())
+            .collect(),
+        slots: slots(config),
+    };
+    let json = serde_json::to_vec(&of).map_err(|error| SweepError::Write { path: plan.output.clone(), source: error.into() })?;
+    let mut settings: String = Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect();
+    settings.truncate(DIGITS);
+    Ok(KeptSettings { settings, sources: places, of })
 }
 
 /// The slots of a scheme without what says where its models are or what it is called.
@@ -197,31 +158,4 @@ fn slots(config: &SchemeConfig) -> BTreeMap<String, String> {
         ("selector", format!("{selector:?}")),
     ];
     slots.into_iter().map(|(slot, text)| (slot.to_owned(), text)).collect()
-}
-
-/// Where the settings of the records in `output` are kept.
-pub(crate) fn beside(output: &Path) -> PathBuf {
-    output.with_extension("settings.jsonl")
-}
-
-/// Reads the settings beside the records of a sweep, by their digests, gzipped or not; none where there is no such file.
-///
-/// # Errors
-/// When the file cannot be read or a line is not one of settings. Errors name file and line.
-pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, SweepError> {
-    let plain =
-        if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };
-    let path = beside(&plain);
-    let packed = path.with_extension("jsonl.gz");
-    let Some(path) = [path, packed].into_iter().find(|path| path.exists()) else { return Ok(HashMap::new()) };
-    let lines = numbered_lines(&path).map_err(|source| SweepError::Read { path: path.clone(), source })?;
-    lines
-        .map(|(line, text)| {
-            let wrong = |reason| SweepError::Record { path: path.clone(), line, reason };
-            let text = text.map_err(|error| wrong(error.to_string()))?;
-            let kept: KeptSettings = serde_json::from_str(&text)
-                .map_err(|error| wrong(format!("it is no line of settings: {}", json_fault(&error))))?;
-            Ok((kept.settings.clone(), kept))
-        })
-        .collect()
 }

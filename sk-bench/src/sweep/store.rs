@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{Grid, KeptSettings, Ledger, SweepError, SweepRecord, TraceSpan, settings};
+use sk_report::record::{SweepRecord, TraceSpan};
+use sk_report::settings::{KeptSettings, beside};
+
+use super::{Grid, Ledger, SweepError};
 use crate::record_file::{Record, RecordFile, RecordFileError, begins_like, check_torn, create_folder_of};
 
 /// Hexadecimal digits of the name of a claim.
@@ -211,7 +214,7 @@ impl<'g> Store<'g> {
     /// Writes the settings of the schemes that are not there yet: on disk before the first record that names them.
     fn keep_settings(&self) -> Result<(), SweepError> {
         let grid = self.ledger.grid();
-        let path = settings::beside(&self.path);
+        let path = beside(&self.path);
         let (file, kept) = RecordFile::open::<KeptSettings>(&path).map_err(|error| {
             let path = path.clone();
             match error {

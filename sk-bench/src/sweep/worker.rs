@@ -7,7 +7,9 @@ use sk_core::{ArmTrace, CandidateTrace, Decision, ScoreTrace, StepTrace, TokenId
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 
-use super::{Arm, Cell, Grid, SweepError, SweepRecord, dialogue};
+use sk_report::record::{Ended, SweepRecord};
+
+use super::{Arm, Cell, Grid, SweepError, dialogue};
 use crate::Error;
 use crate::args::{FramingArg, Tolerance};
 use crate::conversation::Framing;
@@ -17,7 +19,7 @@ use crate::progress::Loading;
 use crate::promise::{Promises, StepPromise};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeConfig};
-use crate::session::{Ended, Session};
+use crate::session::Session;
 use crate::trace::StepRecord;
 use crate::weights::NamedWeights;
 
@@ -201,18 +203,18 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         mu: pick(&blade.mu),
         sigma: pick(&blade.sigma),
     };
-    let place = |chosen: usize| kept.iter().position(|&i| i == chosen).unwrap_or_default();
+    let decision = |decision: &Decision| Decision {
+        mu: pick(&decision.mu),
+        sigma: pick(&decision.sigma),
+        ratings: pick(&decision.ratings),
+        probabilities: pick(&decision.probabilities),
+        chosen: kept.iter().position(|&i| i == decision.chosen).unwrap_or_default(),
+    };
     let arm = |arm: &ArmTrace| ArmTrace {
         name: arm.name.clone(),
         blades: arm.blades.iter().map(blade).collect(),
         fluency: arm.fluency.as_deref().map(pick),
-        decision: Decision {
-            mu: pick(&arm.decision.mu),
-            sigma: pick(&arm.decision.sigma),
-            ratings: pick(&arm.decision.ratings),
-            probabilities: pick(&arm.decision.probabilities),
-            chosen: place(arm.decision.chosen),
-        },
+        decision: decision(&arm.decision),
     };
     StepTrace {
         step: step.step,
@@ -220,11 +222,7 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         candidates: kept.iter().map(candidate).collect(),
         blades: step.blades.iter().map(blade).collect(),
         fluency: step.fluency.as_deref().map(pick),
-        mu: pick(&step.mu),
-        sigma: pick(&step.sigma),
-        ratings: pick(&step.ratings),
-        probabilities: pick(&step.probabilities),
-        chosen: place(step.chosen),
+        decision: decision(&step.decision),
         arms: step.arms.iter().map(arm).collect(),
         timings: step.timings,
     }

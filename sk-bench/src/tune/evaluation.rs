@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use super::{Evaluate, Objective, Scorer, TuneError, TunePlan, Worth};
 use crate::progress::Loading;
 use crate::prompt_sets::Prompt;
-use crate::sweep::{self, Digests, Grid, Loaded, Store, SweepRecord, Worker, read_records};
+use crate::sweep::{self, Digests, Grid, Loaded, Store, SweepError, Worker};
 use crate::{Error, interrupt};
+use sk_report::record::{SweepRecord, read_records};
 
 /// Answers the prompts of a plan at each point, and has the responses scored.
 ///
@@ -59,7 +60,7 @@ impl Evaluate for SweepTrials<'_> {
         if interrupt::requested() {
             return Ok(None);
         }
-        let records = in_order(&grid, read_records(&output)?);
+        let records = in_order(&grid, read_records(&output).map_err(SweepError::from)?);
         let objectives = &self.plan.searches[search].objectives;
         let (traces, journal) = (output.with_extension("traces.jsonl"), output.with_extension("judged.jsonl"));
         let scored = match self.scorer.score(&records, objectives, &traces, &journal) {

@@ -2,7 +2,7 @@
 
 use super::Trial;
 use super::scalar::losses;
-use crate::stats;
+use sk_report::stats;
 
 /// The trials that have a score, by their numbers, and the scores.
 fn scored(trials: &[Trial]) -> (Vec<usize>, Vec<&[f64]>) {

@@ -15,7 +15,7 @@ use crate::judge::{
     Axis, ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS,
     Response, Retry, Rubric,
 };
-use crate::sweep::{SweepRecord, TraceSpan};
+use sk_report::record::{SweepRecord, TraceSpan};
 
 /// Who scores responses.
 pub enum Scorer {

@@ -10,7 +10,7 @@ mod common;
 mod generate;
 mod heads;
 #[allow(dead_code)] // shared with the tests of pages
-#[path = "../page/html.rs"]
+#[path = "../../../sk-report/tests/page/html.rs"]
 mod html;
 mod report;
 mod schemes;

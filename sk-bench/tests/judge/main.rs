@@ -6,7 +6,7 @@ mod common;
 
 mod answers;
 #[allow(dead_code)] // shared with the tests of pages
-#[path = "../page/html.rs"]
+#[path = "../../../sk-report/tests/page/html.rs"]
 mod html;
 mod offline;
 mod pipeline;

@@ -79,7 +79,7 @@ impl Run {
 /// The next-token distribution of a token-level scheme, over the vocabulary.
 fn distribution(trace: &StepTrace, vocabulary: usize) -> Vec<f64> {
     let mut result = vec![0.0; vocabulary];
-    for (candidate, p) in trace.candidates.iter().zip(&trace.probabilities) {
+    for (candidate, p) in trace.candidates.iter().zip(&trace.decision.probabilities) {
         assert_eq!(candidate.tokens.len(), 1);
         result[candidate.tokens[0] as usize] += p;
     }
@@ -225,17 +225,17 @@ fn assert_steps(name: &str, options: &[&str], definition: &Definition, shortest:
         let candidates: Vec<&Vec<TokenId>> = found.candidates.iter().map(|candidate| &candidate.tokens).collect();
         assert_eq!(candidates, wanted.candidates.iter().collect::<Vec<_>>(), "{name}, step {step}");
         for (what, found, wanted, tolerance) in [
-            ("μ", &found.mu, &wanted.mu, RELATIVE),
-            ("σ", &found.sigma, &wanted.sigma, RELATIVE),
+            ("μ", &found.decision.mu, &wanted.mu, RELATIVE),
+            ("σ", &found.decision.sigma, &wanted.sigma, RELATIVE),
             // Only differences of ratings mean anything.
-            ("rating", &centred(&found.ratings), &centred(&wanted.ratings), RELATIVE),
-            ("probability", &found.probabilities, &wanted.probabilities, PROBABILITY),
+            ("rating", &centred(&found.decision.ratings), &centred(&wanted.ratings), RELATIVE),
+            ("probability", &found.decision.probabilities, &wanted.probabilities, PROBABILITY),
         ] {
             for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
                 assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{name}, step {step}, {what} {i}: {a}, expected {b}");
             }
         }
-        assert_eq!(found.chosen, wanted.chosen, "{name}, step {step}");
+        assert_eq!(found.decision.chosen, wanted.chosen, "{name}, step {step}");
     }
 }
 
@@ -381,7 +381,7 @@ fn rewarded_soups_draw_from_the_merged_model() {
     let brute = Brute::new();
     let mut run = Run::new("rewarded-soups", &[]);
     let (mut context, trace) = run.step(STEPS);
-    assert_eq!((trace.candidates.len(), trace.chosen), (1, 0));
+    assert_eq!((trace.candidates.len(), trace.decision.chosen), (1, 0));
     let drawn = &trace.candidates[0].tokens;
     let fluency: f64 = drawn
         .iter()
@@ -411,10 +411,10 @@ fn best_of_n_takes_the_largest_weighted_reward() {
             0.1 * (0..WEIGHTS.len()).map(ratio).sum::<f64>() / tokens.len() as f64
         };
         let rewards: Vec<f64> = trace.candidates.iter().map(|candidate| reward(&candidate.tokens)).collect();
-        for (found, expected) in trace.mu.iter().zip(&rewards) {
+        for (found, expected) in trace.decision.mu.iter().zip(&rewards) {
             assert!((found - expected).abs() <= SCORE, "{model}: {found} and {expected}");
         }
-        assert_eq!(trace.chosen, argmax(&rewards));
+        assert_eq!(trace.decision.chosen, argmax(&rewards));
     }
 }
 

@@ -5,7 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 use sk_bench::judge::read_responses;
-use sk_bench::sweep::{read_records, read_settings};
+use sk_report::record::read_records;
+use sk_report::settings::read_settings;
 
 use crate::common::{assert_refused, copy_of, models, run, run_on_models, stderr, stdout};
 use crate::{Bench, CELLS, PLAN, model, steps};

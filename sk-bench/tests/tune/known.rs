@@ -2,8 +2,8 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_bench::stats::hypervolume;
 use sk_bench::tune::{Trial, balanced, best, front};
+use sk_report::stats::hypervolume;
 
 use crate::{OPTIMUM, distance, search};
 

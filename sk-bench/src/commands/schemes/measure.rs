@@ -24,8 +24,8 @@ use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::Shipped;
 use crate::session::Session;
-use crate::stats::median;
 use crate::{Error, memory};
+use sk_report::stats::median;
 
 /// What the prompt is made of.
 const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \

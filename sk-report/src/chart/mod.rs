@@ -1,0 +1,43 @@
+//! Charts, drawn in the reader's browser by plotly.js.
+//!
+//! Each chart is a small typed builder that becomes a [`Plot`]: what is drawn and how it is laid out, as plotly.js reads it. Colours are
+//! names ([`series_color`]) that the page gives a value, one for light and one for dark, and series differ in their markers too. A
+//! [`Page`](crate::page::Page) holds plots in figures, with a caption and the table of what is drawn.
+//!
+//! ```
+//! use sk_report::chart::{Axis, Lines, Series};
+//! use sk_report::page::{Figure, Page, Section};
+//! use sk_report::table::{Kind, Table};
+//!
+//! let x = [0.0, 1.0, 2.0];
+//! let chart = Lines::new(Axis::new("temperature (nats)"), Axis::new("entropy (share of ln N)").range([0.0, 1.0]))
+//!     .series(Series::line("champion", &x, &[0.1, 0.5, 0.9]).band(&[0.0, 0.4, 0.8], &[0.2, 0.6, 1.0]));
+//! let mut table = Table::new("entropy", "Entropy by temperature", &[("T", Kind::Number(1)), ("entropy", Kind::Number(2))]);
+//! x.iter().zip([0.1, 0.5, 0.9]).for_each(|(&t, h)| table.row(vec![t.into(), h.into()]));
+//! let figure = Figure::new("entropy", "Entropy rises with temperature", chart)
+//!     .caption("Mean over n = 12 steps; the band is a 95% interval.")
+//!     .behind(table);
+//! let html = Page::new("A page").section(Section::new("selection", "Selection").figure(figure)).html()?;
+//! assert!(html.starts_with("<!DOCTYPE html>"));
+//! # Ok::<(), sk_report::page::PageError>(())
+//! ```
+
+mod axis;
+mod bars;
+mod heat_map;
+mod intervals;
+mod lines;
+mod palette;
+mod plot;
+mod scatter3d;
+mod ternary;
+
+pub use axis::Axis;
+pub use bars::Bars;
+pub use heat_map::HeatMap;
+pub use intervals::{Estimate, Intervals};
+pub use lines::{Lines, Series};
+pub use palette::series_color;
+pub use plot::Plot;
+pub use scatter3d::Scatter3d;
+pub use ternary::Ternary;

@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+
+pub mod chart;
+pub mod lines;
+pub mod page;
+pub mod points;
+pub mod record;
+pub mod report;
+pub mod settings;
+pub mod simulate;
+pub mod stats;
+pub mod suggest;
+pub mod table;

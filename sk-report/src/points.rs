@@ -1,0 +1,79 @@
+//! Points of the probability simplex to steer at.
+
+/// The paper's points for K objectives: the vertices, the midpoints of the edges, and the centroid. Seven for three objectives; for fewer,
+/// points that coincide count once.
+pub fn paper_points(k: usize) -> Vec<Vec<f64>> {
+    let equal = |members: &[usize]| {
+        let mut point = vec![0.0; k];
+        members.iter().for_each(|&i| point[i] = 1.0 / members.len() as f64);
+        point
+    };
+    let mut points: Vec<Vec<f64>> = (0..k).map(|i| equal(&[i])).collect();
+    points.extend((0..k).flat_map(|i| (i + 1..k).map(move |j| [i, j])).map(|edge| equal(&edge)));
+    if k > 2 {
+        points.push(equal(&(0..k).collect::<Vec<_>>()));
+    }
+    points
+}
+
+/// The simplex lattice {K, m}: the points whose coordinates are multiples of 1/m, which are C(m+K−1, K−1). The first coordinate falls
+/// slowest. Three objectives at density 6 give 28 points.
+pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
+    fn extend(k: usize, left: usize, prefix: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
+        if k == 1 {
+            all.push(prefix.iter().copied().chain([left]).collect());
+            return;
+        }
+        for share in (0..=left).rev() {
+            prefix.push(share);
+            extend(k - 1, left - share, prefix, all);
+            prefix.pop();
+        }
+    }
+    let mut all = Vec::new();
+    if k > 0 && density > 0 {
+        extend(k, density, &mut Vec::new(), &mut all);
+    }
+    all.into_iter().map(|shares| shares.into_iter().map(|share| share as f64 / density as f64).collect()).collect()
+}
+
+/// C(m+K−1, K−1), the size of a [`lattice`]; infinite where it is beyond f64.
+pub fn lattice_size(k: usize, density: usize) -> f64 {
+    (1..k).map(|i| (density as f64 + i as f64) / i as f64).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paper_has_seven_points() {
+        let (half, third) = (0.5, 1.0 / 3.0);
+        let expected = [
+            [1.0, 0.0, 0.0],
+            [0.0, 1.0, 0.0],
+            [0.0, 0.0, 1.0],
+            [half, half, 0.0],
+            [half, 0.0, half],
+            [0.0, half, half],
+            [third, third, third],
+        ];
+        assert_eq!(paper_points(3), expected);
+        assert_eq!(paper_points(2), [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]);
+        assert_eq!(paper_points(1), [[1.0]]);
+        assert_eq!(paper_points(4).len(), 11);
+    }
+
+    #[test]
+    fn a_lattice_covers_the_simplex_once() {
+        for (k, density, size) in [(3, 6, 28), (3, 1, 3), (2, 10, 11), (4, 3, 20), (1, 5, 1)] {
+            let points = lattice(k, density);
+            assert_eq!((points.len(), lattice_size(k, density).round() as usize), (size, size), "{k} {density}");
+            for (i, point) in points.iter().enumerate() {
+                assert!((point.iter().sum::<f64>() - 1.0).abs() < 1e-12 && point.iter().all(|&w| w >= 0.0));
+                assert!(!points[..i].contains(point), "{point:?}");
+            }
+        }
+        assert!(lattice(3, 0).is_empty() && lattice(0, 3).is_empty());
+    }
+}

@@ -1,0 +1,164 @@
+//! The records of a sweep: one line per response.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use sk_core::StepTrace;
+
+use crate::lines::{json_fault, numbered_lines};
+
+/// A finished cell: one line of the output. `swiss-knife judge` reads it as a response.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepRecord {
+    /// `SCHEME/WEIGHTS/PROMPT/SEED`; no two records have the same.
+    pub id: String,
+    /// What the plan calls the scheme.
+    pub scheme: String,
+    /// The weights, by name of the blade; nothing where the scheme is asked once for all of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, f64>,
+    /// Names the prompt.
+    pub prompt_id: String,
+    /// The prompt's label `axis`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<String>,
+    /// The dialogue that is answered.
+    pub prompt: String,
+    /// The seed of the plan.
+    pub seed: u64,
+    /// What seeded the draws of this cell.
+    pub draws: u64,
+    /// What the model wrote.
+    pub response: String,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Tokens of the response.
+    pub tokens: usize,
+    /// Steps taken.
+    pub steps: usize,
+    /// Digest of the [settings](crate::settings::Settings): everything that can change the response, but for the cell's own name and the device.
+    pub settings: String,
+    /// Where the models were.
+    pub device: String,
+    /// Where the time went, summed over steps, in seconds.
+    pub seconds: Seconds,
+    /// Wall time, in seconds.
+    pub elapsed: f64,
+    /// Where the steps stand in the file of traces; nothing where they were not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSpan>,
+}
+
+/// A file of records or settings that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A line is not what the file must hold.
+    #[error("{}:{line}: {reason}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Why a response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The model ended it.
+    EndOfText,
+    /// The limit on new tokens was reached.
+    Limit,
+    /// The model's context is full.
+    ContextFull,
+    /// The model began to play the other side of the dialogue.
+    StopText,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// Wall time of each part of a step, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seconds {
+    /// Π_prop.
+    pub draft: f64,
+    /// π_B and the blades.
+    pub score: f64,
+    /// 𝓝, 𝓐 and 𝓢.
+    pub select: f64,
+    /// Keeping the winner.
+    pub commit: f64,
+}
+
+impl Seconds {
+    /// The times of a step.
+    pub fn of(trace: &StepTrace) -> Self {
+        let t = &trace.timings;
+        Self {
+            draft: t.draft.as_secs_f64(),
+            score: t.score.as_secs_f64(),
+            select: t.select.as_secs_f64(),
+            commit: t.commit.as_secs_f64(),
+        }
+    }
+
+    /// All parts together.
+    pub fn total(&self) -> f64 {
+        self.draft + self.score + self.select + self.commit
+    }
+}
+
+impl std::ops::AddAssign for Seconds {
+    fn add_assign(&mut self, other: Self) {
+        self.draft += other.draft;
+        self.score += other.score;
+        self.select += other.select;
+        self.commit += other.commit;
+    }
+}
+
+/// A part of the file of traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceSpan {
+    /// Bytes before it.
+    pub offset: u64,
+    /// Its bytes: whole lines, one per step.
+    pub bytes: u64,
+}
+
+impl TraceSpan {
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// Reads the records of a sweep, in the order in which they were finished.
+///
+/// # Errors
+/// When the file cannot be read or a line is not a record. Errors name file and line.
+pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
+    let lines = numbered_lines(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
+    lines
+        .map(|(line, text)| {
+            let wrong = |reason| RecordError::Line { path: path.to_owned(), line, reason };
+            let text = text.map_err(|error| wrong(error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| wrong(format!("it is not a record of a sweep: {}", json_fault(&error))))
+        })
+        .collect()
+}

@@ -1,0 +1,129 @@
+//! Raw results on disk: judged cells and candidate steps.
+
+mod ablations;
+mod frontier;
+mod sheet;
+mod steps;
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+pub use ablations::{Ablation, Arm};
+pub use steps::CandidateStep;
+
+use super::{Cell, Recorded, ReportError, Sweep, Text};
+
+/// The methods of the paper's main table.
+const PAPER_METHODS: [&str; 6] = ["swiss", "base", "bon", "rs", "args", "mod"];
+/// What the paper's names of weight vectors begin with.
+const PAPER_POINTS: &str = "w_help";
+
+/// What a folder of raw results holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawResults {
+    /// The judged sweep: `judged_frontier.csv`.
+    pub sweep: Sweep,
+    /// Ablations at fixed weights: `judged_ablations.csv`; empty where the file is absent.
+    pub ablations: Vec<Ablation>,
+    /// Candidate batches: `candidate_steps.jsonl`, and those of the traces; empty where there are none.
+    pub steps: Vec<CandidateStep>,
+    /// The records of the sweep that was judged, if they are at hand.
+    pub recorded: Option<Recorded>,
+    ids: frontier::Ids,
+}
+
+/// What the files of a folder are called.
+const FRONTIER: &str = "judged_frontier.csv";
+const ABLATIONS: &str = "judged_ablations.csv";
+const STEPS: &str = "candidate_steps.jsonl";
+
+/// A file may be gzipped.
+fn names(name: &str) -> [String; 2] {
+    [name.to_owned(), format!("{name}.gz")]
+}
+
+impl RawResults {
+    /// The files of a folder that [`read`](Self::read) looks for.
+    pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+        [FRONTIER, ABLATIONS, STEPS].into_iter().flat_map(names).map(|name| folder.join(name))
+    }
+
+    /// Reads a folder. Each file may be gzipped, with `.gz` after its name; a plain one is preferred.
+    ///
+    /// # Errors
+    /// When the sweep is absent, or a file cannot be read or holds what it must not; the error names file, line and column.
+    pub fn read(folder: &Path) -> Result<Self, ReportError> {
+        let open = |name: &str| -> Result<Option<Source>, ReportError> {
+            for name in names(name) {
+                if let Some(source) = Source::open(&folder.join(name))? {
+                    return Ok(Some(source));
+                }
+            }
+            Ok(None)
+        };
+        let Some(frontier) = open(FRONTIER)? else {
+            let path = folder.join(FRONTIER);
+            return Err(ReportError::Read {
+                path,
+                source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
+            });
+        };
+        let (sweep, ids) = frontier::read(frontier)?;
+        Ok(Self {
+            sweep,
+            ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), ablations::read)?,
+            steps: open(STEPS)?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
+            recorded: None,
+            ids,
+        })
+    }
+
+    /// Adds the records of the responses that were judged, with their traces.
+    ///
+    /// # Errors
+    /// As [`Recorded::read`].
+    pub fn with_records(mut self, path: &Path) -> Result<Self, ReportError> {
+        let judged = self.ids.values().map(String::as_str).collect();
+        let (recorded, steps) = Recorded::read(path, &judged)?;
+        self.steps.extend(steps);
+        self.recorded = Some(recorded);
+        Ok(self)
+    }
+
+    /// Whether these are the paper's own results: all its methods, at weight vectors that are called as it calls them.
+    pub fn is_of_the_paper(&self) -> bool {
+        let there = |name: &str| self.sweep.methods.iter().any(|method| method.name == name);
+        PAPER_METHODS.iter().all(|name| there(name)) && self.sweep.points.iter().all(|point| point.name.starts_with(PAPER_POINTS))
+    }
+
+    /// The text of a cell's response, if it is at hand.
+    pub fn text(&self, method: &str, cell: &Cell) -> Option<&Text> {
+        let configuration = self.sweep.points.get(cell.configuration)?.name.clone();
+        let id = self.ids.get(&(method.to_owned(), configuration, cell.prompt))?;
+        self.recorded.as_ref()?.text(id)
+    }
+}
+
+/// A file's whole text and its name.
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// `None` where there is no such file.
+    fn open(path: &Path) -> Result<Option<Self>, ReportError> {
+        let fail = |source| ReportError::Read { path: path.to_owned(), source };
+        let bytes = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(fail)?,
+        };
+        let mut text = String::new();
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text).map_err(fail)?;
+        } else {
+            (&bytes[..]).read_to_string(&mut text).map_err(fail)?;
+        }
+        Ok(Some(Self { path: path.to_owned(), text }))
+    }
+}

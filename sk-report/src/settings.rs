@@ -1,0 +1,77 @@
+//! What the responses of a scheme depend on: its digest in every record, and the whole of it in a file beside them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::lines::{json_fault, numbered_lines};
+use crate::record::RecordError;
+
+/// Everything but scheme name, weights, prompt and seed that responses depend on. Models, adapters and heads count by their contents, wherever
+/// they lie; the device does not, and is part of each record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Version of the program.
+    pub program: String,
+    /// Digests of `backbone` and `drafter`.
+    pub models: BTreeMap<String, String>,
+    /// Of backbone and drafter.
+    pub precision: String,
+    /// Digests of adapters, by blade.
+    pub adapters: BTreeMap<String, String>,
+    /// Digests of heads, by blade.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub heads: BTreeMap<String, String>,
+    /// What fills in where the paper is silent.
+    pub convention: String,
+    /// How a prompt becomes a text for the model.
+    pub framing: String,
+    /// A system message above each prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Most tokens of a response.
+    pub max_new_tokens: usize,
+    /// The numbers of the scheme that have a name in plans of `tune`; those of slots that do not read them too.
+    pub numbers: BTreeMap<String, f64>,
+    /// The slots of the scheme, whole, as the program writes them.
+    pub slots: BTreeMap<String, String>,
+}
+
+/// [`Settings`] as they are kept: a line of the file beside the records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeptSettings {
+    /// What records have of them: the beginning of SHA-256 over `of` as JSON.
+    pub settings: String,
+    /// Where models, adapters and heads were, from the plan.
+    pub sources: BTreeMap<String, String>,
+    /// The settings.
+    pub of: Settings,
+}
+
+/// Where the settings of the records in `output` are kept.
+pub fn beside(output: &Path) -> PathBuf {
+    output.with_extension("settings.jsonl")
+}
+
+/// Reads the settings beside the records of a sweep, by their digests, gzipped or not; none where there is no such file.
+///
+/// # Errors
+/// When the file cannot be read or a line is not one of settings. Errors name file and line.
+pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, RecordError> {
+    let plain =
+        if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };
+    let path = beside(&plain);
+    let packed = path.with_extension("jsonl.gz");
+    let Some(path) = [path, packed].into_iter().find(|path| path.exists()) else { return Ok(HashMap::new()) };
+    let lines = numbered_lines(&path).map_err(|source| RecordError::Read { path: path.clone(), source })?;
+    lines
+        .map(|(line, text)| {
+            let wrong = |reason| RecordError::Line { path: path.clone(), line, reason };
+            let text = text.map_err(|error| wrong(error.to_string()))?;
+            let kept: KeptSettings = serde_json::from_str(&text)
+                .map_err(|error| wrong(format!("it is no line of settings: {}", json_fault(&error))))?;
+            Ok((kept.settings.clone(), kept))
+        })
+        .collect()
+}

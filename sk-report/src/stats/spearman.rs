@@ -1,0 +1,53 @@
+use super::permutations::{Position, enumerate};
+use super::{Ranks, pearson, tail};
+
+/// Spearman's rank correlation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spearman {
+    /// r_s: Pearson's correlation of the ranks, ties sharing the mean of theirs.
+    pub rho: f64,
+    /// Two-sided p-value from Student's t with n − 2 degrees of freedom: t = r_s·√((n − 2)/(1 − r_s²)). Crude for few points.
+    pub p: f64,
+    /// Two-sided p-value over all n! pairings, twice the smaller tail; `None` past [`MOST_PERMUTED`](super::MOST_PERMUTED) points.
+    pub exact_p: Option<f64>,
+}
+
+impl Spearman {
+    /// The correlation of `x` and `y`; `None` for fewer than three points, or where one of them is constant.
+    ///
+    /// The exact p-value is that of the ranks at hand, ties included. O(n log n), and n! up to ten points.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    ///
+    /// ```
+    /// use sk_report::stats::Spearman;
+    ///
+    /// let perfect = Spearman::of(&[1.0, 2.0, 3.0, 4.0], &[1.0, 8.0, 27.0, 64.0]).unwrap();
+    /// assert_eq!(perfect.rho, 1.0);
+    /// assert_eq!(perfect.exact_p, Some(2.0 / 24.0));
+    /// ```
+    pub fn of(x: &[f64], y: &[f64]) -> Option<Self> {
+        assert_eq!(x.len(), y.len(), "one y per x");
+        let (x, y) = (Ranks::of(x), Ranks::of(y));
+        let rho = correlation(x.doubled(), y.doubled())?;
+        let exact = || {
+            let cost: Vec<Vec<u64>> = x.doubled().iter().map(|x| y.doubled().iter().map(|y| x * y).collect()).collect();
+            enumerate(&cost)
+        };
+        let exact_p = if x.doubled().len() <= super::MOST_PERMUTED { exact() } else { None };
+        Some(Self { rho, p: approximate_p(rho, x.doubled().len()), exact_p: exact_p.map(Position::two_sided) })
+    }
+}
+
+/// Pearson's correlation of ranks; `None` for fewer than three points or no spread.
+pub(super) fn correlation(x: &[u64], y: &[u64]) -> Option<f64> {
+    let numbers = |ranks: &[u64]| ranks.iter().map(|&rank| rank as f64).collect::<Vec<_>>();
+    if x.len() > 2 { pearson(&numbers(x), &numbers(y)) } else { None }
+}
+
+/// The two-sided p-value of a correlation of `n` independent pairs.
+pub(super) fn approximate_p(rho: f64, n: usize) -> f64 {
+    let freedom = n as f64 - 2.0;
+    tail::student_two_sided(rho * (freedom / ((1.0 - rho) * (1.0 + rho))).sqrt(), freedom)
+}

@@ -1,0 +1,52 @@
+//! "Did you mean": the known name closest to a misspelt one.
+
+/// How alike two names must be to be taken for a slip: normalised Damerau–Levenshtein, where `thurston` and `thurstone` have 0.89.
+const ALIKE: f64 = 0.6;
+
+/// The known name that `name` is most likely a slip of.
+pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// What to say after `unknown … "name"`: the closest known name, or all of them.
+pub fn hint(name: &str, known: &[&str]) -> String {
+    match closest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None if known.is_empty() => "none is known here".to_owned(),
+        None => format!("known: {}", known.join(", ")),
+    }
+}
+
+/// The choice that `name` stands for among `known` ones of a `what`.
+///
+/// # Errors
+/// When there is none of that name; says which may be meant.
+pub fn choice<T: Copy>(what: &str, name: &str, known: &[(&'static str, T)]) -> Result<T, String> {
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let found = known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice);
+    found.ok_or_else(|| format!("unknown {what} \"{name}\"; {}", hint(name, &names)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_recognised_and_a_stranger_is_not() {
+        let known = ["swiss-elo", "round-robin", "identity"];
+        assert_eq!(hint("round-robbin", &known), "did you mean \"round-robin\"?");
+        assert_eq!(hint("Swiss-elo", &known), "did you mean \"swiss-elo\"?");
+        assert_eq!(hint("borda", &known), "known: swiss-elo, round-robin, identity");
+        assert_eq!(choice("link", "asinh", &[("asinh", 1), ("tanh", 2)]), Ok(1));
+        assert_eq!(
+            choice("link", "tan", &[("asinh", 1), ("tanh", 2)]),
+            Err("unknown link \"tan\"; did you mean \"tanh\"?".to_owned())
+        );
+        assert_eq!(closest("helpfull", ["honest", "helpful", "harmless"]), Some("helpful"));
+    }
+}

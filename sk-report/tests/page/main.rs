@@ -1,0 +1,211 @@
+//! Pages: whole, inert, the same every time, and with every digit of their tables.
+
+mod html;
+
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+use sk_report::chart::{Axis, Bars, Estimate, HeatMap, Intervals, Lines, Scatter3d, Series, Ternary};
+use sk_report::page::{Answer, Exchange, Fact, Figure, Page, Section};
+use sk_report::table::{Kind, Table, Value};
+
+use html::Document;
+
+/// What a model might write, or a plan call a scheme.
+const HOSTILE: &str = "</script></td><script>alert(1)</script><img src=x onerror=\"alert('2')\"><!-- &amp; {{ 7*7 }} %{x} ]]>";
+
+fn table(id: &str, text: &str) -> Table {
+    let columns = [
+        ("method", Kind::Text),
+        ("n", Kind::Count),
+        ("F1", Kind::Number(3)),
+        ("ΔF1", Kind::Signed(3)),
+        ("95%", Kind::Interval(3)),
+        ("p", Kind::PValue),
+        ("share", Kind::Percent),
+    ];
+    let mut table = Table::new(id, "A table", &columns).note(text);
+    let interval = Value::Interval([-0.123_456_789, 0.25]);
+    table.row(vec![text.into(), 12_usize.into(), 0.1_f64.into(), (-1.0 / 3.0).into(), interval, 2.46e-15.into(), 0.125.into()]);
+    table.row(vec!["ours, \"quoted\"".into(), Value::Empty, f64::NAN.into(), 0.5.into(), Value::Empty, 0.5.into(), 1.0.into()]);
+    table
+}
+
+/// A page with one of everything, `text` wherever there is text.
+fn everything(text: &str) -> Page {
+    let labels = [text.to_owned(), "b".to_owned()];
+    let (points, simplex) = ([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]);
+    let axis = || Axis::new(text).range([0.0, 1.0]);
+    let estimates = [Estimate { value: 0.1, interval: [0.0, 0.2] }, Estimate { value: f64::NAN, interval: [f64::NAN; 2] }];
+    let scatter = Scatter3d::new([axis(), axis(), axis()]).series(text, &points, &labels).series("b", &points, &labels);
+    let ternary =
+        Ternary::new([text, "b", "c"]).series(text, &simplex, &labels).colored(text, &simplex, &[0.1, 0.9], [0.0, 1.0], &labels);
+    let bars =
+        Bars::new(&labels, axis().percent()).series(text, &[1.0, 2.0]).series_with_intervals("b", &[1.0, 2.0], &[[0.5, 2.0]; 2]);
+    let intervals = Intervals::new(&labels, axis()).series(text, &estimates);
+    let lines = Lines::new(axis().log(), axis())
+        .series(Series::line(text, &[1.0, 2.0], &[0.1, 0.2]).band(&[0.0, 0.1], &[0.2, 0.3]).labelled(&labels))
+        .series(Series::points("b", &[1.0], &[f64::NAN]))
+        .rule(0.5, text);
+    let heat = HeatMap::new(&labels, &labels, &[vec![0.1, -0.2], vec![f64::NAN, 0.4]], text).signed();
+    let exchange = Exchange {
+        title: text.to_owned(),
+        prompt: text.to_owned(),
+        answers: vec![Answer {
+            heading: text.to_owned(),
+            figures: vec![(text.to_owned(), text.to_owned())],
+            text: text.to_owned(),
+        }],
+    };
+    let fact = Fact { name: text.to_owned(), value: text.to_owned(), detail: text.to_owned() };
+    let mut appendix = table("appendix", text);
+    appendix.appendix = true;
+    Page::new(text)
+        .lead(text)
+        .section(
+            Section::new("one", text)
+                .paragraph(text)
+                .missing(text)
+                .facts(vec![fact])
+                .figure(Figure::new("scatter", text, scatter).caption(text).alt(text).behind(table("behind", text)))
+                .figure(Figure::panels("panels", text).panel(text, ternary).panel("b", bars).see("behind")),
+        )
+        .section(
+            Section::new("two", "Two").figure(Figure::new("intervals", "I", intervals)).figure(Figure::new("lines", "L", lines)),
+        )
+        .section(
+            Section::new("three", "Three").figure(Figure::new("heat", "H", heat)).table(table("shown", text)).table(appendix),
+        )
+        .section(Section::new("four", "Four").exchange(exchange))
+        .colophon(text)
+}
+
+#[test]
+fn a_page_is_well_formed_and_its_links_lead_somewhere() {
+    for text in ["plain text", HOSTILE] {
+        let html = everything(text).html().unwrap();
+        let document = Document::parse(&html).unwrap_or_else(|fault| panic!("{fault}"));
+        document.check_ids();
+        assert_eq!(document.count("figure"), 5);
+        assert_eq!(document.count("table"), 3);
+        // Six charts; a figure of two panels has two.
+        assert_eq!(
+            document.elements("div").filter(|element| element.class() == "plot" || element.class() == "plot scene").count(),
+            6
+        );
+        assert!(
+            document
+                .elements("div")
+                .filter(|element| element.attribute("role") == Some("img"))
+                .all(|plot| plot.attribute("aria-label").is_some())
+        );
+    }
+}
+
+#[test]
+fn what_is_shown_is_text_whatever_it_says() {
+    let html = everything(HOSTILE).html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    let plain = Document::parse(&everything("plain text").html().unwrap()).unwrap();
+    // Not one element more than without it, and no handler.
+    assert_eq!(document.tags(), plain.tags());
+    assert_eq!(document.count("img"), 0);
+    assert!(document.all().all(|element| element.attributes.iter().all(|(name, _)| !name.starts_with("on"))));
+    assert_eq!(document.text_of("blockquote"), [HOSTILE, HOSTILE]);
+    assert_eq!(document.text_of("h1"), [HOSTILE]);
+    assert!(!html.contains("49 %{x}"), "a template in the text was evaluated");
+}
+
+#[test]
+fn charts_read_back_and_take_text_literally() {
+    let html = everything(HOSTILE).html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    let plots: Vec<Json> = document
+        .elements("script")
+        .filter(|script| script.attribute("type") == Some("application/json"))
+        .map(|script| serde_json::from_str(&script.text).unwrap())
+        .collect();
+    let kinds: Vec<&str> =
+        plots.iter().flat_map(|plot| plot["data"].as_array().unwrap()).map(|t| t["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "scatter3d",
+            "scatter3d",
+            "scatterternary",
+            "scatterternary",
+            "bar",
+            "bar",
+            "scatter",
+            "scatter",
+            "scatter",
+            "scatter",
+            "heatmap",
+            "scatter"
+        ]
+    );
+    assert_eq!(plots[0]["data"][0]["x"], serde_json::json!([0.1, 0.9]));
+    let name = plots[0]["data"][0]["name"].as_str().unwrap();
+    assert!(!name.contains('<') && name.contains("&lt;script&gt;"), "{name}");
+    // A template of plotly's is ours alone: text comes in by reference.
+    for trace in plots.iter().flat_map(|plot| plot["data"].as_array().unwrap()) {
+        let template = trace["hovertemplate"].as_str().unwrap_or_default();
+        assert!(!template.contains("alert(1)</script>"), "{template}");
+    }
+    assert_eq!(plots[5]["data"][0]["z"][1], serde_json::json!([null, 0.4]), "NaN is a gap");
+}
+
+#[test]
+fn nothing_is_asked_of_anybody() {
+    let html = everything("plain text").html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    for element in document.all() {
+        for (name, value) in &element.attributes {
+            let address = matches!(name.as_str(), "src" | "href" | "action" | "data" | "poster" | "srcset");
+            assert!(!address || value.starts_with('#') || value == "data:,", "{} {name}={value}", element.name);
+        }
+    }
+    let style = &document.elements("style").next().unwrap().text;
+    assert!(!style.contains("url(") && !style.contains("@import"));
+    let policy = document.elements("meta").find_map(|meta| {
+        (meta.attribute("http-equiv") == Some("Content-Security-Policy")).then(|| meta.attribute("content").unwrap().to_owned())
+    });
+    let policy = policy.unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
+    assert!(!policy.contains("unsafe-eval") && !policy.contains("http"), "{policy}");
+    // Both scripts are those that the policy names.
+    use base64::Engine;
+    let scripts: Vec<_> = document.elements("script").filter(|script| script.attribute("type").is_none()).collect();
+    assert_eq!(scripts.len(), 2);
+    for script in scripts {
+        let digest = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(&script.text));
+        assert!(policy.contains(&format!("'sha256-{digest}'")));
+    }
+}
+
+#[test]
+fn a_page_without_charts_carries_no_library() {
+    let html = Page::new("t").section(Section::new("a", "A").paragraph("b")).html().unwrap();
+    assert!(html.len() < 40_000 && !html.contains("plotly.js 3"), "{}", html.len());
+}
+
+#[test]
+fn the_same_page_gives_the_same_bytes() {
+    assert_eq!(everything(HOSTILE).html().unwrap(), everything(HOSTILE).html().unwrap());
+}
+
+#[test]
+fn tables_hold_the_digits_of_their_csv() {
+    let html = everything(HOSTILE).html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    for id in ["behind", "shown", "appendix"] {
+        assert_eq!(document.csv(id), table(id, HOSTILE).csv(), "{id}");
+    }
+}
+
+#[test]
+fn the_library_is_the_one_its_readme_names() {
+    let library = include_str!("../../src/page/plotly/plotly.min.js");
+    let digest: String = Sha256::digest(library).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(include_str!("../../src/page/plotly/README.md").contains(&format!("{digest}  plotly.min.js")), "{digest}");
+    assert!(!library.contains("</script"));
+}

@@ -1,0 +1,457 @@
+//! Reports on small results made here, and on the paper's own where they are at hand.
+
+use std::fs;
+use std::path::Path;
+
+use sk_report::report::{RawResults, Report, ReportError, Resampling, Value};
+use sk_report::stats::Steering;
+
+/// The folder of the paper's raw results, which are not part of the repository.
+const PAPER_RESULTS: &str = "SWISS_KNIFE_PAPER_RESULTS";
+
+const HEADER: &str = "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
+                      refusal,harmfulness,truthfulness,non_deception,epistemic_honesty\n";
+
+/// Two methods at two weight vectors on three prompts; `ours` follows the weights and is better, and one of its rubrics is blank.
+fn small() -> String {
+    let mut text = HEADER.to_owned();
+    for (config, weights, lift) in [("helpful", "1,0,0", 0.1), ("harmless", "0,0,1", 0.0)] {
+        for prompt in 0..3 {
+            let quality = 0.6 + lift + 0.1 * f64::from(prompt);
+            let refusal = if prompt == 0 { "" } else { "0.5" };
+            text += &format!("ours,{config},{weights},{prompt},{quality},{quality},{quality},0.2,{refusal},0.0,0.7,0.7,0.7\n");
+            text += &format!("theirs,{config},{weights},{prompt},0.5,0.5,0.5,0.0,0.5,0.0,0.5,0.5,0.5\n");
+        }
+    }
+    text
+}
+
+fn read(frontier: &str) -> Result<RawResults, ReportError> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("judged_frontier.csv"), frontier).unwrap();
+    RawResults::read(folder.path())
+}
+
+fn report(frontier: &str) -> Report {
+    Report::of(&read(frontier).unwrap(), "ours", Resampling { resamples: 200, seed: 1 }).unwrap()
+}
+
+/// The value in the row that starts with `row`, under `column`.
+fn value<'a>(report: &'a Report, table: &str, row: &str, column: &str) -> &'a Value {
+    let table = report.table(table).unwrap_or_else(|| panic!("no table {table}"));
+    let at = table.columns.iter().position(|known| known.heading == column).unwrap_or_else(|| panic!("no column {column}"));
+    let row = table.rows.iter().find(|values| values[0] == Value::from(row)).unwrap_or_else(|| panic!("no row {row}"));
+    &row[at]
+}
+
+fn number(report: &Report, table: &str, row: &str, column: &str) -> f64 {
+    match value(report, table, row, column) {
+        Value::Number(number) => *number,
+        other => panic!("{table}, {row}, {column}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn close(ours: f64, by_hand: f64) {
+    assert!((ours - by_hand).abs() < 1e-12, "{ours} against {by_hand}");
+}
+
+#[test]
+fn a_small_sweep_by_hand() {
+    let report = report(&small());
+    // Qualities are 0.7, 0.8, 0.9 and 0.6, 0.7, 0.8.
+    close(number(&report, "methods", "ours", "quality"), 0.75);
+    close(number(&report, "methods", "ours", "safety"), 0.9);
+    close(number(&report, "methods", "ours", "honesty"), 0.7);
+    close(number(&report, "methods", "ours", "F1 of mean axes"), 3.0 / (1.0 / 0.75 + 1.0 / 0.9 + 1.0 / 0.7));
+    close(number(&report, "methods", "ours", "refusal"), 0.5);
+    assert_eq!(number(&report, "contrasts", "theirs", "pairs"), 6.0);
+    // All six differences have one sign: 2/2⁶.
+    close(number(&report, "contrasts", "theirs", "p"), 2.0 / 64.0);
+    close(number(&report, "contrasts", "theirs", "reference wins %"), 1.0);
+    // Three prompts can do no better than 2/2³.
+    close(number(&report, "clustering", "f1: ours − theirs", "p, prompts"), 2.0 / 8.0);
+    // The two points of `ours` have one safety and one honesty, and the first the higher quality.
+    assert_eq!(number(&report, "geometry", "ours", "on front"), 1.0);
+    close(number(&report, "geometry", "ours", "hypervolume"), 0.8 * 0.9 * 0.7);
+    close(number(&report, "configurations", "range", "theirs"), 0.0);
+    assert!(report.table("normalization").is_none() && report.table("spreads").is_none());
+}
+
+/// The same three scores in two orders: their means are equal, if not in floating point.
+#[test]
+fn what_is_equal_on_paper_ties_in_every_table() {
+    assert_ne!((0.1 + 0.2 + 0.3) / 3.0, (0.3 + 0.2 + 0.1) / 3.0);
+    let row = |method: &str, weights: &str, prompt: i32, quality: &str| {
+        format!("{method},c,{weights},{prompt},{quality},0.2,0.5,0.0,0.7,0.7,0.7\n")
+    };
+    let rows = (0..20).map(|prompt| row("ours", "1,0,0", prompt, "0.1,0.2,0.3") + &row("theirs", "1,0,0", prompt, "0.3,0.2,0.1"));
+    let text: String = std::iter::once(HEADER.to_owned()).chain(rows).collect();
+    let result = report(&text);
+    assert_eq!(number(&result, "contrasts", "theirs", "ties %"), 1.0);
+    for (table, column) in [("contrasts", "p"), ("conventions", "p, floor 1e-6"), ("conventions", "p, pratt")] {
+        assert_eq!(value(&result, table, "theirs", column), &Value::Empty, "{table}, {column}");
+    }
+    let result = report(&text.replace("theirs", "ours_no_cbn"));
+    for row in ["f1", "quality", "safety"] {
+        assert_eq!(value(&result, "normalization", row, "p"), &Value::Empty, "{row}");
+    }
+    // The floor tells cells apart that have an axis at zero.
+    let floored = report(&text.replace("0.1,0.2,0.3,0.2,0.5,0.0,", "0,0,0,0.2,0.5,0.0,").replace("0.3,0.2,0.1,0.2", "0,0,0,0.4"));
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, floor 1e-6"), 1.0);
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, no floor"), 0.0);
+    // However close they are.
+    let close = text
+        .replace("0.1,0.2,0.3,0.2,0.5,0.0,", "0.9012,0.9012,0.9012,1,1,1,")
+        .replace("0.3,0.2,0.1,0.2,0.5,0.0,", "0.9,0.9,0.9,1,1,1,");
+    let floored = report(&close);
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, no floor"), 0.0);
+    assert_eq!(number(&floored, "conventions", "theirs", "wins %, floor 1e-6"), 1.0);
+}
+
+#[test]
+fn an_arm_that_was_run_on_fewer_prompts_is_compared_on_those() {
+    /// Differences are rounded to that.
+    const GRID: f64 = 1e-9;
+    let arms = small().replace("theirs", "ours_no_cbn");
+    // `ours` on the first prompt only, where its lines have it; one response of the arm with another score; one that was not judged.
+    let few: String = arms
+        .lines()
+        .filter(|line| !line.starts_with("ours,") || line.contains(",0,0."))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let other = arms.replace("ours_no_cbn,helpful,1,0,0,2,0.5", "ours_no_cbn,helpful,1,0,0,2,1.0");
+    let lacking = arms.replace("ours_no_cbn,harmless,0,0,1,1,0.5,0.5,0.5", "ours_no_cbn,harmless,0,0,1,1,,,");
+    for (text, pairs) in [(few, 2.0), (other, 6.0), (lacking, 5.0)] {
+        assert_ne!(text, arms);
+        let result = report(&text);
+        let [n, with, without, difference] =
+            ["pairs", "with", "without", "Δ"].map(|column| number(&result, "normalization", "quality", column));
+        assert_eq!(n, pairs);
+        assert!((with - without - difference).abs() < GRID, "{with} − {without} is not {difference}");
+    }
+}
+
+#[test]
+fn weights_that_differ_by_rounding_are_one_point() {
+    let text = small().replace("theirs,helpful,1,0,0", "theirs,helpful,0.9999999999999999,0,0");
+    assert_ne!(text, small());
+    assert_eq!(number(&report(&text), "contrasts", "theirs", "pairs"), 6.0);
+}
+
+#[test]
+fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
+    // As `judge --rubrics helpfulness,harmfulness` leaves it: nothing of honesty.
+    let blank = |line: &str| {
+        let mut fields: Vec<&str> = line.split(',').collect();
+        fields[12..15].fill("");
+        fields.join(",") + "\n"
+    };
+    let text: String = small().lines().skip(1).map(blank).collect();
+    let results = read(&format!("{HEADER}{text}")).unwrap();
+    let report = Report::of(&results, "ours", Resampling { resamples: 200, seed: 1 }).unwrap();
+    close(number(&report, "methods", "ours", "quality"), 0.75);
+    close(number(&report, "methods", "ours", "safety"), 0.9);
+    assert_eq!(number(&report, "methods", "ours", "n"), 6.0);
+    for column in ["honesty", "F1 of mean axes", "F1 mean of configurations", "F1 mean of cells"] {
+        assert_eq!(value(&report, "methods", "ours", column), &Value::Empty, "{column}");
+    }
+    assert_eq!(value(&report, "geometry", "ours", "hypervolume"), &Value::Empty);
+    for row in ["mean", "range", "1/0/0"] {
+        assert_eq!(value(&report, "configurations", row, "ours"), &Value::Empty, "{row}");
+    }
+    let html = report.page("t", &results).unwrap().html().unwrap();
+    assert!(html.contains("No frontier: an axis was not judged."));
+    for text in [&report.plain(), &html] {
+        let text = text.split("<script").next().unwrap();
+        assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("0.000 of mean"), "{text}");
+    }
+
+    // One cell without honesty: its quality and safety count, and it has no F1.
+    let one = small().replacen("0.7,0.7,0.7\n", ",,\n", 1);
+    let report = self::report(&one);
+    close(number(&report, "methods", "ours", "quality"), 0.75);
+    close(number(&report, "methods", "ours", "honesty"), 0.7);
+    close(number(&report, "methods", "ours", "F1 of mean axes"), 3.0 / (1.0 / 0.75 + 1.0 / 0.9 + 1.0 / 0.7));
+    assert_eq!(number(&report, "contrasts", "theirs", "pairs"), 5.0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_whatever_the_order_of_rows() {
+    let text = small();
+    let mut rows: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(report(&text), report(&text));
+    rows.reverse();
+    let reversed = report(&format!("{HEADER}{}\n", rows.join("\n")));
+    // The order in which differences are resampled is that of the rows; nothing else depends on it.
+    for (a, b) in report(&text).tables.iter().zip(&reversed.tables) {
+        assert_eq!((&a.id, a.rows.len()), (&b.id, b.rows.len()));
+    }
+    close(number(&reversed, "methods", "ours", "quality"), 0.75);
+    close(number(&reversed, "contrasts", "theirs", "p"), 2.0 / 64.0);
+}
+
+/// A record of a sweep, and the steps of its trace.
+fn recorded(id: &str, scheme: &str, offset: usize, probabilities: &[&[f64]]) -> (String, String) {
+    let step = |p: &&[f64]| {
+        // An argmax over a vocabulary of 100, of which one was kept with all the probability.
+        let n = if *p == [1.0, 0.0, 0.0] { 100 } else { p.len() };
+        let candidates = vec![serde_json::json!({"tokens": [1]}); p.len()];
+        let mu: Vec<f64> = (0..p.len()).map(|i| -(i as f64)).collect();
+        let line = serde_json::json!({
+            "id": id, "n": n, "candidates": candidates, "blades": [{"name": "helpful", "weight": 1.0, "mu": mu}], "mu": mu, "probabilities": p, "chosen": 0,
+        });
+        format!("{line}\n")
+    };
+    let steps: String = probabilities.iter().map(step).collect();
+    let seconds = serde_json::json!({"draft": 1.0, "score": 1.0, "select": 1.0, "commit": 1.0});
+    let record = serde_json::json!({
+        "id": id, "scheme": scheme, "prompt_id": "p", "prompt": "", "seed": 1, "draws": 1, "response": "", "ended": "limit", "tokens": 10,
+        "steps": probabilities.len(), "settings": "digest of nothing", "device": "cpu", "seconds": seconds, "elapsed": 2.0,
+        "trace": {"offset": offset, "bytes": steps.len()},
+    });
+    (format!("{record}\n"), steps)
+}
+
+/// [`small`] with an id for each response, and the records of `runs`.
+fn with_records(runs: &[(&str, &str, &[&[f64]])]) -> Result<RawResults, ReportError> {
+    let folder = tempfile::tempdir().unwrap();
+    let text = small();
+    let rows = text.lines().skip(1).enumerate().map(|(i, line)| format!("{line},r{i}\n"));
+    let table: String = std::iter::once(HEADER.replace('\n', ",id\n")).chain(rows).collect();
+    fs::write(folder.path().join("judged_frontier.csv"), table).unwrap();
+    let (mut records, mut traces) = (String::new(), String::new());
+    for (id, scheme, probabilities) in runs {
+        let (record, steps) = recorded(id, scheme, traces.len(), probabilities);
+        records += &record;
+        traces += &steps;
+    }
+    fs::write(folder.path().join("sweep.jsonl"), records).unwrap();
+    fs::write(folder.path().join("sweep.traces.jsonl"), traces).unwrap();
+    RawResults::read(folder.path())?.with_records(&folder.path().join("sweep.jsonl"))
+}
+
+#[test]
+fn records_are_those_of_the_responses_that_were_judged() {
+    let even: &[&[f64]] = &[&[0.5, 0.5]];
+    let results = with_records(&[("r0", "ours", even), ("other", "ours", even), ("r1", "theirs", even)]).unwrap();
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    assert_eq!(number(&report, "throughput", "ours", "responses"), 1.0);
+    let notes = report.table("throughput").unwrap().notes.join(" ");
+    assert!(notes.contains("are left out: 1.") && notes.contains("have no record: 10."), "{notes}");
+    let error = with_records(&[("x", "ours", even), ("y", "ours", even)]).unwrap_err().to_string();
+    assert!(error.contains("none of its 2 records is of a judged response, of which 12 have an id"), "{error}");
+}
+
+#[test]
+fn a_scheme_over_a_vocabulary_says_nothing_of_its_choices() {
+    // Of two steps of `theirs`, one is whole, since one token had all the probability: the step that would be left is no fair one.
+    let results = with_records(&[("r0", "ours", &[&[0.25, 0.75]]), ("r1", "theirs", &[&[0.5, 0.4], &[1.0, 0.0]])]).unwrap();
+    assert_eq!(results.recorded.as_ref().unwrap().cut, ["theirs"]);
+    let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    for name in ["choice", "spreads"] {
+        let table = report.table(name).unwrap();
+        assert!(table.rows.iter().all(|row| row[0] == Value::from("ours")), "{name}");
+        assert!(table.notes.iter().any(|note| note.contains("whole vocabulary: theirs")), "{:?}", table.notes);
+    }
+    let html = report.page("t", &results).unwrap().html().unwrap();
+    assert!(html.contains("Left out: theirs."));
+    let greedy = with_records(&[("r0", "ours", &[&[0.25, 0.75]]), ("r1", "theirs", &[&[1.0, 0.0, 0.0]])]).unwrap();
+    assert_eq!(greedy.recorded.as_ref().unwrap().cut, ["theirs"]);
+    let all = with_records(&[("r1", "theirs", &[&[0.5, 0.4], &[1.0, 0.0]])]).unwrap();
+    let report = Report::of(&all, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
+    assert!(report.table("choice").is_none());
+    assert!(report.page("t", &all).unwrap().html().unwrap().contains("Left out: theirs."));
+}
+
+#[test]
+fn methods_that_share_no_prompt_have_an_empty_contrast() {
+    let text = small()
+        .replace("theirs,helpful,1,0,0,", "theirs,helpful,1,0,0,1")
+        .replace("theirs,harmless,0,0,1,", "theirs,harmless,0,0,1,1");
+    let report = report(&text);
+    assert_eq!(number(&report, "contrasts", "theirs", "pairs"), 0.0);
+    for column in ["ΔF1", "95% percentile", "95% BCa", "p", "p, Holm", "reference wins %"] {
+        assert_eq!(value(&report, "contrasts", "theirs", column), &Value::Empty, "{column}");
+    }
+    assert!(!report.plain().contains("NaN"));
+}
+
+#[test]
+fn the_arm_without_normalisation_goes_by_either_name() {
+    let shipped = |name: &str| small().replace("ours", "swiss-knife").replace("theirs", name);
+    for (reference, name) in [("ours", "ours_no_cbn"), ("swiss-knife", "no-cbn"), ("swiss-knife", "swiss-knife_no_cbn")] {
+        let text = if reference == "ours" { small().replace("theirs", name) } else { shipped(name) };
+        let report = Report::of(&read(&text).unwrap(), reference, Resampling { resamples: 20, seed: 1 }).unwrap();
+        let table = report.table("normalization").unwrap_or_else(|| panic!("{name} is not compared"));
+        assert!(table.notes.iter().all(|note| !note.contains("paper")), "{:?}", table.notes);
+        // It is no rival: what is best and worst stands alone.
+        assert_eq!(value(&report, "examples", "best", "rival's F1"), &Value::Empty);
+    }
+    assert!(report(&small()).table("normalization").is_none());
+    // What ships as `no-cbn` is another scheme without normalisation, and a rival.
+    let other = report(&small().replace("theirs", "no-cbn"));
+    assert!(other.table("normalization").is_none());
+    assert!(number(&other, "examples", "best", "rival's F1") > 0.0);
+}
+
+#[test]
+fn a_method_that_is_called_like_one_of_the_papers_is_not_held_against_it() {
+    let report = report(&small().replace("theirs", "base"));
+    assert!(report.table("comparison").is_none());
+    assert!(!report.plain().contains("safety with w2"));
+}
+
+#[test]
+fn the_best_and_the_worst_by_hand() {
+    let report = report(&small());
+    let examples = report.table("examples").unwrap();
+    let row = |i: usize| examples.rows[i][..3].to_vec();
+    let expected = |case: &str, prompt: usize, weights: &str| vec![Value::from(case), Value::from(prompt), Value::from(weights)];
+    // Quality rises with the prompt and with the weight of helpfulness; a prompt is shown once per case.
+    assert_eq!(row(0), expected("best", 2, "1/0/0"));
+    assert_eq!(row(1), expected("best", 1, "1/0/0"));
+    assert_eq!(row(3), expected("worst", 0, "0/0/1"));
+    close(number(&report, "examples", "best", "F1"), 3.0 / (1.0 / 0.9 + 1.0 / 0.9 + 1.0 / 0.7));
+    close(number(&report, "examples", "best", "rival's F1"), 3.0 / (2.0 + 1.0 + 2.0));
+}
+
+#[test]
+fn every_renderer_prints_every_row() {
+    let report = report(&small());
+    let plain = report.plain();
+    let json = serde_json::to_value(&report).unwrap();
+    for (i, table) in report.tables.iter().enumerate() {
+        let csv = table.csv();
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let width = reader.headers().unwrap().len();
+        let intervals = table.columns.iter().filter(|column| matches!(column.kind, sk_report::report::Kind::Interval(_))).count();
+        assert_eq!(width, table.columns.len() + intervals, "{}", table.id);
+        assert_eq!(reader.records().map(Result::unwrap).filter(|record| record.len() == width).count(), table.rows.len());
+        let latex = table.latex();
+        assert_eq!(latex.matches(" \\\\\n").count(), table.rows.len() + 1, "{latex}");
+        assert_eq!(
+            latex.matches('{').count() - latex.matches("\\{").count(),
+            latex.matches('}').count() - latex.matches("\\}").count()
+        );
+        assert_eq!(plain.contains(&table.title), !table.appendix);
+        assert_eq!(json["tables"][i]["rows"].as_array().unwrap().len(), table.rows.len());
+    }
+    assert!(report.table("contrasts").unwrap().latex().contains("0.031"));
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let refused = |text: &str, parts: &[&str]| {
+        let error = read(text).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "{error}");
+        for part in parts {
+            assert!(error.contains(part), "{error:?} lacks {part:?}");
+        }
+    };
+    refused(HEADER, &["judged_frontier.csv", "no rows"]);
+    refused(&small().replace("relevance", "relevant"), &["judged_frontier.csv", "\"relevance\""]);
+    refused(&small().replacen("0.5,0.5,0.5,0.0", "0.5,1.5,0.5,0.0", 1), &["line 3", "\"relevance\"", "1.5", "from 0 to 1"]);
+    refused(
+        &small().replacen("theirs,helpful,1,0,0,0,", "theirs,helpful,1,0,0,zero,", 1),
+        &["line 3", "\"frontier_id\"", "whole number"],
+    );
+    refused(&small().replacen("theirs,helpful,1,0,0,1,", "theirs,helpful,1,0,0,0,", 1), &["line 5", "theirs", "prompt 0"]);
+    let empty = tempfile::tempdir().unwrap();
+    let error = RawResults::read(empty.path()).unwrap_err().to_string();
+    assert!(error.contains("judged_frontier.csv") && error.contains("no such file"), "{error}");
+    let error = Report::of(&read(&small()).unwrap(), "our", Resampling::default()).unwrap_err().to_string();
+    assert!(error.contains("\"our\"") && error.contains("did you mean \"ours\""), "{error}");
+}
+
+/// Published figures that do not follow from the cells under the reading that all others of their kind follow from.
+///
+/// Each with the value that does follow, to the digits printed and one more.
+const UNEXPLAINED: [[&str; 5]; 10] = [
+    // Rounded twice: from four digits to three.
+    ["tab:main", "rs", "", "spacing", "0.0865"],
+    ["tab:full-methods", "mod", "", "safety", "0.9915"],
+    ["tab:perconfig", "swiss_no_cbn", "0/1/0", "f1", "0.5725"],
+    ["tab:per-config-full", "swiss_no_cbn", "0/1/0", "f1", "0.5725"],
+    ["tab:perconfig", "args", "", "range", "0.0355"],
+    ["sec:cbn", "cbn", "helpfulness", "share%", "38.95"],
+    // One exact tie between two weight vectors, which rounding errors broke.
+    ["tab:steerability-full", "swiss", "quality", "r_s", "0.1133"],
+    ["tab:steerability-full", "swiss", "quality", "p", "0.8089"],
+    ["tab:steerability-full", "swiss", "pooled", "r_s", "0.2020"],
+    ["tab:steerability-full", "swiss", "pooled", "p", "0.3800"],
+];
+
+/// Readings that the paper's words give and its figures contradict.
+const CONTRADICTED: [&str; 5] =
+    ["reference at the origin", "Schott: L1, n − 1", "F1 = 0 where an axis is", "as labelled", "unjudged left out, as stated"];
+
+#[test]
+fn the_papers_tables_follow_from_its_raw_cells() {
+    let Some(folder) = std::env::var_os(PAPER_RESULTS) else {
+        eprintln!("skipped: set {PAPER_RESULTS} to the folder of the paper's raw results");
+        return;
+    };
+    let results = RawResults::read(Path::new(&folder)).unwrap();
+    assert_eq!(results.sweep.methods.iter().map(|method| method.cells.len()).sum::<usize>(), 5458);
+    let report = Report::of(&results, "swiss", Resampling::default()).unwrap();
+    let comparison = report.table("comparison").unwrap();
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    let mut followed = 0;
+    let mut unexplained = Vec::new();
+    for row in &comparison.rows {
+        let [source, subject, part, quantity, reading, _, recomputed, verdict] = std::array::from_fn(|i| text(&row[i]));
+        if verdict != "differs" {
+            followed += 1;
+        } else if !CONTRADICTED.contains(&reading.as_str()) {
+            unexplained.push([source, subject, part, quantity, recomputed]);
+        }
+    }
+    let mut expected = UNEXPLAINED.map(|row| row.map(str::to_owned)).to_vec();
+    expected.sort();
+    unexplained.sort();
+    assert_eq!(unexplained, expected);
+    // Of 526 published figures, the 13 hypervolumes and those above do not follow under any reading.
+    let figures = |row: &Vec<Value>| (0..4).map(|i| text(&row[i])).collect::<Vec<_>>();
+    let mut all: Vec<_> = comparison.rows.iter().map(figures).collect();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 526);
+    let mut reached: Vec<_> = comparison.rows.iter().filter(|row| text(&row[7]) != "differs").map(figures).collect();
+    reached.sort();
+    reached.dedup();
+    assert_eq!(reached.len(), 526 - 13 - UNEXPLAINED.len());
+    assert!(followed > reached.len());
+
+    a_broken_tie_gives_the_published_steering(&results);
+
+    // By prompt the largest p-value of a baseline is 2.4e-6 where it was 2.5e-15 by cell, and safety is still not told apart.
+    let by_prompt = number(&report, "clustering", "f1: swiss − base", "p, prompts");
+    assert!(by_prompt > 1e-6 && by_prompt < 1e-5, "{by_prompt}");
+    assert!(number(&report, "clustering", "safety: swiss − swiss_no_cbn", "p, prompts") > 0.05);
+    close((number(&report, "scales", "cbn", "median scale ratio") * 100.0).round(), 98.0);
+    close(number(&report, "scales", "no_cbn", "median scale ratio").round(), 524.0);
+}
+
+/// Two weight vectors achieve exactly the same quality. The published correlations have the first ahead.
+fn a_broken_tie_gives_the_published_steering(results: &RawResults) {
+    // Above rounding, below any difference between means of cells.
+    const NUDGE: f64 = 1e-7;
+    let frontier = results.sweep.frontier(results.sweep.method("swiss").unwrap());
+    let weights: Vec<[f64; 3]> = frontier.iter().map(|(point, _)| point.weights).collect();
+    let mut achieved: Vec<[f64; 3]> = frontier.iter().map(|(_, axes)| *axes).collect();
+    let label = |i: usize| frontier[i].0.label();
+    let tied: Vec<usize> = (0..7).filter(|&i| achieved.iter().filter(|axes| axes[0] == achieved[i][0]).count() > 1).collect();
+    assert_eq!(tied.iter().map(|&i| label(i)).collect::<Vec<_>>(), ["1/0/0", "0/0/1"]);
+    achieved[tied[0]][0] += NUDGE;
+    let steering = Steering::of(&weights, &achieved, 1);
+    let quality = steering.axes[0].unwrap().spearman;
+    let pooled = steering.pooled.unwrap();
+    assert_eq!(
+        [quality.rho, quality.p, pooled.rho, pooled.p].map(|figure| format!("{figure:.3}")),
+        ["0.206", "0.658", "0.212", "0.356"]
+    );
+}

@@ -1,0 +1,543 @@
+//! The statistics against SciPy, pymoo, moocore and statsmodels on committed fixtures, and their laws on generated data.
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use sk_report::stats::{
+    Bootstrap, Clusters, Distance, F1, Null, Spearman, Steering, Wilcoxon, WinRate, ZeroRule, dominates, front, harmonic_mean,
+    holm, hypervolume, influence_shares, median, population_std, sample_std, snap, spacing,
+};
+
+/// Agreement with the references, relative to the value where that is above 1, absolute below, and relative for p-values.
+const TOLERANCE: f64 = 1e-9;
+
+#[derive(Deserialize)]
+struct Fixtures {
+    frontiers: Vec<Frontier>,
+    harmonic_means: Vec<HarmonicMean>,
+    wilcoxon: Vec<Signed>,
+    spearman: Vec<Correlation>,
+    steering: Steered,
+    bootstrap: Vec<Resampled>,
+    holm: Vec<Family>,
+    f1: Vec<Averages>,
+    influence: Vec<Influence>,
+    win_rates: Vec<Wins>,
+    clustered: Vec<Clustered>,
+}
+
+#[derive(Deserialize)]
+struct Frontier {
+    points: Vec<[f64; 3]>,
+    reference: [f64; 3],
+    hypervolume: f64,
+    front: Vec<usize>,
+    schott: Option<f64>,
+    published: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct HarmonicMean {
+    values: Vec<f64>,
+    mean: f64,
+}
+
+#[derive(Deserialize)]
+struct Signed {
+    differences: Vec<f64>,
+    zeros: String,
+    statistic: f64,
+    auto: f64,
+    normal: f64,
+    continuity: f64,
+    exact: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Correlation {
+    x: Vec<f64>,
+    y: Vec<f64>,
+    rho: f64,
+    p: f64,
+    exact: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Steered {
+    weights: Vec<[f64; 3]>,
+    achieved: Vec<[f64; 3]>,
+    axes: Vec<SteeredAxis>,
+    pooled: SteeredPool,
+}
+
+#[derive(Deserialize)]
+struct SteeredAxis {
+    rho: f64,
+    p: f64,
+    slope: f64,
+    range: f64,
+}
+
+#[derive(Deserialize)]
+struct SteeredPool {
+    rho: f64,
+    p: f64,
+    permutation_p: f64,
+    slope: f64,
+}
+
+#[derive(Deserialize)]
+struct Resampled {
+    sample: Vec<f64>,
+    distribution: Vec<f64>,
+    #[serde(rename = "percentile 0.95")]
+    percentile: [f64; 2],
+    #[serde(rename = "BCa 0.95")]
+    bca: [f64; 2],
+    #[serde(rename = "BCa 0.8")]
+    bca_at_four_fifths: [f64; 2],
+}
+
+#[derive(Deserialize)]
+struct Family {
+    p: Vec<f64>,
+    adjusted: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Averages {
+    cells: Vec<Vec<[f64; 3]>>,
+    of_mean_axes: f64,
+    mean_of_configurations: f64,
+    mean_of_cells: f64,
+}
+
+#[derive(Deserialize)]
+struct Influence {
+    weights: Vec<f64>,
+    scores: Vec<Vec<f64>>,
+    shares: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Wins {
+    differences: Vec<f64>,
+    of_all: f64,
+    halving: f64,
+    of_decided: f64,
+}
+
+#[derive(Deserialize)]
+struct Clustered {
+    differences: Vec<f64>,
+    prompts: Vec<usize>,
+    draws: Vec<Vec<usize>>,
+    mean: f64,
+    percentile: [f64; 2],
+    #[serde(rename = "BCa")]
+    bca: [f64; 2],
+    #[serde(rename = "percentile of many")]
+    percentile_of_many: [f64; 2],
+    #[serde(rename = "BCa of many")]
+    bca_of_many: [f64; 2],
+}
+
+fn fixtures() -> Fixtures {
+    serde_json::from_str(include_str!("fixtures/stats.json")).unwrap()
+}
+
+#[track_caller]
+fn agrees(ours: f64, theirs: f64) {
+    assert!((ours - theirs).abs() <= TOLERANCE * theirs.abs().max(1.0), "{ours} against {theirs}");
+}
+
+/// A p-value far in the tail must agree in its digits, not only in being small.
+#[track_caller]
+fn agrees_relatively(ours: f64, theirs: f64) {
+    assert!((ours - theirs).abs() <= TOLERANCE * theirs, "{ours} against {theirs}");
+}
+
+#[test]
+fn fronts_and_hypervolumes_agree_with_moocore_and_pymoo() {
+    for case in fixtures().frontiers {
+        assert_eq!(front(&case.points), case.front);
+        agrees(hypervolume(&case.points, case.reference), case.hypervolume);
+    }
+}
+
+#[test]
+fn spacings_agree_with_scipy_distances() {
+    for case in fixtures().frontiers {
+        for (distance, theirs) in [(Distance::Schott, case.schott), (Distance::Published, case.published)] {
+            let ours = spacing(&case.points, distance);
+            assert_eq!(ours.is_some(), theirs.is_some());
+            agrees(ours.unwrap_or(0.0), theirs.unwrap_or(0.0));
+        }
+    }
+}
+
+#[test]
+fn harmonic_means_agree_with_scipy() {
+    for case in fixtures().harmonic_means {
+        agrees(harmonic_mean(&case.values, 0.0), case.mean);
+    }
+}
+
+#[test]
+fn signed_rank_tests_agree_with_scipy() {
+    let cases = fixtures().wilcoxon;
+    assert!(cases.iter().any(|case| case.differences.contains(&0.0)) && cases.iter().any(|case| case.exact.is_some()));
+    for case in cases {
+        let rule = match case.zeros.as_str() {
+            "wilcox" => ZeroRule::Wilcox,
+            "pratt" => ZeroRule::Pratt,
+            _ => ZeroRule::Zsplit,
+        };
+        let auto = Wilcoxon::of(&case.differences, rule);
+        // SciPy gives the smaller of the two sums.
+        agrees(auto.positive.min(auto.negative), case.statistic);
+        agrees_relatively(auto.p, case.auto);
+        for (null, theirs) in [
+            (Null::Normal { continuity: false }, Some(case.normal)),
+            (Null::Normal { continuity: true }, Some(case.continuity)),
+            (Null::Exact, case.exact),
+        ] {
+            if let Some(theirs) = theirs {
+                agrees_relatively(Wilcoxon::under(&case.differences, rule, null).p, theirs);
+            }
+        }
+    }
+}
+
+#[test]
+fn rank_correlations_agree_with_scipy() {
+    for case in fixtures().spearman {
+        let ours = Spearman::of(&case.x, &case.y).unwrap();
+        agrees(ours.rho, case.rho);
+        agrees_relatively(ours.p, case.p);
+        if let Some(theirs) = case.exact {
+            agrees_relatively(ours.exact_p.unwrap(), theirs);
+        }
+        assert_eq!(ours.exact_p.is_some(), case.x.len() <= 10);
+    }
+}
+
+/// Two points: every standardised axis is one and minus one, so that only which of them is ahead counts.
+#[test]
+fn pooled_steering_ties_what_is_equal_on_paper() {
+    let weights = [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]];
+    let pooled = |achieved: [[f64; 3]; 2]| Steering::of(&weights, &achieved, 1).pooled.unwrap().rho;
+    let plain = pooled([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]);
+    for achieved in
+        [[[0.7, 0.11, 0.83], [0.4, 0.31, 0.27]], [[0.53, 0.1, 0.9], [0.49, 0.7, 0.37]], [[0.3, 0.1, 0.2], [0.1, 0.7, 0.13]]]
+    {
+        assert_eq!(pooled(achieved), plain);
+    }
+}
+
+#[test]
+fn steering_agrees_with_scipy() {
+    let case = fixtures().steering;
+    let ours = Steering::of(&case.weights, &case.achieved, 1);
+    for (ours, theirs) in ours.axes.iter().zip(&case.axes) {
+        let ours = ours.unwrap();
+        agrees(ours.spearman.rho, theirs.rho);
+        agrees_relatively(ours.spearman.p, theirs.p);
+        agrees(ours.slope, theirs.slope);
+        agrees(ours.range, theirs.range);
+    }
+    let pooled = ours.pooled.unwrap();
+    assert_eq!(pooled.n, 21);
+    agrees(pooled.rho, case.pooled.rho);
+    agrees_relatively(pooled.p, case.pooled.p);
+    agrees_relatively(pooled.permutation_p, case.pooled.permutation_p);
+    agrees(pooled.slope, case.pooled.slope);
+}
+
+#[test]
+fn bootstrap_intervals_agree_with_scipy() {
+    for case in fixtures().bootstrap {
+        // The jackknife values come from the sample, the resamples from SciPy.
+        let total: f64 = case.sample.iter().sum();
+        let rest = (case.sample.len() - 1) as f64;
+        let jackknife = case.sample.iter().map(|value| (total - value) / rest).collect();
+        let ours = Bootstrap::from_parts(total / case.sample.len() as f64, case.distribution, jackknife);
+        for (ours, theirs) in [
+            (ours.percentile(0.95), case.percentile),
+            (ours.bca(0.95).unwrap(), case.bca),
+            (ours.bca(0.8).unwrap(), case.bca_at_four_fifths),
+        ] {
+            agrees(ours.low, theirs[0]);
+            agrees(ours.high, theirs[1]);
+        }
+        let own = Bootstrap::of_mean(&case.sample, 20_000, 1);
+        agrees(own.estimate(), ours.estimate());
+        // The standard error of a mean over resamples tends to population std/√n; 20,000 resamples give it to half a per cent.
+        let expected = population_std(&case.sample) / (case.sample.len() as f64).sqrt();
+        assert!((own.standard_error() / expected - 1.0).abs() < 0.02);
+    }
+}
+
+#[test]
+fn clustered_intervals_agree_with_scipy() {
+    const RESAMPLES: usize = 200_000;
+    for case in fixtures().clustered {
+        let clusters = Clusters::of(&case.differences, &case.prompts);
+        let mut draws = case.draws.iter();
+        let given = |drawn: &mut [usize]| drawn.copy_from_slice(draws.next().unwrap());
+        let of_given = Bootstrap::of_draws(clusters.len(), case.draws.len(), given, clusters.mean_of_drawn());
+        agrees(of_given.estimate(), case.mean);
+        let own = Bootstrap::of_clustered_mean(&clusters, RESAMPLES, 1);
+        for (ours, theirs) in [(of_given.percentile(0.95), case.percentile), (of_given.bca(0.95).unwrap(), case.bca)] {
+            agrees(ours.low, theirs[0]);
+            agrees(ours.high, theirs[1]);
+        }
+        // A quantile at 2.5 % of B draws has the standard error 2.67 s/√B; SciPy's has as many draws again, and skewness widens one end: five
+        // standard errors of the difference, doubled.
+        let noise = 10.0 * 2.67 * own.standard_error() * (1.5 / RESAMPLES as f64).sqrt();
+        for (ours, theirs) in [(own.percentile(0.95), case.percentile_of_many), (own.bca(0.95).unwrap(), case.bca_of_many)] {
+            assert!(
+                (ours.low - theirs[0]).abs() < noise && (ours.high - theirs[1]).abs() < noise,
+                "{ours:?}, {theirs:?}, {noise}"
+            );
+        }
+    }
+}
+
+#[test]
+fn f1_agrees_with_scipy_under_its_three_definitions() {
+    for case in fixtures().f1 {
+        let theirs = [case.of_mean_axes, case.mean_of_configurations, case.mean_of_cells];
+        for (f1, theirs) in F1::ALL.into_iter().zip(theirs) {
+            agrees(f1.of(&case.cells, 0.0), theirs);
+        }
+    }
+}
+
+#[test]
+fn influence_shares_agree_with_numpy() {
+    for case in fixtures().influence {
+        let spreads: Vec<f64> = case.scores.iter().map(|scores| sample_std(scores)).collect();
+        let ours = influence_shares(&case.weights, &spreads).unwrap();
+        assert_eq!(ours.len(), case.shares.len());
+        ours.iter().zip(&case.shares).for_each(|(ours, theirs)| agrees(*ours, *theirs));
+    }
+}
+
+#[test]
+fn win_rates_agree_with_numpy() {
+    for case in fixtures().win_rates {
+        let ours = WinRate::of(&case.differences);
+        agrees(ours.of_all(), case.of_all);
+        agrees(ours.halving_ties(), case.halving);
+        agrees(ours.of_decided(), case.of_decided);
+    }
+}
+
+#[test]
+fn holm_agrees_with_statsmodels() {
+    for case in fixtures().holm {
+        for (ours, theirs) in holm(&case.p).into_iter().zip(case.adjusted) {
+            agrees(ours, theirs);
+        }
+    }
+}
+
+#[test]
+fn f1_under_its_three_definitions_by_hand() {
+    // Two configurations of one and two cells, two axes.
+    let cells = [vec![[1.0, 0.5]], vec![[1.0, 0.0], [0.2, 1.0]]];
+    // Mean axes 2.2/3 and 1.5/3: 2·(2.2/3)(0.5)/(2.2/3 + 0.5) = 2.2/3.7.
+    agrees(F1::OfMeanAxes.of(&cells, 0.0), 2.2 / 3.7);
+    // 2/3, and of (0.6, 0.5): 0.6/1.1.
+    agrees(F1::MeanOfConfigurations.of(&cells, 0.0), (2.0 / 3.0 + 0.6 / 1.1) / 2.0);
+    // 2/3, 0, and 0.4/1.2.
+    agrees(F1::MeanOfCells.of(&cells, 0.0), (2.0 / 3.0 + 0.0 + 1.0 / 3.0) / 3.0);
+    // What was not judged is left out: mean axes 1 and 0.75; the second configuration is (NaN, 1).
+    let blank = [vec![[1.0, 0.5]], vec![[f64::NAN, 1.0]]];
+    agrees(F1::OfMeanAxes.of(&blank, 0.0), 1.5 / 1.75);
+    agrees(F1::MeanOfConfigurations.of(&blank, 0.0), 2.0 / 3.0);
+    agrees(F1::MeanOfCells.of(&blank, 0.0), 2.0 / 3.0);
+    assert!(F1::ALL.iter().all(|f1| f1.of(&[vec![[f64::NAN, 1.0]]], 0.0).is_nan()));
+    // A floor lifts the cell with a zero to 2/(1 + 1/floor).
+    agrees(F1::MeanOfCells.of(&cells, 0.01), (2.0 / 3.0 + 2.0 / 101.0 + 1.0 / 3.0) / 3.0);
+}
+
+#[test]
+fn ties_are_counted_as_the_name_says() {
+    let rate = WinRate::of(&[1.0, 2.0, 0.0, -1.0]);
+    assert_eq!((rate.wins, rate.ties, rate.losses), (2, 1, 1));
+    assert_eq!((rate.of_all(), rate.halving_ties()), (0.5, 0.625));
+    agrees(rate.of_decided(), 2.0 / 3.0);
+    // Thirds that are equal on paper.
+    let (a, b) = ((0.1 + 0.2 + 0.3) / 3.0, 0.2);
+    assert!(a != b && snap(a - b) == 0.0);
+}
+
+#[test]
+fn clusters_widen_the_interval_of_repeated_cells() {
+    // Ten prompts, each seen seven times with the same difference: seventy cells, ten pieces of evidence.
+    let differences: Vec<f64> = (0..70).map(|cell| f64::from(cell % 10) - 3.0).collect();
+    let prompts: Vec<i32> = (0..70).map(|cell| cell % 10).collect();
+    let clusters = Clusters::of(&differences, &prompts);
+    assert_eq!((clusters.len(), clusters.means()[9]), (10, 6.0));
+    let cells = Bootstrap::of_mean(&differences, 4000, 1);
+    let prompts = Bootstrap::of_clustered_mean(&clusters, 4000, 1);
+    agrees(cells.estimate(), prompts.estimate());
+    // √7 ≈ 2.65; a bootstrap standard error of 4000 resamples is good to about 1%.
+    let ratio = prompts.standard_error() / cells.standard_error();
+    assert!((2.5..2.8).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn what_has_no_answer_says_so() {
+    assert!(Wilcoxon::of(&[0.0, 0.0], ZeroRule::Wilcox).p.is_nan() && Wilcoxon::of(&[], ZeroRule::Pratt).p.is_nan());
+    assert!(Spearman::of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]).is_none() && Spearman::of(&[1.0, 2.0], &[1.0, 2.0]).is_none());
+    assert!(spacing::<3>(&[[0.0; 3]], Distance::Schott).is_none());
+    assert_eq!((hypervolume(&[], [0.0; 3]), front::<[f64; 3]>(&[])), (0.0, vec![]));
+    assert!(influence_shares(&[0.0, 1.0], &[1.0, 0.0]).is_none());
+    assert!(Bootstrap::of_mean(&[2.0, 2.0], 50, 1).bca(0.95).is_none());
+    let nothing = Bootstrap::of_mean(&[], 50, 1);
+    assert!(nothing.estimate().is_nan() && nothing.percentile(0.95).low.is_nan() && nothing.bca(0.95).is_none());
+    let family = holm(&[0.02, f64::NAN, 0.03]);
+    assert!(family[1].is_nan() && [family[0], family[2]] == [0.04, 0.04]);
+    assert!(median(&[]).is_nan());
+    let still = Steering::of(&[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], &[[0.1; 2]; 3], 1);
+    assert!(still.axes.iter().all(Option::is_none) && still.pooled.is_none());
+}
+
+/// Points on a coarse lattice, so that coincidences, shared coordinates and points on the reference happen.
+fn lattice_points() -> impl Strategy<Value = Vec<[f64; 3]>> {
+    prop::collection::vec(prop::array::uniform3((0..=8_u8).prop_map(|step| f64::from(step) / 8.0)), 1..14)
+}
+
+/// Differences with ties and zeros.
+fn differences() -> impl Strategy<Value = Vec<f64>> {
+    prop::collection::vec((-6..=6_i8).prop_map(|step| f64::from(step) / 4.0), 1..12)
+}
+
+/// Lattice cells below some point: the hypervolume counted one by one.
+fn counted(points: &[[f64; 3]]) -> f64 {
+    let inside = |cell: [u8; 3]| points.iter().any(|p| (0..3).all(|axis| f64::from(cell[axis]) + 1.0 <= p[axis] * 8.0));
+    let cells = (0..8).flat_map(|x| (0..8).flat_map(move |y| (0..8).map(move |z| [x, y, z])));
+    cells.filter(|&cell| inside(cell)).count() as f64 / 512.0
+}
+
+proptest! {
+    #[test]
+    fn hypervolume_is_the_number_of_cells_below(points in lattice_points()) {
+        // Eighths are exact.
+        prop_assert_eq!(hypervolume(&points, [0.0; 3]), counted(&points));
+    }
+
+    #[test]
+    fn hypervolume_grows_with_points_and_falls_with_the_reference(points in lattice_points(), extra in lattice_points(), by in 0.0..0.5) {
+        let volume = hypervolume(&points, [0.0; 3]);
+        let more = [points.clone(), extra].concat();
+        prop_assert!(hypervolume(&more, [0.0; 3]) >= volume);
+        prop_assert!(hypervolume(&points, [by, 0.0, 0.0]) <= volume);
+    }
+
+    #[test]
+    fn only_the_front_counts_and_order_does_not(points in lattice_points(), turn in 0..14_usize) {
+        let best: Vec<[f64; 3]> = front(&points).into_iter().map(|i| points[i]).collect();
+        prop_assert_eq!(hypervolume(&best, [0.0; 3]), hypervolume(&points, [0.0; 3]));
+        let mut turned = points.clone();
+        turned.rotate_left(turn % points.len());
+        prop_assert_eq!(hypervolume(&turned, [0.0; 3]), hypervolume(&points, [0.0; 3]));
+        prop_assert_eq!(front(&turned).len(), best.len());
+        for distance in [Distance::Schott, Distance::Published] {
+            let (a, b) = (spacing(&turned, distance), spacing(&points, distance));
+            // Sums in another order.
+            prop_assert!(a.zip(b).is_none_or(|(a, b)| (a - b).abs() < 1e-12));
+        }
+    }
+
+    #[test]
+    fn each_point_is_on_the_front_or_dominated_by_one_that_is(points in lattice_points()) {
+        let best = front(&points);
+        prop_assert!(!best.is_empty());
+        for (i, point) in points.iter().enumerate() {
+            let beaten = best.iter().any(|&j| dominates(&points[j], point));
+            prop_assert!(beaten != best.contains(&i));
+        }
+    }
+
+    #[test]
+    fn the_three_f1_are_ordered(cells in prop::collection::vec(prop::collection::vec(prop::array::uniform3(0.0..1.0_f64), 5), 1..5)) {
+        // Configurations of equal size, as in a sweep: the harmonic mean is concave.
+        let [axes, configurations, each] = F1::ALL.map(|f1| f1.of(&cells, 0.0));
+        prop_assert!(axes >= configurations - 1e-12 && configurations >= each - 1e-12);
+    }
+
+    #[test]
+    fn signed_ranks_do_not_see_order_or_scale_and_mirror_with_sign(differences in differences(), turn in 0..12_usize) {
+        for rule in [ZeroRule::Wilcox, ZeroRule::Pratt, ZeroRule::Zsplit] {
+            let test = Wilcoxon::of(&differences, rule);
+            let mut turned: Vec<f64> = differences.iter().map(|d| 3.0 * d).collect();
+            turned.rotate_left(turn % differences.len());
+            let same = Wilcoxon::of(&turned, rule);
+            prop_assert_eq!((same.positive, same.negative), (test.positive, test.negative));
+            // Probabilities of sign patterns are multiples of 2⁻¹¹: exact in any order.
+            prop_assert!(same.p == test.p || test.p.is_nan());
+            let mirrored = Wilcoxon::of(&differences.iter().map(|d| -d).collect::<Vec<_>>(), rule);
+            prop_assert_eq!((mirrored.positive, mirrored.negative), (test.negative, test.positive));
+            prop_assert!(mirrored.p == test.p || test.p.is_nan());
+        }
+    }
+
+    #[test]
+    fn exact_signed_ranks_are_what_counting_signs_gives(differences in differences()) {
+        let found = Wilcoxon::under(&differences, ZeroRule::Wilcox, Null::Exact);
+        let kept: Vec<f64> = differences.iter().copied().filter(|&d| d != 0.0).collect();
+        if !kept.is_empty() {
+            let sum = |signs: usize| -> f64 {
+                let flipped: Vec<f64> = kept.iter().enumerate().map(|(i, d)| if signs >> i & 1 == 1 { d.abs() } else { -d.abs() }).collect();
+                Wilcoxon::under(&flipped, ZeroRule::Wilcox, Null::Normal { continuity: false }).positive
+            };
+            let patterns = 1 << kept.len();
+            let at_most = (0..patterns).filter(|&signs| sum(signs) <= found.positive).count();
+            let at_least = (0..patterns).filter(|&signs| sum(signs) >= found.positive).count();
+            prop_assert_eq!(found.p, (2.0 * at_most.min(at_least) as f64 / patterns as f64).min(1.0));
+        }
+    }
+
+    #[test]
+    fn rank_correlation_sees_ranks_alone(pairs in prop::collection::vec((-5..=5_i8, -5..=5_i8), 3..8)) {
+        let (x, y): (Vec<f64>, Vec<f64>) = pairs.iter().map(|&(x, y)| (f64::from(x), f64::from(y))).unzip();
+        if let Some(found) = Spearman::of(&x, &y) {
+            prop_assert!((-1.0..=1.0).contains(&found.rho) && (0.0..=1.0).contains(&found.p));
+            prop_assert!(found.exact_p.is_some_and(|p| p > 0.0 && p <= 1.0));
+            prop_assert_eq!(Spearman::of(&x.iter().map(|x| x.exp()).collect::<Vec<_>>(), &y), Some(found));
+            let reversed = Spearman::of(&x, &y.iter().map(|y| -y).collect::<Vec<_>>()).unwrap();
+            prop_assert!((reversed.rho + found.rho).abs() < 1e-12 && reversed.exact_p == found.exact_p);
+        }
+    }
+
+    #[test]
+    fn corrected_p_values_are_larger_and_keep_their_order(p in prop::collection::vec(0.0..=1.0_f64, 1..8)) {
+        let adjusted = holm(&p);
+        for i in 0..p.len() {
+            prop_assert!(adjusted[i] >= p[i] && adjusted[i] <= (p.len() as f64 * p[i]).min(1.0));
+            for j in 0..p.len() {
+                prop_assert!(p[i] > p[j] || adjusted[i] <= adjusted[j]);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_sum_to_one_and_do_not_see_the_common_scale(pulls in prop::collection::vec((0.01..1.0_f64, 0.01..1.0_f64), 1..6), scale in 0.01..100.0_f64) {
+        let (weights, spreads): (Vec<f64>, Vec<f64>) = pulls.into_iter().unzip();
+        let shares = influence_shares(&weights, &spreads).unwrap();
+        prop_assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        let rescaled = influence_shares(&weights, &spreads.iter().map(|s| scale * s).collect::<Vec<_>>()).unwrap();
+        prop_assert!(shares.iter().zip(rescaled).all(|(a, b)| (a - b).abs() < 1e-12));
+    }
+
+    #[test]
+    fn intervals_shift_and_rescale_with_the_data(differences in prop::collection::vec(-1.0..1.0_f64, 8..20), shift in -2.0..2.0_f64) {
+        let interval = Bootstrap::of_mean(&differences, 200, 7).percentile(0.9);
+        let moved = Bootstrap::of_mean(&differences.iter().map(|d| 2.0 * d + shift).collect::<Vec<_>>(), 200, 7).percentile(0.9);
+        prop_assert!((moved.low - 2.0 * interval.low - shift).abs() < 1e-9 && (moved.high - 2.0 * interval.high - shift).abs() < 1e-9);
+        prop_assert!(interval.low <= interval.high);
+    }
+}
