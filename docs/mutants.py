@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Runs the mutants of a crate many to a build.
+"""Runs the mutants of a crate, many to a build.
 
-cargo-mutants builds a crate and its tests anew for every mutant, and that is most of its time. Here a function has one more body for each of
-its mutants, and the variable MUTANT of the environment says which of them runs:
+cargo-mutants builds a crate and its tests anew for every mutant, which is most of its time. This script gives each function one more body for
+each of its mutants, and the environment variable MUTANT selects the one that runs:
 
     match crate::mutant() { 17 => { the body with mutant 17 } … _ => { the body } }
 
-The mutants are those that `cargo mutants --list` names. One that does not compile is unviable. One is caught when a test fails or crashes, and
-timed out when a test binary takes more than its share of processor time, so that what else the machine does makes no difference. Functions
-that cannot have two bodies (`const fn`, `-> impl Trait`), and constants, are for cargo-mutants itself; `left.txt` names their mutants.
+The mutants are those of `cargo mutants --list`. A mutant that does not compile is unviable. A mutant is caught when a test fails or crashes, and
+timed out when a test binary uses more than its share of processor time; the load of the machine makes no difference. Functions that cannot have
+two bodies (`const fn`, `-> impl Trait`), and constants, are left to cargo-mutants itself; `left.txt` names their mutants.
 
     docs/mutants.py -p sk-aggregate --shard 1/4 --skip what_is_broken -o target/mutants/sk-aggregate -- --features parallel
 
-`outcomes.jsonl` has a line per mutant. They are run in an order drawn by lot: stopped at any time, it is a random sample.
+`outcomes.jsonl` has a line per mutant. Mutants run in a random order, so a run that is
+stopped early is a random sample.
 """
 
 import argparse
@@ -36,7 +37,7 @@ pub(crate) fn mutant() -> u32 {
 }
 """
 
-# Processor seconds that a test binary may take, at the least, and how many times what it takes without a mutant.
+# The time limit of a test binary in processor seconds: at least the first, and a multiple of its time without a mutant.
 LEAST, TIMES = 20, 8
 
 
@@ -45,7 +46,7 @@ def position(starts, at):
 
 
 def inside(text, start, end):
-    """Where the body of the function at text[start:end] begins and ends."""
+    """Start and end of the body of the function at text[start:end]."""
     depth = 0
     for at in range(text.index("fn ", start), end):
         if text[at] in "([":
@@ -96,7 +97,7 @@ def write(groups, tree, root):
                     places[file].append((first, out.count("\n"), m))
             out += f"_ => {{{text[start:end]}\n}}\n}}\n"
             done = end
-        # What must be inlined into bodies of which there are many would multiply.
+        # Forced inlining would multiply with the number of bodies.
         out = (out + text[done:]).replace("#[inline(always)]", "#[inline]")
         (tree / file).write_text(out + SELECTOR if file == root else out)
     return places
@@ -123,13 +124,13 @@ def build(options, groups, tree):
 
 
 def test(binary, mutant, limit, options):
-    """Runs a test binary under a mutant. Returns how it ended, None where all pass, and the processor seconds it took."""
+    """Runs a test binary under a mutant. Returns its failure, None if all tests pass, and its processor seconds."""
 
     def limits():
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 
-    # No case that one mutant fails on is kept for the next.
+    # Failing cases of one mutant are not kept for the next.
     settings = {"MUTANT": str(mutant), "PROPTEST_DISABLE_FAILURE_PERSISTENCE": "1", "PROPTEST_MAX_SHRINK_ITERS": "0"}
     child = subprocess.Popen(
         [binary, "--test-threads=1", *(word for skip in options.skip for word in ("--skip", skip))],

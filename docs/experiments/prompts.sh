@@ -1,5 +1,5 @@
 #!/bin/sh
-# Twenty prompts more for each axis of the paper's 120, from the same files: sixty per axis. Writes more.jsonl.
+# Adds twenty prompts per axis to the paper's forty per axis, from the same files. Writes more.jsonl.
 # SWISS_KNIFE_DATA names the folder of the data sets.
 set -e
 data=$SWISS_KNIFE_DATA

@@ -1,4 +1,4 @@
-"""What selection among recorded candidates can reach.
+"""The limit of selection among recorded candidates.
 
     python reselect.py candidates out/pool > out/candidates.jsonl
     swiss-knife judge out/candidates.jsonl -o out/judged.jsonl --offline
@@ -61,7 +61,7 @@ def standardised(rows):
 
 
 def decorrelated(mu):
-    """The batch's scores, rid of what the blades share: (corr + 0.1)^-1 z."""
+    """The batch's scores, without the component that the blades share: (corr + 0.1)^-1 z."""
     return np.linalg.solve(np.corrcoef(mu) + 0.1 * np.eye(len(mu)), standardised(mu))
 
 

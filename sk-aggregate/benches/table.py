@@ -1,4 +1,4 @@
-"""The tables of docs/src/performance.md, from what `cargo bench -p sk-aggregate` measured.
+"""The tables of docs/src/performance-notes.md, from what `cargo bench -p sk-aggregate` measured.
 
     python3 sk-aggregate/benches/table.py [target/criterion]
 
