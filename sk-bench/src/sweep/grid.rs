@@ -8,7 +8,7 @@ use super::settings::Sources;
 use super::{Cell, Digests, KeptSettings, Plan, PlannedScheme, SweepError, Weights};
 use crate::models::{adapter_sources, head_sources};
 use crate::prompt_sets::Prompt;
-use crate::scheme::{Convention, SchemeConfig};
+use crate::scheme::{Convention, SchemeSpec};
 use crate::suggest;
 
 /// A scheme of the plan on its models.
@@ -17,7 +17,7 @@ pub struct Arm {
     /// What records call it.
     pub name: String,
     /// What it is, its blades seated.
-    pub config: SchemeConfig,
+    pub config: SchemeSpec,
     /// What fills in where the paper is silent.
     pub convention: Convention,
     /// The adapters of its blades: name and source.

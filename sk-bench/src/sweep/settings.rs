@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use serde_json::Value;
 use sk_models::assets;
 use sk_models::hf;
 
@@ -15,8 +15,7 @@ use crate::args::FramingArg;
 use crate::lines::{json_fault, numbered_lines};
 use crate::progress::Loading;
 use crate::record_file::Record;
-use crate::scheme::{Convention, SchemeConfig};
-use crate::tune::Knob;
+use crate::scheme::{Convention, Parameter, SchemeSpec, digest};
 
 /// Hexadecimal digits of a digest of settings.
 const DIGITS: usize = 16;
@@ -75,16 +74,16 @@ pub struct Settings {
     pub system: Option<String>,
     /// Most tokens of a response.
     pub max_new_tokens: usize,
-    /// The numbers of the scheme that have a name in plans of [`tune`](crate::tune); those of slots that do not read them too.
+    /// The numbers of the scheme that have a name in plans of [`tune`](crate::tune).
     pub numbers: BTreeMap<String, f64>,
-    /// The slots of the scheme, whole, as the program writes them.
-    pub slots: BTreeMap<String, String>,
+    /// The [canonical form](SchemeSpec::canonical) of the scheme. Files of earlier versions have a text for each slot.
+    pub slots: Value,
 }
 
 /// [`Settings`] as they are kept: a line of the file beside the records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptSettings {
-    /// What records have of them: the beginning of SHA-256 over `of` as JSON.
+    /// What records have of them: the beginning of SHA-256 over the canonical JSON of `of`.
     pub settings: String,
     /// Where models, adapters and heads were, from the plan.
     pub sources: BTreeMap<String, String>,
@@ -110,7 +109,7 @@ impl KeptSettings {
     pub(super) fn new(
         plan: &Plan,
         scheme: &PlannedScheme,
-        config: &SchemeConfig,
+        config: &SchemeSpec,
         sources: &Sources<'_>,
         digests: &Digests,
     ) -> Result<Self, SweepError> {
@@ -151,52 +150,25 @@ impl KeptSettings {
             (FramingArg::Chat, _) => "chat",
             (FramingArg::None, _) => "none",
         };
-        let convention = Convention::NAMES.iter().find(|(_, named)| *named == convention).map_or("", |(name, _)| name);
         let of = Settings {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             models,
             precision: plan.models.precision.to_string(),
             adapters,
             heads,
-            convention: convention.to_owned(),
+            convention: convention.to_string(),
             framing: framing.to_owned(),
             system: plan.generation.system.clone(),
             max_new_tokens: plan.generation.max_new_tokens,
-            numbers: Knob::ALL
-                .iter()
-                .map(|knob| (knob.name().to_owned(), knob.read(config)))
-                .filter(|(_, value)| value.is_finite())
+            numbers: Parameter::searchable()
+                .filter_map(|parameter| Some((parameter.name.to_owned(), parameter.get(config)?)))
                 .collect(),
-            slots: slots(config),
+            slots: config.canonical(),
         };
-        let json =
-            serde_json::to_vec(&of).map_err(|error| SweepError::Write { path: plan.output.clone(), source: error.into() })?;
-        let mut settings: String = Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut settings = digest(&of);
         settings.truncate(DIGITS);
         Ok(Self { settings, sources: places, of })
     }
-}
-
-/// The slots of a scheme without what says where its models are or what it is called.
-fn slots(config: &SchemeConfig) -> BTreeMap<String, String> {
-    let mut config = config.clone();
-    for blade in &mut config.blades {
-        blade.adapter = None;
-        blade.head = None;
-        blade.members.clear();
-    }
-    let SchemeConfig { proposal, granularity, blades, beta, weights, normalizer, aggregator, selector, .. } = &config;
-    let slots = [
-        ("proposal", format!("{proposal:?}")),
-        ("granularity", format!("{granularity:?}")),
-        ("blades", format!("{blades:?}")),
-        ("beta", format!("{beta:?}")),
-        ("weights", format!("{weights:?}")),
-        ("normalizer", format!("{normalizer:?}")),
-        ("aggregator", format!("{aggregator:?}")),
-        ("selector", format!("{selector:?}")),
-    ];
-    slots.into_iter().map(|(slot, text)| (slot.to_owned(), text)).collect()
 }
 
 /// Where the settings of the records in `output` are kept.

@@ -1,12 +1,12 @@
 use super::Table;
 use crate::report::Recorded;
+use crate::scheme::Parameter;
 use crate::table::{Kind, Value};
-use crate::tune::Knob;
 
 /// What each scheme ran with; nothing where it was not kept beside the records.
 pub(super) fn table(recorded: &Recorded) -> Option<Table> {
     let mut columns = vec![("scheme", Kind::Text)];
-    columns.extend(Knob::ALL.map(|knob| (knob.symbol(), Kind::Number(3))));
+    columns.extend(Parameter::searchable().map(|parameter| (parameter.symbol, Kind::Number(3))));
     let rest = ["precision", "convention", "framing", "tokens", "program", "backbone", "drafter", "digest"];
     columns.extend(rest.map(|heading| (heading, if heading == "tokens" { Kind::Count } else { Kind::Text })));
     let mut table = Table::new("settings", "What schemes ran with", &columns);
@@ -14,7 +14,7 @@ pub(super) fn table(recorded: &Recorded) -> Option<Table> {
         let of = &kept.of;
         let source = |role: &str| Value::from(kept.sources.get(role).map(String::as_str));
         let mut row: Vec<Value> = vec![scheme.as_str().into()];
-        row.extend(Knob::ALL.map(|knob| Value::from(of.numbers.get(knob.name()).copied())));
+        row.extend(Parameter::searchable().map(|parameter| Value::from(of.numbers.get(parameter.name).copied())));
         row.extend([of.precision.as_str().into(), of.convention.as_str().into(), of.framing.as_str().into()]);
         row.extend([of.max_new_tokens.into(), of.program.as_str().into(), source("backbone"), source("drafter")]);
         row.push(kept.settings.as_str().into());
