@@ -2,11 +2,10 @@ use std::io;
 use std::path::PathBuf;
 
 use sk_core::{SpecError, StepError};
-use sk_models::ConfigError;
-use sk_models::decoder::PrecisionError;
 use sk_models::device::DeviceError;
 use sk_models::engine::EngineError;
 use sk_models::hf::CheckpointError;
+use sk_models::local::ModelError;
 use sk_models::text::TextError;
 use sk_models::train::TrainError;
 
@@ -26,15 +25,15 @@ use sk_report::simulate::SimulationError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A model, tokenizer or adapter that cannot be loaded.
+    /// Models that cannot be loaded or used together.
+    #[error(transparent)]
+    Models(#[from] ModelError),
+    /// A tokenizer or adapter that cannot be loaded.
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
     /// A device that cannot be had.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A precision that the device does not have.
-    #[error(transparent)]
-    Precision(#[from] PrecisionError),
     /// An adapter that cannot be loaded.
     #[error("blade \"{name}\": {source}")]
     Blade {
@@ -61,19 +60,6 @@ pub enum Error {
     /// No model was named and none is built in.
     #[error("this build of the program holds no model; give --backbone DIR")]
     NothingEmbedded,
-    /// Drafter and backbone that do not speak the same tokens.
-    #[error(
-        "drafter {drafter} and backbone {backbone} have different tokenizers (first difference: token {token}); use a drafter of the \
-         same family"
-    )]
-    Tokenizers {
-        /// The backbone.
-        backbone: String,
-        /// The drafter.
-        drafter: String,
-        /// The first id that stands for different bytes.
-        token: u32,
-    },
     /// A command of a chat that cannot be obeyed.
     #[error("{0}")]
     Usage(String),
@@ -184,25 +170,6 @@ pub enum Error {
     /// Something that cannot be measured.
     #[error(transparent)]
     Ruler(#[from] RulerError),
-    /// A shape for random weights that cannot be read, or that no pair of models can have.
-    #[error(transparent)]
-    Shape(#[from] ConfigError),
-    /// Shapes whose random weights do not fit into memory.
-    #[error("{}: random weights of these shapes take {needed:.1} GB and {free:.1} GB of memory are free; use a smaller shape, --precision int8, or another --device", path.display())]
-    ShapeMemory {
-        /// The backbone's shape.
-        path: PathBuf,
-        /// What backbone and drafter take, in 10⁹ bytes.
-        needed: f64,
-        /// What is free, in 10⁹ bytes.
-        free: f64,
-    },
-    /// What only a checkpoint has was asked of random weights.
-    #[error("models of random weights have no {what}; give --backbone DIR")]
-    NoCheckpoint {
-        /// What was asked for.
-        what: &'static str,
-    },
     /// Training failed.
     #[error(transparent)]
     Train(Box<TrainError>),

@@ -39,6 +39,10 @@ impl Drop for Loading {
 }
 
 impl Progress for Loading {
+    fn stage(&mut self, what: &str) {
+        self.show(what);
+    }
+
     fn begin(&mut self, file: &str, length: Option<u64>, present: u64) {
         if self.spinner.is_hidden() {
             return;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sk_core::{Batch, StepTrace};
 
 use crate::args::Tolerance;
-use crate::scheme::{SchemeConfig, Stability, Uncertified};
+use crate::scheme::{SchemeSpec, Stability, Uncertified};
 
 /// The certificates of a scheme's steps at a tolerance.
 pub struct Promises {
@@ -39,7 +39,7 @@ pub enum StepPromise {
 
 impl Promises {
     /// What `scheme` promises at a tolerance.
-    pub fn new(scheme: &SchemeConfig, tolerance: Tolerance) -> Self {
+    pub fn new(scheme: &SchemeSpec, tolerance: Tolerance) -> Self {
         Self { stability: scheme.stability(), tolerance }
     }
 

@@ -9,7 +9,7 @@ use sk_models::text::Tokenizer;
 use crate::args::OutputArgs;
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
-use crate::scheme::SchemeConfig;
+use crate::scheme::SchemeSpec;
 use crate::session::Reply;
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, explain};
@@ -38,7 +38,7 @@ impl<'t> Screen<'t> {
     ///
     /// # Errors
     /// When the trace cannot be created.
-    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeConfig, stream: bool) -> Result<Self, Error> {
+    pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeSpec, stream: bool) -> Result<Self, Error> {
         Ok(Self {
             tokenizer,
             explain: options.explain,

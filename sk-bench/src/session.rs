@@ -11,9 +11,9 @@ use sk_models::lora::LoraAdapter;
 use sk_models::text::Tokenizer;
 use sk_report::record::{Ended, Seconds};
 
-use crate::models::Models;
+use crate::Models;
 use crate::reply::ReplyText;
-use crate::scheme::{SchemeConfig, SchemeError};
+use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, interrupt};
 
 /// A response.
@@ -56,15 +56,16 @@ impl<'m> Session<'m> {
     /// When the scheme cannot be built.
     pub fn new(
         models: &'m Models,
-        config: &SchemeConfig,
+        config: &SchemeSpec,
         heads: &[(String, Head)],
         adapters: Vec<(String, LoraAdapter)>,
         seed: u64,
     ) -> Result<Self, SchemeError> {
-        let (scheme, rack) = config.build(models, heads)?;
+        let rack = AdapterRack::default();
         for (name, adapter) in adapters {
             rack.insert(name, adapter);
         }
+        let scheme = config.build(&models.engine(&rack, heads))?;
         let rng = ChaCha8Rng::seed_from_u64(seed);
         Ok(Self { scheme, rack, tokenizer: &models.tokenizer, context_limit: models.context_limit(), rng })
     }

@@ -1,16 +1,6 @@
 //! Linear heads on the backbone's hidden states.
 
-use serde::{Deserialize, Serialize};
-
-/// What the value of a head means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HeadKind {
-    /// Log-odds that the finished text has the attribute: a future discriminator (Yang & Klein 2021).
-    Discriminator,
-    /// A reward: differences are log-odds of being preferred (Bradley–Terry).
-    Reward,
-}
+pub use sk_core::HeadKind;
 
 /// A value read off a hidden state: v = w·h + b, with h the final-norm hidden state `[H]` after a token.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,6 +10,7 @@ pub mod hf;
 mod json;
 pub mod judge;
 pub mod kernels;
+pub mod local;
 pub mod lora;
 pub mod model;
 mod precision;

@@ -22,7 +22,7 @@ use sk_models::{
         AdapterRack, Drafter, DrafterConfig, Frozen, Sampling, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
         VocabularyHead,
     },
-    lora::{AdapterStack, Lanes, LoraAdapter, Merge, MergeError},
+    lora::{AdapterStack, Lanes, LoraAdapter, Merge, MergeError, merge},
     model::Qwen2,
 };
 
@@ -122,7 +122,7 @@ fn every_token(model: &Qwen2) -> Candidates {
 #[test]
 fn soups_are_those_of_peft() {
     let fixture = Fixture::new();
-    let merged = |merge: Merge| fixture.logits(&merge.apply(&fixture.weighted()).unwrap());
+    let merged = |rule: Merge| fixture.logits(&merge(rule, &fixture.weighted()).unwrap());
     assert_close(&merged(Merge::Exact), &fixture.expected.soups.exact, LOGITS);
     assert_close(&merged(Merge::PeftLinear), &fixture.expected.soups.peft_linear, LOGITS);
     let apart = fixture.expected.soups.exact.iter().zip(&fixture.expected.soups.peft_linear).map(|(a, b)| (a - b).abs());
@@ -133,15 +133,15 @@ fn soups_are_those_of_peft() {
 fn a_soup_of_one_is_that_one_and_none_is_refused() {
     let fixture = Fixture::new();
     let (_, _, only) = &fixture.adapters[0];
-    let soup = Merge::Exact.apply(&[(1.0, only), (0.0, &fixture.adapters[1].2)]).unwrap();
+    let soup = merge(Merge::Exact, &[(1.0, only), (0.0, &fixture.adapters[1].2)]).unwrap();
     assert_close(&fixture.logits(&soup), &fixture.logits(only), LOGITS);
-    assert_eq!(Merge::Exact.apply(&[(0.0, only)]).unwrap_err(), MergeError::Empty);
+    assert_eq!(merge(Merge::Exact, &[(0.0, only)]).unwrap_err(), MergeError::Empty);
     let other = adapter(&fixture.expected.model, "patterns", &fixture.device);
-    let error = Merge::PeftLinear.apply(&[(0.5, only), (0.5, &other)]).unwrap_err();
+    let error = merge(Merge::PeftLinear, &[(0.5, only), (0.5, &other)]).unwrap_err();
     assert!(matches!(error, MergeError::Ranks { .. }) && error.to_string().contains("q_proj"), "{error}");
-    assert!(Merge::Exact.apply(&[(0.5, only), (0.5, &other)]).is_ok());
+    assert!(merge(Merge::Exact, &[(0.5, only), (0.5, &other)]).is_ok());
     let shallow = LoraAdapter::default();
-    assert!(matches!(Merge::Exact.apply(&[(0.5, only), (0.5, &shallow)]), Err(MergeError::Layers { second: 0, .. })));
+    assert!(matches!(merge(Merge::Exact, &[(0.5, only), (0.5, &shallow)]), Err(MergeError::Layers { second: 0, .. })));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_drafter_draws_under_the_soup_of_the_moment() {
         let drafts = drafter.propose(request, &mut rng).unwrap();
         let parts: Vec<(f64, &LoraAdapter)> = point.iter().zip(&fixture.adapters).map(|(&w, (_, _, a))| (w, a)).collect();
         let mut alone = Verifier::new(Arc::clone(&fixture.decoder));
-        alone.adapters().insert("soup", Merge::Exact.apply(&parts).unwrap());
+        alone.adapters().insert("soup", merge(Merge::Exact, &parts).unwrap());
         let policy = Policy::Variant("soup".into());
         let readings = alone.read(&context, &drafts, std::slice::from_ref(&policy)).unwrap();
         for (draft, reading) in drafts.iter().zip(readings.get(&policy).unwrap()) {

@@ -9,5 +9,5 @@ pub mod report;
 pub mod settings;
 pub mod simulate;
 pub mod stats;
-pub mod suggest;
+pub use sk_scheme::suggest;
 pub mod table;

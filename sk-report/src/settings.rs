@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::lines::{json_fault, numbered_lines};
 use crate::record::RecordError;
@@ -32,16 +33,16 @@ pub struct Settings {
     pub system: Option<String>,
     /// Most tokens of a response.
     pub max_new_tokens: usize,
-    /// The numbers of the scheme that have a name in plans of `tune`; those of slots that do not read them too.
+    /// The numbers of the scheme that have a name in plans of `tune`.
     pub numbers: BTreeMap<String, f64>,
-    /// The slots of the scheme, whole, as the program writes them.
-    pub slots: BTreeMap<String, String>,
+    /// The canonical form of the scheme. Files of earlier versions have a text for each slot.
+    pub slots: Value,
 }
 
 /// [`Settings`] as they are kept: a line of the file beside the records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptSettings {
-    /// What records have of them: the beginning of SHA-256 over `of` as JSON.
+    /// What records have of them: the beginning of SHA-256 over the canonical JSON of `of`.
     pub settings: String,
     /// Where models, adapters and heads were, from the plan.
     pub sources: BTreeMap<String, String>,

@@ -14,7 +14,7 @@ pub use output::{GenerationArgs, OutputArgs, Tolerance};
 pub(crate) use output::{few, positive};
 pub use prompt::{FramingArg, PromptArgs};
 pub use random::RandomArgs;
-pub use steering::{Preset, SetArg, SteeringArgs};
+pub use steering::{NumberArgs, SetArg, SteeringArgs};
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};

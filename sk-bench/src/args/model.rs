@@ -5,7 +5,7 @@ use clap::Args;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 
-use crate::scheme::SchemeConfig;
+use crate::scheme::SchemeSpec;
 
 /// Which models run, and where.
 #[derive(Debug, Clone, Default, Args)]
@@ -49,9 +49,9 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// The same with the adapters that are for `config`: those that it names, or all where it seats whatever there is.
     #[must_use]
-    pub(crate) fn for_scheme(&self, config: &SchemeConfig) -> Self {
+    pub(crate) fn for_scheme(&self, config: &SchemeSpec) -> Self {
         let named = |name: &str| config.blades.iter().any(|blade| blade.name == name);
-        let reads_heads = config.template.as_ref().is_some_and(|template| template.kind.head().is_some());
+        let reads_heads = config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_some());
         let mut args = self.clone();
         args.blades.retain(|given| (config.template.is_some() && !reads_heads) || named(&given.name));
         args

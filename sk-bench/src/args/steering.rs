@@ -1,15 +1,13 @@
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
-use sk_core::OperatingPoint;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, FromArgMatches};
 
 use super::model::ModelArgs;
 use super::output::positive;
-use crate::scheme::{AggregatorKind, Convention, SchemeConfig, SchemeError, SelectorKind};
-use crate::weights::NamedWeights;
+use crate::scheme::{BladeSpec, Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec, parameters};
 
 /// How the model is steered.
 #[derive(Debug, Clone, Default, Args)]
@@ -33,52 +31,78 @@ pub struct SteeringArgs {
     #[arg(long = "set", value_name = "SLOT.FIELD=VALUE")]
     pub set: Vec<SetArg>,
     /// Published operating point.
-    #[arg(long, value_name = "PRESET", default_value = "hhh")]
+    #[arg(long, value_name = "PRESET", default_value_t, value_parser = named::<Preset>(&Preset::NAMES))]
     pub preset: Preset,
     /// What fills in where the paper is silent.
     ///
     /// `sound` keeps the paper's equations and repairs what is accidental in the published runs; `paper` repeats them.
-    #[arg(long, value_name = "CONVENTION", default_value = "sound")]
+    #[arg(long, value_name = "CONVENTION", default_value_t, value_parser = named::<Convention>(&Convention::NAMES))]
     pub convention: Convention,
-    /// N, candidates per step.
-    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Operating point")]
-    pub n: Option<usize>,
-    /// R, rounds of the tournament.
-    #[arg(long, value_name = "R", value_parser = positive, help_heading = "Operating point")]
-    pub rounds: Option<usize>,
-    /// T, temperature of the final choice; 0 takes the best.
-    #[arg(long, value_name = "T", help_heading = "Operating point", allow_negative_numbers = true)]
-    pub temperature: Option<f64>,
-    /// Weight of the tournament rating in the final choice.
-    #[arg(long, value_name = "W", help_heading = "Operating point", allow_negative_numbers = true)]
-    pub w_tour: Option<f64>,
-    /// Weight of the blades' composite score in the final choice.
-    #[arg(long, value_name = "W", help_heading = "Operating point", allow_negative_numbers = true)]
-    pub w_blade: Option<f64>,
-    /// λ, penalty on the composite dispersion.
-    #[arg(long, value_name = "LAMBDA", help_heading = "Operating point", allow_negative_numbers = true)]
-    pub lambda: Option<f64>,
-    /// α, coefficient of the drafter's fluency in a match.
-    #[arg(long, value_name = "ALPHA", help_heading = "Operating point", allow_negative_numbers = true)]
-    pub alpha: Option<f64>,
-    /// β, scale of the blades' implicit reward.
-    #[arg(long, value_name = "BETA", help_heading = "Operating point", allow_negative_numbers = true)]
-    pub beta: Option<f64>,
-    /// Most tokens of a candidate span.
-    #[arg(long, value_name = "TOKENS", value_parser = positive, help_heading = "Drafting")]
-    pub span_tokens: Option<usize>,
-    /// Sampling temperature of the drafter; 0 is greedy.
-    #[arg(long, value_name = "T", help_heading = "Drafting", allow_negative_numbers = true)]
-    pub draft_temperature: Option<f32>,
-    /// Keep the most likely tokens that hold this much probability; 1 keeps all.
-    #[arg(long, value_name = "P", help_heading = "Drafting", allow_negative_numbers = true)]
-    pub top_p: Option<f32>,
-    /// Keep this many most likely tokens; 0 keeps all.
-    #[arg(long, value_name = "K", help_heading = "Drafting")]
-    pub top_k: Option<usize>,
-    /// Divide the logits of tokens seen before by this; 1 is off.
-    #[arg(long, value_name = "R", help_heading = "Drafting", allow_negative_numbers = true)]
-    pub repetition_penalty: Option<f32>,
+    /// Numbers of the operating point and of drafting.
+    #[command(flatten)]
+    pub numbers: NumberArgs,
+}
+
+/// The numbers of a scheme that have an option, in the order of [`parameters::ALL`].
+#[derive(Debug, Clone, Default)]
+pub struct NumberArgs(Vec<(&'static Parameter, f64)>);
+
+impl NumberArgs {
+    fn parameters() -> impl Iterator<Item = (&'static Parameter, &'static str, &'static str)> {
+        parameters::ALL.iter().filter_map(|parameter| parameter.option.map(|(option, value)| (parameter, option, value)))
+    }
+
+    /// The value given for the option `name`.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(parameter, _)| parameter.option.is_some_and(|(option, _)| option == name)).map(|(_, value)| *value)
+    }
+
+    /// The numbers of slots that make candidates, and β: arms beside a scheme share them with it.
+    fn shared(&self) -> Self {
+        let shared = |section: &str| ["proposal", "granularity", "blades"].contains(&section);
+        Self(self.0.iter().copied().filter(|(parameter, _)| shared(parameter.section)).collect())
+    }
+}
+
+impl Args for NumberArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(Self::parameters().map(|(parameter, option, value)| {
+            let drafting = ["proposal", "granularity"].contains(&parameter.section) && option != "n";
+            let arg = clap::Arg::new(option)
+                .long(option)
+                .value_name(value)
+                .help(parameter.meaning.trim_end_matches('.'))
+                .help_heading(if drafting { "Drafting" } else { "Operating point" });
+            match (parameter.range.whole, parameter.range.least >= 1.0) {
+                (true, true) => arg.value_parser(|text: &str| positive(text).map(|count| count as f64)),
+                (true, false) => arg.value_parser(|text: &str| text.parse::<usize>().map(|count| count as f64)),
+                (false, _) => arg.value_parser(clap::value_parser!(f64)).allow_negative_numbers(true),
+            }
+        }))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for NumberArgs {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        let given = Self::parameters().filter_map(|(parameter, option, _)| Some((parameter, *matches.get_one(option)?)));
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Reads one of some names, which help and refusals list.
+fn named<T: FromStr<Err = String> + Clone + Send + Sync + 'static>(
+    names: &'static [&'static str],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
 /// `SLOT.FIELD=VALUE` or `blades.NAME.FIELD=VALUE`: one field of a scheme.
@@ -154,43 +178,17 @@ impl FromStr for SetArg {
 
 /// What the model that ships drafts at under the sound convention. It is a thousandth of the size of those that the operating point was
 /// published with, and at temperature 1 its tail of unlikely tokens is most of what it writes.
-const SHIPPED_DRAFT_TEMPERATURE: f32 = 0.7;
-
-/// The published operating points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Preset {
-    /// Helpful, honest and harmless together: N 7, R 5, T 8.
-    #[default]
-    Hhh,
-    /// Harmlessness alone: N 11, R 4, T 11.2.
-    Harmlessness,
-    /// Helpfulness alone: N 7, R 3, T 1.69.
-    Helpfulness,
-    /// Honesty alone: N 3, R 7, T 21.
-    Honesty,
-}
-
-impl Preset {
-    /// Its numbers.
-    pub fn operating_point(self) -> OperatingPoint {
-        match self {
-            Self::Hhh => OperatingPoint::HHH,
-            Self::Harmlessness => OperatingPoint::HARMLESSNESS,
-            Self::Helpfulness => OperatingPoint::HELPFULNESS,
-            Self::Honesty => OperatingPoint::HONESTY,
-        }
-    }
-}
+const SHIPPED_DRAFT_TEMPERATURE: f64 = 0.7;
 
 impl SteeringArgs {
     /// The scheme that these options describe for `models`: the preset under the convention, then the file, then single numbers.
     ///
     /// # Errors
     /// When the file cannot be read as a scheme, a number is out of range, or one does not apply to the scheme's slots.
-    pub fn scheme(&self, models: &ModelArgs) -> Result<SchemeConfig, SchemeError> {
-        let mut config = SchemeConfig::reference(self.convention, &self.preset.operating_point());
+    pub fn scheme(&self, models: &ModelArgs) -> Result<SchemeSpec, SchemeError> {
+        let mut config = SchemeSpec::reference(self.convention, &self.preset.operating_point());
         if models.are_shipped() && self.convention == Convention::Sound {
-            config.proposal.temperature = SHIPPED_DRAFT_TEMPERATURE;
+            config = config.with_draft_temperature(SHIPPED_DRAFT_TEMPERATURE);
         }
         if let Some(path) = &self.scheme {
             config.adopt(path)?;
@@ -200,7 +198,9 @@ impl SteeringArgs {
             let lines: String = fields.iter().map(|field| field.line()).collect();
             config.amend(&names.join(" "), &(fields[0].header() + &lines))?;
         }
-        self.set_numbers(&mut config)?;
+        for (parameter, value) in &self.numbers.0 {
+            parameter.set(&mut config, *value)?;
+        }
         config.check()?;
         config.weights = self.weights()?;
         Ok(config)
@@ -210,8 +210,8 @@ impl SteeringArgs {
     ///
     /// # Errors
     /// When β is given, and no blade has one.
-    pub(crate) fn check_effect(&self, seated: &SchemeConfig) -> Result<(), SchemeError> {
-        if self.beta.is_some() && !seated.blades.iter().any(|blade| blade.kind.has_beta()) {
+    pub(crate) fn check_effect(&self, seated: &SchemeSpec) -> Result<(), SchemeError> {
+        if self.numbers.get("beta").is_some() && !seated.blades.iter().any(BladeSpec::has_beta) {
             return Err(SchemeError::Parameter { slot: "--beta", reason: "no blade of the scheme has a β".to_owned() });
         }
         Ok(())
@@ -229,83 +229,7 @@ impl SteeringArgs {
     #[must_use]
     pub(crate) fn of_arm(&self, scheme: PathBuf, set: &[SetArg]) -> Self {
         let shared = self.set.iter().filter(|field| ["proposal", "granularity"].contains(&field.slot.as_str()));
-        Self {
-            scheme: Some(scheme),
-            set: shared.chain(set).cloned().collect(),
-            rounds: None,
-            temperature: None,
-            w_tour: None,
-            w_blade: None,
-            lambda: None,
-            alpha: None,
-            ..self.clone()
-        }
-    }
-
-    fn set_numbers(&self, config: &mut SchemeConfig) -> Result<(), SchemeError> {
-        let SchemeConfig { proposal, granularity, blades, template, beta, aggregator, selector, .. } = config;
-        let kind = proposal.kind;
-        let drawn = |option: &'static str, given: bool| {
-            if !given || kind.draws() {
-                Ok(())
-            } else {
-                Err(SchemeError::Inapplicable { option, slot: "proposal", kind: kind.name() })
-            }
-        };
-        drawn("n", self.n.is_some())?;
-        drawn("draft-temperature", self.draft_temperature.is_some())?;
-        drawn("top-p", self.top_p.is_some())?;
-        drawn("top-k", self.top_k.is_some())?;
-        drawn("repetition-penalty", self.repetition_penalty.is_some())?;
-        set(&mut proposal.candidates, self.n);
-        set(&mut proposal.temperature, self.draft_temperature);
-        set(&mut proposal.top_p, self.top_p);
-        set(&mut proposal.top_k, self.top_k);
-        set(&mut proposal.repetition_penalty, self.repetition_penalty);
-        if let Some(tokens) = self.span_tokens.and_then(NonZeroUsize::new) {
-            drawn("span-tokens", true)?;
-            granularity.span_tokens = Some(tokens);
-        }
-        if let Some(value) = self.beta {
-            *beta = value;
-            blades.iter_mut().chain(template).filter(|blade| blade.kind.has_beta()).for_each(|blade| blade.beta = value);
-        }
-        let rated = |option, applies| {
-            let kind = aggregator.kind.name();
-            if applies { Ok(()) } else { Err(SchemeError::Inapplicable { option, slot: "aggregator", kind }) }
-        };
-        if self.rounds.is_some() {
-            rated("rounds", aggregator.kind == AggregatorKind::SwissElo)?;
-        }
-        if self.alpha.is_some() {
-            rated("alpha", aggregator.kind.compares())?;
-        }
-        set(&mut aggregator.rounds, self.rounds);
-        set(&mut aggregator.alpha, self.alpha);
-        let selected = |option, applies| {
-            let kind = selector.kind.name();
-            if applies { Ok(()) } else { Err(SchemeError::Inapplicable { option, slot: "selector", kind }) }
-        };
-        let champion = selector.kind == SelectorKind::Champion;
-        for (option, given) in [("w-tour", self.w_tour), ("w-blade", self.w_blade), ("lambda", self.lambda)] {
-            if given.is_some() {
-                selected(option, champion)?;
-            }
-        }
-        if self.temperature.is_some() {
-            selected("temperature", selector.kind.has_temperature())?;
-        }
-        set(&mut selector.temperature, self.temperature);
-        set(&mut selector.w_tour, self.w_tour);
-        set(&mut selector.w_blade, self.w_blade);
-        set(&mut selector.lambda, self.lambda);
-        Ok(())
-    }
-}
-
-fn set<T: Copy>(target: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *target = value;
+        Self { scheme: Some(scheme), set: shared.chain(set).cloned().collect(), numbers: self.numbers.shared(), ..self.clone() }
     }
 }
 

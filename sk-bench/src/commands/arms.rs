@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::generate::conversation;
 use crate::args::{GenerationArgs, ModelArgs, PromptArgs, SteeringArgs, Tolerance};
-use crate::models::Models;
+use crate::models;
 use crate::pool::{
     ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
 };
 use crate::progress::Loading;
 use crate::promise::Promises;
 use crate::record_file::spare;
-use crate::scheme::SchemeConfig;
+use crate::scheme::SchemeSpec;
 use crate::session::Session;
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, interrupt};
@@ -133,7 +133,7 @@ pub fn run(args: &ArmsArgs) -> Result<(), Error> {
 
 impl ArmsArgs {
     /// The arms, all of which share the candidates of the scheme.
-    fn arms(&self, name: &str, config: &SchemeConfig) -> Result<Vec<PlannedArm>, Error> {
+    fn arms(&self, name: &str, config: &SchemeSpec) -> Result<Vec<PlannedArm>, Error> {
         if self.arms.is_empty() {
             return Ok(companions(name, config, &self.steering, &self.models, self.replay.is_some())?);
         }
@@ -154,13 +154,13 @@ impl ArmsArgs {
     fn answer(
         &self,
         name: &str,
-        config: &mut SchemeConfig,
+        config: &mut SchemeSpec,
         arms: &mut [PlannedArm],
         steps: &mut Steps<'_>,
     ) -> Result<String, Error> {
         let prompt = self.prompt.read()?;
         let mut loading = Loading::new(self.quiet);
-        let (models, adapters) = Models::load_pool(&self.models, config, arms, &mut loading)?;
+        let (models, adapters) = models::load_pool(&self.models, config, arms, &mut loading)?;
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
         let mut session = Session::new(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
         drop(loading);

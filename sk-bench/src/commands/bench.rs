@@ -19,13 +19,14 @@ use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
+use crate::Models;
 use crate::args::{ModelArgs, RandomArgs, SteeringArgs, few, positive};
-use crate::models::Models;
+use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
     Axis, AxisArg, AxisReport, Figure, Floors, Footprint, Operating, Opponent, Reconfiguration, Roofs, Steered, sweep,
 };
-use crate::scheme::{Rule, SchemeConfig};
+use crate::scheme::{GranularitySpec, SchemeSpec};
 use crate::{Error, memory};
 use report::{Generations, Kernels, OpponentReport, Report, Turn, WarmUp};
 
@@ -57,7 +58,7 @@ medians with the range, beside the least time that the measured bandwidth and pe
 allow.";
 
 /// Tokens of a span unless said otherwise.
-const SPAN: NonZeroUsize = NonZeroUsize::new(24).unwrap();
+const SPAN: usize = 24;
 
 /// What the prompt is made of.
 const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
@@ -111,7 +112,7 @@ pub struct BenchArgs {
 struct Subject<'a> {
     args: &'a BenchArgs,
     models: Models,
-    config: SchemeConfig,
+    config: SchemeSpec,
     /// Those of the scheme, and behind them as many of random weights as a sweep of K needs.
     adapters: Vec<(String, LoraAdapter)>,
     /// K of the scheme.
@@ -144,13 +145,13 @@ impl<'a> Subject<'a> {
     fn load(args: &'a BenchArgs, loading: &mut Loading) -> Result<Self, Error> {
         let mut config = args.steering.scheme(&args.models)?;
         if args.steering.scheme.is_none() {
-            config.granularity.rule = Rule::FixedLength;
-            config.granularity.span_tokens = args.steering.span_tokens.and_then(NonZeroUsize::new).or(Some(SPAN));
+            let span_tokens = args.steering.numbers.get("span-tokens").map_or(SPAN, |tokens| tokens as usize);
+            config.granularity = GranularitySpec::FixedLength { span_tokens };
         }
         let start = Instant::now();
         let (mut models, mut adapters) = match &args.random.backbone_config {
             Some(backbone) => {
-                if config.template.as_ref().is_some_and(|template| template.kind.head().is_none()) {
+                if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
                     (1..=args.random.random_blades).for_each(|k| config.seat(&format!("blade-{k}")));
                 }
                 config.spec()?;
@@ -160,11 +161,11 @@ impl<'a> Subject<'a> {
                     (args.models.device, args.models.precision),
                     args.random.random_seed,
                     &args.random.rank,
-                    &config,
+                    config.adapters().map(|(name, _)| name),
                     loading,
                 )?
             }
-            None => Models::load(&args.models, &mut config, loading)?,
+            None => models::load(&args.models, &mut config, loading)?,
         };
         args.steering.check_effect(&config)?;
         models.backbone.device().sync().map_err(|error| sk_models::engine::EngineError::Device { message: error.to_string() })?;
@@ -372,9 +373,9 @@ impl<'a> Subject<'a> {
     fn operating(&self) -> Operating {
         Operating {
             prefix: self.args.prompt_tokens,
-            candidates: self.config.proposal.candidates,
+            candidates: self.config.proposal.draft().map_or(1, |draft| draft.candidates),
             blades: self.blades,
-            span: self.config.granularity.span_tokens.map_or(self.args.new_tokens, NonZeroUsize::get),
+            span: self.config.granularity.span_tokens().map_or(self.args.new_tokens, NonZeroUsize::get),
         }
     }
 }

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sk_aggregate::{Audit, Jump};
-use sk_core::{OperatingPoint, ParameterError, Selector};
+use sk_core::{ParameterError, Selector};
 
 use crate::Error;
 use crate::args::{Tolerance, positive};
 use crate::batches::{self, RecordedBatch};
-use crate::scheme::{AggregatorKind, Convention, SchemeConfig, SchemeError, SelectorKind, Uncertified};
+use crate::scheme::{Parameter, SchemeError, SchemeSpec, Uncertified, kind_named};
 use report::{Certified, Report, Row};
 
 const EXAMPLES: &str = "\
@@ -55,11 +55,11 @@ pub struct CertifyArgs {
     /// Aggregator, as in a scheme file: thurstone, unless a scheme says otherwise.
     ///
     /// Scores enter as they are; those of the tournament are standardised, as published.
-    #[arg(long, value_name = "KIND", value_parser = AggregatorKind::named, help_heading = "Scheme")]
-    aggregator: Option<AggregatorKind>,
+    #[arg(long, value_name = "KIND", value_parser = aggregator_kind, help_heading = "Scheme")]
+    aggregator: Option<String>,
     /// Selector, as in a scheme file: softmax, unless a scheme says otherwise.
-    #[arg(long, value_name = "KIND", value_parser = SelectorKind::named, help_heading = "Scheme")]
-    selector: Option<SelectorKind>,
+    #[arg(long, value_name = "KIND", value_parser = selector_kind, help_heading = "Scheme")]
+    selector: Option<String>,
     /// T of the selector: 1 for softmax and 8 for champion, unless a scheme says otherwise.
     #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Scheme")]
     temperature: Option<f64>,
@@ -114,9 +114,9 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     }
     let selector = &config.selector;
     let report = Report {
-        aggregator: config.aggregator.kind.name(),
-        selector: selector.kind.name(),
-        temperature: selector.kind.has_temperature().then_some(selector.temperature),
+        aggregator: config.aggregator.kind(),
+        selector: selector.rule.kind(),
+        temperature: selector.rule.temperature(),
         delta: args.delta,
         tolerance,
         batches: rows,
@@ -127,39 +127,38 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     report.fault().map_or(Ok(()), |reason| Err(Error::Unsound { reason }))
 }
 
+fn aggregator_kind(name: &str) -> Result<String, String> {
+    kind_named("aggregator", name)
+}
+
+fn selector_kind(name: &str) -> Result<String, String> {
+    kind_named("selector", name)
+}
+
 impl CertifyArgs {
     /// Aggregator and selector: those of the scheme, or an operator as it is under a softmax, and then what the options say.
-    fn config(&self) -> Result<SchemeConfig, SchemeError> {
-        let point = OperatingPoint::HHH;
-        let mut config = SchemeConfig::reference(Convention::Sound, &point);
-        match &self.scheme {
-            Some(scheme) => {
-                config.adopt(scheme)?;
-                config.aggregator.kind = self.aggregator.unwrap_or(config.aggregator.kind);
-            }
-            None => {
-                config.aggregator.kind = self.aggregator.unwrap_or(AggregatorKind::THURSTONE);
-                config.aggregator.standardize = config.aggregator.kind == AggregatorKind::SwissElo;
+    fn config(&self) -> Result<SchemeSpec, SchemeError> {
+        let mut config = SchemeSpec::default();
+        let alone = self.scheme.is_none();
+        if let Some(scheme) = &self.scheme {
+            config.adopt(scheme)?;
+        }
+        if let Some(kind) = self.aggregator.as_deref().or(alone.then_some("thurstone")) {
+            config.amend("--aggregator", &format!("[aggregator]\nkind = \"{kind}\"\n"))?;
+            if alone && config.aggregator.entry().is_some() {
+                let standardize = kind == "swiss-elo";
+                config.amend("--aggregator", &format!("[aggregator]\nstandardize = {standardize}\n"))?;
             }
         }
-        let selector = &mut config.selector;
-        let chosen = self.selector.or(self.scheme.is_none().then_some(SelectorKind::Softmax));
-        if let Some(kind) = chosen.filter(|kind| *kind != selector.kind) {
-            selector.kind = kind;
-            selector.temperature = if kind == SelectorKind::Champion { point.temperature } else { 1.0 };
+        let chosen = self.selector.as_deref().or(alone.then_some("softmax"));
+        if let Some(kind) = chosen.filter(|kind| *kind != config.selector.rule.kind()) {
+            let temperature = if kind == "champion" { "temperature = 8.0\n" } else { "" };
+            config.amend("--selector", &format!("[selector]\nkind = \"{kind}\"\n{temperature}"))?;
         }
-        let inapplicable = |option, slot, kind| SchemeError::Inapplicable { option, slot, kind };
-        if let Some(temperature) = self.temperature {
-            if !selector.kind.has_temperature() {
-                return Err(inapplicable("temperature", "selector", selector.kind.name()));
+        for (name, value) in [("temperature", self.temperature), ("alpha", self.alpha)] {
+            if let (Some(parameter), Some(value)) = (Parameter::named(name), value) {
+                parameter.set(&mut config, value)?;
             }
-            selector.temperature = temperature;
-        }
-        if let Some(alpha) = self.alpha {
-            if config.aggregator.kind == AggregatorKind::Scores {
-                return Err(inapplicable("alpha", "aggregator", config.aggregator.kind.name()));
-            }
-            config.aggregator.alpha = alpha;
         }
         config.check()?;
         Ok(config)
@@ -184,7 +183,7 @@ impl CertifyArgs {
         Ok(batches)
     }
 
-    fn search(&self, audit: &Audit, config: &SchemeConfig, recorded: &RecordedBatch) -> Result<Jump, Error> {
+    fn search(&self, audit: &Audit, config: &SchemeSpec, recorded: &RecordedBatch) -> Result<Jump, Error> {
         // What is out of range was refused before.
         let parameter = |error: ParameterError| Error::Usage(error.to_string());
         let aggregator = config.aggregator.build().map_err(parameter)?;

@@ -12,16 +12,16 @@ use serde::Serialize;
 use sk_core::{AlignmentSpec, Seat};
 use sk_models::text::Message;
 
+use crate::Models;
 use crate::args::{BladeArg, GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
 use crate::conversation::Conversation;
-use crate::models::Models;
+use crate::models;
 use crate::progress::Loading;
 use crate::record_file::spare;
-use crate::scheme::{BladeConfig, SchemeConfig, SchemeError};
+use crate::scheme::{BladeSpec, NamedWeights, SchemeError, SchemeSpec};
 use crate::screen::Screen;
 use crate::session::Session;
-use crate::weights::NamedWeights;
 use crate::{Error, interrupt, whole_file};
 use command::{COMMANDS, Command};
 use lines::Lines;
@@ -61,7 +61,7 @@ struct Transcript<'a> {
 /// A dialogue under way.
 struct Chat<'a> {
     models: &'a Models,
-    config: SchemeConfig,
+    config: SchemeSpec,
     session: Session<'a>,
     conversation: Conversation,
     screen: Screen<'a>,
@@ -82,7 +82,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
-    let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
+    let (models, adapters) = models::load(&args.models, &mut config, &mut loading)?;
     let seed = args.generation.seed;
     let session = Session::new(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
@@ -228,7 +228,7 @@ impl Chat<'_> {
         blade: &BladeArg,
         edit: impl Fn(&AlignmentSpec, Seat) -> Result<AlignmentSpec, sk_core::SpecError>,
     ) -> Result<(), Error> {
-        let config = BladeConfig::implicit_reward(&blade.name, self.config.beta);
+        let config = BladeSpec::implicit_reward(&blade.name, self.config.base.point.beta);
         let built = config.build().map_err(|e| SchemeError::Parameter { slot: "blades", reason: e.to_string() })?;
         let seat = Seat::new(blade.name.as_str(), built);
         // An edit that will be refused must not replace an adapter in use.
@@ -246,7 +246,7 @@ impl Chat<'_> {
         let spec = self.session.spec().snapshot();
         let mut text = String::new();
         for (name, weight) in weights(&spec) {
-            let kind = self.config.blades.iter().find(|blade| blade.name == name).map_or("", |blade| blade.kind.name());
+            let kind = self.config.blades.iter().find(|blade| blade.name == name).map_or("", |blade| blade.rule.kind());
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name:<16} {weight:.3}  {kind}");
         }

@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 
+use crate::Models;
 use crate::args::{FramingArg, GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
 use crate::conversation::{Conversation, Framing};
-use crate::models::Models;
+use crate::models;
 use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::scheme::Convention;
@@ -78,7 +79,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     }
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
-    let (models, adapters) = Models::load(&args.models, &mut config, &mut loading)?;
+    let (models, adapters) = models::load(&args.models, &mut config, &mut loading)?;
     args.steering.check_effect(&config)?;
     let seed = args.generation.seed;
     let mut session = Session::new(&models, &config, &models.heads, adapters, seed)?;

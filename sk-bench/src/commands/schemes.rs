@@ -76,7 +76,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
     }
     let mut rows = Vec::with_capacity(SHIPPED.len());
     for scheme in SHIPPED {
-        rows.push(Row { name: scheme.name, summary: scheme.config()?.summary() });
+        rows.push(Row { name: scheme.name, summary: scheme.spec()?.summary() });
     }
     let written = if args.json {
         let json = serde_json::to_string_pretty(&rows).expect("strings always serialise");

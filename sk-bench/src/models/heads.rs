@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use sk_models::assets;
 use sk_models::head::{Head, HeadKind};
-use sk_models::hf::{Checkpoint, CheckpointError, head_kind};
+use sk_models::hf::{CheckpointError, head_kind};
 
 use crate::Error;
 use crate::args::BladeArg;
-use crate::scheme::{BladeKind, SchemeConfig, SchemeError};
+use crate::scheme::{BladeRule, BladeSpec, SchemeError, SchemeSpec};
 
 /// Where the head of each blade of `config` is: on the command line, in the scheme file, or in the program. Heads on the command line that
 /// no blade of `config` is named after are seated as what they are, unless its template reads heads of another kind.
 pub(super) fn sources(
-    config: &mut SchemeConfig,
+    config: &mut SchemeSpec,
     given: &[BladeArg],
     adapters: &[BladeArg],
     embedded: Option<assets::Embedded>,
@@ -24,9 +24,9 @@ pub(super) fn sources(
             return Err(SchemeError::GivenTwice { option: "head", name: head.name.clone() }.into());
         }
         let seated = config.blades.iter().find(|blade| blade.name == head.name).or(config.template.as_ref());
-        let read = seated.is_some_and(|blade| blade.kind.head().is_some());
+        let read = seated.is_some_and(|blade| blade.rule.head_kind().is_some());
         if !read && adapters.iter().any(|adapter| adapter.name == head.name) {
-            let kind = seated.map_or(BladeKind::ImplicitReward, |blade| blade.kind).name();
+            let kind = seated.map_or("implicit-reward", |blade| blade.rule.kind());
             return Err(SchemeError::UnusedHead { name: head.name.clone(), kind }.into());
         }
         if let Some(error) = misfit(config, head)? {
@@ -34,7 +34,7 @@ pub(super) fn sources(
         }
         config.seat_head(&head.name, kind_of(head)?);
     }
-    if let (Some(kind), true) = (config.template.as_ref().and_then(|template| template.kind.head()), given.is_empty()) {
+    if let (Some(kind), true) = (config.template.as_ref().and_then(|template| template.rule.head_kind()), given.is_empty()) {
         for name in &built_in {
             let shipped = embedded.map(|embedded| head_kind(&embedded.head(name)));
             if shipped.transpose().map_err(|source| blame(name, source))? == Some(kind) {
@@ -43,16 +43,16 @@ pub(super) fn sources(
         }
     }
     for blade in &config.blades {
-        if blade.kind.head().is_none() && given.iter().any(|head| head.name == blade.name) {
-            return Err(SchemeError::UnusedHead { name: blade.name.clone(), kind: blade.kind.name() }.into());
+        if blade.rule.head_kind().is_none() && given.iter().any(|head| head.name == blade.name) {
+            return Err(SchemeError::UnusedHead { name: blade.name.clone(), kind: blade.rule.kind() }.into());
         }
     }
-    let readers = config.blades.iter().filter(|blade| blade.kind.head().is_some());
-    let source = |blade: &crate::scheme::BladeConfig| {
+    let readers = config.blades.iter().filter(|blade| blade.rule.head_kind().is_some());
+    let source = |blade: &BladeSpec| {
         let name = blade.name.clone();
         let on_command_line = given.iter().find(|head| head.name == name).map(|head| PathBuf::from(&head.source));
         let shipped = || embedded.filter(|_| built_in.contains(&name.as_str())).map(|embedded| embedded.head(&name));
-        match on_command_line.or_else(|| blade.head.clone()).or_else(shipped) {
+        match on_command_line.or_else(|| blade.head().cloned()).or_else(shipped) {
             Some(directory) => Ok((name, directory)),
             None => Err(SchemeError::NoHead { name }.into()),
         }
@@ -61,14 +61,16 @@ pub(super) fn sources(
 }
 
 /// Why `config`, whose template reads heads of another kind, cannot seat a head that it does not name; nothing where it can.
-pub(super) fn misfit(config: &SchemeConfig, head: &BladeArg) -> Result<Option<SchemeError>, Error> {
+pub(super) fn misfit(config: &SchemeSpec, head: &BladeArg) -> Result<Option<SchemeError>, Error> {
     let template = config.template.as_ref().filter(|_| !config.blades.iter().any(|blade| blade.name == head.name));
-    let Some((template, kind)) = template.and_then(|template| Some((template, template.kind.head()?))) else { return Ok(None) };
+    let Some((template, kind)) = template.and_then(|template| Some((template, template.rule.head_kind()?))) else {
+        return Ok(None);
+    };
     let found = kind_of(head)?;
     let error = || SchemeError::HeadTemplate {
         name: head.name.clone(),
-        kind: template.kind.name(),
-        found: BladeKind::of_head(found).name(),
+        kind: template.rule.kind(),
+        found: BladeRule::kind_of_head(found),
     };
     Ok((found != kind).then(error))
 }
@@ -77,22 +79,13 @@ fn kind_of(head: &BladeArg) -> Result<HeadKind, Error> {
     head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))
 }
 
-/// Loads the heads for the backbone.
-pub(super) fn load(sources: Vec<(String, PathBuf)>, backbone: &Checkpoint) -> Result<Vec<(String, Head)>, Error> {
-    let load = |(name, directory): (String, PathBuf)| {
-        let head = backbone.head(&directory).map_err(|source| blame(&name, source))?;
-        Ok((name, head))
-    };
-    sources.into_iter().map(load).collect()
-}
-
 /// Checks that each head is of the kind of its blade.
-pub(super) fn check(config: &SchemeConfig, heads: &[(String, Head)]) -> Result<(), SchemeError> {
+pub(crate) fn check(config: &SchemeSpec, heads: &[(String, Head)]) -> Result<(), SchemeError> {
     for (name, head) in heads {
-        let found = BladeKind::of_head(head.kind);
-        let reads = |blade: &&crate::scheme::BladeConfig| blade.name == *name && blade.kind.head().is_some();
-        if let Some(blade) = config.blades.iter().find(reads).filter(|blade| blade.kind != found) {
-            return Err(SchemeError::HeadKind { name: name.clone(), kind: blade.kind.name(), found: found.name() });
+        let reads = |blade: &&BladeSpec| blade.name == *name && blade.rule.head_kind().is_some_and(|kind| kind != head.kind);
+        if let Some(blade) = config.blades.iter().find(reads) {
+            let found = BladeRule::kind_of_head(head.kind);
+            return Err(SchemeError::HeadKind { name: name.clone(), kind: blade.rule.kind(), found });
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::PoolError;
 use super::error::Difference;
 use crate::Error;
 use crate::args::{ModelArgs, SetArg, SteeringArgs};
-use crate::scheme::{BladeConfig, BladeKind, SHIPPED, SchemeConfig};
+use crate::scheme::{BladeSpec, SHIPPED, SchemeSpec};
 
 /// An arm and its name.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,7 @@ pub struct PlannedArm {
     /// What reports call it.
     pub name: String,
     /// What it is.
-    pub config: SchemeConfig,
+    pub config: SchemeSpec,
 }
 
 /// `[NAME=]SCHEME[,SLOT.FIELD=VALUE…]`: a scheme, changed or not, and what to call it.
@@ -86,13 +86,13 @@ fn planned(name: &str, steering: &SteeringArgs, models: &ModelArgs) -> Result<Pl
 /// When there is none.
 pub fn companions(
     name: &str,
-    driver: &SchemeConfig,
+    driver: &SchemeSpec,
     steering: &SteeringArgs,
     models: &ModelArgs,
     replayed: bool,
 ) -> Result<Vec<PlannedArm>, PoolError> {
     let reads_heads =
-        |config: &SchemeConfig| config.blades.iter().chain(&config.template).any(|blade| blade.kind.head().is_some());
+        |config: &SchemeSpec| config.blades.iter().chain(&config.template).any(|blade| blade.rule.head_kind().is_some());
     let fits = |arm: &PlannedArm| {
         same_candidates(name, driver, arm).is_ok()
             && (reads_heads(driver) || !reads_heads(&arm.config))
@@ -110,13 +110,8 @@ pub fn companions(
 ///
 /// # Errors
 /// Names the first field that candidates depend on and in which the two differ.
-pub fn same_candidates(name: &str, driver: &SchemeConfig, arm: &PlannedArm) -> Result<(), PoolError> {
-    let fields = |config: &SchemeConfig| {
-        let proposal = config.proposal.fields().into_iter().map(|(field, value)| (format!("proposal.{field}"), value));
-        let granularity = config.granularity.fields().into_iter().map(|(field, value)| (format!("granularity.{field}"), value));
-        proposal.chain(granularity).collect::<Vec<_>>()
-    };
-    match difference(&fields(&arm.config), &fields(driver)) {
+pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), PoolError> {
+    match difference(&arm.config.drafting_fields(), &driver.drafting_fields()) {
         None => Ok(()),
         Some(difference) => {
             Err(PoolError::Candidates { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) })
@@ -129,26 +124,24 @@ pub fn same_candidates(name: &str, driver: &SchemeConfig, arm: &PlannedArm) -> R
 ///
 /// # Errors
 /// Names the first field that scores depend on and in which the two differ.
-pub fn same_scores(name: &str, driver: &SchemeConfig, arm: &PlannedArm) -> Result<(), PoolError> {
+pub fn same_scores(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Result<(), PoolError> {
     let refused =
         |difference| PoolError::Scores { arm: arm.name.clone(), driver: name.to_owned(), difference: Box::new(difference) };
-    let weighed = |blade: &&BladeConfig| blade.kind != BladeKind::Fluency;
-    for blade in arm.config.blades.iter().filter(weighed).chain(&arm.config.template) {
+    for blade in arm.config.blades.iter().chain(&arm.config.template) {
         let theirs = driver.blades.iter().find(|other| other.name == blade.name).or(driver.template.as_ref());
         let Some(theirs) = theirs else {
             let seated = driver.blades.iter().map(|blade| blade.name.clone()).collect::<Vec<_>>().join(", ");
             return Err(refused(Difference { field: "blades".to_owned(), own: blade.name.clone(), theirs: seated }));
         };
-        let fields = |of: &BladeConfig| {
+        let fields = |of: &BladeSpec| {
             let named = |(field, value)| (format!("blades.{}.{field}", blade.name), value);
-            of.fields().into_iter().map(named).collect::<Vec<_>>()
+            of.score_fields().into_iter().map(named).collect::<Vec<_>>()
         };
         if let Some(difference) = difference(&fields(blade), &fields(theirs)) {
             return Err(refused(difference));
         }
-        if !blade.is_certain() && (theirs.dispersion != blade.dispersion || theirs.spread != blade.spread || theirs.is_ablated())
-        {
-            let words = |blade: &BladeConfig| format!("{:?} ({:?})", blade.dispersion, blade.arm);
+        if !blade.is_certain() && (theirs.dispersion_name() != blade.dispersion_name() || theirs.is_ablated()) {
+            let words = |blade: &BladeSpec| format!("{} ({})", blade.dispersion_name(), blade.arm);
             let field = format!("blades.{}.dispersion", blade.name);
             return Err(refused(Difference { field, own: words(blade), theirs: words(theirs) }));
         }

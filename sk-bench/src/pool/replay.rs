@@ -12,8 +12,7 @@ use super::step::{Distributions, PoolStep};
 use super::{PlannedArm, PoolError};
 use crate::Error;
 use crate::explain::shorten;
-use crate::scheme::{BladeConfig, BladeKind, SchemeConfig};
-use crate::weights::NamedWeights;
+use crate::scheme::{BladeSpec, DispersionArm, NamedWeights, SchemeError, SchemeSpec};
 use sk_report::lines::{json_fault, numbered_lines};
 
 /// How far recorded probabilities may be from a sum of one: they went through decimal notation.
@@ -94,15 +93,15 @@ impl Recording {
         arms: &[PlannedArm],
         weights: Option<&NamedWeights>,
     ) -> Result<Vec<(PoolStep, Distributions)>, Error> {
-        let parameter = |arm: &PlannedArm, slot: &'static str, error: sk_core::ParameterError| PoolError::Arm {
+        let parameter = |arm: &PlannedArm, slot: &'static str, reason: String| PoolError::Arm {
             arm: arm.name.clone(),
-            source: Box::new(crate::scheme::SchemeError::Parameter { slot, reason: error.to_string() }.into()),
+            source: Box::new(SchemeError::Parameter { slot, reason }.into()),
         };
         let mut traces: Vec<StepTrace> = self.steps.iter().map(|(_, step)| step.trace()).collect();
         for arm in arms {
-            let normalizer = arm.config.normalizer.build();
-            let aggregator = arm.config.aggregator.build().map_err(|error| parameter(arm, "aggregator", error))?;
-            let selector = arm.config.selector.build().map_err(|error| parameter(arm, "selector", error))?;
+            let normalizer = arm.config.normalizer.build().map_err(|reason| parameter(arm, "normalizer", reason))?;
+            let aggregator = arm.config.aggregator.build().map_err(|error| parameter(arm, "aggregator", error.to_string()))?;
+            let selector = arm.config.selector.build().map_err(|error| parameter(arm, "selector", error.to_string()))?;
             let aggregator: &dyn sk_core::Aggregator = &*aggregator;
             let operators = Operators { normalizer: &*normalizer, aggregator, selector: &*selector };
             for ((line, step), trace) in self.steps.iter().zip(&mut traces) {
@@ -218,7 +217,7 @@ impl RecordedStep {
             format!("arm \"{}\" looks at blade \"{name}\", which has no scores here; there are: {}", arm.name, recorded())
         };
         let is_recorded = |name: &str| self.blades.iter().any(|blade| blade.name == name);
-        let weighed = config.blades.iter().filter(|blade| blade.kind != BladeKind::Fluency);
+        let weighed = config.blades.iter();
         let looked_at = selector.blades();
         let named = weights.iter().flat_map(|weights| weights.names().filter(|name| weights.of(name) > 0.0));
         let names = weighed.map(|blade| blade.name.as_str()).chain(looked_at.iter().map(|name| &**name)).chain(named);
@@ -234,7 +233,7 @@ impl RecordedStep {
                 None if own_weights => seated.weight.unwrap_or(0.0),
                 None => blade.weight,
             };
-            let dealt = seated.arm == sk_blades::DispersionArm::Shuffled && !seated.is_certain();
+            let dealt = seated.arm == DispersionArm::Shuffled && !seated.is_certain();
             let position = match self.position {
                 Some(position) => position,
                 None if dealt => {
@@ -252,7 +251,7 @@ impl RecordedStep {
             return Err(format!("arm \"{}\" has no blade of positive weight here; there are: {}", arm.name, recorded()));
         }
         blades.retain(|blade| blade.weight > 0.0 || looked_at.iter().any(|name| **name == *blade.name));
-        let fluent = config.blades.iter().any(|blade| blade.kind == BladeKind::Fluency);
+        let fluent = config.fluency.is_some();
         match (&self.fluency, fluent) {
             (None, true) => Err(format!("arm \"{}\" looks at the fluency of candidates, which is not recorded", arm.name)),
             (fluency, _) => Ok((blades, fluency.clone().filter(|_| fluent))),
@@ -261,6 +260,6 @@ impl RecordedStep {
 }
 
 /// The blade of that name, by its own section or after the template.
-fn seated<'c>(config: &'c SchemeConfig, name: &str) -> Option<&'c BladeConfig> {
-    config.blades.iter().find(|blade| blade.name == name && blade.kind != BladeKind::Fluency).or(config.template.as_ref())
+fn seated<'c>(config: &'c SchemeSpec, name: &str) -> Option<&'c BladeSpec> {
+    config.blades.iter().find(|blade| blade.name == name).or(config.template.as_ref())
 }

@@ -10,7 +10,7 @@ use sk_models::roofline::{self, Bandwidth, Peak, Roof, Storage, Work};
 
 use super::{Operating, Spread};
 use crate::Models;
-use crate::scheme::{ProposalKind, Rule, SchemeConfig, SchemeError};
+use crate::scheme::{GranularitySpec, ProposalSpec, SchemeError, SchemeSpec};
 
 /// What the device was measured to do, once per repetition.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn of(config: &SchemeConfig, adapters: &[(String, LoraAdapter)]) -> Result<Self, SchemeError> {
+    fn of(config: &SchemeSpec, adapters: &[(String, LoraAdapter)]) -> Result<Self, SchemeError> {
         let spec = config.spec()?;
         let policies: BTreeSet<Policy> = spec.active().flat_map(|(seat, _)| seat.blade().policies()).collect();
         let mut lanes = Self { count: 0, adapters: 0 };
@@ -111,7 +111,7 @@ impl Floors {
     /// When no blade is seated, or one with a parameter out of range.
     pub fn new(
         models: &Models,
-        config: &SchemeConfig,
+        config: &SchemeSpec,
         adapters: &[(String, LoraAdapter)],
         roofs: &Roofs,
     ) -> Result<Self, SchemeError> {
@@ -121,12 +121,12 @@ impl Floors {
             roof: roofs.roof(bandwidths),
         };
         let (backbone, small) = (under(&models.backbone, &roofs.backbone), under(&models.drafter, &roofs.drafter));
-        let (drafter, spans) = match config.proposal.kind {
-            ProposalKind::Drafter => (small, true),
-            ProposalKind::Backbone => (under(&models.backbone, &roofs.backbone), true),
-            ProposalKind::Soup | ProposalKind::Vocabulary => (small, false),
+        let (drafter, spans) = match config.proposal {
+            ProposalSpec::Drafter(_) => (small, true),
+            ProposalSpec::Backbone(_) => (under(&models.backbone, &roofs.backbone), true),
+            ProposalSpec::Soup(_) | ProposalSpec::Vocabulary(_) => (small, false),
         };
-        let drafted = spans && config.granularity.rule == Rule::FixedLength;
+        let drafted = spans && matches!(config.granularity, GranularitySpec::FixedLength { .. });
         Ok(Self { backbone, drafter, lanes: Lanes::of(config, adapters)?, drafted })
     }
 

@@ -5,9 +5,10 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Context, Scheme, SpecHandle, TokenId};
+use sk_models::engine::AdapterRack;
 use sk_models::lora::LoraAdapter;
 
-use crate::scheme::{SchemeConfig, SchemeError};
+use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, Models};
 use sk_report::record::Seconds;
 
@@ -53,16 +54,12 @@ impl Steered {
     ///
     /// # Errors
     /// When the scheme cannot be built.
-    pub fn new(
-        models: &Models,
-        config: &SchemeConfig,
-        adapters: &[(String, LoraAdapter)],
-        seed: u64,
-    ) -> Result<Self, SchemeError> {
-        let (scheme, rack) = config.build(models, &models.heads)?;
+    pub fn new(models: &Models, config: &SchemeSpec, adapters: &[(String, LoraAdapter)], seed: u64) -> Result<Self, SchemeError> {
+        let rack = AdapterRack::default();
         for (name, adapter) in adapters {
             rack.insert(name.as_str(), adapter.clone());
         }
+        let scheme = config.build(&models.engine(&rack, &models.heads))?;
         Ok(Self { scheme, rng: ChaCha8Rng::seed_from_u64(seed), context_limit: models.context_limit() })
     }
 
@@ -123,16 +120,16 @@ mod tests {
         std::fs::write(&shape, SHAPE).unwrap();
         let ranks: Vec<usize> = blades.iter().map(|&(_, rank)| rank).collect();
         let config = seating(&blades.iter().map(|&(name, _)| name).collect::<Vec<_>>(), 7);
-        Models::random((&shape, Some(&shape)), (DeviceName::Cpu, Precision::F32), 3, &ranks, &config, &Loading::new(true))
+        let names = config.adapters().map(|(name, _)| name);
+        Models::random((&shape, Some(&shape)), (DeviceName::Cpu, Precision::F32), 3, &ranks, names, &mut Loading::new(true))
             .unwrap()
     }
 
     /// The reference scheme with these blades and N candidates of six tokens.
-    fn seating(names: &[&str], candidates: usize) -> SchemeConfig {
-        let mut config = SchemeConfig::reference(Convention::Sound, &OperatingPoint::HHH);
-        config.proposal.candidates = candidates;
-        config.granularity.rule = crate::scheme::Rule::FixedLength;
-        config.granularity.span_tokens = std::num::NonZeroUsize::new(6);
+    fn seating(names: &[&str], candidates: usize) -> SchemeSpec {
+        let mut config = SchemeSpec::reference(Convention::Sound, &OperatingPoint::HHH);
+        config.proposal.draft_mut().unwrap().candidates = candidates;
+        config.granularity = crate::scheme::GranularitySpec::FixedLength { span_tokens: 6 };
         names.iter().for_each(|name| config.seat(name));
         config
     }

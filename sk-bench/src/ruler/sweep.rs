@@ -1,6 +1,5 @@
 //! A step, one number of its operating point at a time.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use serde::Serialize;
@@ -8,7 +7,7 @@ use sk_core::TokenId;
 use sk_models::lora::LoraAdapter;
 
 use super::{Axis, AxisArg, Figure, Floors, Operating, Roofs, RulerError, Spread, Steered};
-use crate::scheme::{BladeKind, Rule, SchemeConfig, SchemeError};
+use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 use crate::{Error, Models};
 use sk_report::record::Seconds;
 
@@ -57,7 +56,7 @@ pub fn sweep(
     arg: &AxisArg,
     centre: Operating,
     models: &Models,
-    config: &SchemeConfig,
+    config: &SchemeSpec,
     adapters: &[(String, LoraAdapter)],
     text: &[TokenId],
     (repeat, seed): (usize, u64),
@@ -103,22 +102,18 @@ pub fn sweep(
 }
 
 /// `config` at a point: its spans are of a fixed length, and along K it has the first K adapters.
-fn at(
-    config: &SchemeConfig,
-    axis: Axis,
-    point: Operating,
-    adapters: &[(String, LoraAdapter)],
-) -> Result<SchemeConfig, SchemeError> {
+fn at(config: &SchemeSpec, axis: Axis, point: Operating, adapters: &[(String, LoraAdapter)]) -> Result<SchemeSpec, SchemeError> {
     let mut config = config.clone();
-    config.proposal.candidates = point.candidates;
-    config.granularity.rule = Rule::FixedLength;
-    config.granularity.span_tokens = NonZeroUsize::new(point.span);
+    if let Some(draft) = config.proposal.draft_mut() {
+        draft.candidates = point.candidates;
+    }
+    config.granularity = GranularitySpec::FixedLength { span_tokens: point.span };
     if axis == Axis::Blades {
         config.weights = None;
         if point.blades == 0 {
             config.overlay("a sweep", NO_BLADE, Path::new(""))?;
         } else {
-            config.blades.retain(|blade| blade.kind == BladeKind::Fluency);
+            config.blades.clear();
             adapters.iter().take(point.blades).for_each(|(name, _)| config.seat(name));
         }
     }

@@ -10,7 +10,7 @@ use sk_report::settings::KeptSettings;
 use super::{Cell, Digests, Plan, PlannedScheme, SweepError, Weights, settings};
 use crate::models::{adapter_sources, head_sources};
 use crate::prompt_sets::Prompt;
-use crate::scheme::{Convention, SchemeConfig};
+use crate::scheme::{Convention, SchemeSpec};
 use crate::suggest;
 
 /// A scheme of the plan on its models.
@@ -19,7 +19,7 @@ pub struct Arm {
     /// What records call it.
     pub name: String,
     /// What it is, its blades seated.
-    pub config: SchemeConfig,
+    pub config: SchemeSpec,
     /// What fills in where the paper is silent.
     pub convention: Convention,
     /// The adapters of its blades: name and source.

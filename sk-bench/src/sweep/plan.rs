@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use sk_models::assets;
 
 use super::{SweepError, Weights};
-use crate::args::{BladeArg, FramingArg, ModelArgs, Preset, SetArg, SteeringArgs};
+use crate::args::{BladeArg, FramingArg, ModelArgs, SetArg, SteeringArgs};
+use crate::document::{Document, Section};
 use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
 use crate::record_file::same_file;
-use crate::scheme::document::{Document, Section};
-use crate::scheme::{Convention, SchemeConfig, SchemeError, Shipped};
+use crate::scheme::{Convention, Preset, SchemeError, SchemeSpec, Shipped};
 use sk_report::points::{lattice, lattice_size, paper_points};
 use sk_report::settings::beside;
 
@@ -24,6 +24,7 @@ const SEED: u64 = 42;
 const MAX_NEW_TOKENS: usize = 256;
 
 const FRAMINGS: [(&str, FramingArg); 3] = [("hh", FramingArg::Hh), ("chat", FramingArg::Chat), ("none", FramingArg::None)];
+const CONVENTIONS: [(&str, Convention); 2] = [("sound", Convention::Sound), ("paper", Convention::Paper)];
 const PRESETS: [(&str, Preset); 4] = [
     ("hhh", Preset::Hhh),
     ("harmlessness", Preset::Harmlessness),
@@ -63,7 +64,7 @@ pub struct PlannedScheme {
     /// What records call it.
     pub name: String,
     /// What it is.
-    pub config: SchemeConfig,
+    pub config: SchemeSpec,
     /// What fills in where the paper is silent.
     pub convention: Convention,
     /// Whether it is asked at every weight vector even where none of its blades is weighed.
@@ -254,7 +255,7 @@ pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Pa
     let path = Path::new(&source);
     let is_path = path.extension().is_some() || path.components().count() != 1 || folder.join(path).is_file();
     let is_shipped = Shipped::named(&source).is_some();
-    let convention = section.choice("convention", "convention", &Convention::NAMES)?.unwrap_or_default();
+    let convention = section.choice("convention", "convention", &CONVENTIONS)?.unwrap_or_default();
     let set = section.strings("set")?.unwrap_or_default();
     let set: Result<Vec<SetArg>, String> = set.iter().map(|text| text.parse()).collect();
     Ok(SteeringArgs {

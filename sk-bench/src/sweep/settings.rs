@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use sha2::{Digest, Sha256};
 use sk_models::assets;
 use sk_models::hf;
 
@@ -16,8 +15,7 @@ use crate::Error;
 use crate::args::FramingArg;
 use crate::progress::Loading;
 use crate::record_file::Record;
-use crate::scheme::{Convention, SchemeConfig};
-use crate::tune::Knob;
+use crate::scheme::{Convention, Parameter, SchemeSpec, digest};
 
 /// Hexadecimal digits of a digest of settings.
 const DIGITS: usize = 16;
@@ -73,7 +71,7 @@ impl Record for SweepRecord {
 pub(super) fn keep(
     plan: &Plan,
     scheme: &PlannedScheme,
-    config: &SchemeConfig,
+    config: &SchemeSpec,
     sources: &Sources<'_>,
     digests: &Digests,
 ) -> Result<KeptSettings, SweepError> {
@@ -114,48 +112,22 @@ pub(super) fn keep(
         (FramingArg::Chat, _) => "chat",
         (FramingArg::None, _) => "none",
     };
-    let convention = Convention::NAMES.iter().find(|(_, named)| *named == convention).map_or("", |(name, _)| name);
     let of = Settings {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         models,
         precision: plan.models.precision.to_string(),
         adapters,
         heads,
-        convention: convention.to_owned(),
+        convention: convention.to_string(),
         framing: framing.to_owned(),
         system: plan.generation.system.clone(),
         max_new_tokens: plan.generation.max_new_tokens,
-        numbers: Knob::ALL
-            .iter()
-            .map(|knob| (knob.name().to_owned(), knob.read(config)))
-            .filter(|(_, value)| value.is_finite())
+        numbers: Parameter::searchable()
+            .filter_map(|parameter| Some((parameter.name.to_owned(), parameter.get(config)?)))
             .collect(),
-        slots: slots(config),
+        slots: config.canonical(),
     };
-    let json = serde_json::to_vec(&of).map_err(|error| SweepError::Write { path: plan.output.clone(), source: error.into() })?;
-    let mut settings: String = Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut settings = digest(&of);
     settings.truncate(DIGITS);
     Ok(KeptSettings { settings, sources: places, of })
-}
-
-/// The slots of a scheme without what says where its models are or what it is called.
-fn slots(config: &SchemeConfig) -> BTreeMap<String, String> {
-    let mut config = config.clone();
-    for blade in &mut config.blades {
-        blade.adapter = None;
-        blade.head = None;
-        blade.members.clear();
-    }
-    let SchemeConfig { proposal, granularity, blades, beta, weights, normalizer, aggregator, selector, .. } = &config;
-    let slots = [
-        ("proposal", format!("{proposal:?}")),
-        ("granularity", format!("{granularity:?}")),
-        ("blades", format!("{blades:?}")),
-        ("beta", format!("{beta:?}")),
-        ("weights", format!("{weights:?}")),
-        ("normalizer", format!("{normalizer:?}")),
-        ("aggregator", format!("{aggregator:?}")),
-        ("selector", format!("{selector:?}")),
-    ];
-    slots.into_iter().map(|(slot, text)| (slot.to_owned(), text)).collect()
 }

@@ -11,17 +11,17 @@ use sk_report::record::{Ended, SweepRecord};
 
 use super::{Arm, Cell, Grid, SweepError, dialogue};
 use crate::Error;
+use crate::Models;
 use crate::args::{FramingArg, Tolerance};
 use crate::conversation::Framing;
 use crate::explain::shown;
-use crate::models::Models;
+use crate::models::check_heads;
 use crate::progress::Loading;
 use crate::promise::{Promises, StepPromise};
 use crate::prompt_sets::Prompt;
-use crate::scheme::{Convention, SchemeConfig};
+use crate::scheme::{Convention, NamedWeights, SchemeSpec};
 use crate::session::Session;
 use crate::trace::StepRecord;
-use crate::weights::NamedWeights;
 
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
@@ -38,8 +38,13 @@ impl Loaded {
     /// # Errors
     /// When one cannot be loaded.
     pub fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
-        let models = Models::open(&grid.plan.models, loading)?;
-        let heads = grid.arms.iter().map(|arm| models.load_heads(&arm.config, &arm.heads)).collect::<Result<_, _>>()?;
+        let models = Models::open(&grid.plan.models.options(), loading)?;
+        let load = |arm: &Arm| {
+            let heads = models.load_heads(&arm.heads)?;
+            check_heads(&arm.config, &heads)?;
+            Ok::<_, Error>(heads)
+        };
+        let heads = grid.arms.iter().map(load).collect::<Result<_, _>>()?;
         let mut adapters = HashMap::new();
         for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
             if !adapters.contains_key(source) {
@@ -149,12 +154,12 @@ impl<'g> Worker<'g> {
         &self,
         out: &mut Vec<u8>,
         cell: &Cell,
-        config: &SchemeConfig,
+        config: &SchemeSpec,
         step: &StepTrace,
         promise: StepPromise,
     ) -> Result<(), Error> {
         let head;
-        let kept = if config.proposal.kind.draws() {
+        let kept = if config.proposal.draft().is_some() {
             step
         } else {
             head = likeliest(step);

@@ -1,6 +1,7 @@
 //! One operating point from several: the paper's recipe.
 
-use super::{Point, Scale, Space};
+use super::{Point, Space};
+use crate::scheme::parameters::Scale;
 
 /// The mean of points of a space: geometric for what is searched by its logarithm, arithmetic for the rest, and the nearest whole number for
 /// what counts something. Nothing for no point.
@@ -13,7 +14,7 @@ pub fn consensus(space: &Space, points: &[&[f64]]) -> Option<Point> {
     }
     let count = points.len() as f64;
     let mean = |place: usize, of: fn(f64) -> f64| points.iter().map(|point| of(point[place])).sum::<f64>() / count;
-    let means = space.parameters().iter().enumerate().map(|(place, parameter)| match parameter.knob.scale() {
+    let means = space.dimensions().iter().enumerate().map(|(place, dimension)| match dimension.scale() {
         Scale::Log => mean(place, f64::ln).exp(),
         Scale::Linear => mean(place, |value| value),
         Scale::Whole => mean(place, |value| value).round(),
@@ -26,12 +27,12 @@ mod tests {
     use sk_core::OperatingPoint;
 
     use super::*;
-    use crate::scheme::{Convention, SchemeConfig};
+    use crate::scheme::{Convention, SchemeSpec};
 
     #[test]
     fn the_published_optima_give_the_published_point() {
         let space = Space::default();
-        let of = |point: &OperatingPoint| space.point_of(&SchemeConfig::reference(Convention::Sound, point)).unwrap();
+        let of = |point: &OperatingPoint| space.point_of(&SchemeSpec::reference(Convention::Sound, point)).unwrap();
         let optima = [OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY].map(|point| of(&point));
         let optima: Vec<&[f64]> = optima.iter().map(Vec::as_slice).collect();
         let found = consensus(&space, &optima).unwrap();

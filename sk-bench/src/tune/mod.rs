@@ -7,10 +7,10 @@
 //! The paper's recipe (its section on hyperparameter search) is [`consensus`] over one search per objective.
 
 mod consensus;
+mod dimension;
 mod error;
 mod evaluation;
 mod ledger;
-mod parameter;
 mod plan;
 mod points;
 mod run;
@@ -20,10 +20,10 @@ mod search;
 mod space;
 
 pub use consensus::consensus;
+pub use dimension::Dimension;
 pub use error::TuneError;
 pub use evaluation::SweepTrials;
 pub use ledger::{Ledger, TrialRecord};
-pub use parameter::{Knob, Parameter, Scale};
 pub use plan::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan, TunePlan};
 pub use points::{balanced, best, front};
 pub use run::{Evaluate, Standing, Worth, run};

@@ -4,18 +4,18 @@ mod disjoint;
 mod sections;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::ValueEnum;
-use sha2::{Digest, Sha256};
+use serde_json::json;
 
-use super::{Parameter, Search, Space, TuneError};
+use super::{Dimension, Search, Space, TuneError};
 use crate::args::{ModelArgs, SteeringArgs};
+use crate::document::Document;
 use crate::judge::{self, Axis};
 use crate::prompt_sets::Prompt;
-use crate::scheme::document::Document;
-use crate::scheme::{SchemeConfig, SchemeError};
+use crate::scheme::{SchemeError, SchemeSpec, digest};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
 use crate::sweep::{Digests, Generation, Grid, Plan, PlannedScheme, Questions, Weights};
 use disjoint::disjoint;
@@ -30,6 +30,8 @@ const TUNED: &str = "tuned";
 /// The label that tells prompts of one axis from those of another.
 const AXIS: &str = "axis";
 
+/// Version of the digest of settings.
+const VERSION: u32 = 1;
 /// Hexadecimal digits of the digest of settings.
 const DIGITS: usize = 16;
 
@@ -132,6 +134,18 @@ pub struct SearchPlan {
     pub weights: Vec<Weights>,
 }
 
+impl SearchPlan {
+    /// The search as data, for digests.
+    fn canonical(&self) -> serde_json::Value {
+        let objective = |objective: &Objective| {
+            let Objective { name, blade, axis, prompts } = objective;
+            json!({ "name": name, "blade": blade, "axis": axis, "prompts": prompts })
+        };
+        let weights: Vec<_> = self.weights.iter().map(Weights::by_name).collect();
+        json!({ "name": self.name, "objectives": self.objectives.iter().map(objective).collect::<Vec<_>>(), "weights": weights })
+    }
+}
+
 /// What is searched. Paths in it are relative to its file.
 #[derive(Debug, Clone)]
 pub struct TunePlan {
@@ -194,12 +208,12 @@ impl TunePlan {
             section.finish()?;
         }
         scheme.scheme(&models)?;
-        let fits = |parameter: &Parameter| fits(parameter, &scheme, &models);
+        let fits = |dimension: &Dimension| fits(dimension, &scheme, &models);
         let space = match sections.remove("space") {
             Some(section) => space(section, fits)?,
             None => {
                 let space = Space::default();
-                let unfit = space.parameters().iter().find_map(|parameter| fits(parameter).err());
+                let unfit = space.dimensions().iter().find_map(|dimension| fits(dimension).err());
                 unfit.map_or(Ok(space), |reason| Err(TuneError::Space { path: path.to_owned(), reason }))?
             }
         };
@@ -242,7 +256,7 @@ impl TunePlan {
         };
         // All numbers at once, at both ends, so that what the scheme cannot have together is told before a model is loaded.
         for end in [0.0, 1.0_f64.next_down()] {
-            plan.scheme(&plan.space.parameters().iter().map(|parameter| parameter.value(end)).collect::<Vec<_>>())?;
+            plan.scheme(&plan.space.dimensions().iter().map(|dimension| dimension.value(end)).collect::<Vec<_>>())?;
         }
         Ok(plan)
     }
@@ -251,17 +265,17 @@ impl TunePlan {
     ///
     /// # Errors
     /// When the scheme has no such number.
-    pub fn scheme(&self, point: &[f64]) -> Result<SchemeConfig, SchemeError> {
-        let mut steering = self.steering.clone();
-        self.space.apply(point, &mut steering);
-        steering.scheme(&self.models)
+    pub fn scheme(&self, point: &[f64]) -> Result<SchemeSpec, SchemeError> {
+        let mut spec = self.origin()?;
+        self.space.apply(point, &mut spec)?;
+        Ok(spec)
     }
 
     /// The scheme as the plan has it, before anything is searched.
     ///
     /// # Errors
     /// When it cannot be built.
-    pub fn origin(&self) -> Result<SchemeConfig, SchemeError> {
+    pub fn origin(&self) -> Result<SchemeSpec, SchemeError> {
         self.steering.scheme(&self.models)
     }
 
@@ -303,7 +317,7 @@ impl TunePlan {
     pub fn trial(
         &self,
         search: usize,
-        config: SchemeConfig,
+        config: SchemeSpec,
         output: PathBuf,
         prompts: &[Prompt],
         digests: &Digests,
@@ -353,24 +367,29 @@ impl TunePlan {
             })
             .collect::<Result<_, _>>()?;
         let texts: Vec<(&str, &str)> = prompts.iter().map(|prompt| (prompt.id.as_str(), prompt.prompt.as_str())).collect();
-        let search = (&self.space, &self.searches, self.startup, self.seed, &self.seeds);
-        let digest = Sha256::digest(format!("{:?}", (arms, texts, search, scorer)));
-        let mut text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut text = digest(&json!({
+            "version": VERSION,
+            "arms": arms,
+            "prompts": texts,
+            "space": self.space.canonical(),
+            "searches": self.searches.iter().map(SearchPlan::canonical).collect::<Vec<_>>(),
+            "startup": self.startup,
+            "seed": self.seed,
+            "seeds": self.seeds,
+            "scorer": scorer,
+        }));
         text.truncate(DIGITS);
         Ok(text)
     }
 }
 
 /// Checks that the scheme has a number, and can have it at both ends of its range.
-fn fits(parameter: &Parameter, steering: &SteeringArgs, models: &ModelArgs) -> Result<(), String> {
-    let name = parameter.knob.name();
-    let alone = Space::new(vec![*parameter])?;
-    [0.0, 1.0_f64.next_down()].into_iter().try_for_each(|end| {
-        let mut steering = steering.clone();
-        alone.apply(&[parameter.value(end)], &mut steering);
-        let fault = |error| format!("{name}: {error}; write fixed = [\"{name}\"], or a range that the scheme allows");
-        steering.scheme(models).map(drop).map_err(fault)
-    })
+fn fits(dimension: &Dimension, steering: &SteeringArgs, models: &ModelArgs) -> Result<(), String> {
+    let name = dimension.parameter.name;
+    let fault = |error| format!("{name}: {error}; write fixed = [\"{name}\"], or a range that the scheme allows");
+    let mut spec = steering.scheme(models).map_err(fault)?;
+    let (low, high) = dimension.range();
+    [low, high].into_iter().try_for_each(|end| dimension.parameter.set(&mut spec, end)).map_err(fault)
 }
 
 impl Objective {
@@ -380,7 +399,6 @@ impl Objective {
     }
 }
 /// An option with the name of its value, unless it is the default.
-fn chosen<T: ValueEnum + Default + PartialEq>(option: &str, value: &T) -> Option<String> {
-    let name = value.to_possible_value().filter(|_| *value != T::default())?;
-    Some(format!("--{option} {}", name.get_name()))
+fn chosen<T: Display + Default + PartialEq>(option: &str, value: &T) -> Option<String> {
+    (*value != T::default()).then(|| format!("--{option} {value}"))
 }

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use tpe::{TpeOptimizerBuilder, parzen_estimator};
 
 use super::scalar::{losses, simplex};
-use super::{Parameter, Point, Space, TuneError};
+use super::{Dimension, Point, Space, TuneError};
 
 /// Share of trials whose density counts as that of good points: the value of Optuna and of the crate.
 const GOOD: f64 = 0.1;
@@ -64,12 +64,12 @@ impl Search {
         }
         let scored: Vec<&Trial> = history.iter().filter(|trial| trial.is_scored()).collect();
         let Some(first) = scored.first().filter(|_| history.len() >= self.startup) else {
-            return Ok(self.space.parameters().iter().map(|parameter| parameter.value(rng.random())).collect());
+            return Ok(self.space.dimensions().iter().map(|parameter| parameter.value(rng.random())).collect());
         };
         let weights = simplex(first.scores.len(), &mut rng);
         let scores: Vec<&[f64]> = scored.iter().map(|trial| trial.scores.as_slice()).collect();
         let losses = losses(&scores, &weights);
-        let places = self.space.parameters().iter().enumerate();
+        let places = self.space.dimensions().iter().enumerate();
         places
             .map(|(place, parameter)| {
                 let seen = scored.iter().zip(&losses).map(|(trial, &loss)| (trial.point[place], loss));
@@ -85,7 +85,7 @@ impl Search {
 }
 
 fn estimate(
-    parameter: &Parameter,
+    parameter: &Dimension,
     seen: impl Iterator<Item = (f64, f64)>,
     rng: &mut ChaCha8Rng,
 ) -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {

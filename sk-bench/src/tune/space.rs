@@ -2,63 +2,73 @@
 
 use std::collections::BTreeMap;
 
-use super::{Knob, Parameter};
-use crate::args::SteeringArgs;
-use crate::scheme::SchemeConfig;
+use serde_json::{Value, json};
 
-/// A value for each parameter of a space, in its order.
+use super::Dimension;
+use crate::scheme::{SchemeError, SchemeSpec};
+
+/// A value for each dimension of a space, in its order.
 pub type Point = Vec<f64>;
 
-/// Some parameters, each with its range.
+/// Some numbers of a scheme, each with its range.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Space(Vec<Parameter>);
+pub struct Space(Vec<Dimension>);
 
 impl Space {
-    /// A space of these parameters.
+    /// A space of these dimensions.
     ///
     /// # Errors
     /// When there is none.
-    pub fn new(parameters: Vec<Parameter>) -> Result<Self, String> {
-        if parameters.is_empty() {
+    pub fn new(dimensions: Vec<Dimension>) -> Result<Self, String> {
+        if dimensions.is_empty() {
             Err("every number is fixed: nothing is left to search".to_owned())
         } else {
-            Ok(Self(parameters))
+            Ok(Self(dimensions))
         }
     }
 
-    /// Its parameters.
-    pub fn parameters(&self) -> &[Parameter] {
+    /// Its dimensions.
+    pub fn dimensions(&self) -> &[Dimension] {
         &self.0
     }
 
     /// Where a scheme lies in the space, unless it is outside.
-    pub fn point_of(&self, config: &SchemeConfig) -> Option<Point> {
-        let values: Point = self.0.iter().map(|parameter| parameter.knob.read(config)).collect();
-        self.0.iter().zip(&values).all(|(parameter, &value)| parameter.contains(value)).then_some(values)
+    pub fn point_of(&self, config: &SchemeSpec) -> Option<Point> {
+        let value = |dimension: &Dimension| dimension.parameter.get(config).filter(|&value| dimension.contains(value));
+        self.0.iter().map(value).collect()
     }
 
     /// Sets the numbers of a point.
-    pub(super) fn apply(&self, point: &[f64], steering: &mut SteeringArgs) {
-        self.0.iter().zip(point).for_each(|(parameter, &value)| parameter.knob.set(value, steering));
+    ///
+    /// # Errors
+    /// When the scheme has no such number, or cannot have this value.
+    pub(super) fn apply(&self, point: &[f64], spec: &mut SchemeSpec) -> Result<(), SchemeError> {
+        self.0.iter().zip(point).try_for_each(|(dimension, &value)| dimension.parameter.set(spec, value))
+    }
+
+    /// The space as data, for digests.
+    pub(super) fn canonical(&self) -> Value {
+        self.0.iter().map(|dimension| json!([dimension.parameter.name, dimension.range().0, dimension.range().1])).collect()
     }
 
     /// A point by the names of its parameters.
     pub fn by_name(&self, point: &[f64]) -> BTreeMap<String, f64> {
-        self.0.iter().zip(point).map(|(parameter, &value)| (parameter.knob.name().to_owned(), value)).collect()
+        self.0.iter().zip(point).map(|(dimension, &value)| (dimension.parameter.name.to_owned(), value)).collect()
     }
 
     /// The point that a record names, unless it lacks a parameter or has one too many.
     pub fn point(&self, named: &BTreeMap<String, f64>) -> Option<Point> {
-        let point: Option<Point> = self.0.iter().map(|parameter| named.get(parameter.knob.name()).copied()).collect();
+        let point: Option<Point> = self.0.iter().map(|dimension| named.get(dimension.parameter.name).copied()).collect();
         point.filter(|point| point.len() == named.len())
     }
 
     /// Options of the command line that set a point.
     pub fn options(&self, point: &[f64]) -> String {
         // A mean of logarithms and back is off in its last bits.
-        let option = |(parameter, &value): (&Parameter, &f64)| {
+        let option = |(dimension, &value): (&Dimension, &f64)| {
             let value = format!("{value:.11e}").parse().unwrap_or(value);
-            format!("{} {value}", parameter.knob.option())
+            let option = dimension.parameter.option.map_or(dimension.parameter.name, |(option, _)| option);
+            format!("--{option} {value}")
         };
         self.0.iter().zip(point).map(option).collect::<Vec<_>>().join(" ")
     }
@@ -67,7 +77,7 @@ impl Space {
 impl Default for Space {
     /// All seven numbers in their default ranges.
     fn default() -> Self {
-        Self(Knob::ALL.map(Parameter::default_of).to_vec())
+        Self(Dimension::all().collect())
     }
 }
 
@@ -81,7 +91,7 @@ mod tests {
     #[test]
     fn points_go_by_name_and_back() {
         let space = Space::default();
-        let config = SchemeConfig::reference(Convention::Sound, &OperatingPoint::HHH);
+        let config = SchemeSpec::reference(Convention::Sound, &OperatingPoint::HHH);
         let point = space.point_of(&config).unwrap();
         assert_eq!(point, [8.0, 1.1, 1.75, 0.2, 5.0, 7.0, 0.5]);
         let mut named = space.by_name(&point);
@@ -94,7 +104,7 @@ mod tests {
         assert!(inexact[0] != 8.0 && space.options(&inexact) == space.options(&point));
         named.insert("beta".to_owned(), 0.1);
         assert_eq!(space.point(&named), None, "one too many");
-        let narrow = Space::new(vec![Parameter::new(Knob::Temperature, 0.5, 2.0).unwrap()]).unwrap();
+        let narrow = Space::new(vec![Dimension::all().next().unwrap().within(0.5, 2.0).unwrap()]).unwrap();
         assert_eq!(narrow.point_of(&config), None, "T = 8 lies outside");
         assert!(Space::new(Vec::new()).is_err());
     }

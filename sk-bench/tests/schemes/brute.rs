@@ -57,7 +57,7 @@ impl Brute {
     /// The backbone with Σ w_k s_k A_k B_k added to it.
     pub(crate) fn soup(&self, weights: &[f64], context: &[TokenId]) -> Vec<f64> {
         let parts: Vec<(f64, &LoraAdapter)> = weights.iter().copied().zip(&self.adapters).collect();
-        next(&self.backbone, Some(&sk_models::lora::Merge::Exact.apply(&parts).unwrap()), context)
+        next(&self.backbone, Some(&sk_models::lora::merge(sk_core::Merge::Exact, &parts).unwrap()), context)
     }
 
     /// Σ_t log π(y_t | x, y_<t) under an adapter, or the backbone.

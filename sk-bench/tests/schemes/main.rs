@@ -58,11 +58,12 @@ impl Run {
         let steering = if needs_blades { vec!["--weights".to_owned(), weights] } else { Vec::new() };
         let args = Args::parse_from(args.chain(steering).chain(options.iter().map(|&option| option.to_owned())));
         let mut config = args.steering.scheme(&args.models).unwrap();
-        let (models, adapters) = Models::load(&args.models, &mut config, &mut Loading::new(true)).unwrap();
-        let (scheme, rack) = config.build(&models, &models.heads).unwrap();
+        let (models, adapters) = sk_bench::models::load(&args.models, &mut config, &mut Loading::new(true)).unwrap();
+        let rack = sk_models::engine::AdapterRack::default();
         for (name, adapter) in adapters {
             rack.insert(name, adapter);
         }
+        let scheme = config.build(&models.engine(&rack, &models.heads)).unwrap();
         let prompt: Vec<TokenId> = PROMPT.iter().map(|&byte| TokenId::from(byte)).collect();
         Self { scheme, context: Context::new(prompt).unwrap(), rng: ChaCha8Rng::seed_from_u64(SEED), step: 0 }
     }

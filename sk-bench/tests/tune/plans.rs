@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sk_bench::scheme::SchemeError;
-use sk_bench::tune::{Knob, Mode, Scoring, TuneError, TunePlan};
+use sk_bench::tune::{Dimension, Mode, Scoring, TuneError, TunePlan};
 
 const PLAN: &str = "[prompts]\nsources = [\"tune.jsonl\"]\n[evaluation]\nsources = [\"later.jsonl\"]\n";
 
@@ -34,7 +34,7 @@ fn the_plans_of_the_book_are_read() {
 fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
     let plan = parse("").unwrap();
     assert_eq!((plan.mode, &plan.scoring, plan.trials, plan.seed), (Mode::Each, &Scoring::Blades, 40, 42));
-    assert_eq!(plan.space.parameters().len(), Knob::ALL.len());
+    assert_eq!(plan.space.dimensions().len(), Dimension::all().count());
     let names: Vec<&str> = plan.searches.iter().map(|search| search.name.as_str()).collect();
     let weights: Vec<String> = plan.searches.iter().map(|search| search.weights[0].to_string()).collect();
     assert_eq!(names.len(), 3, "a search per blade that ships");
@@ -44,8 +44,8 @@ fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
     let origin = plan.space.point_of(&plan.origin().unwrap()).unwrap();
     assert_eq!(origin, [8.0, 1.1, 1.75, 0.2, 5.0, 7.0, 0.5], "the operating point of the paper");
     let fixed = parse("[space]\nfixed = [\"alpha\"]\ntemperature = [0.5, 4]\n").unwrap();
-    assert_eq!(fixed.space.parameters().len(), 6);
-    assert_eq!(fixed.space.parameters()[0].range(), (0.5, 4.0));
+    assert_eq!(fixed.space.dimensions().len(), 6);
+    assert_eq!(fixed.space.dimensions()[0].range(), (0.5, 4.0));
     let together = parse("[tune]\nsearch = \"together\"\n").unwrap();
     assert_eq!((together.searches.len(), together.searches[0].objectives.len()), (1, 3));
     let equal = together.searches[0].weights[0].by_name().values().copied().collect::<Vec<_>>();

@@ -4,9 +4,10 @@ use rand::Rng;
 use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, TokenId};
 
 use super::EngineError;
+use super::Sampling;
 use super::drawing::{Draw, draw};
 use super::follower::{Follower, check_context};
-use super::sampling::{Drawn, Sampler, Sampling, uniform};
+use super::sampling::{Drawn, Sampler, uniform};
 use crate::decoder::{Decoder, Seats, Suffix};
 use crate::lora::LoraAdapter;
 

@@ -6,7 +6,8 @@
 
 use sk_core::TokenId;
 
-use super::sampling::{Drawn, Sampler, Sampling};
+use super::Sampling;
+use super::sampling::{Drawn, Sampler};
 use crate::decoder::{BLOCK, Blocks, DeviceFailure, HostLogits, Logits, Outline};
 use crate::kernels::logits::are_numbers;
 use crate::team::for_each_mut;
@@ -112,7 +113,7 @@ impl Far<'_> {
     /// Whether all rows could be drawn.
     fn draw<'a, 'b>(&self, draws: &'a mut [Draw<'b>]) -> Result<bool, DeviceFailure> {
         let mut seen: Vec<TokenId> = Vec::new();
-        if self.sampling.penalty() != 1.0 {
+        if self.sampling.repetition_penalty() != 1.0 {
             seen.extend(draws.iter().flat_map(Draw::history).filter(|&token| (token as usize) < self.vocabulary));
             seen.sort_unstable();
             seen.dedup();

@@ -4,9 +4,10 @@ use rand::Rng;
 use sk_core::TokenId;
 
 use super::EngineError;
+use super::Sampling;
 use super::drawing::{self, Draw};
 use super::follower::{Follower, check_context};
-use super::sampling::{Sampler, Sampling, uniform};
+use super::sampling::{Sampler, uniform};
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::kernels::logits::are_numbers;
 
@@ -93,11 +94,8 @@ impl Frozen {
         mut on_token: impl FnMut(TokenId) -> bool,
     ) -> Result<(), EngineError> {
         for _ in 0..limit {
-            let token = if sampling.takes_the_likeliest() {
-                self.argmax(context)?
-            } else {
-                self.draw(context, sampling, uniform(sampling, rng))?
-            };
+            let token =
+                if sampling.is_argmax() { self.argmax(context)? } else { self.draw(context, sampling, uniform(sampling, rng))? };
             context.push(token);
             if !on_token(token) || end_of_text.contains(&token) {
                 break;

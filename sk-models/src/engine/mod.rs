@@ -1,11 +1,10 @@
 //! Decoding: the frozen models behind the slots of a scheme.
 //!
 //! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters, and [`Vocabulary`] that of token-level schemes;
-//! [`Verifier`] is π_B with its adapters and heads, [`Delimited`] is ρ by text, and [`Frozen`] decodes one model unsteered. All of them
+//! [`Verifier`] is π_B with its adapters and heads, [`Delimited`](sk_core::Delimited) is ρ by text, and [`Frozen`] decodes one model unsteered. All of them
 //! follow the context by its token ids: what was computed for a common beginning is kept, whatever the caller
 //! does with the context between steps.
 
-mod delimited;
 mod drafter;
 mod drawing;
 mod error;
@@ -18,13 +17,12 @@ mod soup;
 mod verifier;
 mod vocabulary;
 
-pub use delimited::Delimited;
 pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
 pub use error::EngineError;
 pub use frozen::Frozen;
 pub use heads::HeadRack;
-pub use sampling::{Sampling, SamplingError};
 pub use shared::SharedVerifier;
+pub use sk_core::{Sampling, VocabularyHead};
 pub use soup::Soup;
 pub use verifier::{AdapterRack, Verifier};
-pub use vocabulary::{TokenPrior, Vocabulary, VocabularyHead};
+pub use vocabulary::{TokenPrior, Vocabulary};

@@ -1,116 +1,8 @@
 use rand::{Rng, RngExt};
-use serde::{Deserialize, Serialize};
-use sk_core::TokenId;
+use sk_core::{Sampling, TokenId};
 
 use crate::kernels::logits::argmax;
 use crate::kernels::simd::{exp, max, sum, widened};
-
-/// Below this temperature the most likely token is taken.
-const GREEDY: f32 = 1e-5;
-
-/// How a token is drawn from logits, in the order transformers applies it: repetition penalty, temperature, top-k, top-p.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "RawSampling", deny_unknown_fields)]
-pub struct Sampling {
-    temperature: f32,
-    top_p: f32,
-    top_k: usize,
-    repetition_penalty: f32,
-}
-
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RawSampling {
-    temperature: f32,
-    top_p: f32,
-    top_k: usize,
-    repetition_penalty: f32,
-}
-
-impl Default for RawSampling {
-    fn default() -> Self {
-        Self { temperature: 1.0, top_p: 1.0, top_k: 0, repetition_penalty: 1.0 }
-    }
-}
-
-/// A sampling setting outside its range.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{field} is {value}; it must be {range}")]
-pub struct SamplingError {
-    field: &'static str,
-    value: f32,
-    range: &'static str,
-}
-
-impl Sampling {
-    /// Checks and keeps the settings: `temperature` ≥ 0 (0 is greedy), `top_p` in (0, 1] (1 is off), `top_k` (0 is off),
-    /// `repetition_penalty` > 0 (1 is off).
-    ///
-    /// # Errors
-    /// Names the setting out of range.
-    pub fn new(temperature: f32, top_p: f32, top_k: usize, repetition_penalty: f32) -> Result<Self, SamplingError> {
-        let require = |ok: bool, field, value, range| if ok { Ok(()) } else { Err(SamplingError { field, value, range }) };
-        require(temperature.is_finite() && temperature >= 0.0, "temperature", temperature, "finite and not negative")?;
-        require(top_p > 0.0 && top_p <= 1.0, "top_p", top_p, "in (0, 1]")?;
-        let positive = repetition_penalty.is_finite() && repetition_penalty > 0.0;
-        require(positive, "repetition_penalty", repetition_penalty, "finite and positive")?;
-        Ok(Self { temperature, top_p, top_k, repetition_penalty })
-    }
-
-    /// The most likely token, always.
-    pub const fn greedy() -> Self {
-        Self { temperature: 0.0, top_p: 1.0, top_k: 0, repetition_penalty: 1.0 }
-    }
-
-    /// Temperature 1, top-p 0.95: the paper's operating point.
-    pub const fn nucleus() -> Self {
-        Self { temperature: 1.0, top_p: 0.95, top_k: 0, repetition_penalty: 1.0 }
-    }
-
-    /// What the reference runs drew candidates with: temperature 1, top-p 0.95, top-k 50, repetition penalty 1.05.
-    pub const fn reference_runs() -> Self {
-        Self { temperature: 1.0, top_p: 0.95, top_k: 50, repetition_penalty: 1.05 }
-    }
-
-    /// Whether the outcome does not depend on the generator.
-    pub fn is_greedy(&self) -> bool {
-        self.temperature < GREEDY
-    }
-
-    /// What a logit is multiplied by before it becomes a weight: 1/T, and 1 where the likeliest is taken.
-    pub(super) fn rate(&self) -> f32 {
-        if self.is_greedy() { 1.0 } else { self.temperature.recip() }
-    }
-
-    pub(super) fn top_p(&self) -> f32 {
-        self.top_p
-    }
-
-    pub(super) fn top_k(&self) -> usize {
-        self.top_k
-    }
-
-    pub(super) fn penalty(&self) -> f32 {
-        self.repetition_penalty
-    }
-
-    /// The logit of a token that occurred before.
-    pub(super) fn penalise(&self, logit: f32) -> f32 {
-        if logit < 0.0 { logit * self.repetition_penalty } else { logit / self.repetition_penalty }
-    }
-
-    /// Whether it is the likeliest token, whatever came before.
-    pub(crate) fn takes_the_likeliest(&self) -> bool {
-        self.is_greedy() && self.repetition_penalty == 1.0
-    }
-}
-
-impl TryFrom<RawSampling> for Sampling {
-    type Error = SamplingError;
-    fn try_from(raw: RawSampling) -> Result<Self, SamplingError> {
-        Self::new(raw.temperature, raw.top_p, raw.top_k, raw.repetition_penalty)
-    }
-}
 
 /// A drawn token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -147,7 +39,7 @@ impl Sampler {
         uniform: f64,
     ) -> Drawn {
         let Self { logits: own, penalised, weights, buckets } = self;
-        let plain = sampling.repetition_penalty == 1.0;
+        let plain = sampling.repetition_penalty() == 1.0;
         if !plain {
             own.clear();
             own.extend_from_slice(logits);
@@ -158,10 +50,10 @@ impl Sampler {
             let token = argmax(rated);
             return Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) };
         }
-        let (max, mass) = weigh(rated, sampling.temperature, weights);
+        let (max, mass) = weigh(rated, sampling.temperature(), weights);
         let token = choose(weights, buckets, sampling, uniform);
         // Where nothing was penalised or tempered the weights are those of the logits as they came.
-        let total = if plain && sampling.temperature == 1.0 { max + mass.ln() as f32 } else { log_sum_exp(logits) };
+        let total = if plain && sampling.temperature() == 1.0 { max + mass.ln() as f32 } else { log_sum_exp(logits) };
         Drawn { token, log_prob: logits[token as usize] - total }
     }
 }
@@ -181,11 +73,11 @@ fn penalise(logits: &mut [f32], penalised: &mut Vec<bool>, history: impl IntoIte
 fn choose(weights: &[f32], buckets: &mut Buckets, sampling: &Sampling, uniform: f64) -> TokenId {
     buckets.fill(weights);
     let mut kept = buckets.all();
-    if sampling.top_k > 0 && sampling.top_k < weights.len() {
-        kept = buckets.first(weights, sampling.top_k);
+    if sampling.top_k() > 0 && sampling.top_k() < weights.len() {
+        kept = buckets.first(weights, sampling.top_k());
     }
-    if sampling.top_p < 1.0 {
-        kept = buckets.nucleus(weights, kept, f64::from(sampling.top_p) * kept.mass);
+    if sampling.top_p() < 1.0 {
+        kept = buckets.nucleus(weights, kept, f64::from(sampling.top_p()) * kept.mass);
     }
     buckets.at(weights, uniform * kept.mass, kept)
 }
@@ -449,34 +341,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn settings_out_of_range_are_named() {
-        for (sampling, field) in [
-            (Sampling::new(-1.0, 1.0, 0, 1.0), "temperature"),
-            (Sampling::new(f32::NAN, 1.0, 0, 1.0), "temperature"),
-            (Sampling::new(1.0, 0.0, 0, 1.0), "top_p"),
-            (Sampling::new(1.0, 1.5, 0, 1.0), "top_p"),
-            (Sampling::new(1.0, 1.0, 0, 0.0), "repetition_penalty"),
-        ] {
-            assert!(sampling.unwrap_err().to_string().starts_with(field));
-        }
-        assert!(serde_json::from_str::<Sampling>(r#"{"top_p": 2.0}"#).is_err());
-        assert!(serde_json::from_str::<Sampling>(r#"{"topp": 0.5}"#).is_err());
-    }
-
     /// The tokens kept and the one drawn, by sorting everything.
     fn plainly(logits: &[f32], sampling: &Sampling, uniform: f64) -> (usize, TokenId, f64) {
         let mut all = Vec::new();
-        weigh(logits, sampling.temperature, &mut all);
+        weigh(logits, sampling.temperature(), &mut all);
         let mut all: Vec<(f32, TokenId)> = all.into_iter().zip(0..).collect();
         all.sort_unstable_by(before);
-        if sampling.top_k > 0 {
-            all.truncate(sampling.top_k);
+        if sampling.top_k() > 0 {
+            all.truncate(sampling.top_k());
         }
         let mass = |kept: &[(f32, TokenId)]| kept.iter().map(|entry| f64::from(entry.0)).sum::<f64>();
-        let target = f64::from(sampling.top_p) * mass(&all);
+        let target = f64::from(sampling.top_p()) * mass(&all);
         let reached = (1..all.len()).find(|&count| mass(&all[..count]) >= target).unwrap_or(all.len());
-        all.truncate(if sampling.top_p < 1.0 { reached } else { all.len() });
+        all.truncate(if sampling.top_p() < 1.0 { reached } else { all.len() });
         let target = uniform * mass(&all);
         let place = (1..all.len()).find(|&count| mass(&all[..count]) > target).unwrap_or(all.len());
         // How near the target is to a boundary, as a share of the mass.

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use sk_core::{BoxError, SpecHandle};
+use sk_core::{BoxError, Merge, SpecHandle};
 
 use super::AdapterRack;
 use super::drafter::DraftPolicy;
-use crate::lora::{LoraAdapter, Merge};
+use crate::lora::{LoraAdapter, merge};
 
 /// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in weight space.
 ///
@@ -44,7 +44,7 @@ impl DraftPolicy for Soup {
             return Ok(Arc::clone(&last.1));
         }
         let weighted: Vec<(f64, &LoraAdapter)> = ingredients.iter().map(|i| (i.weight, &*i.adapter)).collect();
-        let merged = Arc::new(self.merge.apply(&weighted)?);
+        let merged = Arc::new(merge(self.merge, &weighted)?);
         self.last = Some((ingredients, Arc::clone(&merged)));
         Ok(merged)
     }

@@ -105,15 +105,13 @@ impl Verifier {
     /// The backbone `model`, with no adapter and no head.
     #[must_use]
     pub fn new(model: Arc<Decoder>) -> Self {
-        Self {
-            model,
-            rack: AdapterRack::default(),
-            heads: HeadRack::default(),
-            bench: None,
-            pending: None,
-            ahead: None,
-            habit: Vec::new(),
-        }
+        Self::with_racks(model, AdapterRack::default(), HeadRack::default())
+    }
+
+    /// The backbone `model` with the adapters of `rack` and the heads of `heads`.
+    #[must_use]
+    pub fn with_racks(model: Arc<Decoder>, rack: AdapterRack, heads: HeadRack) -> Self {
+        Self { model, rack, heads, bench: None, pending: None, ahead: None, habit: Vec::new() }
     }
 
     /// The rack its adapters are taken from.

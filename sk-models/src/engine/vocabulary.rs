@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use rand::Rng;
-use sk_core::{BoxError, Candidate, Candidates, DraftRequest, ParameterError, Proposal, SpanEnd, TokenId};
+use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, TokenId, VocabularyHead};
 
 use super::sampling::log_softmax;
 use super::{Frozen, SharedVerifier};
@@ -17,46 +17,19 @@ pub enum TokenPrior {
     Model(Box<Frozen>),
 }
 
-/// Which tokens a [`Vocabulary`] proposes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct VocabularyHead {
-    top_k: usize,
-    plausibility: f32,
-}
-
-impl VocabularyHead {
-    /// Every token.
-    pub const ALL: Self = Self { top_k: 0, plausibility: 0.0 };
-
-    /// The `top_k` likeliest tokens under π_B (0 for all), of those whose probability is at least `plausibility` times that of the
-    /// likeliest: 𝓥_head = {y : π_B(y) ≥ α·max π_B}, the constraint of contrastive decoding (Li et al. 2023, eq. 3).
-    ///
-    /// # Errors
-    /// When `plausibility` is not in [0, 1].
-    pub fn new(top_k: usize, plausibility: f32) -> Result<Self, ParameterError> {
-        let value = f64::from(plausibility);
-        ParameterError::check((0.0..=1.0).contains(&plausibility), "plausibility", value, "between 0 and 1")?;
-        Ok(Self { top_k, plausibility })
+/// The tokens kept, by id.
+fn kept(head: VocabularyHead, log_probs: &[f32]) -> Vec<TokenId> {
+    let max = log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let floor = if head.plausibility() > 0.0 { max + head.plausibility().ln() } else { f32::NEG_INFINITY };
+    let mut kept: Vec<TokenId> = (0..).zip(log_probs).filter(|(_, p)| **p >= floor).map(|(token, _)| token).collect();
+    if head.top_k() > 0 && head.top_k() < kept.len() {
+        // Of equals the lower id stays, whatever the order they are met in.
+        let before = |a: &TokenId, b: &TokenId| log_probs[*b as usize].total_cmp(&log_probs[*a as usize]).then(a.cmp(b));
+        kept.select_nth_unstable_by(head.top_k() - 1, before);
+        kept.truncate(head.top_k());
+        kept.sort_unstable();
     }
-
-    fn keeps_all(self) -> bool {
-        self == Self::ALL
-    }
-
-    /// The tokens kept, by id.
-    fn of(self, log_probs: &[f32]) -> Vec<TokenId> {
-        let max = log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let floor = if self.plausibility > 0.0 { max + self.plausibility.ln() } else { f32::NEG_INFINITY };
-        let mut kept: Vec<TokenId> = (0..).zip(log_probs).filter(|(_, p)| **p >= floor).map(|(token, _)| token).collect();
-        if self.top_k > 0 && self.top_k < kept.len() {
-            // Of equals the lower id stays, whatever the order they are met in.
-            let before = |a: &TokenId, b: &TokenId| log_probs[*b as usize].total_cmp(&log_probs[*a as usize]).then(a.cmp(b));
-            kept.select_nth_unstable_by(self.top_k - 1, before);
-            kept.truncate(self.top_k);
-            kept.sort_unstable();
-        }
-        kept
-    }
+    kept
 }
 
 /// Π_prop of token-level schemes: every token of the vocabulary is a candidate, or those at the head of π_B.
@@ -99,7 +72,7 @@ impl Proposal for Vocabulary {
         // Its embedding may have fewer rows than the backbone's: spare ones, where the two share a tokenizer.
         let rows = model.as_ref().map_or(self.vocab_size, |log_probs| log_probs.len().min(self.vocab_size));
         let tokens = match &backbone {
-            Some(log_probs) => self.head.of(&log_probs[..rows.min(log_probs.len())]),
+            Some(log_probs) => kept(self.head, &log_probs[..rows.min(log_probs.len())]),
             None => (0..rows as TokenId).collect(),
         };
         let own = if matches!(self.prior, TokenPrior::Backbone) { backbone } else { model };
@@ -121,19 +94,12 @@ mod tests {
 
     #[test]
     fn the_head_is_what_is_plausible_and_likely() {
-        assert_eq!(VocabularyHead::ALL.of(&LOG_PROBS), [0, 1, 2, 3, 4]);
-        assert_eq!(VocabularyHead::new(3, 0.0).unwrap().of(&LOG_PROBS), [0, 1, 3], "of equals the lower id");
+        assert_eq!(kept(VocabularyHead::ALL, &LOG_PROBS), [0, 1, 2, 3, 4]);
+        assert_eq!(kept(VocabularyHead::new(3, 0.0).unwrap(), &LOG_PROBS), [0, 1, 3], "of equals the lower id");
         // e^(−1) / e^(−0.5) = 0.607.
-        assert_eq!(VocabularyHead::new(0, 0.6).unwrap().of(&LOG_PROBS), [0, 1, 3, 4]);
-        assert_eq!(VocabularyHead::new(0, 0.61).unwrap().of(&LOG_PROBS), [1, 3]);
-        assert_eq!(VocabularyHead::new(1, 1.0).unwrap().of(&LOG_PROBS), [1]);
-        assert_eq!(VocabularyHead::new(9, 0.0).unwrap().of(&LOG_PROBS).len(), 5);
-    }
-
-    #[test]
-    fn a_share_is_a_share() {
-        for plausibility in [-0.1, 1.1, f32::NAN] {
-            assert!(VocabularyHead::new(0, plausibility).unwrap_err().to_string().contains("plausibility"));
-        }
+        assert_eq!(kept(VocabularyHead::new(0, 0.6).unwrap(), &LOG_PROBS), [0, 1, 3, 4]);
+        assert_eq!(kept(VocabularyHead::new(0, 0.61).unwrap(), &LOG_PROBS), [1, 3]);
+        assert_eq!(kept(VocabularyHead::new(1, 1.0).unwrap(), &LOG_PROBS), [1]);
+        assert_eq!(kept(VocabularyHead::new(9, 0.0).unwrap(), &LOG_PROBS).len(), 5);
     }
 }

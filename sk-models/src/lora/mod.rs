@@ -11,7 +11,8 @@ use thiserror::Error;
 mod random;
 mod soup;
 
-pub use soup::{Merge, MergeError};
+pub use sk_core::Merge;
+pub use soup::{MergeError, merge};
 
 use crate::config::Qwen2Config;
 use crate::device::settled;

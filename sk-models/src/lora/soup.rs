@@ -2,30 +2,10 @@
 
 use burn::tensor::Tensor;
 
+use sk_core::Merge;
+
 use super::{LoraAdapter, LowRank, Target};
 use crate::device::pause;
-
-/// How several adapters become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Merge {
-    /// Rewarded Soups (Ramé et al. 2023): the change of a layer is the weighted average of the adapters' changes,
-    ///
-    /// ```text
-    /// ΔW = Σ_k w_k s_k A_k B_k
-    /// ```
-    ///
-    /// exactly, kept in low rank by laying the matrices side by side. The rank is the sum of the ranks.
-    #[default]
-    Exact,
-    /// What PEFT's `add_weighted_adapter(combination_type="linear")` does: the matrices are averaged, not their products,
-    ///
-    /// ```text
-    /// ΔW = (Σ_k √(w_k s_k) A_k) (Σ_k √(w_k s_k) B_k),
-    /// ```
-    ///
-    /// which has cross terms between unrelated adapters. The rank stays as it is, so all must be of one rank.
-    PeftLinear,
-}
 
 /// Adapters that cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,71 +34,63 @@ pub enum MergeError {
     },
 }
 
-impl Merge {
-    /// One adapter out of several, each with its weight ≥ 0. Those of weight zero are left out.
-    ///
-    /// Costs O(Σ r·(in + out)) per layer, once; what it returns costs a forward pass as much as any adapter of its rank.
-    ///
-    /// # Errors
-    ///
-    /// If nothing is left, or the adapters do not fit each other.
-    pub fn apply(self, weighted: &[(f64, &LoraAdapter)]) -> Result<LoraAdapter, MergeError> {
-        let weighted: Vec<(f64, &LoraAdapter)> = weighted.iter().filter(|(weight, _)| *weight > 0.0).copied().collect();
-        let Some((_, first)) = weighted.first() else { return Err(MergeError::Empty) };
-        let layers = first.layers.len();
-        let held = first
-            .layers
-            .iter()
-            .flat_map(|layer| &layer.targets)
-            .flatten()
-            .chain(&first.embed_tokens)
-            .chain(&first.lm_head)
-            .next();
-        let _quiet = held.and_then(|delta| pause(&delta.a.device()));
-        if let Some((_, other)) = weighted.iter().find(|(_, adapter)| adapter.layers.len() != layers) {
-            return Err(MergeError::Layers { first: layers, second: other.layers.len() });
-        }
-        let merge = |module: &str, pick: &dyn Fn(&'_ LoraAdapter) -> Option<LowRank>| {
-            let parts: Vec<(f64, LowRank)> =
-                weighted.iter().filter_map(|(weight, adapter)| Some((*weight, pick(adapter)?))).collect();
-            self.merge(module, parts)
-        };
-        let mut merged = LoraAdapter { layers: vec![super::LayerAdapter::default(); layers], ..LoraAdapter::default() };
-        for (index, layer) in merged.layers.iter_mut().enumerate() {
-            for target in Target::ALL {
-                let module = format!("layers.{index}.{}", target.path());
-                if let Some(delta) = merge(&module, &|adapter| adapter.layers[index].get(target).cloned())? {
-                    layer.set(target, delta);
-                }
-            }
-        }
-        merged.embed_tokens = merge("embed_tokens", &|adapter| adapter.embed_tokens.clone())?;
-        merged.lm_head = merge("lm_head", &|adapter| adapter.lm_head.clone())?;
-        Ok(merged)
+/// One adapter out of several, each with its weight ≥ 0. Those of weight zero are left out.
+///
+/// Costs O(Σ r·(in + out)) per layer, once; what it returns costs a forward pass as much as any adapter of its rank.
+///
+/// # Errors
+///
+/// If nothing is left, or the adapters do not fit each other.
+pub fn merge(rule: Merge, weighted: &[(f64, &LoraAdapter)]) -> Result<LoraAdapter, MergeError> {
+    let weighted: Vec<(f64, &LoraAdapter)> = weighted.iter().filter(|(weight, _)| *weight > 0.0).copied().collect();
+    let Some((_, first)) = weighted.first() else { return Err(MergeError::Empty) };
+    let layers = first.layers.len();
+    let held =
+        first.layers.iter().flat_map(|layer| &layer.targets).flatten().chain(&first.embed_tokens).chain(&first.lm_head).next();
+    let _quiet = held.and_then(|delta| pause(&delta.a.device()));
+    if let Some((_, other)) = weighted.iter().find(|(_, adapter)| adapter.layers.len() != layers) {
+        return Err(MergeError::Layers { first: layers, second: other.layers.len() });
     }
+    let merge = |module: &str, pick: &dyn Fn(&'_ LoraAdapter) -> Option<LowRank>| {
+        let parts: Vec<(f64, LowRank)> =
+            weighted.iter().filter_map(|(weight, adapter)| Some((*weight, pick(adapter)?))).collect();
+        merge_module(rule, module, parts)
+    };
+    let mut merged = LoraAdapter { layers: vec![super::LayerAdapter::default(); layers], ..LoraAdapter::default() };
+    for (index, layer) in merged.layers.iter_mut().enumerate() {
+        for target in Target::ALL {
+            let module = format!("layers.{index}.{}", target.path());
+            if let Some(delta) = merge(&module, &|adapter| adapter.layers[index].get(target).cloned())? {
+                layer.set(target, delta);
+            }
+        }
+    }
+    merged.embed_tokens = merge("embed_tokens", &|adapter| adapter.embed_tokens.clone())?;
+    merged.lm_head = merge("lm_head", &|adapter| adapter.lm_head.clone())?;
+    Ok(merged)
+}
 
-    fn merge(self, module: &str, parts: Vec<(f64, LowRank)>) -> Result<Option<LowRank>, MergeError> {
-        let Some((_, first)) = parts.first() else { return Ok(None) };
-        let rank = first.rank();
-        match self {
-            Self::Exact => {
-                let b = parts.iter().map(|(weight, part)| part.b.clone().mul_scalar(weight * part.scale)).collect();
-                let a = parts.into_iter().map(|(_, part)| part.a).collect();
-                Ok(Some(LowRank { a: Tensor::cat(a, 1), b: Tensor::cat(b, 0), scale: 1.0 }))
+fn merge_module(rule: Merge, module: &str, parts: Vec<(f64, LowRank)>) -> Result<Option<LowRank>, MergeError> {
+    let Some((_, first)) = parts.first() else { return Ok(None) };
+    let rank = first.rank();
+    match rule {
+        Merge::Exact => {
+            let b = parts.iter().map(|(weight, part)| part.b.clone().mul_scalar(weight * part.scale)).collect();
+            let a = parts.into_iter().map(|(_, part)| part.a).collect();
+            Ok(Some(LowRank { a: Tensor::cat(a, 1), b: Tensor::cat(b, 0), scale: 1.0 }))
+        }
+        Merge::PeftLinear => {
+            if let Some((_, other)) = parts.iter().find(|(_, part)| part.rank() != rank) {
+                return Err(MergeError::Ranks { module: module.to_owned(), first: rank, second: other.rank() });
             }
-            Self::PeftLinear => {
-                if let Some((_, other)) = parts.iter().find(|(_, part)| part.rank() != rank) {
-                    return Err(MergeError::Ranks { module: module.to_owned(), first: rank, second: other.rank() });
-                }
-                let add = |sum: Option<Tensor<2>>, term: Tensor<2>| Some(sum.map_or(term.clone(), |sum| sum + term));
-                let (mut a, mut b) = (None, None);
-                for (weight, part) in parts {
-                    let factor = (weight * part.scale).sqrt();
-                    a = add(a, part.a.mul_scalar(factor));
-                    b = add(b, part.b.mul_scalar(factor));
-                }
-                Ok(a.zip(b).map(|(a, b)| LowRank { a, b, scale: 1.0 }))
+            let add = |sum: Option<Tensor<2>>, term: Tensor<2>| Some(sum.map_or(term.clone(), |sum| sum + term));
+            let (mut a, mut b) = (None, None);
+            for (weight, part) in parts {
+                let factor = (weight * part.scale).sqrt();
+                a = add(a, part.a.mul_scalar(factor));
+                b = add(b, part.b.mul_scalar(factor));
             }
+            Ok(a.zip(b).map(|(a, b)| LowRank { a, b, scale: 1.0 }))
         }
     }
 }

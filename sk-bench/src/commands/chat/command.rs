@@ -2,8 +2,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::args::BladeArg;
+use crate::scheme::NamedWeights;
 use crate::suggest;
-use crate::weights::NamedWeights;
 
 /// What `/help` says.
 pub(super) const COMMANDS: &str = "\

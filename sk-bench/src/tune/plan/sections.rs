@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan};
+use crate::document::Section;
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{self, Axis, Retry};
 use crate::scheme::SchemeError;
-use crate::scheme::document::Section;
 use crate::sweep::Weights;
-use crate::tune::{Knob, Parameter, Space, TuneError};
+use crate::tune::{Dimension, Space, TuneError};
 
 /// The name of the search for all objectives at once.
 const TOGETHER: &str = "together";
@@ -76,28 +76,27 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
     Ok(head)
 }
 
-pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Parameter) -> Result<(), String>) -> Result<Space, SchemeError> {
+pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Dimension) -> Result<(), String>) -> Result<Space, SchemeError> {
     let fixed = section.strings("fixed")?.unwrap_or_default();
-    let known = Knob::ALL.map(Knob::name);
+    let known: Vec<&str> = Dimension::all().map(|dimension| dimension.parameter.name).collect();
     if let Some(name) = fixed.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(section.fault(format!("fixed: unknown number \"{name}\"; {}", crate::suggest::hint(name, &known))));
     }
-    let mut parameters = Vec::new();
-    for knob in Knob::ALL {
-        let range = section.number_pair(knob.name())?;
-        match (fixed.iter().any(|name| name == knob.name()), range) {
-            (true, Some(_)) => return Err(section.fault(format!("{} is fixed and has a range; choose one", knob.name()))),
+    let mut dimensions = Vec::new();
+    for dimension in Dimension::all() {
+        let name = dimension.parameter.name;
+        let range = section.number_pair(name)?;
+        match (fixed.iter().any(|fixed| fixed == name), range) {
+            (true, Some(_)) => return Err(section.fault(format!("{name} is fixed and has a range; choose one"))),
             (true, None) => {}
-            (false, Some((low, high))) => {
-                parameters.push(Parameter::new(knob, low, high).map_err(|reason| section.fault(reason))?);
-            }
-            (false, None) => parameters.push(Parameter::default_of(knob)),
+            (false, Some((low, high))) => dimensions.push(dimension.within(low, high).map_err(|reason| section.fault(reason))?),
+            (false, None) => dimensions.push(dimension),
         }
     }
-    if let Some(reason) = parameters.iter().find_map(|parameter| fits(parameter).err()) {
+    if let Some(reason) = dimensions.iter().find_map(|dimension| fits(dimension).err()) {
         return Err(section.fault(reason));
     }
-    let space = Space::new(parameters).map_err(|reason| section.fault(reason))?;
+    let space = Space::new(dimensions).map_err(|reason| section.fault(reason))?;
     section.finish()?;
     Ok(space)
 }

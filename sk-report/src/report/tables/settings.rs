@@ -1,22 +1,12 @@
 use super::Table;
 use crate::report::Recorded;
 use crate::table::{Kind, Value};
-
-/// The numbers of a scheme in the order of the table: their names in the settings and their symbols.
-const NUMBERS: [(&str, &str); 7] = [
-    ("temperature", "T"),
-    ("w_tour", "w_tour"),
-    ("w_blade", "w_blade"),
-    ("lambda", "λ"),
-    ("rounds", "R"),
-    ("candidates", "N"),
-    ("alpha", "α"),
-];
+use sk_scheme::Parameter;
 
 /// What each scheme ran with; nothing where it was not kept beside the records.
 pub(super) fn table(recorded: &Recorded) -> Option<Table> {
     let mut columns = vec![("scheme", Kind::Text)];
-    columns.extend(NUMBERS.map(|(_, symbol)| (symbol, Kind::Number(3))));
+    columns.extend(Parameter::searchable().map(|parameter| (parameter.symbol, Kind::Number(3))));
     let rest = ["precision", "convention", "framing", "tokens", "program", "backbone", "drafter", "digest"];
     columns.extend(rest.map(|heading| (heading, if heading == "tokens" { Kind::Count } else { Kind::Text })));
     let mut table = Table::new("settings", "What schemes ran with", &columns);
@@ -24,7 +14,7 @@ pub(super) fn table(recorded: &Recorded) -> Option<Table> {
         let of = &kept.of;
         let source = |role: &str| Value::from(kept.sources.get(role).map(String::as_str));
         let mut row: Vec<Value> = vec![scheme.as_str().into()];
-        row.extend(NUMBERS.map(|(name, _)| Value::from(of.numbers.get(name).copied())));
+        row.extend(Parameter::searchable().map(|parameter| Value::from(of.numbers.get(parameter.name).copied())));
         row.extend([of.precision.as_str().into(), of.convention.as_str().into(), of.framing.as_str().into()]);
         row.extend([of.max_new_tokens.into(), of.program.as_str().into(), source("backbone"), source("drafter")]);
         row.push(kept.settings.as_str().into());

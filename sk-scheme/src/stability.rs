@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sk_aggregate::{Certify, Modulus, NoCertificate, StabilityCertificate};
 use sk_core::{Batch, ParameterError};
 
-use super::{AggregatorConfig, SchemeConfig, SelectorConfig, SelectorKind};
+use crate::{AggregatorSpec, ChampionSpec, SchemeSpec, SelectorRule, SelectorSpec};
 
 /// Why the choices of a scheme have no stability certificate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -60,21 +60,23 @@ impl Stability {
     ///
     /// # Errors
     /// When one of them has no bound, whatever the batch, or a number is out of range.
-    pub fn new(aggregator: &AggregatorConfig, selector: &SelectorConfig) -> Result<Self, Uncertified> {
+    pub fn new(aggregator: &AggregatorSpec, selector: &SelectorSpec) -> Result<Self, Uncertified> {
         if !selector.gates.is_empty() {
             return Err(Uncertified::Gated);
         }
         if selector.top_k.is_some() || selector.top_p.is_some() {
             return Err(Uncertified::Truncated);
         }
-        let (temperature, factors) = match selector.kind {
-            SelectorKind::Softmax => (selector.temperature, (1.0, 0.0)),
-            SelectorKind::Champion if selector.standardize => return Err(Uncertified::Champion),
-            SelectorKind::Champion if selector.temperature < sk_select::Champion::COLD => return Err(Uncertified::Highest),
-            SelectorKind::Champion => (selector.temperature, (selector.w_tour, selector.w_blade)),
-            SelectorKind::Argmax | SelectorKind::EpsilonArgmax => return Err(Uncertified::Highest),
+        let (temperature, factors) = match selector.rule {
+            SelectorRule::Softmax { temperature } => (temperature, (1.0, 0.0)),
+            SelectorRule::Champion(ChampionSpec { standardize: true, .. }) => return Err(Uncertified::Champion),
+            SelectorRule::Champion(ChampionSpec { temperature, .. }) if temperature < sk_select::Champion::COLD => {
+                return Err(Uncertified::Highest);
+            }
+            SelectorRule::Champion(ChampionSpec { temperature, w_tour, w_blade, .. }) => (temperature, (w_tour, w_blade)),
+            SelectorRule::Argmax | SelectorRule::EpsilonArgmax { .. } => return Err(Uncertified::Highest),
             // A draw that looks at nothing cannot be moved, at any temperature.
-            SelectorKind::Uniform => (1.0, (0.0, 0.0)),
+            SelectorRule::Uniform => (1.0, (0.0, 0.0)),
         };
         let stability = Self { aggregator: aggregator.build()?, temperature, factors };
         // A batch that has nothing of its own to refuse: two candidates, each with a dispersion.
@@ -97,7 +99,7 @@ impl Stability {
     }
 }
 
-impl SchemeConfig {
+impl SchemeSpec {
     /// What the scheme promises of its steps.
     ///
     /// # Errors
@@ -111,13 +113,10 @@ impl SchemeConfig {
 mod tests {
     use std::path::Path;
 
-    use sk_core::OperatingPoint;
-
     use super::*;
-    use crate::scheme::Convention;
 
     fn stability(text: &str) -> Result<Stability, Uncertified> {
-        let mut config = SchemeConfig::reference(Convention::Sound, &OperatingPoint::HHH);
+        let mut config = SchemeSpec::default();
         config.overlay("test.toml", text, Path::new("")).unwrap();
         config.stability()
     }

@@ -6,11 +6,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::SchemeError;
+use crate::scheme::SchemeError;
 use crate::suggest;
-
-/// A number between two named things, such as a correlation of blades.
-pub(crate) type NamedPair = (String, String, f64);
 
 /// Numbers by name.
 pub(crate) type NamedNumbers = Vec<(String, f64)>;
@@ -19,18 +16,11 @@ pub(crate) type NamedNumbers = Vec<(String, f64)>;
 pub(crate) struct Document<'a> {
     name: &'a str,
     text: &'a str,
-    /// Whether errors name lines.
-    numbered: bool,
 }
 
 impl<'a> Document<'a> {
     pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
-        Self { name, text, numbered: true }
-    }
-
-    /// A text of one field, whose lines say nothing.
-    pub(crate) fn of_field(name: &'a str, text: &'a str) -> Self {
-        Self { numbered: false, ..Self::new(name, text) }
+        Self { name, text }
     }
 
     /// The top-level tables, in the order of the text; `what` is what one is called in errors.
@@ -83,11 +73,8 @@ impl<'a> Document<'a> {
         Ok(sections)
     }
 
-    /// From 1; 0 where lines say nothing.
+    /// From 1.
     fn line(&self, span: &Range<usize>) -> usize {
-        if !self.numbered {
-            return 0;
-        }
         1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count()
     }
 
@@ -128,11 +115,6 @@ impl<'d, 'a> Section<'d, 'a> {
         self.document.unknown(self.line, what, &self.name, known)
     }
 
-    /// Whether there is a field `key`.
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.fields.contains_key(key)
-    }
-
     /// Which of `known` the field `key` names, if it is there.
     pub(crate) fn choice<T: Copy>(
         &mut self,
@@ -148,14 +130,6 @@ impl<'d, 'a> Section<'d, 'a> {
                 let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
                 Err(self.document.unknown(line, what, text, &names))
             }
-        }
-    }
-
-    pub(crate) fn number(&mut self, key: &'static str) -> Result<Option<f64>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        match decimal(&value) {
-            Some(number) => Ok(Some(number)),
-            None => Err(self.mistyped(line, key, "a number", &value)),
         }
     }
 
@@ -242,29 +216,6 @@ impl<'d, 'a> Section<'d, 'a> {
         match texts {
             Some(texts) => Ok(Some(texts)),
             None => Err(self.mistyped(line, key, "strings by name", &value)),
-        }
-    }
-
-    /// Pairs of names with a number each.
-    pub(crate) fn pairs(&mut self, key: &'static str) -> Result<Option<Vec<NamedPair>>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let pair = |value: &DeValue<'_>| match value.as_array()?.iter().map(Spanned::get_ref).collect::<Vec<_>>()[..] {
-            [a, b, number] => Some((a.as_str()?.to_owned(), b.as_str()?.to_owned(), decimal(number)?)),
-            _ => None,
-        };
-        let pairs: Option<Vec<_>> = value.as_array().and_then(|array| array.iter().map(|v| pair(v.get_ref())).collect());
-        match pairs {
-            Some(pairs) => Ok(Some(pairs)),
-            None => Err(self.mistyped(line, key, "a list such as [[\"a\", \"b\", 0.5]]", &value)),
-        }
-    }
-
-    /// The tables inside the field `key`, such as the gates of a selector; none where it is missing.
-    pub(crate) fn nested(&mut self, key: &'static str, what: &str) -> Result<Option<Vec<Self>>, SchemeError> {
-        match self.take(key) {
-            None => Ok(None),
-            Some((_, DeValue::Table(fields))) => self.document.tables(fields, what, &format!("{}.{key}", self.path)).map(Some),
-            Some((line, other)) => Err(self.mistyped(line, key, "tables by name", &other)),
         }
     }
 

@@ -3,24 +3,21 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sk_models::decoder::{Batcher, Decoder, Precision};
-use sk_models::device::{Device, DeviceName, free_memory, is_processor};
-use sk_models::lora::LoraAdapter;
-use sk_models::text::Tokenizer;
-use sk_models::{ConfigError, Qwen2Config};
-
-use super::Models;
-use crate::Error;
-use crate::progress::Loading;
-use crate::scheme::SchemeConfig;
+use super::{ModelError, Models};
+use crate::decoder::{Batcher, Decoder, Precision};
+use crate::device::{Device, DeviceName, free_memory, is_processor};
+use crate::hf::Progress;
+use crate::lora::LoraAdapter;
+use crate::text::Tokenizer;
+use crate::{ConfigError, Qwen2Config};
 
 /// Seeds a model or adapter apart from the others of a run.
 const DRAFTER: u64 = 1;
 const ADAPTERS: u64 = 2;
 
 impl Models {
-    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for each that `config` names, with weights that
-    /// follow from `seed` alone. Without a drafter's shape the backbone drafts for itself. Nothing ends a response.
+    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for each of `names`, with weights that follow
+    /// from `seed` alone. Without a drafter's shape the backbone drafts for itself. Nothing ends a response.
     ///
     /// Adapters take `ranks` in turn.
     ///
@@ -35,16 +32,16 @@ impl Models {
         (device, precision): (DeviceName, Precision),
         seed: u64,
         ranks: &[usize],
-        config: &SchemeConfig,
-        loading: &Loading,
-    ) -> Result<(Self, Vec<(String, LoraAdapter)>), Error> {
+        names: impl IntoIterator<Item = String>,
+        progress: &mut dyn Progress,
+    ) -> Result<(Self, Vec<(String, LoraAdapter)>), ModelError> {
         let (device_name, device) = device.resolve()?;
         let large = Qwen2Config::from_file(backbone)?;
         let small = drafter.map(|path| Qwen2Config::from_file(path).map(|config| (path, config))).transpose()?;
         if let Some((path, small)) = &small
             && small.vocab_size > large.vocab_size
         {
-            return Err(Error::Shape(ConfigError::Field {
+            return Err(ModelError::Shape(ConfigError::Field {
                 path: path.display().to_string(),
                 field: "vocab_size",
                 value: small.vocab_size.to_string(),
@@ -54,12 +51,12 @@ impl Models {
         let shapes = [Some(&large), small.as_ref().map(|(_, small)| small)];
         let needed = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
         check_memory(backbone, &device, needed, free_memory())?;
-        loading.show("filling the backbone");
+        progress.stage("filling the backbone");
         let batcher = Batcher::new();
         let backbone = Arc::new(Decoder::random(&large, seed, &device, precision)?.batched(&batcher));
         let drafter = match small {
             Some((_, small)) => {
-                loading.show("filling the drafter");
+                progress.stage("filling the drafter");
                 Arc::new(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?.batched(&batcher))
             }
             None => Arc::clone(&backbone),
@@ -75,7 +72,6 @@ impl Models {
             device_name,
             device,
         };
-        let names = config.adapters().map(|(name, _)| name);
         let adapters = (0..).zip(names).map(|(index, name)| (name, models.random_adapter(index, seed, ranks))).collect();
         Ok((models, adapters))
     }
@@ -91,10 +87,10 @@ impl Models {
 }
 
 /// Refuses weights that the processor's memory cannot hold.
-fn check_memory(path: &Path, device: &Device, needed: u64, free: Option<u64>) -> Result<(), Error> {
+fn check_memory(path: &Path, device: &Device, needed: u64, free: Option<u64>) -> Result<(), ModelError> {
     match free {
         Some(free) if is_processor(device) && needed > free => {
-            Err(Error::ShapeMemory { path: path.to_owned(), needed: needed as f64 / 1e9, free: free as f64 / 1e9 })
+            Err(ModelError::ShapeMemory { path: path.to_owned(), needed: needed as f64 / 1e9, free: free as f64 / 1e9 })
         }
         _ => Ok(()),
     }

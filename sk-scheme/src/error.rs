@@ -138,18 +138,9 @@ pub enum SchemeError {
         /// The names seated, comma-separated.
         seated: String,
     },
-    /// More candidates than memory has room for.
-    #[error(
-        "{candidates} candidates take {needed:.1} GB and {free:.1} GB of memory are free; use fewer (--n, or candidates of [proposal]) or another --device"
-    )]
-    Memory {
-        /// N.
-        candidates: usize,
-        /// What the drafter needs for them at least, in 10⁹ bytes.
-        needed: f64,
-        /// What is free, in 10⁹ bytes.
-        free: f64,
-    },
+    /// An engine that cannot make the candidates of the scheme.
+    #[error(transparent)]
+    Engine(sk_core::BoxError),
     /// A head of another kind than its blade.
     #[error("blade \"{name}\" is of kind \"{kind}\" and its head of kind \"{found}\"; change one of the two")]
     HeadKind {

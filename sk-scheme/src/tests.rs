@@ -1,10 +1,14 @@
-use super::*;
+use std::path::{Path, PathBuf};
 
-fn reference(convention: Convention) -> SchemeConfig {
-    SchemeConfig::reference(convention, &OperatingPoint::HHH)
+use sk_core::{OperatingPoint, Simplex};
+
+use crate::*;
+
+fn reference(convention: Convention) -> SchemeSpec {
+    SchemeSpec::reference(convention, &OperatingPoint::HHH)
 }
 
-fn overlaid(text: &str) -> Result<SchemeConfig, SchemeError> {
+fn overlaid(text: &str) -> Result<SchemeSpec, SchemeError> {
     let mut config = reference(Convention::Sound);
     config.overlay("test.toml", text, Path::new("schemes"))?;
     Ok(config)
@@ -14,8 +18,10 @@ fn overlaid(text: &str) -> Result<SchemeConfig, SchemeError> {
 fn what_a_file_leaves_out_stays_as_it_was() {
     assert_eq!(overlaid("").unwrap(), reference(Convention::Sound));
     let config = overlaid("[selector]\ntemperature = 2\n[aggregator]\nkind = \"round-robin\"\np = inf\n").unwrap();
-    assert_eq!((config.selector.temperature, config.selector.w_blade), (2.0, OperatingPoint::HHH.w_blade));
-    assert_eq!(config.aggregator.kind, AggregatorKind::RoundRobin { link: LinkKind::Probit, p: f64::INFINITY });
+    let SelectorRule::Champion(champion) = &config.selector.rule else { panic!("{:?}", config.selector) };
+    assert_eq!((champion.temperature, champion.w_blade), (2.0, OperatingPoint::HHH.w_blade));
+    let AggregatorSpec::RoundRobin(family) = &config.aggregator else { panic!("{:?}", config.aggregator) };
+    assert_eq!((family.link, family.p), (LinkSpec::Probit, f64::INFINITY));
     assert_eq!(config.proposal, reference(Convention::Sound).proposal);
 }
 
@@ -56,7 +62,7 @@ fn every_link_of_the_library_has_a_name() {
 }
 
 /// Ratings 3, 2, 1 and raw scores of two blades, of which the first is weighed.
-fn selected(config: &SchemeConfig) -> Vec<f64> {
+fn selected(config: &SchemeSpec) -> Vec<f64> {
     let table = sk_core::ScoreTable::new([([0.3, 0.2, 0.1], [0.0; 3]), ([-1.0, 0.0, 1.0], [0.5, 0.5, 0.1])]).unwrap();
     let table = table.with_names(["calm", "safe"]).unwrap();
     let batch = sk_core::Batch::trusted(table.mu(0), table.sigma(0)).with_blades(&table);
@@ -94,9 +100,9 @@ fn each_standardisation_is_switched_alone() {
     let scores = sk_core::ScoreTable::new([([6.0, 2.0, 1.0], [1.0, 2.0, 0.0]), ([-30.0, 0.0, 50.0], [5.0, 5.0, 1.0])]).unwrap();
     let fluency = [-2.0, -1.0, -4.0];
     // Composite, rating, probability: what each standardisation changes, and what comes before it and does not.
-    let run = |config: &SchemeConfig| {
+    let run = |config: &SchemeSpec| {
         let (mut composite, mut ratings, mut p) = (sk_core::Composite::default(), vec![0.0; 3], vec![0.0; 3]);
-        config.normalizer.build().combine(&scores, &Simplex::uniform(2).unwrap(), &mut composite);
+        config.normalizer.build().unwrap().combine(&scores, &Simplex::uniform(2).unwrap(), &mut composite);
         let batch = sk_core::Batch::trusted(&composite.mu, &composite.sigma).with_trusted_fluency(&fluency);
         config.aggregator.build().unwrap().rate(&batch, &mut ratings);
         config.selector.build().unwrap().distribution(&ratings, &batch, &mut p);
@@ -120,16 +126,15 @@ fn each_standardisation_is_switched_alone() {
 
 #[test]
 fn normalisation_is_set_number_by_number() {
-    use sk_core::{Deviation, Standardize};
-    use sk_normalize::{Correlation, DispersionUnit, Propagation};
+    let cbn = |text: &str| overlaid(text).unwrap().normalizer;
     let text = "[normalizer]\nconvention = \"paper\"\ndeviation = \"population\"\ncorrelations = [[\"a\", \"b\", -0.5]]\n";
-    let normalizer = overlaid(text).unwrap().normalizer;
-    assert_eq!(normalizer.standardize, Standardize::new(Deviation::Population, 1e-6, 0.0).unwrap());
-    assert_eq!(normalizer.unit, DispersionUnit::Own);
-    assert_eq!(normalizer.propagation, Propagation::Correlated(Correlation::of_pairs([("a", "b", -0.5)]).unwrap()));
-    let normalizer = overlaid("[normalizer]\nepsilon = 0.5\ndispersion_unit = \"own\"\n").unwrap().normalizer;
-    assert_eq!(normalizer.standardize, Standardize::new(Deviation::Sample, 0.5, 0.0).unwrap());
-    assert_eq!((normalizer.unit, normalizer.propagation), (DispersionUnit::Own, Propagation::Linear));
+    let (deviation, dispersion_unit) = (Deviation::Population, DispersionUnit::Own);
+    assert_eq!(cbn(text).rule, NormalizerRule::Cbn { deviation, epsilon: 1e-6, dispersion_unit });
+    let correlations = vec![("a".to_owned(), "b".to_owned(), -0.5)];
+    assert_eq!(cbn(text).propagation, PropagationSpec::Correlated { correlations });
+    let normalizer = cbn("[normalizer]\nepsilon = 0.5\ndispersion_unit = \"own\"\n");
+    assert_eq!(normalizer.rule, NormalizerRule::Cbn { deviation: Deviation::Sample, epsilon: 0.5, dispersion_unit });
+    assert_eq!(normalizer.propagation, PropagationSpec::Rule { propagation: PropagationRule::Linear });
     for (text, said) in [
         ("epsilon = -1\n", "epsilon is -1"),
         ("correlations = [[\"a\", \"b\"]]\n", "expected a list such as"),
@@ -145,10 +150,11 @@ fn normalisation_is_set_number_by_number() {
 #[test]
 fn the_conventions_differ_where_the_published_runs_do() {
     let (paper, sound) = (reference(Convention::Paper), reference(Convention::Sound));
-    assert_eq!((paper.proposal.top_k, paper.proposal.repetition_penalty), (50, 1.05));
-    assert!(!paper.proposal.keep_end_of_text && sound.proposal.keep_end_of_text);
-    assert_eq!(paper.granularity.span_tokens.map(std::num::NonZeroUsize::get), Some(512));
-    assert_eq!((paper.granularity.rule, sound.granularity.rule), (Rule::BlankLine, Rule::BlankLine));
+    let (published, ours) = (paper.proposal.draft().unwrap(), sound.proposal.draft().unwrap());
+    assert_eq!((published.top_k, published.repetition_penalty), (50, 1.05));
+    assert!(!published.keep_end_of_text && ours.keep_end_of_text);
+    assert_eq!(paper.granularity.span_tokens().map(std::num::NonZeroUsize::get), Some(512));
+    assert_eq!((paper.granularity.kind(), sound.granularity.kind()), ("blank-line", "blank-line"));
     paper.aggregator.build().unwrap();
     paper.selector.build().unwrap();
 }
@@ -170,21 +176,22 @@ fn listed_blades_replace_the_default_ones_in_the_order_of_the_file() {
 #[test]
 fn blades_are_amended_field_by_field() {
     let amended = |scheme: &str, text: &str| {
-        let mut config = Shipped::named(scheme).unwrap().config().unwrap();
+        let mut config = Shipped::named(scheme).unwrap().spec().unwrap();
         config.amend("--set", text).map(|()| config)
     };
-    let lambda = |blade: &BladeConfig| blade.guided.unwrap().lambda;
+    let lambda = |blade: &BladeSpec| blade.rule.guidance().unwrap().lambda;
     let mut args = amended("args", "[blades.\"*\"]\nguided = 0.5\n").unwrap();
     ["a", "b"].iter().for_each(|name| args.seat(name));
     assert_eq!(args.blades.iter().map(lambda).collect::<Vec<_>>(), [0.5, 0.5]);
-    assert_eq!(args.blades[0].dispersion, sk_blades::Dispersion::ZERO, "what is not named stays");
+    assert_eq!(args.blades[0].rule.dispersion(), Some(Dispersion::Zero), "what is not named stays");
     // One blade of a template, and one with a section of its own.
     let mut args = amended("args", "[blades.b]\nguided = 2\n").unwrap();
     ["a", "b"].iter().for_each(|name| args.seat(name));
     let named = |name: &str| lambda(args.blades.iter().find(|blade| blade.name == name).unwrap());
     assert_eq!((named("a"), named("b")), (0.1, 2.0));
     let mixture = amended("mod-alpha", "[blades.\"*\"]\ndivergence_alpha = 0.25\n").unwrap();
-    assert_eq!(mixture.template.unwrap().divergence, sk_core::Divergence::alpha(0.25).unwrap());
+    let BladeRule::DivergenceRatio { divergence, .. } = mixture.template.unwrap().rule else { panic!("another kind") };
+    assert_eq!(divergence, DivergenceSpec::Alpha { divergence_alpha: 0.25 });
     let base = amended("base", "[blades.backbone]\ndispersion = \"min-entropy\"\n").unwrap();
     assert_eq!((base.blades.len(), base.blades[0].weight), (1, Some(1.0)));
     for (scheme, text, said) in [
@@ -206,9 +213,7 @@ fn an_ensemble_has_adapters_of_its_own() {
     assert_eq!(adapters, expected);
     let read = config.blades[0].build().unwrap().policies();
     assert_eq!(read[1..], ["calm/0", "calm/1"].map(|name| sk_core::Policy::Variant(name.into())));
-    for (text, said) in
-        [("adapters = [\"a\"]\n", "at least 2"), ("", "at least 2"), ("adapter = \"a\"\nadapters = []\n", "at least 2")]
-    {
+    for (text, said) in [("adapters = [\"a\"]\n", "at least 2"), ("", "at least 2"), ("adapters = []\n", "at least 2")] {
         let error = overlaid(&format!("[blades.calm]\nkind = \"ensemble\"\n{text}")).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use serde::ser::{Serialize, Serializer};
 use sk_core::{AlignmentSpec, SpecError};
 
 /// Weights by name, in the order given. Whether they are weights, and whose, is checked where they meet the blades.
@@ -37,6 +38,12 @@ impl NamedWeights {
     /// When a name is not seated or a weight is negative or not finite, or all are zero.
     pub fn apply(&self, spec: &AlignmentSpec) -> Result<AlignmentSpec, SpecError> {
         spec.with_named_weights(self.0.iter().map(|(name, weight)| (name.as_str(), *weight)))
+    }
+}
+
+impl Serialize for NamedWeights {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, weight)| (name, weight)))
     }
 }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sk_core::{Granularity, TokenId};
+use crate::{Granularity, TokenId};
 
 /// ρ by text: a span is whole when its last token completes one of some delimiters, which stays part of the span.
 ///

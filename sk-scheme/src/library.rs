@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::{Convention, SchemeConfig, SchemeError};
-use crate::suggest;
+use crate::{SchemeError, SchemeSpec, suggest};
 
 /// A scheme file inside the program.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +15,7 @@ pub struct Shipped {
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
-        &[$(Shipped { name: $name, text: include_str!(concat!("../../schemes/", $name, ".toml")) }),*]
+        &[$(Shipped { name: $name, text: include_str!(concat!("../schemes/", $name, ".toml")) }),*]
     };
 }
 
@@ -62,15 +61,15 @@ impl Shipped {
     ///
     /// # Errors
     /// Never, as far as the tests know.
-    pub fn config(&self) -> Result<SchemeConfig, SchemeError> {
-        let mut config = SchemeConfig::reference(Convention::Sound, &sk_core::OperatingPoint::HHH);
-        config.overlay(&format!("{}.toml", self.name), self.text, Path::new(""))?;
-        config.check()?;
-        Ok(config)
+    pub fn spec(&self) -> Result<SchemeSpec, SchemeError> {
+        let mut spec = SchemeSpec::default();
+        spec.overlay(&format!("{}.toml", self.name), self.text, Path::new(""))?;
+        spec.check()?;
+        Ok(spec)
     }
 }
 
-impl SchemeConfig {
+impl SchemeSpec {
     /// Takes what the scheme `name` says: a file, or one that ships.
     ///
     /// # Errors
@@ -106,19 +105,19 @@ mod tests {
         names.sort_unstable();
         assert_eq!(files, names);
         for scheme in SHIPPED {
-            let config = scheme.config().unwrap_or_else(|error| panic!("{error}"));
-            assert!(!config.about.method.is_empty(), "{}", scheme.name);
+            let spec = scheme.spec().unwrap_or_else(|error| panic!("{error}"));
+            assert!(!spec.about.method.is_empty(), "{}", scheme.name);
         }
     }
 
     #[test]
     fn a_slip_in_the_name_is_answered() {
-        let mut config = SchemeConfig::reference(Convention::Sound, &sk_core::OperatingPoint::HHH);
-        let refused = |config: &mut SchemeConfig, name: &str| config.adopt(Path::new(name)).unwrap_err().to_string();
-        assert_eq!(refused(&mut config, "contrastiv"), "unknown scheme \"contrastiv\"; did you mean \"contrastive\"?");
-        assert!(refused(&mut config, "missing/mod").starts_with("cannot read scheme missing/mod"));
-        assert!(refused(&mut config, "mod.toml").starts_with("cannot read scheme mod.toml"));
-        config.adopt(Path::new("mod")).unwrap();
-        assert_eq!(config.about.method, "MOD");
+        let mut spec = SchemeSpec::default();
+        let refused = |spec: &mut SchemeSpec, name: &str| spec.adopt(Path::new(name)).unwrap_err().to_string();
+        assert_eq!(refused(&mut spec, "contrastiv"), "unknown scheme \"contrastiv\"; did you mean \"contrastive\"?");
+        assert!(refused(&mut spec, "missing/mod").starts_with("cannot read scheme missing/mod"));
+        assert!(refused(&mut spec, "mod.toml").starts_with("cannot read scheme mod.toml"));
+        spec.adopt(Path::new("mod")).unwrap();
+        assert_eq!(spec.about.method, "MOD");
     }
 }

@@ -1,0 +1,162 @@
+//! A number of a scheme that is searched over, with its range and scale.
+
+use crate::scheme::Parameter;
+use crate::scheme::parameters::{Scale, Search};
+
+/// Significant digits of a proposed value. What is tried is what is printed, and more digits mean nothing here.
+const DIGITS: usize = 4;
+
+/// A number of a scheme with the range it is searched in.
+#[derive(Debug, Clone, Copy)]
+pub struct Dimension {
+    /// The number.
+    pub parameter: &'static Parameter,
+    low: f64,
+    high: f64,
+    scale: Scale,
+}
+
+impl PartialEq for Dimension {
+    fn eq(&self, other: &Self) -> bool {
+        (self.parameter.name, self.low, self.high) == (other.parameter.name, other.low, other.high)
+    }
+}
+
+impl Dimension {
+    /// The default ranges of all numbers that can be searched, in the order of the paper's table, α last. The paper searched all but α.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Parameter::searchable()
+            .filter_map(|parameter| parameter.search.map(|Search { low, high, scale }| Self { parameter, low, high, scale }))
+    }
+
+    /// The same number searched in [low, high].
+    ///
+    /// # Errors
+    /// When the range is empty or not finite, reaches below what the number may be, or is not whole if the number is.
+    pub fn within(self, low: f64, high: f64) -> Result<Self, String> {
+        let Parameter { name, range, .. } = self.parameter;
+        if !(low.is_finite() && high.is_finite() && low < high) {
+            return Err(format!("{name} needs a range [low, high] with low below high, both finite"));
+        }
+        let least = if self.scale == Scale::Log { f64::MIN_POSITIVE } else { range.least };
+        if low < least || high > range.most {
+            let reason = if self.scale == Scale::Log { "above 0".to_owned() } else { range.to_string() };
+            return Err(format!("{name} is searched in [{low}, {high}], and must stay {reason}"));
+        }
+        if self.scale == Scale::Whole && (low.fract() != 0.0 || high.fract() != 0.0) {
+            return Err(format!("{name} counts something: its range ends at whole numbers"));
+        }
+        Ok(Self { low, high, ..self })
+    }
+
+    /// How the range is laid onto [0, 1).
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// The range.
+    pub fn range(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// Whether a value lies in the range.
+    pub fn contains(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    /// The value at `u` ∈ [0, 1), to four significant digits.
+    pub fn value(&self, u: f64) -> f64 {
+        let value = match self.scale {
+            Scale::Linear => rounded(self.low + u * (self.high - self.low)),
+            Scale::Log => rounded((self.low.ln() + u * (self.high / self.low).ln()).exp()),
+            Scale::Whole => self.low + (u * (self.high - self.low + 1.0)).floor(),
+        };
+        value.clamp(self.low, self.high)
+    }
+
+    /// Where a value lies in [0, 1): in the middle of its share, for a whole number.
+    pub fn unit(&self, value: f64) -> f64 {
+        let u = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+            Scale::Whole => (value - self.low + 0.5) / (self.high - self.low + 1.0),
+        };
+        u.clamp(0.0, 1.0_f64.next_down())
+    }
+}
+
+/// A number as its first digits spell it. Numbers this short come out of JSON as they went in.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use sk_core::OperatingPoint;
+
+    use super::*;
+    use crate::scheme::{Convention, SchemeSpec};
+
+    fn dimension(name: &str) -> Dimension {
+        Dimension::all().find(|dimension| dimension.parameter.name == name).unwrap()
+    }
+
+    #[test]
+    fn values_and_units_are_inverse() {
+        for dimension in Dimension::all() {
+            let name = dimension.parameter.name;
+            for step in 0..=1000 {
+                let value = dimension.value(f64::from(step) / 1001.0);
+                assert!(dimension.contains(value), "{name} {value}");
+                assert_eq!(dimension.value(dimension.unit(value)), value, "{name}");
+            }
+            let (low, high) = dimension.range();
+            assert_eq!((dimension.value(0.0), dimension.value(1.0_f64.next_down())), (low, high));
+        }
+        // Half of the units of a logarithmic range lie below its geometric mean: √(0.25·32) = 2.828.
+        assert_eq!(dimension("temperature").value(0.5), 2.828);
+    }
+
+    #[test]
+    fn each_whole_number_has_its_share() {
+        let rounds = dimension("rounds").within(1.0, 4.0).unwrap();
+        let values: Vec<f64> = [0.0, 0.24, 0.25, 0.49, 0.5, 0.75, 0.999].map(|u| rounds.value(u)).to_vec();
+        assert_eq!(values, [1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0]);
+    }
+
+    #[test]
+    fn ranges_hold_the_published_optima() {
+        for (name, point) in OperatingPoint::PUBLISHED {
+            let spec = SchemeSpec::reference(Convention::Sound, &point);
+            for dimension in Dimension::all() {
+                let value = dimension.parameter.get(&spec).unwrap();
+                let (low, high) = dimension.range();
+                assert!(low < value && value < high, "{name}: {} is {value}", dimension.parameter.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_arrives_where_it_is_read() {
+        for dimension in Dimension::all() {
+            let value = dimension.value(0.3);
+            let mut spec = SchemeSpec::default();
+            dimension.parameter.set(&mut spec, value).unwrap();
+            assert_eq!(dimension.parameter.get(&spec), Some(value), "{}", dimension.parameter.name);
+        }
+    }
+
+    #[test]
+    fn ranges_that_are_none_are_refused() {
+        for (name, low, high, says) in [
+            ("temperature", 0.0, 1.0, "above 0"),
+            ("alpha", 0.5, 1.5, "in [0, 1]"),
+            ("lambda", 1.0, 1.0, "low below high"),
+            ("w_tour", f64::NAN, 1.0, "finite"),
+            ("rounds", 1.5, 4.0, "whole numbers"),
+            ("candidates", 0.0, 4.0, "at least 1"),
+        ] {
+            assert!(dimension(name).within(low, high).unwrap_err().contains(says), "{name}");
+        }
+    }
+}

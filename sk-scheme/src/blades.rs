@@ -1,0 +1,329 @@
+//! 𝓑: what scores a candidate.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sk_blades::{
+    Ablated, Discriminator, DivergenceRatio, Ensemble, ExpertAmateur, Guided, ImplicitReward, Ingredient, Likelihood, RewardHead,
+    arm_generator,
+};
+use sk_core::{Blade, HeadKind, ParameterError, Policy};
+
+use crate::choices::{Dispersion, DispersionArm, LabelSpread, Length};
+use crate::divergence::DivergenceSpec;
+
+/// Seeds the draws that shuffle the dispersions of an ablation, for all blades alike: a step permutes the composite dispersion.
+const SHUFFLE_SEED: u64 = 42;
+
+/// A `[blades.NAME]` section as a file has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum BladeSection {
+    Fluency(FluencySection),
+    Weighed(BladeSpec),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum FluencySection {
+    /// b₀, the drafter's own log-probability. It has no weight: the aggregator gives it its coefficient.
+    Fluency,
+}
+
+/// A blade with a weight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BladeSpec {
+    /// The name users address it by.
+    #[serde(skip)]
+    pub name: String,
+    /// The rule, and its own fields.
+    #[serde(flatten)]
+    pub rule: BladeRule,
+    /// Its weight, scaled so that all sum to one. If any blade has a weight, those without one have zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
+    /// What an ablation makes of its σ.
+    pub arm: DispersionArm,
+}
+
+/// The kinds of blades with a weight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum BladeRule {
+    /// The implicit reward of an adapter against the backbone.
+    ImplicitReward {
+        /// Directory of the adapter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adapter: Option<PathBuf>,
+        /// β, scale of the log-ratio.
+        beta: f64,
+        /// Where σ comes from.
+        dispersion: Dispersion,
+        /// The backbone's log-probability beside the score.
+        #[serde(flatten)]
+        guidance: Option<Guidance>,
+    },
+    /// The mean implicit reward of several adapters, with their disagreement for σ.
+    Ensemble {
+        /// Directories of the adapters, at least two.
+        #[serde(default)]
+        adapters: Vec<PathBuf>,
+        /// β, scale of the log-ratio.
+        beta: f64,
+    },
+    /// The log-probability under an adapter.
+    Likelihood {
+        /// Directory of the adapter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adapter: Option<PathBuf>,
+        /// Where σ comes from.
+        dispersion: Dispersion,
+    },
+    /// The log-probability under the backbone.
+    BackboneLikelihood {
+        /// Where σ comes from.
+        dispersion: Dispersion,
+    },
+    /// f′ of the ratio of an adapter and the backbone, under a divergence.
+    DivergenceRatio {
+        /// Directory of the adapter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adapter: Option<PathBuf>,
+        /// The divergence.
+        #[serde(flatten)]
+        divergence: DivergenceSpec,
+    },
+    /// Zero: the adapter and its weight go into the soup that drafts.
+    Ingredient {
+        /// Directory of the adapter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adapter: Option<PathBuf>,
+    },
+    /// The log-probability of an attribute, by a discriminating head on the backbone.
+    Discriminator {
+        /// Directory of the head.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        head: Option<PathBuf>,
+        /// Where σ comes from.
+        dispersion: LabelSpread,
+        /// The backbone's log-probability beside the score.
+        #[serde(flatten)]
+        guidance: Option<Guidance>,
+    },
+    /// The reward that a head on the backbone gives.
+    RewardHead {
+        /// Directory of the head.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        head: Option<PathBuf>,
+        /// The backbone's log-probability beside the score.
+        #[serde(flatten)]
+        guidance: Option<Guidance>,
+    },
+    /// Backbone minus drafter.
+    ExpertAmateur,
+}
+
+/// A backbone's log-probability beside a blade's own score: log π_B + λ μ.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Guidance {
+    /// λ, what the blade's score counts beside log π_B.
+    #[serde(rename = "guided")]
+    pub lambda: f64,
+    /// How log π_B counts.
+    pub likelihood: Length,
+}
+
+impl BladeRule {
+    /// Its `kind` in a scheme file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ImplicitReward { .. } => "implicit-reward",
+            Self::Ensemble { .. } => "ensemble",
+            Self::Likelihood { .. } => "likelihood",
+            Self::BackboneLikelihood { .. } => "backbone-likelihood",
+            Self::DivergenceRatio { .. } => "divergence-ratio",
+            Self::Ingredient { .. } => "ingredient",
+            Self::Discriminator { .. } => "discriminator",
+            Self::RewardHead { .. } => "reward-head",
+            Self::ExpertAmateur => "expert-amateur",
+        }
+    }
+
+    /// The kind of head it reads with, if any.
+    pub fn head_kind(&self) -> Option<HeadKind> {
+        match self {
+            Self::Discriminator { .. } => Some(HeadKind::Discriminator),
+            Self::RewardHead { .. } => Some(HeadKind::Reward),
+            _ => None,
+        }
+    }
+
+    /// The `kind` of a blade that reads with such a head.
+    pub fn kind_of_head(kind: HeadKind) -> &'static str {
+        match kind {
+            HeadKind::Discriminator => "discriminator",
+            HeadKind::Reward => "reward-head",
+        }
+    }
+
+    /// Whether it reads with an adapter of its own name.
+    pub fn needs_adapter(&self) -> bool {
+        matches!(
+            self,
+            Self::ImplicitReward { .. } | Self::Likelihood { .. } | Self::DivergenceRatio { .. } | Self::Ingredient { .. }
+        )
+    }
+
+    /// The choice of σ of an implicit reward or likelihood.
+    pub(crate) fn dispersion(&self) -> Option<Dispersion> {
+        match self {
+            Self::ImplicitReward { dispersion, .. }
+            | Self::Likelihood { dispersion, .. }
+            | Self::BackboneLikelihood { dispersion } => Some(*dispersion),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn guidance(&self) -> Option<Guidance> {
+        match self {
+            Self::ImplicitReward { guidance, .. } | Self::Discriminator { guidance, .. } | Self::RewardHead { guidance, .. } => {
+                *guidance
+            }
+            _ => None,
+        }
+    }
+}
+
+impl BladeSpec {
+    /// The implicit reward of the adapter called `name`.
+    pub fn implicit_reward(name: &str, beta: f64) -> Self {
+        let rule = BladeRule::ImplicitReward { adapter: None, beta, dispersion: Dispersion::default(), guidance: None };
+        Self { name: name.to_owned(), rule, weight: None, arm: DispersionArm::default() }
+    }
+
+    /// The blade that reads with the head called `name`.
+    pub(crate) fn of_head(name: &str, kind: HeadKind) -> Self {
+        let rule = match kind {
+            HeadKind::Discriminator => {
+                BladeRule::Discriminator { head: None, dispersion: LabelSpread::default(), guidance: None }
+            }
+            HeadKind::Reward => BladeRule::RewardHead { head: None, guidance: None },
+        };
+        Self { name: name.to_owned(), rule, weight: None, arm: DispersionArm::default() }
+    }
+
+    /// Directory of its head, if it reads with one and the file gives one.
+    pub fn head(&self) -> Option<&PathBuf> {
+        match &self.rule {
+            BladeRule::Discriminator { head, .. } | BladeRule::RewardHead { head, .. } => head.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// β, for the rules that have one.
+    pub fn beta_mut(&mut self) -> Option<&mut f64> {
+        match &mut self.rule {
+            BladeRule::ImplicitReward { beta, .. } | BladeRule::Ensemble { beta, .. } => Some(beta),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a scale β.
+    pub fn has_beta(&self) -> bool {
+        matches!(self.rule, BladeRule::ImplicitReward { .. } | BladeRule::Ensemble { .. })
+    }
+
+    /// Visits the directories that it names.
+    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let paths: &mut [PathBuf] = match &mut self.rule {
+            BladeRule::ImplicitReward { adapter: Some(path), .. }
+            | BladeRule::Likelihood { adapter: Some(path), .. }
+            | BladeRule::DivergenceRatio { adapter: Some(path), .. }
+            | BladeRule::Ingredient { adapter: Some(path) }
+            | BladeRule::Discriminator { head: Some(path), .. }
+            | BladeRule::RewardHead { head: Some(path), .. } => std::slice::from_mut(path),
+            BladeRule::Ensemble { adapters, .. } => adapters,
+            _ => &mut [],
+        };
+        paths.iter_mut()
+    }
+
+    /// The name of the source of its σ; empty if its kind has one alone.
+    pub fn dispersion_name(&self) -> String {
+        match &self.rule {
+            BladeRule::Discriminator { dispersion, .. } => dispersion.to_string(),
+            other => other.dispersion().map_or_else(String::new, |dispersion| dispersion.to_string()),
+        }
+    }
+
+    /// Its σ of a step, from those that it has in a scheme without ablation; `position` is the number of tokens that the candidates
+    /// continue, which decides how they are shuffled.
+    pub fn ablated(&self, sigma: &[f64], position: u64) -> Vec<f64> {
+        let arm = if self.is_certain() { sk_blades::DispersionArm::Zero } else { self.arm.into() };
+        let mut sigma = sigma.to_vec();
+        arm.apply(&mut sigma, &mut arm_generator(SHUFFLE_SEED, position));
+        sigma
+    }
+
+    /// Whether an ablation changes its σ.
+    pub fn is_ablated(&self) -> bool {
+        self.arm != DispersionArm::Real || self.rule.dispersion() == Some(Dispersion::Zero)
+    }
+
+    /// Whether its σ is zero by its own choice.
+    pub fn is_certain(&self) -> bool {
+        self.arm == DispersionArm::Zero || self.rule.dispersion() == Some(Dispersion::Zero)
+    }
+
+    /// The adapters it reads with: the name under which the backbone knows each, and its directory if the file gives one.
+    pub(crate) fn adapters(&self) -> Vec<(String, Option<&PathBuf>)> {
+        match &self.rule {
+            BladeRule::ImplicitReward { adapter, .. }
+            | BladeRule::Likelihood { adapter, .. }
+            | BladeRule::DivergenceRatio { adapter, .. }
+            | BladeRule::Ingredient { adapter } => vec![(self.name.clone(), adapter.as_ref())],
+            BladeRule::Ensemble { adapters, .. } => {
+                (0..).zip(adapters).map(|(member, path): (usize, _)| (format!("{}/{member}", self.name), Some(path))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The blade; the backbone knows its adapter or head, if it has one, by the blade's name.
+    ///
+    /// # Errors
+    /// When β is not positive and finite, λ or the weight negative or not finite, or an ensemble has fewer than two adapters.
+    pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
+        if let Some(weight) = self.weight {
+            ParameterError::check(weight.is_finite() && weight >= 0.0, "weight", weight, "finite and not negative")?;
+        }
+        let name = self.name.as_str();
+        let blade: Arc<dyn Blade> = match &self.rule {
+            BladeRule::ImplicitReward { beta, dispersion, .. } => {
+                Arc::new(ImplicitReward::new(name, *beta, (*dispersion).into())?)
+            }
+            BladeRule::Ensemble { beta, .. } => {
+                Arc::new(Ensemble::new(self.adapters().into_iter().map(|(name, _)| name), *beta)?)
+            }
+            BladeRule::Likelihood { dispersion, .. } => {
+                Arc::new(Likelihood::new(Policy::Variant(name.into()), (*dispersion).into())?)
+            }
+            BladeRule::BackboneLikelihood { dispersion } => Arc::new(Likelihood::new(Policy::Backbone, (*dispersion).into())?),
+            BladeRule::DivergenceRatio { divergence, .. } => Arc::new(DivergenceRatio::new(name, divergence.build()?)),
+            BladeRule::Discriminator { dispersion, .. } => Arc::new(Discriminator::new(name, (*dispersion).into())?),
+            BladeRule::RewardHead { .. } => Arc::new(RewardHead::new(name)),
+            BladeRule::Ingredient { .. } => Arc::new(Ingredient),
+            BladeRule::ExpertAmateur => Arc::new(ExpertAmateur),
+        };
+        let blade: Arc<dyn Blade> = match self.rule.guidance() {
+            Some(Guidance { lambda, likelihood }) => Arc::new(Guided::new(blade, lambda, likelihood.into())?),
+            None => blade,
+        };
+        Ok(match self.arm {
+            DispersionArm::Real => blade,
+            arm => Arc::new(Ablated::new(blade, arm.into(), SHUFFLE_SEED)),
+        })
+    }
+}

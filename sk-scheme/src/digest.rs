@@ -1,0 +1,75 @@
+//! What identifies a scheme in records: a digest of its canonical JSON.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::SchemeSpec;
+
+/// Version of the canonical form. It changes if the same scheme gets another form.
+const VERSION: u32 = 1;
+
+impl SchemeSpec {
+    /// The slots of the scheme in canonical form: without its name, its base, and the places of adapters and heads.
+    pub fn canonical(&self) -> Value {
+        let mut spec = self.clone();
+        let places = spec.blades.iter_mut().chain(&mut spec.template).flat_map(crate::BladeSpec::paths_mut);
+        // How many members an ensemble has is part of the scheme, and where they are is not.
+        places.for_each(std::path::PathBuf::clear);
+        let mut json = json!(spec);
+        if let Some(slots) = json.as_object_mut() {
+            slots.remove("about");
+            slots.remove("base");
+            slots.insert("version".to_owned(), json!(VERSION));
+            // Keys are sorted, and blades have an order.
+            slots.insert("order".to_owned(), json!(self.blades.iter().map(|blade| &blade.name).collect::<Vec<_>>()));
+            if !self.selector.gates.is_empty() {
+                slots.insert("gates".to_owned(), json!(self.selector.gates.iter().map(|gate| &gate.name).collect::<Vec<_>>()));
+            }
+        }
+        json
+    }
+
+    /// SHA-256 of the [canonical form](Self::canonical), in hexadecimal.
+    pub fn digest(&self) -> String {
+        digest(&self.canonical())
+    }
+}
+
+/// SHA-256 of the canonical JSON of a value, in hexadecimal.
+pub fn digest(value: &impl Serialize) -> String {
+    let mut text = String::new();
+    write_canonical(&json!(value), &mut text);
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// JSON without spaces, whose keys are sorted.
+fn write_canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(object) => {
+            let mut entries: Vec<_> = object.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            out.push('{');
+            for (i, (key, value)) in entries.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                out.push_str(&json!(key).to_string());
+                out.push(':');
+                write_canonical(value, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write_canonical(item, out);
+            }
+            out.push(']');
+        }
+        other => out.push_str(&other.to_string()),
+    }
+}

@@ -1,0 +1,50 @@
+//! The divergence that policies are mixed under.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sk_core::{Divergence, ParameterError};
+
+/// The fields `divergence` and, for the α-divergence, `divergence_alpha`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "divergence", rename_all = "kebab-case")]
+pub enum DivergenceSpec {
+    /// The weighted geometric mean.
+    ReverseKl,
+    /// The weighted harmonic mean.
+    ForwardKl,
+    /// The Jensen–Shannon divergence.
+    JensenShannon,
+    /// The weighted power mean of order −α.
+    Alpha {
+        /// α.
+        divergence_alpha: f64,
+    },
+}
+
+impl DivergenceSpec {
+    /// The divergence.
+    ///
+    /// # Errors
+    /// When α is not positive and finite.
+    pub fn build(self) -> Result<Divergence, ParameterError> {
+        Ok(match self {
+            Self::ReverseKl => Divergence::ReverseKl,
+            Self::ForwardKl => Divergence::ForwardKl,
+            Self::JensenShannon => Divergence::JensenShannon,
+            Self::Alpha { divergence_alpha } => Divergence::alpha(divergence_alpha)?,
+        })
+    }
+}
+
+impl fmt::Display for DivergenceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReverseKl => f.write_str("reverse-kl"),
+            Self::ForwardKl => f.write_str("forward-kl"),
+            Self::JensenShannon => f.write_str("jensen-shannon"),
+            Self::Alpha { divergence_alpha } => write!(f, "alpha {divergence_alpha}"),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! ρ: when a candidate span is complete.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sk_core::{Capped, Delimited, FixedLength, Granularity, Response, Token};
+
+/// The `[granularity]` section.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum GranularitySpec {
+    /// Every token is a span.
+    Token,
+    /// A fixed number of tokens.
+    FixedLength {
+        /// Tokens of a span.
+        span_tokens: usize,
+    },
+    /// The end of a sentence or line.
+    Sentence {
+        /// Most tokens of a span.
+        span_tokens: Cap,
+    },
+    /// The first blank line, which belongs to the span.
+    BlankLine {
+        /// Most tokens of a span.
+        span_tokens: Cap,
+    },
+    /// The first of some texts, which belongs to the span.
+    Delimiters {
+        /// The texts.
+        delimiters: Vec<String>,
+        /// Most tokens of a span.
+        span_tokens: Cap,
+    },
+    /// The end of the response.
+    Response {
+        /// Most tokens of a span.
+        span_tokens: Cap,
+    },
+}
+
+/// The most tokens of a span, or "unlimited".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Cap {
+    /// At most so many.
+    Tokens(usize),
+    /// Any number.
+    Unlimited(Unlimited),
+}
+
+/// The word for no cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unlimited {
+    /// Any number.
+    Unlimited,
+}
+
+impl GranularitySpec {
+    /// Its `kind` in a scheme file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::FixedLength { .. } => "fixed-length",
+            Self::Sentence { .. } => "sentence",
+            Self::BlankLine { .. } => "blank-line",
+            Self::Delimiters { .. } => "delimiters",
+            Self::Response { .. } => "response",
+        }
+    }
+
+    /// The most tokens of a span; `None` for no limit.
+    pub fn span_tokens(&self) -> Option<NonZeroUsize> {
+        let tokens = match self {
+            Self::Token => 1,
+            Self::FixedLength { span_tokens } => *span_tokens,
+            Self::Sentence { span_tokens }
+            | Self::BlankLine { span_tokens }
+            | Self::Delimiters { span_tokens, .. }
+            | Self::Response { span_tokens } => match span_tokens {
+                Cap::Tokens(tokens) => *tokens,
+                Cap::Unlimited(_) => return None,
+            },
+        };
+        NonZeroUsize::new(tokens)
+    }
+
+    /// Refuses spans without a token, and delimiters without a text.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::FixedLength { span_tokens: 0 }
+            | Self::Sentence { span_tokens: Cap::Tokens(0) }
+            | Self::BlankLine { span_tokens: Cap::Tokens(0) }
+            | Self::Delimiters { span_tokens: Cap::Tokens(0), .. }
+            | Self::Response { span_tokens: Cap::Tokens(0) } => Err("span_tokens is 0; a span needs a token".to_owned()),
+            Self::Delimiters { delimiters, .. } if delimiters.iter().all(String::is_empty) => {
+                Err("kind \"delimiters\" needs delimiters = [\"…\"], at least one text".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The rule, for a vocabulary whose tokens have these bytes.
+    pub fn build(&self, token_bytes: &Arc<[Box<[u8]>]>) -> Arc<dyn Granularity> {
+        let bytes = Arc::clone(token_bytes);
+        let rule: Arc<dyn Granularity> = match self {
+            Self::Token => return Arc::new(Token),
+            Self::FixedLength { .. } => match self.span_tokens() {
+                Some(tokens) => return Arc::new(FixedLength(tokens)),
+                None => Arc::new(Response),
+            },
+            Self::Sentence { .. } => Arc::new(Delimited::sentence(bytes)),
+            Self::BlankLine { .. } => Arc::new(Delimited::blank_line(bytes)),
+            Self::Delimiters { delimiters, .. } => Arc::new(Delimited::new(bytes, delimiters)),
+            Self::Response { .. } => Arc::new(Response),
+        };
+        match self.span_tokens() {
+            Some(tokens) => Arc::new(Capped { rule, tokens }),
+            None => rule,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+#![doc = include_str!("../README.md")]
+
+mod aggregator;
+mod blades;
+mod choices;
+mod digest;
+mod divergence;
+mod error;
+mod granularity;
+mod library;
+mod normalizer;
+mod number;
+mod overlay;
+pub mod parameters;
+mod proposal;
+mod schema;
+mod selector;
+mod spec;
+mod stability;
+pub mod suggest;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+pub use aggregator::{AggregatorSpec, EntrySpec, LinkSpec, RoundRobinSpec, SwissEloSpec};
+pub use blades::{BladeRule, BladeSpec, Guidance};
+pub use choices::{
+    Convention, Deviation, Dispersion, DispersionArm, DispersionUnit, Fallback, LabelSpread, Length, Merge, Preset, Prior,
+};
+pub use digest::digest;
+pub use divergence::DivergenceSpec;
+pub use error::SchemeError;
+pub use granularity::{Cap, GranularitySpec, Unlimited};
+pub use library::{SHIPPED, Shipped};
+pub use normalizer::{NormalizerRule, NormalizerSpec, PropagationRule, PropagationSpec};
+pub use parameters::Parameter;
+pub use proposal::{DraftSpec, ProposalSpec, SoupSpec, VocabularySpec};
+pub use schema::{json_schema, kind_named};
+pub use selector::{ChampionSpec, GateOn, GateSpec, SelectorRule, SelectorSpec};
+pub use spec::{About, Base, SchemeSpec};
+pub use stability::{Stability, Uncertified};
+pub use summary::{Passes, Summary};
+pub use weights::NamedWeights;

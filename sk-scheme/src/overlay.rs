@@ -1,0 +1,566 @@
+//! A scheme file over a scheme: what it says changes, section by section and field by field, and the rest stays.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
+
+use crate::aggregator::MEMBERS;
+use crate::blades::{BladeSection, BladeSpec, FluencySection};
+use crate::choices::Convention;
+use crate::schema::{self, choices, expected, fields, fits, tag};
+use crate::selector::GateSpec;
+use crate::spec::{About, Base, SchemeSpec, TEMPLATE};
+use crate::weights::NamedWeights;
+use crate::{SchemeError, parameters, suggest};
+
+/// The sections that a scheme file may have.
+const SLOTS: [&str; 7] = ["about", "proposal", "granularity", "blades", "normalizer", "aggregator", "selector"];
+
+/// What the blades of a text do to those that are there.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Blades {
+    /// Take their place.
+    Listed,
+    /// Change them field by field.
+    Amended,
+}
+
+/// Where a text comes from, and the line of each of its keys and values.
+pub(crate) struct Source<'a> {
+    file: &'a str,
+    /// By the path of the key; empty for data without lines.
+    lines: BTreeMap<Vec<String>, [usize; 2]>,
+}
+
+/// A table of a text, and the keys that lead to it.
+struct Section<'s> {
+    source: &'s Source<'s>,
+    path: Vec<String>,
+    table: Table,
+}
+
+impl<'a> Source<'a> {
+    /// A source whose values have no lines, such as an option.
+    pub(crate) fn without_lines(file: &'a str) -> Self {
+        Self { file, lines: BTreeMap::new() }
+    }
+
+    /// Parses a text; errors name lines if `numbered`.
+    pub(crate) fn parse(file: &'a str, text: &str, numbered: bool) -> Result<(Self, Table), SchemeError> {
+        let line = |span: &Range<usize>| {
+            if numbered { 1 + text.bytes().take(span.start).filter(|&b| b == b'\n').count() } else { 0 }
+        };
+        let root = DeTable::parse(text).map_err(|error| SchemeError::Syntax {
+            file: file.to_owned(),
+            line: line(&error.span().unwrap_or_default()),
+            message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
+        })?;
+        let mut lines = BTreeMap::new();
+        let table = plain_table(root.get_ref(), &mut Vec::new(), &mut |path, key, value| {
+            lines.insert(path.to_vec(), [line(key), line(value)]);
+        });
+        Ok((Self { file, lines }, table))
+    }
+}
+
+/// A table without its spans, which `visit` gets with the path of each key.
+fn plain_table(
+    table: &DeTable<'_>,
+    path: &mut Vec<String>,
+    visit: &mut impl FnMut(&[String], &Range<usize>, &Range<usize>),
+) -> Table {
+    let mut plain = Table::new();
+    for (key, value) in table {
+        path.push(key.get_ref().clone().into_owned());
+        visit(path, &key.span(), &value.span());
+        let value = plain_value(value.get_ref(), path, visit);
+        plain.insert(path.pop().unwrap_or_default(), value);
+    }
+    plain
+}
+
+fn plain_value(
+    value: &DeValue<'_>,
+    path: &mut Vec<String>,
+    visit: &mut impl FnMut(&[String], &Range<usize>, &Range<usize>),
+) -> Value {
+    match value {
+        DeValue::String(text) => Value::String(text.clone().into_owned()),
+        DeValue::Boolean(flag) => Value::Boolean(*flag),
+        DeValue::Integer(integer) => {
+            let decimal = Some(integer.as_str()).filter(|_| integer.radix() == 10).and_then(|digits| digits.parse().ok());
+            decimal.map_or_else(|| Value::String(integer.to_string()), Value::Integer)
+        }
+        DeValue::Float(float) => float.as_str().parse().map_or_else(|_| Value::String(float.to_string()), Value::Float),
+        DeValue::Datetime(datetime) => Value::Datetime(*datetime),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| plain_value(item.get_ref(), path, visit)).collect()),
+        DeValue::Table(table) => Value::Table(plain_table(table, path, visit)),
+    }
+}
+
+impl<'s> Section<'s> {
+    fn name(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
+
+    fn dotted(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// The lines of a key of this section and of its value; 0 if the source has none.
+    fn lines(&self, key: &str) -> [usize; 2] {
+        let path: Vec<String> = self.path.iter().cloned().chain([key.to_owned()]).collect();
+        self.source.lines.get(&path).copied().unwrap_or_default()
+    }
+
+    fn line(&self) -> usize {
+        self.source.lines.get(&self.path).map_or(0, |[line, _]| *line)
+    }
+
+    /// The values of `table`, which is at this section or in it, as sections themselves.
+    fn sections(&self, table: Table, what: &str) -> Result<Vec<Section<'s>>, SchemeError> {
+        let section = |(name, value)| {
+            let path: Vec<String> = self.path.iter().cloned().chain([name]).collect();
+            match value {
+                Value::Table(table) => Ok(Section { source: self.source, path, table }),
+                other => {
+                    let place = path.join(".");
+                    Err(SchemeError::Value {
+                        file: self.source.file.to_owned(),
+                        line: self.source.lines.get(&path).map_or(0, |[line, _]| *line),
+                        reason: format!("a {what} is a table such as [{place}], not a {}", other.type_str()),
+                        place,
+                    })
+                }
+            }
+        };
+        table.into_iter().map(section).collect()
+    }
+
+    fn unknown(&self, line: usize, what: &str, name: &str, hint: String) -> SchemeError {
+        SchemeError::Unknown { file: self.source.file.to_owned(), line, what: what.to_owned(), name: name.to_owned(), hint }
+    }
+
+    /// A fault of the section as a whole.
+    fn fault(&self, reason: impl ToString) -> SchemeError {
+        let (file, place) = (self.source.file.to_owned(), format!("[{}]", self.dotted()));
+        SchemeError::Value { file, line: self.line(), place, reason: reason.to_string() }
+    }
+
+    fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
+        let shown = match found {
+            Value::Integer(_) | Value::Float(_) => found.to_string(),
+            other => format!("{} {}", if other.type_str().starts_with(['a', 'i']) { "an" } else { "a" }, other.type_str()),
+        };
+        SchemeError::Value {
+            file: self.source.file.to_owned(),
+            line: self.lines(key)[1],
+            place: format!("{}.{key}", self.dotted()),
+            reason: format!("expected {expected}, found {shown}"),
+        }
+    }
+
+    /// What the section makes of `current`: its fields over those there, over the defaults.
+    fn over<T: DeserializeOwned>(&mut self, slot: &str, current: &Table, base: &Base) -> Result<T, SchemeError> {
+        let schema = schema::section(slot);
+        let tag = tag(slot);
+        let kinds = schema::kinds(slot, &schema);
+        let mut carried = current.clone();
+        if let Some(value) = self.table.get(tag) {
+            let what = match (slot, tag) {
+                ("blades", _) => "blade",
+                ("gates", _) => "criterion",
+                _ => slot,
+            };
+            match value.as_str() {
+                None => return Err(self.mistyped(tag, "a string", value)),
+                Some(kind) if !kinds.iter().any(|known| known == kind) => {
+                    let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
+                    return Err(self.unknown(self.lines(tag)[1], what, kind, suggest::hint(kind, &known)));
+                }
+                Some(kind) => forget(&mut carried, kind, tag),
+            }
+        }
+        for (group, dependent) in [("link", "nu"), ("divergence", "divergence_alpha")] {
+            if self.table.contains_key(group) {
+                carried.remove(dependent);
+            }
+        }
+        if self.table.contains_key("correlations") {
+            self.table.remove("propagation");
+            carried.remove("propagation");
+        } else if self.table.contains_key("propagation") {
+            carried.remove("correlations");
+        }
+        let given = self.table.get(tag).or_else(|| current.get(tag)).and_then(Value::as_str);
+        let kind = given.unwrap_or(if slot == "blades" { "implicit-reward" } else { "blade" }).to_owned();
+        let mut base = base.clone();
+        if let (true, Some(value)) = (slot == "normalizer" && kind == "cbn", self.table.get("convention")) {
+            let convention = value.as_str().ok_or_else(|| self.mistyped("convention", "a string", value))?;
+            let hint = || suggest::hint(convention, &Convention::NAMES);
+            base.convention = convention
+                .parse()
+                .map_err(|_: String| self.unknown(self.lines("convention")[1], "convention", convention, hint()))?;
+            self.table.remove("convention");
+            ["deviation", "epsilon", "dispersion_unit"].iter().for_each(|field| drop(carried.remove(*field)));
+        }
+
+        let mut all = defaults(slot, &kind, &base);
+        all.extend(carried);
+        if let Some((_, link, p)) = MEMBERS.iter().find(|(member, ..)| slot == "aggregator" && *member == kind) {
+            all.insert("link".to_owned(), Value::String(link.name().to_owned()));
+            all.insert("p".to_owned(), Value::Float(*p));
+            self.table.remove(tag);
+            all.insert(tag.to_owned(), Value::String("round-robin".to_owned()));
+        } else {
+            all.insert(tag.to_owned(), Value::String(kind.clone()));
+        }
+        all.extend(self.table.clone());
+        let mut known = fields(&schema, &all);
+        if known.is_none() {
+            self.check_tags(&schema)?;
+        }
+        if let Some(known) = known.as_mut().filter(|_| slot == "blades" && !all.contains_key("guided")) {
+            known.remove("likelihood");
+        }
+        let known = known.unwrap_or_default();
+        for (key, value) in &self.table {
+            let Some(property) = known.get(key) else {
+                let hint = elsewhere(&schema, &kinds, tag, &kind, key)
+                    .unwrap_or_else(|| suggest::hint(key, &known.keys().map(String::as_str).collect::<Vec<_>>()));
+                return Err(self.unknown(self.lines(key)[0], &format!("field of [{}]", self.dotted()), key, hint));
+            };
+            if !fits(property, value) {
+                return Err(match value.as_str().filter(|_| !choices(property).is_empty()) {
+                    Some(text) => {
+                        self.unknown(self.lines(key)[1], &key.replace('_', " "), text, suggest::hint(text, &choices(property)))
+                    }
+                    None => self.mistyped(key, expected(property), value),
+                });
+            }
+        }
+        all.retain(|key, _| known.contains_key(key));
+        T::deserialize(all).map_err(|error| self.fault(error.message()))
+    }
+
+    /// Refuses a tag that no alternative of the schema has, such as the name of a link.
+    fn check_tags(&self, schema: &serde_json::Value) -> Result<(), SchemeError> {
+        let all = fields(schema, &Table::new()).unwrap_or_default();
+        for (key, value) in &self.table {
+            let known = all.get(key).map(choices).unwrap_or_default();
+            match value.as_str() {
+                _ if known.is_empty() => {}
+                None => return Err(self.mistyped(key, "a string", value)),
+                Some(text) if !known.contains(&text) => {
+                    return Err(self.unknown(self.lines(key)[1], &key.replace('_', " "), text, suggest::hint(text, &known)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kind that has a field which the present one lacks.
+fn elsewhere(schema: &serde_json::Value, kinds: &[String], tag: &str, kind: &str, key: &str) -> Option<String> {
+    let has = |other: &&String| {
+        let table = Table::from_iter([(tag.to_owned(), Value::String((*other).clone()))]);
+        fields(schema, &table).is_some_and(|fields| fields.contains_key(key))
+    };
+    let lacking = Some(kind.to_owned());
+    let other = kinds.iter().filter(|other| **other != kind).find(has)?;
+    // A field that depends on another choice than the kind is a matter of that choice.
+    if has(&lacking.as_ref()?) {
+        return None;
+    }
+    let more = if key == "nu" { " and link = \"student-t\"" } else { "" };
+    Some(format!("kind \"{kind}\" has no {key}; use {tag} = \"{other}\"{more}"))
+}
+
+/// Drops the fields that do not outlive a new kind.
+fn forget(carried: &mut Table, kind: &str, tag: &str) {
+    let before = carried.get(tag).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let forgotten: &[&str] = match kind {
+        // A cap belongs to the rule it came with.
+        "response" => &["span_tokens"],
+        // The champion's temperature is on the scale of standardised logits.
+        "softmax" if before != kind => &["temperature"],
+        // A member of the family has a link and an exponent of its own.
+        "round-robin" => &["link", "p", "nu"],
+        member if MEMBERS.iter().any(|(name, ..)| *name == member) => &["link", "p", "nu"],
+        // The two have choices of their own.
+        "discriminator" if before != kind => &["dispersion"],
+        _ if before == "discriminator" && before != kind => &["dispersion"],
+        _ => &[],
+    };
+    forgotten.iter().for_each(|field| drop(carried.remove(*field)));
+    if before == "response" && kind == "fixed-length" {
+        carried.remove("span_tokens");
+    }
+}
+
+/// The fields of a section that a file leaves out, those of other kinds included.
+fn defaults(slot: &str, kind: &str, base: &Base) -> Table {
+    let paper = base.convention == Convention::Paper;
+    let text = |value: &str| Value::String(value.to_owned());
+    let convention = || text(&base.convention.to_string());
+    let mut table: Table = parameters::defaults(slot, kind, base).collect();
+    let choices: Vec<(&str, Value)> = match slot {
+        "proposal" => vec![("keep_end_of_text", Value::Boolean(!paper)), ("merge", text("exact")), ("prior", text("backbone"))],
+        "granularity" if kind == "response" => vec![("span_tokens", text("unlimited"))],
+        "granularity" if kind == "delimiters" => vec![("delimiters", Value::Array(Vec::new()))],
+        "blades" => vec![
+            ("dispersion", text(if kind == "discriminator" { "zero" } else { "min-entropy" })),
+            ("arm", text("real")),
+            ("likelihood", text("summed")),
+            ("divergence", text("reverse-kl")),
+        ],
+        "normalizer" => vec![
+            ("deviation", text("sample")),
+            ("dispersion_unit", text(if paper { "own" } else { "score" })),
+            ("propagation", text("linear")),
+        ],
+        "aggregator" => vec![
+            ("convention", convention()),
+            ("standardize", Value::Boolean(true)),
+            ("link", text("probit")),
+            ("divergence", text("reverse-kl")),
+        ],
+        "selector" => vec![("convention", convention()), ("standardize", Value::Boolean(true))],
+        "gates" => vec![("fallback", text("best"))],
+        _ => Vec::new(),
+    };
+    table.extend(choices.into_iter().map(|(field, value)| (field.to_owned(), value)));
+    table
+}
+
+/// A part of a scheme as a table.
+pub(crate) fn table_of(part: &impl Serialize) -> Table {
+    Table::try_from(part).expect("the parts of a scheme are tables")
+}
+
+/// What fills a slot by default.
+pub(crate) fn published<T: DeserializeOwned>(slot: &str, kind: &str, base: &Base) -> T {
+    let source = Source::without_lines("the published scheme");
+    let table = Table::from_iter([("kind".to_owned(), Value::String(kind.to_owned()))]);
+    let mut section = Section { source: &source, path: vec![slot.to_owned()], table };
+    section.over(slot, &Table::new(), base).expect("the published operating points are schemes")
+}
+
+impl SchemeSpec {
+    /// Takes what a parsed text says.
+    pub(crate) fn take(&mut self, source: &Source<'_>, table: Table, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
+        let root = Section { source, path: Vec::new(), table: Table::new() };
+        for section in root.sections(table, "slot")? {
+            self.take_section(section, directory, mode)?;
+        }
+        Ok(())
+    }
+
+    /// Sets fields of one slot.
+    pub(crate) fn set_field(&mut self, slot: &'static str, table: Table) -> Result<(), SchemeError> {
+        let source = Source::without_lines("");
+        let section = Section { source: &source, path: vec![slot.to_owned()], table };
+        self.take_section(section, Path::new(""), Blades::Amended).map_err(|error| match error {
+            SchemeError::Value { reason, .. } => SchemeError::Parameter { slot, reason },
+            other => other,
+        })
+    }
+
+    fn take_section(&mut self, mut section: Section<'_>, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
+        match section.name().to_owned().as_str() {
+            "about" => {
+                let all = fields(&schema::section("about"), &Table::new()).unwrap_or_default();
+                for (key, value) in &section.table {
+                    let known: Vec<&str> = all.keys().map(String::as_str).collect();
+                    if !known.contains(&key.as_str()) {
+                        return Err(section.unknown(section.lines(key)[0], "field of [about]", key, suggest::hint(key, &known)));
+                    }
+                    if !value.is_str() {
+                        return Err(section.mistyped(key, "a string", value));
+                    }
+                }
+                self.about = About::deserialize(section.table.clone()).map_err(|error| section.fault(error.message()))?;
+            }
+            "proposal" => {
+                let proposal: crate::ProposalSpec = section.over("proposal", &table_of(&self.proposal), &self.base)?;
+                proposal.drafting(None).map_err(|reason| section.fault(reason))?;
+                self.proposal = proposal;
+            }
+            "granularity" => {
+                let granularity: crate::GranularitySpec =
+                    section.over("granularity", &table_of(&self.granularity), &self.base)?;
+                granularity.check().map_err(|reason| section.fault(reason))?;
+                self.granularity = granularity;
+            }
+            "normalizer" => {
+                let normalizer: crate::NormalizerSpec = section.over("normalizer", &table_of(&self.normalizer), &self.base)?;
+                normalizer.build().map_err(|reason| section.fault(reason))?;
+                self.normalizer = normalizer;
+            }
+            "aggregator" => {
+                let aggregator: crate::AggregatorSpec = section.over("aggregator", &table_of(&self.aggregator), &self.base)?;
+                aggregator.build().map_err(|error| section.fault(error))?;
+                self.aggregator = aggregator;
+            }
+            "selector" => {
+                let gates = match section.table.remove("gates") {
+                    None => self.selector.gates.clone(),
+                    Some(Value::Table(gates)) => {
+                        let path = section.path.iter().cloned().chain(["gates".to_owned()]).collect();
+                        let parent = Section { source: section.source, path, table: Table::new() };
+                        parent.sections(gates, "gate")?.into_iter().map(|gate| self.gate(gate)).collect::<Result<_, _>>()?
+                    }
+                    Some(other) => return Err(section.mistyped("gates", "tables by name", &other)),
+                };
+                let selector: crate::SelectorSpec = section.over("selector", &table_of(&self.selector), &self.base)?;
+                let selector = crate::SelectorSpec { gates, ..selector };
+                selector.build().map_err(|error| section.fault(error))?;
+                self.selector = selector;
+            }
+            "blades" => {
+                let table = std::mem::take(&mut section.table);
+                let blades = section.sections(table, "blade")?;
+                if mode == Blades::Listed {
+                    (self.template, self.blades, self.fluency) = (None, Vec::new(), None);
+                }
+                for blade in blades {
+                    self.take_blade(blade, directory, mode)?;
+                }
+            }
+            name => return Err(section.unknown(section.line(), "slot", name, suggest::hint(name, &SLOTS))),
+        }
+        Ok(())
+    }
+
+    fn gate(&self, mut section: Section<'_>) -> Result<GateSpec, SchemeError> {
+        let name = section.name().to_owned();
+        if !section.table.contains_key("threshold") {
+            return Err(section.fault("a gate needs a threshold"));
+        }
+        let gate: GateSpec = section.over("gates", &Table::new(), &self.base)?;
+        let gate = GateSpec { name, ..gate };
+        let alone = crate::SelectorSpec { gates: vec![gate.clone()], ..self.selector.clone() };
+        alone.build().map_err(|error| section.fault(error))?;
+        Ok(gate)
+    }
+
+    fn take_blade(&mut self, mut section: Section<'_>, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
+        let name = section.name().to_owned();
+        let seated = self.blades.iter().position(|blade| blade.name == name);
+        let is_fluency = self.fluency.as_ref() == Some(&name);
+        let current = match (mode, seated, &self.template) {
+            (Blades::Listed, ..) => Table::new(),
+            (_, Some(seat), _) => table_of(&self.blades[seat]),
+            (_, None, _) if is_fluency => table_of(&FluencySection::Fluency),
+            (_, None, Some(template)) => table_of(template),
+            (_, None, None) if name == TEMPLATE => {
+                return Err(section.fault("the scheme lists its blades, and has none for all others"));
+            }
+            (_, None, None) => {
+                let seated: Vec<&str> =
+                    self.blades.iter().map(|blade| blade.name.as_str()).chain(self.fluency.as_deref()).collect();
+                return Err(section.unknown(section.line(), "blade", &name, suggest::hint(&name, &seated)));
+            }
+        };
+        // Directories of the text are relative to its own.
+        let located = |value: &mut Value| {
+            if let Value::String(path) = value {
+                *path = directory.join(&*path).to_string_lossy().into_owned();
+            }
+        };
+        ["adapter", "head"].into_iter().filter_map(|field| section.table.get_mut(field).map(located)).for_each(drop);
+        if let Some(Value::Array(members)) = section.table.get_mut("adapters") {
+            members.iter_mut().for_each(located);
+        }
+        match section.over("blades", &current, &self.base)? {
+            BladeSection::Fluency(_) => {
+                if let Some(first) = self.fluency.as_ref().filter(|first| **first != name) {
+                    return Err(SchemeError::TwoFluencyBlades { first: first.clone(), second: name });
+                }
+                self.blades.retain(|blade| blade.name != name);
+                self.fluency = Some(name);
+            }
+            BladeSection::Weighed(blade) => {
+                let blade = BladeSpec { name, ..blade };
+                blade.build().map_err(|error| section.fault(error))?;
+                if is_fluency {
+                    self.fluency = None;
+                }
+                match seated {
+                    _ if blade.name == TEMPLATE => self.template = Some(blade),
+                    Some(seat) => self.blades[seat] = blade,
+                    None => self.blades.push(blade),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parts by name, in their order.
+struct Named<I>(I);
+
+impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize for Named<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.clone())
+    }
+}
+
+impl Serialize for SchemeSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("about", &self.about)?;
+        map.serialize_entry("base", &self.base)?;
+        if let Some(weights) = &self.weights {
+            map.serialize_entry("weights", weights)?;
+        }
+        map.serialize_entry("proposal", &self.proposal)?;
+        map.serialize_entry("granularity", &self.granularity)?;
+        let weighed = self.template.iter().chain(&self.blades).map(|blade| (blade.name.as_str(), table_of(blade)));
+        let fluency = self.fluency.iter().map(|name| (name.as_str(), table_of(&FluencySection::Fluency)));
+        map.serialize_entry("blades", &Named(weighed.chain(fluency)))?;
+        map.serialize_entry("normalizer", &self.normalizer)?;
+        map.serialize_entry("aggregator", &self.aggregator)?;
+        let mut selector = table_of(&self.selector);
+        if !self.selector.gates.is_empty() {
+            let gates: Table = self.selector.gates.iter().map(|gate| (gate.name.clone(), Value::Table(table_of(gate)))).collect();
+            selector.insert("gates".to_owned(), Value::Table(gates));
+        }
+        map.serialize_entry("selector", &selector)?;
+        map.end()
+    }
+}
+
+/// Sections and fields that are left out are those of the published scheme at its [`Base`]. What is read has passed
+/// [`SchemeSpec::check`].
+impl<'de> Deserialize<'de> for SchemeSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut table = Table::deserialize(deserializer)?;
+        let base = table.remove("base").map_or_else(|| Ok(Base::default()), Base::deserialize).map_err(D::Error::custom)?;
+        let mut spec = Self::reference(base.convention, &base.point);
+        if let Some(draft) = spec.proposal.draft_mut() {
+            draft.temperature = base.draft_temperature;
+        }
+        spec.base = base;
+        if let Some(weights) = table.remove("weights") {
+            let weights = Table::deserialize(weights).map_err(D::Error::custom)?;
+            let number = |(name, value): (String, Value)| {
+                let weight = parameters::number_of(&value).filter(|weight| weight.is_finite() && *weight >= 0.0);
+                weight.map(|weight| (name.clone(), weight)).ok_or_else(|| {
+                    D::Error::custom(format!("weights.{name}: expected a number that is not negative, found {value}"))
+                })
+            };
+            spec.weights = Some(weights.into_iter().map(number).collect::<Result<NamedWeights, _>>()?);
+        }
+        spec.take(&Source::without_lines("the scheme"), table, Path::new(""), Blades::Listed).map_err(D::Error::custom)?;
+        spec.check().map_err(D::Error::custom)?;
+        Ok(spec)
+    }
+}

@@ -1,0 +1,392 @@
+//! Every number of a scheme, declared once.
+//!
+//! Options of a command line, `--set`, searches, the settings of sweeps, the JSON Schema and the table in the book come from [`ALL`].
+
+use std::fmt::Write;
+
+use toml::{Table, Value};
+
+use crate::choices::{Convention, Preset};
+use crate::spec::Base;
+use crate::{SchemeError, SchemeSpec};
+
+/// A number of a scheme.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Its name in plans and records.
+    pub name: &'static str,
+    /// Its symbol in the paper.
+    pub symbol: &'static str,
+    /// The section of a scheme file that holds it; `gates` stands for `[selector.gates.NAME]`.
+    pub section: &'static str,
+    /// Its field in the section.
+    pub field: &'static str,
+    /// The values that it may have.
+    pub range: Range,
+    /// Its value unless a file gives one, by the `kind` of the slot; `None` if it is not set.
+    pub default: fn(&Base, &str) -> Option<f64>,
+    /// How it is searched, if it can be.
+    pub search: Option<Search>,
+    /// The option of a command line that sets it, without dashes, and the word for its value.
+    pub option: Option<(&'static str, &'static str)>,
+    /// What it means, in one sentence.
+    pub meaning: &'static str,
+}
+
+/// The values that a number may have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Range {
+    /// The least value.
+    pub least: f64,
+    /// The largest value.
+    pub most: f64,
+    /// Whether the least value itself is excluded.
+    pub open: bool,
+    /// Whether only whole numbers are allowed.
+    pub whole: bool,
+}
+
+impl Range {
+    const fn real(least: f64, most: f64) -> Self {
+        Self { least, most, open: false, whole: false }
+    }
+
+    const fn above(least: f64, most: f64) -> Self {
+        Self { open: true, ..Self::real(least, most) }
+    }
+
+    const fn count(least: f64) -> Self {
+        Self { whole: true, ..Self::real(least, f64::INFINITY) }
+    }
+
+    /// Whether a value is in the range.
+    pub fn contains(&self, value: f64) -> bool {
+        let low = if self.open { value > self.least } else { value >= self.least };
+        low && value <= self.most && (!self.whole || value.fract() == 0.0)
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { least, most, open, whole } = *self;
+        let number = if whole { "whole, " } else { "" };
+        match (least == f64::NEG_INFINITY, most == f64::INFINITY, open) {
+            (true, true, _) => write!(f, "{number}any"),
+            (_, true, true) => write!(f, "{number}above {least}"),
+            (_, true, false) => write!(f, "{number}at least {least}"),
+            (_, _, true) => write!(f, "{number}in ({least}, {most}]"),
+            (_, _, false) => write!(f, "{number}in [{least}, {most}]"),
+        }
+    }
+}
+
+/// The range and scale of a search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Search {
+    /// The lower end. The paper prints optima and no ranges; these hold all of its optima with room on both sides.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// How the range is laid onto [0, 1).
+    pub scale: Scale,
+}
+
+/// How a range is laid onto [0, 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// Evenly in the logarithm.
+    Log,
+    /// Every whole number gets an equal share.
+    Whole,
+}
+
+const INFINITY: f64 = f64::INFINITY;
+const NOT_NEGATIVE: Range = Range::real(0.0, INFINITY);
+const POSITIVE: Range = Range::above(0.0, INFINITY);
+const SHARE: Range = Range::real(0.0, 1.0);
+
+const fn number(
+    section: &'static str,
+    field: &'static str,
+    range: Range,
+    default: fn(&Base, &str) -> Option<f64>,
+    meaning: &'static str,
+) -> Parameter {
+    Parameter { name: field, symbol: field, section, field, range, default, search: None, option: None, meaning }
+}
+
+impl Parameter {
+    const fn symbol(self, symbol: &'static str) -> Self {
+        Self { symbol, ..self }
+    }
+
+    const fn name(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    const fn option(self, option: &'static str, value: &'static str) -> Self {
+        Self { option: Some((option, value)), ..self }
+    }
+
+    const fn searched(self, low: f64, high: f64, scale: Scale) -> Self {
+        Self { search: Some(Search { low, high, scale }), ..self }
+    }
+}
+
+/// `sound` under the sound convention and `paper` under that of the published runs.
+fn either(base: &Base, sound: f64, paper: f64) -> Option<f64> {
+    Some(if base.convention == Convention::Paper { paper } else { sound })
+}
+
+/// All of them. Those that are searched come first, in the order of the paper's table.
+pub static ALL: [Parameter; 29] = [
+    number(
+        "selector",
+        "temperature",
+        NOT_NEGATIVE,
+        |base, kind| Some(if kind == "softmax" { 1.0 } else { base.point.temperature }),
+        "T, temperature of the final choice; 0 takes the best.",
+    )
+    .symbol("T")
+    .option("temperature", "T")
+    .searched(0.25, 32.0, Scale::Log),
+    number(
+        "selector",
+        "w_tour",
+        NOT_NEGATIVE,
+        |base, _| Some(base.point.w_tour),
+        "Weight of the tournament rating in the final choice.",
+    )
+    .option("w-tour", "W")
+    .searched(0.0, 3.0, Scale::Linear),
+    number(
+        "selector",
+        "w_blade",
+        NOT_NEGATIVE,
+        |base, _| Some(base.point.w_blade),
+        "Weight of the blades' composite score in the final choice.",
+    )
+    .option("w-blade", "W")
+    .searched(0.0, 3.0, Scale::Linear),
+    number("selector", "lambda", NOT_NEGATIVE, |base, _| Some(base.point.lambda), "λ, penalty on the composite dispersion.")
+        .symbol("λ")
+        .option("lambda", "LAMBDA")
+        .searched(0.0, 1.0, Scale::Linear),
+    number(
+        "aggregator",
+        "rounds",
+        Range { most: 65536.0, ..Range::count(1.0) },
+        |base, _| Some(base.point.rounds as f64),
+        "R, rounds of the tournament.",
+    )
+    .symbol("R")
+    .option("rounds", "R")
+    .searched(1.0, 8.0, Scale::Whole),
+    number("proposal", "candidates", Range::count(1.0), |base, _| Some(base.point.candidates as f64), "N, candidates per step.")
+        .symbol("N")
+        .option("n", "N")
+        .searched(2.0, 12.0, Scale::Whole),
+    number("aggregator", "alpha", SHARE, |base, _| Some(base.point.alpha), "α, coefficient of the drafter's fluency in a match.")
+        .symbol("α")
+        .option("alpha", "ALPHA")
+        .searched(0.0, 1.0, Scale::Linear),
+    number("blades", "beta", POSITIVE, |base, _| Some(base.point.beta), "β, scale of the blades' implicit reward.")
+        .symbol("β")
+        .option("beta", "BETA"),
+    number(
+        "granularity",
+        "span_tokens",
+        Range::count(1.0),
+        |base, kind| if kind == "response" { None } else { either(base, 32.0, 512.0) },
+        "Most tokens of a candidate span.",
+    )
+    .option("span-tokens", "TOKENS"),
+    number(
+        "proposal",
+        "temperature",
+        NOT_NEGATIVE,
+        |base, _| Some(base.draft_temperature),
+        "Sampling temperature of the drafter; 0 is greedy.",
+    )
+    .name("draft_temperature")
+    .option("draft-temperature", "T"),
+    number(
+        "proposal",
+        "top_p",
+        Range::above(0.0, 1.0),
+        |_, _| Some(0.95),
+        "Keep the most likely tokens that hold this much probability; 1 keeps all.",
+    )
+    .option("top-p", "P"),
+    number(
+        "proposal",
+        "top_k",
+        Range::count(0.0),
+        |base, _| either(base, 0.0, 50.0),
+        "Keep this many most likely tokens; 0 keeps all.",
+    )
+    .option("top-k", "K"),
+    number(
+        "proposal",
+        "repetition_penalty",
+        POSITIVE,
+        |base, _| either(base, 1.0, 1.05),
+        "Divide the logits of tokens seen before by this; 1 is off.",
+    )
+    .option("repetition-penalty", "R"),
+    number(
+        "proposal",
+        "head_k",
+        Range::count(0.0),
+        |_, _| Some(0.0),
+        "Keep this many tokens of the vocabulary, the likeliest under π_B; 0 keeps all.",
+    ),
+    number(
+        "proposal",
+        "plausibility",
+        SHARE,
+        |_, _| Some(0.0),
+        "Keep tokens with at least this fraction of the likeliest token's probability under π_B.",
+    ),
+    number("blades", "weight", NOT_NEGATIVE, |_, _| None, "Weight of the blade, scaled so that all sum to one.").symbol("w"),
+    number("blades", "guided", NOT_NEGATIVE, |_, _| None, "λ of ARGS and FUDGE: the score becomes log π_B plus this times μ.")
+        .symbol("λ"),
+    number("blades", "divergence_alpha", POSITIVE, |_, _| Some(0.5), "α of the α-divergence of a ratio."),
+    number(
+        "normalizer",
+        "epsilon",
+        NOT_NEGATIVE,
+        |base, _| either(base, 0.0, 1e-6),
+        "ε, added to the standard deviation of a batch.",
+    )
+    .symbol("ε"),
+    number("aggregator", "k_max", POSITIVE, |base, _| Some(base.point.k_max), "K of the first round."),
+    number(
+        "aggregator",
+        "k_min",
+        POSITIVE,
+        |base, _| Some(base.point.k_min),
+        "K of the last round, not above that of the first.",
+    ),
+    number(
+        "aggregator",
+        "p",
+        Range::real(1.0, INFINITY),
+        |_, _| Some(2.0),
+        "Exponent of the spread of a round robin; may be inf.",
+    ),
+    number("aggregator", "nu", Range::real(0.1, INFINITY), |_, _| Some(3.0), "ν, degrees of freedom of Student's t.").symbol("ν"),
+    number("aggregator", "divergence_alpha", POSITIVE, |_, _| Some(0.5), "α of the α-divergence of a mixture."),
+    number("selector", "epsilon", SHARE, |_, _| Some(0.1), "ε, the share of steps in which any candidate is drawn.").symbol("ε"),
+    number("selector", "top_k", Range::count(1.0), |_, _| None, "Keep this many candidates of the highest rating."),
+    number("selector", "top_p", Range::above(0.0, 1.0), |_, _| None, "Keep the likeliest candidates that hold this mass."),
+    number("gates", "threshold", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| None, "The least value that passes."),
+    number("gates", "kappa", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| Some(0.0), "κ: the gate compares μ − κσ.")
+        .symbol("κ"),
+];
+
+impl Parameter {
+    /// The parameter of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// The parameters that can be searched, in the order of the paper's table, α last.
+    pub fn searchable() -> impl Iterator<Item = &'static Self> {
+        ALL.iter().filter(|parameter| parameter.search.is_some())
+    }
+
+    /// Its value in a scheme; `None` if the kind that fills the slot has no such number, or the number belongs to single blades or gates.
+    pub fn get(&self, spec: &SchemeSpec) -> Option<f64> {
+        number_of(spec.section(self.section)?.get(self.field)?)
+    }
+
+    /// Sets it, as its option does. β is set in all blades that have one, and in those seated later.
+    ///
+    /// # Errors
+    /// When the kind that fills the slot has no such number, or cannot have this value; `spec` is then as it was.
+    pub fn set(&self, spec: &mut SchemeSpec, value: f64) -> Result<(), SchemeError> {
+        let refuse = |slot, kind: &'static str| {
+            let option = self.option.map_or(self.name, |(option, _)| option);
+            Err(SchemeError::Inapplicable { option, slot, kind })
+        };
+        if self.section == "blades" && self.field == "beta" {
+            return spec.set_beta(value);
+        }
+        // The tokens of a vocabulary are spans already.
+        if self.section == "granularity" && spec.proposal.draft().is_none() {
+            return refuse("proposal", spec.proposal.kind());
+        }
+        let whole = if self.range.whole && value.fract() == 0.0 { Value::Integer(value as i64) } else { Value::Float(value) };
+        let section = Table::from_iter([(self.field.to_owned(), whole)]);
+        match self.section {
+            slot @ ("proposal" | "granularity" | "aggregator" | "selector") if !spec.has_field(slot, self.field) => {
+                refuse(slot, spec.kind_of(slot))
+            }
+            slot => spec.set_field(slot, section),
+        }
+    }
+}
+
+pub(crate) fn number_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(integer) => Some(*integer as f64),
+        Value::Float(float) => Some(*float),
+        _ => None,
+    }
+}
+
+/// The defaults of the numbers of a section, for the `kind` that fills it.
+pub(crate) fn defaults<'b>(section: &str, kind: &'b str, base: &'b Base) -> impl Iterator<Item = (String, Value)> {
+    let of_section = ALL.iter().filter(move |parameter| parameter.section == section);
+    let value = |parameter: &Parameter, value: f64| {
+        if parameter.range.whole { Value::Integer(value as i64) } else { Value::Float(value) }
+    };
+    let defaults =
+        of_section.filter_map(|parameter| Some((parameter.field.to_owned(), value(parameter, (parameter.default)(base, kind)?))));
+    defaults.collect::<Vec<_>>().into_iter()
+}
+
+/// The table of all numbers in Markdown, as the book shows it.
+pub fn table() -> String {
+    let mut text =
+        "| section | field | symbol | meaning | values | default | searched | option |\n|---|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for parameter in &ALL {
+        let Parameter { symbol, section, field, meaning, range, .. } = parameter;
+        let section = if *section == "gates" { "[selector.gates.NAME]".to_owned() } else { format!("[{section}]") };
+        let symbol = if symbol == field { "" } else { symbol };
+        let searched = parameter.search.map_or_else(String::new, |Search { low, high, scale }| {
+            format!("{low} to {high}{}", if scale == Scale::Log { ", logarithmic" } else { "" })
+        });
+        let option = parameter.option.map_or_else(String::new, |(option, _)| format!("`--{option}`"));
+        let default = parameter.default_in_words();
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "| `{section}` | `{field}` | {symbol} | {meaning} | {range} | {default} | {searched} | {option} |");
+    }
+    text
+}
+
+impl Parameter {
+    /// Its default under each convention and at each operating point, as far as they differ.
+    fn default_in_words(&self) -> String {
+        let at = |convention, preset: Preset| (self.default)(&Base::new(convention, &preset.operating_point()), "");
+        let Some(sound) = at(Convention::Sound, Preset::Hhh) else { return String::new() };
+        let points =
+            [Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty].map(|preset| (preset, at(Convention::Sound, preset)));
+        let mut words = sound.to_string();
+        if points.iter().any(|(_, value)| *value != Some(sound)) {
+            words = format!("{words} (`hhh`)");
+            for (preset, value) in points {
+                let _ = write!(words, ", {} (`{preset}`)", value.unwrap_or_default());
+            }
+        }
+        match at(Convention::Paper, Preset::Hhh) {
+            Some(paper) if paper != sound => format!("{words} (`sound`), {paper} (`paper`)"),
+            _ => words,
+        }
+    }
+}

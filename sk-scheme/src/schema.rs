@@ -1,0 +1,234 @@
+//! The fields of each section: which there are, what may be in them, and the JSON Schema that says so.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value as Json, json};
+use toml::{Table, Value};
+
+use crate::aggregator::{AggregatorSpec, MEMBERS};
+use crate::blades::BladeSection;
+use crate::granularity::GranularitySpec;
+use crate::normalizer::NormalizerSpec;
+use crate::parameters;
+use crate::proposal::ProposalSpec;
+use crate::selector::{GateSpec, SelectorSpec};
+use crate::spec::About;
+use crate::suggest;
+
+/// The sections that have a `kind`, or an `on`, and what is in them.
+pub(crate) const SECTIONS: [&str; 7] = ["proposal", "granularity", "blades", "normalizer", "aggregator", "selector", "gates"];
+
+fn of<T: JsonSchema>() -> Json {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    Schema::into(settings.into_generator().into_root_schema_for::<T>())
+}
+
+/// The schema of a section, as its types have it.
+pub(crate) fn section(name: &str) -> Json {
+    match name {
+        "proposal" => of::<ProposalSpec>(),
+        "granularity" => of::<GranularitySpec>(),
+        "blades" => of::<BladeSection>(),
+        "normalizer" => of::<NormalizerSpec>(),
+        "aggregator" => of::<AggregatorSpec>(),
+        "selector" => of::<SelectorSpec>(),
+        "gates" => of::<GateSpec>(),
+        _ => of::<About>(),
+    }
+}
+
+/// The field that says what fills a section.
+pub(crate) fn tag(section: &str) -> &'static str {
+    if section == "gates" { "on" } else { "kind" }
+}
+
+fn branches<'s>(schema: &'s Json, key: &str) -> impl Iterator<Item = &'s Json> {
+    schema[key].as_array().into_iter().flatten()
+}
+
+/// The fields that a table with these tags may have, with the schema of each; `None` if the tags contradict the schema. Alternatives whose
+/// tag the table does not have are all taken.
+pub(crate) fn fields(schema: &Json, table: &Table) -> Option<Map<String, Json>> {
+    let mut all = Map::new();
+    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+        if let (Some(constant), Some(value)) = (property["const"].as_str(), table.get(key))
+            && value.as_str() != Some(constant)
+        {
+            return None;
+        }
+        all.insert(key.clone(), property.clone());
+    }
+    for part in branches(schema, "allOf") {
+        merge(&mut all, fields(part, table)?);
+    }
+    for key in ["oneOf", "anyOf"] {
+        let mut alternatives = branches(schema, key).map(|branch| fields(branch, table)).peekable();
+        if alternatives.peek().is_none() {
+            continue;
+        }
+        let fitting: Vec<_> = alternatives.flatten().collect();
+        if fitting.is_empty() {
+            return None;
+        }
+        fitting.into_iter().for_each(|fields| merge(&mut all, fields));
+    }
+    Some(all)
+}
+
+/// Adds fields; constants of one tag become alternatives.
+fn merge(all: &mut Map<String, Json>, more: Map<String, Json>) {
+    for (key, property) in more {
+        match all.get_mut(&key) {
+            Some(known) if *known != property => {
+                let mut choices = if known["anyOf"].is_array() { known["anyOf"].take() } else { json!([known.take()]) };
+                if let Some(choices) = choices.as_array_mut() {
+                    choices.push(property);
+                }
+                *known = json!({ "anyOf": choices });
+            }
+            Some(_) => {}
+            None => {
+                all.insert(key, property);
+            }
+        }
+    }
+}
+
+/// The texts that a field may be: constants and enumerations, also among alternatives.
+pub(crate) fn choices(property: &Json) -> Vec<&str> {
+    let own = property["const"].as_str().into_iter().chain(branches(property, "enum").filter_map(Json::as_str));
+    let nested = ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).flat_map(choices);
+    own.chain(nested).collect()
+}
+
+/// The kinds of a section, those of the round-robin family included.
+pub(crate) fn kinds(section_name: &str, schema: &Json) -> Vec<String> {
+    let all = fields(schema, &Table::new()).unwrap_or_default();
+    let mut kinds: Vec<String> =
+        all.get(tag(section_name)).map(choices).unwrap_or_default().into_iter().map(str::to_owned).collect();
+    if section_name == "aggregator" {
+        kinds.extend(MEMBERS.iter().map(|(name, ..)| (*name).to_owned()));
+    }
+    kinds
+}
+
+/// The `kind` of that name for a slot.
+///
+/// # Errors
+/// Names the closest kind there is.
+pub fn kind_named(slot: &str, name: &str) -> Result<String, String> {
+    let kinds = kinds(slot, &section(slot));
+    let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    if known.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("unknown {slot} \"{name}\"; {}", suggest::hint(name, &known)))
+    }
+}
+
+/// Whether a value is of the type that a field has. Ranges are left to the types.
+pub(crate) fn fits(property: &Json, value: &Value) -> bool {
+    if !choices(property).is_empty() && value.as_str().is_some_and(|text| choices(property).contains(&text)) {
+        return true;
+    }
+    if ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).any(|branch| fits(branch, value)) {
+        return true;
+    }
+    if property["const"].is_string() || property["enum"].is_array() {
+        return false;
+    }
+    let types = property["type"].as_str().into_iter().chain(branches(property, "type").filter_map(Json::as_str));
+    types.into_iter().any(|kind| match (kind, value) {
+        ("number", Value::Integer(_) | Value::Float(_)) | ("string", Value::String(_)) | ("boolean", Value::Boolean(_)) => true,
+        ("integer", Value::Integer(integer)) => *integer >= 0,
+        ("array", Value::Array(items)) => {
+            let places: Vec<&Json> = branches(property, "prefixItems").collect();
+            let fixed = places.len();
+            (fixed == 0 || fixed == items.len())
+                && items.iter().enumerate().all(|(i, item)| fits(places.get(i).copied().unwrap_or(&property["items"]), item))
+        }
+        _ => false,
+    })
+}
+
+/// What a field must be, in words.
+pub(crate) fn expected(property: &Json) -> &'static str {
+    let one = |kind: &str| match kind {
+        "number" => Some("a number"),
+        "integer" => Some("a whole number that is not negative"),
+        "boolean" => Some("true or false"),
+        "string" => Some("a string"),
+        "array" if property["items"]["type"] == "string" => Some("a list of strings"),
+        "array" => Some("a list such as [[\"a\", \"b\", 0.5]]"),
+        _ => None,
+    };
+    let own = property["type"].as_str().into_iter().chain(branches(property, "type").filter_map(Json::as_str)).find_map(one);
+    let nested = || ["oneOf", "anyOf"].into_iter().flat_map(|key| branches(property, key)).map(expected).next();
+    own.or_else(nested).unwrap_or("a string")
+}
+
+/// The JSON Schema of a scheme file. Nothing is required, since a file says only what it changes.
+pub fn json_schema() -> Json {
+    let mut properties = Map::new();
+    properties.insert("about".to_owned(), closed(section("about")["properties"].take(), "about"));
+    for name in SECTIONS.into_iter().filter(|name| *name != "gates") {
+        let slot = slot_schema(name);
+        let slot = if name == "blades" { json!({ "type": "object", "additionalProperties": slot }) } else { slot };
+        properties.insert(name.to_owned(), slot);
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "An alignment scheme",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+    })
+}
+
+/// One alternative for each kind of a section.
+fn slot_schema(name: &str) -> Json {
+    let schema = section(name);
+    let alternatives: Vec<Json> = kinds(name, &schema)
+        .iter()
+        .map(|kind| {
+            let member = name == "aggregator" && MEMBERS.iter().any(|(member, ..)| member == kind);
+            let known = if member { "round-robin" } else { kind };
+            let table = Table::from_iter([(tag(name).to_owned(), Value::String(known.to_owned()))]);
+            let mut all = fields(&schema, &table).unwrap_or_default();
+            if let Some(tag) = all.get_mut(tag(name)) {
+                *tag = json!({ "const": kind });
+            }
+            if name == "normalizer" && kind == "cbn" {
+                all.insert("convention".to_owned(), of::<crate::choices::Convention>());
+            }
+            if name == "selector" {
+                all.insert("gates".to_owned(), json!({ "type": "object", "additionalProperties": slot_schema("gates") }));
+            }
+            closed(Json::Object(all), name)
+        })
+        .collect();
+    json!({ "anyOf": alternatives })
+}
+
+/// A table of these fields and no others, with the ranges and meanings of numbers.
+fn closed(mut properties: Json, section: &str) -> Json {
+    for (field, property) in properties.as_object_mut().into_iter().flatten() {
+        if let Some(object) = property.as_object_mut() {
+            object.remove("format");
+            object.remove("$schema");
+            object.remove("title");
+        }
+        let of_field = |parameter: &&parameters::Parameter| parameter.section == section && parameter.field == field;
+        if let Some(parameter) = parameters::ALL.iter().find(of_field) {
+            property["description"] = json!(parameter.meaning);
+            if property["type"] == "number" || property["type"] == "integer" {
+                let bound = if parameter.range.open { "exclusiveMinimum" } else { "minimum" };
+                property[bound] = json!(parameter.range.least);
+                if parameter.range.most.is_finite() {
+                    property["maximum"] = json!(parameter.range.most);
+                }
+            }
+        }
+    }
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}

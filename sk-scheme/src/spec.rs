@@ -1,0 +1,341 @@
+//! A scheme as data, slot by slot.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sk_core::{AlignmentSpec, Arm, Blade, Engine, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
+use toml::{Table, Value};
+
+use crate::choices::Convention;
+use crate::overlay::{self, Blades, Source, table_of};
+use crate::weights::NamedWeights;
+use crate::{
+    AggregatorSpec, BladeSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SelectorSpec, schema, suggest,
+};
+
+/// The section of `[blades]` that stands for every adapter without one of its own.
+pub(crate) const TEMPLATE: &str = "*";
+
+/// The `[about]` section: the name of the method, and its source. It changes nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct About {
+    /// The method.
+    pub method: String,
+    /// Who published it.
+    pub source: String,
+}
+
+/// Where a scheme takes what its file leaves out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Base {
+    /// The convention.
+    pub convention: Convention,
+    /// The operating point.
+    pub point: OperatingPoint,
+    /// Temperature of the drafter, which is no part of an operating point.
+    pub draft_temperature: f64,
+}
+
+impl Base {
+    /// An operating point under a convention.
+    pub fn new(convention: Convention, point: &OperatingPoint) -> Self {
+        Self { convention, point: *point, draft_temperature: 1.0 }
+    }
+}
+
+impl Default for Base {
+    fn default() -> Self {
+        Self::new(Convention::Sound, &OperatingPoint::HHH)
+    }
+}
+
+/// A scheme, slot by slot. π_B is the backbone of the [`Engine`] that it is [built](Self::build) on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemeSpec {
+    /// The name and source of the method.
+    pub about: About,
+    /// Where fields come from that no file sets.
+    pub base: Base,
+    /// Weights in place of those of the blades.
+    pub weights: Option<NamedWeights>,
+    /// Π_prop.
+    pub proposal: ProposalSpec,
+    /// ρ.
+    pub granularity: GranularitySpec,
+    /// 𝓑, in the order of their weights.
+    pub blades: Vec<BladeSpec>,
+    /// How adapters that no blade names are seated; `None` if a file lists its blades without a template.
+    pub template: Option<BladeSpec>,
+    /// The name of b₀, if it is seated.
+    pub fluency: Option<String>,
+    /// 𝓝.
+    pub normalizer: NormalizerSpec,
+    /// 𝓐.
+    pub aggregator: AggregatorSpec,
+    /// 𝓢.
+    pub selector: SelectorSpec,
+}
+
+impl Default for SchemeSpec {
+    fn default() -> Self {
+        Self::reference(Convention::Sound, &OperatingPoint::HHH)
+    }
+}
+
+impl SchemeSpec {
+    /// The reference instantiation at an operating point.
+    pub fn reference(convention: Convention, point: &OperatingPoint) -> Self {
+        let base = Base::new(convention, point);
+        Self {
+            about: About::default(),
+            weights: None,
+            proposal: overlay::published("proposal", "drafter", &base),
+            granularity: overlay::published("granularity", "blank-line", &base),
+            blades: Vec::new(),
+            template: Some(BladeSpec::implicit_reward(TEMPLATE, point.beta)),
+            fluency: Some("fluency".to_owned()),
+            normalizer: overlay::published("normalizer", "cbn", &base),
+            aggregator: overlay::published("aggregator", "swiss-elo", &base),
+            selector: overlay::published("selector", "champion", &base),
+            base,
+        }
+    }
+
+    /// Sets the temperature of the drafter where a file gives none.
+    #[must_use]
+    pub fn with_draft_temperature(mut self, temperature: f64) -> Self {
+        self.base.draft_temperature = temperature;
+        if let Some(draft) = self.proposal.draft_mut() {
+            draft.temperature = temperature;
+        }
+        self
+    }
+
+    /// Takes what a TOML file says; slots and fields it leaves out stay as they are.
+    ///
+    /// # Errors
+    /// When it cannot be read, or names a slot, kind or field that does not exist, or a value out of range: with the line.
+    pub fn read(&mut self, path: &Path) -> Result<(), SchemeError> {
+        let text = std::fs::read_to_string(path).map_err(|source| SchemeError::Read { path: path.to_owned(), source })?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        self.overlay(&path.display().to_string(), &text, directory)
+    }
+
+    /// [`read`](Self::read) from a text; `name` stands for it in errors, and paths in it are relative to `directory`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn overlay(&mut self, name: &str, text: &str, directory: &Path) -> Result<(), SchemeError> {
+        let (source, table) = Source::parse(name, text, true)?;
+        self.take(&source, table, directory, Blades::Listed)
+    }
+
+    /// [`overlay`](Self::overlay), but blades that the text names are changed field by field, and the others stay. One that has no section
+    /// of its own is seated after the template.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), or when the template itself is named and there is none.
+    pub fn amend(&mut self, name: &str, text: &str) -> Result<(), SchemeError> {
+        let (source, table) = Source::parse(name, text, false)?;
+        self.take(&source, table, Path::new(""), Blades::Amended)
+    }
+
+    /// A slot as a table; `None` for sections that hold several parts.
+    pub(crate) fn section(&self, name: &str) -> Option<Table> {
+        match name {
+            "proposal" => Some(table_of(&self.proposal)),
+            "granularity" => Some(table_of(&self.granularity)),
+            "normalizer" => Some(table_of(&self.normalizer)),
+            "aggregator" => Some(table_of(&self.aggregator)),
+            "selector" => Some(table_of(&self.selector)),
+            _ => None,
+        }
+    }
+
+    /// The `kind` that fills a slot.
+    pub(crate) fn kind_of(&self, slot: &str) -> &'static str {
+        match slot {
+            "proposal" => self.proposal.kind(),
+            "granularity" => self.granularity.kind(),
+            "aggregator" => self.aggregator.kind(),
+            _ => self.selector.rule.kind(),
+        }
+    }
+
+    /// Whether what fills a slot has a field.
+    pub(crate) fn has_field(&self, slot: &str, field: &str) -> bool {
+        let known = self.section(slot).and_then(|table| schema::fields(&schema::section(slot), &table));
+        known.is_some_and(|known| known.contains_key(field))
+    }
+
+    /// The fields that candidates depend on, by section and name: two schemes that agree in all of them draft the same candidates.
+    pub fn drafting_fields(&self) -> Vec<(String, String)> {
+        let of = |slot: &str| {
+            let fields = self.section(slot).unwrap_or_default().into_iter();
+            fields.map(|(field, value)| (format!("{slot}.{field}"), value.to_string())).collect::<Vec<_>>()
+        };
+        [of("proposal"), of("granularity")].concat()
+    }
+
+    /// Sets β in all blades that have one, and in those seated later.
+    ///
+    /// # Errors
+    /// When it is not positive and finite; the scheme is then as it was.
+    pub(crate) fn set_beta(&mut self, beta: f64) -> Result<(), SchemeError> {
+        BladeSpec::implicit_reward("", beta).build().map_err(|error| parameter("blades", error))?;
+        self.base.point.beta = beta;
+        self.blades.iter_mut().chain(&mut self.template).filter_map(BladeSpec::beta_mut).for_each(|own| *own = beta);
+        Ok(())
+    }
+
+    /// Seats the adapter `name` after the template, or as an implicit reward if there is none, unless a blade of that name is there already.
+    pub fn seat(&mut self, name: &str) {
+        if !self.is_named(name) {
+            let template = self.template.as_ref().filter(|template| template.rule.head_kind().is_none());
+            let seated = template.map(|template| BladeSpec { name: name.to_owned(), ..template.clone() });
+            self.blades.push(seated.unwrap_or_else(|| BladeSpec::implicit_reward(name, self.base.point.beta)));
+        }
+    }
+
+    /// Seats the head `name` after the template if that reads heads of its kind, or by its kind, unless a blade of that name is there
+    /// already.
+    pub fn seat_head(&mut self, name: &str, kind: HeadKind) {
+        if !self.is_named(name) {
+            let template = self.template.as_ref().filter(|template| template.rule.head_kind() == Some(kind));
+            let seated = template.map(|template| BladeSpec { name: name.to_owned(), ..template.clone() });
+            self.blades.push(seated.unwrap_or_else(|| BladeSpec::of_head(name, kind)));
+        }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.blades.iter().any(|blade| blade.name == name) || self.fluency.as_deref() == Some(name)
+    }
+
+    /// The adapters that blades read with: the name the backbone knows each by, which is that of its blade, followed by a number in an
+    /// ensemble; and the directory if the file gives one.
+    pub fn adapters(&self) -> impl Iterator<Item = (String, Option<&PathBuf>)> {
+        self.blades.iter().flat_map(BladeSpec::adapters)
+    }
+
+    /// Ω: the seated blades with their weights, or with equal ones if none is given.
+    ///
+    /// # Errors
+    /// When there is no blade, a number is out of range, weights, correlations or gates name no blade, or all weights are zero.
+    pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
+        if self.blades.is_empty() {
+            return Err(SchemeError::NoBlade);
+        }
+        let seated: Vec<&str> = self.blades.iter().map(|blade| blade.name.as_str()).collect();
+        if let Some(name) = self.normalizer.correlated().find(|name| !seated.contains(name)) {
+            let hint = suggest::hint(name, &seated);
+            return Err(parameter("normalizer", format!("correlations name blade \"{name}\", which is not seated; {hint}")));
+        }
+        if let Some(name) = self.selector.gated_blades().find(|name| !seated.contains(name)) {
+            return Err(SchemeError::Gate { name: name.to_owned(), seated: seated.join(", ") });
+        }
+        let seat = |blade: &BladeSpec| {
+            blade.build().map(|built| Seat::new(blade.name.as_str(), built)).map_err(|error| parameter("blades", error))
+        };
+        let seats: Vec<Seat> = self.blades.iter().map(seat).collect::<Result<_, _>>()?;
+        let weights = if self.blades.iter().any(|blade| blade.weight.is_some()) {
+            // A blade without a weight beside blades with one counts for nothing, as on the command line.
+            Simplex::normalized(self.blades.iter().map(|blade| blade.weight.unwrap_or(0.0)).collect::<Vec<_>>())
+        } else {
+            Simplex::uniform(seats.len())
+        };
+        let spec = AlignmentSpec::new(seats, weights.map_err(sk_core::SpecError::from)?)?;
+        Ok(match &self.weights {
+            Some(weights) => weights.apply(&spec)?,
+            None => spec,
+        })
+    }
+
+    fn fluency_blade(&self) -> Option<std::sync::Arc<dyn Blade>> {
+        self.fluency.as_ref().map(|_| std::sync::Arc::new(sk_blades::Fluency) as _)
+    }
+
+    /// The scheme on an engine.
+    ///
+    /// # Errors
+    /// When a number is out of range, no blade is seated, or the engine refuses.
+    pub fn build(&self, engine: &dyn Engine) -> Result<Scheme, SchemeError> {
+        let spec = SpecHandle::new(self.spec()?);
+        let drafting = self.proposal.drafting(self.granularity.span_tokens()).map_err(|reason| parameter("proposal", reason))?;
+        let (backbone, proposal) = engine.start(&drafting, &spec).map_err(SchemeError::Engine)?;
+        Ok(Scheme {
+            proposal,
+            backbone,
+            granularity: self.granularity.build(&engine.token_bytes()),
+            arm: self.arm_of("", spec)?,
+            others: Vec::new(),
+        })
+    }
+
+    /// The scheme as an arm of another, which makes and reads the candidates.
+    ///
+    /// # Errors
+    /// When a number is out of range, or no blade is seated.
+    pub fn arm(&self, name: &str) -> Result<Arm, SchemeError> {
+        self.arm_of(name, SpecHandle::new(self.spec()?))
+    }
+
+    fn arm_of(&self, name: &str, spec: SpecHandle) -> Result<Arm, SchemeError> {
+        Ok(Arm {
+            name: name.into(),
+            spec,
+            fluency: self.fluency_blade(),
+            normalizer: self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?,
+            aggregator: self.aggregator.build().map_err(|error| parameter("aggregator", error))?,
+            selector: self.selector.build().map_err(|error| parameter("selector", error))?,
+        })
+    }
+
+    /// Drops weights that name none of its blades: they are for the blades of another scheme.
+    pub fn forget_foreign_weights(&mut self) {
+        let named = |name: &str| self.blades.iter().any(|blade| blade.name == name);
+        if self.weights.as_ref().is_some_and(|weights| !weights.names().any(named)) {
+            self.weights = None;
+        }
+    }
+
+    /// Checks every number, and that proposal and granularity fit.
+    ///
+    /// # Errors
+    /// Names the slot and the number out of range.
+    pub fn check(&self) -> Result<(), SchemeError> {
+        self.proposal.drafting(None).map_err(|reason| parameter("proposal", reason))?;
+        self.granularity.check().map_err(|reason| parameter("granularity", reason))?;
+        if self.proposal.draft().is_none() && self.granularity != GranularitySpec::Token {
+            let kind = self.granularity.kind();
+            let reason = format!("is \"{kind}\", but the proposal \"vocabulary\" makes candidates of one token; use \"token\"");
+            return Err(parameter("granularity", reason));
+        }
+        for blade in self.blades.iter().chain(&self.template) {
+            blade.build().map_err(|error| parameter("blades", error))?;
+        }
+        BladeSpec::implicit_reward("", self.base.point.beta).build().map_err(|error| parameter("blades", error))?;
+        self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?;
+        self.aggregator.build().map_err(|error| parameter("aggregator", error))?;
+        self.selector.build().map_err(|error| parameter("selector", error))?;
+        Ok(())
+    }
+}
+
+impl BladeSpec {
+    /// The fields that its μ follows from, by name and as a scheme file has them.
+    pub fn score_fields(&self) -> Vec<(String, String)> {
+        let mut blade = self.clone();
+        // The choice of σ and the place of an adapter are no part of μ, and its weight is applied later.
+        blade.weight = None;
+        let mut table = table_of(&blade);
+        ["arm", "dispersion", "adapter", "head"].iter().for_each(|field| drop(table.remove(*field)));
+        table.into_iter().map(|(field, value): (String, Value)| (field, value.to_string())).collect()
+    }
+}
+
+pub(crate) fn parameter(slot: &'static str, reason: impl ToString) -> SchemeError {
+    SchemeError::Parameter { slot, reason: reason.to_string() }
+}

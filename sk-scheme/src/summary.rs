@@ -1,0 +1,213 @@
+//! A scheme in a few words per slot, as in the paper's table of methods, and what it costs.
+
+use crate::{
+    AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, Dispersion, DispersionArm, LinkSpec, NormalizerRule, Prior, ProposalSpec,
+    SchemeSpec, SelectorRule, SelectorSpec,
+};
+
+/// The slots of a scheme, in words.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Summary {
+    /// The method.
+    pub method: String,
+    /// Π_prop.
+    pub proposal: String,
+    /// ρ.
+    pub granularity: String,
+    /// 𝓑.
+    pub blades: String,
+    /// 𝓝.
+    pub normalizer: String,
+    /// 𝓐.
+    pub aggregator: String,
+    /// 𝓢.
+    pub selector: String,
+    /// Forward passes.
+    pub passes: Passes,
+    /// Who published it.
+    pub source: String,
+}
+
+/// Forward passes, and the rows of each, for K adapters.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Passes {
+    /// Passes per token that a candidate is made with, such as `1 of 7 rows (drafter)`.
+    pub per_token: Vec<String>,
+    /// Passes per span that the candidates are read with.
+    pub per_span: Vec<String>,
+}
+
+impl std::fmt::Display for Passes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let token = self.per_token.iter().map(|pass| format!("{pass} / token"));
+        let span = self.per_span.iter().map(|pass| format!("{pass} / span"));
+        f.write_str(&token.chain(span).collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl SchemeSpec {
+    /// The scheme in words, for any number of adapters.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            method: self.about.method.clone(),
+            proposal: proposal(&self.proposal),
+            granularity: self.granularity.kind().to_owned(),
+            blades: self.blades_in_words(),
+            normalizer: normalizer(&self.normalizer.rule).to_owned(),
+            aggregator: aggregator(&self.aggregator),
+            selector: selector(&self.selector),
+            passes: self.passes(),
+            source: self.about.source.clone(),
+        }
+    }
+
+    /// How often which model runs.
+    pub fn passes(&self) -> Passes {
+        let rules = || self.blades.iter().chain(&self.template).map(|blade| &blade.rule);
+        let adapters = rules().any(|rule| rule.needs_adapter() && !matches!(rule, BladeRule::Ingredient { .. }));
+        let backbone = self.proposal.reads_backbone()
+            || rules().any(|rule| !matches!(rule, BladeRule::Likelihood { .. } | BladeRule::Ingredient { .. }));
+        let heads = rules().any(|rule| rule.head_kind().is_some());
+        let lanes = match (backbone, adapters) {
+            (true, true) => "K + 1",
+            (true, false) => "1",
+            (false, true) => "K",
+            (false, false) => "0",
+        };
+        let (mut per_token, mut per_span) = (Vec::new(), Vec::new());
+        if let ProposalSpec::Vocabulary(vocabulary) = &self.proposal {
+            if vocabulary.prior == Prior::Drafter {
+                per_token.push("drafter × 1".to_owned());
+            }
+            per_token.push(format!("backbone × {}", bracketed(lanes)));
+            if heads {
+                // What a token leaves behind takes a row for each candidate.
+                let rows = if vocabulary.head_k > 0 { vocabulary.head_k.to_string() } else { "V".to_owned() };
+                per_token.push(format!("backbone × {rows}"));
+            }
+        }
+        if let Some(draft) = self.proposal.draft() {
+            let n = draft.candidates;
+            let model = if matches!(self.proposal, ProposalSpec::Drafter(_)) { "drafter" } else { "backbone" };
+            per_token.push(format!("{model} × {n}"));
+            if lanes != "0" {
+                per_span.push(format!("backbone × {n} × {}", bracketed(lanes)));
+            }
+        }
+        Passes { per_token, per_span }
+    }
+
+    fn blades_in_words(&self) -> String {
+        let each = self.template.as_ref().map(|template| format!("K × {}", blade(template)));
+        let fluency = self.fluency.as_ref().map(|_| "fluency".to_owned());
+        each.into_iter().chain(self.blades.iter().map(blade)).chain(fluency).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+fn bracketed(lanes: &str) -> String {
+    if lanes.contains(' ') { format!("({lanes})") } else { lanes.to_owned() }
+}
+
+fn blade(blade: &BladeSpec) -> String {
+    let arm = match blade.arm {
+        DispersionArm::Shuffled => ", σ shuffled",
+        DispersionArm::Zero => ", σ zero",
+        DispersionArm::Real if blade.rule.dispersion() == Some(Dispersion::Zero) => ", σ zero",
+        DispersionArm::Real => "",
+    };
+    let divergence = match blade.rule {
+        BladeRule::DivergenceRatio { divergence, .. } => format!(" ({divergence})"),
+        _ => String::new(),
+    };
+    let score = format!("{}{divergence}{arm}", blade.rule.kind());
+    match blade.rule.guidance() {
+        Some(guidance) => format!("(log π_B + {} × {score})", guidance.lambda),
+        None => score,
+    }
+}
+
+fn proposal(proposal: &ProposalSpec) -> String {
+    let ProposalSpec::Vocabulary(vocabulary) = proposal else {
+        let candidates = proposal.draft().map_or(0, |draft| draft.candidates);
+        return format!("{candidates} × {}", proposal.kind());
+    };
+    let mut words = match vocabulary.prior {
+        Prior::Drafter => "vocabulary, drafter's prior".to_owned(),
+        Prior::Uniform | Prior::Backbone => "vocabulary".to_owned(),
+    };
+    if vocabulary.head_k > 0 {
+        words += &format!(", head {}", vocabulary.head_k);
+    }
+    if vocabulary.plausibility > 0.0 {
+        words += &format!(", plausibility {}", vocabulary.plausibility);
+    }
+    words
+}
+
+fn normalizer(rule: &NormalizerRule) -> &'static str {
+    match rule {
+        NormalizerRule::Cbn { .. } => "CBN",
+        NormalizerRule::Raw => "id",
+        NormalizerRule::Rank => "rank",
+        NormalizerRule::Robust => "robust",
+    }
+}
+
+fn aggregator(aggregator: &AggregatorSpec) -> String {
+    let raw = if aggregator.entry().is_some_and(|entry| !entry.standardize) { ", raw" } else { "" };
+    match aggregator {
+        AggregatorSpec::Scores => "id".to_owned(),
+        AggregatorSpec::DivergenceMixture(divergence) => format!("mixture ({divergence})"),
+        AggregatorSpec::RoundRobin(family) if aggregator.kind() == "round-robin" => {
+            let nu = if let LinkSpec::StudentT { nu } = family.link { format!(" {nu}") } else { String::new() };
+            format!("round-robin ({}{nu}, p = {}){raw}", family.link.name(), family.p)
+        }
+        named => format!("{}{raw}", named.kind()),
+    }
+}
+
+fn selector(selector: &SelectorSpec) -> String {
+    let raw = if matches!(selector.rule, SelectorRule::Champion(ChampionSpec { standardize: false, .. })) { ", raw" } else { "" };
+    let mut words = format!("{}{raw}", selector.rule.kind());
+    if let Some(k) = selector.top_k {
+        words += &format!(", top-k {k}");
+    }
+    if let Some(mass) = selector.top_p {
+        words += &format!(", top-p {mass}");
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Shipped;
+
+    #[test]
+    fn the_words_are_those_of_the_paper() {
+        let words = |name: &str| {
+            let summary = Shipped::named(name).unwrap().spec().unwrap().summary();
+            let passes = summary.passes.to_string();
+            [summary.granularity, summary.blades, summary.normalizer, summary.aggregator, summary.selector, passes]
+        };
+        assert_eq!(
+            words("best-of-n"),
+            [
+                "response",
+                "K × implicit-reward, σ zero",
+                "id",
+                "id",
+                "argmax",
+                "backbone × 7 / token; backbone × 7 × (K + 1) / span"
+            ]
+        );
+        assert_eq!(words("mod"), ["token", "K × likelihood, σ zero", "id", "id", "softmax, top-p 0.95", "backbone × K / token"]);
+        assert_eq!(words("rewarded-soups"), ["response", "K × ingredient", "id", "id", "uniform", "backbone × 1 / token"]);
+        assert_eq!(
+            words("contrastive"),
+            ["token", "expert-amateur", "id", "id", "argmax", "drafter × 1 / token; backbone × 1 / token"]
+        );
+        assert_eq!(words("swiss-knife")[2..5], ["CBN", "swiss-elo", "champion"]);
+        assert_eq!(words("swiss-knife")[5], "drafter × 7 / token; backbone × 7 × (K + 1) / span");
+        assert_eq!(words("base")[5], "backbone × 1 / token");
+    }
+}
