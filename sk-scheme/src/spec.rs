@@ -167,7 +167,7 @@ impl SchemeSpec {
 
     /// Whether what fills a slot has a field.
     pub(crate) fn has_field(&self, slot: &str, field: &str) -> bool {
-        let known = self.section(slot).and_then(|table| schema::fields(&schema::section(slot), &table));
+        let known = self.section(slot).and_then(|table| schema::fields(schema::section(slot), &table));
         known.is_some_and(|known| known.contains_key(field))
     }
 
