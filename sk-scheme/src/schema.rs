@@ -230,7 +230,9 @@ fn closed(mut properties: Json, section: &str) -> Json {
             property["description"] = json!(parameter.meaning);
             if property["type"] == "number" || property["type"] == "integer" {
                 let bound = if parameter.range.open { "exclusiveMinimum" } else { "minimum" };
-                property[bound] = json!(parameter.range.least);
+                if parameter.range.least.is_finite() {
+                    property[bound] = json!(parameter.range.least);
+                }
                 if parameter.range.most.is_finite() {
                     property["maximum"] = json!(parameter.range.most);
                 }

@@ -63,7 +63,7 @@ fn the_estimator_beats_random_search_with_the_same_budget() {
 #[test]
 fn two_objectives_are_searched_along_their_front() {
     let space = search("", 0, 1).space;
-    let other = OPTIMUM.map(|_| 0.0).iter().zip(space.parameters()).map(|(_, p)| p.value(0.8)).collect::<Vec<f64>>();
+    let other = OPTIMUM.map(|_| 0.0).iter().zip(space.dimensions()).map(|(_, p)| p.value(0.8)).collect::<Vec<f64>>();
     let volume = |seed, startup| {
         let score = |point: &[f64]| {
             let near = |optimum: &[f64]| (-3.0 * distance(&space, point, optimum)).exp();

@@ -31,7 +31,7 @@ const OPTIMUM: [f64; 7] = [1.2, 1.4, 2.1, 0.3, 6.0, 9.0, 0.25];
 /// How far a point is from the optimum: Σ w (u − u*)² in the unit coordinates of the space, some of which matter more than others.
 fn distance(space: &Space, point: &[f64], optimum: &[f64]) -> f64 {
     const IMPORTANCE: [f64; 7] = [1.0, 0.3, 0.5, 0.2, 0.1, 0.8, 1.0];
-    let parameters = space.parameters().iter().zip(point).zip(optimum);
+    let parameters = space.dimensions().iter().zip(point).zip(optimum);
     parameters.zip(IMPORTANCE).map(|(((p, x), best), w)| w * (p.unit(*x) - p.unit(*best)).powi(2)).sum()
 }
 

@@ -44,8 +44,8 @@ fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
     let origin = plan.space.point_of(&plan.origin().unwrap()).unwrap();
     assert_eq!(origin, [8.0, 1.1, 1.75, 0.2, 5.0, 7.0, 0.5], "the operating point of the paper");
     let fixed = parse("[space]\nfixed = [\"alpha\"]\ntemperature = [0.5, 4]\n").unwrap();
-    assert_eq!(fixed.space.parameters().len(), 6);
-    assert_eq!(fixed.space.parameters()[0].range(), (0.5, 4.0));
+    assert_eq!(fixed.space.dimensions().len(), 6);
+    assert_eq!(fixed.space.dimensions()[0].range(), (0.5, 4.0));
     let together = parse("[tune]\nsearch = \"together\"\n").unwrap();
     assert_eq!((together.searches.len(), together.searches[0].objectives.len()), (1, 3));
     let equal = together.searches[0].weights[0].by_name().values().copied().collect::<Vec<_>>();
