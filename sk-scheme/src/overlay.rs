@@ -13,6 +13,7 @@ use toml::{Table, Value};
 use crate::aggregator::MEMBERS;
 use crate::blades::{BladeSection, BladeSpec, FluencySection};
 use crate::choices::Convention;
+use crate::error::Reason;
 use crate::schema::{self, choices, expected, fields, fits, tag};
 use crate::selector::GateSpec;
 use crate::spec::{About, Base, SchemeSpec, TEMPLATE};
@@ -162,9 +163,9 @@ impl<'s> Section<'s> {
     }
 
     /// A fault of the section as a whole.
-    fn fault(&self, reason: impl ToString) -> SchemeError {
+    fn fault(&self, reason: impl Into<Reason>) -> SchemeError {
         let (file, place) = (self.source.file.to_owned(), format!("[{}]", self.dotted()));
-        SchemeError::Value { file, line: self.line(), place, reason: reason.to_string() }
+        SchemeError::Value { file, line: self.line(), place, reason: reason.into().0 }
     }
 
     fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {

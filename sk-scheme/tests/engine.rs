@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Backbone, BoxError, Candidate, Candidates, Context, DraftRequest, Drafting, Engine, Policy, Proposal, Reading, Readings,
-    SpanEnd, SpecHandle, TokenId,
+    Backbone, BoxError, Candidate, Candidates, Context, DraftRequest, Drafting, Engine, Generation, Policy, Proposal, Reading,
+    Readings, SpanEnd, SpecHandle, TokenId,
 };
 use sk_scheme::{SchemeError, SchemeSpec, Shipped};
 
@@ -18,9 +18,11 @@ struct ToyBackbone;
 struct ToyProposal(usize);
 
 impl Engine for Toy {
-    fn start(&self, drafting: &Drafting, _: &SpecHandle) -> Result<(Box<dyn Backbone>, Box<dyn Proposal>), BoxError> {
+    fn start(&self, drafting: &Drafting, _: &SpecHandle) -> Result<Generation, BoxError> {
         match drafting {
-            Drafting::Sampled { candidates, .. } => Ok((Box::new(ToyBackbone), Box::new(ToyProposal(candidates.get())))),
+            Drafting::Sampled { candidates, .. } => {
+                Ok(Generation { backbone: Box::new(ToyBackbone), proposal: Box::new(ToyProposal(candidates.get())) })
+            }
             Drafting::Vocabulary { .. } => Err("this engine knows no vocabulary".into()),
         }
     }
