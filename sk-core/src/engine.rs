@@ -16,13 +16,21 @@ pub trait Engine {
     ///
     /// # Errors
     /// When the engine cannot draft like this, or has no room for the candidates.
-    fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<(Box<dyn Backbone>, Box<dyn Proposal>), BoxError>;
+    fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<Generation, BoxError>;
 
     /// The bytes of each token of the vocabulary, by id. Ids that decode to nothing have no bytes.
     fn token_bytes(&self) -> Arc<[Box<[u8]>]>;
 }
 
 const _: Option<&dyn Engine> = None;
+
+/// What one generation runs on.
+pub struct Generation {
+    /// π_B.
+    pub backbone: Box<dyn Backbone>,
+    /// Π_prop.
+    pub proposal: Box<dyn Proposal>,
+}
 
 /// How candidates are drafted.
 #[derive(Debug, Clone, PartialEq)]

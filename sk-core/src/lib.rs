@@ -37,7 +37,7 @@ pub use context::Context;
 pub use decision::{Decision, Operators};
 pub use delimited::Delimited;
 pub use divergence::Divergence;
-pub use engine::{DraftModel, Drafting, Engine, HeadKind, Merge, Prior, Sampling, VocabularyHead};
+pub use engine::{DraftModel, Drafting, Engine, Generation, HeadKind, Merge, Prior, Sampling, VocabularyHead};
 pub use error::{BoxError, CandidatesError, ParameterError, ScoreError, SimplexError, SpecError, StepError};
 pub use granularity::{Capped, FixedLength, Granularity, Response, Token};
 pub use normalizer::Normalizer;

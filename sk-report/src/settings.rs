@@ -76,3 +76,20 @@ pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, Re
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_earlier_versions_are_read() {
+        let line = r#"{"settings":"00112233","sources":{},"of":{"program":"0.1.0","models":{},"precision":"f32","adapters":{},
+            "convention":"sound","framing":"hh","max_new_tokens":8,"numbers":{"temperature":8.0},
+            "slots":{"selector":"SelectorConfig { kind: Champion, temperature: 8.0 }"}}}"#;
+        let folder = tempfile::tempdir().unwrap();
+        let records = folder.path().join("records.jsonl");
+        std::fs::write(beside(&records), line.replace('\n', "") + "\n").unwrap();
+        let kept = read_settings(&records).unwrap().remove("00112233").unwrap();
+        assert_eq!((kept.of.numbers["temperature"], kept.of.slots["selector"].is_string()), (8.0, true));
+    }
+}

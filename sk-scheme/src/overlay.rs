@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::de::{DeTable, DeValue};
@@ -13,6 +13,7 @@ use toml::{Table, Value};
 use crate::aggregator::MEMBERS;
 use crate::blades::{BladeSection, BladeSpec, FluencySection};
 use crate::choices::Convention;
+use crate::error::Reason;
 use crate::schema::{self, choices, expected, fields, fits, tag};
 use crate::selector::GateSpec;
 use crate::spec::{About, Base, SchemeSpec, TEMPLATE};
@@ -31,11 +32,13 @@ pub(crate) enum Blades {
     Amended,
 }
 
-/// Where a text comes from, and the line of each of its keys and values.
+/// Where a scheme is read from, and the place of each of its keys and values.
 pub(crate) struct Source<'a> {
     file: &'a str,
-    /// By the path of the key; empty for data without lines.
-    lines: BTreeMap<Vec<String>, [usize; 2]>,
+    /// The text, if errors name its lines.
+    text: Option<&'a str>,
+    /// Positions of key and value, by the path of the key: sections are taken in this order.
+    places: BTreeMap<Vec<String>, [usize; 2]>,
 }
 
 /// A table of a text, and the keys that lead to it.
@@ -46,26 +49,33 @@ struct Section<'s> {
 }
 
 impl<'a> Source<'a> {
-    /// A source whose values have no lines, such as an option.
+    /// A source whose values have no place, such as an option.
     pub(crate) fn without_lines(file: &'a str) -> Self {
-        Self { file, lines: BTreeMap::new() }
+        Self { file, text: None, places: BTreeMap::new() }
     }
 
     /// Parses a text; errors name lines if `numbered`.
-    pub(crate) fn parse(file: &'a str, text: &str, numbered: bool) -> Result<(Self, Table), SchemeError> {
-        let line = |span: &Range<usize>| {
-            if numbered { 1 + text.bytes().take(span.start).filter(|&b| b == b'\n').count() } else { 0 }
-        };
+    pub(crate) fn parse(file: &'a str, text: &'a str, numbered: bool) -> Result<(Self, Table), SchemeError> {
+        let mut source = Self { text: numbered.then_some(text), ..Self::without_lines(file) };
         let root = DeTable::parse(text).map_err(|error| SchemeError::Syntax {
             file: file.to_owned(),
-            line: line(&error.span().unwrap_or_default()),
+            line: source.line(error.span().unwrap_or_default().start),
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
-        let mut lines = BTreeMap::new();
         let table = plain_table(root.get_ref(), &mut Vec::new(), &mut |path, key, value| {
-            lines.insert(path.to_vec(), [line(key), line(value)]);
+            source.places.insert(path.to_vec(), [key.start, value.start]);
         });
-        Ok((Self { file, lines }, table))
+        Ok((source, table))
+    }
+
+    /// The line of a position, from 1; 0 if lines say nothing.
+    fn line(&self, position: usize) -> usize {
+        self.text.map_or(0, |text| 1 + text.bytes().take(position).filter(|&b| b == b'\n').count())
+    }
+
+    /// The positions of a key and of its value.
+    fn place(&self, path: &[String]) -> [usize; 2] {
+        self.places.get(path).copied().unwrap_or_default()
     }
 }
 
@@ -113,34 +123,39 @@ impl<'s> Section<'s> {
         self.path.join(".")
     }
 
-    /// The lines of a key of this section and of its value; 0 if the source has none.
+    fn path_of(&self, key: &str) -> Vec<String> {
+        self.path.iter().cloned().chain([key.to_owned()]).collect()
+    }
+
+    /// The lines of a key of this section and of its value.
     fn lines(&self, key: &str) -> [usize; 2] {
-        let path: Vec<String> = self.path.iter().cloned().chain([key.to_owned()]).collect();
-        self.source.lines.get(&path).copied().unwrap_or_default()
+        self.source.place(&self.path_of(key)).map(|position| self.source.line(position))
     }
 
     fn line(&self) -> usize {
-        self.source.lines.get(&self.path).map_or(0, |[line, _]| *line)
+        self.source.line(self.source.place(&self.path)[0])
     }
 
-    /// The values of `table`, which is at this section or in it, as sections themselves.
+    /// The values of `table`, which is at this section, as sections themselves, in the order of the source.
     fn sections(&self, table: Table, what: &str) -> Result<Vec<Section<'s>>, SchemeError> {
-        let section = |(name, value)| {
-            let path: Vec<String> = self.path.iter().cloned().chain([name]).collect();
+        let section = |(name, value): (String, Value)| {
+            let path = self.path_of(&name);
             match value {
                 Value::Table(table) => Ok(Section { source: self.source, path, table }),
                 other => {
                     let place = path.join(".");
                     Err(SchemeError::Value {
                         file: self.source.file.to_owned(),
-                        line: self.source.lines.get(&path).map_or(0, |[line, _]| *line),
+                        line: self.source.line(self.source.place(&path)[0]),
                         reason: format!("a {what} is a table such as [{place}], not a {}", other.type_str()),
                         place,
                     })
                 }
             }
         };
-        table.into_iter().map(section).collect()
+        let mut entries: Vec<(String, Value)> = table.into_iter().collect();
+        entries.sort_by_key(|(name, _)| self.source.place(&self.path_of(name))[0]);
+        entries.into_iter().map(section).collect()
     }
 
     fn unknown(&self, line: usize, what: &str, name: &str, hint: String) -> SchemeError {
@@ -148,9 +163,9 @@ impl<'s> Section<'s> {
     }
 
     /// A fault of the section as a whole.
-    fn fault(&self, reason: impl ToString) -> SchemeError {
+    fn fault(&self, reason: impl Into<Reason>) -> SchemeError {
         let (file, place) = (self.source.file.to_owned(), format!("[{}]", self.dotted()));
-        SchemeError::Value { file, line: self.line(), place, reason: reason.to_string() }
+        SchemeError::Value { file, line: self.line(), place, reason: reason.into().0 }
     }
 
     fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
@@ -170,7 +185,7 @@ impl<'s> Section<'s> {
     fn over<T: DeserializeOwned>(&mut self, slot: &str, current: &Table, base: &Base) -> Result<T, SchemeError> {
         let schema = schema::section(slot);
         let tag = tag(slot);
-        let kinds = schema::kinds(slot, &schema);
+        let kinds = schema::kinds(slot, schema);
         let mut carried = current.clone();
         if let Some(value) = self.table.get(tag) {
             let what = match (slot, tag) {
@@ -222,9 +237,9 @@ impl<'s> Section<'s> {
             all.insert(tag.to_owned(), Value::String(kind.clone()));
         }
         all.extend(self.table.clone());
-        let mut known = fields(&schema, &all);
+        let mut known = fields(schema, &all);
         if known.is_none() {
-            self.check_tags(&schema)?;
+            self.check_tags(schema)?;
         }
         if let Some(known) = known.as_mut().filter(|_| slot == "blades" && !all.contains_key("guided")) {
             known.remove("likelihood");
@@ -232,7 +247,7 @@ impl<'s> Section<'s> {
         let known = known.unwrap_or_default();
         for (key, value) in &self.table {
             let Some(property) = known.get(key) else {
-                let hint = elsewhere(&schema, &kinds, tag, &kind, key)
+                let hint = elsewhere(schema, &kinds, tag, &kind, key)
                     .unwrap_or_else(|| suggest::hint(key, &known.keys().map(String::as_str).collect::<Vec<_>>()));
                 return Err(self.unknown(self.lines(key)[0], &format!("field of [{}]", self.dotted()), key, hint));
             };
@@ -376,7 +391,7 @@ impl SchemeSpec {
     fn take_section(&mut self, mut section: Section<'_>, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
         match section.name().to_owned().as_str() {
             "about" => {
-                let all = fields(&schema::section("about"), &Table::new()).unwrap_or_default();
+                let all = fields(schema::section("about"), &Table::new()).unwrap_or_default();
                 for (key, value) in &section.table {
                     let known: Vec<&str> = all.keys().map(String::as_str).collect();
                     if !known.contains(&key.as_str()) {
@@ -513,6 +528,22 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize f
     }
 }
 
+/// The `[selector]` section, with its gates in their order.
+struct SelectorSection<'s>(&'s crate::SelectorSpec);
+
+impl Serialize for SelectorSection<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (field, value) in table_of(self.0) {
+            map.serialize_entry(&field, &value)?;
+        }
+        if !self.0.gates.is_empty() {
+            map.serialize_entry("gates", &Named(self.0.gates.iter().map(|gate| (gate.name.as_str(), table_of(gate)))))?;
+        }
+        map.end()
+    }
+}
+
 impl Serialize for SchemeSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -528,39 +559,115 @@ impl Serialize for SchemeSpec {
         map.serialize_entry("blades", &Named(weighed.chain(fluency)))?;
         map.serialize_entry("normalizer", &self.normalizer)?;
         map.serialize_entry("aggregator", &self.aggregator)?;
-        let mut selector = table_of(&self.selector);
-        if !self.selector.gates.is_empty() {
-            let gates: Table = self.selector.gates.iter().map(|gate| (gate.name.clone(), Value::Table(table_of(gate)))).collect();
-            selector.insert("gates".to_owned(), Value::Table(gates));
-        }
-        map.serialize_entry("selector", &selector)?;
+        map.serialize_entry("selector", &SelectorSection(&self.selector))?;
         map.end()
     }
 }
 
-/// Sections and fields that are left out are those of the published scheme at its [`Base`]. What is read has passed
-/// [`SchemeSpec::check`].
-impl<'de> Deserialize<'de> for SchemeSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut table = Table::deserialize(deserializer)?;
-        let base = table.remove("base").map_or_else(|| Ok(Base::default()), Base::deserialize).map_err(D::Error::custom)?;
-        let mut spec = Self::reference(base.convention, &base.point);
-        if let Some(draft) = spec.proposal.draft_mut() {
-            draft.temperature = base.draft_temperature;
-        }
-        spec.base = base;
+impl SchemeSpec {
+    /// A whole scheme from TOML, as its serialisation has it. Sections and fields that are left out are those of the published scheme at
+    /// its [`Base`].
+    ///
+    /// # Errors
+    /// As [`overlay`](Self::overlay) and [`check`](Self::check).
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, SchemeError> {
+        let (source, table) = Source::parse(name, text, true)?;
+        Self::of_table(&source, table)
+    }
+
+    fn of_table(source: &Source<'_>, mut table: Table) -> Result<Self, SchemeError> {
+        let whole = |path: &str| Section { source, path: vec![path.to_owned()], table: Table::new() };
+        let base = table.remove("base").map_or_else(|| Ok(Base::default()), Base::deserialize);
+        let base = base.map_err(|error| whole("base").fault(error.message()))?;
+        let mut spec = Self::reference(base.convention, &base.point).with_draft_temperature(base.draft_temperature);
         if let Some(weights) = table.remove("weights") {
-            let weights = Table::deserialize(weights).map_err(D::Error::custom)?;
+            let section = whole("weights");
+            let Value::Table(weights) = weights else { return Err(section.fault("expected weights by name")) };
+            let mut entries: Vec<(String, Value)> = weights.into_iter().collect();
+            entries.sort_by_key(|(name, _)| source.place(&section.path_of(name))[0]);
             let number = |(name, value): (String, Value)| {
                 let weight = parameters::number_of(&value).filter(|weight| weight.is_finite() && *weight >= 0.0);
-                weight.map(|weight| (name.clone(), weight)).ok_or_else(|| {
-                    D::Error::custom(format!("weights.{name}: expected a number that is not negative, found {value}"))
-                })
+                let weight = weight.ok_or_else(|| section.mistyped(&name, "a number that is not negative", &value))?;
+                Ok::<_, SchemeError>((name, weight))
             };
-            spec.weights = Some(weights.into_iter().map(number).collect::<Result<NamedWeights, _>>()?);
+            spec.weights = Some(entries.into_iter().map(number).collect::<Result<NamedWeights, _>>()?);
         }
-        spec.take(&Source::without_lines("the scheme"), table, Path::new(""), Blades::Listed).map_err(D::Error::custom)?;
-        spec.check().map_err(D::Error::custom)?;
+        spec.take(source, table, Path::new(""), Blades::Listed)?;
+        spec.check()?;
         Ok(spec)
+    }
+}
+
+/// As [`SchemeSpec::from_toml`], from any format. Formats whose maps are sorted lose the order of blades and gates; JSON keeps it.
+impl<'de> Deserialize<'de> for SchemeSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut source = Source::without_lines("the scheme");
+        let value = Ordered { path: &mut Vec::new(), places: &mut source.places }.deserialize(deserializer)?;
+        let Value::Table(table) = value else { return Err(D::Error::custom("the scheme: expected sections by name")) };
+        Self::of_table(&source, table).map_err(D::Error::custom)
+    }
+}
+
+/// Reads a value of any format, and the order of its keys.
+struct Ordered<'o> {
+    path: &'o mut Vec<String>,
+    places: &'o mut BTreeMap<Vec<String>, [usize; 2]>,
+}
+
+impl<'de> DeserializeSeed<'de> for Ordered<'_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Ordered<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a scheme")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Boolean(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Integer(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        i64::try_from(value).map(Value::Integer).map_err(|_| E::custom(format!("{value} is too large")))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(Ordered { path: self.path, places: self.places })? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut table = Table::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            self.path.push(key);
+            let place = self.places.len();
+            self.places.insert(self.path.clone(), [place; 2]);
+            let value = entries.next_value_seed(Ordered { path: self.path, places: self.places })?;
+            let key = self.path.pop().unwrap_or_default();
+            if table.insert(key.clone(), value).is_some() {
+                return Err(A::Error::custom(format!("\"{key}\" is given twice")));
+            }
+        }
+        Ok(Value::Table(table))
     }
 }

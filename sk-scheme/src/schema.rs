@@ -1,5 +1,8 @@
 //! The fields of each section: which there are, what may be in them, and the JSON Schema that says so.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value as Json, json};
@@ -23,18 +26,22 @@ fn of<T: JsonSchema>() -> Json {
     Schema::into(settings.into_generator().into_root_schema_for::<T>())
 }
 
+static SCHEMAS: LazyLock<BTreeMap<&str, Json>> = LazyLock::new(|| {
+    BTreeMap::from([
+        ("about", of::<About>()),
+        ("proposal", of::<ProposalSpec>()),
+        ("granularity", of::<GranularitySpec>()),
+        ("blades", of::<BladeSection>()),
+        ("normalizer", of::<NormalizerSpec>()),
+        ("aggregator", of::<AggregatorSpec>()),
+        ("selector", of::<SelectorSpec>()),
+        ("gates", of::<GateSpec>()),
+    ])
+});
+
 /// The schema of a section, as its types have it.
-pub(crate) fn section(name: &str) -> Json {
-    match name {
-        "proposal" => of::<ProposalSpec>(),
-        "granularity" => of::<GranularitySpec>(),
-        "blades" => of::<BladeSection>(),
-        "normalizer" => of::<NormalizerSpec>(),
-        "aggregator" => of::<AggregatorSpec>(),
-        "selector" => of::<SelectorSpec>(),
-        "gates" => of::<GateSpec>(),
-        _ => of::<About>(),
-    }
+pub(crate) fn section(name: &str) -> &'static Json {
+    SCHEMAS.get(name).unwrap_or(&Json::Null)
 }
 
 /// The field that says what fills a section.
@@ -117,7 +124,7 @@ pub(crate) fn kinds(section_name: &str, schema: &Json) -> Vec<String> {
 /// # Errors
 /// Names the closest kind there is.
 pub fn kind_named(slot: &str, name: &str) -> Result<String, String> {
-    let kinds = kinds(slot, &section(slot));
+    let kinds = kinds(slot, section(slot));
     let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
     if known.contains(&name) {
         Ok(name.to_owned())
@@ -170,7 +177,7 @@ pub(crate) fn expected(property: &Json) -> &'static str {
 /// The JSON Schema of a scheme file. Nothing is required, since a file says only what it changes.
 pub fn json_schema() -> Json {
     let mut properties = Map::new();
-    properties.insert("about".to_owned(), closed(section("about")["properties"].take(), "about"));
+    properties.insert("about".to_owned(), closed(section("about")["properties"].clone(), "about"));
     for name in SECTIONS.into_iter().filter(|name| *name != "gates") {
         let slot = slot_schema(name);
         let slot = if name == "blades" { json!({ "type": "object", "additionalProperties": slot }) } else { slot };
@@ -188,13 +195,13 @@ pub fn json_schema() -> Json {
 /// One alternative for each kind of a section.
 fn slot_schema(name: &str) -> Json {
     let schema = section(name);
-    let alternatives: Vec<Json> = kinds(name, &schema)
+    let alternatives: Vec<Json> = kinds(name, schema)
         .iter()
         .map(|kind| {
             let member = name == "aggregator" && MEMBERS.iter().any(|(member, ..)| member == kind);
             let known = if member { "round-robin" } else { kind };
             let table = Table::from_iter([(tag(name).to_owned(), Value::String(known.to_owned()))]);
-            let mut all = fields(&schema, &table).unwrap_or_default();
+            let mut all = fields(schema, &table).unwrap_or_default();
             if let Some(tag) = all.get_mut(tag(name)) {
                 *tag = json!({ "const": kind });
             }
@@ -223,7 +230,9 @@ fn closed(mut properties: Json, section: &str) -> Json {
             property["description"] = json!(parameter.meaning);
             if property["type"] == "number" || property["type"] == "integer" {
                 let bound = if parameter.range.open { "exclusiveMinimum" } else { "minimum" };
-                property[bound] = json!(parameter.range.least);
+                if parameter.range.least.is_finite() {
+                    property[bound] = json!(parameter.range.least);
+                }
                 if parameter.range.most.is_finite() {
                     property["maximum"] = json!(parameter.range.most);
                 }

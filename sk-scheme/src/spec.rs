@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sk_core::{AlignmentSpec, Arm, Blade, Engine, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
+use sk_core::{AlignmentSpec, Arm, Blade, Engine, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
 use toml::{Table, Value};
 
 use crate::choices::Convention;
+use crate::error::Reason;
 use crate::overlay::{self, Blades, Source, table_of};
 use crate::weights::NamedWeights;
 use crate::{
-    AggregatorSpec, BladeSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SelectorSpec, schema, suggest,
+    AggregatorSpec, BladeSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SelectorSpec, parameters, schema,
+    suggest,
 };
 
 /// The section of `[blades]` that stands for every adapter without one of its own.
@@ -167,15 +169,16 @@ impl SchemeSpec {
 
     /// Whether what fills a slot has a field.
     pub(crate) fn has_field(&self, slot: &str, field: &str) -> bool {
-        let known = self.section(slot).and_then(|table| schema::fields(&schema::section(slot), &table));
+        let known = self.section(slot).and_then(|table| schema::fields(schema::section(slot), &table));
         known.is_some_and(|known| known.contains_key(field))
     }
 
     /// The fields that candidates depend on, by section and name: two schemes that agree in all of them draft the same candidates.
     pub fn drafting_fields(&self) -> Vec<(String, String)> {
         let of = |slot: &str| {
-            let fields = self.section(slot).unwrap_or_default().into_iter();
-            fields.map(|(field, value)| (format!("{slot}.{field}"), value.to_string())).collect::<Vec<_>>()
+            let mut fields: Vec<(String, Value)> = self.section(slot).unwrap_or_default().into_iter().collect();
+            fields.sort_by_key(|(field, _)| order(slot, field));
+            fields.into_iter().map(|(field, value)| (format!("{slot}.{field}"), value.to_string())).collect::<Vec<_>>()
         };
         [of("proposal"), of("granularity")].concat()
     }
@@ -264,7 +267,7 @@ impl SchemeSpec {
     pub fn build(&self, engine: &dyn Engine) -> Result<Scheme, SchemeError> {
         let spec = SpecHandle::new(self.spec()?);
         let drafting = self.proposal.drafting(self.granularity.span_tokens()).map_err(|reason| parameter("proposal", reason))?;
-        let (backbone, proposal) = engine.start(&drafting, &spec).map_err(SchemeError::Engine)?;
+        let Generation { backbone, proposal } = engine.start(&drafting, &spec).map_err(SchemeError::Engine)?;
         Ok(Scheme {
             proposal,
             backbone,
@@ -332,10 +335,18 @@ impl BladeSpec {
         blade.weight = None;
         let mut table = table_of(&blade);
         ["arm", "dispersion", "adapter", "head"].iter().for_each(|field| drop(table.remove(*field)));
-        table.into_iter().map(|(field, value): (String, Value)| (field, value.to_string())).collect()
+        let mut fields: Vec<(String, Value)> = table.into_iter().collect();
+        fields.sort_by_key(|(field, _)| order("blades", field));
+        fields.into_iter().map(|(field, value)| (field, value.to_string())).collect()
     }
 }
 
-pub(crate) fn parameter(slot: &'static str, reason: impl ToString) -> SchemeError {
-    SchemeError::Parameter { slot, reason: reason.to_string() }
+/// The order in which fields are compared: the kind, the numbers in the order of their table, and the rest.
+fn order(section: &str, field: &str) -> (bool, usize) {
+    let declared = parameters::ALL.iter().position(|number| number.section == section && number.field == field);
+    (field != "kind", declared.unwrap_or(usize::MAX))
+}
+
+pub(crate) fn parameter(slot: &'static str, reason: impl Into<Reason>) -> SchemeError {
+    SchemeError::Parameter { slot, reason: reason.into().0 }
 }

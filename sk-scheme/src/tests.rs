@@ -243,3 +243,25 @@ fn unseated_defaults_share_the_weight() {
     ["a", "b", "a"].iter().for_each(|name| config.seat(name));
     assert_eq!(config.spec().unwrap().weights().as_slice(), [0.5, 0.5]);
 }
+
+fn round_trips(spec: &SchemeSpec) {
+    let json = serde_json::to_string(spec).unwrap();
+    assert_eq!(&serde_json::from_str::<SchemeSpec>(&json).unwrap_or_else(|error| panic!("{error}\n{json}")), spec, "{json}");
+    let text = toml::to_string(spec).unwrap();
+    assert_eq!(&SchemeSpec::from_toml("spec.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}")), spec, "{text}");
+    assert_eq!(serde_json::from_str::<SchemeSpec>(&json).unwrap().digest(), spec.digest());
+}
+
+#[test]
+fn shipped_schemes_round_trip() {
+    for convention in [Convention::Sound, Convention::Paper] {
+        for preset in [Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty] {
+            for scheme in SHIPPED {
+                let mut spec = SchemeSpec::reference(convention, &preset.operating_point());
+                spec.adopt(Path::new(scheme.name)).unwrap();
+                ["z", "a"].iter().for_each(|name| spec.seat(name));
+                round_trips(&spec);
+            }
+        }
+    }
+}

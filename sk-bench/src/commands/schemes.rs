@@ -9,7 +9,7 @@ use comfy_table::{ContentArrangement, Table};
 
 use crate::Error;
 use crate::explain::RULED;
-use crate::scheme::{SHIPPED, Shipped, Summary};
+use crate::scheme::{SHIPPED, Shipped, Summary, json_schema};
 use crate::suggest;
 use measure::MeasureArgs;
 
@@ -20,6 +20,12 @@ Examples:
 
   # The file behind one of them, to start your own from
   swiss-knife schemes mod > mine.toml
+
+  # All of one, with what its file leaves out
+  swiss-knife schemes mod --json
+
+  # What an editor completes and checks scheme files with
+  swiss-knife schemes --schema > scheme.schema.json
 
   # Run one
   swiss-knife generate \"Why is the sky blue?\" --scheme args -w helpful=0.7,harmless=0.3
@@ -37,9 +43,12 @@ pub struct SchemesArgs {
     /// Print the file of this scheme, or measure it alone.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// Print JSON instead of a table.
+    /// Print JSON instead of a table; of one scheme, the whole of it at the published operating point.
     #[arg(long)]
     json: bool,
+    /// Print the JSON Schema of scheme files.
+    #[arg(long, conflicts_with_all = ["name", "json", "measure"])]
+    schema: bool,
     #[command(flatten)]
     measure: MeasureArgs,
 }
@@ -51,7 +60,7 @@ struct Row {
     summary: Summary,
 }
 
-/// Prints the table, a file, or a measurement on standard output.
+/// Prints the table, a file, a whole scheme, the schema, or a measurement on standard output.
 ///
 /// # Errors
 /// When no scheme has the name, a measurement fails, or standard output cannot be written.
@@ -67,10 +76,11 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
         ));
     }
     let mut out = anstream::stdout().lock();
+    if args.schema {
+        return print_json(&mut out, &json_schema());
+    }
     match named {
-        Some(_) if args.json => {
-            return Err(Error::Usage("--json cannot be used with the file of a scheme, which is TOML".to_owned()));
-        }
+        Some(scheme) if args.json => return print_json(&mut out, &scheme.spec()?),
         Some(scheme) => return out.write_all(scheme.text.as_bytes()).map_err(Error::Output),
         None => {}
     }
@@ -78,13 +88,15 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
     for scheme in SHIPPED {
         rows.push(Row { name: scheme.name, summary: scheme.spec()?.summary() });
     }
-    let written = if args.json {
-        let json = serde_json::to_string_pretty(&rows).expect("strings always serialise");
-        writeln!(out, "{json}")
-    } else {
-        writeln!(out, "{}", table(&rows))
-    };
-    written.map_err(Error::Output)
+    if args.json {
+        return print_json(&mut out, &rows);
+    }
+    writeln!(out, "{}", table(&rows)).map_err(Error::Output)
+}
+
+fn print_json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<(), Error> {
+    let json = serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))?;
+    writeln!(out, "{json}").map_err(Error::Output)
 }
 
 fn shipped(name: &str) -> Result<&'static Shipped, Error> {

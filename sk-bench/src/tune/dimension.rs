@@ -39,7 +39,9 @@ impl Dimension {
             return Err(format!("{name} needs a range [low, high] with low below high, both finite"));
         }
         let least = if self.scale == Scale::Log { f64::MIN_POSITIVE } else { range.least };
-        if low < least || high > range.most {
+        // The scheme itself refuses what is below the least value of a number without an upper bound.
+        let bounded = self.scale != Scale::Linear || range.most.is_finite();
+        if bounded && (low < least || high > range.most) {
             let reason = if self.scale == Scale::Log { "above 0".to_owned() } else { range.to_string() };
             return Err(format!("{name} is searched in [{low}, {high}], and must stay {reason}"));
         }

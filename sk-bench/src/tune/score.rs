@@ -73,7 +73,7 @@ impl Scorer {
             Self::Blades => "blades".to_owned(),
             Self::Judge { judge, rubrics, .. } => {
                 let rubrics: Vec<(&str, u32)> = rubrics.iter().map(|rubric| (rubric.name, rubric.version)).collect();
-                format!("{:?} {rubrics:?}", judge.identity())
+                serde_json::json!([judge.identity(), rubrics]).to_string()
             }
         }
     }

@@ -30,8 +30,19 @@ fn a_measurement_has_every_scheme_that_the_models_can_run() {
 }
 
 #[test]
+fn a_scheme_is_printed_whole_and_its_files_have_a_schema() {
+    let whole: Value = serde_json::from_str(&stdout(&run(["schemes", "best-of-n", "--json"]))).unwrap();
+    assert_eq!((&whole["proposal"]["kind"], &whole["proposal"]["repetition_penalty"]), (&"backbone".into(), &1.0.into()));
+    assert_eq!((&whole["selector"]["kind"], &whole["blades"]["*"]["beta"]), (&"argmax".into(), &0.1.into()));
+    let spec: sk_scheme::SchemeSpec = serde_json::from_value(whole).unwrap();
+    assert_eq!(spec, sk_scheme::Shipped::named("best-of-n").unwrap().spec().unwrap());
+    let schema: Value = serde_json::from_str(&stdout(&run(["schemes", "--schema"]))).unwrap();
+    assert_eq!(schema, sk_scheme::json_schema());
+}
+
+#[test]
 fn what_makes_no_sense_together_is_refused() {
-    assert_refused(&run(["schemes", "mod", "--json"]), &["--json", "TOML"]);
+    assert_refused(&run(["schemes", "mod", "--schema"]), &["--schema", "cannot be used with"]);
     assert_refused(&run(["schemes", "modd"]), &["unknown scheme \"modd\"", "did you mean \"mod\"?"]);
     for idle in [["--backbone", "x"], ["--device", "cpu"], ["--precision", "int8"], ["--repeat", "2"], ["--seed", "1"]] {
         assert_refused(&run([&["schemes"], &idle[..]].concat()), &["--measure"]);

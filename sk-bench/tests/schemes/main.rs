@@ -9,9 +9,9 @@ mod reference;
 use clap::Parser;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use sk_bench::Loading;
 use sk_bench::args::{ModelArgs, SteeringArgs};
 use sk_bench::scheme::SHIPPED;
-use sk_bench::{Loading, Models};
 use sk_core::{Context, Scheme, StepTrace, TokenId};
 use sk_models::head::{Head, HeadKind};
 use sk_models::hf::save_head;
@@ -422,7 +422,7 @@ fn best_of_n_takes_the_largest_weighted_reward() {
 /// The arms of an ablation see the same candidates: those are drawn first, from the same generator.
 #[test]
 fn arms_share_their_candidates() {
-    let arms = SHIPPED.iter().filter(|scheme| scheme.config().unwrap().summary().proposal == "7 × drafter");
+    let arms = SHIPPED.iter().filter(|scheme| scheme.spec().unwrap().summary().proposal == "7 × drafter");
     let arms: Vec<&str> = arms.map(|scheme| scheme.name).filter(|name| *name != "swiss-knife-paper").collect();
     assert!(arms.len() >= 13, "{arms:?}");
     let pool = |name: &str| Run::new(name, &[]).step(8).1;

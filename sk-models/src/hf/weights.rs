@@ -17,7 +17,7 @@ use crate::{
 
 /// Builds a decoder from the tensors of a checkpoint, in the device's float type.
 ///
-/// Linear layers are transposed to `[in, out]`. A tied head is not copied; see [`Qwen2::prepare`]. Names and shapes are
+/// Linear layers are transposed to `[in, out]`. A tied head is not copied. Names and shapes are
 /// checked before the first tensor is read.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ mod random;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sk_core::{Backbone, BoxError, DraftModel, Drafting, Engine, Prior, Proposal, SpecHandle, TokenId};
+use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, Prior, Proposal, SpecHandle, TokenId};
 
 use crate::ConfigError;
 use crate::assets;
@@ -260,7 +260,7 @@ pub struct LocalEngine<'m> {
 }
 
 impl Engine for LocalEngine<'_> {
-    fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<(Box<dyn Backbone>, Box<dyn Proposal>), BoxError> {
+    fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<Generation, BoxError> {
         let Models { backbone, drafter, end_of_text, .. } = self.models;
         let verifier = SharedVerifier::new(Verifier::with_racks(Arc::clone(backbone), self.adapters.clone(), self.heads.clone()));
         let proposal: Box<dyn Proposal> = match *drafting {
@@ -287,7 +287,7 @@ impl Engine for LocalEngine<'_> {
                 Box::new(Vocabulary::new(backbone, verifier.clone(), prior, head, end_of_text.clone()))
             }
         };
-        Ok((Box::new(verifier), proposal))
+        Ok(Generation { backbone: Box::new(verifier), proposal })
     }
 
     /// Spare rows of the embedding have no bytes.

@@ -1,0 +1,93 @@
+//! Numbers are declared once, and what is declared is what holds.
+
+use sk_core::OperatingPoint;
+use sk_scheme::parameters::{self, ALL, Parameter};
+use sk_scheme::{Convention, SchemeError, SchemeSpec, Shipped, json_schema};
+
+#[test]
+fn every_number_of_a_scheme_is_in_the_table() {
+    let schema = json_schema();
+    let mut fields = Vec::new();
+    for (slot, schema) in schema["properties"].as_object().unwrap() {
+        let schema = if slot == "blades" { &schema["additionalProperties"] } else { schema };
+        for kind in schema["anyOf"].as_array().into_iter().flatten() {
+            let gates = kind["properties"]["gates"]["additionalProperties"]["anyOf"].as_array().into_iter().flatten();
+            let gates = gates.flat_map(|gate| gate["properties"].as_object().unwrap()).map(|field| ("gates", field));
+            for (slot, (field, property)) in
+                kind["properties"].as_object().unwrap().iter().map(|field| (slot.as_str(), field)).chain(gates)
+            {
+                let text = property.to_string();
+                if text.contains("\"number\"") || text.contains("\"integer\"") {
+                    fields.push((slot.to_owned(), field.clone()));
+                }
+            }
+        }
+    }
+    fields.retain(|(_, field)| field != "correlations" && field != "gates");
+    fields.sort();
+    fields.dedup();
+    let mut declared: Vec<(String, String)> = ALL.iter().map(|p| (p.section.to_owned(), p.field.to_owned())).collect();
+    declared.sort();
+    assert_eq!(fields, declared);
+}
+
+#[test]
+fn ranges_are_those_of_the_operators() {
+    let set = |parameter: &Parameter, value: f64| {
+        let mut last = None;
+        for scheme in sk_scheme::SHIPPED {
+            let mut spec = scheme.spec().unwrap();
+            match parameter.set(&mut spec, value) {
+                Err(SchemeError::Inapplicable { .. }) => {}
+                other => last = Some(other.map(|()| parameter.get(&spec))),
+            }
+        }
+        last
+    };
+    for parameter in ALL.iter().filter(|parameter| parameter.option.is_some()) {
+        let range = parameter.range;
+        let inside = if range.open { 0.5 } else { range.least };
+        // The temperature of a softmax is above zero.
+        let inside = if parameter.name == "temperature" { 1.0 } else { inside };
+        let found = set(parameter, inside).unwrap().unwrap_or_else(|error| panic!("{}: {error}", parameter.name));
+        assert!(parameter.name == "beta" || found == Some(inside), "{}: {found:?}", parameter.name);
+        for outside in [range.least - 1.0, f64::NAN] {
+            assert!(!range.contains(outside));
+            assert!(set(parameter, outside).unwrap().is_err(), "{} takes {outside}", parameter.name);
+        }
+    }
+}
+
+#[test]
+fn numbers_of_another_kind_are_refused() {
+    let refused = |scheme: &str, name: &str, said: &str| {
+        let mut spec = Shipped::named(scheme).unwrap().spec().unwrap();
+        let before = spec.clone();
+        let error = Parameter::named(name).unwrap().set(&mut spec, 2.0).unwrap_err().to_string();
+        assert_eq!(error, said);
+        assert_eq!(spec, before);
+    };
+    refused("best-of-n", "rounds", "--rounds does not apply: the aggregator is \"scores\"");
+    refused("best-of-n", "temperature", "--temperature does not apply: the selector is \"argmax\"");
+    refused("softmax-mu", "w_tour", "--w-tour does not apply: the selector is \"softmax\"");
+    refused("mod", "candidates", "--n does not apply: the proposal is \"vocabulary\"");
+    refused("mod", "span_tokens", "--span-tokens does not apply: the proposal is \"vocabulary\"");
+    refused("swiss-knife", "alpha", "aggregator: alpha is 2; it must be in [0, 1]");
+}
+
+#[test]
+fn defaults_are_those_of_the_operating_points() {
+    for (name, point) in OperatingPoint::PUBLISHED {
+        let spec = SchemeSpec::reference(Convention::Sound, &point);
+        let values: Vec<f64> = Parameter::searchable().map(|parameter| parameter.get(&spec).unwrap()).collect();
+        let OperatingPoint { temperature, w_tour, w_blade, lambda, rounds, candidates, alpha, .. } = point;
+        assert_eq!(values, [temperature, w_tour, w_blade, lambda, rounds as f64, candidates as f64, alpha], "{name}");
+    }
+}
+
+#[test]
+fn the_table_of_the_book_is_this_one() {
+    let page = include_str!("../../docs/src/schemes.md");
+    let table = parameters::table();
+    assert!(page.contains(&table), "docs/src/schemes.md is to have this table:\n{table}");
+}

@@ -1,0 +1,280 @@
+//! A scheme of any kind is the same after a round trip through TOML and JSON, and what is no scheme is refused.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use sk_scheme::*;
+
+/// Any number in a range, and its ends.
+fn within(low: f64, high: f64) -> impl Strategy<Value = f64> {
+    prop_oneof![low..high, Just(low), Just(high)]
+}
+
+fn positive() -> impl Strategy<Value = f64> {
+    prop_oneof![1e-6..1e6, Just(f64::MIN_POSITIVE), Just(1.0)]
+}
+
+fn not_negative() -> impl Strategy<Value = f64> {
+    prop_oneof![0.0..1e6, Just(0.0)]
+}
+
+fn convention() -> impl Strategy<Value = Convention> {
+    prop_oneof![Just(Convention::Sound), Just(Convention::Paper)]
+}
+
+fn path() -> impl Strategy<Value = Option<PathBuf>> {
+    option::of(prop_oneof![Just("adapters/a b".into()), Just("/root/ü".into())])
+}
+
+fn draft() -> impl Strategy<Value = DraftSpec> {
+    let share = prop_oneof![1e-3..1.0, Just(1.0)];
+    (1usize..99, not_negative(), share, 0usize..99, 0.1..9.0, any::<bool>()).prop_map(
+        |(candidates, temperature, top_p, top_k, repetition_penalty, keep_end_of_text)| DraftSpec {
+            candidates,
+            temperature,
+            top_p,
+            top_k,
+            repetition_penalty,
+            keep_end_of_text,
+        },
+    )
+}
+
+fn proposal() -> impl Strategy<Value = ProposalSpec> {
+    let merge = prop_oneof![Just(Merge::Exact), Just(Merge::PeftLinear)];
+    let prior = prop_oneof![Just(Prior::Uniform), Just(Prior::Backbone), Just(Prior::Drafter)];
+    prop_oneof![
+        draft().prop_map(ProposalSpec::Drafter),
+        draft().prop_map(ProposalSpec::Backbone),
+        (merge, draft()).prop_map(|(merge, draft)| ProposalSpec::Soup(SoupSpec { merge, draft })),
+        (prior, 0usize..300, within(0.0, 1.0)).prop_map(|(prior, head_k, plausibility)| {
+            ProposalSpec::Vocabulary(VocabularySpec { prior, head_k, plausibility })
+        }),
+    ]
+}
+
+fn granularity() -> impl Strategy<Value = GranularitySpec> {
+    let cap = || prop_oneof![(1usize..999).prop_map(Cap::Tokens), Just(Cap::Unlimited(Unlimited::Unlimited))];
+    let text = || vec(prop_oneof![Just("\n\n".to_owned()), "[a-z\"\\\\]{1,5}"], 1..4);
+    prop_oneof![
+        Just(GranularitySpec::Token),
+        (1usize..999).prop_map(|span_tokens| GranularitySpec::FixedLength { span_tokens }),
+        cap().prop_map(|span_tokens| GranularitySpec::Sentence { span_tokens }),
+        cap().prop_map(|span_tokens| GranularitySpec::BlankLine { span_tokens }),
+        (text(), cap()).prop_map(|(delimiters, span_tokens)| GranularitySpec::Delimiters { delimiters, span_tokens }),
+        cap().prop_map(|span_tokens| GranularitySpec::Response { span_tokens }),
+    ]
+}
+
+fn divergence() -> impl Strategy<Value = DivergenceSpec> {
+    prop_oneof![
+        Just(DivergenceSpec::ReverseKl),
+        Just(DivergenceSpec::ForwardKl),
+        Just(DivergenceSpec::JensenShannon),
+        positive().prop_map(|divergence_alpha| DivergenceSpec::Alpha { divergence_alpha }),
+    ]
+}
+
+fn blade(name: String) -> impl Strategy<Value = BladeSpec> {
+    let sigma = || prop_oneof![Just(Dispersion::MinEntropy), Just(Dispersion::StandardError), Just(Dispersion::Zero)];
+    let spread = prop_oneof![Just(LabelSpread::Zero), Just(LabelSpread::Bernoulli)];
+    let arm = prop_oneof![Just(DispersionArm::Real), Just(DispersionArm::Shuffled), Just(DispersionArm::Zero)];
+    let length = || prop_oneof![Just(Length::Summed), Just(Length::PerToken)];
+    let guidance = || option::of((not_negative(), length()).prop_map(|(lambda, likelihood)| Guidance { lambda, likelihood }));
+    let rule = prop_oneof![
+        (path(), positive(), sigma(), guidance()).prop_map(|(adapter, beta, dispersion, guidance)| {
+            BladeRule::ImplicitReward { adapter, beta, dispersion, guidance }
+        }),
+        (2usize..5, positive()).prop_map(|(count, beta)| {
+            BladeRule::Ensemble { adapters: (0..count).map(|member| format!("m{member}").into()).collect(), beta }
+        }),
+        (path(), sigma()).prop_map(|(adapter, dispersion)| BladeRule::Likelihood { adapter, dispersion }),
+        sigma().prop_map(|dispersion| BladeRule::BackboneLikelihood { dispersion }),
+        (path(), divergence()).prop_map(|(adapter, divergence)| BladeRule::DivergenceRatio { adapter, divergence }),
+        path().prop_map(|adapter| BladeRule::Ingredient { adapter }),
+        (path(), spread, guidance())
+            .prop_map(|(head, dispersion, guidance)| { BladeRule::Discriminator { head, dispersion, guidance } }),
+        (path(), guidance()).prop_map(|(head, guidance)| BladeRule::RewardHead { head, guidance }),
+        Just(BladeRule::ExpertAmateur),
+    ];
+    (rule.boxed(), option::of(not_negative()), arm).prop_map(move |(rule, weight, arm)| BladeSpec {
+        name: name.clone(),
+        rule,
+        weight,
+        arm,
+    })
+}
+
+/// Blades in no order of their names.
+fn blades() -> impl Strategy<Value = (Vec<BladeSpec>, Option<BladeSpec>, Option<String>)> {
+    let named = (blade("z".into()).boxed(), blade("a.b".into()).boxed(), blade("m\"n".into()).boxed(), 0usize..4)
+        .prop_map(|(z, a, m, count)| [z, a, m].into_iter().take(count).collect());
+    (named, option::of(blade("*".into()).boxed()), option::of(Just("fluency".to_owned())))
+}
+
+fn normalizer() -> impl Strategy<Value = NormalizerSpec> {
+    let deviation = prop_oneof![Just(Deviation::Sample), Just(Deviation::Population)];
+    let unit = prop_oneof![Just(DispersionUnit::Score), Just(DispersionUnit::Own)];
+    let rule = prop_oneof![
+        (deviation, not_negative(), unit).prop_map(|(deviation, epsilon, dispersion_unit)| NormalizerRule::Cbn {
+            deviation,
+            epsilon,
+            dispersion_unit
+        }),
+        Just(NormalizerRule::Raw),
+        Just(NormalizerRule::Rank),
+        Just(NormalizerRule::Robust),
+    ];
+    let propagation = prop_oneof![
+        Just(PropagationSpec::Rule { propagation: PropagationRule::Linear }),
+        Just(PropagationSpec::Rule { propagation: PropagationRule::Independent }),
+        within(-1.0, 1.0)
+            .prop_map(|rho| PropagationSpec::Correlated { correlations: vec![("z".to_owned(), "a.b".to_owned(), rho)] }),
+    ];
+    (rule, propagation).prop_map(|(rule, propagation)| NormalizerSpec { rule, propagation })
+}
+
+fn aggregator() -> impl Strategy<Value = AggregatorSpec> {
+    let entry = || {
+        (convention(), any::<bool>(), within(0.0, 1.0)).prop_map(|(convention, standardize, alpha)| EntrySpec {
+            convention,
+            standardize,
+            alpha,
+        })
+    };
+    let link = prop_oneof![
+        Just(LinkSpec::Probit),
+        Just(LinkSpec::Logistic),
+        Just(LinkSpec::Tanh),
+        Just(LinkSpec::Laplace),
+        within(0.1, 99.0).prop_map(|nu| LinkSpec::StudentT { nu }),
+        Just(LinkSpec::Asinh),
+        Just(LinkSpec::SignedLog),
+        Just(LinkSpec::Identity),
+    ];
+    let p = prop_oneof![1.0..9.0, Just(1.0), Just(2.0), Just(f64::INFINITY)];
+    prop_oneof![
+        (1usize..9, 10.0..99.0, 0.1..10.0, entry())
+            .prop_map(|(rounds, k_max, k_min, entry)| { AggregatorSpec::SwissElo(SwissEloSpec { rounds, k_max, k_min, entry }) }),
+        (link, p, entry()).prop_map(|(link, p, entry)| AggregatorSpec::RoundRobin(RoundRobinSpec { link, p, entry })),
+        entry().prop_map(AggregatorSpec::Copeland),
+        Just(AggregatorSpec::Scores),
+        divergence().prop_map(AggregatorSpec::DivergenceMixture),
+    ]
+}
+
+fn gate(name: &'static str) -> impl Strategy<Value = GateSpec> {
+    let on = prop_oneof![
+        (-9.0..9.0).prop_map(|kappa| GateOn::Blade { kappa }),
+        (-9.0..9.0).prop_map(|kappa| GateOn::Score { kappa }),
+        Just(GateOn::Fluency),
+        Just(GateOn::Rating),
+    ];
+    let threshold = prop_oneof![-9.0..9.0, Just(f64::NEG_INFINITY), Just(f64::INFINITY)];
+    let fallback = prop_oneof![Just(Fallback::Best), Just(Fallback::Open)];
+    (on, threshold, fallback).prop_map(move |(on, threshold, fallback)| GateSpec {
+        name: name.to_owned(),
+        on,
+        threshold,
+        fallback,
+    })
+}
+
+fn selector() -> impl Strategy<Value = SelectorSpec> {
+    let champion = (not_negative(), 0.0..9.0, 0.0..9.0, 0.0..9.0, convention(), any::<bool>()).prop_map(
+        |(temperature, w_tour, w_blade, lambda, convention, standardize)| {
+            SelectorRule::Champion(ChampionSpec { temperature, w_tour, w_blade, lambda, convention, standardize })
+        },
+    );
+    let rule = prop_oneof![
+        champion,
+        positive().prop_map(|temperature| SelectorRule::Softmax { temperature }),
+        Just(SelectorRule::Argmax),
+        within(0.0, 1.0).prop_map(|epsilon| SelectorRule::EpsilonArgmax { epsilon }),
+        Just(SelectorRule::Uniform),
+    ];
+    let gates = (gate("z"), gate("a.b"), 0usize..3).prop_map(|(z, a, count)| [z, a].into_iter().take(count).collect());
+    (rule, option::of(1usize..9), option::of(1e-3..1.0), gates).prop_map(|(rule, top_k, top_p, gates)| SelectorSpec {
+        rule,
+        top_k,
+        top_p,
+        gates,
+    })
+}
+
+fn scheme() -> impl Strategy<Value = SchemeSpec> {
+    let about = ("[a-z ü\"]{0,9}", "[a-z ]{0,9}").prop_map(|(method, source)| About { method, source });
+    let preset = prop_oneof![Just(Preset::Hhh), Just(Preset::Harmlessness), Just(Preset::Helpfulness), Just(Preset::Honesty)];
+    let base = (convention(), preset, not_negative()).prop_map(|(convention, preset, draft_temperature)| Base {
+        draft_temperature,
+        ..Base::new(convention, &preset.operating_point())
+    });
+    let weights = option::of(
+        vec(0.0..9.0, 2).prop_map(|weights| ["z", "a.b"].into_iter().map(str::to_owned).zip(weights).collect::<NamedWeights>()),
+    );
+    // Boxed, since the strategies of all slots side by side do not fit onto the stack of a test.
+    let slots = (
+        proposal().boxed(),
+        granularity().boxed(),
+        blades().boxed(),
+        normalizer().boxed(),
+        aggregator().boxed(),
+        selector().boxed(),
+    );
+    (about, base, weights, slots).prop_map(|(about, base, weights, slots)| {
+        let (proposal, granularity, (blades, template, fluency), normalizer, aggregator, selector) = slots;
+        let granularity = if proposal.draft().is_none() { GranularitySpec::Token } else { granularity };
+        SchemeSpec { about, base, weights, proposal, granularity, blades, template, fluency, normalizer, aggregator, selector }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn a_scheme_survives_toml_and_json(spec in scheme()) {
+        prop_assert!(spec.check().is_ok(), "{:?}", spec.check());
+        let json = serde_json::to_string(&spec).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<SchemeSpec>(&json).unwrap(), &spec, "{}", json);
+        let text = toml::to_string(&spec).unwrap();
+        prop_assert_eq!(&SchemeSpec::from_toml("spec.toml", &text).unwrap(), &spec, "{}", text);
+    }
+}
+
+#[test]
+fn every_kind_has_a_case() {
+    // What the strategies above do not make is not tested: a new kind is to be added there.
+    let kinds = ["proposal", "granularity", "blades", "normalizer", "aggregator", "selector"].map(|slot| {
+        let schema = json_schema();
+        let slot =
+            if slot == "blades" { &schema["properties"][slot]["additionalProperties"] } else { &schema["properties"][slot] };
+        slot["anyOf"].as_array().unwrap().len()
+    });
+    assert_eq!(kinds, [4, 6, 10, 4, 9, 5], "four of the aggregators are members of the round-robin family");
+}
+
+#[test]
+fn untrusted_json_is_checked() {
+    let refused = |json: &str, said: &str| {
+        let error = serde_json::from_str::<SchemeSpec>(json).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    };
+    refused(r#"{"selector": {"temperature": -1}}"#, "[selector]: temperature is -1");
+    refused(r#"{"selector": {"temprature": 1}}"#, "unknown field of [selector] \"temprature\"; did you mean \"temperature\"?");
+    refused(r#"{"selectr": {}}"#, "unknown slot \"selectr\"; did you mean \"selector\"?");
+    refused(r#"{"selector": {"kind": "argmax", "lambda": 1}}"#, "kind \"argmax\" has no lambda; use kind = \"champion\"");
+    refused(r#"{"proposal": {"candidates": 1.5}}"#, "proposal.candidates: expected a whole number");
+    refused(r#"{"proposal": {"candidates": 0}}"#, "candidates is 0");
+    refused(r#"{"proposal": {"kind": "vocabulary"}}"#, "use \"token\"");
+    refused(r#"{"blades": {"a": {"beta": 0}}}"#, "beta is 0");
+    refused(r#"{"weights": {"a": -1}}"#, "weights.a: expected a number that is not negative");
+    refused(r#"{"base": {"convention": "sond"}}"#, "unknown variant `sond`");
+    refused(r#"{"selector": {"kind": "uniform"}, "selector": {}}"#, "\"selector\" is given twice");
+    refused("[1]", "expected sections by name");
+    let minimal: SchemeSpec = serde_json::from_str("{}").unwrap();
+    assert_eq!(minimal, SchemeSpec::default());
+    assert_eq!(minimal.granularity.span_tokens(), NonZeroUsize::new(32));
+}

@@ -1,0 +1,96 @@
+//! The JSON Schema of scheme files accepts those that ship and refuses slips.
+
+use serde_json::{Value, json};
+use sk_scheme::{SHIPPED, SchemeSpec, json_schema};
+
+/// Whether an instance is valid under the keywords that the schema uses. The crate `jsonschema` would ask other features of dependencies of
+/// Burn, which would then be built twice.
+fn is_valid(schema: &Value, instance: &Value) -> bool {
+    let keywords = match schema {
+        Value::Bool(open) => return *open,
+        schema => schema.as_object().expect("a schema is a truth value or an object"),
+    };
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+    let is = |kind: &Value| match kind.as_str() {
+        Some("object") => instance.is_object(),
+        Some("array") => instance.is_array(),
+        Some("string") => instance.is_string(),
+        Some("boolean") => instance.is_boolean(),
+        Some("null") => instance.is_null(),
+        Some("number") => instance.is_number(),
+        Some("integer") => instance.is_i64(),
+        other => panic!("unknown type {other:?}"),
+    };
+    keywords.iter().all(|(keyword, value)| match keyword.as_str() {
+        "type" => list(value).iter().any(is),
+        "const" => value == instance,
+        "enum" => list(value).contains(instance),
+        "anyOf" => list(value).iter().any(|schema| is_valid(schema, instance)),
+        "oneOf" => list(value).iter().filter(|schema| is_valid(schema, instance)).count() == 1,
+        "minimum" => instance.as_f64().is_none_or(|number| number >= value.as_f64().unwrap()),
+        "exclusiveMinimum" => instance.as_f64().is_none_or(|number| number > value.as_f64().unwrap()),
+        "maximum" => instance.as_f64().is_none_or(|number| number <= value.as_f64().unwrap()),
+        "minItems" => instance.as_array().is_none_or(|items| items.len() as u64 >= value.as_u64().unwrap()),
+        "maxItems" => instance.as_array().is_none_or(|items| items.len() as u64 <= value.as_u64().unwrap()),
+        "items" => instance.as_array().is_none_or(|items| items.iter().all(|item| is_valid(value, item))),
+        "prefixItems" => {
+            instance.as_array().is_none_or(|items| items.iter().zip(&list(value)).all(|(item, schema)| is_valid(schema, item)))
+        }
+        "properties" => instance
+            .as_object()
+            .is_none_or(|object| object.iter().all(|(key, item)| value.get(key).is_none_or(|schema| is_valid(schema, item)))),
+        "additionalProperties" => instance.as_object().is_none_or(|object| {
+            let known = |key: &String| keywords.get("properties").is_some_and(|known| known.get(key).is_some());
+            object.iter().filter(|(key, _)| !known(key)).all(|(_, item)| is_valid(value, item))
+        }),
+        "$schema" | "title" | "description" | "default" | "format" => true,
+        other => panic!("a keyword without a rule here: {other}"),
+    })
+}
+
+fn instance(text: &str) -> Value {
+    json!(toml::from_str::<toml::Table>(text).unwrap())
+}
+
+#[test]
+fn shipped_files_are_valid_and_slips_are_not() {
+    let schema = json_schema();
+    for scheme in SHIPPED {
+        assert!(is_valid(&schema, &instance(scheme.text)), "{}", scheme.name);
+    }
+    for text in [
+        "",
+        "[aggregator]\nkind = \"round-robin\"\nlink = \"student-t\"\nnu = 3\np = 1.5\n",
+        "[normalizer]\nconvention = \"paper\"\ncorrelations = [[\"a\", \"b\", 0.5]]\n",
+        "[selector.gates.safe]\nthreshold = 0\nkappa = 1\n",
+        "[granularity]\nkind = \"response\"\nspan_tokens = \"unlimited\"\n",
+        "[blades.calm]\nadapter = \"dir\"\nguided = 1\nlikelihood = \"per-token\"\n",
+    ] {
+        assert!(is_valid(&schema, &instance(text)), "{text}");
+        SchemeSpec::default().overlay("file", text, std::path::Path::new("")).unwrap();
+    }
+    for text in [
+        "[selectr]\n",
+        "[selector]\ntemprature = 1\n",
+        "[selector]\nkind = \"argmx\"\n",
+        "[selector]\nkind = \"argmax\"\nlambda = 1\n",
+        "[selector]\ntemperature = -1\n",
+        "[selector]\ntemperature = \"hot\"\n",
+        "[proposal]\ncandidates = 0\n",
+        "[blades.calm]\nkind = \"fluency\"\nweight = 1\n",
+        "[selector.gates.safe]\nthreshhold = 0\n",
+    ] {
+        assert!(!is_valid(&schema, &instance(text)), "{text}");
+        assert!(SchemeSpec::default().overlay("file", text, std::path::Path::new("")).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn kinds_and_numbers_are_described() {
+    let schema = json_schema();
+    let champion = &schema["properties"]["selector"]["anyOf"][0]["properties"];
+    assert_eq!(champion["kind"]["const"], "champion");
+    assert_eq!(champion["lambda"]["description"], "λ, penalty on the composite dispersion.");
+    assert_eq!(champion["lambda"]["minimum"], 0.0);
+    assert_eq!(champion["convention"]["description"], "How the rule standardises.");
+}
