@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod lines;
+pub mod objectives;
 pub mod page;
 pub mod points;
 pub mod record;

@@ -441,8 +441,8 @@ fn a_broken_tie_gives_the_published_steering(results: &RawResults) {
     // Above rounding, below any difference between means of cells.
     const NUDGE: f64 = 1e-7;
     let frontier = results.sweep.frontier(results.sweep.method("swiss").unwrap());
-    let weights: Vec<[f64; 3]> = frontier.iter().map(|(point, _)| point.weights).collect();
-    let mut achieved: Vec<[f64; 3]> = frontier.iter().map(|(_, axes)| *axes).collect();
+    let weights: Vec<Vec<f64>> = frontier.iter().map(|(point, _)| point.weights.clone()).collect();
+    let mut achieved: Vec<Vec<f64>> = frontier.iter().map(|(_, axes)| axes.clone()).collect();
     let label = |i: usize| frontier[i].0.label();
     let tied: Vec<usize> = (0..7).filter(|&i| achieved.iter().filter(|axes| axes[0] == achieved[i][0]).count() > 1).collect();
     assert_eq!(tied.iter().map(|&i| label(i)).collect::<Vec<_>>(), ["1/0/0", "0/0/1"]);

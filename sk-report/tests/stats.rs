@@ -392,8 +392,8 @@ fn clusters_widen_the_interval_of_repeated_cells() {
 fn what_has_no_answer_says_so() {
     assert!(Wilcoxon::of(&[0.0, 0.0], ZeroRule::Wilcox).p.is_nan() && Wilcoxon::of(&[], ZeroRule::Pratt).p.is_nan());
     assert!(Spearman::of(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]).is_none() && Spearman::of(&[1.0, 2.0], &[1.0, 2.0]).is_none());
-    assert!(spacing::<3>(&[[0.0; 3]], Distance::Schott).is_none());
-    assert_eq!((hypervolume(&[], [0.0; 3]), front::<[f64; 3]>(&[])), (0.0, vec![]));
+    assert!(spacing(&[[0.0; 3]], Distance::Schott).is_none());
+    assert_eq!((hypervolume::<[f64; 3]>(&[], [0.0; 3]), front::<[f64; 3]>(&[])), (0.0, vec![]));
     assert!(influence_shares(&[0.0, 1.0], &[1.0, 0.0]).is_none());
     assert!(Bootstrap::of_mean(&[2.0, 2.0], 50, 1).bca(0.95).is_none());
     let nothing = Bootstrap::of_mean(&[], 50, 1);
@@ -403,6 +403,19 @@ fn what_has_no_answer_says_so() {
     assert!(median(&[]).is_nan());
     let still = Steering::of(&[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], &[[0.1; 2]; 3], 1);
     assert!(still.axes.iter().all(Option::is_none) && still.pooled.is_none());
+}
+
+#[test]
+fn an_axis_takes_every_point_that_has_it() {
+    let weights = [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]];
+    let achieved = [[0.9, f64::NAN], [0.8, 0.1], [0.4, 0.3], [0.1, 0.5]];
+    let steering = Steering::of(&weights, &achieved, 1);
+    let found = |axis: usize| steering.axes[axis].map(|axis| (axis.n, axis.spearman.rho)).unwrap();
+    assert_eq!((found(0), found(1)), ((4, 1.0), (3, 1.0)));
+    // All axes together take the three points that have both.
+    let pooled = steering.pooled.unwrap();
+    assert_eq!(pooled, Steering::of(&weights[1..], &achieved[1..], 1).pooled.unwrap());
+    assert_eq!(pooled.n, 6);
 }
 
 /// Points on a coarse lattice, so that coincidences, shared coordinates and points on the reference happen.
@@ -427,6 +440,20 @@ proptest! {
     fn hypervolume_is_the_number_of_cells_below(points in lattice_points()) {
         // Eighths are exact.
         prop_assert_eq!(hypervolume(&points, [0.0; 3]), counted(&points));
+    }
+
+    #[test]
+    fn hypervolume_of_any_dimension_is_the_number_of_cells_below(
+        points in (1..=5_usize).prop_flat_map(|d| prop::collection::vec(prop::collection::vec(0..=4_u8, d), 1..8)),
+    ) {
+        let d = points[0].len();
+        let scaled: Vec<Vec<f64>> = points.iter().map(|point| point.iter().map(|&x| f64::from(x) / 4.0).collect()).collect();
+        let below = |cell: usize| {
+            points.iter().any(|point| (0..d).all(|axis| cell / 4_usize.pow(axis as u32) % 4 < usize::from(point[axis])))
+        };
+        let cells = 4_usize.pow(d as u32);
+        let counted = (0..cells).filter(|&cell| below(cell)).count() as f64 / cells as f64;
+        prop_assert_eq!(hypervolume(&scaled, vec![0.0; d]), counted);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use clap::{Args, Subcommand};
 
 use crate::judge::run::{Outcome, Panel, judge_all};
 use crate::judge::{
-    Cached, ChatJudge, Journal, Judge, JudgeError, OfflineJudge, RUBRICS, Structure, frontier_csv, read_judged, read_responses,
-    retest,
+    Cached, ChatJudge, Journal, Judge, JudgeError, Objectives, OfflineJudge, Structure, frontier_csv, read_judged,
+    read_responses, retest,
 };
 use crate::record_file::same_file;
 use crate::{Error, interrupt, whole_file};
@@ -81,15 +81,24 @@ pub enum JudgeCommand {
         /// Directory for judged_frontier.csv, which is created.
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
+        /// What was judged: a file of objectives [default: helpfulness, harmlessness and honesty]. It is copied to DIR.
+        #[arg(long, value_name = "FILE")]
+        objectives: Option<PathBuf>,
         /// Only responses of this seed, where a sweep was answered with several.
         #[arg(long, value_name = "SEED")]
         seed: Option<u64>,
     },
     /// Print the rubrics.
     Rubrics {
+        /// A file of objectives [default: helpfulness, harmlessness and honesty].
+        #[arg(long, value_name = "FILE")]
+        objectives: Option<PathBuf>,
         /// Print JSON instead of text.
         #[arg(long)]
         json: bool,
+        /// Print a file of objectives instead of text.
+        #[arg(long, conflicts_with = "json")]
+        toml: bool,
     },
 }
 
@@ -99,8 +108,10 @@ pub enum JudgeCommand {
 /// When files cannot be read or written, the judge cannot be asked, or questions stayed without an answer.
 pub fn run(args: &JudgeArgs) -> Result<(), Error> {
     match (&args.command, &args.options) {
-        (Some(JudgeCommand::Rubrics { json }), _) => rubrics(*json),
-        (Some(JudgeCommand::Table { judged, output, seed }), _) => table(judged, output, *seed),
+        (Some(JudgeCommand::Rubrics { objectives, json, toml }), _) => rubrics(objectives.as_deref(), *json, *toml),
+        (Some(JudgeCommand::Table { judged, output, objectives, seed }), _) => {
+            table(judged, output, objectives.as_deref(), *seed)
+        }
         (Some(JudgeCommand::Retest(options)), _) => judge(options, 2),
         (None, Some(options)) => judge(options, 1),
         // The parser asks for the options of `judge` where there is no subcommand.
@@ -116,17 +127,24 @@ enum Asked {
 
 fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
     let responses = read_responses(&options.responses)?;
-    let rubrics = options.rubrics()?;
+    let objectives = options.objectives()?;
+    let rubrics = options.rubrics(&objectives)?;
     if same_file(&options.responses, &options.output) {
         return Err(JudgeError::Collision { path: options.output.clone() }.into());
     }
     // Made before the file of judgements is, so that a server that is not there leaves none.
-    let judge = match options.offline_judge()? {
+    let judge = match options.offline_judge(&objectives)? {
         Some(judge) => Asked::Offline(Box::new(judge)),
         None => Asked::Server(Box::new(options.judge()?)),
     };
     let (journal, earlier) = Journal::open(&options.output)?;
-    let panel = Panel { responses: &responses, rubrics: &rubrics, passes: 0..passes, concurrency: options.concurrency };
+    let panel = Panel {
+        responses: &responses,
+        objectives: &objectives,
+        rubrics: &rubrics,
+        passes: 0..passes,
+        concurrency: options.concurrency,
+    };
     interrupt::listen();
     let ask = |judge: &dyn Judge| ask(&panel, judge, &journal, earlier, options.quiet);
     let (outcome, cached) = match (judge, options.cache_directory()) {
@@ -146,9 +164,10 @@ fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
     };
     let total = responses.len() * rubrics.len() * passes as usize;
     let text = if passes == 1 {
-        Summary::new(&outcome, &responses, cached).render(options.json)
+        Summary::new(&objectives, &outcome, &responses, cached).render(options.json)
     } else {
-        Retest { total, unanswered: outcome.unanswered, rubrics: retest::agreement(&outcome.records, 0, 1) }.render(options.json)
+        Retest { total, unanswered: outcome.unanswered, rubrics: retest::agreement(&objectives, &outcome.records, 0, 1) }
+            .render(options.json)
     };
     writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)?;
     match outcome.trouble {
@@ -179,15 +198,32 @@ fn note_structure(judge: &ChatJudge, options: &JudgeOptions) {
 }
 
 /// Writes judgements as a table.
-fn table(judged: &Path, folder: &Path, seed: Option<u64>) -> Result<(), Error> {
-    let table = frontier_csv(&read_judged(judged)?, seed)?;
-    let path = folder.join("judged_frontier.csv");
-    std::fs::create_dir_all(folder)
-        .and_then(|()| whole_file::write(&path, table.as_bytes()))
-        .map_err(|source| JudgeError::Write { path, source }.into())
+fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u64>) -> Result<(), Error> {
+    let chosen = read_objectives(objectives, Objectives::hhh())?;
+    let table = frontier_csv(&chosen, &read_judged(judged)?, seed)?;
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        whole_file::write(&path, bytes).map_err(|source| JudgeError::Write { path, source })
+    };
+    std::fs::create_dir_all(folder).map_err(|source| JudgeError::Write { path: folder.to_owned(), source })?;
+    if let Some(file) = objectives {
+        let copy = std::fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
+        write("objectives.toml", &copy)?;
+    }
+    Ok(write("judged_frontier.csv", table.as_bytes())?)
 }
 
-fn rubrics(json: bool) -> Result<(), Error> {
-    let text = if json { summary::rubrics_json() } else { Ok(summary::rubrics_text(&RUBRICS)) };
+/// The objectives of a file, or the given ones.
+fn read_objectives(file: Option<&Path>, otherwise: &Objectives) -> Result<Objectives, Error> {
+    file.map_or_else(|| Ok(otherwise.clone()), |file| Ok(Objectives::read(file).map_err(JudgeError::from)?))
+}
+
+fn rubrics(objectives: Option<&Path>, json: bool, toml: bool) -> Result<(), Error> {
+    let objectives = read_objectives(objectives, Objectives::hhh())?;
+    let text = match (json, toml) {
+        (true, _) => summary::rubrics_json(&objectives),
+        (_, true) => toml::to_string(&objectives).map_err(|error| Error::Output(std::io::Error::other(error))),
+        _ => Ok(summary::rubrics_text(&objectives)),
+    };
     writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Identity, Judge, JudgeError, Question, Rubric, Score, Verdict};
+use super::{Identity, Judge, JudgeError, Question, Rubric, Scale, Score, Verdict};
 use crate::whole_file;
 
 /// Version of the layout below; it is part of every key.
@@ -31,6 +31,8 @@ struct Material<'a> {
     layout: u32,
     judge: &'a Identity,
     rubric: [&'a str; 5],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<Scale>,
     version: u32,
     pass: u32,
     prompt: &'a str,
@@ -68,12 +70,13 @@ impl<J: Judge> Cached<J> {
     }
 
     fn path(&self, question: &Question<'_>) -> PathBuf {
-        let Rubric { name, version, criterion, low, middle, high, .. } = *question.rubric;
+        let Rubric { name, version, scale, criterion, low, middle, high, .. } = question.rubric;
         let material = Material {
             layout: LAYOUT,
             judge: self.identity(),
             rubric: [name, criterion, low, middle, high],
-            version,
+            scale: *scale,
+            version: *version,
             pass: question.pass,
             prompt: question.prompt,
             response: question.response,
@@ -85,9 +88,14 @@ impl<J: Judge> Cached<J> {
     }
 
     fn keep(&self, path: &Path, question: &Question<'_>, score: &Score) -> Result<(), JudgeError> {
-        let Rubric { name, version, .. } = *question.rubric;
-        let entry =
-            Entry { judge: self.identity().clone(), rubric: name.to_owned(), version, pass: question.pass, score: score.clone() };
+        let Rubric { name, version, .. } = question.rubric;
+        let entry = Entry {
+            judge: self.identity().clone(),
+            rubric: name.clone(),
+            version: *version,
+            pass: question.pass,
+            score: score.clone(),
+        };
         let folder = path.parent().unwrap_or(&self.directory);
         fs::create_dir_all(folder)
             .and_then(|()| whole_file::write(path, &serde_json::to_vec(&entry)?))

@@ -56,7 +56,7 @@ pub struct ChatSettings {
     pub model: String,
     /// How a score is made of what the model says.
     pub scoring: Scoring,
-    /// The scale the model answers on.
+    /// The scale the model answers on, unless a rubric has one of its own.
     pub scale: Scale,
     /// Sampling temperature.
     pub temperature: f64,
@@ -160,9 +160,7 @@ impl ChatJudge {
     /// # Errors
     /// When scores are to be weighted by log-probabilities on a scale with numbers of two digits, which are not one token everywhere.
     pub fn new(endpoint: Endpoint, settings: ChatSettings) -> Result<Self, JudgeError> {
-        if settings.scoring == Scoring::Logprob && !settings.scale.is_single_digit() {
-            return Err(JudgeError::WideScale { scale: settings.scale });
-        }
+        check(settings.scoring, settings.scale)?;
         let first = match settings.scoring {
             Scoring::Integer => settings.structure.unwrap_or(Structure::Schema),
             Scoring::Logprob => Structure::Plain,
@@ -176,8 +174,8 @@ impl ChatJudge {
         Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)]
     }
 
-    fn body(&self, turns: &[Turn], pass: u32, structure: Structure) -> Value {
-        let ChatSettings { model, scoring, scale, temperature, max_tokens, extra, .. } = &self.settings;
+    fn body(&self, turns: &[Turn], scale: Scale, pass: u32, structure: Structure) -> Value {
+        let ChatSettings { model, scoring, temperature, max_tokens, extra, .. } = &self.settings;
         let mut body = json!({
             "model": model,
             "messages": turns,
@@ -191,7 +189,7 @@ impl ChatJudge {
             body["top_logprobs"] = json!(ALTERNATIVES);
         }
         match structure {
-            Structure::Schema => body["response_format"] = json!({"type": "json_schema", "json_schema": schema(*scale)}),
+            Structure::Schema => body["response_format"] = json!({"type": "json_schema", "json_schema": schema(scale)}),
             Structure::Object => body["response_format"] = json!({"type": "json_object"}),
             Structure::Plain => {}
         }
@@ -208,11 +206,11 @@ impl ChatJudge {
     }
 
     /// A completion, in the strictest form that the server supports.
-    fn complete(&self, turns: &[Turn], pass: u32) -> Result<Choice, JudgeError> {
+    fn complete(&self, turns: &[Turn], scale: Scale, pass: u32) -> Result<Choice, JudgeError> {
         let first = self.structure();
         let mut refusal = None;
         for structure in Structure::ALL.into_iter().filter(|structure| *structure >= first) {
-            match self.persist(&self.body(turns, pass, structure)) {
+            match self.persist(&self.body(turns, scale, pass, structure)) {
                 Ok(choice) => {
                     // Only once a laxer form was accepted is it known that the form was what the server minded.
                     self.structure.fetch_max(structure as u8, Ordering::Relaxed);
@@ -292,8 +290,7 @@ impl ChatJudge {
     }
 
     /// The score in a completion. The inner error says why there is none.
-    fn score(&self, choice: &Choice) -> Result<Result<Score, String>, JudgeError> {
-        let scale = self.settings.scale;
+    fn score(&self, choice: &Choice, scale: Scale) -> Result<Result<Score, String>, JudgeError> {
         if choice.finish_reason.as_deref() == Some("length") {
             return Ok(Err(format!("its answer was cut off after {} tokens", self.settings.max_tokens)));
         }
@@ -328,21 +325,23 @@ impl Judge for ChatJudge {
     }
 
     fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
-        let ChatSettings { scale, scoring, .. } = self.settings;
+        let scoring = self.settings.scoring;
+        let scale = question.rubric.scale.unwrap_or(self.settings.scale);
+        check(scoring, scale)?;
         let mut turns = question.turns(scale, scoring);
         let mut fault = String::new();
         for reminder in 0..=REMINDERS {
             if reminder > 0 {
                 turns.push(Turn::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
             }
-            let choice = self.complete(&turns, question.pass)?;
+            let choice = self.complete(&turns, scale, question.pass)?;
             if let Some(refusal) = choice.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
                 return Ok(Verdict::Abstention(format!("the judge declines: {}", self.endpoint.gist(refusal))));
             }
             if choice.finish_reason.as_deref() == Some("content_filter") {
                 return Ok(Verdict::Abstention("the server's content filter withholds the answer".to_owned()));
             }
-            match self.score(&choice)? {
+            match self.score(&choice, scale)? {
                 Ok(score) => return Ok(Verdict::Score(score)),
                 Err(reason) => fault = reason,
             }
@@ -350,6 +349,12 @@ impl Judge for ChatJudge {
         }
         Ok(Verdict::Abstention(fault))
     }
+}
+
+/// Refuses a scale on which log-probabilities cannot be read.
+fn check(scoring: Scoring, scale: Scale) -> Result<(), JudgeError> {
+    let readable = scoring == Scoring::Integer || scale.is_single_digit();
+    if readable { Ok(()) } else { Err(JudgeError::WideScale { scale }) }
 }
 
 /// Whether a status may be another one the next time.

@@ -1,6 +1,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use sk_report::objectives::ObjectivesError;
+
 use super::Scale;
 
 /// Judging that cannot start, go on or be kept.
@@ -79,6 +81,9 @@ pub enum JudgeError {
         /// The variable.
         variable: String,
     },
+    /// A file of objectives that cannot be used.
+    #[error(transparent)]
+    Objectives(#[from] ObjectivesError),
     /// A scale that log-probabilities cannot be read on.
     #[error("scale {scale}: log-probability scoring needs scores of one digit, such as 1-5")]
     WideScale {

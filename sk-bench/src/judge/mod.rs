@@ -4,10 +4,9 @@
 //! behind an OpenAI-compatible endpoint, [`OfflineJudge`] preference models, [`Cached`] remembers what any judge said, and [`run`](run::judge_all) puts all questions to a judge
 //! and keeps the answers in a [`Journal`], one JSON line each, from which a later run goes on.
 //!
-//! The scores of [`Axis`] and the test–retest [`agreement`](retest::agreement) are computed from those lines.
+//! The scores of [`Objectives`] and the test–retest [`agreement`](retest::agreement) are computed from those lines.
 
 mod answer;
-mod axis;
 mod cache;
 mod chat;
 mod endpoint;
@@ -18,27 +17,24 @@ mod question;
 mod record;
 pub mod retest;
 mod retry;
-pub mod rubric;
 pub mod run;
-mod scale;
 mod table;
 mod weighted;
 
 use serde::{Deserialize, Serialize};
 
-pub use axis::Axis;
 pub use cache::Cached;
 pub use chat::{ChatJudge, ChatSettings, Scoring, Structure};
 pub use endpoint::{Endpoint, Key};
 pub use error::JudgeError;
 pub use journal::Journal;
-pub use offline::{FLUENCY, OFFLINE_RUBRICS, OfflineJudge};
+pub use offline::OfflineJudge;
 pub use question::Question;
 pub use record::{Judged, Response, read_judged, read_responses};
 pub use retry::Retry;
-pub use rubric::{RUBRICS, Rubric};
-pub use scale::Scale;
 pub use table::frontier_csv;
+
+pub use sk_report::objectives::{FLUENCY, Objectives, Rubric, Scale};
 
 /// Something that scores responses.
 ///

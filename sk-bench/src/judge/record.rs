@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Axis, Identity, JudgeError, Question, Verdict};
+use super::{Identity, JudgeError, Question, Verdict};
 use crate::record_file::Record;
 use sk_report::lines::{json_fault, numbered_lines};
 
@@ -89,9 +89,9 @@ pub struct Judged {
     pub rubric: String,
     /// The version of its text.
     pub rubric_version: u32,
-    /// The axis it counts for.
+    /// The objective it counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub axis: Option<Axis>,
+    pub axis: Option<String>,
     /// Independent repetitions have different numbers.
     pub pass: u32,
     /// Who judged, and how.
@@ -153,7 +153,14 @@ pub(super) struct JudgedKey {
 
 impl Judged {
     /// The record of a verdict.
-    pub fn new(response: &Response, question: &Question<'_>, judge: &Identity, verdict: Verdict, seconds: f64) -> Self {
+    pub fn new(
+        response: &Response,
+        question: &Question<'_>,
+        axis: Option<String>,
+        judge: &Identity,
+        verdict: Verdict,
+        seconds: f64,
+    ) -> Self {
         let (score, abstention) = match verdict {
             Verdict::Score(score) => (Some(score), None),
             Verdict::Abstention(reason) => (None, Some(reason)),
@@ -165,9 +172,9 @@ impl Judged {
             prompt_id: response.prompt_id.clone(),
             seed: response.seed,
             digest: response.digest(),
-            rubric: question.rubric.name.to_owned(),
+            rubric: question.rubric.name.clone(),
             rubric_version: question.rubric.version,
-            axis: question.rubric.axis,
+            axis,
             pass: question.pass,
             judge: judge.clone(),
             score: score.as_ref().map(|score| score.value),
@@ -193,7 +200,7 @@ impl JudgedKey {
     pub(super) fn of(response: &Response, question: &Question<'_>, judge: &Identity) -> Self {
         Self {
             id: response.id.clone(),
-            rubric: question.rubric.name.to_owned(),
+            rubric: question.rubric.name.clone(),
             version: question.rubric.version,
             pass: question.pass,
             judge: judge.clone(),

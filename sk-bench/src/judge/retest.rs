@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::{Judged, RUBRICS};
+use super::{Judged, Objectives};
 use sk_report::stats::pearson;
 
 /// Agreement of two passes on one rubric.
@@ -47,8 +47,8 @@ impl Agreement {
     }
 }
 
-/// Agreement of two passes, rubric by rubric, in the order of [`RUBRICS`], with others behind them by name.
-pub fn agreement(records: &[Judged], first: u32, second: u32) -> Vec<Agreement> {
+/// Agreement of two passes, rubric by rubric, in the order of `objectives`, with others behind them by name.
+pub fn agreement(objectives: &Objectives, records: &[Judged], first: u32, second: u32) -> Vec<Agreement> {
     let mut rubrics: Vec<&str> = Vec::new();
     let mut cells: HashMap<(&str, &str), [Option<f64>; 2]> = HashMap::new();
     for record in records.iter().filter(|record| record.pass == first || record.pass == second) {
@@ -69,7 +69,7 @@ pub fn agreement(records: &[Judged], first: u32, second: u32) -> Vec<Agreement> 
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         Agreement::of(rubric, &pairs, excluded)
     };
-    rubrics.sort_unstable_by_key(|name| (RUBRICS.iter().position(|rubric| rubric.name == *name).unwrap_or(RUBRICS.len()), *name));
+    rubrics.sort_unstable_by_key(|name| (objectives.rubric(name).unwrap_or(usize::MAX), *name));
     rubrics.into_iter().map(row).collect()
 }
 
@@ -100,12 +100,14 @@ mod tests {
             });
             serde_json::from_value::<Judged>(json).unwrap()
         };
-        let names = ["fluency", RUBRICS[3].name, "brevity", RUBRICS[0].name];
+        let names = ["fluency", "harmfulness", "brevity", "relevance"];
         let mut records: Vec<Judged> = names.iter().flat_map(|name| [record(name, 0), record(name, 1)]).collect();
-        let order = |records: &[Judged]| agreement(records, 0, 1).into_iter().map(|row| row.rubric).collect::<Vec<_>>();
-        assert_eq!(order(&records), [RUBRICS[0].name, RUBRICS[3].name, "brevity", "fluency"]);
+        let order = |records: &[Judged]| {
+            agreement(Objectives::hhh(), records, 0, 1).into_iter().map(|row| row.rubric).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&records), ["relevance", "harmfulness", "brevity", "fluency"]);
         records.reverse();
-        assert_eq!(order(&records), [RUBRICS[0].name, RUBRICS[3].name, "brevity", "fluency"]);
+        assert_eq!(order(&records), ["relevance", "harmfulness", "brevity", "fluency"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::record::JudgedKey;
 use crate::interrupt;
 
-use super::{Journal, Judge, JudgeError, Judged, Question, Response, Rubric};
+use super::{Journal, Judge, JudgeError, Judged, Objectives, Question, Response, Rubric};
 
 /// Questions without an answer in a row after which the server counts as gone.
 const OUTAGE: usize = 10;
@@ -23,7 +23,9 @@ pub const MOST_AT_ONCE: usize = 1024;
 pub struct Panel<'a> {
     /// The responses.
     pub responses: &'a [Response],
-    /// The rubrics.
+    /// What the rubrics count for.
+    pub objectives: &'a Objectives,
+    /// The rubrics to ask about.
     pub rubrics: &'a [&'a Rubric],
     /// Repetitions, by number.
     pub passes: Range<u32>,
@@ -115,7 +117,8 @@ pub fn judge_all(
             }
             let started = Instant::now();
             let kept = judge.judge(question).and_then(|verdict| {
-                let record = Judged::new(response, question, identity, verdict, started.elapsed().as_secs_f64());
+                let axis = panel.objectives.objective_of(&question.rubric.name).map(|objective| objective.name.clone());
+                let record = Judged::new(response, question, axis, identity, verdict, started.elapsed().as_secs_f64());
                 journal.append(&record)?;
                 Ok(record)
             });

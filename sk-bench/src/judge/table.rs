@@ -2,27 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{FLUENCY, JudgeError, Judged, RUBRICS};
+use super::{FLUENCY, JudgeError, Judged, Objectives};
 
-/// The objectives of the table, and the names a blade may have for each.
-const OBJECTIVES: [(&str, [&str; 2]); 3] = [
-    ("w_helpfulness", ["helpfulness", "helpful"]),
-    ("w_honesty", ["honesty", "honest"]),
-    ("w_harmlessness", ["harmlessness", "harmless"]),
-];
+/// Letters of a blade's name in the name of weights.
+const LETTERS: usize = 4;
 /// What the ids of the paper's prompts begin with.
 const PAPER: &str = "paper:";
 
-/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, three weights, `frontier_id`, nine rubrics,
-/// `fluency` where it was measured, and the response's id.
+/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, a weight `w_NAME` for each
+/// blade, `frontier_id`, the rubrics, `fluency` where it was measured, and the response's id.
+///
+/// Blades are those of `objectives`, then others that have a weight, by name.
 ///
 /// With a `seed`, of the responses of that seed alone. The prompts of the paper's sets keep their numbers; others are numbered after them, in the
 /// order of their names. Weights are scaled to sum to one. A rubric without a score is blank. Rows are in the order of prompt, scheme and id.
 ///
 /// # Errors
-/// When the file holds no judgement (of the seed), judgements of two judges or two versions of a rubric, a response lacks scheme, weights or prompt id, a weight is of another
-/// objective, or two responses are of the same scheme, weights and prompt.
-pub fn frontier_csv(records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
+/// If the file holds no judgement (of the seed), a judgement on a rubric that `objectives` do not have, judgements of two judges
+/// or two versions of a rubric, a response lacks scheme, weights or prompt id, or two responses are of the same scheme, weights
+/// and prompt.
+pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
     let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();
     let nothing = || match seed {
@@ -38,6 +37,14 @@ pub fn frontier_csv(records: &[Judged], seed: Option<u64>) -> Result<String, Jud
         let name = |record: &Judged| format!("{} ({}, {})", record.judge.model, record.judge.scoring, record.judge.settings);
         return Err(unfit(format!("it holds judgements of {} and of {}; judge into separate files", name(first), name(other))));
     }
+    if let Some(record) = records.iter().find(|record| objectives.rubric(&record.rubric).is_none() && record.rubric != FLUENCY) {
+        let known: Vec<&str> = objectives.rubrics.iter().map(|rubric| rubric.name.as_str()).collect();
+        let hint = sk_report::suggest::hint(&record.rubric, &known);
+        return Err(unfit(format!("rubric \"{}\" is not in the objectives; {hint}; see --objectives", record.rubric)));
+    }
+    let mut blades: Vec<&str> = objectives.blades.iter().map(|blade| blade.name.as_str()).collect();
+    let others: BTreeSet<&str> = records.iter().flat_map(|record| record.weights.keys()).map(String::as_str).collect();
+    blades.extend(others.into_iter().filter(|name| !objectives.blades.iter().any(|blade| blade.is_called(name))));
     let mut rows: Vec<Row<'_>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut versions: HashMap<&str, u32> = HashMap::new();
@@ -50,7 +57,7 @@ pub fn frontier_csv(records: &[Judged], seed: Option<u64>) -> Result<String, Jud
         let place = match places.get(record.id.as_str()) {
             Some(place) => *place,
             None => {
-                rows.push(Row::of(record)?);
+                rows.push(Row::of(record, objectives, &blades)?);
                 places.insert(&record.id, rows.len() - 1);
                 rows.len() - 1
             }
@@ -66,31 +73,29 @@ pub fn frontier_csv(records: &[Judged], seed: Option<u64>) -> Result<String, Jud
     }
     // Judgements stand in the order in which a judge's threads finished, which the table must not depend on.
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
-    render(&rows)
+    render(&rows, objectives, &blades)
 }
 
 struct Row<'a> {
     id: &'a str,
     method: &'a str,
-    weights: [f64; 3],
+    weights: Vec<f64>,
     prompt: &'a str,
     seed: Option<u64>,
     scores: BTreeMap<&'a str, Option<f64>>,
 }
 
 impl<'a> Row<'a> {
-    fn of(record: &'a Judged) -> Result<Self, JudgeError> {
+    fn of(record: &'a Judged, objectives: &Objectives, blades: &[&str]) -> Result<Self, JudgeError> {
         let id = record.id.as_str();
         let lacks = |what: &str| unfit(format!("response \"{id}\" has no {what}"));
         let method = record.scheme.as_deref().ok_or_else(|| lacks("scheme"))?;
         let prompt = record.prompt_id.as_deref().ok_or_else(|| lacks("prompt_id"))?;
-        let mut weights = [0.0; 3];
+        let mut weights = vec![0.0; blades.len()];
         for (name, weight) in &record.weights {
-            let place = OBJECTIVES.iter().position(|(_, names)| names.contains(&name.as_str()));
-            let place = place.ok_or_else(|| {
-                unfit(format!("response \"{id}\" has a weight \"{name}\"; the table has helpfulness, honesty and harmlessness"))
-            })?;
-            weights[place] += weight;
+            let known = objectives.blades.iter().find(|blade| blade.is_called(name)).map_or(name.as_str(), |blade| &blade.name);
+            let place = blades.iter().position(|blade| *blade == known);
+            weights[place.ok_or_else(|| unfit(format!("response \"{id}\" has a weight \"{name}\" of no blade")))?] += weight;
         }
         if record.weights.is_empty() {
             let plan = format!("set at_every_weight = true for scheme \"{method}\" in the plan of the sweep, or leave it out");
@@ -103,26 +108,38 @@ impl<'a> Row<'a> {
                 "the weights of response \"{id}\" are not all finite and not negative, with one that is positive"
             )));
         }
-        Ok(Self { id, method, weights: weights.map(|weight| weight / total), prompt, seed: record.seed, scores: BTreeMap::new() })
+        Ok(Self {
+            id,
+            method,
+            weights: weights.into_iter().map(|weight| weight / total).collect(),
+            prompt,
+            seed: record.seed,
+            scores: BTreeMap::new(),
+        })
     }
 
-    /// A name for the weights.
-    fn configuration(&self) -> String {
-        let [helpfulness, honesty, harmlessness] = self.weights;
-        format!("help{helpfulness:.4}_hone{honesty:.4}_harm{harmlessness:.4}")
+    /// A name for the weights, of the first letters of each blade where those differ.
+    fn configuration(&self, blades: &[&str]) -> String {
+        let short: Vec<String> = blades.iter().map(|blade| blade.chars().take(LETTERS).collect()).collect();
+        let alike = short.iter().enumerate().any(|(i, name)| short[..i].contains(name));
+        let name = |k: usize| if alike { blades[k] } else { &short[k] };
+        let parts = self.weights.iter().enumerate().map(|(k, weight)| format!("{}{weight:.4}", name(k)));
+        parts.collect::<Vec<_>>().join("_")
     }
 }
 
-fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
+fn render(rows: &[Row<'_>], objectives: &Objectives, blades: &[&str]) -> Result<String, JudgeError> {
     let paper = |prompt: &str| prompt.strip_prefix(PAPER).and_then(|number| number.parse::<u32>().ok());
     let mut next = rows.iter().filter_map(|row| paper(row.prompt)).max().map_or(0, |last| last + 1);
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let mut seen: HashMap<(&str, String, u32), &Row<'_>> = HashMap::new();
     let mut header: Vec<&str> = vec!["method", "config"];
-    header.extend(OBJECTIVES.iter().map(|(column, _)| *column));
+    let weights: Vec<String> = blades.iter().map(|blade| format!("w_{blade}")).collect();
+    header.extend(weights.iter().map(String::as_str));
     header.push("frontier_id");
     let measured = rows.iter().any(|row| row.scores.contains_key(FLUENCY));
-    let columns: Vec<&str> = RUBRICS.iter().map(|rubric| rubric.name).chain(measured.then_some(FLUENCY)).collect();
+    let rubrics = objectives.rubrics.iter().map(|rubric| rubric.name.as_str());
+    let columns: Vec<&str> = rubrics.chain(measured.then_some(FLUENCY)).collect();
     header.extend(&columns);
     header.push("id");
     let mut out = csv::Writer::from_writer(Vec::new());
@@ -135,7 +152,7 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
                 next - 1
             })
         });
-        let configuration = row.configuration();
+        let configuration = row.configuration(blades);
         if let Some(other) = seen.insert((row.method, configuration.clone(), number), row) {
             let Row { id, method, prompt, .. } = row;
             let what = format!("\"{}\" and \"{id}\" are both of scheme {method}, prompt {prompt} and the same weights", other.id);
@@ -146,7 +163,7 @@ fn render(rows: &[Row<'_>]) -> Result<String, JudgeError> {
             return Err(unfit(format!("{what}; the table takes one response of each: {cure}")));
         }
         let mut fields = vec![row.method.to_owned(), configuration];
-        fields.extend(row.weights.map(|weight| weight.to_string()));
+        fields.extend(row.weights.iter().map(f64::to_string));
         fields.push(number.to_string());
         let score = |name: &str| row.scores.get(name).copied().flatten();
         fields.extend(columns.iter().map(|name| score(name).map_or_else(String::new, |score| score.to_string())));
@@ -192,6 +209,10 @@ mod tests {
         }
     }
 
+    fn hhh_csv(records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
+        frontier_csv(Objectives::hhh(), records, seed)
+    }
+
     #[test]
     fn one_row_per_response() {
         let mut retest = record("a", "paper:7", &[("helpful", 1.0)], "toxicity", Some(1.0));
@@ -202,7 +223,7 @@ mod tests {
             record("a", "paper:7", &[("helpful", 1.0), ("harmless", 3.0)], "relevance", Some(0.25)),
             retest,
         ];
-        let table = frontier_csv(&records, None).unwrap();
+        let table = hhh_csv(&records, None).unwrap();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines[0],
@@ -215,12 +236,32 @@ mod tests {
     }
 
     #[test]
+    fn blades_go_by_any_name() {
+        let objectives = Objectives::parse(
+            r#"
+            blades = [{ name = "calm", aliases = ["calmness"] }]
+            objectives = [{ name = "peace", blade = "calmness", rubrics = ["calm"] }, { name = "wit" }]
+            rubrics = [
+                { name = "calm", criterion = "?", low = "l", middle = "m", high = "h" },
+                { name = "wit", criterion = "?", low = "l", middle = "m", high = "h" },
+            ]"#,
+        )
+        .unwrap();
+        let weights = [("calmness", 1.0), ("zeal", 2.0), ("brave", 1.0)];
+        let records = [record("a", "p", &weights, "calm", Some(0.5)), record("a", "p", &weights, "wit", Some(0.25))];
+        let table = frontier_csv(&objectives, &records, None).unwrap();
+        let expected = "method,config,w_calm,w_wit,w_brave,w_zeal,frontier_id,calm,wit,id\n\
+                        swiss,calm0.2500_wit0.0000_brav0.2500_zeal0.5000,0.25,0,0.25,0.5,0,0.5,0.25,a\n";
+        assert_eq!(table, expected);
+    }
+
+    #[test]
     fn the_order_of_judgements_does_not_matter() {
         let of = |id: &str, prompt: &str| record(id, prompt, &[("honesty", 1.0)], "toxicity", Some(0.5));
         let mut records = vec![of("d", "q"), of("c", "p"), of("b", "paper:3"), of("a", "o")];
-        let table = frontier_csv(&records, None).unwrap();
+        let table = hhh_csv(&records, None).unwrap();
         records.reverse();
-        assert_eq!(table, frontier_csv(&records, None).unwrap());
+        assert_eq!(table, hhh_csv(&records, None).unwrap());
         let numbers: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').nth(5).unwrap()).collect();
         assert_eq!(numbers, ["4", "5", "3", "6"], "o, p, paper:3 and q");
     }
@@ -228,10 +269,10 @@ mod tests {
     #[test]
     fn what_a_table_cannot_hold_is_said() {
         let fine = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.0));
-        let says = |other: Judged| frontier_csv(&[fine.clone(), other], None).unwrap_err().to_string();
+        let says = |other: Judged| hhh_csv(&[fine.clone(), other], None).unwrap_err().to_string();
         assert!(says(Judged { id: "b".to_owned(), ..fine.clone() }).contains("\"a\" and \"b\""));
         assert!(says(Judged { id: "b".to_owned(), scheme: None, ..fine.clone() }).contains("\"b\" has no scheme"));
-        assert!(says(record("b", "q", &[("humour", 1.0)], "toxicity", None)).contains("\"humour\""));
+        assert!(says(record("b", "q", &[("honesty", 1.0)], "humour", None)).contains("\"humour\""));
         assert!(
             says(record("b", "q", &[], "toxicity", None))
                 .contains("\"b\" has no weights; set at_every_weight = true for scheme \"swiss\"")
@@ -241,7 +282,7 @@ mod tests {
         let mut other = fine.clone();
         other.judge.model = "n".to_owned();
         assert!(says(other).contains("of m (integer, ) and of n"));
-        assert!(frontier_csv(&[], None).unwrap_err().to_string().contains("no judgement"));
+        assert!(hhh_csv(&[], None).unwrap_err().to_string().contains("no judgement"));
     }
 
     #[test]
@@ -249,10 +290,10 @@ mod tests {
         let first = record("a", "p", &[("honesty", 1.0)], "toxicity", Some(0.25));
         let second = Judged { id: "b".to_owned(), seed: Some(2), score: Some(0.75), ..first.clone() };
         let records = [first, second];
-        let row = |seed| frontier_csv(&records, Some(seed)).unwrap().lines().nth(1).unwrap().to_owned();
+        let row = |seed| hhh_csv(&records, Some(seed)).unwrap().lines().nth(1).unwrap().to_owned();
         assert!(row(1).ends_with(",a") && row(1).contains(",0.25,"), "{}", row(1));
         assert!(row(2).ends_with(",b") && row(2).contains(",0.75,"), "{}", row(2));
-        let says = |seed| frontier_csv(&records, seed).unwrap_err().to_string();
+        let says = |seed| hhh_csv(&records, seed).unwrap_err().to_string();
         assert!(says(None).contains("choose a seed, such as --seed 2"), "{}", says(None));
         assert!(says(Some(3)).contains("no judgement of seed 3; its seeds: 1, 2"), "{}", says(Some(3)));
     }

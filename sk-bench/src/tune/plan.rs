@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Dimension, Search, Space, TuneError};
 use crate::args::{ModelArgs, SteeringArgs};
 use crate::document::Document;
-use crate::judge::{self, Axis};
+use crate::judge::{self, Objectives};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{SchemeError, SchemeSpec, digest};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
@@ -50,7 +50,12 @@ pub enum Scoring {
     /// The blades that steer it: the mean of β log(π_k/π_B) over the tokens of the response. It costs nothing and is circular.
     Blades,
     /// A judge.
-    Judge(JudgePlan),
+    Judge {
+        /// Who judges.
+        judge: JudgePlan,
+        /// What it judges by.
+        objectives: Objectives,
+    },
 }
 
 impl Scoring {
@@ -58,12 +63,12 @@ impl Scoring {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Blades => "the blades' own mean μ per token",
-            Self::Judge(_) => "the judge",
+            Self::Judge { .. } => "the judge",
         }
     }
 
     fn is_judge(&self) -> bool {
-        matches!(self, Self::Judge(_))
+        matches!(self, Self::Judge { .. })
     }
 }
 
@@ -95,9 +100,6 @@ pub struct ServerPlan {
     pub attempts: u32,
 }
 
-/// What the paper's judge calls the objectives of the blades that ship.
-const AXES_OF_BLADES: [(&str, Axis); 3] = [("helpful", Axis::Quality), ("honest", Axis::Honesty), ("harmless", Axis::Safety)];
-
 /// Something to do well at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objective {
@@ -105,8 +107,8 @@ pub struct Objective {
     pub name: String,
     /// The blade whose score counts, where blades score.
     pub blade: String,
-    /// The axis whose score counts, where a judge does.
-    pub axis: Option<Axis>,
+    /// The judge's objective whose score counts, where a judge does.
+    pub axis: Option<String>,
     /// Only responses to prompts whose label `axis` has this value count; all unless given.
     pub prompts: Option<String>,
 }
@@ -221,7 +223,7 @@ impl TunePlan {
         let scoring = sections.remove("judge").map_or(Ok(Scoring::Blades), |section| judge_section(section, &folder))?;
         let objectives = match sections.remove("objectives") {
             Some(section) => objectives(section, &scoring)?,
-            None => blades.iter().map(|blade| (Objective::of_blade(blade), None)).collect(),
+            None => blades.iter().map(|blade| (Objective::of_blade(blade, &scoring), None)).collect(),
         };
         if objectives.is_empty() {
             return Err(document.missing("objectives.NAME", "name at least one, such as [objectives.harmless]").into());
@@ -393,8 +395,12 @@ fn fits(dimension: &Dimension, steering: &SteeringArgs, models: &ModelArgs) -> R
 }
 
 impl Objective {
-    fn of_blade(blade: &str) -> Self {
-        let axis = AXES_OF_BLADES.iter().find(|(name, _)| *name == blade).map(|&(_, axis)| axis);
+    /// The objective of that blade: for a judge the one that the blade asks for, if there is one.
+    fn of_blade(blade: &str, scoring: &Scoring) -> Self {
+        let axis = match scoring {
+            Scoring::Blades => None,
+            Scoring::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
+        };
         Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
     }
 }

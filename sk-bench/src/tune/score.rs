@@ -12,8 +12,7 @@ use super::{JudgePlan, Objective, Scoring, TunePlan};
 use crate::Error;
 use crate::judge::run::{Panel, judge_all};
 use crate::judge::{
-    Axis, ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS,
-    Response, Retry, Rubric,
+    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Judged, Key, Objectives, OfflineJudge, Response, Retry, Rubric,
 };
 use sk_report::record::{SweepRecord, TraceSpan};
 
@@ -28,8 +27,8 @@ pub enum Scorer {
     Judge {
         /// The judge.
         judge: Box<dyn Judge>,
-        /// The rubrics it is asked.
-        rubrics: Vec<&'static Rubric>,
+        /// What it judges by, with no rubric but those it is asked.
+        objectives: Objectives,
         /// Questions under way at the same time.
         concurrency: usize,
     },
@@ -41,28 +40,34 @@ impl Scorer {
     /// # Errors
     /// When the judge's address is none, it does not say which model it offers, or the models of an offline judge cannot be loaded.
     pub fn of(plan: &TunePlan) -> Result<Self, Error> {
-        let wanted = |rubric: &Rubric| {
-            let mut objectives = plan.searches.iter().flat_map(|search| &search.objectives);
-            objectives.any(|objective| objective.axis.is_some() && objective.axis == rubric.axis)
-        };
-        match &plan.scoring {
-            Scoring::Blades => Ok(Self::Blades),
-            Scoring::Judge(JudgePlan::Offline(folder)) => {
+        let Scoring::Judge { judge, objectives } = &plan.scoring else { return Ok(Self::Blades) };
+        let mut objectives = objectives.clone();
+        let searched: BTreeSet<&str> = plan
+            .searches
+            .iter()
+            .flat_map(|search| &search.objectives)
+            .filter_map(|objective| objective.axis.as_deref())
+            .collect();
+        let all = objectives.clone();
+        objectives
+            .rubrics
+            .retain(|rubric| all.of_rubric(&rubric.name).any(|objective| searched.contains(objective.name.as_str())));
+        match judge {
+            JudgePlan::Offline(folder) => {
                 let folder = folder.clone().or_else(OfflineJudge::embedded);
                 let nothing = || Error::Usage("this build of the program holds no judge; name its models in [judge]".to_owned());
                 // The language model is so small that the way to a GPU and back costs more than the processor takes.
-                let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &DeviceName::Cpu.open()?)?;
-                let rubrics = OFFLINE_RUBRICS.iter().filter(|rubric| wanted(rubric)).collect();
-                Ok(Self::Judge { judge: Box::new(judge), rubrics, concurrency: 1 })
+                let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &all, &DeviceName::Cpu.open()?)?;
+                objectives.rubrics.retain(|rubric| rubric.model.is_some());
+                Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
             }
-            Scoring::Judge(JudgePlan::Server(server)) => {
+            JudgePlan::Server(server) => {
                 let endpoint = Endpoint::new(&server.endpoint, Key::from_env(&server.api_key_env)?, server.timeout)?;
                 let model = server.model.clone().map_or_else(|| endpoint.only_model(), Ok)?;
                 let retry = Retry { attempts: server.attempts, ..Retry::default() };
                 let settings = ChatSettings { retry, ..ChatSettings::new(model, server.scoring) };
                 let judge = Box::new(ChatJudge::new(endpoint, settings)?);
-                let rubrics = RUBRICS.iter().filter(|rubric| wanted(rubric)).collect();
-                Ok(Self::Judge { judge, rubrics, concurrency: server.concurrency })
+                Ok(Self::Judge { judge, objectives, concurrency: server.concurrency })
             }
         }
     }
@@ -71,8 +76,9 @@ impl Scorer {
     pub fn identity(&self) -> String {
         match self {
             Self::Blades => "blades".to_owned(),
-            Self::Judge { judge, rubrics, .. } => {
-                let rubrics: Vec<(&str, u32)> = rubrics.iter().map(|rubric| (rubric.name, rubric.version)).collect();
+            Self::Judge { judge, objectives, .. } => {
+                let rubrics: Vec<(&str, u32)> =
+                    objectives.rubrics.iter().map(|rubric| (rubric.name.as_str(), rubric.version)).collect();
                 serde_json::json!([judge.identity(), rubrics]).to_string()
             }
         }
@@ -100,10 +106,13 @@ impl Scorer {
                 });
                 scored.collect()
             }
-            Self::Judge { judge, rubrics, concurrency } => {
-                let judged = ask(&questions(records, objectives, rubrics), judge.as_ref(), *concurrency, journal)?;
+            Self::Judge { judge, objectives: by, concurrency } => {
+                let judged = ask(&questions(records, objectives, by), by, judge.as_ref(), *concurrency, journal)?;
                 let score = |record: &SweepRecord, objective: &Objective| {
-                    objective.axis.and_then(|axis| axis_score(axis, judged.get(record.id.as_str())?))
+                    let scores = judged.get(record.id.as_str())?;
+                    let rubrics = by.rubrics.iter().map(|rubric| scores.get(&rubric.name).copied()).collect();
+                    let place = by.names().iter().position(|name| Some(*name) == objective.axis.as_deref())?;
+                    Some(by.scores(rubrics).objectives[place]).filter(|score| !score.is_nan())
                 };
                 Ok(records.iter().map(|record| objectives.iter().map(|objective| score(record, objective)).collect()).collect())
             }
@@ -111,24 +120,28 @@ impl Scorer {
     }
 }
 
-/// The scores of one response by rubric, with the axes they count for.
-type RubricScores = BTreeMap<String, (Option<Axis>, f64)>;
+/// The scores of one response by rubric.
+type RubricScores = BTreeMap<String, f64>;
 
 /// Responses by the rubrics that they are to be judged on: those of the axes of the objectives that they count for.
-type Questions = Vec<(Vec<&'static Rubric>, Vec<Response>)>;
+type Questions<'a> = Vec<(Vec<&'a Rubric>, Vec<Response>)>;
 
-fn questions(records: &[SweepRecord], objectives: &[Objective], rubrics: &[&'static Rubric]) -> Questions {
-    let mut questions: BTreeMap<BTreeSet<Axis>, Vec<Response>> = BTreeMap::new();
+fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Objectives) -> Questions<'a> {
+    let mut questions: BTreeMap<BTreeSet<&str>, Vec<Response>> = BTreeMap::new();
     for record in records {
         let counted = objectives.iter().filter(|objective| objective.counts(record.axis.as_deref()));
-        questions.entry(counted.filter_map(|objective| objective.axis).collect()).or_default().push(response(record));
+        questions.entry(counted.filter_map(|objective| objective.axis.as_deref()).collect()).or_default().push(response(record));
     }
-    let of = |axes: BTreeSet<Axis>| rubrics.iter().copied().filter(|r| r.axis.is_some_and(|axis| axes.contains(&axis))).collect();
+    let of = |axes: BTreeSet<&str>| {
+        let counts = |rubric: &&Rubric| by.of_rubric(&rubric.name).any(|objective| axes.contains(objective.name.as_str()));
+        by.rubrics.iter().filter(counts).collect()
+    };
     questions.into_iter().map(|(axes, responses)| (of(axes), responses)).collect()
 }
 
 fn ask(
-    questions: &Questions,
+    questions: &Questions<'_>,
+    objectives: &Objectives,
     judge: &dyn Judge,
     concurrency: usize,
     journal: &Path,
@@ -136,13 +149,13 @@ fn ask(
     let (journal, earlier) = Journal::open(journal)?;
     let (mut scores, mut unanswered, mut trouble): (BTreeMap<String, RubricScores>, _, _) = (BTreeMap::new(), 0, None);
     for (rubrics, responses) in questions {
-        let panel = Panel { responses, rubrics, passes: 0..1, concurrency };
+        let panel = Panel { responses, objectives, rubrics, passes: 0..1, concurrency };
         let outcome = judge_all(&panel, judge, &journal, earlier.clone(), &())?;
         unanswered += outcome.unanswered;
         trouble = trouble.or(outcome.trouble);
-        for Judged { id, rubric, axis, score, .. } in outcome.records {
+        for Judged { id, rubric, score, .. } in outcome.records {
             if let Some(score) = score {
-                scores.entry(id).or_default().insert(rubric, (axis, score));
+                scores.entry(id).or_default().insert(rubric, score);
             }
         }
     }
@@ -163,15 +176,6 @@ fn response(record: &SweepRecord) -> Response {
         prompt_id: Some(record.prompt_id.clone()),
         seed: Some(record.seed),
     }
-}
-
-/// The axis by its nine rubrics where the judge answers those; by the mean of what the judge counts for it otherwise.
-fn axis_score(axis: Axis, scores: &RubricScores) -> Option<f64> {
-    if axis.rubrics().any(|rubric| scores.contains_key(rubric.name)) {
-        return axis.score(&scores.iter().map(|(rubric, (_, score))| (rubric.clone(), *score)).collect());
-    }
-    let own: Vec<f64> = scores.values().filter(|(of, _)| *of == Some(axis)).map(|(_, score)| *score).collect();
-    (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64)
 }
 
 #[derive(Deserialize)]
@@ -235,18 +239,5 @@ mod tests {
         assert!(blade_means(&mut Cursor::new(&text), span(5)).is_err(), "half a step");
         let torn = step("[1]", "[1]", 1);
         assert!(blade_means(&mut Cursor::new(&torn), Some(TraceSpan { offset: 0, bytes: torn.len() as u64 })).is_err());
-    }
-
-    #[test]
-    fn an_axis_is_what_the_judge_says_it_is() {
-        let scores = |entries: &[(&str, Axis, f64)]| -> RubricScores {
-            entries.iter().map(|&(rubric, axis, score)| (rubric.to_owned(), (Some(axis), score))).collect()
-        };
-        let nine =
-            scores(&[("toxicity", Axis::Safety, 0.25), ("harmfulness", Axis::Safety, 0.5), ("relevance", Axis::Quality, 1.0)]);
-        assert_eq!(axis_score(Axis::Safety, &nine), Some(0.625));
-        let own = scores(&[("preferred", Axis::Safety, 0.75), ("kind", Axis::Safety, 0.25), ("kept", Axis::Honesty, 1.0)]);
-        assert_eq!(axis_score(Axis::Safety, &own), Some(0.5), "its own rubrics count as they are");
-        assert_eq!(axis_score(Axis::Quality, &own), None);
     }
 }

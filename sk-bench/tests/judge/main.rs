@@ -18,10 +18,10 @@ mod trouble;
 use std::path::Path;
 use std::time::Duration;
 
-use sk_bench::judge::rubric::rubric;
 use sk_bench::judge::run::{Outcome, Panel, judge_all};
 use sk_bench::judge::{
-    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Question, Response, Retry, Rubric, Score, Scoring, Verdict,
+    ChatJudge, ChatSettings, Endpoint, Journal, Judge, JudgeError, Objectives, Question, Response, Retry, Rubric, Score, Scoring,
+    Verdict,
 };
 
 use server::Server;
@@ -47,6 +47,11 @@ fn judge_at(url: &str, settings: ChatSettings, timeout: Duration) -> ChatJudge {
 
 fn integer_judge(server: &Server) -> ChatJudge {
     judge_with(server, settings(Scoring::Integer), TIMEOUT)
+}
+
+/// The shipped rubric of that name.
+fn rubric(name: &str) -> Option<&'static Rubric> {
+    Objectives::hhh().rubrics.iter().find(|rubric| rubric.name == name)
 }
 
 /// One question about a fixed response.
@@ -89,5 +94,11 @@ fn rubrics(names: &[&str]) -> Vec<&'static Rubric> {
 /// Judges into a file, going on from what is there.
 fn run(judge: &dyn Judge, responses: &[Response], rubrics: &[&Rubric], passes: u32, file: &Path) -> Result<Outcome, JudgeError> {
     let (journal, earlier) = Journal::open(file)?;
-    judge_all(&Panel { responses, rubrics, passes: 0..passes, concurrency: 4 }, judge, &journal, earlier, &())
+    judge_all(
+        &Panel { responses, objectives: Objectives::hhh(), rubrics, passes: 0..passes, concurrency: 4 },
+        judge,
+        &journal,
+        earlier,
+        &(),
+    )
 }

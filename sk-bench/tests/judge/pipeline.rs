@@ -10,6 +10,9 @@ use crate::common::{BLADES, models, program, stderr, stdout};
 use crate::html::Document;
 use crate::server::{Reply, Server};
 
+/// Rounding of a mean of some tens of scores.
+const ROUNDING: f64 = 1e-12;
+
 /// Three schemes at two weight vectors on two prompts, one of which tries to get out of the page; `greedy` always takes the highest rating.
 fn write_plan(folder: &Path) {
     let path = |part: &str| models().join(part).display().to_string();
@@ -127,6 +130,97 @@ fn a_sweep_becomes_a_page() {
         ["No arm without normalisation", "No ablations at fixed weights", "No scale ratio", "not the results of the paper"]
     {
         assert!(missing.iter().any(|text| text.contains(part)), "nothing says {part:?}: {missing:?}");
+    }
+}
+
+/// A plan over blades of those names, each one of the adapters that ship, and objectives of the same names.
+fn write_own(folder: &Path, names: &[&str]) {
+    let path = |part: &str| models().join(part).display().to_string();
+    let mut plan = format!(
+        r#"
+sweep = {{ output = "sweep.jsonl", traces = false }}
+schemes.swiss-knife.set = ["proposal.candidates=3"]
+schemes.softmax-mu.set = ["proposal.candidates=3"]
+weights = {{ kind = "lattice", density = 2 }}
+prompts.sources = ["prompts.jsonl"]
+generation.max_new_tokens = 8
+[model]
+backbone = {:?}
+drafter = {:?}
+device = "cpu"
+[model.blades]
+"#,
+        path("backbone"),
+        path("drafter")
+    );
+    let mut objectives = String::new();
+    for (i, name) in names.iter().enumerate() {
+        plan += &format!("{name} = {:?}\n", path(&format!("blades/{}", BLADES[i % BLADES.len()])));
+        let better = if i == 1 { "less" } else { "more" };
+        objectives += &format!(
+            "[[objectives]]\nname = {name:?}\n[[rubrics]]\nname = {name:?}\nbetter = {better:?}\nscale = \"0-10\"\ncriterion = \"How \
+             {name} is it?\"\nlow = \"not at all\"\nmiddle = \"somewhat\"\nhigh = \"entirely\"\n"
+        );
+    }
+    fs::write(folder.join("plan.toml"), plan).unwrap();
+    fs::write(folder.join("objectives.toml"), objectives).unwrap();
+    let prompts = ["Why is the sky blue?", "What helps against hiccups?"].map(|prompt| json!({"id": prompt, "prompt": prompt}));
+    fs::write(folder.join("prompts.jsonl"), prompts.map(|prompt| prompt.to_string()).join("\n")).unwrap();
+}
+
+#[test]
+fn objectives_of_ones_own_become_a_page() {
+    // Figures that say something of two blades and of five; the simplex is drawn for three only.
+    for (names, points, figures) in [
+        (&["calm", "terse"][..], 3, &["frontier-planes", "frontier-line", "steering-crossed"][..]),
+        (&["calm", "terse", "kind", "plain", "deep"], 15, &["frontier-planes", "steering-crossed"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        write_own(folder, names);
+        let server = judge();
+        let run = |args: &[&str]| {
+            program().current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).args(args).output().unwrap()
+        };
+        stdout(&run(&["sweep", "plan.toml", "--quiet"]));
+        let own = ["--objectives", "objectives.toml"];
+        let ask = ["judge", "sweep.jsonl", "-o", "judged.jsonl", "--endpoint", &server.url, "--quiet"];
+        let summary = stdout(&run(&[&ask[..], &own].concat()));
+        assert!(names.iter().all(|name| summary.contains(name)), "{summary}");
+        let forgotten = run(&["judge", "table", "judged.jsonl", "-o", "results"]);
+        assert!(stderr(&forgotten).contains("--objectives"), "{}", stderr(&forgotten));
+        stdout(&run(&[&["judge", "table", "judged.jsonl", "-o", "results"][..], &own].concat()));
+        stdout(&run(&["report", "results", "--records", "sweep.jsonl", "--resamples", "50", "--html", "report.html"]));
+        stdout(&run(&["report", "results", "--records", "sweep.jsonl", "--resamples", "50", "--out", "tables"]));
+
+        let html = fs::read_to_string(folder.join("report.html")).unwrap();
+        let document = Document::parse(&html).unwrap_or_else(|fault| panic!("{fault}"));
+        document.check_ids();
+        for figure in figures {
+            assert!(html.contains(&format!("id=\"figure-{figure}\"")), "{figure}");
+        }
+        assert!(!html.contains("-ternary-title"), "the simplex of {} blades", names.len());
+        let axes = document.csv("axes");
+        let mut lines = axes.lines();
+        let heading = format!("method,{},n,{},F1", names.join("/"), names.join(","));
+        assert_eq!((lines.next().unwrap(), lines.count()), (heading.as_str(), 2 * points));
+        // Each objective is held against the weight of its own blade.
+        let steering = document.csv("steering");
+        let rows = steering.lines().filter(|line| line.starts_with("swiss-knife,as labelled,"));
+        let steered: Vec<&str> = rows.map(|line| line.split(',').nth(2).unwrap()).collect();
+        assert!(steered.len() > 1 && steered.iter().all(|axis| names.contains(axis) || *axis == "pooled"), "{steering}");
+        // Where less is better, the mean of the objective is one minus that of its rubric.
+        let judged = read_lines(&folder.join("judged.jsonl"));
+        let mean = |scheme: &str, rubric: &str| {
+            let own = judged.iter().filter(|line| line["scheme"] == scheme && line["rubric"] == rubric);
+            let scores: Vec<f64> = own.map(|line| line["score"].as_f64().unwrap()).collect();
+            scores.iter().sum::<f64>() / scores.len() as f64
+        };
+        let methods = document.csv("methods");
+        let row = methods.lines().find(|line| line.starts_with("swiss-knife,")).unwrap();
+        let objective: Vec<f64> = row.split(',').skip(2).take(2).map(|score| score.parse().unwrap()).collect();
+        let expected = [mean("swiss-knife", "calm"), 1.0 - mean("swiss-knife", "terse")];
+        assert!(objective.iter().zip(expected).all(|(a, b)| (a - b).abs() < ROUNDING), "{objective:?} {expected:?}");
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sk_bench::judge::Objectives;
 
 use crate::responses;
 use crate::server::{Reply, Server};
@@ -254,6 +255,9 @@ fn the_rubrics_are_printed() {
     let output = program().args(["judge", "rubrics", "--json"]).output().unwrap();
     let rubrics: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rubrics.as_array().unwrap().len(), 9);
+    // As a file of objectives they are the same ones.
+    let toml = program().args(["judge", "rubrics", "--toml"]).output().unwrap().stdout;
+    assert_eq!(&Objectives::parse(&String::from_utf8(toml).unwrap()).unwrap(), Objectives::hhh());
     let text = String::from_utf8(program().args(["judge", "rubrics"]).output().unwrap().stdout).unwrap();
     assert!(
         text.contains("epistemic_honesty, version 1 (honesty)") && text.contains("refusal, version 1 (reported by itself)"),

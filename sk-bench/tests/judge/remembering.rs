@@ -9,7 +9,7 @@ use std::time::Duration;
 use sk_bench::judge::retest::agreement;
 use sk_bench::judge::run::{MOST_AT_ONCE, Panel, judge_all};
 use sk_bench::judge::{
-    Cached, ChatSettings, Identity, Journal, Judge, JudgeError, Question, Retry, Score, Scoring, Structure, Verdict,
+    Cached, ChatSettings, Identity, Journal, Judge, JudgeError, Objectives, Question, Retry, Score, Scoring, Structure, Verdict,
     read_responses,
 };
 
@@ -171,7 +171,8 @@ fn there_are_only_so_many_threads_however_many_are_asked_for() {
         most: AtomicUsize::new(0),
     };
     let (journal, earlier) = Journal::open(&folder.path().join("judged.jsonl")).unwrap();
-    let panel = Panel { responses: &responses, rubrics: &rubrics, passes: 0..1, concurrency: usize::MAX };
+    let panel =
+        Panel { responses: &responses, objectives: Objectives::hhh(), rubrics: &rubrics, passes: 0..1, concurrency: usize::MAX };
     let outcome = judge_all(&panel, &judge, &journal, earlier, &()).unwrap();
     assert_eq!((outcome.records.len(), outcome.unanswered), (1500, 0));
     assert!((1..=MOST_AT_ONCE).contains(&judge.most.into_inner()));
@@ -240,7 +241,7 @@ fn two_passes_and_what_is_excluded() {
     assert_eq!(outcome.resumed, 5, "the first pass is taken from the file");
     assert!(server.requests()[first..].iter().all(|request| request.body["seed"] == 1));
 
-    let agreement = agreement(&outcome.records, 0, 1);
+    let agreement = agreement(Objectives::hhh(), &outcome.records, 0, 1);
     assert_eq!((agreement.len(), agreement[0].pairs, agreement[0].excluded), (1, 4, 1));
     // Pairs (0, 0), (.1, .1), (.2, .2), (.3, .7): Σ|Δ| = .4; dx = (−.15, −.05, .05, .15), ȳ = .25, dy = (−.25, −.15, −.05, .45);
     // xy = .11, xx = .05, yy = .29; r = .11/√.0145 = .91350.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sk_bench::judge::RUBRICS;
+use sk_bench::judge::Objectives;
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ impl Request {
     /// The rubric that it asks about.
     pub(crate) fn rubric(&self) -> &'static str {
         let text = self.body["messages"][1]["content"].as_str().unwrap();
-        RUBRICS.iter().find(|rubric| text.contains(rubric.criterion)).unwrap().name
+        Objectives::hhh().rubrics.iter().find(|rubric| text.contains(&rubric.criterion)).unwrap().name.as_str()
     }
 
     /// `json_schema`, `json_object`, or nothing.

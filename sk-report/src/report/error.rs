@@ -1,6 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::objectives::ObjectivesError;
 use crate::record::RecordError;
 
 /// Why raw results cannot be reported.
@@ -29,7 +30,7 @@ pub enum ReportError {
         /// The file.
         path: PathBuf,
         /// The missing column.
-        column: &'static str,
+        column: String,
     },
     /// A value that is not what its column holds.
     #[error("{}, line {line}, column \"{column}\": \"{value}\" is not {expected}", path.display())]
@@ -39,7 +40,7 @@ pub enum ReportError {
         /// The line, from 1.
         line: u64,
         /// The column.
-        column: &'static str,
+        column: String,
         /// What stands there.
         value: String,
         /// What should.
@@ -100,6 +101,9 @@ pub enum ReportError {
         /// Where the last record's steps end.
         expected: u64,
     },
+    /// A file of objectives that cannot be used.
+    #[error(transparent)]
+    Objectives(#[from] ObjectivesError),
     /// A file without a single row.
     #[error("{}: no rows", path.display())]
     Empty {

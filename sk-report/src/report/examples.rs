@@ -22,7 +22,7 @@ pub struct Example<'a> {
 impl Example<'_> {
     /// The harmonic mean of a cell's axes, 0 where one is.
     pub fn f1(cell: &Cell) -> f64 {
-        cell.rubrics.axes().map_or(f64::NAN, |axes| harmonic_mean(&axes, 0.0))
+        cell.scores.complete().map_or(f64::NAN, |scores| harmonic_mean(scores, 0.0))
     }
 
     /// Reference minus rival in [`f1`](Self::f1); 0 without a rival.
@@ -35,7 +35,7 @@ impl<'a> Example<'a> {
     /// The examples of a sweep. Ties go to the larger difference, then to the earlier prompt and weight vector; no prompt is shown twice
     /// for the same case.
     pub fn choose(reference: &'a Method, rival: Option<&'a Method>) -> Vec<Self> {
-        let judged = |cell: &&Cell| cell.rubrics.axes().is_some();
+        let judged = |cell: &&Cell| cell.scores.complete().is_some();
         let pair = |cell: &'a Cell| {
             let other = |rival: &'a Method| {
                 rival

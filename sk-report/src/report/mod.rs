@@ -13,7 +13,6 @@ mod page;
 mod published;
 mod raw;
 mod recorded;
-mod rubrics;
 mod sweep;
 mod tables;
 
@@ -26,5 +25,4 @@ pub use mechanism::{BladeSpread, Choice, Mechanism};
 pub use published::{Comparison, Ledger, Verdict};
 pub use raw::{Ablation, Arm, CandidateStep, RawResults};
 pub use recorded::{Recorded, Runs, Text};
-pub use rubrics::{AXES, Rubric, Rubrics};
 pub use sweep::{Cell, Method, Sweep, WeightVector};

@@ -19,7 +19,7 @@ struct Entry {
     source: &'static str,
     subject: String,
     part: String,
-    quantity: &'static str,
+    quantity: String,
     reading: &'static str,
     value: f64,
     noise: f64,
@@ -35,7 +35,7 @@ pub struct Comparison {
     /// A part of that: a weight vector, an axis, a blade; often empty.
     pub part: String,
     /// Which figure.
-    pub quantity: &'static str,
+    pub quantity: String,
     /// The convention under which it was recomputed, where the paper's is in question; empty otherwise.
     pub reading: &'static str,
     /// As printed.
@@ -77,13 +77,14 @@ pub(super) struct At<'a> {
 
 impl Ledger {
     /// Notes a figure.
-    pub(super) fn note(&mut self, at: &At<'_>, quantity: &'static str, value: f64) {
+    pub(super) fn note(&mut self, at: &At<'_>, quantity: &str, value: f64) {
         self.note_noisy(at, quantity, value, 0.0);
     }
 
     /// Notes a figure that another run of the resampling may move by `noise`.
-    pub(super) fn note_noisy(&mut self, at: &At<'_>, quantity: &'static str, value: f64, noise: f64) {
+    pub(super) fn note_noisy(&mut self, at: &At<'_>, quantity: &str, value: f64, noise: f64) {
         let (subject, part) = (at.subject.to_owned(), at.part.to_owned());
+        let quantity = quantity.to_owned();
         self.entries.push(Entry { source: at.source, subject, part, quantity, reading: at.reading, value, noise });
     }
 
@@ -96,13 +97,13 @@ impl Ledger {
         let mut comparisons = Vec::new();
         for [source, subject, part, quantity, printed] in published {
             let here = |entry: &&Entry| {
-                (entry.source, &*entry.subject, &*entry.part, entry.quantity) == (source, subject, part, quantity)
+                (entry.source, &*entry.subject, &*entry.part, &*entry.quantity) == (source, subject, part, quantity)
             };
             comparisons.extend(self.entries.iter().filter(here).map(|entry| Comparison {
                 source: entry.source,
                 subject: entry.subject.clone(),
                 part: entry.part.clone(),
-                quantity: entry.quantity,
+                quantity: entry.quantity.clone(),
                 reading: entry.reading,
                 published: printed,
                 recomputed: entry.value,
@@ -133,7 +134,9 @@ fn summary(comparisons: &[Comparison]) -> Table {
         ("differ", Kind::Count),
     ];
     let mut table = Table::new("reproduction", "Published figures against the raw cells", &columns);
-    let key = |c: &Comparison| (c.source, c.quantity, c.reading);
+    fn key(c: &Comparison) -> (&str, &str, &str) {
+        (c.source, &c.quantity, c.reading)
+    }
     let mut keys = Vec::new();
     for comparison in comparisons {
         if !keys.contains(&key(comparison)) {
@@ -186,7 +189,7 @@ fn list<'a>(table: &mut Table, comparisons: impl Iterator<Item = &'a Comparison>
             comparison.source.into(),
             comparison.subject.as_str().into(),
             comparison.part.as_str().into(),
-            comparison.quantity.into(),
+            comparison.quantity.as_str().into(),
             comparison.reading.into(),
             comparison.published.into(),
             alike(comparison.published, comparison.recomputed).into(),

@@ -1,16 +1,17 @@
-use super::{ReportError, Rubrics};
+use super::ReportError;
+use crate::objectives::{Objectives, Scores};
 use crate::stats::{F1, mean_axes, snap};
 use crate::suggest;
 
 /// One judged response.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     /// The weight vector, by its place in the sweep.
     pub configuration: usize,
     /// The prompt.
     pub prompt: u32,
     /// What the judge said.
-    pub rubrics: Rubrics,
+    pub scores: Scores,
     /// 1/perplexity, where it was measured.
     pub fluency: Option<f64>,
 }
@@ -20,8 +21,8 @@ pub struct Cell {
 pub struct WeightVector {
     /// Its name in the records.
     pub name: String,
-    /// Helpfulness, honesty, harmlessness.
-    pub weights: [f64; 3],
+    /// The weights, in the order of [`Sweep::blades`].
+    pub weights: Vec<f64>,
 }
 
 impl WeightVector {
@@ -31,7 +32,7 @@ impl WeightVector {
             let text = format!("{weight:.2}");
             if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
         };
-        self.weights.map(short).join("/")
+        self.weights.iter().copied().map(short).collect::<Vec<_>>().join("/")
     }
 }
 
@@ -47,6 +48,10 @@ pub struct Method {
 /// Methods × weight vectors × prompts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
+    /// What responses were judged by.
+    pub objectives: Objectives,
+    /// The blades, in the order of weights.
+    pub blades: Vec<String>,
     /// The weight vectors: vertices first, then edges, then the inside, each by falling weights.
     pub points: Vec<WeightVector>,
     /// The methods, by falling F1.
@@ -56,10 +61,10 @@ pub struct Sweep {
 impl Sweep {
     /// Sorts rows of method, weight vector and cell into a sweep; the cells' own `configuration` is not looked at.
     ///
-    /// Weights that are equal on paper, as thirds written in two ways, are one point.
-    pub fn of(mut rows: Vec<(String, WeightVector, Cell)>) -> Self {
+    /// Weights are in the order of `blades`. Those that are equal on paper, as thirds written in two ways, are one point.
+    pub fn of(objectives: &Objectives, blades: Vec<String>, mut rows: Vec<(String, WeightVector, Cell)>) -> Self {
         for (_, point, _) in &mut rows {
-            point.weights = point.weights.map(snap);
+            point.weights.iter_mut().for_each(|weight| *weight = snap(*weight));
         }
         let mut points: Vec<WeightVector> = Vec::new();
         for (_, point, _) in &rows {
@@ -78,7 +83,7 @@ impl Sweep {
                 None => methods.push(Method { name, cells: vec![cell] }),
             }
         }
-        let mut sweep = Self { points, methods };
+        let mut sweep = Self { objectives: objectives.clone(), blades, points, methods };
         let f1 = |method: &Method| F1::OfMeanAxes.of(&sweep.axes(method), 0.0);
         let mut ranked: Vec<(f64, Method)> = sweep.methods.iter().map(|method| (f1(method), method.clone())).collect();
         // What has no F1 comes last.
@@ -87,33 +92,47 @@ impl Sweep {
         sweep
     }
 
-    /// The axes of a method's cells, by weight vector, NaN where they are blank; cells of which all are blank are left out, and weight vectors
-    /// without a cell.
-    pub fn axes(&self, method: &Method) -> Vec<Vec<[f64; 3]>> {
+    /// The objectives of a method's cells, by weight vector, NaN where they are blank; cells of which all are blank are left
+    /// out, and weight vectors without a cell.
+    pub fn axes<'a>(&self, method: &'a Method) -> Vec<Vec<&'a [f64]>> {
         self.judged(method).into_iter().map(|(_, cells)| cells).collect()
     }
 
-    /// The weights a method was run at, the cells that were judged there, and the mean axes it achieved: each over the cells that have it, NaN
-    /// where none has.
+    /// The weights a method was run at, the cells that were judged there, and the mean objectives it achieved: each over the
+    /// cells that have it, NaN where none has.
     ///
-    /// Means equal on paper are made equal in floating point: otherwise the order of summation decides which of two points is ahead.
-    pub fn achieved(&self, method: &Method) -> Vec<(&WeightVector, usize, [f64; 3])> {
+    /// Means equal on paper are made equal in floating point: otherwise the order of summation decides which of two points is
+    /// ahead.
+    pub fn achieved(&self, method: &Method) -> Vec<(&WeightVector, usize, Vec<f64>)> {
         let judged = self.judged(method).into_iter();
-        judged.map(|(point, cells)| (point, cells.len(), mean_axes(&cells).map(snap))).collect()
+        judged.map(|(point, cells)| (point, cells.len(), mean_axes(&cells).into_iter().map(snap).collect())).collect()
     }
 
-    /// The points that a method [achieved](Self::achieved), less those that lack an axis.
-    pub fn frontier(&self, method: &Method) -> Vec<(&WeightVector, [f64; 3])> {
-        let whole = |axes: &[f64; 3]| axes.iter().all(|axis| !axis.is_nan());
+    /// The points that a method [achieved](Self::achieved), less those that lack an objective.
+    pub fn frontier(&self, method: &Method) -> Vec<(&WeightVector, Vec<f64>)> {
+        let whole = |axes: &[f64]| axes.iter().all(|axis| !axis.is_nan());
         self.achieved(method).into_iter().map(|(point, _, axes)| (point, axes)).filter(|(_, axes)| whole(axes)).collect()
     }
 
-    fn judged(&self, method: &Method) -> Vec<(&WeightVector, Vec<[f64; 3]>)> {
+    fn judged<'a, 'b>(&'a self, method: &'b Method) -> Vec<(&'a WeightVector, Vec<&'b [f64]>)> {
+        let known = |cell: &&Cell| cell.scores.objectives.iter().any(|score| !score.is_nan());
         let at = |(place, point)| {
-            let cells = method.cells.iter().filter(|cell| cell.configuration == place);
-            (point, cells.filter_map(|cell| cell.rubrics.judged_axes()).collect::<Vec<_>>())
+            let cells = method.cells.iter().filter(|cell| cell.configuration == place).filter(known);
+            (point, cells.map(|cell| &cell.scores.objectives[..]).collect::<Vec<_>>())
         };
         self.points.iter().enumerate().map(at).filter(|(_, cells)| !cells.is_empty()).collect()
+    }
+
+    /// What the weights of a point are, as `helpfulness/honesty/harmlessness`: the heading over labels.
+    pub fn weights_heading(&self) -> String {
+        self.blades.join("/")
+    }
+
+    /// The objectives that a blade of the sweep asks for: their places, and those of their blades.
+    pub fn steered(&self) -> Vec<(usize, usize)> {
+        let blade = |name: &str| self.blades.iter().position(|blade| blade == name);
+        let objectives = self.objectives.objectives.iter().enumerate();
+        objectives.filter_map(|(place, objective)| Some((place, blade(objective.blade())?))).collect()
     }
 
     /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or for `swiss-knife` the scheme that ships as `no-cbn`.
@@ -136,7 +155,7 @@ impl Sweep {
 }
 
 /// Larger weights first.
-fn falling(a: &[f64; 3], b: &[f64; 3]) -> std::cmp::Ordering {
+fn falling(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
     let pairs = a.iter().zip(b);
     pairs.map(|(a, b)| b.total_cmp(a)).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
 }

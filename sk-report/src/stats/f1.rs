@@ -51,8 +51,8 @@ impl F1 {
     ///
     /// An axis of a cell that was not judged is left out of the mean of its axis; a cell or configuration without an F1 of its own is left out of
     /// the mean over cells or configurations. NaN where nothing is left.
-    pub fn of<const D: usize>(self, configurations: &[Vec<[f64; D]>], floor: f64) -> f64 {
-        let cells: Vec<[f64; D]> = configurations.iter().flatten().copied().collect();
+    pub fn of<C: AsRef<[f64]>>(self, configurations: &[Vec<C>], floor: f64) -> f64 {
+        let cells: Vec<&[f64]> = configurations.iter().flatten().map(AsRef::as_ref).collect();
         let each: Vec<f64> = match self {
             Self::OfMeanAxes => return harmonic_mean(&mean_axes(&cells), floor),
             Self::MeanOfConfigurations => configurations.iter().map(|cells| harmonic_mean(&mean_axes(cells), floor)).collect(),
@@ -62,9 +62,11 @@ impl F1 {
     }
 }
 
-/// The mean of each axis over the cells that have it; NaN where none has.
-pub(crate) fn mean_axes<const D: usize>(cells: &[[f64; D]]) -> [f64; D] {
-    std::array::from_fn(|axis| mean(&known(cells.iter().map(|cell| cell[axis]).collect())))
+/// The mean of each axis over the cells that have it; NaN where none has. All cells have as many axes; of no cells there are
+/// none.
+pub(crate) fn mean_axes<C: AsRef<[f64]>>(cells: &[C]) -> Vec<f64> {
+    let axes = cells.first().map_or(0, |cell| cell.as_ref().len());
+    (0..axes).map(|axis| mean(&known(cells.iter().map(|cell| cell.as_ref()[axis]).collect()))).collect()
 }
 
 fn known(mut values: Vec<f64>) -> Vec<f64> {

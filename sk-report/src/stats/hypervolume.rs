@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 ///
 /// Exact. A point that does not exceed the reference on every axis adds nothing, nor does one that is dominated.
 ///
-/// A sweep along the last axis (Beume, Fonseca, López-Ibáñez, Paquete and Vahrenhold 2009): from the highest point down, the area dominated in
-/// the other two is a staircase in a search tree, and each step of it enters and leaves once. O(n log n).
+/// In three dimensions a sweep along the last axis (Beume, Fonseca, López-Ibáñez, Paquete and Vahrenhold 2009): from the
+/// highest point down, the area dominated in the other two is a staircase in a search tree, and each step of it enters and
+/// leaves once, O(n log n). In D > 3 the volume is cut along the last axis into slabs of D − 1 dimensions, O(n^(D−2) log n).
 ///
 /// ```
 /// use sk_report::stats::hypervolume;
@@ -13,17 +14,41 @@ use std::collections::BTreeMap;
 /// let points = [[0.5, 1.0, 1.0], [1.0, 0.5, 1.0]];
 /// assert_eq!(hypervolume(&points, [0.0; 3]), 0.75);
 /// ```
-pub fn hypervolume(points: &[[f64; 3]], reference: [f64; 3]) -> f64 {
-    let above = |point: &[f64; 3]| -> [f64; 3] { std::array::from_fn(|axis| point[axis] - reference[axis]) };
-    let mut boxes: Vec<[f64; 3]> = points.iter().map(above).filter(|edges| edges.iter().all(|&edge| edge > 0.0)).collect();
-    boxes.sort_unstable_by(|a, b| b[2].total_cmp(&a[2]));
+///
+/// # Panics
+/// If a point has another number of axes than `reference`, or there are none.
+pub fn hypervolume<P: AsRef<[f64]>>(points: &[P], reference: impl AsRef<[f64]>) -> f64 {
+    let reference = reference.as_ref();
+    assert!(!reference.is_empty(), "a point has at least one axis");
+    let above = |point: &P| -> Vec<f64> {
+        assert_eq!(point.as_ref().len(), reference.len(), "points and reference have the same axes");
+        let mut edges: Vec<f64> = point.as_ref().iter().zip(reference).map(|(x, origin)| x - origin).collect();
+        // An edge of one changes no volume.
+        edges.resize(edges.len().max(3), 1.0);
+        edges
+    };
+    volume(points.iter().map(above).filter(|edges| edges.iter().all(|&edge| edge > 0.0)).collect(), reference.len().max(3))
+}
+
+/// The volume of the union of boxes [0, edges] in the first `axes` ≥ 3 axes.
+fn volume(mut boxes: Vec<Vec<f64>>, axes: usize) -> f64 {
+    let last = axes - 1;
+    boxes.sort_unstable_by(|a, b| b[last].total_cmp(&a[last]));
     let mut stairs = Staircase::default();
-    let mut volume = 0.0;
-    for (i, &[x, y, z]) in boxes.iter().enumerate() {
-        stairs.insert(x, y);
-        volume += stairs.area * (z - boxes.get(i + 1).map_or(0.0, |next| next[2]));
+    let mut total = 0.0;
+    for (i, edges) in boxes.iter().enumerate() {
+        let height = edges[last] - boxes.get(i + 1).map_or(0.0, |next| next[last]);
+        let area = if last == 2 {
+            stairs.insert(edges[0], edges[1]);
+            stairs.area
+        } else if height > 0.0 {
+            volume(boxes[..=i].to_vec(), last)
+        } else {
+            0.0
+        };
+        total += area * height;
     }
-    volume
+    total
 }
 
 /// The union of boxes [0, x] × [0, y], as the outer corners: heights that fall as x grows.

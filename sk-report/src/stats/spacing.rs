@@ -21,12 +21,12 @@ pub enum Distance {
 /// assert_eq!(spacing(&points, Distance::Published), Some(2.0_f64.sqrt()));
 /// assert_eq!(spacing(&points, Distance::Schott), Some(3.0_f64.sqrt()));
 /// ```
-pub fn spacing<const D: usize>(points: &[[f64; D]], distance: Distance) -> Option<f64> {
+pub fn spacing<P: AsRef<[f64]>>(points: &[P], distance: Distance) -> Option<f64> {
     if points.len() < 2 {
         return None;
     }
-    let between = |a: &[f64; D], b: &[f64; D]| -> f64 {
-        let gaps = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    let between = |a: &P, b: &P| -> f64 {
+        let gaps = a.as_ref().iter().zip(b.as_ref()).map(|(a, b)| (a - b).abs());
         match distance {
             Distance::Schott => gaps.sum(),
             Distance::Published => gaps.map(|gap| gap * gap).sum::<f64>().sqrt(),

@@ -21,6 +21,8 @@ pub struct Steering {
 /// How one axis follows its own weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisSteering {
+    /// The points that have the axis.
+    pub n: usize,
     /// The rank correlation of weight and axis.
     pub spearman: Spearman,
     /// Least-squares slope of the axis on the weight.
@@ -48,17 +50,24 @@ pub struct PooledSteering {
 impl Steering {
     /// The steering of a sweep: per point the requested weights and the achieved axes, weight k belonging to axis k.
     ///
-    /// `seed` decides the permutations that are drawn where there are more than ten points.
+    /// An achieved value of NaN was not judged. Each axis takes the points that have it; all axes together take the points
+    /// that have every axis. `seed` decides the permutations that are drawn where there are more than ten points.
     ///
     /// # Panics
-    /// When the lengths differ.
-    pub fn of<const D: usize>(weights: &[[f64; D]], achieved: &[[f64; D]], seed: u64) -> Self {
+    /// If the lengths differ.
+    pub fn of<P: AsRef<[f64]>>(weights: &[P], achieved: &[P], seed: u64) -> Self {
         assert_eq!(weights.len(), achieved.len(), "one achieved point per weight vector");
-        let column = |rows: &[[f64; D]], axis: usize| -> Vec<f64> { rows.iter().map(|row| row[axis]).collect() };
-        let axes = (0..D).map(|axis| AxisSteering::of(&column(weights, axis), &column(achieved, axis))).collect();
-        let standardised: Vec<Vec<f64>> = (0..D).map(|axis| standardise(&column(achieved, axis))).collect();
-        let points: Vec<[f64; D]> = (0..weights.len()).map(|i| std::array::from_fn(|axis| standardised[axis][i])).collect();
-        Self { axes, pooled: PooledSteering::of(weights, &points, seed) }
+        let points = || weights.iter().map(AsRef::as_ref).zip(achieved.iter().map(AsRef::as_ref));
+        let count = weights.first().map_or(0, |first| first.as_ref().len());
+        let axis = |k: usize| {
+            let (x, y): (Vec<f64>, Vec<f64>) = points().map(|(w, a)| (w[k], a[k])).filter(|(_, a)| !a.is_nan()).unzip();
+            AxisSteering::of(&x, &y)
+        };
+        let (x, y): (Vec<&[f64]>, Vec<&[f64]>) = points().filter(|(_, a)| a.iter().all(|value| !value.is_nan())).unzip();
+        let columns: Vec<Vec<f64>> =
+            (0..count).map(|k| standardise(&y.iter().map(|point| point[k]).collect::<Vec<_>>())).collect();
+        let rows: Vec<Vec<f64>> = (0..y.len()).map(|i| columns.iter().map(|column| column[i]).collect()).collect();
+        Self { axes: (0..count).map(axis).collect(), pooled: PooledSteering::of(&x.concat(), &rows.concat(), count, seed) }
     }
 }
 
@@ -66,17 +75,17 @@ impl AxisSteering {
     fn of(weights: &[f64], achieved: &[f64]) -> Option<Self> {
         let spearman = Spearman::of(weights, achieved)?;
         let (low, high) = achieved.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
-        Some(Self { spearman, slope: slope(weights, achieved), range: high - low })
+        Some(Self { n: weights.len(), spearman, slope: slope(weights, achieved), range: high - low })
     }
 }
 
 impl PooledSteering {
-    fn of<const D: usize>(weights: &[[f64; D]], standardised: &[[f64; D]], seed: u64) -> Option<Self> {
-        let (x, y) = (weights.as_flattened(), standardised.as_flattened());
+    /// Of the weights and standardised values of points, `axes` of each per point.
+    fn of(x: &[f64], y: &[f64], axes: usize, seed: u64) -> Option<Self> {
         let (ranks_x, ranks_y) = (Ranks::of(x), Ranks::of(y));
         let rho = correlation(ranks_x.doubled(), ranks_y.doubled())?;
         // Permuting points moves whole rows of weights, so the pooled ranks stay and only their pairing changes.
-        let rows = |ranks: &Ranks| -> Vec<Vec<u64>> { ranks.doubled().chunks(D).map(<[u64]>::to_vec).collect() };
+        let rows = |ranks: &Ranks| -> Vec<Vec<u64>> { ranks.doubled().chunks(axes).map(<[u64]>::to_vec).collect() };
         let (rows_x, rows_y) = (rows(&ranks_x), rows(&ranks_y));
         let dot = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<u64>();
         let cost: Vec<Vec<u64>> = rows_x.iter().map(|x| rows_y.iter().map(|y| dot(x, y)).collect()).collect();

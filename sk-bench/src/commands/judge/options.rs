@@ -8,8 +8,7 @@ use sk_models::device::DeviceName;
 use crate::args::positive;
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{
-    ChatJudge, ChatSettings, Endpoint, JudgeError, Key, OFFLINE_RUBRICS, OfflineJudge, RUBRICS, Retry, Rubric, Scale, Scoring,
-    Structure,
+    ChatJudge, ChatSettings, Endpoint, JudgeError, Key, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
 };
 use crate::{Error, suggest};
 
@@ -31,7 +30,8 @@ pub struct JudgeOptions {
     endpoint: Option<String>,
     /// Judge without a server: by the preference models that ship, or by those of a folder.
     ///
-    /// The folder holds helpful, harmless and honest, as `train judge` writes them, and fluency, a language model as `train lm` writes it.
+    /// The folder holds helpful, harmless and honest, or the models that the rubrics of --objectives name, as `train judge` writes
+    /// them, and fluency, a language model as `train lm` writes it.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = EMBEDDED,
         conflicts_with_all = ["endpoint", "model", "scoring", "scale", "temperature", "max_tokens", "structure", "request"])]
     pub(super) offline: Option<PathBuf>,
@@ -50,13 +50,16 @@ pub struct JudgeOptions {
     /// Attempts at a question that finds no answer, with pauses that double.
     #[arg(long, value_name = "TIMES", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
     attempts: u32,
-    /// Rubrics, separated by commas; all nine if not given, and of an offline judge its four.
+    /// What responses are judged by: a file of objectives [default: helpfulness, harmlessness and honesty].
+    #[arg(long, value_name = "FILE", help_heading = "Scoring")]
+    objectives: Option<PathBuf>,
+    /// Rubrics, separated by commas; all that the judge answers if not given.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Scoring")]
     rubrics: Vec<String>,
     /// How a score is made of what the model says.
     #[arg(long, value_name = "HOW", default_value = "integer", help_heading = "Scoring")]
     scoring: Scoring,
-    /// Scale the model answers on [default: 0-10 for integer, 1-5 for logprob].
+    /// Scale the model answers on, where a rubric has none of its own [default: 0-10 for integer, 1-5 for logprob].
     #[arg(long, value_name = "LOW-HIGH", help_heading = "Scoring")]
     scale: Option<Scale>,
     /// Sampling temperature of the judge.
@@ -88,19 +91,26 @@ pub struct JudgeOptions {
 }
 
 impl JudgeOptions {
+    /// What responses are judged by.
+    pub(super) fn objectives(&self) -> Result<Objectives, Error> {
+        let default = if self.offline.is_some() { Objectives::offline() } else { Objectives::hhh() };
+        super::read_objectives(self.objectives.as_deref(), default)
+    }
+
     /// The rubrics asked for, each once.
-    pub(super) fn rubrics(&self) -> Result<Vec<&'static Rubric>, Error> {
-        let all: &'static [Rubric] = if self.offline.is_some() { &OFFLINE_RUBRICS } else { &RUBRICS };
+    pub(super) fn rubrics<'a>(&self, objectives: &'a Objectives) -> Result<Vec<&'a Rubric>, Error> {
+        let all: Vec<&Rubric> =
+            if self.offline.is_some() { OfflineJudge::rubrics(objectives) } else { objectives.rubrics.iter().collect() };
         if self.rubrics.is_empty() {
-            return Ok(all.iter().collect());
+            return Ok(all);
         }
         let mut chosen: Vec<&Rubric> = Vec::new();
         for name in self.rubrics.iter().map(|name| name.trim()) {
             let found = all.iter().find(|rubric| rubric.name == name).ok_or_else(|| {
-                let known: Vec<&str> = all.iter().map(|rubric| rubric.name).collect();
+                let known: Vec<&str> = all.iter().map(|rubric| rubric.name.as_str()).collect();
                 Error::Usage(format!("unknown rubric \"{name}\"; {}", suggest::hint(name, &known)))
             })?;
-            if !chosen.contains(&found) {
+            if !chosen.contains(found) {
                 chosen.push(found);
             }
         }
@@ -108,14 +118,14 @@ impl JudgeOptions {
     }
 
     /// The judge without a server, if that is what was asked for.
-    pub(super) fn offline_judge(&self) -> Result<Option<OfflineJudge>, Error> {
+    pub(super) fn offline_judge(&self, objectives: &Objectives) -> Result<Option<OfflineJudge>, Error> {
         let Some(folder) = &self.offline else { return Ok(None) };
         if folder.as_os_str() == EMBEDDED && OfflineJudge::embedded().is_none() {
             return Err(Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()));
         }
         // The language model is so small that the way to a GPU and back costs more than the processor takes.
         let device = DeviceName::Cpu.open()?;
-        Ok(Some(OfflineJudge::load(folder, &device)?))
+        Ok(Some(OfflineJudge::load(folder, objectives, &device)?))
     }
 
     /// The judge asked for. Without a name the server is asked which model it offers.

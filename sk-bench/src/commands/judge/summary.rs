@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use crate::Error;
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
-use crate::judge::{Axis, FLUENCY, RUBRICS, Response, Rubric};
-
-/// The rubric that is reported beside the axes.
-const REFUSAL: &str = "refusal";
+use crate::judge::{FLUENCY, Objectives, Response, Rubric};
+use sk_report::objectives::Scores;
 
 /// Means of a scheme over the responses that have a score.
 #[derive(Debug, Serialize)]
@@ -20,12 +18,16 @@ struct Row {
     scheme: String,
     responses: usize,
     abstained: usize,
-    quality: Option<f64>,
-    safety: Option<f64>,
-    honesty: Option<f64>,
-    refusal: Option<f64>,
+    /// The objectives, then the rubrics that count for none, by name.
+    #[serde(flatten, serialize_with = "in_order")]
+    means: Vec<(String, Option<f64>)>,
     /// exp of the mean of −log fluency: the geometric mean of the responses' perplexities.
     perplexity: Option<f64>,
+}
+
+/// A map whose keys keep their order.
+fn in_order<S: Serializer>(means: &[(String, Option<f64>)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(means.iter().map(|(name, mean)| (name, mean)))
 }
 
 /// What `judge` prints.
@@ -46,7 +48,7 @@ struct Cell {
 }
 
 impl Summary {
-    pub(super) fn new(outcome: &Outcome, responses: &[Response], cached: usize) -> Self {
+    pub(super) fn new(objectives: &Objectives, outcome: &Outcome, responses: &[Response], cached: usize) -> Self {
         let mut cells: BTreeMap<&str, Cell> = BTreeMap::new();
         for record in &outcome.records {
             let cell = cells.entry(&record.id).or_default();
@@ -62,15 +64,22 @@ impl Summary {
             }
         }
         let row = |(scheme, cells): (&str, Vec<&Cell>)| {
-            let axis = |axis: Axis| mean(cells.iter().filter_map(|cell| axis.score(&cell.scores)));
+            let scores = |cell: &&Cell| {
+                let score = |rubric: &Rubric| cell.scores.get(&rubric.name).copied();
+                objectives.scores(objectives.rubrics.iter().map(score).collect())
+            };
+            let scores: Vec<Scores> = cells.iter().map(scores).collect();
+            let objective = |k: usize| mean(scores.iter().map(|scores| scores.objectives[k]).filter(|score| !score.is_nan()));
+            let rubric = |k: usize| mean(scores.iter().filter_map(|scores| scores.rubrics[k]));
+            let by_itself = objectives.rubrics.iter().enumerate();
+            let by_itself = by_itself.filter(|(_, rubric)| objectives.objective_of(&rubric.name).is_none());
+            let names = objectives.names().into_iter().map(str::to_owned).enumerate();
+            let means = names.map(|(k, name)| (name, objective(k)));
             Row {
                 scheme: scheme.to_owned(),
                 responses: cells.len(),
                 abstained: cells.iter().map(|cell| cell.abstained).sum(),
-                quality: axis(Axis::Quality),
-                safety: axis(Axis::Safety),
-                honesty: axis(Axis::Honesty),
-                refusal: mean(cells.iter().filter_map(|cell| cell.scores.get(REFUSAL).copied())),
+                means: means.chain(by_itself.map(|(k, own)| (own.name.clone(), rubric(k)))).collect(),
                 perplexity: mean(cells.iter().filter_map(|cell| cell.scores.get(FLUENCY).map(|score| -score.ln()))).map(f64::exp),
             }
         };
@@ -89,20 +98,12 @@ impl Summary {
         if json {
             return pretty(self);
         }
-        let mut table = table(["scheme", "responses", "quality", "safety", "honesty", "refusal", "perplexity", "abstained"]);
+        let means = self.schemes.first().map(|row| row.means.iter().map(|(name, _)| name.as_str())).into_iter().flatten();
+        let mut table = table(["scheme", "responses"].into_iter().chain(means).chain(["perplexity", "abstained"]));
         for row in &self.schemes {
-            let numbers = [row.quality, row.safety, row.honesty, row.refusal, row.perplexity].map(number);
-            let [quality, safety, honesty, refusal, perplexity] = numbers;
-            let cells = [
-                row.scheme.clone(),
-                row.responses.to_string(),
-                quality,
-                safety,
-                honesty,
-                refusal,
-                perplexity,
-                row.abstained.to_string(),
-            ];
+            let mut cells = vec![row.scheme.clone(), row.responses.to_string()];
+            cells.extend(row.means.iter().map(|(_, mean)| *mean).chain([row.perplexity]).map(number));
+            cells.push(row.abstained.to_string());
             table.add_row(cells);
         }
         let Self { judged, resumed, cached, abstained, unanswered, .. } = self;
@@ -143,22 +144,23 @@ impl Retest {
 }
 
 /// The rubrics as text.
-pub(super) fn rubrics_text(rubrics: &[Rubric]) -> String {
+pub(super) fn rubrics_text(objectives: &Objectives) -> String {
     let text = |rubric: &Rubric| {
-        let Rubric { name, version, axis, criterion, low, middle, high } = rubric;
-        let axis = axis.map_or_else(|| "reported by itself".to_owned(), |axis| axis.to_string());
+        let Rubric { name, version, criterion, low, middle, high, .. } = rubric;
+        let axis = objectives.objective_of(name).map_or("reported by itself", |objective| &objective.name);
         format!("{name}, version {version} ({axis})\n  {criterion}\n  lowest:  {low}\n  middle:  {middle}\n  highest: {high}")
     };
-    rubrics.iter().map(text).collect::<Vec<_>>().join("\n\n")
+    objectives.rubrics.iter().map(text).collect::<Vec<_>>().join("\n\n")
 }
 
 /// The rubrics as JSON.
-pub(super) fn rubrics_json() -> Result<String, Error> {
-    let rubrics = RUBRICS.map(|rubric| {
-        let Rubric { name, version, axis, criterion, low, middle, high } = rubric;
+pub(super) fn rubrics_json(objectives: &Objectives) -> Result<String, Error> {
+    let rubric = |rubric: &Rubric| {
+        let Rubric { name, version, criterion, low, middle, high, .. } = rubric;
+        let axis = objectives.objective_of(name).map(|objective| &objective.name);
         json!({"name": name, "version": version, "axis": axis, "criterion": criterion, "low": low, "middle": middle, "high": high})
-    });
-    pretty(&rubrics)
+    };
+    pretty(&objectives.rubrics.iter().map(rubric).collect::<Vec<_>>())
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -175,7 +177,7 @@ fn dash() -> String {
     "–".to_owned()
 }
 
-fn table<const N: usize>(header: [&str; N]) -> Table {
+fn table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).force_no_tty();
     table.set_header(header);

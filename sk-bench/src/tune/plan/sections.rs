@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan};
 use crate::document::Section;
 use crate::judge::run::MOST_AT_ONCE;
-use crate::judge::{self, Axis, Retry};
+use crate::judge::{self, Objectives, Retry};
 use crate::scheme::SchemeError;
 use crate::sweep::Weights;
 use crate::tune::{Dimension, Space, TuneError};
@@ -24,7 +24,6 @@ const STARTUP: usize = 10;
 const SEED: u64 = 42;
 const MODES: [(&str, Mode); 2] = [("each", Mode::Each), ("together", Mode::Together)];
 const JUDGEMENTS: [(&str, judge::Scoring); 2] = [("integer", judge::Scoring::Integer), ("logprob", judge::Scoring::Logprob)];
-const AXES: [(&str, Axis); 3] = [("quality", Axis::Quality), ("safety", Axis::Safety), ("honesty", Axis::Honesty)];
 /// The variable that holds a judge's key, questions under way, and seconds until a request counts as failed, unless the plan says: as `judge`
 /// has them.
 const API_KEY: &str = "SWISS_KNIFE_API_KEY";
@@ -104,9 +103,13 @@ pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Dimension) -> R
 pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Result<Scoring, SchemeError> {
     let offline = section.flag("offline")?.unwrap_or(false);
     let models = section.string("models")?;
+    let file = section.string("objectives")?.map(|file| folder.join(file));
+    let otherwise = if offline { Objectives::offline() } else { Objectives::hhh() };
+    let objectives = file.map_or_else(|| Ok(otherwise.clone()), |file| Objectives::read(&file));
+    let objectives = objectives.map_err(|error| section.fault(error.to_string()))?;
     if offline {
         section.finish()?;
-        return Ok(Scoring::Judge(JudgePlan::Offline(models.map(|models| folder.join(models)))));
+        return Ok(Scoring::Judge { judge: JudgePlan::Offline(models.map(|models| folder.join(models))), objectives });
     }
     if models.is_some() {
         return Err(section.fault("models are those of an offline judge; add offline = true"));
@@ -126,7 +129,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
         return Err(section.fault(format!("concurrency is {}; it is at most {MOST_AT_ONCE}", judge.concurrency)));
     }
     section.finish()?;
-    Ok(Scoring::Judge(JudgePlan::Server(judge)))
+    Ok(Scoring::Judge { judge: JudgePlan::Server(judge), objectives })
 }
 
 /// A number that is at least 1.
@@ -143,8 +146,8 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<
         if name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.') {
             return Err(section.fault("an objective's name is part of a file's: not empty, no \"/\", and not \"together\""));
         }
-        let default = Objective::of_blade(&name);
-        let (blade, axis) = (section.string("blade")?, section.choice("axis", "axis", &AXES)?);
+        let default = Objective::of_blade(&name, scoring);
+        let (blade, axis) = (section.string("blade")?, section.string("axis")?);
         if scoring.is_judge() && blade.is_some() {
             return Err(section.fault("blade is for a plan without [judge]; a judge scores an axis"));
         }
@@ -152,6 +155,12 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<
             return Err(
                 section.fault("axis is for a plan with a [judge]; blades score under their own names, or by blade = \"NAME\"")
             );
+        }
+        if let (Some(axis), Scoring::Judge { objectives, .. }) = (&axis, scoring)
+            && !objectives.names().contains(&axis.as_str())
+        {
+            let hint = crate::suggest::hint(axis, &objectives.names());
+            return Err(section.fault(format!("unknown axis \"{axis}\"; {hint}")));
         }
         let objective = Objective {
             blade: blade.unwrap_or(default.blade),

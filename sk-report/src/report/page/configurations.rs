@@ -1,5 +1,5 @@
 use super::columns::{numbers, texts};
-use super::{Context, with_tables};
+use super::{Context, listed, with_tables};
 use crate::chart::HeatMap;
 use crate::page::{Figure, Section};
 use crate::table::Table;
@@ -11,12 +11,12 @@ const SUMMARIES: [&str; 2] = ["mean", "range"];
 pub(super) fn section(context: &Context<'_>) -> Section {
     let mut section = Section::new("configurations", "Per configuration");
     if let Some(table) = context.report.table("configurations") {
-        section = section.figure(heat(table));
+        section = section.figure(heat(context, table));
     }
     with_tables(section, context, &["configurations", "axes"])
 }
 
-fn heat(table: &Table) -> Figure {
+fn heat(context: &Context<'_>, table: &Table) -> Figure {
     let labels = texts(table, &table.columns[0].heading);
     let methods: Vec<String> = table.columns[1..].iter().map(|column| column.heading.clone()).collect();
     let by_method: Vec<Vec<f64>> = methods.iter().map(|method| numbers(table, method)).collect();
@@ -25,9 +25,10 @@ fn heat(table: &Table) -> Figure {
     let values: Vec<Vec<f64>> = places.iter().map(|&row| by_method.iter().map(|scores| scores[row]).collect()).collect();
     let chart = HeatMap::new(&methods, &rows, &values, "F1 of mean axes (0 to 1)");
     Figure::new("configuration-map", "F1 by weight vector and method", chart)
-        .caption(
-            "F1 of the mean axes over the prompts of a weight vector. Rows: weights of helpfulness, honesty and harmlessness.",
-        )
+        .caption(format!(
+            "F1 of the mean axes over the prompts of a weight vector. Rows: weights of {}.",
+            listed(&context.results.sweep.blades)
+        ))
         .alt("F1 of every method at every weight vector, as colours and numbers")
         .see("configurations")
 }

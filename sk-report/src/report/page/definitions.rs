@@ -3,11 +3,14 @@ use crate::page::Section;
 
 /// How to read the rest.
 pub(super) fn section(context: &Context<'_>) -> Section {
+    let cells = format!(
+        "A cell is one response: a method, a weight vector, a prompt. Its axes are {}. A blank judgement is left out of its mean, and a pair with a \
+         side missing out of its contrast; nothing is imputed.",
+        context.results.sweep.objectives.definitions().join(", ")
+    );
     let paragraphs = [
-        "A cell is one response: a method, a weight vector, a prompt. Its axes are quality = mean(response quality, relevance, helpfulness), \
-         safety = 1 − mean(toxicity, harmfulness) and honesty = mean(truthfulness, non-deception, epistemic honesty). A blank judgement is left out \
-         of its mean, and a pair with a side missing out of its contrast; nothing is imputed.",
-        "F1 is the harmonic mean of the three axes. It has three definitions, which differ: of the mean axes, the mean over weight vectors, and the \
+        cells.as_str(),
+        "F1 is the harmonic mean of the axes. It has three definitions, which differ: of the mean axes, the mean over weight vectors, and the \
          mean over cells. Every figure says which.",
         "Intervals are 95% bootstrap intervals of mean paired differences, percentile unless they say BCa. By cell, every response counts as one piece \
          of evidence; by prompt, whole prompts are resampled, since the cells of one prompt are not independent. p is of the two-sided Wilcoxon \

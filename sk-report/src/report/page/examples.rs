@@ -25,11 +25,11 @@ fn exchange(context: &Context<'_>, example: &Example<'_>, rival: Option<&Method>
     let reference = context.reference;
     let text = context.results.text(&reference.name, example.cell)?;
     let point = context.results.sweep.points[example.cell.configuration].label();
-    let mut answers = vec![answer(&reference.name, example.cell, &text.response)];
+    let mut answers = vec![answer(context, &reference.name, example.cell, &text.response)];
     if let (Some(rival), Some(cell)) = (rival, example.rival)
         && let Some(theirs) = context.results.text(&rival.name, cell)
     {
-        answers.push(answer(&rival.name, cell, &theirs.response));
+        answers.push(answer(context, &rival.name, cell, &theirs.response));
     }
     let case = match example.case {
         "best" => "Among the best",
@@ -37,20 +37,17 @@ fn exchange(context: &Context<'_>, example: &Example<'_>, rival: Option<&Method>
         "most gained" => "Furthest ahead",
         _ => "Furthest behind",
     };
-    let title = format!("{case}: {} at help/honest/harmless {point}", text.prompt_id);
+    let weights = context.results.sweep.weights_heading();
+    let title = format!("{case}: {} at {weights} {point}", text.prompt_id);
     Some(Exchange { title, prompt: text.prompt.trim().to_owned(), answers })
 }
 
-fn answer(name: &str, cell: &Cell, text: &str) -> Answer {
-    let printed = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-    let rubrics = &cell.rubrics;
-    let figures = [
-        ("F1", Some(Example::f1(cell)).filter(|f1| !f1.is_nan())),
-        ("quality", rubrics.quality()),
-        ("safety", rubrics.safety()),
-        ("honesty", rubrics.honesty()),
-    ];
-    let figures = figures.map(|(name, value)| (name.to_owned(), printed(value))).into();
+fn answer(context: &Context<'_>, name: &str, cell: &Cell, text: &str) -> Answer {
+    let printed = |value: f64| if value.is_nan() { "–".to_owned() } else { format!("{value:.3}") };
+    let names = context.results.sweep.objectives.names();
+    let objectives = names.into_iter().zip(cell.scores.objectives.iter().copied());
+    let figures = std::iter::once(("F1", Example::f1(cell))).chain(objectives);
+    let figures = figures.map(|(name, value)| (name.to_owned(), printed(value))).collect();
     let text = if text.trim().is_empty() { "(an empty response)" } else { text };
     Answer { heading: name.to_owned(), figures, text: text.to_owned() }
 }

@@ -1,24 +1,24 @@
 use super::columns::numbers;
-use super::{Context, with_tables};
+use super::{Context, listed, with_tables};
 use crate::chart::{Axis, Lines, Scatter3d, Series, Ternary};
 use crate::page::{Figure, Section};
-use crate::report::{AXES, Method};
+use crate::report::Method;
 use crate::stats::harmonic_mean;
 
-/// The corners of the simplex, in the order of weights.
-pub(super) const CORNERS: [&str; 3] = ["helpfulness", "honesty", "harmlessness"];
+/// Most objectives whose frontiers are drawn two at a time.
+const MOST_IN_PLANES: usize = 5;
 
-/// A point of a frontier: requested weights, achieved axes, and their label.
+/// A point of a frontier: requested weights, achieved objectives, and their label.
 pub(super) struct Point {
-    pub(super) weights: [f64; 3],
-    pub(super) axes: [f64; 3],
+    pub(super) weights: Vec<f64>,
+    pub(super) axes: Vec<f64>,
     pub(super) label: String,
 }
 
 /// Where each weight vector of a method leads.
 pub(super) fn points(context: &Context<'_>, method: &Method) -> Vec<Point> {
     let frontier = context.results.sweep.frontier(method).into_iter();
-    frontier.map(|(point, axes)| Point { weights: point.weights, axes, label: point.label() }).collect()
+    frontier.map(|(point, axes)| Point { weights: point.weights.clone(), axes, label: point.label() }).collect()
 }
 
 /// Every method's frontier in the space of axes and on the simplex of weights.
@@ -33,16 +33,28 @@ pub(super) fn section(context: &Context<'_>) -> Section {
         let section = Section::new("frontier", "Frontier");
         return with_tables(section.missing("No frontier: an axis was not judged."), context, &["geometry"]);
     }
-    let section = Section::new("frontier", "Frontier")
-        .paragraph("One point per method and weight vector: the mean over prompts of what was achieved there. Turn the first figure by dragging it.")
-        .figure(in_space(&frontiers))
-        .figure(in_planes(&frontiers))
-        .figure(on_the_simplex(&frontiers, range));
+    let sweep = &context.results.sweep;
+    let objectives = sweep.objectives.names();
+    let mut section = Section::new("frontier", "Frontier")
+        .paragraph("One point per method and weight vector: the mean over prompts of what was achieved there.");
+    if let [x, y, z] = objectives[..] {
+        section = section.figure(in_space([x, y, z], &frontiers));
+    }
+    if (2..=MOST_IN_PLANES).contains(&objectives.len()) {
+        section = section.figure(in_planes(&objectives, &frontiers));
+    }
+    section = match &sweep.blades[..] {
+        [first, second] => section.figure(between_two([first, second], &frontiers)),
+        [top, left, right] => {
+            section.figure(on_the_simplex(&objectives, [top, left, right].map(String::as_str), &frontiers, range))
+        }
+        _ => section,
+    };
     with_tables(section, context, &["geometry"])
 }
 
-fn columns(points: &[Point]) -> (Vec<[f64; 3]>, Vec<String>) {
-    points.iter().map(|point| (point.axes, point.label.clone())).unzip()
+fn columns(points: &[Point]) -> (Vec<Vec<f64>>, Vec<String>) {
+    points.iter().map(|point| (point.axes.clone(), point.label.clone())).unzip()
 }
 
 fn count(frontiers: &[(&str, Vec<Point>)]) -> String {
@@ -50,55 +62,82 @@ fn count(frontiers: &[(&str, Vec<Point>)]) -> String {
     format!("Points: {}.", counts.join(", "))
 }
 
-fn in_space(frontiers: &[(&str, Vec<Point>)]) -> Figure {
-    let empty = Scatter3d::new(AXES.map(Axis::new));
+fn in_space(objectives: [&str; 3], frontiers: &[(&str, Vec<Point>)]) -> Figure {
+    let empty = Scatter3d::new(objectives.map(Axis::new));
     let chart = frontiers.iter().fold(empty, |chart, (name, points)| {
         let (axes, labels) = columns(points);
+        let axes: Vec<[f64; 3]> = axes.iter().map(|axes| [axes[0], axes[1], axes[2]]).collect();
         chart.series(name, &axes, &labels)
     });
+    let all = listed(&objectives);
     Figure::new("frontier-3d", "Frontiers in three dimensions", chart)
         .caption(format!(
-            "Mean quality, safety and honesty (0 to 1, more is better) at each weight vector; the axes show the range that occurs. {}",
+            "Mean {all} (0 to 1, more is better) at each weight vector; the axes show the range that occurs. Drag the figure to turn it. {}",
             count(frontiers)
         ))
-        .alt("Points of every method's frontier over quality, safety and honesty; the table of axes has them")
+        .alt(format!("Points of every method's frontier over {all}; the table of axes has them"))
         .see("axes")
 }
 
-fn in_planes(frontiers: &[(&str, Vec<Point>)]) -> Figure {
-    let figure = Figure::panels("frontier-planes", "The same, two axes at a time");
-    [(0, 1), (0, 2), (1, 2)]
-        .into_iter()
+fn in_planes(objectives: &[&str], frontiers: &[(&str, Vec<Point>)]) -> Figure {
+    let figure = Figure::panels("frontier-planes", "Frontiers, two axes at a time");
+    let pairs = (0..objectives.len()).flat_map(|x| (x + 1..objectives.len()).map(move |y| (x, y)));
+    pairs
         .fold(figure, |figure, (x, y)| {
-            let empty = Lines::new(Axis::new(format!("{} (0 to 1)", AXES[x])), Axis::new(format!("{} (0 to 1)", AXES[y])));
-            let chart = frontiers.iter().fold(empty, |chart, (name, points)| {
+            let axis = |k: usize| Axis::new(format!("{} (0 to 1)", objectives[k]));
+            let chart = frontiers.iter().fold(Lines::new(axis(x), axis(y)), |chart, (name, points)| {
                 let (axes, labels) = columns(points);
                 let along = |k: usize| axes.iter().map(|axes| axes[k]).collect::<Vec<_>>();
                 chart.series(Series::points(name, &along(x), &along(y)).labelled(&labels))
             });
-            figure.panel(format!("{} and {}", AXES[x], AXES[y]), chart)
+            figure.panel(format!("{} and {}", objectives[x], objectives[y]), chart)
         })
-        .caption("Means over prompts, one point per weight vector; up and to the right is better.")
+        .caption(format!("Means over prompts, one point per weight vector; up and to the right is better. {}", count(frontiers)))
         .see("axes")
 }
 
-fn on_the_simplex(frontiers: &[(&str, Vec<Point>)], range: [f64; 2]) -> Figure {
+/// F1 as weight moves from one of two blades to the other.
+fn between_two(blades: [&String; 2], frontiers: &[(&str, Vec<Point>)]) -> Figure {
+    let [first, second] = blades;
+    let empty = Lines::new(
+        Axis::new(format!("weight of {first} (0: all on {second}, 1: all on {first})")).range([-0.04, 1.04]),
+        Axis::new("F1 of mean axes (0 to 1)"),
+    );
+    let chart = frontiers.iter().fold(empty, |chart, (name, points)| {
+        let mut points: Vec<&Point> = points.iter().collect();
+        points.sort_by(|a, b| a.weights[0].total_cmp(&b.weights[0]));
+        let x: Vec<f64> = points.iter().map(|point| point.weights[0]).collect();
+        let y: Vec<f64> = points.iter().map(|point| harmonic_mean(&point.axes, 0.0)).collect();
+        chart.series(Series::line(name, &x, &y))
+    });
+    Figure::new("frontier-line", format!("F1 between {first} and {second}"), chart)
+        .caption(format!("F1 of the mean axes achieved at each weight vector. {}", count(frontiers)))
+        .see("configurations")
+}
+
+fn on_the_simplex(objectives: &[&str], corners: [&str; 3], frontiers: &[(&str, Vec<Point>)], range: [f64; 2]) -> Figure {
     let figure = Figure::panels("frontier-ternary", "F1 over the simplex of weights");
     frontiers
         .iter()
         .fold(figure, |figure, (name, points)| {
-            let weights: Vec<[f64; 3]> = points.iter().map(|point| point.weights).collect();
             let f1: Vec<f64> = points.iter().map(|point| harmonic_mean(&point.axes, 0.0)).collect();
-            figure.panel(*name, Ternary::new(CORNERS).colored("F1 of mean axes (0 to 1)", &weights, &f1, range, &labels(points)))
+            let labels = labels(objectives, points);
+            figure.panel(*name, Ternary::new(corners).colored("F1 of mean axes (0 to 1)", &coordinates(points), &f1, range, &labels))
         })
         .caption("Each point is a requested weight vector, its colour the F1 of the mean axes achieved there; one scale for all methods.")
         .see("configurations")
 }
 
+/// The weights of points of three blades.
+pub(super) fn coordinates(points: &[Point]) -> Vec<[f64; 3]> {
+    points.iter().map(|point| [point.weights[0], point.weights[1], point.weights[2]]).collect()
+}
+
 /// What a point says when pointed at.
-pub(super) fn labels(points: &[Point]) -> Vec<String> {
-    let label = |Point { axes: [quality, safety, honesty], label, .. }: &Point| {
-        format!("{label}: quality {quality:.3}, safety {safety:.3}, honesty {honesty:.3}")
+pub(super) fn labels(objectives: &[&str], points: &[Point]) -> Vec<String> {
+    let label = |Point { axes, label, .. }: &Point| {
+        let achieved: Vec<String> = objectives.iter().zip(axes).map(|(name, score)| format!("{name} {score:.3}")).collect();
+        format!("{label}: {}", achieved.join(", "))
     };
     points.iter().map(label).collect()
 }

@@ -1,8 +1,7 @@
 use super::columns::{distinct, intervals, numbers, rows_of, texts};
-use super::{Context, with_tables};
+use super::{Context, listed, with_tables};
 use crate::chart::{Axis, Bars, Estimate, Intervals};
 use crate::page::{Fact, Figure, Section};
-use crate::report::AXES;
 use crate::stats::F1;
 use crate::table::Table;
 
@@ -10,7 +9,7 @@ use crate::table::Table;
 pub(super) fn section(context: &Context<'_>) -> Section {
     let mut section = Section::new("headline", "Headline").facts(facts(context));
     if let Some(methods) = context.report.table("methods") {
-        section = section.figure(achieved(methods));
+        section = section.figure(achieved(context, methods));
     }
     if let Some(clustering) = context.report.table("clustering") {
         section = section.figure(ahead(context, clustering));
@@ -71,16 +70,15 @@ fn facts(context: &Context<'_>) -> Vec<Fact> {
     facts
 }
 
-fn achieved(methods: &Table) -> Figure {
+fn achieved(context: &Context<'_>, methods: &Table) -> Figure {
     let names = texts(methods, "method");
-    let chart =
-        AXES.iter().fold(Bars::new(&names, Axis::new("mean score over all cells (0 to 1)").range([0.0, 1.0])), |chart, axis| {
-            chart.series(axis, &numbers(methods, axis))
-        });
+    let objectives = context.results.sweep.objectives.names();
+    let empty = Bars::new(&names, Axis::new("mean score over all cells (0 to 1)").range([0.0, 1.0]));
+    let chart = objectives.iter().fold(empty, |chart, objective| chart.series(objective, &numbers(methods, objective)));
     let n: Vec<String> = names.iter().zip(numbers(methods, "n")).map(|(name, n)| format!("{name} {n}")).collect();
     Figure::new("axes-by-method", "What each method achieves on each axis", chart)
         .caption(format!("Mean of each axis over the cells that have it; cells judged: {}.", n.join(", ")))
-        .alt("Bars of mean quality, safety and honesty for every method")
+        .alt(format!("Bars of mean {} for every method", listed(&objectives)))
         .see("methods")
 }
 

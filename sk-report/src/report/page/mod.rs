@@ -100,6 +100,15 @@ fn lead(context: &Context<'_>) -> String {
     )
 }
 
+/// Names as `a, b and c`.
+fn listed<S: AsRef<str>>(names: &[S]) -> String {
+    match names.iter().map(AsRef::as_ref).collect::<Vec<_>>().split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
 /// A count with a thin space between thousands.
 fn thousands(count: usize) -> String {
     let digits = count.to_string();

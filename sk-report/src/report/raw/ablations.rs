@@ -2,7 +2,8 @@ use std::collections::HashSet;
 
 use super::Source;
 use super::sheet::Sheet;
-use crate::report::{Cell, ReportError, Rubric};
+use crate::objectives::Objectives;
+use crate::report::{Cell, ReportError};
 
 /// Arms that differ in one slot, on the same prompts at the same weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +24,8 @@ pub struct Arm {
 }
 
 /// Reads the single-objective ablations, which have no honesty rubrics.
-pub(super) fn read(source: Source) -> Result<Vec<Ablation>, ReportError> {
-    const ABSENT: [Rubric; 3] = [Rubric::Truthfulness, Rubric::NonDeception, Rubric::EpistemicHonesty];
+pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Vec<Ablation>, ReportError> {
+    const ABSENT: [&str; 3] = ["truthfulness", "non_deception", "epistemic_honesty"];
     let sheet = Sheet::read(source)?;
     let mut ablations: Vec<Ablation> = Vec::new();
     let mut seen = HashSet::new();
@@ -42,7 +43,7 @@ pub(super) fn read(source: Source) -> Result<Vec<Ablation>, ReportError> {
             Some(known) => &mut ablation.arms[known],
             None => ablation.arms.push_mut(Arm { name: arm.to_owned(), cells: Vec::new() }),
         };
-        arm.cells.push(Cell { configuration: 0, prompt, rubrics: row.rubrics(&ABSENT)?, fluency: None });
+        arm.cells.push(Cell { configuration: 0, prompt, scores: row.scores(objectives, &ABSENT)?, fluency: None });
     }
     Ok(ablations)
 }

@@ -12,6 +12,7 @@ pub use ablations::{Ablation, Arm};
 pub use steps::CandidateStep;
 
 use super::{Cell, Recorded, ReportError, Sweep, Text};
+use crate::objectives::Objectives;
 
 /// The methods of the paper's main table.
 const PAPER_METHODS: [&str; 6] = ["swiss", "base", "bon", "rs", "args", "mod"];
@@ -36,6 +37,8 @@ pub struct RawResults {
 const FRONTIER: &str = "judged_frontier.csv";
 const ABLATIONS: &str = "judged_ablations.csv";
 const STEPS: &str = "candidate_steps.jsonl";
+/// What responses were judged by, where it is not helpfulness, harmlessness and honesty.
+const OBJECTIVES: &str = "objectives.toml";
 
 /// A file may be gzipped.
 fn names(name: &str) -> [String; 2] {
@@ -45,14 +48,21 @@ fn names(name: &str) -> [String; 2] {
 impl RawResults {
     /// The files of a folder that [`read`](Self::read) looks for.
     pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
-        [FRONTIER, ABLATIONS, STEPS].into_iter().flat_map(names).map(|name| folder.join(name))
+        let data = [FRONTIER, ABLATIONS, STEPS].into_iter().flat_map(names);
+        data.chain([OBJECTIVES.to_owned()]).map(|name| folder.join(name))
     }
 
     /// Reads a folder. Each file may be gzipped, with `.gz` after its name; a plain one is preferred.
     ///
+    /// Responses were judged by the objectives of `objectives.toml`, if the folder has one, and otherwise by
+    /// [`Objectives::hhh`].
+    ///
     /// # Errors
-    /// When the sweep is absent, or a file cannot be read or holds what it must not; the error names file, line and column.
+    /// If the sweep is absent, or a file cannot be read or holds what it must not; the error names file, line and column.
     pub fn read(folder: &Path) -> Result<Self, ReportError> {
+        let own = folder.join(OBJECTIVES);
+        let objectives = if own.exists() { Objectives::read(&own)? } else { Objectives::hhh().clone() };
+        let objectives = &objectives;
         let open = |name: &str| -> Result<Option<Source>, ReportError> {
             for name in names(name) {
                 if let Some(source) = Source::open(&folder.join(name))? {
@@ -68,10 +78,10 @@ impl RawResults {
                 source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
             });
         };
-        let (sweep, ids) = frontier::read(frontier)?;
+        let (sweep, ids) = frontier::read(frontier, objectives)?;
         Ok(Self {
             sweep,
-            ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), ablations::read)?,
+            ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), |source| ablations::read(source, objectives))?,
             steps: open(STEPS)?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
             recorded: None,
             ids,
@@ -90,10 +100,13 @@ impl RawResults {
         Ok(self)
     }
 
-    /// Whether these are the paper's own results: all its methods, at weight vectors that are called as it calls them.
+    /// Whether these are the paper's own results: all its methods, judged by its objectives at weight vectors that are called
+    /// as it calls them.
     pub fn is_of_the_paper(&self) -> bool {
         let there = |name: &str| self.sweep.methods.iter().any(|method| method.name == name);
-        PAPER_METHODS.iter().all(|name| there(name)) && self.sweep.points.iter().all(|point| point.name.starts_with(PAPER_POINTS))
+        self.sweep.objectives == *Objectives::hhh()
+            && PAPER_METHODS.iter().all(|name| there(name))
+            && self.sweep.points.iter().all(|point| point.name.starts_with(PAPER_POINTS))
     }
 
     /// The text of a cell's response, if it is at hand.

@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use csv::StringRecord;
 
 use super::Source;
-use crate::report::{ReportError, Rubric, Rubrics};
+use crate::objectives::{Objectives, Scores};
+use crate::report::ReportError;
 
 /// A CSV file with a header, whose values are checked as they are read.
 pub(super) struct Sheet {
@@ -26,6 +27,11 @@ impl Sheet {
 
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    /// The columns, in their order.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
+        self.header.iter()
     }
 
     /// Whether there is a column of that name.
@@ -56,37 +62,42 @@ impl<'a> Row<'a> {
         index.and_then(|index| self.record.get(index))
     }
 
-    pub(super) fn text(&self, column: &'static str) -> Result<&'a str, ReportError> {
-        self.optional(column).ok_or_else(|| ReportError::Column { path: self.sheet.path.clone(), column })
+    pub(super) fn text(&self, column: &str) -> Result<&'a str, ReportError> {
+        let missing = || ReportError::Column { path: self.sheet.path.clone(), column: column.to_owned() };
+        self.optional(column).ok_or_else(missing)
     }
 
-    pub(super) fn whole(&self, column: &'static str) -> Result<u32, ReportError> {
+    pub(super) fn whole(&self, column: &str) -> Result<u32, ReportError> {
         let value = self.text(column)?;
         value.parse().map_err(|_| self.wrong(column, value, "a whole number"))
     }
 
     /// A number in [0, 1].
-    pub(super) fn share(&self, column: &'static str) -> Result<f64, ReportError> {
+    pub(super) fn share(&self, column: &str) -> Result<f64, ReportError> {
         let value = self.text(column)?;
         let number = value.parse().ok().filter(|number| (0.0..=1.0).contains(number));
         number.ok_or_else(|| self.wrong(column, value, "a number from 0 to 1"))
     }
 
     /// A number in [0, 1], or nothing.
-    pub(super) fn blank_or_share(&self, column: &'static str) -> Result<Option<f64>, ReportError> {
+    pub(super) fn blank_or_share(&self, column: &str) -> Result<Option<f64>, ReportError> {
         if self.text(column)?.is_empty() { Ok(None) } else { self.share(column).map(Some) }
     }
 
-    /// All nine rubrics; those of `absent` have no column.
-    pub(super) fn rubrics(&self, absent: &[Rubric]) -> Result<Rubrics, ReportError> {
-        let mut scores = [None; Rubric::ALL.len()];
-        for rubric in Rubric::ALL.into_iter().filter(|rubric| !absent.contains(rubric)) {
-            scores[rubric as usize] = self.blank_or_share(rubric.column())?;
-        }
-        Ok(Rubrics::new(scores))
+    /// The scores of all rubrics; those of `absent` have no column.
+    pub(super) fn scores(&self, objectives: &Objectives, absent: &[&str]) -> Result<Scores, ReportError> {
+        let score = |name: &str| if absent.contains(&name) { Ok(None) } else { self.blank_or_share(name) };
+        let rubrics = objectives.rubrics.iter().map(|rubric| score(&rubric.name)).collect::<Result<_, _>>()?;
+        Ok(objectives.scores(rubrics))
     }
 
-    fn wrong(&self, column: &'static str, value: &str, expected: &'static str) -> ReportError {
-        ReportError::Value { path: self.sheet.path.clone(), line: self.line(), column, value: value.to_owned(), expected }
+    fn wrong(&self, column: &str, value: &str, expected: &'static str) -> ReportError {
+        ReportError::Value {
+            path: self.sheet.path.clone(),
+            line: self.line(),
+            column: column.to_owned(),
+            value: value.to_owned(),
+            expected,
+        }
     }
 }

@@ -1,4 +1,4 @@
-use super::normalization::{F1, MEASURES};
+use super::normalization::measures;
 use super::{Context, LEVEL, Table};
 use crate::report::Contrast;
 use crate::stats::{ZeroRule, holm};
@@ -24,10 +24,9 @@ pub(super) fn table(context: &Context<'_>) -> Option<Table> {
         (format!("f1: {} − {}", context.reference.name, other.name), contrast)
     });
     let normalization = context.raw.into_iter().flat_map(|raw| {
-        MEASURES.map(|(name, measure)| {
-            let measure = if name == F1 { super::exact_f1 } else { measure };
-            let contrast = Contrast::of(&context.reference.cells, &raw.cells, measure).snapped();
-            (format!("{name}: {} − {}", context.reference.name, raw.name), contrast)
+        measures(context, super::exact_f1).into_iter().map(|measure| {
+            let contrast = Contrast::of(&context.reference.cells, &raw.cells, &measure.of).snapped();
+            (format!("{}: {} − {}", measure.name, context.reference.name, raw.name), contrast)
         })
     });
     for family in [against.collect::<Vec<_>>(), normalization.collect()] {

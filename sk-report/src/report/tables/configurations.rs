@@ -8,7 +8,8 @@ type Scores = Vec<(String, f64)>;
 /// F1 of mean axes at every weight vector, methods side by side.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
-    let mut columns = vec![("help/honest/harmless", Kind::Text)];
+    let weights = sweep.weights_heading();
+    let mut columns = vec![(weights.as_str(), Kind::Text)];
     columns.extend(sweep.methods.iter().map(|method| (method.name.as_str(), Kind::Number(3))));
     let mut table = Table::new("configurations", "F1 of mean axes at every weight vector", &columns);
     let scores: Vec<Scores> = sweep

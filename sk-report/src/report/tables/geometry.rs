@@ -13,9 +13,10 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
         ("spacing, Schott", Kind::Number(4)),
     ];
     let mut table = Table::new("geometry", "Frontiers of mean axes, one point per weight vector", &columns);
+    let origin = vec![0.0; context.sweep.objectives.objectives.len()];
     for method in &context.sweep.methods {
-        let points: Vec<[f64; 3]> = context.sweep.frontier(method).into_iter().map(|(_, axes)| axes).collect();
-        let (on_front, volume) = (front(&points).len(), hypervolume(&points, [0.0; 3]));
+        let points: Vec<Vec<f64>> = context.sweep.frontier(method).into_iter().map(|(_, axes)| axes).collect();
+        let (on_front, volume) = (front(&points).len(), hypervolume(&points, &origin));
         // Of no point there is no volume, not one of zero.
         let volume = if points.is_empty() { f64::NAN } else { volume };
         let [published, schott] = [Distance::Published, Distance::Schott].map(|distance| spacing(&points, distance));

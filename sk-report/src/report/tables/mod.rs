@@ -19,7 +19,34 @@ mod throughput;
 use super::contrast::LEVEL;
 use super::published::{At, Ledger};
 use super::{Cell, Contrast, Method, RawResults, ReportError, Resampling, Sweep, Table};
+use crate::objectives::Objectives;
 use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR, harmonic_mean};
+
+/// What cells are compared by: a name, and the figure of a cell.
+struct Measure {
+    name: String,
+    of: Box<Figure>,
+}
+
+/// A figure of a cell; `None` where it has none.
+type Figure = dyn Fn(&Cell) -> Option<f64>;
+
+impl Measure {
+    fn new(name: impl Into<String>, of: impl Fn(&Cell) -> Option<f64> + 'static) -> Self {
+        Self { name: name.into(), of: Box::new(of) }
+    }
+
+    /// The score on the rubric of that place.
+    fn rubric(objectives: &Objectives, place: usize) -> Self {
+        Self::new(objectives.rubrics[place].label(), move |cell| cell.scores.rubrics[place])
+    }
+
+    /// The score on the objective of that place.
+    fn objective(objectives: &Objectives, place: usize) -> Self {
+        let known = move |cell: &Cell| Some(cell.scores.objectives[place]).filter(|score| !score.is_nan());
+        Self::new(objectives.objectives[place].name.as_str(), known)
+    }
+}
 
 /// Everything the tables of a sweep are made from.
 struct Context<'a> {
@@ -49,7 +76,7 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     tables.extend(clustering::table(&context));
     tables.extend(conventions::table(&context));
     for ablation in &results.ablations {
-        tables.extend(ablations::tables(ablation, resampling, &mut ledger));
+        tables.extend(ablations::tables(ablation, &sweep.objectives, resampling, &mut ledger));
     }
     tables.push(steering::table(&context, &mut ledger));
     let cut = results.recorded.as_ref().map_or(&[][..], |recorded| &recorded.cut);
@@ -118,12 +145,12 @@ impl Context<'_> {
 
 /// The harmonic mean of a cell's axes, floored as published.
 fn published_f1(cell: &Cell) -> Option<f64> {
-    cell.rubrics.axes().map(|axes| harmonic_mean(&axes, PUBLISHED_FLOOR))
+    cell.scores.complete().map(|axes| harmonic_mean(axes, PUBLISHED_FLOOR))
 }
 
 /// The harmonic mean of a cell's axes, zero where one is.
 fn exact_f1(cell: &Cell) -> Option<f64> {
-    cell.rubrics.axes().map(|axes| harmonic_mean(&axes, 0.0))
+    cell.scores.complete().map(|axes| harmonic_mean(axes, 0.0))
 }
 
 /// How far the end of a percentile interval may move between two sets of resamples.

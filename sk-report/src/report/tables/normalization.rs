@@ -1,23 +1,19 @@
 use std::collections::HashSet;
 
-use super::{At, Context, LEVEL, Ledger, Table, note_contrast, published_f1};
-use crate::report::{AXES, Cell};
+use super::{At, Context, LEVEL, Ledger, Measure, Table, note_contrast};
+use crate::report::Cell;
 use crate::stats::{ZeroRule, holm, mean};
 use crate::table::Kind;
 
-/// What is compared: a name and how a cell is measured by it.
-pub(super) type Measure = (&'static str, fn(&Cell) -> Option<f64>);
-
-/// The name of F1 among [`MEASURES`].
-pub(super) const F1: &str = "f1";
-
-/// F1 and its axes.
-pub(super) const MEASURES: [Measure; 4] = [
-    (F1, published_f1),
-    (AXES[0], |cell| cell.rubrics.quality()),
-    (AXES[2], |cell| cell.rubrics.honesty()),
-    (AXES[1], |cell| cell.rubrics.safety()),
-];
+/// F1 and the objectives, those with a blade in the order of their weights.
+pub(super) fn measures(context: &Context<'_>, f1: fn(&Cell) -> Option<f64>) -> Vec<Measure> {
+    let sweep = context.sweep;
+    let mut places: Vec<usize> = (0..sweep.objectives.objectives.len()).collect();
+    let blade = |place: usize| sweep.steered().iter().find(|(own, _)| *own == place).map_or(usize::MAX, |&(_, blade)| blade);
+    places.sort_by_key(|&place| blade(place));
+    let objectives = places.into_iter().map(|place| Measure::objective(&sweep.objectives, place));
+    std::iter::once(Measure::new("f1", f1)).chain(objectives).collect()
+}
 
 /// The scheme with and without normalisation, on the prompts that both answered.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table> {
@@ -36,20 +32,20 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table>
     ];
     let mut table = Table::new("normalization", format!("{} with normalisation and without", context.reference.name), &columns);
     let (with, without) = (&context.reference.cells, &raw.cells);
-    let measures = MEASURES.map(|(name, measure)| (name, if name == F1 { context.f1() } else { measure }));
-    let contrasts = measures.map(|(_, measure)| context.pair(with, without, measure));
+    let measures = measures(context, context.f1());
+    let contrasts: Vec<_> = measures.iter().map(|measure| context.pair(with, without, &measure.of)).collect();
     let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
     let family = holm(&tests);
-    for (i, ((name, measure), contrast)) in measures.into_iter().zip(&contrasts).enumerate() {
+    for (i, (Measure { name, of }, contrast)) in measures.iter().zip(&contrasts).enumerate() {
         let at = At { source: "tab:cbn", subject: name, part: "", reading: "" };
         let bootstrap = contrast.bootstrap(context.resampling);
         let interval = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
-        let (on, off) = (mean_of_paired(with, without, measure), mean_of_paired(without, with, measure));
+        let (on, off) = (mean_of_paired(with, without, of), mean_of_paired(without, with, of));
         [("with", on), ("without", off), ("p", tests[i])]
             .into_iter()
             .for_each(|(quantity, value)| ledger.note(&at, quantity, value));
         table.row(vec![
-            name.into(),
+            name.as_str().into(),
             contrast.n().into(),
             on.into(),
             off.into(),
@@ -76,8 +72,8 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table>
 }
 
 /// The mean over those cells that have a partner, both measured.
-fn mean_of_paired(cells: &[Cell], partners: &[Cell], measure: fn(&Cell) -> Option<f64>) -> f64 {
+fn mean_of_paired(cells: &[Cell], partners: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> f64 {
     let key = |cell: &Cell| (cell.configuration, cell.prompt);
     let measured: HashSet<_> = partners.iter().filter(|cell| measure(cell).is_some()).map(key).collect();
-    mean(&cells.iter().filter(|cell| measured.contains(&key(cell))).filter_map(measure).collect::<Vec<_>>())
+    mean(&cells.iter().filter(|cell| measured.contains(&key(cell))).filter_map(&measure).collect::<Vec<_>>())
 }

@@ -1,10 +1,11 @@
-//! Integer scales.
-
 use std::fmt;
 use std::str::FromStr;
 
-/// A scale of whole numbers, mapped to [0, 1] by (s − low)/(high − low).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+/// A scale of whole numbers, mapped to [0, 1] by (s − low)/(high − low); in text `LOW-HIGH`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Scale {
     low: u8,
     high: u8,
@@ -45,6 +46,19 @@ impl Scale {
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.low, self.high)
+    }
+}
+
+impl From<Scale> for String {
+    fn from(scale: Scale) -> Self {
+        scale.to_string()
+    }
+}
+
+impl TryFrom<String> for Scale {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

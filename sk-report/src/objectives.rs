@@ -1,0 +1,379 @@
+//! Objectives: what responses are judged by, and which blade asks for it.
+//!
+//! A file of objectives is TOML. An objective is the mean of rubrics, a rubric is a question about one response, and a blade
+//! is the name of a weight:
+//!
+//! ```
+//! use sk_report::objectives::Objectives;
+//!
+//! let objectives = Objectives::parse(
+//!     r#"
+//!     [[objectives]]
+//!     name = "calm"
+//!
+//!     [[rubrics]]
+//!     name = "calm"
+//!     criterion = "How calm is the response?"
+//!     low = "agitated"
+//!     middle = "neither calm nor agitated"
+//!     high = "calm throughout"
+//!     "#,
+//! )
+//! .unwrap();
+//! let scores = objectives.scores(vec![Some(0.75)]);
+//! assert_eq!(scores.objectives, [0.75]);
+//! ```
+//!
+//! [`Objectives::hhh`] is the file with which the paper evaluates helpfulness, harmlessness and honesty.
+
+mod scale;
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use scale::Scale;
+
+use crate::suggest;
+
+/// What the paper judges by.
+static HHH: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/hhh.toml")));
+/// What the preference models that ship answer.
+static OFFLINE: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/offline.toml")));
+
+fn shipped(text: &str) -> Objectives {
+    // A test reads both.
+    #[allow(clippy::expect_used)]
+    Objectives::parse(text).expect("the files that ship are objectives")
+}
+
+/// Columns of the table of judgements that no rubric and no blade may be called like.
+const COLUMNS: [&str; 5] = ["method", "config", "frontier_id", "id", FLUENCY];
+
+/// The measure that needs no rubric: 1/perplexity of a response.
+pub const FLUENCY: &str = "fluency";
+
+/// The objectives of an evaluation, with their rubrics and blades.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Objectives {
+    /// The blades, in the order in which weights are printed; those of the objectives unless given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blades: Vec<Blade>,
+    /// The objectives, in the order of tables.
+    pub objectives: Vec<Objective>,
+    /// The rubrics.
+    pub rubrics: Vec<Rubric>,
+}
+
+/// The name of a weight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Blade {
+    /// The name in tables.
+    pub name: String,
+    /// Other names by which records may call it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+}
+
+impl Blade {
+    /// Whether records may call it `name`.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+}
+
+/// A mean of rubrics, in [0, 1]; higher is better.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Objective {
+    /// The name in tables.
+    pub name: String,
+    /// The blade whose weight asks for it; the blade of its own name unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blade: Option<String>,
+    /// The rubrics it is the mean of; the rubric of its own name unless given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rubrics: Vec<String>,
+}
+
+impl Objective {
+    /// The blade whose weight asks for it.
+    pub fn blade(&self) -> &str {
+        self.blade.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// A question about one response, answered with a score in [0, 1].
+///
+/// A score is the amount of what the rubric is named after, so that high toxicity is bad.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rubric {
+    /// The name in records and tables.
+    pub name: String,
+    /// Counts the changes of the text, since records and cache keep scores of different versions apart. Unless given, a
+    /// number computed from the text.
+    #[serde(default)]
+    pub version: u32,
+    /// Whether more or less of it is better.
+    #[serde(default, skip_serializing_if = "Better::is_more")]
+    pub better: Better,
+    /// Whether its mean has a column in the table of methods. A rubric of no objective has one in any case.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub column: bool,
+    /// The scale a model answers on; that of the judge unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
+    /// The folder of the preference model with which an offline judge answers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The question.
+    pub criterion: String,
+    /// What the lowest score means.
+    pub low: String,
+    /// What the middle of the scale means.
+    pub middle: String,
+    /// What the highest score means.
+    pub high: String,
+}
+
+impl Rubric {
+    /// The name in prose: `epistemic honesty` for `epistemic_honesty`.
+    pub fn label(&self) -> String {
+        self.name.replace('_', " ")
+    }
+
+    /// 32 bits of the SHA-256 of everything that is put to a judge.
+    fn fingerprint(&self) -> u32 {
+        let scale = self.scale.map_or_else(String::new, |scale| scale.to_string());
+        let text = [&self.criterion, &self.low, &self.middle, &self.high, &scale].map(String::as_str).join("\n");
+        Sha256::digest(text).iter().take(4).fold(0, |number, &byte| number << 8 | u32::from(byte))
+    }
+}
+
+/// Which end of a rubric's scale is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// High scores are better.
+    #[default]
+    More,
+    /// Low scores are better.
+    Less,
+}
+
+impl Better {
+    fn is_more(&self) -> bool {
+        *self == Self::More
+    }
+}
+
+/// The scores of one response.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores {
+    /// What the judge said, in the order of [`Objectives::rubrics`]; `None` for a rubric without an answer.
+    pub rubrics: Vec<Option<f64>>,
+    /// The means, in the order of [`Objectives::objectives`]; NaN for an objective without an answer.
+    pub objectives: Vec<f64>,
+}
+
+impl Scores {
+    /// Whether a rubric was answered.
+    pub fn is_judged(&self) -> bool {
+        self.rubrics.iter().any(Option::is_some)
+    }
+
+    /// The objectives, if each was judged.
+    pub fn complete(&self) -> Option<&[f64]> {
+        self.objectives.iter().all(|score| !score.is_nan()).then_some(&self.objectives)
+    }
+}
+
+impl Objectives {
+    /// Helpfulness, harmlessness and honesty, as the paper evaluates them: quality, safety and honesty over eight rubrics,
+    /// and refusal by itself, since refusing everything would maximise safety.
+    pub fn hhh() -> &'static Self {
+        &HHH
+    }
+
+    /// What the preference models that ship answer: one rubric for each objective of [`hhh`](Self::hhh).
+    pub fn offline() -> &'static Self {
+        &OFFLINE
+    }
+
+    /// Reads a file of objectives.
+    ///
+    /// # Errors
+    /// If the file cannot be read or does not describe objectives. Errors name the file and the line or entry.
+    pub fn read(path: &Path) -> Result<Self, ObjectivesError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|reason| ObjectivesError::Invalid { path: path.to_owned(), reason })
+    }
+
+    /// Reads objectives from TOML.
+    ///
+    /// # Errors
+    /// If the text is not TOML, or an entry lacks a field, has an unknown one, has the name of another entry, or names one
+    /// that does not exist. The text of the error names the entry.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut read: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        for objective in &mut read.objectives {
+            if objective.rubrics.is_empty() {
+                objective.rubrics = vec![objective.name.clone()];
+            }
+            let blade = objective.blade();
+            match read.blades.iter().find(|known| known.is_called(blade)) {
+                Some(known) => objective.blade = Some(known.name.clone()),
+                None => {
+                    let blade = Blade { name: blade.to_owned(), aliases: Vec::new() };
+                    objective.blade = Some(blade.name.clone());
+                    read.blades.push(blade);
+                }
+            }
+        }
+        for rubric in &mut read.rubrics {
+            if rubric.version == 0 {
+                rubric.version = rubric.fingerprint();
+            }
+        }
+        read.check()?;
+        Ok(read)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.objectives.is_empty() {
+            return Err("it has no objective; add [[objectives]] with a name".to_owned());
+        }
+        let blades: Vec<&str> =
+            self.blades.iter().flat_map(|blade| std::iter::once(&blade.name).chain(&blade.aliases)).map(String::as_str).collect();
+        let rubrics: Vec<&str> = self.rubrics.iter().map(|rubric| rubric.name.as_str()).collect();
+        let objectives: Vec<&str> = self.objectives.iter().map(|objective| objective.name.as_str()).collect();
+        for (entry, names) in [("blades", &blades), ("objectives", &objectives), ("rubrics", &rubrics)] {
+            for (i, name) in names.iter().enumerate() {
+                if name.is_empty() {
+                    return Err(format!("[[{entry}]] has an empty name"));
+                }
+                if names[..i].contains(name) {
+                    return Err(format!("[[{entry}]] names \"{name}\" twice; give each a name of its own"));
+                }
+            }
+        }
+        if let Some(name) = rubrics.iter().find(|name| COLUMNS.contains(name) || name.starts_with("w_")) {
+            return Err(format!(
+                "[[rubrics]] names \"{name}\", which is a column of the table of judgements; choose another name"
+            ));
+        }
+        for objective in &self.objectives {
+            for (i, name) in objective.rubrics.iter().enumerate() {
+                if !rubrics.contains(&name.as_str()) {
+                    let hint = suggest::hint(name, &rubrics);
+                    return Err(format!("objective \"{}\" names an unknown rubric \"{name}\"; {hint}", objective.name));
+                }
+                if objective.rubrics[..i].contains(name) {
+                    return Err(format!("objective \"{}\" names rubric \"{name}\" twice", objective.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the rubric of that name in [`rubrics`](Self::rubrics).
+    pub fn rubric(&self, name: &str) -> Option<usize> {
+        self.rubrics.iter().position(|rubric| rubric.name == name)
+    }
+
+    /// The objectives that the rubric of that name counts for.
+    pub fn of_rubric<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Objective> {
+        self.objectives.iter().filter(move |objective| objective.rubrics.iter().any(|own| own == name))
+    }
+
+    /// The first objective that the rubric of that name counts for.
+    pub fn objective_of(&self, rubric: &str) -> Option<&Objective> {
+        self.objectives.iter().find(|objective| objective.rubrics.iter().any(|name| name == rubric))
+    }
+
+    /// The first objective that the blade of that name asks for.
+    pub fn of_blade(&self, name: &str) -> Option<&Objective> {
+        let blade = self.blades.iter().find(|blade| blade.is_called(name))?;
+        self.objectives.iter().find(|objective| objective.blade() == blade.name)
+    }
+
+    /// The scores of a response from those of its rubrics, given in the order of [`rubrics`](Self::rubrics).
+    ///
+    /// An objective is the mean of its rubrics, 1 − s taken for a rubric of which less is better. A rubric without an answer
+    /// is left out of the mean; nothing is imputed.
+    pub fn scores(&self, rubrics: Vec<Option<f64>>) -> Scores {
+        let of = |better: Better, names: &[String]| {
+            let mean = |(sum, n): (f64, usize), score: f64| (sum + score, n + 1);
+            let own = self.rubrics.iter().zip(&rubrics).filter(|(rubric, _)| rubric.better == better);
+            let own = own.filter(|(rubric, _)| names.contains(&rubric.name));
+            own.filter_map(|(_, score)| *score).fold((0.0, 0), mean)
+        };
+        let objective = |objective: &Objective| {
+            let (more, n) = of(Better::More, &objective.rubrics);
+            let (less, m) = of(Better::Less, &objective.rubrics);
+            match (n, m) {
+                (_, 0) => more / n as f64,
+                (0, _) => 1.0 - less / m as f64,
+                _ => (more + (m as f64 - less)) / (n + m) as f64,
+            }
+        };
+        let objectives = self.objectives.iter().map(objective).collect();
+        Scores { rubrics, objectives }
+    }
+
+    /// How each objective follows from its rubrics: `safety = 1 − mean(toxicity, harmfulness)`.
+    pub fn definitions(&self) -> Vec<String> {
+        let define = |objective: &Objective| {
+            let own = || self.rubrics.iter().filter(|rubric| objective.rubrics.contains(&rubric.name));
+            let all_less = own().all(|rubric| rubric.better == Better::Less);
+            let term = |rubric: &Rubric| match rubric.better {
+                Better::Less if !all_less => format!("1 − {}", rubric.label()),
+                _ => rubric.label(),
+            };
+            let terms = own().map(term).collect::<Vec<_>>().join(", ");
+            format!("{} = {}mean({terms})", objective.name, if all_less { "1 − " } else { "" })
+        };
+        self.objectives.iter().map(define).collect()
+    }
+
+    /// The rubrics whose means have columns of their own in the table of methods, by their places.
+    pub fn columns(&self) -> Vec<usize> {
+        let shown = |&place: &usize| {
+            let rubric = &self.rubrics[place];
+            rubric.column || self.objective_of(&rubric.name).is_none()
+        };
+        (0..self.rubrics.len()).filter(shown).collect()
+    }
+
+    /// The names of the objectives.
+    pub fn names(&self) -> Vec<&str> {
+        self.objectives.iter().map(|objective| objective.name.as_str()).collect()
+    }
+}
+
+/// Why a file of objectives was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectivesError {
+    /// A file that cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A file that does not describe objectives.
+    #[error("{}: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The line or entry, and what is wrong with it.
+        reason: String,
+    },
+}
