@@ -1,4 +1,4 @@
-use sk_core::{Batch, Deviation, ParameterError, Real, Standardize};
+use sk_core::{Batch, Deviation, ParameterError, Real, Standardize, merge_ties};
 
 /// How a batch enters a comparison: fluency and composite are brought to one scale and mixed.
 ///
@@ -68,9 +68,12 @@ impl Entry {
         assert!(d.len() == batch.len() && s.len() == batch.len(), "one entry per candidate");
         let alpha = if batch.fluency().is_some() { F::of(self.alpha) } else { F::zero() };
         let blades = F::one() - alpha;
-        self.scaled(batch.mu(), |i, z| d[i] = blades * z);
+        let mut rounding = blades * self.scaled(batch.mu(), |i, z| d[i] = blades * z);
         if let Some(fluency) = batch.fluency() {
-            self.scaled(fluency, |i, z| d[i] = d[i] + alpha * z);
+            rounding = rounding + alpha * self.scaled(fluency, |i, z| d[i] = d[i] + alpha * z);
+        }
+        if rounding > F::zero() {
+            merge_ties(d, |_| rounding);
         }
         let unit = match self.dispersions {
             // A spread small enough to overflow its reciprocal saturates.
@@ -82,10 +85,14 @@ impl Entry {
         }
     }
 
-    fn scaled<F: Real>(&self, values: &[F], mut write: impl FnMut(usize, F)) {
-        let moments = self.scores.map(|rule| (rule, rule.moments(values)));
-        for (i, &value) in values.iter().enumerate() {
-            write(i, moments.as_ref().map_or(value, |(rule, moments)| rule.apply(moments, value)));
-        }
+    /// Calls `write` with z of each value and returns a bound on the rounding error of z.
+    fn scaled<F: Real>(&self, values: &[F], mut write: impl FnMut(usize, F)) -> F {
+        let Some(rule) = self.scores else {
+            values.iter().enumerate().for_each(|(i, &value)| write(i, value));
+            return F::zero();
+        };
+        let moments = rule.moments(values);
+        values.iter().enumerate().for_each(|(i, &value)| write(i, rule.apply(&moments, value)));
+        rule.rounding(&moments, 2)
     }
 }

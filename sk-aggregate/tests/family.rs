@@ -277,6 +277,30 @@ fn the_identity_link_need_not_tend_to_the_argmax() {
     }
 }
 
+/// Slowly growing links tend to the argmax along rays σ = t·σ⁰ and not along every path to zero: with σ = (t, e^(−1/t), e^(−1/t)), and
+/// at σ = (t, 0, 0), the certain pair of the second candidate outweighs its loss to the first at every t. Bounded links tend to it
+/// along any path.
+#[test]
+fn slow_links_tend_to_the_argmax_along_rays_only() {
+    let mu = [1.0, 0.9, 0.0];
+    let first = |member: &dyn Aggregator, sigma: &[f64]| {
+        let ratings = rate(member, &mu, sigma);
+        (0..3).max_by(|&a, &b| ratings[a].total_cmp(&ratings[b])).unwrap()
+    };
+    let slow: [&dyn Aggregator; 2] = [&RoundRobin::asinh(), &RoundRobin::new(SignedLog, PNorm::SUM)];
+    let bounded: [&dyn Aggregator; 3] = [&RoundRobin::thurstone(), &RoundRobin::bradley_terry(), &RoundRobin::weakest_link()];
+    for t in [1e-2f64, 5e-3, 2e-3] {
+        let curved = [t, (-1.0 / t).exp(), (-1.0 / t).exp()];
+        for member in slow {
+            assert_eq!((first(member, &curved), first(member, &[t, 0.0, 0.0])), (1, 1), "t = {t}");
+            assert_eq!(first(member, &[t * t, 1e-3 * t * t, 1e-3 * t * t]), 0, "t = {t}");
+        }
+        for member in bounded {
+            assert_eq!((first(member, &curved), first(member, &[t, 0.0, 0.0])), (0, 0), "t = {t}");
+        }
+    }
+}
+
 #[test]
 fn fluency_is_mixed_in_by_hand() {
     let batch = Batch::trusted(&[1.0, 2.0, 3.0], &[2.0, 2.0, 4.0]).with_trusted_fluency(&[-1.0, -3.0, -5.0]);

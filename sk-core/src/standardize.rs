@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{ParameterError, Real};
+use crate::{ParameterError, Real, Scratch};
 
 /// The divisor of a variance over N values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -22,6 +22,7 @@ pub struct Moments<F> {
     mean: F,
     std: F,
     rounding: F,
+    count: F,
 }
 
 impl<F: Real> Moments<F> {
@@ -43,7 +44,7 @@ impl<F: Real> Moments<F> {
         let square = |x: F| x * x;
         let std = (values.iter().map(|&v| square(v * unit - mean)).sum::<F>() / divisor).sqrt();
         let rounding = F::of(4.0) * F::epsilon() * peak * unit;
-        Self { unit, mean, std, rounding }
+        Self { unit, mean, std, rounding, count: n }
     }
 
     /// The unit: c for which c·x is at most about 1 in magnitude for each of the values, whatever their size.
@@ -164,9 +165,22 @@ impl Standardize {
         }
     }
 
-    /// What the rounding of the values may have moved a z by: [`Moments::rounding`] in the units of z. Zero where the batch has no spread.
-    pub fn rounding<F: Real>(&self, moments: &Moments<F>) -> F {
-        if moments.is_degenerate() { F::zero() } else { moments.rounding / (moments.std + F::of(self.epsilon) * moments.unit) }
+    /// Returns a bound on the rounding error of a z in a weighted sum of `terms` such values, with weights that sum to at most one.
+    ///
+    /// ```text
+    /// ε [ 4 max|x| / std  +  ((N + 11)/4 + (terms + 1)/2) √N ]        ε the distance of 1 from the next larger number
+    /// ```
+    ///
+    /// The first term is [`Moments::rounding`], that of the values themselves. The second follows from half an ε per operation: the sum
+    /// of N squares leaves (N + 5)/4 in the standard deviation and the quotient 3/2 more, a product and `terms` additions the rest, and
+    /// |z| < √N. The error of the mean is left out: it shifts all z alike. Zero for a batch without spread, whose z are exactly zero.
+    pub fn rounding<F: Real>(&self, moments: &Moments<F>, terms: usize) -> F {
+        if moments.is_degenerate() {
+            return F::zero();
+        }
+        let of_values = moments.rounding / (moments.std + F::of(self.epsilon) * moments.unit);
+        let operations = (moments.count + F::of(11.0)) / F::of(4.0) + F::of((terms + 1) as f64 / 2.0);
+        of_values + F::epsilon() * operations * moments.count.sqrt()
     }
 
     /// z of a whole batch.
@@ -179,6 +193,26 @@ impl Standardize {
         for (z, &x) in out.iter_mut().zip(values) {
             *z = self.apply(&moments, x);
         }
+    }
+}
+
+/// Makes values equal that rounding alone sets apart.
+///
+/// In ascending order, a value y ties with the one before it, x, if y − x ≤ 2 `rounding`(y), where `rounding` bounds the error of a value;
+/// all values of a run of ties become its smallest. Other values keep their bits. O(N log N); no allocation once a thread has seen a batch of
+/// the size.
+pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(F) -> F) {
+    let mut order: Scratch<Vec<usize>> = (0..values.len()).collect();
+    order.sort_unstable_by(|&a, &b| values[a].widen().total_cmp(&values[b].widen()));
+    let Some(&first) = order.first() else { return };
+    let (mut last, mut smallest) = (values[first], values[first]);
+    for &i in &order[1..] {
+        let value = values[i];
+        if value - last > F::of(2.0) * rounding(value) {
+            smallest = value;
+        }
+        last = value;
+        values[i] = smallest;
     }
 }
 

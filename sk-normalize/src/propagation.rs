@@ -1,4 +1,4 @@
-use sk_core::{Composite, Deviation, Moments, Real, ScoreTable, Scratch, Simplex};
+use sk_core::{Composite, Real, ScoreTable, Scratch, Simplex, merge_ties};
 
 use crate::Correlation;
 
@@ -70,12 +70,6 @@ impl Propagation {
                 *total = combined.min(F::max_value());
             }
         }
-        if rounding > F::zero() {
-            let moments = Moments::of(&out.mu, Deviation::Population);
-            if moments.std() <= rounding {
-                out.mu.fill(moments.mean());
-            }
-        }
         if let Some((correlation, rows)) = correlation {
             let rho = |k: usize, l: usize| match (rows[k], rows[l]) {
                 (Some(row), Some(column)) => correlation.get(row, column),
@@ -85,6 +79,13 @@ impl Propagation {
                 let a = |k: usize| (coefficients[k] * scores.sigma(k)[i]).min(F::max_value());
                 *total = quadratic_form(scores.blades(), rho, a);
             }
+        }
+        if rounding > F::zero() {
+            merge_ties(&mut out.mu, |_| rounding);
+            // Half an ε per operation on terms that are not negative: the standard deviation and its quotient, and per blade two products
+            // and an addition or a hypotenuse, of which a quadratic form takes K.
+            let operations = (scores.candidates() as f64 + 11.0) / 4.0 + 2.0 * scores.blades() as f64;
+            merge_ties(&mut out.sigma, |sigma| F::epsilon() * F::of(operations) * sigma);
         }
     }
 }
