@@ -286,6 +286,13 @@ fn an_end_of_text_is_kept_last_or_dropped_as_asked() {
         assert_eq!(candidate.end == SpanEnd::EndOfText, is_end(last));
     }
     let dropped = draft(&mut drafter(40, false), &[1, 2], 20, &mut rng);
+    // A span never begins with one, and its log-probability is that of the distribution with it.
+    for candidate in &dropped {
+        let reading = plainly(None, &[1, 2], &candidate.tokens);
+        for (a, b) in candidate.log_probs.iter().zip(&reading.log_probs) {
+            assert!((a - b).abs() <= TOLERANCE * (1.0 + a.abs()), "{a} against {b}");
+        }
+    }
     assert!(dropped.iter().all(|c| !c.tokens.iter().any(is_end) && c.end == SpanEnd::Complete));
     assert!(dropped.iter().any(|c| c.tokens.len() < 6));
     let limited = draft(&mut drafter(40, false), &[1, 2], 3, &mut rng);

@@ -7,7 +7,7 @@
 use sk_core::TokenId;
 
 use super::Sampling;
-use super::sampling::{Drawn, Sampler};
+use super::sampling::{Drawn, Sampler, log_sum_exp};
 use crate::decoder::{BLOCK, Blocks, DeviceFailure, HostLogits, Logits, Outline};
 use crate::kernels::logits::are_numbers;
 use crate::team::for_each_mut;
@@ -33,6 +33,8 @@ impl Draw<'_> {
 
 /// Draws the tokens of all rows, none of them one of `forbidden`.
 ///
+/// A log-probability is that of the logits as they came, the mass of forbidden tokens included.
+///
 /// # Errors
 ///
 /// When the device fails.
@@ -46,24 +48,34 @@ pub(super) fn draw(
     let mut logits = match logits {
         Logits::Host(logits) => logits,
         Logits::Device(logits) => {
-            let blocks = Blocks::new(*logits).forbid(forbidden);
-            if (Far { blocks: &blocks, vocabulary, sampling }).draw(draws)? {
+            let blocks = Blocks::new(*logits);
+            if (Far { blocks: &blocks.forbid(forbidden), vocabulary, sampling }).draw(draws)? {
                 return Ok(());
             }
             HostLogits::copied(&blocks.whole()?, vocabulary)
         }
     };
-    for row in logits.rows_mut() {
-        for &token in forbidden {
-            if let Some(logit) = row.get_mut(token as usize) {
-                *logit = f32::NEG_INFINITY;
+    // Of rows that lose a token, log Σ e^z as they came; `None` for a row that is not of numbers.
+    let mut totals: Vec<Option<f32>> = Vec::new();
+    if !forbidden.is_empty() {
+        for row in logits.rows_mut() {
+            totals.push(are_numbers(row).then(|| log_sum_exp(row)));
+            for &token in forbidden {
+                if let Some(logit) = row.get_mut(token as usize) {
+                    *logit = f32::NEG_INFINITY;
+                }
             }
         }
     }
     for_each_mut(draws, |_, draw| {
         let row = logits.row(draw.row);
         let history = draw.history.into_iter().flatten().copied();
-        draw.drawn = are_numbers(row).then(|| draw.sampler.draw(row, history, sampling, draw.uniform));
+        let total = totals.get(draw.row).copied();
+        let whole = total.map_or_else(|| are_numbers(row), |total| total.is_some());
+        draw.drawn = whole.then(|| draw.sampler.draw(row, history, sampling, draw.uniform));
+        if let (Some(drawn), Some(Some(total))) = (&mut draw.drawn, total) {
+            drawn.log_prob = row[drawn.token as usize] - total;
+        }
     });
     Ok(())
 }
@@ -185,7 +197,7 @@ impl Far<'_> {
 
     /// Draws from the logits of the first blocks of a row's order, where they decide; `seen` are the tokens whose logits the outline has.
     fn settle(&self, row: &Row<'_, '_>, looked_into: &[f32], seen: &[TokenId]) -> Option<Drawn> {
-        let Outline { largest, masses, plain, asked } = row.outline;
+        let Outline { largest, masses, plain, asked, forbidden } = row.outline;
         let (inside, outside) = row.order.split_at(looked_into.len() / BLOCK);
         let beyond = outside.first().map_or(f32::NEG_INFINITY, |&block| largest[block as usize]);
         let max = largest[row.order[0] as usize];
@@ -222,7 +234,8 @@ impl Far<'_> {
         known.retain(|known| known.rated > beyond);
         known.sort_unstable_by(|a, b| b.rated.total_cmp(&a.rated).then(a.token.cmp(&b.token)));
         let chosen = self.choose(&known, left, weight, row.draw.uniform)?;
-        let log_sum = f64::from(max) + plain.ln();
+        let lost: f64 = forbidden.iter().map(|logit| f64::from(logit - max).exp()).sum();
+        let log_sum = f64::from(max) + (plain + lost).ln();
         Some(Drawn { token: chosen.token, log_prob: (f64::from(chosen.logit) - log_sum) as f32 })
     }
 
@@ -366,6 +379,27 @@ mod tests {
                 prop_assert!(far.token == near.token || tokens.contains(&far.token), "{far:?}, not {near:?}");
                 if far.token == near.token {
                     prop_assert!((far.log_prob - near.log_prob).abs() < TOLERANCE, "{far:?}, not {near:?}");
+                }
+            }
+        }
+    }
+
+    /// Forbidding a token changes which tokens are drawn, and no log-probability.
+    #[test]
+    fn the_mass_of_forbidden_tokens_counts() {
+        let logits = logits(3, 2.5, 2);
+        let best = crate::kernels::logits::argmax(&logits[..VOCABULARY]);
+        for sampling in [Sampling::nucleus(), Sampling::reference_runs(), Sampling::greedy()] {
+            for far in [false, true] {
+                let case = Case { logits: &logits, sampling, forbidden: &[best, best, 90_000], context: &[] };
+                let (drawn, settled) = case.draw(&[0.1, 0.5, 0.9], far);
+                assert_eq!(settled, far);
+                // Rows are in the reverse order.
+                for (row, drawn) in logits.chunks_exact(VOCABULARY).rev().zip(drawn) {
+                    let drawn = drawn.unwrap();
+                    let total: f64 = row.iter().map(|&z| f64::from(z).exp()).sum();
+                    let expected = f64::from(row[drawn.token as usize]) - total.ln();
+                    assert!((f64::from(drawn.log_prob) - expected).abs() < f64::from(TOLERANCE), "{sampling:?}, {far}");
                 }
             }
         }

@@ -270,7 +270,7 @@ pub(super) fn log_softmax(logits: &[f32]) -> Vec<f32> {
     logits.iter().map(|z| z - total).collect()
 }
 
-fn log_sum_exp(logits: &[f32]) -> f32 {
+pub(super) fn log_sum_exp(logits: &[f32]) -> f32 {
     widened(
         #[inline(always)]
         || {

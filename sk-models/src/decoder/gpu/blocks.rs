@@ -15,6 +15,8 @@ pub(crate) struct Blocks {
     /// `[M, blocks, BLOCK]`; the last block is filled up with −∞.
     logits: Tensor<3>,
     vocabulary: usize,
+    /// The logits of forbidden tokens as they came, `[M, forbidden]`.
+    forbidden: Option<Tensor<2>>,
 }
 
 /// Tokens in a block.
@@ -27,18 +29,22 @@ pub(crate) struct Outline {
     pub(crate) largest: Vec<f32>,
     /// Σ e^{(z − max)·rate} of each block, with the largest logit of all as max.
     pub(crate) masses: Vec<f64>,
-    /// Σ e^{z − max} of all.
+    /// Σ e^{z − max} of all that are not forbidden.
     pub(crate) plain: f64,
     /// The logits that were asked for.
     pub(crate) asked: Vec<f32>,
+    /// The logits of forbidden tokens as they came.
+    pub(crate) forbidden: Vec<f32>,
 }
 
 impl Outline {
-    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then the logits asked for.
-    fn new(row: &[f32], blocks: usize, rate: f32) -> Self {
+    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then so many logits asked for, and the
+    /// forbidden ones.
+    fn new(row: &[f32], blocks: usize, rate: f32, asked: usize) -> Self {
         let (largest, rest) = row.split_at(blocks);
         let (masses, rest) = rest.split_at(blocks);
-        let (plain, asked) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
+        let (plain, rest) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
+        let (asked, forbidden) = rest.split_at(asked);
         let max = largest.iter().copied().fold(f32::MIN, f32::max);
         // Each block has a maximum of its own.
         let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
@@ -51,7 +57,7 @@ impl Outline {
         };
         let masses = scaled(masses, rate);
         let plain = if rate == 1.0 { masses.iter().sum() } else { scaled(plain, 1.0).iter().sum() };
-        Self { largest: largest.to_vec(), masses, plain, asked: asked.to_vec() }
+        Self { largest: largest.to_vec(), masses, plain, asked: asked.to_vec(), forbidden: forbidden.to_vec() }
     }
 
     /// Whether a logit of the row is NaN or +∞.
@@ -72,24 +78,31 @@ impl Blocks {
             let rest = Tensor::<2>::full([rows, missing], f32::NEG_INFINITY, &logits.device()).cast(logits.dtype());
             Tensor::cat(vec![logits, rest], 1)
         };
-        Self { logits: logits.reshape([rows, blocks, BLOCK]), vocabulary }
+        Self { logits: logits.reshape([rows, blocks, BLOCK]), vocabulary, forbidden: None }
     }
 
-    /// Makes tokens impossible in every row.
-    pub(crate) fn forbid(self, tokens: &[TokenId]) -> Self {
-        if tokens.is_empty() {
-            return self;
+    /// The same with tokens made impossible in every row.
+    pub(crate) fn forbid(&self, tokens: &[TokenId]) -> Self {
+        let mut places: Vec<usize> = tokens.iter().map(|&token| token as usize).filter(|&token| token < self.vocabulary).collect();
+        places.sort_unstable();
+        places.dedup();
+        let Self { logits, vocabulary, .. } = self;
+        if places.is_empty() {
+            return Self { logits: logits.clone(), vocabulary: *vocabulary, forbidden: None };
         }
-        let [_, blocks, _] = self.logits.dims();
+        let forbidden = Some(self.select(&places));
+        let [_, blocks, _] = logits.dims();
         let mut penalty = vec![0.0_f32; blocks * BLOCK];
-        for &token in tokens {
-            if (token as usize) < self.vocabulary {
-                penalty[token as usize] = f32::NEG_INFINITY;
-            }
-        }
-        let penalty = Tensor::<3>::from_data(TensorData::new(penalty, [1, blocks, BLOCK]), &self.logits.device());
-        let format = self.logits.dtype();
-        Self { logits: self.logits + penalty.cast(format), ..self }
+        places.iter().for_each(|&place| penalty[place] = f32::NEG_INFINITY);
+        let penalty = Tensor::<3>::from_data(TensorData::new(penalty, [1, blocks, BLOCK]), &logits.device());
+        Self { logits: logits.clone() + penalty.cast(logits.dtype()), vocabulary: *vocabulary, forbidden }
+    }
+
+    /// The logits of some tokens of every row, `[M, tokens]`.
+    fn select(&self, tokens: &[usize]) -> Tensor<2> {
+        let [rows, blocks, _] = self.logits.dims();
+        let flat = self.logits.clone().reshape([rows, blocks * BLOCK]);
+        flat.select(1, indices(tokens, &self.logits.device())).cast(DType::F32)
     }
 
     /// An outline of every row, with the logits of `tokens`.
@@ -97,12 +110,11 @@ impl Blocks {
         let [rows, blocks, _] = self.logits.dims();
         let mut parts = vec![ops::outline(self.logits.clone(), rate)];
         if !tokens.is_empty() {
-            let places: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
-            let flat = self.logits.clone().reshape([rows, blocks * BLOCK]);
-            parts.push(flat.select(1, indices(&places, &self.logits.device())).cast(DType::F32));
+            parts.push(self.select(&tokens.iter().map(|&token| token as usize).collect::<Vec<_>>()));
         }
+        parts.extend(self.forbidden.clone());
         let numbers = read(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(parts, 1) })?;
-        Ok(numbers.chunks_exact(numbers.len() / rows).map(|row| Outline::new(row, blocks, rate)).collect())
+        Ok(numbers.chunks_exact(numbers.len() / rows).map(|row| Outline::new(row, blocks, rate, tokens.len())).collect())
     }
 
     /// The logits of some blocks of rows, `BLOCK` for each, in the order in which they are named as `(row, block)`.
