@@ -57,6 +57,23 @@ fn close(ours: f64, by_hand: f64) {
 }
 
 #[test]
+fn one_prompt_has_no_interval_by_prompt_and_few_cells_an_exact_test() {
+    let all = small();
+    let of_one = |(i, line): &(usize, &str)| *i == 0 || line.split(',').nth(5) == Some("0");
+    let one: Vec<&str> = all.lines().enumerate().filter(of_one).map(|(_, line)| line).collect();
+    assert_eq!(one.len(), 5);
+    let report = report(&(one.join("\n") + "\n"));
+    let row = "f1: ours − theirs";
+    assert_eq!(value(&report, "clustering", row, "prompts"), &Value::Number(1.0));
+    for column in ["95%, prompts", "95% BCa, prompts"] {
+        assert_eq!(value(&report, "clustering", row, column), &Value::Empty, "{column}");
+    }
+    assert!(matches!(value(&report, "clustering", row, "95%, cells"), Value::Interval(_)));
+    let notes = report.table("contrasts").unwrap().notes.join("\n");
+    assert!(notes.contains("zeros dropped, exact.") && !notes.contains("normal"), "{notes}");
+}
+
+#[test]
 fn a_small_sweep_by_hand() {
     let report = report(&small());
     // Qualities are 0.7, 0.8, 0.9 and 0.6, 0.7, 0.8.

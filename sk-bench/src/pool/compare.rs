@@ -120,7 +120,7 @@ mod tests {
         for (step, other) in [[0.5, 0.5], [1.0, 0.0]].into_iter().enumerate() {
             let even = [0.5, 0.5];
             let arms = vec![choice("even", 0, 0, &even, &even), choice("other", step, 0, &[other[0], other[1]], &even)];
-            let step = PoolStep { turn: 0, step, candidates: vec![], arms };
+            let step = PoolStep { turn: 0, step, n: 2, candidates: vec![], arms };
             comparison.add(&step, &[even.to_vec(), other.to_vec()]);
         }
         let summary = comparison.summary();

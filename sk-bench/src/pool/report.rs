@@ -38,7 +38,9 @@ impl fmt::Display for PoolStep {
             ]);
         }
         let turn = if self.turn > 0 { format!("turn {}, ", self.turn + 1) } else { String::new() };
-        write!(f, "{turn}step {}\n{}", self.step + 1, table.trim_fmt())
+        let listed = self.candidates.len();
+        let part = if listed < self.n { format!(", {listed} of {} candidates", self.n) } else { String::new() };
+        write!(f, "{turn}step {}{part}\n{}", self.step + 1, table.trim_fmt())
     }
 }
 

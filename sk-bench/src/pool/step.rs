@@ -14,6 +14,8 @@ pub struct PoolStep {
     pub turn: usize,
     /// Position of the step in the response, from 0.
     pub step: usize,
+    /// How many candidates there were.
+    pub n: usize,
     /// The candidates: all if they are few, else the likeliest under the arm that drives and those that an arm chooses.
     pub candidates: Vec<PoolCandidate>,
     /// The arms.
@@ -99,8 +101,13 @@ impl PoolStep {
             let (line, text) = text(index);
             PoolCandidate { index, text, line }
         };
-        let step =
-            Self { turn, step: trace.step, candidates: listed.iter().map(candidate).collect(), arms: arms.map(choice).collect() };
+        let step = Self {
+            turn,
+            step: trace.step,
+            n: own.probabilities.len(),
+            candidates: listed.iter().map(candidate).collect(),
+            arms: arms.map(choice).collect(),
+        };
         let others = trace.arms.iter().map(|arm| arm.decision.probabilities.clone());
         (step, std::iter::once(own.probabilities.clone()).chain(others).collect())
     }

@@ -184,6 +184,7 @@ fn token_by_token_the_backbone_looks_on() {
     for step in steps {
         let listed = step["candidates"].as_array().unwrap();
         assert!(listed.len() <= 16, "of a vocabulary, the likeliest");
+        assert!(step["n"].as_u64().unwrap() > 16, "and how many there were");
         for arm in step["arms"].as_array().unwrap() {
             assert!(listed.iter().any(|candidate| candidate["index"] == arm["chosen"]), "what an arm chooses is listed");
         }

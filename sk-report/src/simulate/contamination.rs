@@ -54,8 +54,8 @@ pub struct Reading {
     pub radius: f64,
     /// The largest total variation that was found.
     pub found: f64,
-    /// The greatest of any batch.
-    pub found_at_most: f64,
+    /// The largest share of its sharpened bound that was found in any batch; NaN where the bounds are zero.
+    pub closest: f64,
     /// The sharpened bound.
     pub sharpened: f64,
     /// The bound from N and s_min alone.
@@ -165,7 +165,7 @@ pub fn member(subject: &Subject<'_>, worlds: &[World], settings: &Settings) -> R
     let reading = |&radius: &f64| {
         let audit = audit(radius, settings)?;
         let mut sums = [0.0; 4];
-        let mut most = 0.0_f64;
+        let mut closest = f64::NAN;
         for (number, (world, certificate)) in worlds.iter().zip(&certificates).enumerate() {
             // From any scores at these dispersions, which is what a bound that does not look at scores is about.
             let found = audit.anywhere(subject.operator, &selector, &world.batch()).total_variation;
@@ -179,11 +179,11 @@ pub fn member(subject: &Subject<'_>, worlds: &[World], settings: &Settings) -> R
             })?;
             let ordered = bounds.windows(2).all(|pair| pair[0] <= pair[1] + ROUNDING);
             Contradiction::unless(ordered, SHARPENED, || format!("{}: bounds of {bounds:?}, out of order", where_()))?;
-            most = most.max(found);
+            closest = (found / bounds[0]).max(closest);
             sums.iter_mut().zip([found, bounds[0], bounds[1], bounds[2]]).for_each(|(sum, value)| *sum += value);
         }
         let [found, sharpened, uniform, published] = sums.map(|sum| sum / worlds.len() as f64);
-        Ok(Reading { operator: subject.name.clone(), radius, found, found_at_most: most, sharpened, uniform, published })
+        Ok(Reading { operator: subject.name.clone(), radius, found, closest, sharpened, uniform, published })
     };
     settings.radii.iter().map(reading).collect()
 }

@@ -101,12 +101,16 @@ impl Bootstrap {
         sample_std(&self.resamples)
     }
 
-    /// The percentile interval: the (1 ∓ level)/2 quantiles of the resamples, interpolated linearly.
+    /// The percentile interval: the (1 ∓ level)/2 quantiles of the resamples, interpolated linearly. Of fewer than two units
+    /// there is none, and both ends are NaN.
     ///
     /// # Panics
     /// When `level` is not strictly between 0 and 1, or there are no resamples.
     pub fn percentile(&self, level: f64) -> Interval {
         let tail = lower_tail(level);
+        if self.jackknife.len() < 2 {
+            return Interval { low: f64::NAN, high: f64::NAN };
+        }
         Interval { low: self.quantile(tail), high: self.quantile(1.0 - tail) }
     }
 

@@ -8,11 +8,13 @@ pub(crate) fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> Stri
     match (value, kind) {
         (Value::Empty, _) => String::new(),
         (Value::Text(text), _) => text.clone(),
-        (Value::Interval([low, high]), Kind::Interval(digits)) => format!("[{low:+.digits$}, {high:+.digits$}]"),
+        (Value::Interval([low, high]), Kind::Interval(digits)) => {
+            format!("[{}, {}]", signed(*low, digits), signed(*high, digits))
+        }
         (Value::Interval([low, high]), _) => format!("[{low}, {high}]"),
         (Value::Number(number), Kind::Count) => format!("{number:.0}"),
         (Value::Number(number), Kind::Number(digits)) => format!("{number:.digits$}"),
-        (Value::Number(number), Kind::Signed(digits)) => format!("{number:+.digits$}"),
+        (Value::Number(number), Kind::Signed(digits)) => signed(*number, digits),
         (Value::Number(number), Kind::Percent) => format!("{:.1}", 100.0 * number),
         (Value::Number(p), Kind::PValue) if *p > 0.0 && *p < SMALL_P => {
             let text = format!("{p:.1e}");
@@ -21,5 +23,23 @@ pub(crate) fn print(kind: Kind, value: &Value, power: impl Fn(&str, i32) -> Stri
         }
         (Value::Number(p), Kind::PValue) => format!("{p:.3}"),
         (Value::Number(number), Kind::Text | Kind::Interval(_)) => number.to_string(),
+    }
+}
+
+/// A number with its sign; what rounds to zero has none but that of zero.
+fn signed(number: f64, digits: usize) -> String {
+    let text = format!("{number:+.digits$}");
+    if text.trim_start_matches('-').bytes().all(|byte| matches!(byte, b'0' | b'.')) { text.replacen('-', "+", 1) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::signed;
+
+    #[test]
+    fn zero_is_not_negative() {
+        let printed = [-0.00004, -0.00006, 0.0, 0.00006, -1.0].map(|number| signed(number, 4));
+        assert_eq!(printed, ["+0.0000", "-0.0001", "+0.0000", "+0.0001", "-1.0000"]);
+        assert_eq!(signed(-0.4, 0), "+0");
     }
 }

@@ -83,7 +83,8 @@ impl Blocks {
 
     /// The same with tokens made impossible in every row.
     pub(crate) fn forbid(&self, tokens: &[TokenId]) -> Self {
-        let mut places: Vec<usize> = tokens.iter().map(|&token| token as usize).filter(|&token| token < self.vocabulary).collect();
+        let mut places: Vec<usize> =
+            tokens.iter().map(|&token| token as usize).filter(|&token| token < self.vocabulary).collect();
         places.sort_unstable();
         places.dedup();
         let Self { logits, vocabulary, .. } = self;

@@ -1,6 +1,6 @@
 use super::{At, Context, LEVEL, Ledger, Table, exact_f1, note_contrast, published_f1};
 use crate::report::{Cell, Contrast, Method};
-use crate::stats::{ZeroRule, holm};
+use crate::stats::{Null, Wilcoxon, ZeroRule, holm};
 use crate::table::Kind;
 
 /// Every other method against the reference, cell by cell, as published.
@@ -23,7 +23,8 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table>
     let mut table =
         Table::new("contrasts", format!("F1 of each method minus that of {}, by cell", context.reference.name), &columns);
     let contrasts: Vec<_> = others.iter().map(|other| context.contrast(other)).collect();
-    let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
+    let wilcoxon: Vec<Wilcoxon> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox)).collect();
+    let tests: Vec<f64> = wilcoxon.iter().map(|test| test.p).collect();
     let family = holm(&tests);
     for (i, (other, contrast)) in others.iter().zip(&contrasts).enumerate() {
         // As the paper's supplement has it: other minus reference.
@@ -67,7 +68,19 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table>
                 "Paired on weight vector and prompt; a pair with a missing cell is left out. F1 of a cell, {}.",
                 context.floor()
             ))
-            .note("p: Wilcoxon signed-rank, two-sided, zeros dropped, normal without continuity correction. A tie is no win.")
+            .note(format!("p: Wilcoxon signed-rank, two-sided, zeros dropped, {}. A tie is no win.", null(&wilcoxon)))
             .note("These treat the cells of one prompt as independent; the table on clustering does not."),
     )
+}
+
+/// Which null distribution the tests were held against.
+fn null(tests: &[Wilcoxon]) -> &'static str {
+    let exact = tests.iter().filter(|test| test.null == Null::Exact).count();
+    if exact == 0 {
+        "normal without continuity correction"
+    } else if exact == tests.len() {
+        "exact"
+    } else {
+        "exact where there are few differences, else normal without continuity correction"
+    }
 }
