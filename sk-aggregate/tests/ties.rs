@@ -74,13 +74,14 @@ struct Tied {
 fn tied() -> impl Strategy<Value = Tied> {
     // Few values, which are no dyadic fractions, so that sums round and tie often.
     let score = || prop::sample::select(vec![-1.1, -0.3, -0.1, 0.0, 0.1, 0.2, 0.3, 0.7]);
-    let row = (score(), score(), score(), prop::sample::select(vec![0.1, 0.3, 0.5]));
+    let row =
+        (score(), score(), score(), prop::sample::select(vec![0.1, 0.3, 0.5])).prop_map(|(a, b, c, sigma)| [a, b, c, sigma]);
     (prop::collection::vec(row, 1..9), 2usize..9, 0u8..4)
         .prop_flat_map(|(rows, n, kind)| (prop::collection::vec(0..rows.len(), n), Just(rows), Just(kind)))
         .prop_flat_map(|(picks, rows, kind)| {
             let n = picks.len();
-            let column = |f: &dyn Fn(&(f64, f64, f64, f64)) -> f64| picks.iter().map(|&i| f(&rows[i])).collect::<Vec<f64>>();
-            let (a, b, c, sigma) = (column(&|r| r.0), column(&|r| r.1), column(&|r| r.2), column(&|r| r.3));
+            let column = |k: usize| picks.iter().map(|&i| rows[i][k]).collect::<Vec<f64>>();
+            let [a, b, c, sigma] = std::array::from_fn(column);
             let opposed = |x: &[f64]| x.iter().map(|v| 3.0 - 1.7 * v).collect::<Vec<f64>>();
             let (blades, weights, fluency) = match kind {
                 // A fluency against the only blade.

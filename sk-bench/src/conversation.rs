@@ -7,6 +7,17 @@ use sk_models::train::data::{END_OF_TEXT, END_OF_TURN};
 use crate::prompt_sets::is_framed;
 use crate::sweep::dialogue;
 
+/// The name of a [`Framing`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DialogueFraming {
+    /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
+    Hh,
+    /// The chat template of the backbone's tokenizer.
+    Chat,
+    /// The prompt as it is; the model continues it.
+    None,
+}
+
 /// How a dialogue becomes a text for the model.
 #[derive(Debug)]
 pub enum Framing {

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod batches;
+pub mod cli;
 pub mod commands;
 mod conversation;
 mod document;
@@ -15,7 +16,6 @@ mod plural;
 pub mod pool;
 mod progress;
 pub mod promise;
-mod prompt;
 pub mod prompt_sets;
 mod record_file;
 mod reply;
@@ -26,7 +26,7 @@ pub mod sweep;
 pub mod trace;
 pub mod tune;
 
-pub use conversation::{Conversation, Framing};
+pub use conversation::{Conversation, DialogueFraming, Framing};
 pub use error::Error;
 pub use progress::Loading;
 pub use reply::ReplyText;

@@ -3,22 +3,41 @@
 mod heads;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use sk_models::assets;
+use sk_models::decoder::Precision;
+use sk_models::device::DeviceName;
 use sk_models::hf::head_kind;
 use sk_models::local::{ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
 
 use crate::Error;
-use crate::args::{BladeArg, ModelArgs};
 use crate::pool::{PlannedArm, PoolError};
 use crate::progress::Loading;
 use crate::scheme::{SchemeError, SchemeSpec};
 
 pub(crate) use heads::check as check_heads;
 
-impl ModelArgs {
-    /// The models that these options name.
+/// Which models run, and where.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sources {
+    /// Directory or hub id of the backbone; the model that ships unless given.
+    pub backbone: Option<String>,
+    /// Directory or hub id of the drafter; the backbone itself unless given, or the drafter that ships beside the backbone that ships.
+    pub drafter: Option<String>,
+    /// Adapters.
+    pub blades: Vec<Source>,
+    /// Heads on the backbone.
+    pub heads: Vec<Source>,
+    /// The device.
+    pub device: DeviceName,
+    /// The precision of backbone and drafter.
+    pub precision: Precision,
+}
+
+impl Sources {
+    /// The models without adapters and heads.
     pub fn options(&self) -> ModelOptions {
         ModelOptions {
             backbone: self.backbone.clone(),
@@ -26,6 +45,48 @@ impl ModelArgs {
             device: self.device,
             precision: self.precision,
         }
+    }
+
+    /// The same with the adapters that are for `config`: those that it names, or all where it seats whatever there is.
+    #[must_use]
+    pub(crate) fn for_scheme(&self, config: &SchemeSpec) -> Self {
+        let named = |name: &str| config.blades.iter().any(|blade| blade.name == name);
+        let reads_heads = config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_some());
+        let mut args = self.clone();
+        args.blades.retain(|given| (config.template.is_some() && !reads_heads) || named(&given.name));
+        args
+    }
+
+    /// Whether backbone and drafter are those that ship with the program.
+    pub fn are_shipped(&self) -> bool {
+        self.backbone.is_none() && self.drafter.is_none()
+    }
+}
+
+/// `NAME=DIR`: an adapter or head and the name it is seated under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The name.
+    pub name: String,
+    /// Directory or hub id.
+    pub source: String,
+}
+
+impl FromStr for Source {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
+                Ok(Self { name: name.trim().to_owned(), source: source.to_owned() })
+            }
+            _ => Err("a blade is given as NAME=DIR, such as helpful=adapters/helpful".to_owned()),
+        }
+    }
+}
+
+impl From<(String, PathBuf)> for Source {
+    fn from((name, path): (String, PathBuf)) -> Self {
+        Self { name, source: path.to_string_lossy().into_owned() }
     }
 }
 
@@ -36,7 +97,7 @@ impl ModelArgs {
 /// When a model, adapter or head cannot be loaded, backbone and drafter do not share a tokenizer, the device is not available, a blade has no
 /// adapter or there is none, or no model is named and none built in.
 pub fn load(
-    args: &ModelArgs,
+    args: &Sources,
     config: &mut SchemeSpec,
     loading: &mut Loading,
 ) -> Result<(Models, Vec<(String, LoraAdapter)>), Error> {
@@ -49,16 +110,16 @@ pub fn load(
 /// # Errors
 /// As [`load`], for any arm, or when two of them call different adapters or heads by one name.
 pub fn load_pool(
-    args: &ModelArgs,
+    args: &Sources,
     config: &mut SchemeSpec,
     arms: &mut [PlannedArm],
     loading: &mut Loading,
 ) -> Result<(Models, Vec<(String, LoraAdapter)>), Error> {
     // What can be refused without reading gigabytes is.
     let embedded = embedded_for(args)?;
-    let fits = |head: &&BladeArg| Ok(arms.is_empty() || heads::misfit(config, head)?.is_none());
+    let fits = |head: &&Source| Ok(arms.is_empty() || heads::misfit(config, head)?.is_none());
     let fitting = args.heads.iter().filter_map(|head| fits(&head).map(|fits| fits.then(|| head.clone())).transpose());
-    let fitting: Vec<BladeArg> = fitting.collect::<Result<_, Error>>()?;
+    let fitting: Vec<Source> = fitting.collect::<Result<_, Error>>()?;
     let mut heads = heads::sources(config, &fitting, &args.blades, embedded)?;
     let mut sources = adapter_sources(args, config)?;
     config.spec()?;
@@ -95,7 +156,7 @@ pub fn load_pool(
 ///
 /// # Errors
 /// As [`load`], as far as it can be told.
-pub fn resolve(args: &ModelArgs, config: &SchemeSpec) -> Result<(), Error> {
+pub fn resolve(args: &Sources, config: &SchemeSpec) -> Result<(), Error> {
     let mut config = config.clone();
     let args = args.for_scheme(&config);
     head_sources(&args, &mut config)?;
@@ -120,7 +181,7 @@ fn join<T: PartialEq + AsRef<Path>>(all: &mut Vec<(String, T)>, more: Vec<(Strin
 }
 
 /// The model that ships, where no other backbone is named.
-fn embedded_for(args: &ModelArgs) -> Result<Option<assets::Embedded>, Error> {
+fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, Error> {
     match &args.backbone {
         Some(_) => Ok(None),
         None => assets::embedded().ok_or(Error::NothingEmbedded).map(Some),
@@ -132,7 +193,7 @@ fn embedded_for(args: &ModelArgs) -> Result<Option<assets::Embedded>, Error> {
 ///
 /// # Errors
 /// When a head of `args` cannot be read, or a blade has none.
-pub(crate) fn head_sources(args: &ModelArgs, config: &mut SchemeSpec) -> Result<Vec<(String, PathBuf)>, Error> {
+pub(crate) fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, PathBuf)>, Error> {
     let mut given = Vec::new();
     for head in &args.heads {
         let blame = |source| Error::Blade { name: head.name.clone(), source: Box::new(source) };
@@ -150,7 +211,7 @@ pub(crate) fn head_sources(args: &ModelArgs, config: &mut SchemeSpec) -> Result<
 ///
 /// # Errors
 /// When a blade has no adapter or is given twice, or no model is named and none built in.
-pub(crate) fn adapter_sources(args: &ModelArgs, config: &mut SchemeSpec) -> Result<Vec<(String, String)>, Error> {
+pub(crate) fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Vec<(String, String)>, Error> {
     let (given, embedded) = (&args.blades, embedded_for(args)?);
     for (i, blade) in given.iter().enumerate() {
         if given[..i].iter().any(|other| other.name == blade.name) {
@@ -177,4 +238,18 @@ pub(crate) fn adapter_sources(args: &ModelArgs, config: &mut SchemeSpec) -> Resu
         }
     };
     config.adapters().map(source).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blade_has_a_name_and_a_source() {
+        let blade: Source = "helpful=a=b/c".parse().unwrap();
+        assert_eq!((blade.name.as_str(), blade.source.as_str()), ("helpful", "a=b/c"));
+        for wrong in ["helpful", "=dir", "helpful=", " =x"] {
+            assert!(wrong.parse::<Source>().is_err(), "{wrong}");
+        }
+    }
 }

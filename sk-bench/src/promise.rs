@@ -1,11 +1,11 @@
 //! What is said of the stability of a step, beside its table and in its record.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::Serialize;
 use sk_core::{Batch, StepTrace};
 
-use crate::args::Tolerance;
 use crate::scheme::{SchemeSpec, Stability, Uncertified};
 
 /// The certificates of a scheme's steps at a tolerance.
@@ -85,6 +85,39 @@ impl fmt::Display for StepPromise {
                  choice by more than {tolerance} in total variation"
             ),
             Self::Refused { refused } => write!(f, "no certificate: {refused}"),
+        }
+    }
+}
+
+/// τ, a total variation that is put up with: in [0, 1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance(f64);
+
+impl Tolerance {
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self(0.1)
+    }
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Tolerance {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(number) if (0.0..1.0).contains(&number) => Ok(Self(number)),
+            _ => Err("it must be a number in [0, 1)".to_owned()),
         }
     }
 }

@@ -17,6 +17,7 @@ mod schema;
 mod selector;
 mod spec;
 mod stability;
+mod steering;
 pub mod suggest;
 mod summary;
 #[cfg(test)]
@@ -40,5 +41,6 @@ pub use schema::{json_schema, kind_named};
 pub use selector::{ChampionSpec, GateOn, GateSpec, SelectorRule, SelectorSpec};
 pub use spec::{About, Base, SchemeSpec};
 pub use stability::{Stability, Uncertified};
+pub use steering::{FieldEdit, Steering};
 pub use summary::{Passes, Summary};
 pub use weights::NamedWeights;

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! Options that several commands share, and their conversion to plain data.
 
 // Doc comments of arguments are the program's help, where brackets mark what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
@@ -9,116 +9,9 @@ mod prompt;
 mod random;
 mod steering;
 
-pub use model::{BladeArg, ModelArgs};
-pub use output::{GenerationArgs, OutputArgs, Tolerance};
+pub use model::ModelArgs;
+pub use output::{GenerationArgs, OutputArgs};
 pub(crate) use output::{few, positive};
-pub use prompt::{FramingArg, PromptArgs};
+pub use prompt::PromptArgs;
 pub use random::RandomArgs;
-pub use steering::{NumberArgs, SetArg, SteeringArgs};
-
-use clap::builder::styling::{AnsiColor, Effects, Styles};
-use clap::{ColorChoice, Parser, Subcommand};
-
-use crate::commands::{
-    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs,
-    judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, simulate::SimulateArgs,
-    sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
-};
-
-const STYLES: Styles = Styles::styled()
-    .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
-    .usage(AnsiColor::Green.on_default().effects(Effects::BOLD))
-    .literal(AnsiColor::Cyan.on_default().effects(Effects::BOLD))
-    .placeholder(AnsiColor::Cyan.on_default());
-
-/// Steer a frozen language model while it decodes.
-///
-/// A small model drafts candidate spans; the frozen backbone reads them under one LoRA adapter per objective; what the adapters say is
-/// normalised, weighted, rated in a tournament and drawn from. Objectives and weights can change at any step: nothing is retrained.
-#[derive(Debug, Parser)]
-#[command(
-    name = "swiss-knife",
-    version,
-    styles = STYLES,
-    max_term_width = 100,
-    subcommand_required = true,
-    disable_help_subcommand = true,
-    after_help = "Run `swiss-knife <COMMAND> --help` for the options of a command and examples."
-)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-    /// When to use colour.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
-    pub color: ColorChoice,
-}
-
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Write a steered response to a prompt.
-    Generate(Box<GenerateArgs>),
-    /// Talk to a steered model, and change what steers it while it talks.
-    Chat(Box<ChatArgs>),
-    /// Let several schemes choose from the very same candidates, and compare them step by step.
-    Arms(Box<ArmsArgs>),
-    /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
-    Schemes(Box<SchemesArgs>),
-    /// Train a tokenizer, a language model, a blade, a head or a judge.
-    #[command(subcommand)]
-    Train(Box<TrainCommand>),
-    /// Collect evaluation prompts: list, sample or export data sets.
-    #[command(subcommand)]
-    Prompts(Box<PromptsCommand>),
-    /// Answer prompts under many schemes and weights, resumably.
-    Sweep(SweepArgs),
-    /// Search a scheme's numbers by Bayesian optimisation, resumably.
-    Tune(TuneArgs),
-    /// Score responses on rubrics, with a language model behind an endpoint or offline.
-    Judge(Box<JudgeArgs>),
-    /// Measure load time, speed frozen and steered, and peak memory.
-    Bench(Box<BenchArgs>),
-    /// Make tables of judged results, with intervals and tests.
-    Report(ReportArgs),
-    /// Check aggregation operators against the axioms.
-    Axioms(AxiomsArgs),
-    /// Show the theorems on simulated batches, and check them on every datum shown.
-    Simulate(SimulateArgs),
-    /// Bound how far a change of the scores can move a choice, or search for the worst.
-    Certify(Box<CertifyArgs>),
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    /// Columns that help is wrapped at on a wide terminal, less those that it may be indented by.
-    const COLUMNS: usize = 98;
-
-    /// A sweep of K makes blades for a checkpoint too.
-    #[test]
-    fn random_blades_have_a_rank_beside_any_model() {
-        let sweep = ["--rank", "64", "--random-seed", "3", "--sweep", "k=8"];
-        for model in [&[][..], &["--backbone", "dir"]] {
-            let line = ["swiss-knife", "bench"].iter().chain(model).chain(&sweep);
-            assert!(Cli::try_parse_from(line).is_ok());
-        }
-    }
-
-    #[test]
-    fn examples_are_not_wrapped() {
-        let cli = Cli::command();
-        let examples =
-            cli.get_subcommands().filter_map(|command| Some((command.get_name(), command.get_after_help()?.to_string())));
-        let examples: Vec<_> = examples.collect();
-        assert!(examples.len() >= 11, "{examples:?}");
-        for (name, help) in examples {
-            for line in help.lines() {
-                assert!(line.chars().count() <= COLUMNS, "{name}: {line}");
-            }
-        }
-    }
-}
+pub use steering::{NumberArgs, SteeringArgs};

@@ -1,11 +1,8 @@
-use std::path::PathBuf;
-use std::str::FromStr;
-
 use clap::Args;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
 
-use crate::scheme::SchemeSpec;
+use crate::models::{Source, Sources};
 
 /// Which models run, and where.
 #[derive(Debug, Clone, Default, Args)]
@@ -26,12 +23,12 @@ pub struct ModelArgs {
     ///
     /// NAME is what --weights calls it.
     #[arg(long = "blade", value_name = "NAME=DIR|ID")]
-    pub blades: Vec<BladeArg>,
+    pub blades: Vec<Source>,
     /// A head on the backbone: a directory that `train discriminator` or `train reward-head` wrote; repeat for more.
     ///
     /// NAME is what --weights calls it, or the blade of a scheme that reads it.
     #[arg(long = "head", value_name = "NAME=DIR")]
-    pub heads: Vec<BladeArg>,
+    pub heads: Vec<Source>,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N].
     ///
     /// Of those that the program was built with; `auto` is a CUDA GPU if there is one, else the CPU.
@@ -47,59 +44,9 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// The same with the adapters that are for `config`: those that it names, or all where it seats whatever there is.
-    #[must_use]
-    pub(crate) fn for_scheme(&self, config: &SchemeSpec) -> Self {
-        let named = |name: &str| config.blades.iter().any(|blade| blade.name == name);
-        let reads_heads = config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_some());
-        let mut args = self.clone();
-        args.blades.retain(|given| (config.template.is_some() && !reads_heads) || named(&given.name));
-        args
-    }
-
-    /// Whether backbone and drafter are those that ship with the program.
-    pub fn are_shipped(&self) -> bool {
-        self.backbone.is_none() && self.drafter.is_none()
-    }
-}
-
-/// `NAME=DIR`: an adapter or head and the name it is seated under.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BladeArg {
-    /// The name.
-    pub name: String,
-    /// Directory or hub id.
-    pub source: String,
-}
-
-impl FromStr for BladeArg {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
-                Ok(Self { name: name.trim().to_owned(), source: source.to_owned() })
-            }
-            _ => Err("a blade is given as NAME=DIR, such as helpful=adapters/helpful".to_owned()),
-        }
-    }
-}
-
-impl From<(String, PathBuf)> for BladeArg {
-    fn from((name, path): (String, PathBuf)) -> Self {
-        Self { name, source: path.to_string_lossy().into_owned() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_blade_has_a_name_and_a_source() {
-        let blade: BladeArg = "helpful=a=b/c".parse().unwrap();
-        assert_eq!((blade.name.as_str(), blade.source.as_str()), ("helpful", "a=b/c"));
-        for wrong in ["helpful", "=dir", "helpful=", " =x"] {
-            assert!(wrong.parse::<BladeArg>().is_err(), "{wrong}");
-        }
+    /// The options as data.
+    pub fn sources(&self) -> Sources {
+        let Self { backbone, drafter, blades, heads, device, precision } = self.clone();
+        Sources { backbone, drafter, blades, heads, device, precision }
     }
 }

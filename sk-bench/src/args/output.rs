@@ -1,10 +1,9 @@
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 
-use super::FramingArg;
+use crate::conversation::DialogueFraming;
+use crate::promise::Tolerance;
 
 /// How long a response may be, how the dialogue is framed, and what decides the draws.
 #[derive(Debug, Clone, Args)]
@@ -20,7 +19,7 @@ pub struct GenerationArgs {
     pub seed: u64,
     /// How the dialogue becomes a text for the model.
     #[arg(long, value_name = "FRAMING", default_value = "hh")]
-    pub framing: FramingArg,
+    pub framing: DialogueFraming,
     /// A system message that stands above the dialogue.
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
@@ -48,39 +47,6 @@ pub struct OutputArgs {
     /// No summary, no progress.
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-/// τ, a total variation that is put up with: in [0, 1).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tolerance(f64);
-
-impl Tolerance {
-    /// The number.
-    pub fn get(self) -> f64 {
-        self.0
-    }
-}
-
-impl Default for Tolerance {
-    fn default() -> Self {
-        Self(0.1)
-    }
-}
-
-impl fmt::Display for Tolerance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for Tolerance {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(number) if (0.0..1.0).contains(&number) => Ok(Self(number)),
-            _ => Err("it must be a number in [0, 1)".to_owned()),
-        }
-    }
 }
 
 /// How many there are of what takes memory or a thread each.

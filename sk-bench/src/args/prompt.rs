@@ -1,6 +1,9 @@
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+
+use crate::Error;
 
 /// What is asked of the model.
 #[derive(Debug, Clone, Default, Args)]
@@ -13,19 +16,29 @@ pub struct PromptArgs {
 }
 
 impl PromptArgs {
+    /// The prompt: the argument, the file, or standard input. Line ends at its end are dropped.
+    ///
+    /// # Errors
+    /// When there is none, it is blank, or it cannot be read as UTF-8.
+    pub fn read(&self) -> Result<String, Error> {
+        let text = match (&self.prompt, &self.file) {
+            (_, Some(path)) => std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?,
+            (Some(prompt), None) if prompt != "-" => prompt.clone(),
+            (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
+            _ => {
+                let mut text = String::new();
+                std::io::stdin()
+                    .read_to_string(&mut text)
+                    .map_err(|source| Error::Read { path: "standard input".into(), source })?;
+                text
+            }
+        };
+        let text = text.trim_end_matches(['\n', '\r']);
+        if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }
+    }
+
     /// The files that are read.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.file.as_deref().into_iter()
     }
-}
-
-/// How a dialogue becomes a text for the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FramingArg {
-    /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
-    Hh,
-    /// The chat template of the backbone's tokenizer.
-    Chat,
-    /// The prompt as it is; the model continues it.
-    None,
 }

@@ -8,13 +8,14 @@ use clap::Args;
 use serde::Serialize;
 
 use super::generate::conversation;
-use crate::args::{GenerationArgs, ModelArgs, PromptArgs, SteeringArgs, Tolerance};
+use crate::args::{GenerationArgs, ModelArgs, PromptArgs, SteeringArgs};
 use crate::models;
 use crate::pool::{
     ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
 };
 use crate::progress::Loading;
 use crate::promise::Promises;
+use crate::promise::Tolerance;
 use crate::record_file::spare;
 use crate::scheme::SchemeSpec;
 use crate::session::Session;
@@ -121,7 +122,7 @@ pub fn run(args: &ArmsArgs) -> Result<(), Error> {
                 same_scores(&name, &config, arm)?;
             }
             let recording = Recording::read(path)?;
-            for (step, distributions) in recording.replay(&name, &arms, args.steering.weights()?.as_ref())? {
+            for (step, distributions) in recording.replay(&name, &arms, args.steering.steering().weights()?.as_ref())? {
                 steps.take(step, &distributions)?;
             }
             None
@@ -135,12 +136,12 @@ impl ArmsArgs {
     /// The arms, all of which share the candidates of the scheme.
     fn arms(&self, name: &str, config: &SchemeSpec) -> Result<Vec<PlannedArm>, Error> {
         if self.arms.is_empty() {
-            return Ok(companions(name, config, &self.steering, &self.models, self.replay.is_some())?);
+            return Ok(companions(name, config, &self.steering.steering(), &self.models.sources(), self.replay.is_some())?);
         }
         let mut names = BTreeSet::from([name.to_owned()]);
         let mut arms = Vec::with_capacity(self.arms.len());
         for arm in &self.arms {
-            let arm = arm.plan(&self.steering, &self.models, Path::new(""))?;
+            let arm = arm.plan(&self.steering.steering(), &self.models.sources(), Path::new(""))?;
             same_candidates(name, config, &arm)?;
             if !names.insert(arm.name.clone()) {
                 return Err(PoolError::Names { name: arm.name }.into());
@@ -160,7 +161,7 @@ impl ArmsArgs {
     ) -> Result<String, Error> {
         let prompt = self.prompt.read()?;
         let mut loading = Loading::new(self.quiet);
-        let (models, adapters) = models::load_pool(&self.models, config, arms, &mut loading)?;
+        let (models, adapters) = models::load_pool(&self.models.sources(), config, arms, &mut loading)?;
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
         let mut session = Session::new(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
         drop(loading);

@@ -145,7 +145,7 @@ impl<'a> Subject<'a> {
     fn load(args: &'a BenchArgs, loading: &mut Loading) -> Result<Self, Error> {
         let mut config = args.steering.scheme(&args.models)?;
         if args.steering.scheme.is_none() {
-            let span_tokens = args.steering.numbers.get("span-tokens").map_or(SPAN, |tokens| tokens as usize);
+            let span_tokens = args.steering.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
             config.granularity = GranularitySpec::FixedLength { span_tokens };
         }
         let start = Instant::now();
@@ -165,9 +165,9 @@ impl<'a> Subject<'a> {
                     loading,
                 )?
             }
-            None => models::load(&args.models, &mut config, loading)?,
+            None => models::load(&args.models.sources(), &mut config, loading)?,
         };
-        args.steering.check_effect(&config)?;
+        args.steering.steering().check_effect(&config)?;
         models.backbone.device().sync().map_err(|error| sk_models::engine::EngineError::Device { message: error.to_string() })?;
         let load_seconds = start.elapsed().as_secs_f64();
         models.end_of_text.clear();

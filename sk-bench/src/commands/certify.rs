@@ -10,8 +10,9 @@ use sk_aggregate::{Audit, Jump};
 use sk_core::{ParameterError, Selector};
 
 use crate::Error;
-use crate::args::{Tolerance, positive};
+use crate::args::positive;
 use crate::batches::{self, RecordedBatch};
+use crate::promise::Tolerance;
 use crate::scheme::{Parameter, SchemeError, SchemeSpec, Uncertified, kind_named};
 use report::{Certified, Report, Row};
 

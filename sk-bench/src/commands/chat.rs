@@ -13,10 +13,11 @@ use sk_core::{AlignmentSpec, Seat};
 use sk_models::text::Message;
 
 use crate::Models;
-use crate::args::{BladeArg, GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
+use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
 use crate::conversation::Conversation;
 use crate::models;
+use crate::models::Source;
 use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::scheme::{BladeSpec, NamedWeights, SchemeError, SchemeSpec};
@@ -82,7 +83,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
-    let (models, adapters) = models::load(&args.models, &mut config, &mut loading)?;
+    let (models, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
     let seed = args.generation.seed;
     let session = Session::new(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
@@ -208,12 +209,12 @@ impl Chat<'_> {
     }
 
     /// Seats a blade with the weight of one among equals.
-    fn seat(&mut self, blade: &BladeArg) -> Result<(), Error> {
+    fn seat(&mut self, blade: &Source) -> Result<(), Error> {
         let share = 1.0 / (self.session.spec().snapshot().seats().len() + 1) as f64;
         self.install(blade, |spec, seat| spec.seat(seat, share))
     }
 
-    fn swap(&mut self, old: &str, blade: &BladeArg) -> Result<(), Error> {
+    fn swap(&mut self, old: &str, blade: &Source) -> Result<(), Error> {
         self.install(blade, |spec, seat| spec.swap(old, seat))?;
         if old != blade.name {
             self.session.rack().remove(old);
@@ -225,7 +226,7 @@ impl Chat<'_> {
     /// Loads the adapter of `blade` and lets `edit` seat it.
     fn install(
         &mut self,
-        blade: &BladeArg,
+        blade: &Source,
         edit: impl Fn(&AlignmentSpec, Seat) -> Result<AlignmentSpec, sk_core::SpecError>,
     ) -> Result<(), Error> {
         let config = BladeSpec::implicit_reward(&blade.name, self.config.base.point.beta);

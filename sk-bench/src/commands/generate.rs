@@ -6,7 +6,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::Models;
-use crate::args::{FramingArg, GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
+use crate::args::{GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
+use crate::conversation::DialogueFraming;
 use crate::conversation::{Conversation, Framing};
 use crate::models;
 use crate::progress::Loading;
@@ -79,8 +80,8 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     }
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
-    let (models, adapters) = models::load(&args.models, &mut config, &mut loading)?;
-    args.steering.check_effect(&config)?;
+    let (models, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
+    args.steering.steering().check_effect(&config)?;
     let seed = args.generation.seed;
     let mut session = Session::new(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
@@ -104,10 +105,10 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
 /// When the chat template is asked for and the backbone has none.
 pub(super) fn conversation(models: &Models, generation: &GenerationArgs, steering: &SteeringArgs) -> Result<Conversation, Error> {
     let framing = match generation.framing {
-        FramingArg::Chat => Framing::Chat(Box::new(models.chat_template()?)),
-        FramingArg::None => Framing::Bare,
+        DialogueFraming::Chat => Framing::Chat(Box::new(models.chat_template()?)),
+        DialogueFraming::None => Framing::Bare,
         // The published runs had no stop text: they ran to the limit.
-        FramingArg::Hh => Framing::Hh { stop: steering.convention == Convention::Sound },
+        DialogueFraming::Hh => Framing::Hh { stop: steering.convention == Convention::Sound },
     };
     Ok(Conversation::new(framing, generation.system.as_deref()))
 }

@@ -6,16 +6,16 @@ use sk_models::assets;
 use sk_models::head::{Head, HeadKind};
 use sk_models::hf::{CheckpointError, head_kind};
 
+use super::Source;
 use crate::Error;
-use crate::args::BladeArg;
 use crate::scheme::{BladeRule, BladeSpec, SchemeError, SchemeSpec};
 
 /// Where the head of each blade of `config` is: on the command line, in the scheme file, or in the program. Heads on the command line that
 /// no blade of `config` is named after are seated as what they are, unless its template reads heads of another kind.
 pub(super) fn sources(
     config: &mut SchemeSpec,
-    given: &[BladeArg],
-    adapters: &[BladeArg],
+    given: &[Source],
+    adapters: &[Source],
     embedded: Option<assets::Embedded>,
 ) -> Result<Vec<(String, PathBuf)>, Error> {
     let built_in = embedded.map(assets::Embedded::heads).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(super) fn sources(
 }
 
 /// Why `config`, whose template reads heads of another kind, cannot seat a head that it does not name; nothing where it can.
-pub(super) fn misfit(config: &SchemeSpec, head: &BladeArg) -> Result<Option<SchemeError>, Error> {
+pub(super) fn misfit(config: &SchemeSpec, head: &Source) -> Result<Option<SchemeError>, Error> {
     let template = config.template.as_ref().filter(|_| !config.blades.iter().any(|blade| blade.name == head.name));
     let Some((template, kind)) = template.and_then(|template| Some((template, template.rule.head_kind()?))) else {
         return Ok(None);
@@ -75,7 +75,7 @@ pub(super) fn misfit(config: &SchemeSpec, head: &BladeArg) -> Result<Option<Sche
     Ok((found != kind).then(error))
 }
 
-fn kind_of(head: &BladeArg) -> Result<HeadKind, Error> {
+fn kind_of(head: &Source) -> Result<HeadKind, Error> {
     head_kind(Path::new(&head.source)).map_err(|source| blame(&head.name, source))
 }
 

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use super::PoolError;
 use super::error::Difference;
 use crate::Error;
-use crate::args::{ModelArgs, SetArg, SteeringArgs};
-use crate::scheme::{BladeSpec, SHIPPED, SchemeSpec};
+use crate::models::Sources;
+use crate::scheme::{BladeSpec, FieldEdit, SHIPPED, SchemeSpec, Steering};
 
 /// An arm and its name.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ pub struct PlannedArm {
 pub struct ArmArg {
     name: String,
     scheme: PathBuf,
-    set: Vec<SetArg>,
+    set: Vec<FieldEdit>,
 }
 
 impl ArmArg {
@@ -65,15 +65,15 @@ impl ArmArg {
     ///
     /// # Errors
     /// When the scheme cannot be read, or a number is out of range.
-    pub fn plan(&self, steering: &SteeringArgs, models: &ModelArgs, folder: &Path) -> Result<PlannedArm, PoolError> {
+    pub fn plan(&self, steering: &Steering, models: &Sources, folder: &Path) -> Result<PlannedArm, PoolError> {
         let beside = folder.join(&self.scheme);
         let scheme = if beside.is_file() { beside } else { self.scheme.clone() };
         planned(&self.name, &steering.of_arm(scheme, &self.set), models)
     }
 }
 
-fn planned(name: &str, steering: &SteeringArgs, models: &ModelArgs) -> Result<PlannedArm, PoolError> {
-    match steering.scheme(models) {
+fn planned(name: &str, steering: &Steering, models: &Sources) -> Result<PlannedArm, PoolError> {
+    match steering.spec(models.are_shipped()) {
         Ok(config) => Ok(PlannedArm { name: name.to_owned(), config }),
         Err(error) => Err(PoolError::Arm { arm: name.to_owned(), source: Box::new(Error::from(error)) }),
     }
@@ -87,8 +87,8 @@ fn planned(name: &str, steering: &SteeringArgs, models: &ModelArgs) -> Result<Pl
 pub fn companions(
     name: &str,
     driver: &SchemeSpec,
-    steering: &SteeringArgs,
-    models: &ModelArgs,
+    steering: &Steering,
+    models: &Sources,
     replayed: bool,
 ) -> Result<Vec<PlannedArm>, PoolError> {
     let reads_heads =

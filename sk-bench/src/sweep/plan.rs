@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use sk_models::assets;
 
 use super::{SweepError, Weights};
-use crate::args::{BladeArg, FramingArg, ModelArgs, SetArg, SteeringArgs};
+use crate::conversation::DialogueFraming;
 use crate::document::{Document, Section};
+use crate::models::{Source, Sources};
 use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
 use crate::record_file::same_file;
-use crate::scheme::{Convention, Preset, SchemeError, SchemeSpec, Shipped};
+use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
 use sk_report::points::{lattice, lattice_size, paper_points};
 use sk_report::settings::beside;
 
@@ -23,7 +24,8 @@ const SEED: u64 = 42;
 /// Tokens of a response unless the plan says.
 const MAX_NEW_TOKENS: usize = 256;
 
-const FRAMINGS: [(&str, FramingArg); 3] = [("hh", FramingArg::Hh), ("chat", FramingArg::Chat), ("none", FramingArg::None)];
+const FRAMINGS: [(&str, DialogueFraming); 3] =
+    [("hh", DialogueFraming::Hh), ("chat", DialogueFraming::Chat), ("none", DialogueFraming::None)];
 const CONVENTIONS: [(&str, Convention); 2] = [("sound", Convention::Sound), ("paper", Convention::Paper)];
 const PRESETS: [(&str, Preset); 4] = [
     ("hhh", Preset::Hhh),
@@ -47,7 +49,7 @@ pub struct Plan {
     /// Whether steps are kept.
     pub traces: bool,
     /// The models.
-    pub models: ModelArgs,
+    pub models: Sources,
     /// The schemes.
     pub schemes: Vec<PlannedScheme>,
     /// The weight vectors, all over the same blades.
@@ -96,7 +98,7 @@ pub struct Generation {
     /// Most tokens of a response.
     pub max_new_tokens: usize,
     /// How a prompt becomes a text for the model.
-    pub framing: FramingArg,
+    pub framing: DialogueFraming,
     /// A system message above each prompt.
     pub system: Option<String>,
 }
@@ -124,7 +126,7 @@ impl Plan {
 
         let (output, seeds, traces) = sections.remove("sweep").map_or_else(|| Ok(Default::default()), sweep)?;
         let output = output.map_or_else(|| path.with_extension("jsonl"), |output| folder.join(output));
-        let models = sections.remove("model").map_or_else(|| Ok(ModelArgs::default()), |section| model(section, &folder))?;
+        let models = sections.remove("model").map_or_else(|| Ok(Sources::default()), |section| model(section, &folder))?;
         let schemes =
             sections.remove("schemes").ok_or_else(|| document.missing("schemes", "name at least one, such as [schemes.mod]"))?;
         let schemes = schemes.sections("scheme")?.into_iter().map(|section| scheme(section, &models, &folder));
@@ -168,7 +170,7 @@ impl Plan {
 
 impl Default for Generation {
     fn default() -> Self {
-        Self { max_new_tokens: MAX_NEW_TOKENS, framing: FramingArg::Hh, system: None }
+        Self { max_new_tokens: MAX_NEW_TOKENS, framing: DialogueFraming::Hh, system: None }
     }
 }
 
@@ -211,11 +213,11 @@ fn sweep(mut section: Section<'_, '_>) -> Result<SweepFields, SchemeError> {
 }
 
 /// Reads a `[model]` section.
-pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<ModelArgs, SchemeError> {
-    let mut args = ModelArgs {
+pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sources, SchemeError> {
+    let mut args = Sources {
         backbone: section.string("backbone")?.map(|source| located(&source, folder)),
         drafter: section.string("drafter")?.map(|source| located(&source, folder)),
-        ..ModelArgs::default()
+        ..Sources::default()
     };
     if let Some(precision) = section.string("precision")? {
         args.precision = precision.parse().map_err(|error| section.fault(error))?;
@@ -224,9 +226,9 @@ pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Model
         args.device = device.parse().map_err(|error| section.fault(error))?;
     }
     let blades = section.named_strings("blades")?.unwrap_or_default();
-    args.blades = blades.into_iter().map(|(name, source)| BladeArg { name, source: located(&source, folder) }).collect();
+    args.blades = blades.into_iter().map(|(name, source)| Source { name, source: located(&source, folder) }).collect();
     let heads = section.named_strings("heads")?.unwrap_or_default();
-    args.heads = heads.into_iter().map(|(name, source)| BladeArg { name, source: located(&source, folder) }).collect();
+    args.heads = heads.into_iter().map(|(name, source)| Source { name, source: located(&source, folder) }).collect();
     section.finish()?;
     Ok(args)
 }
@@ -237,33 +239,33 @@ fn located(source: &str, folder: &Path) -> String {
     if path.exists() { path.to_string_lossy().into_owned() } else { source.to_owned() }
 }
 
-fn scheme(mut section: Section<'_, '_>, models: &ModelArgs, folder: &Path) -> Result<PlannedScheme, SchemeError> {
+fn scheme(mut section: Section<'_, '_>, models: &Sources, folder: &Path) -> Result<PlannedScheme, SchemeError> {
     let name = section.name().to_owned();
     if name.is_empty() || name.contains(['/', '\n', '\t']) {
         return Err(section.fault("a scheme's name is part of its records' ids: it is not empty and has no \"/\""));
     }
     let steering = steering(&mut section, &name, folder)?;
-    let config = steering.scheme(models).map_err(|error| section.fault(error))?;
+    let config = steering.spec(models.are_shipped()).map_err(|error| section.fault(error))?;
     let at_every_weight = section.flag("at_every_weight")?.unwrap_or(false);
     section.finish()?;
     Ok(PlannedScheme { name, config, convention: steering.convention, at_every_weight })
 }
 
 /// Reads the fields that say what a scheme is: the one called `default` unless they name another.
-pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Path) -> Result<SteeringArgs, SchemeError> {
+pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Path) -> Result<Steering, SchemeError> {
     let source = section.string("scheme")?.unwrap_or_else(|| default.to_owned());
     let path = Path::new(&source);
     let is_path = path.extension().is_some() || path.components().count() != 1 || folder.join(path).is_file();
     let is_shipped = Shipped::named(&source).is_some();
     let convention = section.choice("convention", "convention", &CONVENTIONS)?.unwrap_or_default();
     let set = section.strings("set")?.unwrap_or_default();
-    let set: Result<Vec<SetArg>, String> = set.iter().map(|text| text.parse()).collect();
-    Ok(SteeringArgs {
+    let set: Result<Vec<FieldEdit>, String> = set.iter().map(|text| text.parse()).collect();
+    Ok(Steering {
         scheme: Some(if is_path && !is_shipped { folder.join(path) } else { path.to_owned() }),
         preset: section.choice("preset", "preset", &PRESETS)?.unwrap_or_default(),
         convention,
         set: set.map_err(|reason| section.fault(reason))?,
-        ..SteeringArgs::default()
+        ..Steering::default()
     })
 }
 
@@ -277,7 +279,7 @@ enum Points {
 const POINTS: [(&str, Points); 3] = [("paper", Points::Paper), ("lattice", Points::Lattice), ("listed", Points::Listed)];
 
 /// The blades that are weighed unless the plan says: those it seats, or those that ship.
-pub(crate) fn blades_of(models: &ModelArgs) -> Vec<String> {
+pub(crate) fn blades_of(models: &Sources) -> Vec<String> {
     if !models.blades.is_empty() {
         return models.blades.iter().map(|blade| blade.name.clone()).collect();
     }
@@ -294,7 +296,7 @@ fn vectors(blades: &[String], points: impl Fn(usize) -> Vec<Vec<f64>>) -> Result
 }
 
 /// Reads a `[weights]` section.
-pub(crate) fn weights(mut section: Section<'_, '_>, models: &ModelArgs) -> Result<Vec<Weights>, SchemeError> {
+pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<Vec<Weights>, SchemeError> {
     let kind = section.choice("kind", "kind of weights", &POINTS)?.unwrap_or(Points::Paper);
     let weights: Vec<Weights> = match kind {
         Points::Paper | Points::Lattice => {
@@ -375,7 +377,7 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
 pub(crate) fn generation(mut section: Section<'_, '_>) -> Result<Generation, SchemeError> {
     let generation = Generation {
         max_new_tokens: section.count("max_new_tokens")?.unwrap_or(MAX_NEW_TOKENS),
-        framing: section.choice("framing", "framing", &FRAMINGS)?.unwrap_or(FramingArg::Hh),
+        framing: section.choice("framing", "framing", &FRAMINGS)?.unwrap_or(DialogueFraming::Hh),
         system: section.string("system")?,
     };
     if generation.max_new_tokens == 0 {

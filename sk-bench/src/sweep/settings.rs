@@ -12,7 +12,7 @@ use sk_report::settings::{KeptSettings, Settings};
 
 use super::{Plan, PlannedScheme, SweepError};
 use crate::Error;
-use crate::args::FramingArg;
+use crate::conversation::DialogueFraming;
 use crate::progress::Loading;
 use crate::record_file::Record;
 use crate::scheme::{Convention, Parameter, SchemeSpec, digest};
@@ -107,10 +107,10 @@ pub(super) fn keep(
     let heads = of_blades("head", sources.heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
     let convention = scheme.convention;
     let framing = match (plan.generation.framing, convention) {
-        (FramingArg::Hh, Convention::Sound) => "hh, with a stop text",
-        (FramingArg::Hh, Convention::Paper) => "hh",
-        (FramingArg::Chat, _) => "chat",
-        (FramingArg::None, _) => "none",
+        (DialogueFraming::Hh, Convention::Sound) => "hh, with a stop text",
+        (DialogueFraming::Hh, Convention::Paper) => "hh",
+        (DialogueFraming::Chat, _) => "chat",
+        (DialogueFraming::None, _) => "none",
     };
     let of = Settings {
         program: env!("CARGO_PKG_VERSION").to_owned(),

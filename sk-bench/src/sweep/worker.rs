@@ -12,11 +12,12 @@ use sk_report::record::{Ended, SweepRecord};
 use super::{Arm, Cell, Grid, SweepError, dialogue};
 use crate::Error;
 use crate::Models;
-use crate::args::{FramingArg, Tolerance};
+use crate::conversation::DialogueFraming;
 use crate::conversation::Framing;
 use crate::explain::shown;
 use crate::models::check_heads;
 use crate::progress::Loading;
+use crate::promise::Tolerance;
 use crate::promise::{Promises, StepPromise};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, NamedWeights, SchemeSpec};
@@ -81,9 +82,9 @@ impl<'g> Worker<'g> {
         let Loaded { models, adapters, heads } = loaded;
         let framing = |arm: &Arm| {
             Ok::<_, Error>(match grid.plan.generation.framing {
-                FramingArg::Chat => Framing::Chat(Box::new(models.chat_template()?)),
-                FramingArg::None => Framing::Bare,
-                FramingArg::Hh => Framing::Hh { stop: arm.convention == Convention::Sound },
+                DialogueFraming::Chat => Framing::Chat(Box::new(models.chat_template()?)),
+                DialogueFraming::None => Framing::Bare,
+                DialogueFraming::Hh => Framing::Hh { stop: arm.convention == Convention::Sound },
             })
         };
         let framings = grid.arms.iter().map(framing).collect::<Result<_, _>>()?;

@@ -11,11 +11,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Dimension, Search, Space, TuneError};
-use crate::args::{ModelArgs, SteeringArgs};
 use crate::document::Document;
 use crate::judge::{self, Objectives};
+use crate::models::Sources;
 use crate::prompt_sets::Prompt;
-use crate::scheme::{SchemeError, SchemeSpec, digest};
+use crate::scheme::{SchemeError, SchemeSpec, Steering, digest};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
 use crate::sweep::{Digests, Generation, Grid, Plan, PlannedScheme, Questions, Weights};
 use disjoint::disjoint;
@@ -168,7 +168,7 @@ pub struct TunePlan {
     /// A response is drawn with each of them.
     pub seeds: Vec<u64>,
     /// The models.
-    pub models: ModelArgs,
+    pub models: Sources,
     /// What is searched over.
     pub space: Space,
     /// The searches.
@@ -179,7 +179,7 @@ pub struct TunePlan {
     pub evaluation: Questions,
     /// How responses are made.
     pub generation: Generation,
-    steering: SteeringArgs,
+    steering: Steering,
 }
 
 impl TunePlan {
@@ -203,13 +203,13 @@ impl TunePlan {
         let document = Document::new(&name, text);
         let mut sections = document.by_name(&SECTIONS)?;
         let head = sections.remove("tune").map_or_else(|| Ok(Head::default()), head)?;
-        let models = sections.remove("model").map_or_else(|| Ok(ModelArgs::default()), |section| model(section, &folder))?;
-        let mut scheme = SteeringArgs { scheme: Some(SCHEME.into()), ..SteeringArgs::default() };
+        let models = sections.remove("model").map_or_else(|| Ok(Sources::default()), |section| model(section, &folder))?;
+        let mut scheme = Steering { scheme: Some(SCHEME.into()), ..Steering::default() };
         if let Some(mut section) = sections.remove("scheme") {
             scheme = steering(&mut section, SCHEME, &folder)?;
             section.finish()?;
         }
-        scheme.scheme(&models)?;
+        scheme.spec(models.are_shipped())?;
         let fits = |dimension: &Dimension| fits(dimension, &scheme, &models);
         let space = match sections.remove("space") {
             Some(section) => space(section, fits)?,
@@ -278,12 +278,12 @@ impl TunePlan {
     /// # Errors
     /// When it cannot be built.
     pub fn origin(&self) -> Result<SchemeSpec, SchemeError> {
-        self.steering.scheme(&self.models)
+        self.steering.spec(self.models.are_shipped())
     }
 
     /// The options of `generate` that name the scheme of the plan.
     pub fn scheme_option(&self) -> String {
-        let SteeringArgs { scheme, preset, convention, set, .. } = &self.steering;
+        let Steering { scheme, preset, convention, set, .. } = &self.steering;
         let scheme = scheme.iter().map(|path| format!("--scheme {}", path.display()));
         let starts = [chosen("preset", preset), chosen("convention", convention)].into_iter().flatten();
         let set = set.iter().map(|set| format!("--set {set}"));
@@ -386,10 +386,10 @@ impl TunePlan {
 }
 
 /// Checks that the scheme has a number, and can have it at both ends of its range.
-fn fits(dimension: &Dimension, steering: &SteeringArgs, models: &ModelArgs) -> Result<(), String> {
+fn fits(dimension: &Dimension, steering: &Steering, models: &Sources) -> Result<(), String> {
     let name = dimension.parameter.name;
     let fault = |error| format!("{name}: {error}; write fixed = [\"{name}\"], or a range that the scheme allows");
-    let mut spec = steering.scheme(models).map_err(fault)?;
+    let mut spec = steering.spec(models.are_shipped()).map_err(fault)?;
     let (low, high) = dimension.range();
     [low, high].into_iter().try_for_each(|end| dimension.parameter.set(&mut spec, end)).map_err(fault)
 }

@@ -58,7 +58,7 @@ impl Run {
         let steering = if needs_blades { vec!["--weights".to_owned(), weights] } else { Vec::new() };
         let args = Args::parse_from(args.chain(steering).chain(options.iter().map(|&option| option.to_owned())));
         let mut config = args.steering.scheme(&args.models).unwrap();
-        let (models, adapters) = sk_bench::models::load(&args.models, &mut config, &mut Loading::new(true)).unwrap();
+        let (models, adapters) = sk_bench::models::load(&args.models.sources(), &mut config, &mut Loading::new(true)).unwrap();
         let rack = sk_models::engine::AdapterRack::default();
         for (name, adapter) in adapters {
             rack.insert(name, adapter);

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::args::BladeArg;
+use crate::models::Source;
 use crate::scheme::NamedWeights;
 use crate::suggest;
 
@@ -29,9 +29,9 @@ pub(super) enum Command {
     New,
     Weights(Option<NamedWeights>),
     Blades,
-    Seat(BladeArg),
+    Seat(Source),
     Unseat(String),
-    Swap(String, BladeArg),
+    Swap(String, Source),
     Explain(bool),
     Save(PathBuf),
     Seed(u64),

@@ -114,7 +114,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     for scheme in schemes {
         let steering = SteeringArgs { scheme: Some(scheme.name.into()), ..SteeringArgs::default() };
         let config = steering.scheme(&args.models)?;
-        let skipped = models::resolve(&args.models, &config).err().map(|error| error.one_line());
+        let skipped = models::resolve(&args.models.sources(), &config).err().map(|error| error.one_line());
         rows.push(Row {
             scheme: scheme.name.to_owned(),
             passes: config.passes().to_string(),
@@ -131,7 +131,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         return Err(Error::Usage(reason));
     };
     let mut loading = Loading::new(false);
-    let (mut models, adapters) = models::load_pool(&args.models, &mut first.config, others, &mut loading)?;
+    let (mut models, adapters) = models::load_pool(&args.models.sources(), &mut first.config, others, &mut loading)?;
     models.end_of_text.clear();
     let prompt: Vec<TokenId> = models.tokenizer.encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
     let (tokens, limit) = (prompt.len() + args.new_tokens, models.context_limit());
