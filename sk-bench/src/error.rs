@@ -206,6 +206,7 @@ impl Error {
         match self {
             // A theorem that does not hold is no fault of the input.
             Self::Output(_) | Self::Page(_) | Self::Simulation(_) | Self::Unsound { .. } => 1,
+            Self::Sweep(SweepError::Replaced { .. }) => 1,
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,

@@ -1,6 +1,6 @@
 //! A file of records, one JSON object per line, that is only ever appended to and taken up again where a run stopped.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -74,7 +74,7 @@ impl RecordFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(RecordFileError::Read)?,
         };
-        Ok((Self { path: path.to_owned(), file: None }, parse(&bytes[..whole(&bytes)])?))
+        Ok((Self { path: path.to_owned(), file: None }, parse(whole_lines(&bytes))?))
     }
 
     fn lock(&self) -> io::Result<MutexGuard<'_, File>> {
@@ -85,15 +85,9 @@ impl RecordFile {
     /// Reads what is there, and cuts off a line that is not whole.
     fn take_up<T: Record>(&self) -> Result<Vec<(u64, T)>, RecordFileError> {
         let mut file = self.lock().map_err(RecordFileError::Read)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(RecordFileError::Read)?;
-        let whole = whole(&bytes);
-        let records = parse(&bytes[..whole])?;
-        if whole < bytes.len() {
-            let line = bytes[..whole].iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
-            check_torn::<T>(&bytes[whole..]).map_err(|reason| RecordFileError::Line { line, reason })?;
-            file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(RecordFileError::Write)?;
-        }
+        let mut tail = Tail::read(&mut file, 0).map_err(RecordFileError::Read)?;
+        let records = parse(tail.whole())?;
+        tail.cut::<T>(&mut file, 0)?;
         Ok(records)
     }
 
@@ -120,22 +114,65 @@ impl Drop for RecordFile {
     }
 }
 
-/// Where the last whole line ends.
-fn whole(bytes: &[u8]) -> usize {
-    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)
+/// The lines of `bytes` that end, without a last line that does not.
+pub(crate) fn whole_lines(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)]
+}
+
+/// The end of a file of records: whole lines, and perhaps a part of a last one.
+pub(crate) struct Tail {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Tail {
+    /// Reads what a file holds from byte `start` on.
+    pub(crate) fn read(file: &mut File, start: u64) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(start)).and_then(|_| file.read_to_end(&mut bytes))?;
+        Ok(Self { start, bytes })
+    }
+
+    /// The whole lines.
+    pub(crate) fn whole(&self) -> &[u8] {
+        whole_lines(&self.bytes)
+    }
+
+    /// Cuts off a last line that is torn, `lines` being those of the file before the tail.
+    ///
+    /// # Errors
+    /// When the last line cannot be the beginning of a record, or the file cannot be written. The file is then as it was.
+    pub(crate) fn cut<T: Record>(&mut self, file: &mut File, lines: u64) -> Result<(), RecordFileError> {
+        let whole = self.whole().len();
+        if whole < self.bytes.len() {
+            let line = lines + self.whole().iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
+            check_torn::<T>(&self.bytes[whole..]).map_err(|reason| RecordFileError::Line { line, reason })?;
+            let end = self.start + whole as u64;
+            file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))).map_err(RecordFileError::Write)?;
+            self.bytes.truncate(whole);
+        }
+        Ok(())
+    }
 }
 
 /// Checks that the end of a file is what a run that was killed leaves of a line: the beginning of a record, or all of it but the line's end.
 ///
 /// # Errors
 /// Why it is something else.
-pub(crate) fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
-    // Where power was lost, some file systems leave zeros.
+fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
+    // Some file systems leave zeros after a power cut.
     let tail = &tail[..tail.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)];
+    let ends_early = |text: &[u8]| serde_json::from_slice::<IgnoredAny>(text).is_err_and(|error| error.is_eof());
     match serde_json::from_slice::<IgnoredAny>(tail) {
         Ok(_) => serde_json::from_slice::<T>(tail).map(drop).map_err(|error| json_fault(&error)),
-        Err(error) if error.is_eof() && begins_like(tail, T::FIRST) => Ok(()),
-        Err(error) if error.is_eof() => Err(format!("it does not begin with \"{}\"", T::FIRST)),
+        // A line that ends within a number, such as `-` or `0.`, goes on with a digit.
+        Err(error) if error.is_eof() || ends_early(&[tail, b"0"].concat()) => {
+            if begins_like(tail, T::FIRST) {
+                Ok(())
+            } else {
+                Err(format!("it does not begin with \"{}\"", T::FIRST))
+            }
+        }
         Err(error) => Err(json_fault(&error)),
     }
 }
@@ -156,16 +193,26 @@ pub(crate) fn spare<'p>(inputs: impl IntoIterator<Item = &'p Path>, output: &Pat
     }
 }
 
-/// Whether two paths lead to one file that is there.
+/// Whether two paths lead to the same existing file.
 pub(crate) fn same_file(first: &Path, second: &Path) -> bool {
     let (Ok(one), Ok(other)) = (first.canonicalize(), second.canonicalize()) else { return false };
-    #[cfg(unix)]
-    if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
-        use std::os::unix::fs::MetadataExt;
-        // A hard link is the same file by another name.
-        return (one.dev(), one.ino()) == (other.dev(), other.ino());
-    }
+    // A hard link is the same file by another name.
     one == other
+        || matches!((one.metadata(), other.metadata()), (Ok(one), Ok(other)) if inode(&one).is_some() && inode(&one) == inode(&other))
+}
+
+/// Whether a path leads to a file that was opened by it. Outside Unix, whether it leads to any file.
+pub(crate) fn leads_to(path: &Path, opened: &File) -> bool {
+    matches!((path.metadata(), opened.metadata()), (Ok(named), Ok(opened)) if inode(&named) == inode(&opened))
+}
+
+/// Device and number of a file, where the system has them.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "there is neither"))]
+fn inode(file: &Metadata) -> Option<(u64, u64)> {
+    #[cfg(unix)]
+    return Some((std::os::unix::fs::MetadataExt::dev(file), std::os::unix::fs::MetadataExt::ino(file)));
+    #[cfg(not(unix))]
+    return None;
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileError> {
@@ -182,8 +229,12 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<(u64, T)>, RecordFileE
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use sk_report::record::SweepRecord;
+    use sk_report::settings::KeptSettings;
 
     use super::*;
+    use crate::judge::Judged;
+    use crate::tune::TrialRecord;
 
     impl Record for Value {
         const FIRST: &str = "id";
@@ -220,6 +271,39 @@ mod tests {
             assert!(matches!(records, Err(RecordFileError::Line { line: 1, .. })), "{foreign}");
             assert_eq!(left, foreign.as_bytes());
         }
+    }
+
+    /// Opens a file that holds `line` and then its first bytes, for each number of them.
+    fn tear_everywhere<T: Record>(line: &str) {
+        let line = serde_json::to_string(&serde_json::from_str::<T>(line).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.jsonl");
+        for torn in 0..=line.len() {
+            std::fs::write(&path, [line.as_bytes(), b"\n", &line.as_bytes()[..torn]].concat()).unwrap();
+            let (_, records) = RecordFile::open::<T>(&path).unwrap_or_else(|error| panic!("{}: {error:?}", &line[..torn]));
+            assert_eq!(records.len(), 1);
+            assert_eq!(std::fs::read(&path).unwrap(), [line.as_bytes(), b"\n"].concat());
+        }
+    }
+
+    #[test]
+    fn records_of_every_kind_are_taken_up_wherever_they_are_torn() {
+        let judge = r#""judge":{"model":"m","scoring":"integer","scale":"0-10","settings":"0"}"#;
+        tear_everywhere::<SweepRecord>(
+            r#"{"id":"a","scheme":"s","weights":{"a":0.25,"b":0.75},"prompt_id":"p","prompt":"x \u0007","seed":42,"draws":7,"response":"y\n",
+               "ended":"limit","tokens":3,"steps":1,"settings":"00","device":"cpu","seconds":{"draft":1e-9,"score":0.5,"select":-2.5e-300,
+               "commit":0.0},"elapsed":1.25,"trace":{"offset":0,"bytes":12}}"#,
+        );
+        tear_everywhere::<KeptSettings>(
+            r#"{"settings":"00","sources":{"backbone":"b"},"of":{"program":"0","models":{},"precision":"f32","adapters":{"a":"1"},
+               "convention":"sound","framing":"hh","max_new_tokens":256,"numbers":{"alpha":0.5,"lambda":-1.5e-7},"slots":{"beta":"0.1"}}}"#,
+        );
+        tear_everywhere::<TrialRecord>(
+            r#"{"search":"s","trial":0,"point":{"alpha":0.5},"scores":{"a":-0.25},"responses":2,"settings":"00","elapsed":1e-7}"#,
+        );
+        tear_everywhere::<Judged>(&format!(
+            r#"{{"id":"a","weights":{{"a":0.5}},"digest":"0","rubric":"r","rubric_version":1,"pass":0,{judge},"score":0.5,"seconds":1.5e-9}}"#
+        ));
     }
 
     #[derive(Debug, serde::Serialize, serde::Deserialize)]

@@ -119,6 +119,12 @@ pub enum SweepError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An output or a trace that was deleted or replaced during the sweep.
+    #[error("{} was deleted or replaced while the sweep ran; run again to make the records that are missing", path.display())]
+    Replaced {
+        /// The file.
+        path: PathBuf,
+    },
     /// An output or a trace that somebody else shortened.
     #[error("{} has {found} bytes and had {expected}; put it back, or start a new output", path.display())]
     Shortened {

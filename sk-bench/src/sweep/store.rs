@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ use sk_report::record::{SweepRecord, TraceSpan};
 use sk_report::settings::{KeptSettings, beside};
 
 use super::{Grid, Ledger, SweepError};
-use crate::record_file::{Record, RecordFile, RecordFileError, begins_like, check_torn, create_folder_of};
+use crate::record_file::{Record, RecordFile, RecordFileError, Tail, begins_like, create_folder_of, leads_to, whole_lines};
 
 /// Hexadecimal digits of the name of a claim.
 const DIGITS: usize = 16;
@@ -181,12 +182,24 @@ impl<'g> Store<'g> {
         match self.file.lock() {
             Ok(()) => {}
             // A file system without locks is no reason not to sweep, with one process.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => return work(self),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.check_in_place()?;
+                return work(self);
+            }
             Err(source) => return Err(SweepError::Write { path: self.path.clone(), source }),
         }
-        let result = work(self);
+        let result = self.check_in_place().and_then(|()| work(self));
         let unlocked = self.file.unlock().map_err(|source| SweepError::Write { path: self.path.clone(), source });
         result.and_then(|value| unlocked.map(|()| value))
+    }
+
+    /// Checks that the path still leads to the file that is open: records appended to one that was deleted or replaced are lost.
+    fn check_in_place(&self) -> Result<(), SweepError> {
+        let traces = self.traces.iter().map(|(path, file)| (path, file));
+        match iter::once((&self.path, &self.file)).chain(traces).find(|(path, file)| !leads_to(path, file)) {
+            None => Ok(()),
+            Some((path, _)) => Err(SweepError::Replaced { path: path.clone() }),
+        }
     }
 
     /// Takes what was appended since the last look, and cuts off what a process that died did not finish.
@@ -197,18 +210,17 @@ impl<'g> Store<'g> {
         if found < self.read {
             return Err(SweepError::Shortened { path: path.clone(), found, expected: self.read });
         }
-        let mut bytes = Vec::new();
-        self.file.seek(SeekFrom::Start(self.read)).and_then(|_| self.file.read_to_end(&mut bytes)).map_err(reading)?;
-        let whole = whole_lines(&bytes);
-        self.ledger.take(whole)?;
-        self.read += whole.len() as u64;
-        if whole.len() < bytes.len() {
-            let foreign = |reason| SweepError::Record { path: path.clone(), line: self.ledger.lines() + 1, reason };
-            check_torn::<SweepRecord>(&bytes[whole.len()..])
-                .map_err(|reason| foreign(format!("it is no record of a sweep: {reason}")))?;
-            self.file.set_len(self.read).map_err(|source| SweepError::Write { path: path.clone(), source })?;
-        }
-        Ok(())
+        let mut tail = Tail::read(&mut self.file, self.read).map_err(reading)?;
+        let lines = self.ledger.lines();
+        self.ledger.take(tail.whole())?;
+        self.read += tail.whole().len() as u64;
+        tail.cut::<SweepRecord>(&mut self.file, lines).map_err(|error| match error {
+            RecordFileError::Line { line, reason } => {
+                SweepError::Record { path: path.clone(), line, reason: format!("it is no record of a sweep: {reason}") }
+            }
+            RecordFileError::Read(source) | RecordFileError::Write(source) => SweepError::Write { path: path.clone(), source },
+            RecordFileError::Locked => SweepError::Write { path: path.clone(), source: io::ErrorKind::WouldBlock.into() },
+        })
     }
 
     /// Writes the settings of the schemes that are not there yet: on disk before the first record that names them.
@@ -290,8 +302,4 @@ fn give_back(claim: Claim) {
     // A claim that stays is taken over by whoever wants the cell.
     let _ = fs::remove_file(path);
     drop(lock);
-}
-
-fn whole_lines(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)]
 }

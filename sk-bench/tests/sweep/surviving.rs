@@ -74,6 +74,35 @@ fn kills(bench: &Bench) -> usize {
     kills
 }
 
+#[cfg(unix)]
+#[test]
+fn a_sweep_whose_output_goes_away_says_so() {
+    let replace: [fn(&Bench); 2] = [
+        |bench| fs::remove_file(bench.path("plan.jsonl")).unwrap(),
+        |bench| {
+            fs::copy(bench.path("plan.jsonl"), bench.path("copy.jsonl")).unwrap();
+            fs::rename(bench.path("copy.jsonl"), bench.path("plan.jsonl")).unwrap();
+        },
+    ];
+    for replace in replace {
+        let bench = hit(|bench| {
+            let mut child = start(bench);
+            wait_for_lines(bench, &mut child, 1);
+            replace(bench);
+            let at_work = child.try_wait().unwrap().is_none();
+            let ended = child.wait_with_output().unwrap();
+            if at_work {
+                let said = String::from_utf8(ended.stderr).unwrap();
+                assert_eq!(ended.status.code(), Some(1), "{said}");
+                assert!(said.contains("plan.jsonl was deleted or replaced while the sweep ran"), "{said}");
+            }
+            at_work
+        });
+        bench.finish();
+        assert_eq!(bench.answers(), *undisturbed());
+    }
+}
+
 #[test]
 fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
     let bench = Bench::new(PLAN);
