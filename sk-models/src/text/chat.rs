@@ -5,7 +5,7 @@ use std::path::Path;
 use minijinja::{
     Environment, ErrorKind,
     syntax::SyntaxConfig,
-    value::{Kwargs, Serde, Value},
+    value::{Kwargs, Rest, Serde, Value, ValueOrKwargs},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, PrettyFormatter};
@@ -167,15 +167,84 @@ impl ChatTemplate {
             tools => options.tools.clone(),
             add_generation_prompt => options.add_generation_prompt,
         };
-        self.environment
+        let context = minijinja::context! { ..conversation, ..self.special_tokens.clone() };
+        let mut prompt = Bounded::default();
+        let rendered = self
+            .environment
             .get_template(TEMPLATE)
-            .and_then(|template| template.render(minijinja::context! { ..conversation, ..self.special_tokens.clone() }))
-            .map_err(|error| template_error(&self.name, &error))
+            .and_then(|template| template.render_captured_to(context, &mut prompt).map(drop));
+        if prompt.overflows {
+            let reason = format!("its prompt is longer than {MOST_BYTES} bytes");
+            return Err(TextError::Template { name: self.name.clone(), reason });
+        }
+        rendered.map_err(|error| template_error(&self.name, &error))?;
+        Ok(String::from_utf8_lossy(&prompt.text).into_owned())
     }
 }
 
 fn template_error(name: &str, error: &minijinja::Error) -> TextError {
     TextError::Template { name: name.to_owned(), reason: one_line(error) }
+}
+
+/// Instructions of a rendering: a template comes from a download, and may loop for ever. A turn takes some fifty.
+const FUEL: u64 = 10_000_000;
+/// Bytes of a prompt, as of any text that is tokenised.
+const MOST_BYTES: usize = super::tokenizer::MOST_BYTES;
+/// Blanks of an indentation, and characters that one value is padded to.
+const WIDEST: usize = 256;
+
+/// A prompt that grows to [`MOST_BYTES`] and no further.
+#[derive(Default)]
+struct Bounded {
+    text: Vec<u8>,
+    overflows: bool,
+}
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.overflows = self.text.len() + bytes.len() > MOST_BYTES;
+        if self.overflows {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The `format` filter, for formats that name no width or precision beyond [`WIDEST`].
+fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, minijinja::Error> {
+    let specifiers = text.as_str().unwrap_or_default().split('%').skip(1);
+    for specifier in specifiers {
+        // A name in parentheses, then flags, width and precision, of which a star takes one from the values.
+        let sizes = specifier.strip_prefix('(').and_then(|named| named.split_once(')')).map_or(specifier, |(_, rest)| rest);
+        let sizes: String = sizes.chars().take_while(|c| c.is_ascii_digit() || "*.-+ #".contains(*c)).collect();
+        let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
+        if sizes.contains('*') || sizes.split(|c: char| !c.is_ascii_digit()).any(wide) {
+            let reason = format!("format pads a value to more than {WIDEST} characters");
+            return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+        }
+    }
+    minijinja::filters::format(state, text, values)
+}
+
+/// Python's methods, of which `format` may pad a value to [`WIDEST`] characters.
+fn python_method(
+    state: &mut minijinja::State<'_, '_>,
+    value: &Value,
+    method: &str,
+    arguments: &[Value],
+) -> Result<Value, minijinja::Error> {
+    let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
+    let text = value.as_str().filter(|_| method == "format").unwrap_or_default();
+    if text.split(|c: char| !c.is_ascii_digit()).any(wide) || text.contains(":{") {
+        let reason = format!("format pads a value to more than {WIDEST} characters");
+        return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
 
 /// The Jinja environment that transformers gives a chat template.
@@ -184,7 +253,9 @@ fn environment() -> Environment<'static> {
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true);
     environment.set_syntax(syntax.build().expect("the default delimiters are consistent"));
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(python_method);
+    environment.set_fuel(Some(FUEL));
+    environment.add_filter("format", format);
     environment.add_filter("tojson", tojson);
     environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
         Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
@@ -210,6 +281,10 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     options.assert_all_used()?;
     let mut json = Vec::new();
     match indent {
+        Some(width) if width > WIDEST => {
+            let reason = format!("tojson indents by {width}; {WIDEST} is the most");
+            return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+        }
         Some(width) => {
             let spaces = " ".repeat(width);
             serialize(value, &mut json, PrettyFormatter::with_indent(spaces.as_bytes()))?;
@@ -328,5 +403,22 @@ mod tests {
     fn the_default_of_several_templates_is_taken() {
         let config = r#"{"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}"#;
         assert_eq!(ChatTemplate::from_json("test", config).unwrap().prompt(&[]).unwrap(), "d");
+    }
+
+    #[test]
+    fn a_template_that_would_not_end_is_stopped() {
+        let refused = |source: &str| template(source).prompt(&[]).unwrap_err().to_string();
+        for (source, reason) in [
+            ("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "fuel"),
+            ("{% for a in range(9999) %}{{ 'x' * 1000 }}{% endfor %}", "longer than"),
+            ("{{ '%1000000000d' | format(1) }}", "256"),
+            ("{{ '%.*f' | format(1000000000, 1) }}", "256"),
+            ("{{ '{:>1000000000}'.format(1) }}", "256"),
+            ("{{ [1] | tojson(indent=4000000000) }}", "256"),
+        ] {
+            assert!(refused(source).contains(reason), "{source}: {}", refused(source));
+        }
+        // Numbers that are no widths.
+        assert_eq!(rendered("{{ 'In 2024 %3d %% %s' | format(7, 'x') }}"), "In 2024   7 % x");
     }
 }

@@ -33,6 +33,14 @@ pub enum TextError {
     /// A text that the tokenizer refuses.
     #[error("cannot tokenize the text: {0}")]
     Encode(String),
+    /// A text that no model could read.
+    #[error("a text of {bytes} bytes is longer than any model reads; {most} bytes are the most")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
     /// A token id outside the vocabulary.
     #[error("token id {id} is outside the vocabulary of {size}")]
     UnknownId {

@@ -6,7 +6,7 @@ mod chat;
 mod detokenizer;
 mod error;
 mod framing;
-mod tokenizer;
+pub(crate) mod tokenizer;
 
 pub use chat::{ChatOptions, ChatTemplate};
 pub use detokenizer::Detokenizer;

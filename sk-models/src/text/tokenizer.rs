@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, path::Path};
 
+use serde::Deserialize;
+use serde_json::Value;
 use tokenizers::{DecoderWrapper, Tokenizer as Inner};
 
 use super::error::{TextError, one_line};
@@ -17,6 +19,85 @@ pub struct Tokenizer {
     bytes: Vec<Box<[u8]>>,
     /// Whether each id is a special token.
     special: Vec<bool>,
+}
+
+/// Bytes of a text that is tokenised: 32 for each of the 131,072 tokens that the longest Qwen2.5 reads.
+///
+/// The library takes sixty times as much memory, and gives up where a pattern backtracks through some ten million characters.
+pub(super) const MOST_BYTES: usize = 1 << 22;
+
+/// The pattern that splits a text before byte pairs are merged, of every model of the family.
+pub(crate) const PATTERN: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// The parts of a `tokenizer.json` that decide what it computes.
+///
+/// The file comes from a download, and the library panics, hangs or takes gigabytes on some of the parts that it knows. So
+/// only those are accepted that tokenizers of the Qwen2 family have.
+#[derive(Deserialize)]
+struct Parts {
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    post_processor: Option<Value>,
+    decoder: Option<Value>,
+    model: ModelPart,
+}
+
+#[derive(Deserialize)]
+struct ModelPart {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    dropout: Option<f64>,
+    continuing_subword_prefix: Option<String>,
+    end_of_word_suffix: Option<String>,
+}
+
+impl Parts {
+    /// Refuses what no tokenizer of the family has, by name.
+    fn check(&self) -> Result<(), String> {
+        let Self { normalizer, pre_tokenizer, post_processor, decoder, model } = self;
+        match model.kind.as_deref() {
+            Some("BPE") => {}
+            kind => return Err(format!("its model is {}; only BPE is supported", kind.unwrap_or("of no type"))),
+        }
+        if let Some(dropout) = model.dropout.filter(|&dropout| dropout != 0.0) {
+            return Err(format!("its model has dropout {dropout}, so that one text has many encodings; set dropout to null"));
+        }
+        for (field, affix) in
+            [("continuing_subword_prefix", &model.continuing_subword_prefix), ("end_of_word_suffix", &model.end_of_word_suffix)]
+        {
+            if affix.as_ref().is_some_and(|affix| !affix.is_empty()) {
+                return Err(format!("its model has a {field}, which is not supported"));
+            }
+        }
+        let byte_level = |part: &Value| part["type"] == "ByteLevel";
+        let splits = |part: &Value| part["type"] == "Split" && part["pattern"]["Regex"] == PATTERN;
+        check_part("normalizer", "normalizers", normalizer.as_ref(), |part| part["type"] == "NFC")?;
+        check_part("pre_tokenizer", "pretokenizers", pre_tokenizer.as_ref(), |part| byte_level(part) || splits(part))?;
+        check_part("post_processor", "processors", post_processor.as_ref(), byte_level)?;
+        check_part("decoder", "decoders", decoder.as_ref(), byte_level)
+    }
+}
+
+/// Checks a part of a tokenizer, or each part of a sequence, which no part of a sequence may be.
+fn check_part(field: &str, list: &str, part: Option<&Value>, known: impl Fn(&Value) -> bool) -> Result<(), String> {
+    let Some(part) = part else { return Ok(()) };
+    let all = match (part["type"].as_str(), &part[list]) {
+        (Some("Sequence"), Value::Array(all)) => all.as_slice(),
+        _ => std::slice::from_ref(part),
+    };
+    match all.iter().find(|part| !known(part)) {
+        None => Ok(()),
+        Some(part) => {
+            let kind = part["type"].as_str().unwrap_or("of no type");
+            let what = if kind == "Split" {
+                "Split with another pattern than Qwen2's".to_owned()
+            } else {
+                kind.chars().take(64).collect()
+            };
+            Err(format!("its {field} is {what}, which no tokenizer of the Qwen2 family has"))
+        }
+    }
 }
 
 /// A hundred times the vocabulary of Qwen2.5: what asks for memory by the id must not ask for all of it.
@@ -40,6 +121,8 @@ impl Tokenizer {
     /// As [`from_file`](Self::from_file).
     pub fn from_json(name: &str, text: &[u8]) -> Result<Self, TextError> {
         let refuse = |reason: String| TextError::Tokenizer { name: name.to_owned(), reason };
+        let parts: Parts = serde_json::from_slice(text).map_err(|error| refuse(one_line(&error)))?;
+        parts.check().map_err(refuse)?;
         let mut inner = Inner::from_bytes(text).map_err(|error| refuse(one_line(&*error)))?;
         if !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
             return Err(TextError::NotByteLevel { name: name.to_owned() });
@@ -91,8 +174,11 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// If the tokenizer refuses the text.
+    /// If the text is longer than four mebibytes, or the tokenizer refuses it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        if text.len() > MOST_BYTES {
+            return Err(TextError::TooLong { bytes: text.len(), most: MOST_BYTES });
+        }
         let encoding = self.inner.encode_fast(text, false).map_err(|error| TextError::Encode(one_line(&*error)))?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -189,5 +275,52 @@ mod tests {
             "post_processor": null, "decoder": null, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#;
         let message = Tokenizer::from_json("t.json", plain.as_bytes()).unwrap_err().to_string();
         assert!(message.contains("ByteLevel"), "{message}");
+    }
+
+    /// A tokenizer with one part replaced.
+    fn with(part: &str, value: Value) -> String {
+        let byte_level =
+            serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+        let mut json = serde_json::json!({
+            "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": byte_level, "post_processor": null,
+            "decoder": byte_level, "model": {"type": "BPE", "dropout": null, "vocab": {"a": 0}, "merges": []},
+        });
+        json.pointer_mut(part).map(|slot| *slot = value).unwrap();
+        json.to_string()
+    }
+
+    #[test]
+    fn parts_of_other_families_are_refused_by_name() {
+        use serde_json::json;
+
+        let refused = |part: &str, value: Value, words: &[&str]| {
+            let error = Tokenizer::from_json("t.json", with(part, value).as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("t.json: ") && words.iter().all(|word| error.contains(word)), "{error}");
+        };
+        refused("/normalizer", json!({"type": "Precompiled", "precompiled_charsmap": ""}), &["normalizer", "Precompiled"]);
+        let replace = json!({"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""});
+        refused("/normalizer", json!({"type": "Sequence", "normalizers": [{"type": "NFC"}, replace]}), &["Replace"]);
+        let split = json!({"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": false});
+        refused("/pre_tokenizer", split.clone(), &["pre_tokenizer", "Split", "pattern"]);
+        refused("/pre_tokenizer", json!({"type": "Sequence", "pretokenizers": [split]}), &["Split"]);
+        refused("/pre_tokenizer", json!({"type": "FixedLength", "length": 0}), &["FixedLength"]);
+        let nested = json!({"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": []}]});
+        refused("/decoder", nested, &["decoder", "Sequence"]);
+        refused("/model", json!({"type": "WordPiece", "vocab": {"a": 0}}), &["WordPiece", "BPE"]);
+        refused("/model/dropout", json!(0.5), &["dropout 0.5"]);
+        let prefixed = json!({"type": "BPE", "continuing_subword_prefix": "##", "vocab": {"a": 0}, "merges": []});
+        refused("/model", prefixed, &["continuing_subword_prefix"]);
+        assert!(Tokenizer::from_json("t.json", with("/normalizer", json!({"type": "NFC"})).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_text_is_bounded_before_it_is_tokenised() {
+        let tokenizer = Tokenizer::bytes();
+        let error = tokenizer.encode(&" ".repeat(MOST_BYTES + 1)).unwrap_err();
+        assert!(matches!(error, TextError::TooLong { bytes, most: MOST_BYTES } if bytes == MOST_BYTES + 1));
+        // The longest text of blanks before a letter, which the pattern goes through from every place.
+        let model = crate::assets::embedded().map(|embedded| Tokenizer::from_file(&embedded.backbone().join("tokenizer.json")));
+        let ids = model.map(|tokenizer| tokenizer.unwrap().encode(&(" ".repeat(MOST_BYTES - 1) + "a")).unwrap());
+        assert!(ids.is_none_or(|ids| !ids.is_empty()));
     }
 }

@@ -24,11 +24,7 @@ use super::{
     state::refuse_finished,
 };
 use crate::files;
-
-/// How Qwen2 cuts text into words before merging: contractions, words with one leading mark, single digits,
-/// punctuation, line ends, spaces.
-pub const QWEN_SPLIT: &str =
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+use crate::text::tokenizer::PATTERN;
 
 /// Opens a turn in the ChatML framing.
 const START_OF_TURN: &str = "<|im_start|>";
@@ -97,7 +93,7 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
         return Err(TrainError::NoData { reason: "no documents to train on: give a --data file".into() });
     }
 
-    let split = Split::new(SplitPattern::Regex(QWEN_SPLIT.into()), SplitDelimiterBehavior::Isolated, false).map_err(refuse)?;
+    let split = Split::new(SplitPattern::Regex(PATTERN.into()), SplitDelimiterBehavior::Isolated, false).map_err(refuse)?;
     let bytes = ByteLevel::new(false, false, false);
     let mut trainer = BpeTrainerBuilder::new()
         .show_progress(false)

@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData, path::Path};
 
-use fancy_regex::Regex;
+use fancy_regex::{Regex, RegexBuilder};
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
@@ -51,7 +51,7 @@ impl Rule {
         Ok(match text {
             OneOrMany::Many(names) => Self::Names(names),
             OneOrMany::One(text) if text.eq_ignore_ascii_case(ALL_LINEAR) => Self::AllLinear,
-            OneOrMany::One(pattern) => Self::Pattern(Regex::new(&format!("^(?:{pattern})$"))?),
+            OneOrMany::One(pattern) => Self::Pattern(compiled(&format!("^(?:{pattern})$"), 1)?),
         })
     }
 
@@ -71,6 +71,15 @@ fn is_path_or_tail(path: &str, name: &str) -> bool {
     path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
+/// Steps back that the patterns of a field may take together for one module. Only look-around and references back need any; the
+/// rest runs in linear time. The path of a module has some sixty characters.
+const STEPS_BACK: usize = 200_000;
+
+/// Compiles one of `count` patterns of a field. They come from a download.
+fn compiled(pattern: &str, count: usize) -> Result<Regex, fancy_regex::Error> {
+    RegexBuilder::new(pattern).backtrack_limit(STEPS_BACK / count.max(1)).build()
+}
+
 /// A pattern that backtracks beyond the engine's limit matches nothing, and its tensors are then reported as unexpected.
 fn is_match(pattern: &Regex, path: &str) -> bool {
     pattern.is_match(path).unwrap_or(false)
@@ -83,7 +92,8 @@ struct ByPattern(Vec<(Regex, f64)>);
 impl ByPattern {
     /// PEFT's rule: the pattern matches the path or its end from a dot on.
     fn new(entries: Ordered<f64>) -> Result<Self, fancy_regex::Error> {
-        let compile = |(pattern, value)| Ok((Regex::new(&format!("^(?:.*\\.)?(?:{pattern})$"))?, value));
+        let count = entries.0.len();
+        let compile = |(pattern, value)| Ok((compiled(&format!("^(?:.*\\.)?(?:{pattern})$"), count)?, value));
         entries.0.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
     }
 
@@ -103,7 +113,8 @@ struct Layers {
 impl Layers {
     fn new(indices: Vec<usize>, patterns: Vec<String>) -> Result<Self, fancy_regex::Error> {
         let patterns = if patterns.is_empty() { vec!["[^.]*".to_owned()] } else { patterns };
-        let compile = |pattern: String| Regex::new(&format!("^(?:.*?\\.)??(?:{pattern})\\.([0-9]+)\\."));
+        let count = patterns.len();
+        let compile = |pattern: String| compiled(&format!("^(?:.*?\\.)??(?:{pattern})\\.([0-9]+)\\."), count);
         Ok(Self { indices, patterns: patterns.into_iter().map(compile).collect::<Result<_, _>>()? })
     }
 
