@@ -36,6 +36,14 @@ pub enum DeviceName {
     Wgpu(Option<usize>),
 }
 
+/// A device failed to return a result.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct DeviceFailure {
+    /// The message of the device.
+    pub message: String,
+}
+
 /// A device that cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]

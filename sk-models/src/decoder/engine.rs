@@ -12,8 +12,9 @@ use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
 use super::batcher::{Batcher, Job, PassKey};
-use super::logits::{DeviceFailure, Logits};
+use super::logits::Logits;
 use crate::config::Qwen2Config;
+use crate::device::DeviceFailure;
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::precision::Precision;
 

@@ -30,12 +30,12 @@ pub use batcher::{Batcher, Member};
 pub(crate) use cpu::products;
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub use kv::{Prefix, Suffix};
-pub use logits::DeviceFailure;
 pub(crate) use logits::{HostLogits, Logits};
 
 use engine::{AnyEngine, Cache};
 
 use crate::config::Qwen2Config;
+pub use crate::device::DeviceFailure;
 use crate::device::pause;
 use crate::kernels::is_fused;
 use crate::lora::{AdapterError, LoraAdapter};

@@ -8,7 +8,8 @@ use sk_core::TokenId;
 
 use super::Sampling;
 use super::sampling::{Drawn, Sampler};
-use crate::decoder::{BLOCK, Blocks, DeviceFailure, HostLogits, Logits, Outline};
+use crate::decoder::{BLOCK, Blocks, HostLogits, Logits, Outline};
+use crate::device::DeviceFailure;
 use crate::kernels::logits::are_numbers;
 use crate::team::for_each_mut;
 

@@ -1,6 +1,6 @@
 use sk_core::TokenId;
 
-use crate::decoder::DeviceFailure;
+use crate::device::DeviceFailure;
 
 /// Why a model could not draft, read or decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::hub::HubError;
+use super::hub::error::HubError;
 use crate::{config::ConfigError, decoder::PrecisionError, text::TextError};
 
 /// A checkpoint that cannot be loaded. Each message is one line that names the file and what in it is at fault.

@@ -4,9 +4,72 @@ use std::array;
 
 use burn::tensor::Tensor;
 
-use super::matrix::Delta;
+use super::numbers::Numbers;
+use super::tile::{self, Place, Product, WIDTH, multiply};
 use crate::config::Qwen2Config;
 use crate::lora::{AdapterError, LoraAdapter, LowRank, Target};
+
+/// `s·A·B`: the change of one linear layer.
+#[derive(Debug)]
+pub(crate) struct Delta {
+    /// `[input, r]` in panels of 16 columns.
+    down: Numbers,
+    /// `[r, output]` in panels, the scale multiplied in.
+    up: Numbers,
+    pub(super) input: usize,
+    /// r, padded to whole vectors.
+    rank: usize,
+}
+
+/// Columns of a panel of A.
+const RANKS: usize = 16;
+
+impl Delta {
+    /// From row-major A `[input, rank]` and B `[rank, output]`.
+    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
+        let padded = rank.next_multiple_of(RANKS);
+        let mut down = Numbers::new(input * padded);
+        for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
+            let columns = RANKS.min(rank - first);
+            for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
+                line[..columns].copy_from_slice(&row[first..first + columns]);
+            }
+        }
+        let mut up = Numbers::new(output.next_multiple_of(WIDTH) * padded);
+        for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
+            let columns = WIDTH.min(output - first);
+            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
+                line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
+            }
+        }
+        Self { down, up, input, rank: padded }
+    }
+
+    /// The rank, padded.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// `x·A` of rows of `x` into rows of `low`.
+    ///
+    /// # Safety
+    ///
+    /// Both must have that many rows, `low` a stride of at least the rank, and nothing else may use these rows of `low`.
+    pub(super) unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
+        for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
+            // SAFETY: the caller's promise; a panel is `[input, 16]`.
+            unsafe {
+                let low = Place { start: low.start.add(index * RANKS), ..low };
+                multiply([rows, self.input, 1], x, Place { start: panel.as_ptr(), stride: RANKS }, low, false);
+            }
+        }
+    }
+
+    /// `low·B` for one panel of the output.
+    pub(super) fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
+        Product { depth: self.rank, a: low, b: tile::panel(&self.up, self.rank, panel) }
+    }
+}
 
 /// An adapter as the packed decoder reads it. CpuEngine once; seats refer to it.
 #[derive(Debug)]

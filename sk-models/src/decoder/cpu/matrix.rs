@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use super::adapter::Delta;
 use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::halves::Halves;
@@ -10,7 +11,7 @@ use super::int8::{Bytes, Quantized};
 use super::numbers::Numbers;
 use super::plan::Lanes;
 use super::terms::{Pairs, Terms, Whole};
-use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
+use super::tile::{self, Place, Product, ROWS, WIDTH, multiply, multiply_all};
 use crate::precision::Precision;
 use crate::team::{Team, for_each_mut};
 
@@ -116,11 +117,6 @@ fn fill([input, output]: [usize; 2], fill: impl Fn(&mut [f32], Range<usize>) + S
     Panels::F32(panels)
 }
 
-/// A panel of f32, for [`multiply`].
-fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
-    Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
-}
-
 /// Rows that products read.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
@@ -164,68 +160,6 @@ impl Form<'_> {
             Self::Terms(terms, _) => terms.sweeps(rows, TILED_BYTES).map(|sweep| Some([sweep.start, sweep.end])).collect(),
             _ => vec![None],
         }
-    }
-}
-
-/// `s·A·B`: the change of one linear layer.
-#[derive(Debug)]
-pub(crate) struct Delta {
-    /// `[input, r]` in panels of 16 columns.
-    down: Numbers,
-    /// `[r, output]` in panels, the scale multiplied in.
-    up: Numbers,
-    input: usize,
-    /// r, padded to whole vectors.
-    rank: usize,
-}
-
-/// Columns of a panel of A.
-const RANKS: usize = 16;
-
-impl Delta {
-    /// From row-major A `[input, rank]` and B `[rank, output]`.
-    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
-        let padded = rank.next_multiple_of(RANKS);
-        let mut down = Numbers::new(input * padded);
-        for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
-            let columns = RANKS.min(rank - first);
-            for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
-                line[..columns].copy_from_slice(&row[first..first + columns]);
-            }
-        }
-        let mut up = Numbers::new(output.next_multiple_of(WIDTH) * padded);
-        for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
-            let columns = WIDTH.min(output - first);
-            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
-                line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
-            }
-        }
-        Self { down, up, input, rank: padded }
-    }
-
-    /// The rank, padded.
-    pub(crate) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// `x·A` of rows of `x` into rows of `low`.
-    ///
-    /// # Safety
-    ///
-    /// Both must have that many rows, `low` a stride of at least the rank, and nothing else may use these rows of `low`.
-    unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
-        for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
-            // SAFETY: the caller's promise; a panel is `[input, 16]`.
-            unsafe {
-                let low = Place { start: low.start.add(index * RANKS), ..low };
-                multiply([rows, self.input, 1], x, Place { start: panel.as_ptr(), stride: RANKS }, low, false);
-            }
-        }
-    }
-
-    /// `low·B` for one panel of the output.
-    fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
-        Product { depth: self.rank, a: low, b: self::panel(&self.up, self.rank, panel) }
     }
 }
 
@@ -295,7 +229,7 @@ impl<'a> Linear<'a> {
                     let frozen = |row| Product {
                         depth: self.weight.input,
                         a: place(row),
-                        b: self::panel(panels, self.weight.input, panel),
+                        b: tile::panel(panels, self.weight.input, panel),
                     };
                     for (lane, start, rows) in lanes.segments(first, rows) {
                         match change(lane, start) {
@@ -307,7 +241,7 @@ impl<'a> Linear<'a> {
                 }
                 // Those of a few share one, since each tile is a sweep over the weight.
                 (Panels::F32(panels), _) => {
-                    let weight = self::panel(panels, self.weight.input, panel);
+                    let weight = tile::panel(panels, self.weight.input, panel);
                     multiply([rows, self.weight.input, 2], place(first), weight, c, add);
                 }
                 (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),

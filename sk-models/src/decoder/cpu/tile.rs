@@ -240,6 +240,11 @@ unsafe fn portable_tile<const R: usize, const FUSED: bool>(
     }
 }
 
+/// A panel of f32, for [`multiply`].
+pub(super) fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
+    Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::noise::numbers;

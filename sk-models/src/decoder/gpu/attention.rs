@@ -1,7 +1,8 @@
 use burn::tensor::{DType, Int, Tensor};
 
 use super::cache::Prefix;
-use super::ops::{self, Changed, Heads, Own, Place, Sight, turn};
+use super::ops::{self, Changed, Place, turn};
+use super::shape::{Heads, Own, Sight};
 use super::{Cache, Group};
 use crate::config::Qwen2Config;
 

@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::ops;
-use crate::decoder::logits::DeviceFailure;
+use crate::device::DeviceFailure;
 use crate::kernels::simd::{exp, widened};
 
 /// Logits `[M, V]` in blocks of neighbouring tokens, which are looked at from afar.

@@ -16,6 +16,7 @@ mod engine;
 mod layer;
 pub(crate) mod ops;
 mod recording;
+mod shape;
 #[cfg(test)]
 mod tests;
 

@@ -9,12 +9,8 @@ use std::thread::{self, ThreadId};
 
 use burn::backend::{Backend, BackendGraph, Dispatch, ExecutionError};
 use burn::tensor::{Int, Tensor};
-use sk_core::TokenId;
 
-use super::attention::{Pass, heads};
-use super::{Cache, GpuEngine, Group, Suffix, advance, ops};
-use crate::device::{arrive, quietly};
-use crate::lora::Lanes;
+use super::ops;
 
 /// What repeats: as many rows, of one decoder, under the same lanes, on one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,87 +128,5 @@ impl Recording {
         unsafe { Dispatch::graph_replay(self.states.device().as_dispatch(), &self.graph) }?;
         // The next pass writes its states over these: what is held by somebody else is written anew.
         Ok(self.states.clone().mul_scalar(1.0))
-    }
-}
-
-impl GpuEngine {
-    /// The same of one group whose rows read a token each, as they have before and will again: such a pass is recorded where a device can do that.
-    ///
-    /// While it is recorded, nothing else may use the device.
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
-    pub(crate) fn repeat(&self, group: Group<'_>, lanes: Lanes<'_>) -> Tensor<2> {
-        arrive(&self.embedding.device());
-        let groups = &mut [group];
-        let [group] = groups;
-        let key = Key::new(group.rows.len(), self.number, lanes.number());
-        let heads = heads(&self.config);
-        if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
-            || !group.prefix().repeats().is_due(key)
-        {
-            return self.forward_all(groups, lanes).remove(0);
-        }
-        let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
-        let room = group.prefix().make_room(sight.keys() - sight.places, sight.places);
-        if let Some(states) = group.prefix().repeats().replay(&numbers) {
-            advance(groups);
-            return states;
-        }
-        let recording = quietly(|| {
-            let can = *self.records.get_or_init(|| self.rehearse(sight.rows, lanes));
-            can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
-        });
-        let [group] = groups;
-        let repeats = group.prefix().repeats();
-        repeats.keep(recording.flatten());
-        match repeats.replay(&numbers) {
-            None => self.forward_all(groups, lanes).remove(0),
-            Some(states) => {
-                advance(groups);
-                states
-            }
-        }
-    }
-
-    /// A recording of a pass over groups whose caches have so much room.
-    fn record(&self, numbers: &Tensor<1, Int>, room: usize, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Option<Recording> {
-        let angles = self.angles(room);
-        Recording::new(numbers, |numbers| {
-            let pass = Pass::new(&self.config, lanes.count(), groups, numbers.clone(), angles.clone(), Some(room));
-            self.read(&pass, groups, lanes)
-        })
-    }
-
-    /// Whether the device records passes and then does what it recorded: tried with so many rows on caches that nothing is lost with.
-    fn rehearse(&self, rows: usize, lanes: Lanes<'_>) -> bool {
-        let [first, second] = [0, 1].map(|token| vec![[token as TokenId]; rows]);
-        let room = rows.next_power_of_two();
-        let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), Suffix::new(rows));
-        let mut group = |rows: &[[TokenId; 1]], work: &mut dyn FnMut(&mut [Group<'_>]) -> Option<Tensor<2>>| {
-            let cache = Cache::Extend { prefix: &mut prefix, suffix: &mut suffix };
-            work(&mut [Group { rows: rows.iter().map(<[TokenId; 1]>::as_slice).collect(), cache }])
-        };
-        let mut recording = None;
-        let _ = group(&first, &mut |groups| {
-            recording = self.record(&self.tell(groups, lanes), room, groups, lanes);
-            None
-        });
-        let Some(mut recording) = recording else { return false };
-        let replayed = group(&second, &mut |groups| {
-            // SAFETY: the cache is there still, and nothing has happened since.
-            unsafe { recording.replay(&self.tell(groups, lanes)) }.ok()
-        });
-        let expected = group(&second, &mut |groups| {
-            let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(room), None);
-            Some(self.read(&pass, groups, lanes))
-        });
-        let bits = |states: Option<Tensor<2>>| {
-            let values = states?.try_into_vec_as::<f32>().ok()?;
-            Some(values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
-        };
-        let (replayed, expected) = (bits(replayed), bits(expected));
-        replayed.is_some() && replayed == expected
     }
 }

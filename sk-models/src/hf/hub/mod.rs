@@ -15,7 +15,7 @@
 mod cache;
 mod client;
 mod download;
-mod error;
+pub(super) mod error;
 mod id;
 mod progress;
 

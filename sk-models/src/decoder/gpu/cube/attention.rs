@@ -5,7 +5,7 @@ use cubecl::prelude::Client;
 
 use super::kernels::attention::{gather_kernel, glance_kernel};
 use super::{FEW, cubes, element, empty, units};
-use crate::decoder::gpu::ops::{Heads, Sight};
+use crate::decoder::gpu::shape::{Heads, Sight};
 
 /// Keys that a cube of [`glance_kernel`] looks at.
 const CHUNK: usize = 32;

@@ -21,7 +21,7 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::ops::{Heads, Own, Sight};
+use super::shape::{Heads, Own, Sight};
 use attention::{glance, glances};
 use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, turn_kernel, weigh_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};

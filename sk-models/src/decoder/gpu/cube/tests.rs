@@ -6,9 +6,10 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::super::ops::{
-    Changed, Heads, Own, Place, Sight, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline,
-    product, read, refresh, spread, turn, weigh,
+    Changed, Place, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read, refresh,
+    spread, turn, weigh,
 };
+use super::super::shape::{Heads, Own, Sight};
 use crate::config::Qwen2Config;
 use crate::decoder::gpu::{Cache, GpuEngine, Group, Suffix};
 use crate::device::DeviceName;
