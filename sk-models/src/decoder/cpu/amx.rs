@@ -11,6 +11,7 @@ use std::arch::x86_64::{
     _mm512_sub_ps,
 };
 use std::marker::PhantomData;
+use std::num::NonZero;
 use std::sync::LazyLock;
 
 use super::tile::{Place, WIDTH};
@@ -183,14 +184,19 @@ impl Configured {
     ///
     /// # Safety
     ///
-    /// A and B must have as many tiles, at least one block, and C the rows and columns, which nothing else uses.
-    pub(super) unsafe fn three_by_three(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        debug_assert!(blocks > 0);
+    /// A and B must have as many tiles, and C the rows and columns, which nothing else uses.
+    pub(super) unsafe fn three_by_three(
+        &self,
+        [a, b, ahead]: [*const u8; 3],
+        blocks: NonZero<usize>,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
         // SAFETY: tiles are set up; memory by the caller's promise.
         unsafe {
             square!(
                 [a, b, ahead],
-                blocks,
+                blocks.get(),
                 c,
                 add,
                 [
@@ -214,8 +220,8 @@ impl Configured {
                     multiply!(),
                     lines!("add {a}, 6144" "add {b}, 6144" "dec {blocks}" "jnz 4b"),
                 ],
-                count = blocks,
-                bytes = blocks * 6144
+                count = blocks.get(),
+                bytes = blocks.get() * 6144
             );
         }
     }
@@ -227,13 +233,12 @@ impl Configured {
     /// # Safety
     ///
     /// As [`three_by_three`](Self::three_by_three).
-    pub(super) unsafe fn two_by_one(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        debug_assert!(blocks > 0);
+    pub(super) unsafe fn two_by_one(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
         // SAFETY: as above.
         unsafe {
             square!(
                 [a, b, ahead],
-                blocks,
+                blocks.get(),
                 c,
                 add,
                 [
@@ -262,9 +267,8 @@ impl Configured {
     ///
     /// # Safety
     ///
-    /// A and B must have as many tiles, and at least one block.
-    pub(super) unsafe fn bytes(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, out: &mut Sums) {
-        debug_assert!(blocks > 0);
+    /// A and B must have as many tiles.
+    pub(super) unsafe fn bytes(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, out: &mut Sums) {
         // SAFETY: tiles are set up; memory by the caller's promise.
         unsafe {
             asm!(
@@ -279,7 +283,7 @@ impl Configured {
                 a = inout(reg) a => _,
                 b = inout(reg) b => _,
                 ahead = inout(reg) ahead => _,
-                blocks = inout(reg) blocks => _,
+                blocks = inout(reg) blocks.get() => _,
                 line = in(reg) size_of::<Line>(),
                 out = in(reg) &raw mut *out,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -294,9 +298,10 @@ impl Configured {
 const ROUND: usize = 4 * 16 * 16 * 32;
 
 impl Configured {
-    /// Products in registers alone, of zeros, which take as long as others; returns how many multiply-adds.
+    /// Multiplies zeros in registers alone, which takes as long as other numbers, for at least one round. Returns the number of
+    /// multiply-adds.
     pub(super) fn products(&self, rounds: usize) -> usize {
-        debug_assert!(rounds > 0);
+        let rounds = rounds.max(1);
         // SAFETY: tiles are set up, and no memory is touched.
         unsafe {
             asm!(

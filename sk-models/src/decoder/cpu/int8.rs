@@ -4,6 +4,8 @@
 //! number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so that one pair of byte products stands for it. Sums are exact integers;
 //! the only errors are those of rounding a weight to 1/127 of the largest of its column, and an activation to 1/32767 of its row.
 
+use std::num::NonZero;
+
 use super::amx::{HEIGHT, Line, Sums, Tiles};
 use super::grid::{Grid, Slab};
 use super::tile::{Place, WIDTH};
@@ -131,10 +133,8 @@ impl Bytes {
         add: bool,
     ) {
         assert!(first.is_multiple_of(HEIGHT));
-        let blocks = self.quads.div_ceil(DEPTH / QUAD);
-        if blocks == 0 {
-            return;
-        }
+        let Some(some) = NonZero::new(self.quads.div_ceil(DEPTH / QUAD)) else { return };
+        let blocks = some.get();
         let bytes = &self.panels[panel * self.size..][..self.size];
         let scales: &[f32; WIDTH] = self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels");
         let shifts: &[i32; WIDTH] = self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels");
@@ -146,7 +146,7 @@ impl Bytes {
             let eighth = row / HEIGHT;
             let ahead = if eighth < 8 { bytes.as_ptr().wrapping_add((8 + eighth) * self.size / 8).cast() } else { a };
             // SAFETY: as many blocks of the panel as of the rows.
-            unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], blocks, &mut sums) };
+            unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], some, &mut sums) };
             widened(
                 #[inline(always)]
                 || {
@@ -366,8 +366,8 @@ impl Tile<'_> {
                 3 => self.vnni_tile::<3>(c, add),
                 4 => self.vnni_tile::<4>(c, add),
                 5 => self.vnni_tile::<5>(c, add),
-                6 => self.vnni_tile::<6>(c, add),
-                rows => unreachable!("a tile of {rows} rows"),
+                0 => {}
+                _ => self.vnni_tile::<ROWS>(c, add),
             }
         }
     }

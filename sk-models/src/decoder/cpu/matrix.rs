@@ -245,7 +245,12 @@ impl<'a> Linear<'a> {
                     multiply([rows, self.weight.input, 2], place(first), weight, c, add);
                 }
                 (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
-                (Panels::Int8(_), _) => unreachable!("weights of eight bits are met by rows of sixteen"),
+                // Without a form of their own, the rows are rounded here.
+                (Panels::Int8(bytes), _) => {
+                    let mut rounded = Quantized::default();
+                    rounded.fill(x.grid, self.weight.input, None);
+                    bytes.multiply(panel, [first, rows], &rounded, c, add);
+                }
             }
             if ends {
                 for (lane, start, rows) in lanes.segments(first, rows) {
@@ -407,6 +412,28 @@ mod tests {
     use super::super::noise::noise;
     use super::super::terms::{THREE, TWO};
     use super::*;
+
+    #[test]
+    fn rows_without_a_form_are_rounded_for_weights_of_eight_bits() {
+        let [input, output, rows] = [70, 33, 9];
+        let weights: Vec<f32> = (0..input * output).map(|at| noise(at, 3)).collect();
+        let weight = Matrix::of_rows(&weights, [input, output], None, Precision::Int8);
+        let mut grid = Grid::new(rows, input);
+        grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
+        let mut rounded = Quantized::default();
+        rounded.fill(&grid, input, None);
+        let [found, expected] = [Form::Numbers, Form::Bytes(&rounded)].map(|form| {
+            let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
+            out.rows_mut().for_each(|line| line.fill(f32::NAN));
+            let layer = Linear::new(&weight, vec![None]);
+            linear(&[Output { linear: &layer, column: 0 }], Input::new(&grid, form), &Lanes::even(1, rows), &mut out, false);
+            out.to_values(output)
+        });
+        assert_eq!(
+            found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
+            expected.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        );
+    }
 
     #[test]
     fn a_layer_in_sweeps_has_its_bias_and_its_change_once() {

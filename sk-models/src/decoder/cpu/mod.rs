@@ -92,10 +92,18 @@ impl Table {
     }
 }
 
+/// The embedding of a model that is being packed.
+enum Embedding {
+    /// A table of its own.
+    Table(Table),
+    /// The columns of the head.
+    Tied(Matrix),
+}
+
 /// A model in panels.
 #[derive(Debug)]
 pub(crate) struct CpuEngine {
-    /// None where the head's columns serve.
+    /// `None` if the columns of the head are the embedding.
     embedding: Option<Table>,
     layers: Vec<PackedLayer>,
     norm: PackedNorm,
@@ -252,10 +260,10 @@ impl CpuEngine {
         precision: Precision,
     ) -> Result<Self, P::Error> {
         let shape = [config.hidden_size, config.vocab_size];
-        let (embedding, tied) = if config.tie_word_embeddings {
-            (None, Some(read(embedding, |values| Matrix::of_columns(values, shape, precision))))
+        let embedding = if config.tie_word_embeddings {
+            Embedding::Tied(read(embedding, |values| Matrix::of_columns(values, shape, precision)))
         } else {
-            (Some(read(embedding, |values| Table::new(values, precision))), None)
+            Embedding::Table(read(embedding, |values| Table::new(values, precision)))
         };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
@@ -263,11 +271,11 @@ impl CpuEngine {
         }
         let norm = PackedNorm::new(&parts.norm()?);
         let head = parts.head()?.map(|head| read(head, |values| Matrix::of_rows(values, shape, None, precision)));
-        let (embedding, head) = match (embedding, head.or(tied)) {
-            (embedding, Some(head)) => (embedding, head),
-            // Without a head of its own it is tied, whatever its configuration says.
-            (Some(embedding), None) => (None, Matrix::of_columns(&embedding.values(), shape, precision)),
-            (None, None) => unreachable!("a tied head is packed first"),
+        let (embedding, head) = match (embedding, head) {
+            (Embedding::Tied(tied), head) => (None, head.unwrap_or(tied)),
+            (Embedding::Table(table), Some(head)) => (Some(table), head),
+            // A model without a head is tied, whatever its configuration says.
+            (Embedding::Table(table), None) => (None, Matrix::of_columns(&table.values(), shape, precision)),
         };
         Ok(Self {
             embedding,

@@ -5,6 +5,7 @@
 //! rounding of f32, in another order than that of a chain of multiply-adds. Rows that meet weights of bf16 are sums of two, sixteen bits.
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::ops::Range;
 
 use half::bf16;
@@ -112,7 +113,8 @@ impl Terms {
         let block = self.terms * 2 * HEIGHT;
         let mut part = Part::default();
         for from in sweep.clone().step_by(BLOCKS) {
-            let count = BLOCKS.min(sweep.end - from);
+            let Some(blocks) = NonZero::new(BLOCKS.min(sweep.end - from)) else { continue };
+            let count = blocks.get();
             let b = panel.ready(from..from + count);
             // More of this panel comes next, or the same of the one after it.
             let next = if from + count < sweep.end { from + count } else { self.blocks + sweep.start };
@@ -125,9 +127,9 @@ impl Terms {
                 // SAFETY: a square of A and blocks of the panel; rows of C that are there, by the caller's promise.
                 unsafe {
                     if rows - row >= SIDE {
-                        panel.multiply([a, b, ahead], count, c, add);
+                        panel.multiply([a, b, ahead], blocks, c, add);
                     } else {
-                        part.with(rows - row, c, |c| panel.multiply([a, b, ahead], count, c, add));
+                        part.with(rows - row, c, |c| panel.multiply([a, b, ahead], blocks, c, add));
                     }
                 }
             }
@@ -157,7 +159,7 @@ pub(super) trait Panel {
     /// # Safety
     ///
     /// As [`Configured::two_by_one`].
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool);
+    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool);
 }
 
 /// A panel of f32, `[depth, WIDTH]`, whose numbers become sums of three as they are wanted.
@@ -193,12 +195,13 @@ impl Panel for Whole<'_> {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
     }
 
-    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        for start in (0..blocks).step_by(GROUP) {
+    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+        for start in (0..blocks.get()).step_by(GROUP) {
+            let Some(count) = NonZero::new(GROUP.min(blocks.get() - start)) else { continue };
             let tiles = start * THREE * 2 * size_of::<[Line; HEIGHT]>();
             let places = [a.wrapping_add(tiles), b.wrapping_add(tiles), ahead.wrapping_add(start * DEPTH * WIDTH / 2)];
             // SAFETY: passed on.
-            unsafe { self.configured.three_by_three(places, GROUP.min(blocks - start), c, add || start > 0) }
+            unsafe { self.configured.three_by_three(places, count, c, add || start > 0) }
         }
     }
 }
@@ -229,7 +232,7 @@ impl Panel for Pairs<'_> {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
     }
 
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
+    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
         // SAFETY: passed on.
         unsafe { self.configured.two_by_one(places, blocks, c, add) }
     }

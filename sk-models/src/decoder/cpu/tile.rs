@@ -109,6 +109,9 @@ const fn ahead(rows: usize) -> usize {
     if rows < 4 { 96 } else { 32 }
 }
 
+/// # Safety
+///
+/// As [`multiply_all`], with at most [`ROWS`] rows and one or two vectors, on a processor with AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
@@ -118,15 +121,17 @@ unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize
             unsafe {
                 match (rows, vectors) {
                     $(
-                        ($height, 2) => avx512_tile::<$height, 2>(products, first, c, add),
                         ($height, 1) => avx512_tile::<$height, 1>(products, first, c, add),
+                        ($height, _) => avx512_tile::<$height, 2>(products, first, c, add),
                     )*
-                    _ => unreachable!("a tile of {rows} rows and {vectors} vectors"),
+                    (0, _) => {}
+                    (_, 1) => avx512_tile::<ROWS, 1>(products, first, c, add),
+                    (_, _) => avx512_tile::<ROWS, 2>(products, first, c, add),
                 }
             }
         };
     }
-    heights!(1 2 3 4 5 6 7 8 9 10 11 12);
+    heights!(1 2 3 4 5 6 7 8 9 10 11);
 }
 
 #[cfg(target_arch = "x86_64")]
