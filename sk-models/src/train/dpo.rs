@@ -277,7 +277,7 @@ pub fn train_dpo(
         check_step(found.progress.step, options.steps, &path)?;
         matrices = load_parameters(matrices, found.parameters).map_err(refuse)?;
         step = found.progress.step;
-        optimizer.restore(step, found.optimizer, device);
+        optimizer.restore(&matrices, found.optimizer, device).map_err(refuse)?;
     }
     report(DpoEvent::Started {
         parameters: matrices.num_params(),

@@ -242,7 +242,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         recipe.check(&progress.recipe, &path)?;
         check_step(progress.step, options.steps, &path)?;
         model = load_parameters(model, found.parameters).map_err(refuse)?;
-        optimizer.restore(progress.step, found.optimizer, &device.clone().inner());
+        optimizer.restore(&model, found.optimizer, &device.clone().inner()).map_err(refuse)?;
         (step, cursor) = (progress.step, progress.cursor);
     }
     let mut windows = Windows::new(&corpus, options.seed, options.length, cursor)?;
