@@ -47,7 +47,7 @@ pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, Check
         all.update([0]);
         all.update(digest);
     }
-    Ok(all.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:x}", all.finalize()))
 }
 
 fn digest_of_file(path: &Path) -> Result<Vec<u8>, CheckpointError> {

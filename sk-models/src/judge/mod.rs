@@ -13,11 +13,11 @@ pub use ruler::{Ruler, Surprise};
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a digest that tells judges apart.
-const DIGEST: usize = 6;
+/// Hexadecimal digits of a digest that tells judges apart.
+const DIGITS: usize = 12;
 
 fn short_digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:.DIGITS$x}", Sha256::digest(bytes))
 }
 
 pub(crate) use features::{Features, MANNERS, Splitter};

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use super::{data::Source, error::TrainError};
 use crate::{files, hf::Checkpoint};
 
-/// Bytes of a digest that tells contents apart.
-const DIGEST: usize = 16;
+/// Hexadecimal digits of a digest that tells contents apart.
+const DIGITS: usize = 32;
 
 /// The options of a run, and what is in the files that they name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl Recipe {
             let mut digest = Sha256::new();
             digest.update(model.config().to_json("float32"));
             model.tensors().visit(&mut |bytes| digest.update(bytes));
-            hex(&digest.finalize())
+            format!("{:.DIGITS$x}", digest.finalize())
         });
         self.contents.push((option.to_owned(), digest));
         self
@@ -79,9 +79,5 @@ impl Recipe {
 }
 
 fn file_digest(path: &Path) -> Result<String, TrainError> {
-    files::read(path).map(|bytes| hex(&Sha256::digest(bytes))).map_err(|source| TrainError::io(path, source))
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
+    files::read(path).map(|bytes| format!("{:.DIGITS$x}", Sha256::digest(bytes))).map_err(|source| TrainError::io(path, source))
 }

@@ -1,6 +1,7 @@
 //! One file from the hub to the cache: resumed, verified, and renamed when whole.
 
 use std::{
+    fmt::LowerHex,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -8,7 +9,7 @@ use std::{
 };
 
 use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, digest::Output};
 
 use super::{
     client::{Client, is_hash},
@@ -152,9 +153,12 @@ impl Download<'_> {
     }
 }
 
-fn digest<D: Digest + Write>(mut hasher: D, path: &Path) -> io::Result<String> {
+fn digest<D: Digest + Write>(mut hasher: D, path: &Path) -> io::Result<String>
+where
+    Output<D>: LowerHex,
+{
     io::copy(&mut File::open(path)?, &mut hasher)?;
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:x}", hasher.finalize()))
 }
 
 enum CopyError {
