@@ -160,10 +160,10 @@ fn one_pass_reads_what_plain_passes_read_step_after_step() {
 fn a_reading_does_not_depend_on_its_neighbours_or_on_padding() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let context = [1, 2, 3, 4];
-    let together = candidates(&mut rng, &[2, 9, 4]);
+    let joint = candidates(&mut rng, &[2, 9, 4]);
     let policies = [Policy::Backbone, variant("helpful")];
-    let batch = verifier().read(&context, &together, &policies).unwrap();
-    for (i, candidate) in together.iter().enumerate() {
+    let batch = verifier().read(&context, &joint, &policies).unwrap();
+    for (i, candidate) in joint.iter().enumerate() {
         let alone = Candidates::new(vec![candidate.clone()]).unwrap();
         let single = verifier().read(&context, &alone, &policies[1..]).unwrap();
         close(&batch.get(&policies[1]).unwrap()[i], &single.get(&policies[1]).unwrap()[0]);

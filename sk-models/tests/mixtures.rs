@@ -249,10 +249,10 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     // Another model's log-probabilities on the backbone's head.
     let other = Arc::new(Decoder::from(Qwen2::random(&fixture.model.config, 9, &fixture.device)));
     let head = propose(TokenPrior::Model(Box::new(Frozen::new(Arc::clone(&other)))), VocabularyHead::new(5, 0.0).unwrap());
-    let mut likeliest: Vec<TokenId> = (0..size as TokenId).collect();
-    likeliest.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
+    let mut ranked: Vec<TokenId> = (0..size as TokenId).collect();
+    ranked.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
     let kept: Vec<TokenId> = head.iter().map(|c| c.tokens[0]).collect();
-    let mut five = likeliest[..5].to_vec();
+    let mut five = ranked[..5].to_vec();
     five.sort_unstable();
     assert_eq!(kept, five);
     let logits: Vec<f64> = Frozen::new(other).next_logits(prompt).unwrap().iter().map(|&z| f64::from(z)).collect();

@@ -227,7 +227,7 @@ impl Far<'_> {
         Some(Drawn { token: chosen.token, log_prob: (f64::from(chosen.logit) - log_sum) as f32 })
     }
 
-    /// The token that is drawn of those known, the likeliest first, where they decide; `mass` is that of all tokens.
+    /// The token that is drawn of those known, the most probable first, where they decide; `mass` is that of all tokens.
     fn choose<'a>(&self, known: &'a [Known], mass: f64, weight: impl Fn(f32) -> f64, uniform: f64) -> Option<&'a Known> {
         if self.sampling.is_greedy() {
             return known.first();
@@ -264,7 +264,7 @@ impl Far<'_> {
     }
 }
 
-/// A token whose place among the likeliest is known.
+/// A token whose rank is known.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     token: TokenId,
@@ -284,7 +284,7 @@ mod tests {
     /// Enough blocks for a few of them to be worth it, the last one not full.
     const VOCABULARY: usize = 300 * BLOCK - 23;
 
-    /// Rows of logits whose likeliest tokens are as far above the rest as `spread` says.
+    /// Rows of logits whose most probable tokens are as far above the rest as `spread` says.
     fn logits(rows: usize, spread: f32, seed: u64) -> Vec<f32> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         (0..rows * VOCABULARY).map(|_| -spread * (1.0 - rng.random::<f32>()).ln()).collect()
@@ -347,7 +347,7 @@ mod tests {
             let logits = logits(uniforms.len(), spread, seed);
             let sampling = Sampling::new(temperature, top_p, top_k, penalty).unwrap();
             let best = crate::kernels::logits::argmax(&logits[..VOCABULARY]);
-            // What is penalised is worth drawing: of each row, every other one of the likeliest.
+            // What is penalised is worth drawing: of each row, every other one of the most probable.
             let likely = logits.chunks_exact(VOCABULARY).flat_map(|row| {
                 let mut order: Vec<TokenId> = (0..VOCABULARY as TokenId).collect();
                 order.sort_unstable_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));

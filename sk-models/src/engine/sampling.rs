@@ -28,7 +28,7 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// Draws a token from `logits` (one per token of the vocabulary) after `history`, which the repetition penalty looks at.
     ///
-    /// `uniform` decides, a number in [0, 1): the tokens kept are laid side by side from the likeliest on, and the one drawn is where that
+    /// `uniform` decides, a number in [0, 1): the tokens kept are laid side by side from the most probable on, and the one drawn is where that
     /// share of their mass is reached. O(V) in a few vector passes, and O(m log m) in the number m of tokens about as likely as the
     /// last one kept and the one drawn.
     pub(crate) fn draw(
@@ -50,7 +50,7 @@ impl Sampler {
             let token = argmax(rated);
             return Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) };
         }
-        let (max, mass) = weigh(rated, sampling.temperature(), weights);
+        let (max, mass) = softmax_weights(rated, sampling.temperature(), weights);
         let token = choose(weights, buckets, sampling, uniform);
         // Where nothing was penalised or tempered the weights are those of the logits as they came.
         let total = if plain && sampling.temperature() == 1.0 { max + mass.ln() as f32 } else { log_sum_exp(logits) };
@@ -86,7 +86,7 @@ fn choose(weights: &[f32], buckets: &mut Buckets, sampling: &Sampling, uniform: 
 const PIECE: usize = 512;
 
 /// `out[i] = e^{(z_i − max)/T}`; returns max and the sum.
-fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
+fn softmax_weights(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
     out.resize(logits.len(), 0.0);
     widened(
         #[inline(always)]
@@ -107,7 +107,7 @@ fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
     )
 }
 
-/// The tokens kept: so many of the likeliest, and their mass.
+/// The tokens kept: the number of most probable ones, and their mass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Kept {
     count: usize,
@@ -344,7 +344,7 @@ mod tests {
     /// The tokens kept and the one drawn, by sorting everything.
     fn plainly(logits: &[f32], sampling: &Sampling, uniform: f64) -> (usize, TokenId, f64) {
         let mut all = Vec::new();
-        weigh(logits, sampling.temperature(), &mut all);
+        softmax_weights(logits, sampling.temperature(), &mut all);
         let mut all: Vec<(f32, TokenId)> = all.into_iter().zip(0..).collect();
         all.sort_unstable_by(before);
         if sampling.top_k() > 0 {

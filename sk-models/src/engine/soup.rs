@@ -32,8 +32,8 @@ impl Soup {
 impl DraftPolicy for Soup {
     fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError> {
         let spec = self.spec.snapshot();
-        let weighed = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
-        let ingredients: Vec<Ingredient> = weighed
+        let positive = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
+        let ingredients: Vec<Ingredient> = positive
             .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: self.rack.get(seat.name())? }))
             .collect::<Result<_, super::EngineError>>()?;
         let unchanged = |(old, _): &(Vec<Ingredient>, _)| {

@@ -58,7 +58,7 @@ impl AdapterRack {
 type Lane = Option<Arc<LoraAdapter>>;
 
 /// The lanes of the last reading, with the prefix each keeps.
-struct Bench {
+struct Seated {
     lanes: Vec<Lane>,
     seats: Seats,
     follower: Follower,
@@ -94,11 +94,11 @@ pub struct Verifier {
     model: Arc<Decoder>,
     rack: AdapterRack,
     heads: HeadRack,
-    bench: Option<Bench>,
+    seated: Option<Seated>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
-    /// The policies that one-token candidates were last read under: those worth looking ahead with.
-    habit: Vec<Policy>,
+    /// The policies under which one-token candidates were read last: the next look ahead computes them too.
+    last_policies: Vec<Policy>,
 }
 
 impl Verifier {
@@ -111,7 +111,7 @@ impl Verifier {
     /// The backbone `model` with the adapters of `rack` and the heads of `heads`.
     #[must_use]
     pub fn with_racks(model: Arc<Decoder>, rack: AdapterRack, heads: HeadRack) -> Self {
-        Self { model, rack, heads, bench: None, pending: None, ahead: None, habit: Vec::new() }
+        Self { model, rack, heads, seated: None, pending: None, ahead: None, last_policies: Vec::new() }
     }
 
     /// The rack its adapters are taken from.
@@ -136,21 +136,21 @@ impl Verifier {
         policies.iter().filter_map(lane).collect()
     }
 
-    /// Makes the bench hold exactly `lanes` and follow `context`.
-    fn seat(&mut self, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Bench, BoxError> {
-        let mut bench = match self.bench.take() {
-            Some(bench) if same(&bench.lanes, &lanes) => bench,
+    /// Seats exactly `lanes` and makes them follow `context`.
+    fn seat(&mut self, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Seated, BoxError> {
+        let mut seated = match self.seated.take() {
+            Some(seated) if same(&seated.lanes, &lanes) => seated,
             previous => self.reseat(previous, lanes, context)?,
         };
-        bench.follower.follow(&self.model, &bench.seats, context);
-        Ok(bench)
+        seated.follower.follow(&self.model, &seated.seats, context);
+        Ok(seated)
     }
 
-    /// A bench of other lanes. Lanes that stay keep their prefix; a newly seated one reads the context once.
-    fn reseat(&self, previous: Option<Bench>, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Bench, BoxError> {
+    /// Seats other lanes. Lanes that stay keep their prefix; a newly seated one reads the context once.
+    fn reseat(&self, previous: Option<Seated>, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Seated, BoxError> {
         let seats = self.model.seat(&lanes)?;
-        let find = |lane: &Lane, bench: &Bench| bench.lanes.iter().position(|l| identical(l, lane));
-        let fresh = |lanes: Vec<Lane>, seats| Bench { follower: Follower::new(&self.model, lanes.len()), lanes, seats };
+        let find = |lane: &Lane, seated: &Seated| seated.lanes.iter().position(|l| identical(l, lane));
+        let fresh = |lanes: Vec<Lane>, seats| Seated { follower: Follower::new(&self.model, lanes.len()), lanes, seats };
         let Some(mut previous) = previous else { return Ok(fresh(lanes, seats)) };
         let (stay, join): (Vec<Lane>, Vec<Lane>) = lanes.iter().cloned().partition(|lane| find(lane, &previous).is_some());
         if stay.is_empty() {
@@ -170,7 +170,7 @@ impl Verifier {
         if !place.iter().copied().eq(0..place.len()) {
             previous.follower.select_lanes(&place);
         }
-        Ok(Bench { lanes, seats, follower: previous.follower })
+        Ok(Seated { lanes, seats, follower: previous.follower })
     }
 
     /// What a lane that returned NaN or infinity is called.
@@ -181,7 +181,7 @@ impl Verifier {
     }
 
     /// Reads the rows of every lane: per lane and candidate one [`Reading`].
-    fn read_rows(&self, bench: &Bench, hidden: &Hidden, spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, EngineError> {
+    fn read_rows(&self, seated: &Seated, hidden: &Hidden, spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, EngineError> {
         let reading = |lane: &Lane, tokens: &[TokenId], pairs: Vec<[f32; 2]>| {
             if let Some(broken) = pairs.iter().position(|pair| pair.iter().any(|value| value.is_nan())) {
                 return Err(self.not_a_number(lane, tokens[broken]));
@@ -192,19 +192,19 @@ impl Verifier {
                 ..Reading::default()
             })
         };
-        let lanes = bench.lanes.iter().zip(self.model.read(hidden, &bench.seats, spans)?);
+        let lanes = seated.lanes.iter().zip(self.model.read(hidden, &seated.seats, spans)?);
         lanes.map(|(lane, rows)| spans.iter().zip(rows).map(|(tokens, pairs)| reading(lane, tokens, pairs)).collect()).collect()
     }
 
     /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
     ///
-    /// The policies that will be read next, by the habit of the last step, are computed in the same pass, so that a proposal that looks
+    /// The policies that will be read next, as in the last step, are computed in the same pass, so that a proposal that looks
     /// at the distribution and the reading of its one-token candidates cost one pass of one row per lane.
     ///
     /// # Errors
     /// When the context does not fit the model, or the device fails.
     pub fn next_token(&mut self, context: &[TokenId]) -> Result<&[f32], BoxError> {
-        let mut policies = self.habit.clone();
+        let mut policies = self.last_policies.clone();
         if !policies.contains(&Policy::Backbone) {
             policies.insert(0, Policy::Backbone);
         }
@@ -235,21 +235,21 @@ impl Verifier {
     fn compute_ahead(&mut self, context: &[TokenId], lanes: Vec<Lane>) -> Result<Ahead, BoxError> {
         self.pending = None;
         check_context(&self.model, ROLE, context, 1)?;
-        let mut bench = self.seat(lanes, context)?;
-        let (count, last) = (bench.lanes.len(), context[context.len() - 1]);
+        let mut seated = self.seat(lanes, context)?;
+        let (count, last) = (seated.lanes.len(), context[context.len() - 1]);
         let mut suffix = self.model.suffix(count, 1);
-        let hidden = self.model.extend(&[[last]], &bench.seats, bench.follower.prefix_mut(), &mut suffix);
-        let logits = self.model.logits(&hidden, &bench.seats)?;
+        let hidden = self.model.extend(&[[last]], &seated.seats, seated.follower.prefix_mut(), &mut suffix);
+        let logits = self.model.logits(&hidden, &seated.seats)?;
         let log_probs: Vec<Vec<f32>> = logits.chunks_exact(self.model.config().vocab_size).map(log_softmax).collect();
-        // The likeliest token's log-probability is max − logsumexp.
+        // The argmax's log-probability is max − logsumexp.
         let largest = |log_probs: &Vec<f32>| log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let min_entropy: Vec<f32> = log_probs.iter().map(|lane| (-largest(lane)).max(0.0)).collect();
         let broken = |(log_probs, entropy): (&Vec<f32>, &f32)| entropy.is_nan() || log_probs.iter().any(|value| value.is_nan());
         if let Some(lane) = log_probs.iter().zip(&min_entropy).position(broken) {
-            return Err(self.not_a_number(&bench.lanes[lane], last).into());
+            return Err(self.not_a_number(&seated.lanes[lane], last).into());
         }
-        let ahead = Ahead { context: context.to_vec(), lanes: bench.lanes.clone(), log_probs, min_entropy };
-        self.bench = Some(bench);
+        let ahead = Ahead { context: context.to_vec(), lanes: seated.lanes.clone(), log_probs, min_entropy };
+        self.seated = Some(seated);
         self.pending = Some(Pending { suffix, inputs: vec![vec![last]], shared: true });
         Ok(ahead)
     }
@@ -257,7 +257,7 @@ impl Verifier {
     /// Reads candidates of one token each: they share their only input, so one row per lane serves all of them.
     fn read_tokens(&mut self, context: &[TokenId], tokens: &[TokenId], policies: &[Policy]) -> Result<Readings, BoxError> {
         let lanes = self.lanes(policies)?;
-        self.habit = policies.to_vec();
+        self.last_policies = policies.to_vec();
         let ahead = self.look_ahead(context, lanes.clone())?;
         let mut readings = Readings::new();
         for (policy, lane) in policies.iter().zip(&lanes) {
@@ -300,40 +300,40 @@ impl Backbone for Verifier {
         if !heads.is_empty() && lanes.iter().all(Option::is_some) {
             lanes.push(None);
         }
-        let mut bench = self.seat(lanes, context)?;
+        let mut seated = self.seat(lanes, context)?;
 
         let last = context[context.len() - 1];
         let inputs: Vec<Vec<TokenId>> = candidates.iter().map(|c| inputs_of(last, &c.tokens)).collect();
-        let count = bench.lanes.len();
+        let count = seated.lanes.len();
         let reach = |(input, c): (&Vec<TokenId>, &Candidate)| {
             let extra = &c.tokens[c.tokens.len() - heads.extra_tokens()..];
             input.iter().chain(extra).copied().collect::<Vec<_>>()
         };
         let rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
         let mut suffix = self.model.suffix(count, candidates.len());
-        let hidden = self.model.extend(&rows, &bench.seats, bench.follower.prefix_mut(), &mut suffix);
+        let hidden = self.model.extend(&rows, &seated.seats, seated.follower.prefix_mut(), &mut suffix);
         let mut readings = Readings::new();
-        if let Some(lane) = bench.lanes.iter().position(Option::is_none) {
-            heads.read_into(&mut readings, (&self.model, &hidden, &bench.seats), lane, candidates)?;
+        if let Some(lane) = seated.lanes.iter().position(Option::is_none) {
+            heads.read_into(&mut readings, (&self.model, &hidden, &seated.seats), lane, candidates)?;
         }
         if predicting > 0 {
             let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
-            let read = self.read_rows(&bench, &hidden, &spans)?;
+            let read = self.read_rows(&seated, &hidden, &spans)?;
             let policies = policies.iter().filter(|policy| !matches!(policy, Policy::Head(_)));
             for (policy, lane) in policies.zip(read) {
                 readings.insert(policy.clone(), lane);
             }
         }
 
-        self.bench = Some(bench);
+        self.seated = Some(seated);
         self.pending = Some(Pending { suffix, inputs, shared: false });
         Ok(readings)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
-        if let (Some(pending), Some(bench)) = (self.pending.take(), &mut self.bench) {
+        if let (Some(pending), Some(seated)) = (self.pending.take(), &mut self.seated) {
             let row = if pending.shared { 0 } else { chosen };
-            bench.follower.adopt(&pending.suffix, row, &pending.inputs[row]);
+            seated.follower.adopt(&pending.suffix, row, &pending.inputs[row]);
         }
         self.ahead = None;
         Ok(())

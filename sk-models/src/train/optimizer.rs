@@ -144,7 +144,8 @@ impl Optimizer {
         for (name, data) in named_parameters(module) {
             let rank = data.shape().num_dims();
             let state = self.rule(&name, rank).state_unflatten(rank, &name, &mut source, device);
-            let state = state.ok_or_else(|| format!("holds no optimizer state for `{name}`; delete it, or give another --output"))?;
+            let state =
+                state.ok_or_else(|| format!("holds no optimizer state for `{name}`; delete it, or give another --output"))?;
             self.memory.insert(name, state);
         }
         Ok(())

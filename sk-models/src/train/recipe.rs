@@ -32,8 +32,8 @@ impl Recipe {
 
     /// Adds data files with their weights, and the files whose questions are left out of them.
     pub(super) fn data(mut self, sources: &[Source], exclude: &[PathBuf]) -> Result<Self, TrainError> {
-        let weighed = |source: &Source| Ok(format!("{}={}", file_digest(&source.path)?, source.weight));
-        let data: Vec<String> = sources.iter().map(weighed).collect::<Result<_, TrainError>>()?;
+        let weighted = |source: &Source| Ok(format!("{}={}", file_digest(&source.path)?, source.weight));
+        let data: Vec<String> = sources.iter().map(weighted).collect::<Result<_, TrainError>>()?;
         let exclude: Vec<String> = exclude.iter().map(|path| file_digest(path)).collect::<Result<_, _>>()?;
         self.contents.extend([("data".to_owned(), data.join(",")), ("exclude".to_owned(), exclude.join(","))]);
         Ok(self)

@@ -37,7 +37,7 @@ impl Heads {
     }
 }
 
-/// Appends the keys, turned to their positions, and the values of a pass to the blocks of its spans.
+/// Appends the keys, rotated to their positions, and the values of a pass to the blocks of its spans.
 pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>]) {
     let mut own: Vec<&mut Block> = keys.iter_mut().flat_map(|keys| keys.own.iter_mut()).collect();
     for_each_mut(&mut own, |index, block| {
@@ -196,7 +196,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 || {
                     for (index, span, step, group) in each() {
                         let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
-                        table.turn(span.position + step, x, scale, &mut queries[index * width..][..width]);
+                        table.rotate(span.position + step, x, scale, &mut queries[index * width..][..width]);
                     }
                 },
             );
@@ -225,7 +225,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 let (seen, unseen) = after.split_at_mut(span.earlier + step + 1);
                 totals[index] = widened(
                     #[inline(always)]
-                    || weigh(before, seen),
+                    || exponentiate(before, seen),
                 );
                 unseen.fill(0.0);
             }
@@ -257,9 +257,9 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     });
 }
 
-/// Turns the scores that a query sees into e^{s − max}, and returns their sum.
+/// Replaces the scores of the keys that a query sees by e^{s − max}, the numerators of their softmax. Returns the sum.
 #[inline(always)]
-fn weigh(before: &mut [f32], seen: &mut [f32]) -> f32 {
+fn exponentiate(before: &mut [f32], seen: &mut [f32]) -> f32 {
     let peak = max(before).max(max(seen));
     for score in before.iter_mut() {
         *score = exp(*score - peak);

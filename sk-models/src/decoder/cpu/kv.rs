@@ -21,7 +21,7 @@ impl Block {
         self.values.truncate(length * width.next_multiple_of(WIDTH));
     }
 
-    /// Appends `count` tokens from position `position` on, the first of them the block's `index`-th: keys of `width`, turned to their places by
+    /// Appends `count` tokens from position `position` on, the first of them the block's `index`-th: keys of `width`, rotated to their places by
     /// `table`, and values. `token` says where those of each are.
     #[inline(always)]
     pub(crate) fn extend<'a>(
@@ -40,7 +40,7 @@ impl Block {
             let at = index + done;
             let tokens = (WIDTH - at % WIDTH).min(count - done);
             let panel = &mut self.keys[at / WIDTH * width * WIDTH..][..width * WIDTH];
-            table.turn_columns((position + done, tokens), |step| token(done + step).0, &mut panel[at % WIDTH..], WIDTH);
+            table.rotate_columns((position + done, tokens), |step| token(done + step).0, &mut panel[at % WIDTH..], WIDTH);
             done += tokens;
         }
     }
@@ -231,8 +231,8 @@ mod tests {
             for j in 0..half {
                 let angle = (token + 9) as f64 * 100.0_f64.powf(-2.0 * j as f64 / D as f64);
                 let (x1, x2) = (f64::from(tokens.keys[token * D + j]), f64::from(tokens.keys[token * D + half + j]));
-                let turned = [x1 * angle.cos() - x2 * angle.sin(), x2 * angle.cos() + x1 * angle.sin()];
-                for (component, expected) in [j, half + j].into_iter().zip(turned) {
+                let rotated = [x1 * angle.cos() - x2 * angle.sin(), x2 * angle.cos() + x1 * angle.sin()];
+                for (component, expected) in [j, half + j].into_iter().zip(rotated) {
                     let found = block.keys[(token / WIDTH * D + component) * WIDTH + token % WIDTH];
                     // Two products and a sum, each rounded, of numbers below one.
                     assert!((f64::from(found) - expected).abs() < 4.0 * f64::from(f32::EPSILON), "{token}, {component}");

@@ -385,8 +385,8 @@ impl CpuEngine {
         let mut all = Vec::with_capacity(groups.len());
         let mut rest = groups;
         while !rest.is_empty() {
-            let (together, after) = rest.split_at_mut(portion(rest.iter().map(Group::tokens)));
-            all.extend(self.forward(together, states));
+            let (first, after) = rest.split_at_mut(portion(rest.iter().map(Group::tokens)));
+            all.extend(self.forward(first, states));
             rest = after;
         }
         all

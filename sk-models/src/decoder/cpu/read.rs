@@ -69,8 +69,8 @@ impl Partial {
 
     fn join(self, other: Self) -> Self {
         let max = self.max.max(other.max);
-        let weigh = |part: Self| if part.sum == 0.0 { 0.0 } else { part.sum * (part.max - max).exp() };
-        Self { max, sum: weigh(self) + weigh(other), target: self.target.or(other.target) }
+        let scaled = |part: Self| if part.sum == 0.0 { 0.0 } else { part.sum * (part.max - max).exp() };
+        Self { max, sum: scaled(self) + scaled(other), target: self.target.or(other.target) }
     }
 }
 

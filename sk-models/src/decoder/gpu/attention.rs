@@ -1,7 +1,7 @@
 use burn::tensor::{DType, Int, Tensor};
 
 use super::cache::Prefix;
-use super::ops::{self, Changed, Place, turn};
+use super::ops::{self, Changed, Place, rotate};
 use super::shape::{Heads, Own, Sight};
 use super::{Cache, Group};
 use crate::config::Qwen2Config;
@@ -109,12 +109,12 @@ pub(super) fn attend(
         let cache = group.prefix().reserve(layer, sight.keys() - sight.places, sight.places);
         let mut queries = None;
         cache.inplace(|cache| {
-            let (query, cache) = turn(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, sight, &place, cache);
+            let (query, cache) = rotate(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, sight, &place, cache);
             queries = Some(query);
             cache
         });
-        let queries = queries.expect("what was turned");
+        let queries = queries.expect("what was rotated");
         mixed.push(ops::attend(queries, cache, heads, lanes, sight, &place, format));
     }
-    super::together(mixed, lanes)
+    super::join_lanes(mixed, lanes)
 }

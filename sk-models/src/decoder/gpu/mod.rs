@@ -183,7 +183,7 @@ impl GpuEngine {
         let states = self.read(&pass, groups, lanes);
         advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
-        apart(states, lanes.count(), &places)
+        split_lanes(states, lanes.count(), &places)
     }
 
     /// What a pass is told, on the device.
@@ -238,8 +238,8 @@ impl GpuEngine {
     pub(crate) fn logits_of(&self, states: &[&Tensor<2>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
         let count = lanes.count();
         let places: Vec<usize> = states.iter().map(|states| states.dims()[0] / count).collect();
-        let joined = together(states.iter().map(|states| (*states).clone()).collect(), count);
-        apart(self.head_logits(&joined, lanes), count, &places)
+        let joined = join_lanes(states.iter().map(|states| (*states).clone()).collect(), count);
+        split_lanes(self.head_logits(&joined, lanes), count, &places)
     }
 }
 
@@ -248,8 +248,8 @@ fn angles(config: &Qwen2Config, positions: usize, device: &Device) -> Tensor<2> 
     let (half, width) = (config.head_dim / 2, config.head_dim);
     let rates: Vec<f64> = (0..half).map(|j| config.rope_theta.powf(-2.0 * j as f64 / width as f64)).collect();
     let line = |position: usize| {
-        let turns = rates.iter().map(move |rate| position as f64 * rate);
-        turns.clone().map(|x| x.cos() as f32).chain(turns.map(|x| x.sin() as f32))
+        let angles = rates.iter().map(move |rate| position as f64 * rate);
+        angles.clone().map(|x| x.cos() as f32).chain(angles.map(|x| x.sin() as f32))
     };
     let angles: Vec<f32> = (0..positions).flat_map(line).collect();
     Tensor::from_data(TensorData::new(angles, [positions, width]), device)
@@ -267,7 +267,7 @@ fn advance(groups: &mut [Group<'_>]) {
 }
 
 /// `[G·mᵢ, W]` for each i, joined in each lane: `[G·Σmᵢ, W]`.
-fn together(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
+fn join_lanes(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
     if parts.len() == 1 {
         return parts.remove(0);
     }
@@ -281,7 +281,7 @@ fn together(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
 }
 
 /// The reverse.
-fn apart(joined: Tensor<2>, lanes: usize, places: &[usize]) -> Vec<Tensor<2>> {
+fn split_lanes(joined: Tensor<2>, lanes: usize, places: &[usize]) -> Vec<Tensor<2>> {
     if places.len() == 1 {
         return vec![joined];
     }

@@ -115,13 +115,13 @@ pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, forma
     (x.clone(), rms_norm(x, norm.weight.val(), norm.epsilon()).cast(format))
 }
 
-/// Heads turned by the angles of their positions, of one group: of projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, the queries
+/// Heads rotated by the angles of their positions, of one group: of projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, the queries
 /// `[G, Hkv, Hq/Hkv·m, D]`, scaled by 1/√D; keys and values go behind those of before into a cache `[G, 2·Hkv, P, D]`, whose format all have.
 ///
 /// Row p of the angles has the cosines of position p and then its sines; with `y = [y₁, y₂]` the halves of a head, they make
 /// `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]` of it. On a GPU the cache is written where it lies, whoever else holds it.
 #[allow(clippy::too_many_arguments)]
-pub(super) fn turn(
+pub(super) fn rotate(
     projected: Changed,
     bias: Tensor<1>,
     angles: Tensor<2>,
@@ -137,7 +137,7 @@ pub(super) fn turn(
         let (frozen, bias) = (projected.frozen.into_dispatch(), bias.into_dispatch());
         let (angles, cache) = (angles.into_dispatch(), cache.into_dispatch());
         let Place { numbers, at, .. } = place.clone();
-        let (queries, cache) = <burn::backend::Dispatch as CubeOps>::cube_turn(
+        let (queries, cache) = <burn::backend::Dispatch as CubeOps>::cube_rotate(
             frozen,
             delta,
             adapted,
@@ -165,11 +165,11 @@ pub(super) fn turn(
     let angles = angles.select(0, positions).unsqueeze::<4>();
     let part = |tensor: &Tensor<4>, from: usize| tensor.clone().narrow(3, from, half);
     let (cos, sin) = (part(&angles, 0), part(&angles, half));
-    let turned = own.clone().narrow(1, 0, queries + keys);
-    let (first, second) = (part(&turned, 0), part(&turned, half));
-    let turned = Tensor::cat(vec![first.clone() * cos.clone() - second.clone() * sin.clone(), second * cos + first * sin], 3);
-    let query = turned.clone().narrow(1, 0, queries).mul_scalar(heads.scale());
-    let others = Tensor::cat(vec![turned.narrow(1, queries, keys), own.narrow(1, queries + keys, keys)], 1);
+    let rotated = own.clone().narrow(1, 0, queries + keys);
+    let (first, second) = (part(&rotated, 0), part(&rotated, half));
+    let rotated = Tensor::cat(vec![first.clone() * cos.clone() - second.clone() * sin.clone(), second * cos + first * sin], 3);
+    let query = rotated.clone().narrow(1, 0, queries).mul_scalar(heads.scale());
+    let others = Tensor::cat(vec![rotated.narrow(1, queries, keys), own.narrow(1, queries + keys, keys)], 1);
     let cache = cache.slice_assign([0..lanes, 0..2 * keys, at..at + places, 0..width], others.cast(format));
     (query.reshape([lanes, keys, queries / keys * places, width]).cast(format), cache)
 }
@@ -203,15 +203,15 @@ pub(super) fn attend(
     let _ = place;
     let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width]);
     let (keys, values) = (part(0), part(heads.keys));
-    let weights = weigh(product(queries, keys.swap_dims(2, 3)), sight, cache.dtype());
+    let weights = softmax(product(queries, keys.swap_dims(2, 3)), sight, cache.dtype());
     by_place(product(weights, values), heads, lanes, sight.places, format)
 }
 
 /// The weights of attention: the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees, in `format`.
-pub(super) fn weigh(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
+pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&scores.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_weigh(scores.into_dispatch(), sight, format));
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_softmax(scores.into_dispatch(), sight, format));
     }
     let [lanes, heads, queries, keys] = scores.dims();
     let scores = if sight.is_whole() {
@@ -313,7 +313,7 @@ pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
 pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_likeliest(logits.into_dispatch()));
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_argmax(logits.into_dispatch()));
     }
     let [_, vocabulary] = logits.dims();
     let logits = logits.cast(DType::F32);

@@ -8,7 +8,7 @@ use cubek::matmul::multi_level::Strategy;
 use cubek::std::InputBinding;
 
 use super::kernels::products::{Spread, parts_of_sum, rows_kernel, spread_kernel};
-use super::{FEW, UNITS, by_rows, element, empty};
+use super::{FEW, UNITS, by_rows, element, empty, launch};
 
 /// A product in `format`.
 ///
@@ -103,15 +103,13 @@ pub(super) fn spread(low: CubeTensor, second: CubeTensor, widths: &[usize]) -> C
     let shape = Spread { rows: 16, columns: 4, terms: 32, units };
     let tiles: usize = [one, two, three].map(|width: usize| width.div_ceil(shape.columns * units)).iter().sum();
     let cubes = lanes * rows.div_ceil(shape.rows) * tiles;
-    let client = low.client.clone();
     let dim = CubeDim::new_1d(units as u32);
-    spread_kernel::launch(
-        &client,
-        cubecl::calculate_cube_count_elemwise(&client, cubes * units, dim),
-        dim,
-        low.into_buffer_arg(),
-        second.into_buffer_arg(),
-        out.clone().into_buffer_arg(),
+    let count = cubecl::calculate_cube_count_elemwise(&low.client, cubes * units, dim);
+    launch!(
+        spread_kernel,
+        low,
+        (count, dim),
+        [low, second, out],
         low_stride,
         stride,
         lanes,

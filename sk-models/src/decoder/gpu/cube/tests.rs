@@ -7,7 +7,7 @@ use sk_core::TokenId;
 
 use super::super::ops::{
     Changed, Place, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read, refresh,
-    spread, turn, weigh,
+    rotate, softmax, spread,
 };
 use super::super::shape::{Heads, Own, Sight};
 use crate::config::Qwen2Config;
@@ -156,7 +156,7 @@ fn place(sight: Sight, room: usize, device: &Device) -> Place {
 }
 
 #[test]
-fn heads_are_turned() {
+fn heads_are_rotated() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
@@ -172,7 +172,7 @@ fn heads_are_turned() {
                     let angles = numbers([sight.last() + 1, heads.width], 11, device);
                     let cache = numbers([own.lanes, 2 * heads.keys, sight.keys() + 2, heads.width], 13, device).cast(format);
                     let place = place(sight, sight.keys(), device);
-                    turn(projected, numbers([width], 12, device), angles, heads, own, sight, &place, cache)
+                    rotate(projected, numbers([width], 12, device), angles, heads, own, sight, &place, cache)
                 };
                 agree("queries", &device, tolerance, |device| run(device).0);
                 agree("the cache", &device, tolerance, |device| run(device).1);
@@ -196,7 +196,7 @@ const SIGHTS: [Sight; 6] = [
 ];
 
 #[test]
-fn scores_are_weighed() {
+fn scores_become_softmax_weights() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
@@ -204,7 +204,7 @@ fn scores_are_weighed() {
         for (sight, size) in SIGHTS.into_iter().flat_map(|sight| [(sight, 8.0), (sight, 300.0)]) {
             agree(&format!("{sight:?}, {size}"), &device, tolerance, |device| {
                 let scores = numbers([2, 2, 3 * sight.places, sight.keys()], 14, device);
-                weigh(scores.mul_scalar(size), sight, format)
+                softmax(scores.mul_scalar(size), sight, format)
             });
         }
     }

@@ -17,7 +17,7 @@ fn place_of_number(number: usize, width: usize, heads: usize, places: usize) -> 
 }
 
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn turn_kernel<P: Float, O: Float>(
+pub(in crate::decoder::gpu::cube) fn rotate_kernel<P: Float, O: Float>(
     projected: &[P],
     delta: &[f32],
     bias: &[f32],
@@ -91,7 +91,7 @@ fn sees(column: usize, place: usize, shared: usize, earlier: usize, rows: usize)
 }
 
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn weigh_kernel<O: Float>(
+pub(in crate::decoder::gpu::cube) fn softmax_kernel<O: Float>(
     scores: &[f32],
     out: &mut [O],
     rows: usize,
@@ -142,7 +142,7 @@ pub(in crate::decoder::gpu::cube) fn weigh_kernel<O: Float>(
 ///
 /// Queries `[G, Hkv, Q, D]`, keys and values as in a [`Prefix`](crate::decoder::gpu::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`.
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn glance_kernel<S: Float>(
+pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float>(
     queries: &[S],
     cache: &[S],
     numbers: &[i32],
@@ -240,9 +240,9 @@ pub(in crate::decoder::gpu::cube) fn glance_kernel<S: Float>(
     }
 }
 
-/// What all chunks of [`glance_kernel`] make together, place by place: `[G·m, Hq·D]`.
+/// What all chunks of [`chunk_kernel`] make together, place by place: `[G·m, Hq·D]`.
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn gather_kernel<O: Float>(
+pub(in crate::decoder::gpu::cube) fn combine_kernel<O: Float>(
     sums: &[f32],
     numbers: &[i32],
     out: &mut [O],
