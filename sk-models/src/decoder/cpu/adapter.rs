@@ -1,4 +1,4 @@
-//! Low-rank adapters in panels.
+//! Low-rank adapters, packed in panels.
 
 use std::array;
 
@@ -50,11 +50,12 @@ impl Delta {
         self.rank
     }
 
-    /// `x·A` of rows of `x` into rows of `low`.
+    /// Computes `x·A` for `rows` rows of `x` into `low`.
     ///
     /// # Safety
     ///
-    /// Both must have that many rows, `low` a stride of at least the rank, and nothing else may use these rows of `low`.
+    /// Both places hold that many rows, `low` has a stride of at least the rank, and nothing else
+    /// uses these rows of `low`.
     pub(super) unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
         for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
             // SAFETY: the caller's promise; a panel is `[input, 16]`.
@@ -65,13 +66,13 @@ impl Delta {
         }
     }
 
-    /// `low·B` for one panel of the output.
+    /// Returns the product `low·B` for one panel of the output.
     pub(super) fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
         Product { depth: self.rank, a: low, b: tile::panel(&self.up, self.rank, panel) }
     }
 }
 
-/// An adapter as the packed decoder reads it. CpuEngine once; seats refer to it.
+/// An adapter, packed once per engine; seats refer to it.
 #[derive(Debug)]
 pub(crate) struct PackedAdapter {
     layers: Vec<[Option<Delta>; Target::ALL.len()]>,
@@ -79,7 +80,7 @@ pub(crate) struct PackedAdapter {
     pub(super) head: Option<Delta>,
 }
 
-/// The change of the embedding: a row of A for each token, times B.
+/// The change of the embedding: the token's row of A, times B.
 #[derive(Debug)]
 struct Embedding {
     /// `[V, r]`.
@@ -90,11 +91,11 @@ struct Embedding {
 }
 
 impl PackedAdapter {
-    /// Packs an adapter; O(its parameters).
+    /// Packs an adapter. O(its parameters).
     ///
     /// # Errors
     ///
-    /// If it was made for another shape; `index` is what the error calls it.
+    /// If the adapter was made for another shape. The error calls it `index`.
     pub(crate) fn new(adapter: &LoraAdapter, index: usize, config: &Qwen2Config) -> Result<Self, AdapterError> {
         if adapter.layers.len() != config.num_hidden_layers {
             let (found, expected) = (adapter.layers.len(), config.num_hidden_layers);
@@ -129,7 +130,7 @@ impl PackedAdapter {
         self.layers[layer][target as usize].as_ref()
     }
 
-    /// Adds the change of a token's embedding to `x`.
+    /// Adds the change of the token's embedding to `x`.
     pub(crate) fn embed(&self, token: usize, x: &mut [f32]) {
         let Some(Embedding { rows, up, rank }) = &self.embedding else { return };
         for (low, up) in rows[token * rank..][..*rank].iter().zip(up.chunks_exact(up.len() / rank)) {
@@ -153,7 +154,7 @@ fn pack(entry: &LowRank) -> Delta {
     Delta::new(&values(&entry.a), &values(&entry.b), [input, rank, output], entry.scale as f32)
 }
 
-/// A tensor's values on the host, row by row.
+/// Copies the values of a tensor to the host, row by row.
 pub(super) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     let data = tensor.to_data();
     match data.as_slice::<f32>() {

@@ -15,14 +15,15 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Forgets all but the first `length` positions.
+    /// Keeps the first `length` positions.
     fn truncate(&mut self, length: usize, width: usize) {
         self.keys.truncate(length.div_ceil(WIDTH) * width * WIDTH);
         self.values.truncate(length * width.next_multiple_of(WIDTH));
     }
 
-    /// Appends `count` tokens from position `position` on, the first of them the block's `index`-th: keys of `width`, rotated to their places by
-    /// `table`, and values. `token` says where those of each are.
+    /// Appends `count` tokens from position `position` on; the first becomes the block's
+    /// `index`-th. Keys of `width` numbers are rotated by `table`. `token` returns the key and
+    /// value of each token.
     #[inline(always)]
     pub(crate) fn extend<'a>(
         &mut self,
@@ -45,25 +46,25 @@ impl Block {
         }
     }
 
-    /// Makes room for `count` positions from the `index`-th on, and returns where their values go.
+    /// Reserves `count` positions from the `index`-th on and returns the memory of their values.
     fn make_room(&mut self, [index, count, width]: [usize; 3]) -> &mut [f32] {
         let (panels, stride) = ((index + count).div_ceil(WIDTH), width.next_multiple_of(WIDTH));
         self.keys.resize(panels * width * WIDTH);
         let values = index * stride;
         if self.values.capacity() < values + count * stride {
-            // A token at a time would have them moved again and again.
+            // Growing token by token would copy the block again and again.
             self.values.reserve(count.next_multiple_of(WIDTH) * stride);
         }
         self.values.resize(values + count * stride);
         &mut self.values[values..]
     }
 
-    /// Panel `panel` of Kᵀ.
+    /// Returns panel `panel` of Kᵀ.
     pub(crate) fn keys(&self, panel: usize, width: usize) -> Place<*const f32> {
         Place { start: self.keys[panel * width * WIDTH..].as_ptr(), stride: WIDTH }
     }
 
-    /// Columns `column..` of V.
+    /// Returns columns `column..` of V.
     pub(crate) fn values(&self, column: usize, width: usize) -> Place<*const f32> {
         Place { start: self.values[column.min(self.values.len())..].as_ptr(), stride: width.next_multiple_of(WIDTH) }
     }
@@ -75,7 +76,7 @@ impl Block {
         let mut done = 0;
         while done < tokens {
             let at = length + done;
-            // As many as lie in one panel here and there.
+            // As many positions as lie in one panel in both blocks.
             let count = (WIDTH - at % WIDTH).min(WIDTH - done % WIDTH).min(tokens - done);
             let to = &mut self.keys[at / WIDTH * width * WIDTH..][..width * WIDTH];
             let from = &other.keys[done / WIDTH * width * WIDTH..][..width * WIDTH];
@@ -87,7 +88,7 @@ impl Block {
     }
 }
 
-/// The blocks of some sequences, filled to one length.
+/// The blocks of several sequences of one length.
 #[derive(Debug, Clone)]
 pub(crate) struct KvCache {
     /// Per layer: `sequences × heads`, the heads of a sequence side by side.
@@ -139,7 +140,8 @@ impl KvCache {
         }
     }
 
-    /// Keeps sequences in the given order: blocks move, unless one is asked for twice.
+    /// Keeps the given sequences in the given order. Blocks are moved, and copied only if a
+    /// sequence is named twice.
     pub(crate) fn select(&mut self, sequences: &[usize]) {
         for blocks in &mut self.layers {
             let mut old: Vec<Option<Block>> = std::mem::take(blocks).into_iter().map(Some).collect();
@@ -153,7 +155,7 @@ impl KvCache {
         self.sequences = sequences.len();
     }
 
-    /// Appends the sequences of another store.
+    /// Appends the sequences of another cache.
     pub(crate) fn join(&mut self, other: Self) {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
         for (own, new) in self.layers.iter_mut().zip(other.layers) {
@@ -162,7 +164,8 @@ impl KvCache {
         self.sequences += other.sequences;
     }
 
-    /// Appends to each sequence the first `tokens` positions of sequence `pick(sequence)` of another store.
+    /// Appends to each sequence the first `tokens` positions of sequence `pick(sequence)` of
+    /// another cache.
     pub(crate) fn adopt(&mut self, other: &Self, tokens: usize, pick: impl Fn(usize) -> usize) {
         for (own, other) in self.layers.iter_mut().zip(&other.layers) {
             for (index, block) in own.iter_mut().enumerate() {

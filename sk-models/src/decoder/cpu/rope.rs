@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Cosines and sines by position, computed once and grown as contexts do.
+/// Cosines and sines by position, computed once and extended as contexts grow.
 #[derive(Debug)]
 pub(crate) struct Rotations {
     half: usize,
@@ -25,7 +25,7 @@ impl Rotations {
         Self { half, frequencies, table: Mutex::default() }
     }
 
-    /// A table of at least `positions` positions.
+    /// Returns a table of at least `positions` positions.
     ///
     /// Angles are computed in f64 and rounded once.
     pub(crate) fn reach(&self, positions: usize) -> Arc<Table> {
@@ -45,7 +45,7 @@ impl Rotations {
 }
 
 impl Table {
-    /// Writes `x`, rotated to `position` and scaled, to `out`.
+    /// Writes `x`, rotated to `position` and scaled by `scale`, to `out`.
     #[inline(always)]
     pub(crate) fn rotate(&self, position: usize, x: &[f32], scale: f32, out: &mut [f32]) {
         let (cos, sin) = self.values[position * 2 * self.half..][..2 * self.half].split_at(self.half);
@@ -57,7 +57,8 @@ impl Table {
         }
     }
 
-    /// Writes rows, rotated to so many positions from one on, to columns of `out`, whose own rows lie `stride` apart; `x` says where each row is.
+    /// Rotates `count` rows to the positions from `position` on and writes them to columns of
+    /// `out`, whose rows are `stride` apart. `x` returns each row.
     #[inline(always)]
     pub(crate) fn rotate_columns<'a>(
         &self,
@@ -66,7 +67,7 @@ impl Table {
         out: &mut [f32],
         stride: usize,
     ) {
-        /// Rows and columns that are rotated before they are written: one after the other along a row, then along a column.
+        /// Rows and columns of a block, which is rotated along rows and written along columns.
         const SIDE: usize = 16;
         for first in (0..count).step_by(SIDE) {
             let rows = SIDE.min(count - first);

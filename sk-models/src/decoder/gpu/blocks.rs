@@ -1,4 +1,4 @@
-//! Logits on a GPU: what is copied to the host, and how little of it.
+//! Logits on a GPU, of which only the blocks that a draw needs are copied to the host.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
@@ -7,12 +7,12 @@ use super::ops;
 use crate::device::DeviceFailure;
 use crate::kernels::simd::{exp, widened};
 
-/// Logits `[M, V]` in blocks of neighbouring tokens, which are looked at from afar.
+/// Logits `[M, V]` in blocks of neighbouring tokens.
 ///
-/// A row of Qwen2.5 is 600 KB, of which a draw needs the few hundred tokens that have nearly all of the mass. Two numbers per block say
-/// where those are.
+/// A row of Qwen2.5 takes 600 KB, and a draw needs the few hundred tokens that hold nearly all of
+/// the mass. Two numbers per block say which blocks hold them.
 pub(crate) struct Blocks {
-    /// `[M, blocks, BLOCK]`; the last block is filled up with −∞.
+    /// `[M, blocks, BLOCK]`; −∞ fills the last block.
     logits: Tensor<3>,
     vocabulary: usize,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Blocks {
 /// Tokens in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// What is known of a row before any of its blocks has been looked at.
+/// A summary of the blocks of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outline {
     /// The largest logit of each block.
@@ -29,18 +29,19 @@ pub(crate) struct Outline {
     pub(crate) masses: Vec<f64>,
     /// Σ e^{z − max} of all.
     pub(crate) plain: f64,
-    /// The logits that were asked for.
+    /// The requested logits.
     pub(crate) asked: Vec<f32>,
 }
 
 impl Outline {
-    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then the logits asked for.
+    /// Reads the outline of a row from the output of [`ops::outline`], followed by the requested
+    /// logits.
     fn new(row: &[f32], blocks: usize, rate: f32) -> Self {
         let (largest, rest) = row.split_at(blocks);
         let (masses, rest) = rest.split_at(blocks);
         let (plain, asked) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
         let max = largest.iter().copied().fold(f32::MIN, f32::max);
-        // Each block has a maximum of its own.
+        // Each block's mass is relative to the block's own maximum.
         let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
             let mut shares: Vec<f32> = largest.iter().map(|own| (own - max) * rate).collect();
             widened(
@@ -61,7 +62,7 @@ impl Outline {
 }
 
 impl Blocks {
-    /// Cuts `[M, V]` into blocks.
+    /// Divides `[M, V]` into blocks.
     pub(crate) fn new(logits: Tensor<2>) -> Self {
         let [rows, vocabulary] = logits.dims();
         let blocks = vocabulary.div_ceil(BLOCK);
@@ -75,7 +76,7 @@ impl Blocks {
         Self { logits: logits.reshape([rows, blocks, BLOCK]), vocabulary }
     }
 
-    /// Makes tokens impossible in every row.
+    /// Sets the logits of tokens to −∞ in every row.
     pub(crate) fn forbid(self, tokens: &[TokenId]) -> Self {
         if tokens.is_empty() {
             return self;
@@ -92,7 +93,7 @@ impl Blocks {
         Self { logits: self.logits + penalty.cast(format), ..self }
     }
 
-    /// An outline of every row, with the logits of `tokens`.
+    /// Returns the outline of every row, with the logits of `tokens`.
     pub(crate) fn outline(&self, rate: f32, tokens: &[TokenId]) -> Result<Vec<Outline>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
         let mut parts = vec![ops::outline(self.logits.clone(), rate)];
@@ -105,7 +106,7 @@ impl Blocks {
         Ok(numbers.chunks_exact(numbers.len() / rows).map(|row| Outline::new(row, blocks, rate)).collect())
     }
 
-    /// The logits of some blocks of rows, `BLOCK` for each, in the order in which they are named as `(row, block)`.
+    /// Copies the logits of the blocks `(row, block)`, `BLOCK` each, in the given order.
     pub(crate) fn look_into(&self, places: &[(usize, usize)]) -> Result<Vec<f32>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
         let places: Vec<usize> = places.iter().map(|(row, block)| row * blocks + block).collect();
@@ -113,7 +114,7 @@ impl Blocks {
         read(flat.select(0, indices(&places, &self.logits.device())))
     }
 
-    /// All of it: `[M, V]`.
+    /// Copies all logits, `[M, V]`.
     pub(crate) fn whole(self) -> Result<Vec<f32>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
         read(self.logits.reshape([rows, blocks * BLOCK]).slice([0..rows, 0..self.vocabulary]))

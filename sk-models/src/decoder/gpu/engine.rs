@@ -1,4 +1,4 @@
-//! The GPU engine's side of the contract.
+//! The [`Engine`] implementation on a GPU.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -18,29 +18,29 @@ use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
 use crate::precision::Precision;
 
-/// Room for tokens in a new prefix; it doubles as needed.
+/// Tokens that fit into a new prefix; it doubles as needed.
 const CAPACITY: usize = 256;
 
-/// Logits held at once while states are read. Larger batches are read in pieces.
+/// Logits in memory at once while states are read. Larger batches are read in pieces.
 const LOGITS_AT_ONCE: usize = 16 << 20;
 
-/// The same on a GPU, where each piece reads the whole head again: 512 MiB of f32, as much as 7 spans of 24 tokens take under four policies
-/// and the vocabulary of Qwen2.5.
+/// The same on a GPU, where each piece reads the whole head again: 512 MiB of f32, the logits of 7
+/// spans of 24 tokens under four policies with the vocabulary of Qwen2.5.
 const LOGITS_ON_GPU: usize = 128 << 20;
 
-/// The states of a pass: `[M, H]`, lanes outermost, then token by token so many rows.
+/// The states of a pass: `[M, H]`, ordered by lane, token and row.
 #[derive(Debug)]
 pub(crate) struct States {
     values: Tensor<2>,
     rows: usize,
 }
 
-/// The adapters of the lanes in one stack; without one there is one lane, the backbone.
+/// The adapters of the lanes in one stack, or `None` for a single lane, the backbone.
 #[derive(Debug)]
 pub(crate) struct Seats(Option<Arc<AdapterStack>>);
 
-/// The adapters of the lanes of a stack, and the stack, while somebody holds it. A weak reference keeps the address of an adapter from being
-/// reused.
+/// The adapters of a stack and the stack, while it is in use. A weak reference keeps the address of
+/// an adapter from being reused.
 pub(super) type Stacked = (Vec<Option<Weak<LoraAdapter>>>, Weak<AdapterStack>);
 
 impl Seats {
@@ -143,7 +143,7 @@ impl Engine for GpuEngine {
         let hidden = states.values.clone().reshape([count, total / count, size]);
         let at_once = if is_processor(&device) { LOGITS_AT_ONCE } else { LOGITS_ON_GPU };
         let piece = (at_once / (self.config.vocab_size * count)).max(1);
-        // The device is waited for once.
+        // One synchronisation for all pieces.
         let mut pieces = Vec::new();
         for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {
             let m = places.len();
@@ -183,7 +183,8 @@ impl Engine for GpuEngine {
 }
 
 impl GpuEngine {
-    /// Returns the adapters in one stack: that of others who have seated them in the same order, if there is one.
+    /// Returns the adapters in one stack, shared with others who seat the same adapters in the same
+    /// order.
     fn stack(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<AdapterStack>, AdapterError> {
         let mut known = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, stack)| stack.strong_count() > 0);
@@ -208,13 +209,14 @@ impl GpuEngine {
 }
 
 impl GpuEngine {
-    /// The same of one group whose rows read a token each, as they have before and will again: such a pass is recorded where a device can do that.
+    /// Runs a pass over one group whose rows read one token each. If such a pass repeats and the
+    /// device can record it, the recording is replayed.
     ///
-    /// While it is recorded, nothing else may use the device.
+    /// While a pass is recorded, nothing else may use the device.
     ///
     /// # Panics
     ///
-    /// As [`forward`](Self::forward).
+    /// As [`forward_all`](Self::forward_all).
     pub(crate) fn repeat(&self, group: Group<'_>, lanes: Lanes<'_>) -> Tensor<2> {
         arrive(&self.embedding.device());
         let groups = &mut [group];
@@ -248,7 +250,7 @@ impl GpuEngine {
         }
     }
 
-    /// A recording of a pass over groups whose caches have so much room.
+    /// Records a pass over groups whose caches have `room` places.
     fn record(&self, numbers: &Tensor<1, Int>, room: usize, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Option<Recording> {
         let angles = self.angles(room);
         Recording::new(numbers, |numbers| {
@@ -257,7 +259,8 @@ impl GpuEngine {
         })
     }
 
-    /// Whether the device records passes and then does what it recorded: tried with so many rows on caches that nothing is lost with.
+    /// Whether the device replays a recorded pass correctly, tried with `rows` rows on throw-away
+    /// caches.
     fn rehearse(&self, rows: usize, lanes: Lanes<'_>) -> bool {
         let [first, second] = [0, 1].map(|token| vec![[token as TokenId]; rows]);
         let room = rows.next_power_of_two();

@@ -1,8 +1,8 @@
-//! Passes that repeat, recorded.
+//! Recordings of passes that repeat.
 //!
-//! Asking a GPU for the three hundred kernels of a pass takes longer than it needs to run them, where few rows read one token each. While a
-//! response grows, that pass is the same every time but for the tokens and for where they are. It is recorded once, and from then on asked for
-//! as a whole: a CUDA graph.
+//! If few rows read one token each, launching the three hundred kernels of a pass takes longer than
+//! running them. While a response grows, that pass is the same every time except for its tokens and
+//! positions. It is recorded once as a CUDA graph and then launched as a whole.
 
 use std::fmt;
 use std::thread::{self, ThreadId};
@@ -12,7 +12,7 @@ use burn::tensor::{Int, Tensor};
 
 use super::ops;
 
-/// What repeats: as many rows, of one decoder, under the same lanes, on one thread.
+/// The identity of a repeated pass: the number of rows, the engine, the lanes and the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     rows: usize,
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// Passes over one prefix: how often the last of them has been repeated, and its recording.
+/// The passes over one prefix: how often the last one has repeated, and its recording.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     key: Option<Key>,
@@ -35,7 +35,7 @@ pub(super) struct Repeats {
     recording: Option<Recording>,
 }
 
-/// A pass on the device, and what it reads and writes.
+/// A recorded pass on the device, with its input and output.
 pub(super) struct Recording {
     graph: BackendGraph<Dispatch>,
     numbers: Tensor<1, Int>,
@@ -48,26 +48,28 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// Passes of a kind before it is recorded, which takes as long as a few of them. Whatever is chosen by trying has been chosen by then.
+/// Passes before one is recorded, which takes as long as a few passes. By then, autotuning has made
+/// its choices.
 const PATIENCE: usize = 4;
 
-/// Passes before the one that is recorded, which find room for what they compute; it must find that room and no other.
+/// Passes before the recorded one. They allocate the memory that the recording must find.
 const REHEARSALS: usize = 2;
 
 impl Repeats {
-    /// Forgets the recording: what it reads or writes has moved.
+    /// Drops the recording, since its memory has moved.
     pub(super) fn forget(&mut self) {
         self.recording = None;
     }
 
-    /// Forgets a recording of another thread: the device may still be at what it was asked for by this one.
+    /// Drops a recording of another thread: the device may not have finished that thread's
+    /// requests.
     pub(super) fn meet(&mut self) {
         if self.key.is_some_and(|key| key.thread != thread::current().id()) {
             *self = Self::default();
         }
     }
 
-    /// Whether there is or can be a recording by now.
+    /// Counts a pass. Returns whether it has a recording or should get one.
     pub(super) fn is_due(&mut self, key: Key) -> bool {
         if self.key != Some(key) {
             *self = Self { key: Some(key), ..Self::default() };
@@ -76,12 +78,12 @@ impl Repeats {
         self.recording.is_some() || self.times > PATIENCE
     }
 
-    /// Takes a recording over.
+    /// Stores a recording.
     pub(super) fn keep(&mut self, recording: Option<Recording>) {
         self.recording = recording;
     }
 
-    /// The states of the recorded pass with other numbers.
+    /// Returns the states of the recorded pass for other numbers.
     pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
         let recording = self.recording.as_mut()?;
         // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its stack and the cache that of the prefix that owns
@@ -96,11 +98,12 @@ impl Repeats {
 }
 
 impl Recording {
-    /// Records a pass, which reads such numbers; none where the device cannot. Nobody else may use the device meanwhile: see [`quietly`].
+    /// Records a pass that reads `numbers`; `None` if the device cannot. Nothing else may use the
+    /// device meanwhile: see [`quietly`].
     ///
-    /// A device that begins and does not end well leaves what the pass wrote of no use.
+    /// If recording starts and fails, what the pass wrote is invalid.
     pub(super) fn new(numbers: &Tensor<1, Int>, mut pass: impl FnMut(&Tensor<1, Int>) -> Tensor<2>) -> Option<Self> {
-        // Numbers that no other tensor stands for.
+        // A copy that shares memory with no other tensor.
         let numbers = numbers.clone().mul_scalar(1);
         let device = numbers.device();
         let device = device.as_dispatch();
@@ -116,17 +119,18 @@ impl Recording {
         Some(Self { graph, numbers, states })
     }
 
-    /// The states of the pass with other numbers.
+    /// Returns the states of the pass for other numbers.
     ///
     /// # Safety
     ///
-    /// What the pass read and wrote is still there, and the thread, whose requests the device serves in order, is that of the recording. (The memory
-    /// itself is guarded by the graph.)
+    /// The memory that the pass reads and writes still exists, and this is the thread of the
+    /// recording, whose requests the device serves in order. (The graph itself keeps its own
+    /// memory.)
     pub(super) unsafe fn replay(&mut self, numbers: &Tensor<1, Int>) -> Result<Tensor<2>, ExecutionError> {
         self.numbers.inplace(|own| ops::refresh(own, numbers.clone()));
         // SAFETY: the caller's.
         unsafe { Dispatch::graph_replay(self.states.device().as_dispatch(), &self.graph) }?;
-        // The next pass writes its states over these: what is held by somebody else is written anew.
+        // The next pass overwrites these states, so the caller gets a copy.
         Ok(self.states.clone().mul_scalar(1.0))
     }
 }

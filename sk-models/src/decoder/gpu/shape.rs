@@ -12,7 +12,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// All heads of a projection: queries, keys, values.
+    /// Returns the number of heads of a projection: queries, keys and values.
     pub(super) fn count(self) -> usize {
         self.queries + 2 * self.keys
     }
@@ -23,37 +23,37 @@ impl Heads {
     }
 }
 
-/// Which keys the queries of a group see: of `shared + (earlier + steps)·rows`, place t·rows + n sees the shared ones and, of those that its
-/// own row has added, all up to itself.
+/// The keys that the queries of a group see. Of `shared + (earlier + steps)·rows` keys, place
+/// t·rows + n sees the shared ones and those that its own row has added, up to itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sight {
     /// Queries of a head: one for each place.
     pub(super) places: usize,
-    /// Keys that all see.
+    /// Keys that all queries see.
     pub(super) shared: usize,
-    /// Tokens that each row has added before.
+    /// Tokens that each row has added in earlier passes.
     pub(super) earlier: usize,
-    /// Rows, side by side.
+    /// Rows of the group.
     pub(super) rows: usize,
 }
 
 impl Sight {
-    /// All keys.
+    /// Returns the number of keys.
     pub(super) fn keys(self) -> usize {
         self.first() + self.places
     }
 
-    /// The position of the last place.
+    /// Returns the position of the last place.
     pub(super) fn last(self) -> usize {
         (self.shared + self.earlier + self.places.div_ceil(self.rows.max(1))).saturating_sub(1)
     }
 
-    /// What changes from pass to pass where as many rows read as many tokens.
+    /// Returns the numbers that change between passes of one shape.
     pub(super) fn place(self) -> [i32; 2] {
         [self.shared as i32, self.earlier as i32]
     }
 
-    /// Where the keys of the first place go.
+    /// Returns the place of the first new key.
     pub(super) fn first(self) -> usize {
         self.shared + self.earlier * self.rows
     }
@@ -63,9 +63,9 @@ impl Sight {
         self.places == 1
     }
 
-    /// What is added to the scores of a query for each key, query by query.
+    /// Returns the mask that is added to the scores, query by query.
     pub(super) fn mask(self) -> Vec<f32> {
-        /// Finite, as Burn's operations have it.
+        /// Finite, as in Burn's operations.
         const HIDDEN: f32 = -1e30;
         let own = self.earlier * self.rows + self.places;
         let mut mask = Vec::with_capacity(self.places * (self.shared + own));
@@ -78,7 +78,7 @@ impl Sight {
     }
 }
 
-/// Where the rows of a group lie among those of a pass: in each lane, so many from `start` on.
+/// The places of a group among those of a pass: in each lane, `places` from `start` on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
     pub(super) lanes: usize,

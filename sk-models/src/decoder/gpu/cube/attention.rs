@@ -7,28 +7,31 @@ use super::kernels::attention::{chunk_kernel, combine_kernel};
 use super::{FEW, cubes, element, empty, launch, units};
 use crate::decoder::gpu::shape::{Heads, Sight};
 
-/// Keys that a cube of [`chunk_kernel`] looks at.
+/// Keys of one cube of [`chunk_kernel`].
 const CHUNK: usize = 32;
 
-/// The room that a cube of [`chunk_kernel`] has for queries, of which so many are there: few sizes, since each is a kernel of its own.
+/// Returns the room for queries in a cube of [`chunk_kernel`], rounded up: each size is a kernel of
+/// its own.
 fn most_queries(number: usize) -> usize {
     number.next_multiple_of(32)
 }
 
-/// Whether a cube has the memory to look at keys with so many queries.
+/// Whether a cube has the memory for a chunk of keys and `number` queries.
 fn fits_cube(client: &Client, number: usize, width: usize) -> bool {
     let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
     numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
 }
 
-/// Whether [`decode_attention`] serves so many places in each of so many lanes.
+/// Whether [`decode_attention`] supports `places` places in each of `lanes` lanes.
 pub(super) fn decodes(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
     lanes * places <= FEW && fits_cube(client, heads.queries / heads.keys * places, heads.width)
 }
 
-/// Attention of the queries of a few tokens: chunks of keys side by side, and what they make together.
+/// Computes the attention of the queries of a few tokens: one cube per chunk of keys, then a second
+/// kernel that combines the chunks.
 ///
-/// Where the group is is read from `numbers`; with others there, the same launches serve as long as there are no more than `room` keys.
+/// The position of the group is read from `numbers`, so the same launches serve other positions
+/// with at most `room` keys.
 pub(super) fn decode_attention(
     queries: CubeTensor,
     cache: CubeTensor,

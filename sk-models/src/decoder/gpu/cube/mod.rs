@@ -1,9 +1,11 @@
-//! Kernels in CubeCL for what lies between the products of a layer, and where few rows are read for products and attention too.
+//! Kernels in CubeCL for the steps between the products of a layer and, for few rows, for products
+//! and attention.
 //!
-//! Composed of Burn's operations, each of these steps is three to nine kernels, and every one of them takes longer to ask for than to run
-//! while few rows are read. Here it is one, attention two. Sums are in f32, whatever comes in or goes out.
+//! With Burn's operations, each of these steps is three to nine kernels, and for few rows launching
+//! a kernel takes longer than running it. Here a step is one kernel, and attention is two. Sums are
+//! in f32 for every input and output format.
 
-// Kernels are called with all they are given, most of it sizes, and know no iterators.
+// Kernels take many sizes, and CubeCL has no iterators.
 #![allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 
 mod attention;
@@ -34,13 +36,14 @@ const UNITS: u32 = 256;
 /// The steps of a layer.
 #[backend_extension(Cube)]
 pub(crate) trait CubeOps: Backend {
-    /// See [`multiply`](super::ops::multiply), and [`multiply_whole`](super::ops::multiply_whole).
+    /// See [`multiply`](super::ops::multiply) and [`multiply_whole`](super::ops::multiply_whole).
     fn cube_multiply(x: FloatTensor<Self>, weight: FloatTensor<Self>, whole: bool) -> FloatTensor<Self>;
 
     /// See [`product`](super::ops::product).
     fn cube_product(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// See [`add_norm`](super::ops::add_norm); here and below, any tensor stands for what no adapter adds.
+    /// See [`add_norm`](super::ops::add_norm). If `adapted` is false, here and below, `delta` is
+    /// ignored.
     fn cube_add_norm(
         x: FloatTensor<Self>,
         change: FloatTensor<Self>,
@@ -51,7 +54,7 @@ pub(crate) trait CubeOps: Backend {
         format: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The same where nothing is added.
+    /// See [`add_norm`](super::ops::add_norm), without a change.
     fn cube_norm(x: FloatTensor<Self>, weight: FloatTensor<Self>, epsilon: f32, format: DType) -> FloatTensor<Self>;
 
     /// See [`rotate`](super::ops::rotate).
@@ -97,7 +100,7 @@ pub(crate) trait CubeOps: Backend {
     /// See [`gate`](super::ops::gate).
     fn cube_gate(both: FloatTensor<Self>, delta: FloatTensor<Self>, adapted: bool, format: DType) -> FloatTensor<Self>;
 
-    /// See [`spread`](super::ops::spread); `widths` are those of what each target writes.
+    /// See [`spread`](super::ops::spread); `widths` are the outputs of each target.
     fn cube_spread(low: FloatTensor<Self>, second: FloatTensor<Self>, widths: Vec<usize>) -> FloatTensor<Self>;
 
     /// See [`read`](super::ops::read).
@@ -110,7 +113,7 @@ pub(crate) trait CubeOps: Backend {
     fn cube_outline(logits: FloatTensor<Self>, rate: f32) -> FloatTensor<Self>;
 }
 
-/// A tensor whose rows lie one after the other, with a stride of their own, and that stride.
+/// Returns a tensor whose rows have an even stride, and the stride.
 fn by_rows(tensor: CubeTensor) -> (CubeTensor, usize) {
     let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
     let rank = shape.len();
@@ -138,7 +141,7 @@ fn element(format: DType) -> ElemType {
     burn::backend::cubecl::dtype_to_storage_type(format)
 }
 
-/// A cube for each row.
+/// Returns a launch of one cube per row.
 fn cubes(tensor: &CubeTensor, rows: usize) -> (CubeCount, CubeDim, u32) {
     let limit = tensor.client.properties().hardware.max_units_per_cube;
     let units = UNITS.min(1 << limit.max(1).ilog2());
@@ -146,13 +149,14 @@ fn cubes(tensor: &CubeTensor, rows: usize) -> (CubeCount, CubeDim, u32) {
     (cubecl::calculate_cube_count_elemwise(&tensor.client, rows * units as usize, dim), dim, units)
 }
 
-/// A unit for each of `count` results.
+/// Returns a launch of one unit for each of `count` results.
 fn units(tensor: &CubeTensor, count: usize) -> (CubeCount, CubeDim) {
     let dim = CubeDim::new(&tensor.client, count);
     (cubecl::calculate_cube_count_elemwise(&tensor.client, count, dim), dim)
 }
 
-/// Launches a kernel on the device of a tensor: its cubes and their size, its buffers, and its other arguments.
+/// Launches a kernel on the device of a tensor, given the number and size of its cubes, its buffers
+/// and its other arguments.
 macro_rules! launch {
     ($kernel:ident, $on:expr, $grid:expr, [$($buffer:expr),*], $($argument:expr),* $(,)?) => {{
         let (client, (count, dim)) = ($on.client.clone(), $grid);
@@ -174,7 +178,7 @@ fn norm(
     let x = into_contiguous(x);
     let [rows, width] = x.meta.shape().dims();
     let (out, adds) = (empty(&x, [rows, width], format), change.is_some());
-    // Where nothing is added, x stands for what is not looked at.
+    // Without a change, x stands for the buffers that the kernel ignores.
     let sum = if adds { empty(&x, [rows, width], DType::F32) } else { x.clone() };
     let (change, delta, adapted) = change.unwrap_or_else(|| (x.clone(), x.clone(), false));
     let ((change, stride), (delta, delta_stride)) = (by_rows(change), by_rows(delta));
@@ -197,7 +201,8 @@ fn norm(
     (sum, out)
 }
 
-/// Whether attention on this device reads from a tensor where a group of so many places in each of so many lanes is.
+/// Whether attention on this device reads the position of a group of `places` places in each of
+/// `lanes` lanes from a tensor.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
     match device.as_dispatch() {
         DispatchDevice::Cube(device) => decodes(&device.client(), heads, lanes, places),
@@ -252,7 +257,7 @@ impl CubeOps for Cube {
         let rows = projected.meta.shape()[0];
         let bias = into_contiguous(bias);
         let (delta, delta_stride) = if adapted { by_rows(delta) } else { (delta, 0) };
-        // A cache that has just been put together may have gaps; after its first pass it has none, and stays where it is.
+        // A new cache may have gaps. After its first pass it has none and is written in place.
         let cache = into_contiguous(cache);
         let capacity = cache.meta.shape()[2];
         let query = empty(&projected, [lanes, keys, queries / keys * places, width], cache.dtype);
