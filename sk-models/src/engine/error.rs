@@ -11,7 +11,7 @@ pub enum EngineError {
     ContextFull {
         /// Which model.
         role: &'static str,
-        /// Tokens of the context and of what was to follow.
+        /// Tokens of the context and of the requested continuation.
         tokens: usize,
         /// `max_position_embeddings` of the model.
         limit: usize,
@@ -60,7 +60,7 @@ pub enum EngineError {
         /// The token read last.
         token: TokenId,
     },
-    /// The device failed to return a result; on a GPU most often for lack of memory.
+    /// The device failed to return a result; on a GPU usually for lack of memory.
     #[error("the device failed: {message}; if it ran out of memory, use fewer candidates, a shorter context or another --device")]
     Device {
         /// What it said.

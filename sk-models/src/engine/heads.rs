@@ -1,4 +1,4 @@
-//! Reading heads: values of hidden states that a pass over the candidates leaves behind.
+//! Heads: values of the hidden states of a pass over the candidates.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,18 @@ use super::EngineError;
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::head::Head;
 
-/// The heads a backbone can read with, by name. Clones address the same rack, as those of [`AdapterRack`](super::AdapterRack) do.
+/// The heads of a backbone by name. Clones share one rack, as those of
+/// [`AdapterRack`](super::AdapterRack) do.
 #[derive(Clone, Default)]
 pub struct HeadRack(Arc<Mutex<BTreeMap<Arc<str>, Arc<Head>>>>);
 
 impl HeadRack {
-    /// Adds a head, or replaces the one of that name. Takes effect at the next step.
+    /// Adds a head or replaces the one with that name. Takes effect at the next step.
     pub fn insert(&self, name: impl Into<Arc<str>>, head: Head) {
         self.lock().insert(name.into(), Arc::new(head));
     }
 
-    /// Drops a head. A step that still asks for it fails and says so.
+    /// Drops a head. A step that still asks for it fails with an error.
     pub fn remove(&self, name: &str) -> bool {
         self.lock().remove(name).is_some()
     }
@@ -30,7 +31,7 @@ impl HeadRack {
         self.lock().keys().cloned().collect()
     }
 
-    /// The heads among `policies`, each fit for hidden states of `width`.
+    /// Returns the heads among `policies` after checking that each reads states of `width` numbers.
     pub(super) fn asked(&self, policies: &[Policy], width: usize) -> Result<AskedHeads, EngineError> {
         let rack = self.lock();
         let mut heads = Vec::new();
@@ -54,7 +55,7 @@ impl HeadRack {
     }
 }
 
-/// The heads that one reading asks for.
+/// The heads of one reading.
 pub(super) struct AskedHeads(Vec<(Arc<str>, Arc<Head>)>);
 
 impl AskedHeads {
@@ -62,15 +63,17 @@ impl AskedHeads {
         self.0.is_empty()
     }
 
-    /// Tokens of a candidate that every row must read beyond those that predict it: a head looks at what its last token left.
+    /// Returns the tokens of a candidate that every row reads beyond those that predict it: a head
+    /// needs the state after the last token.
     pub(super) fn extra_tokens(&self) -> usize {
         usize::from(!self.is_empty())
     }
 
-    /// Adds each head's readings of the candidates.
+    /// Adds the readings of each head.
     ///
-    /// Lane `lane` of `hidden` is the backbone's own, and its rows read the last token of the context, then y_1 … y_L: the state at place
-    /// t of a row is what y_t left. One product `[M, H]·[H, heads]`, M the tokens of all candidates.
+    /// Lane `lane` of `hidden` is the backbone. Its rows read the last token of the context, then
+    /// y_1 … y_L, so the state at place t of a row is the one after y_t. One product `[M, H]·[H,
+    /// heads]`, M the tokens of all candidates.
     pub(super) fn read_into(
         &self,
         readings: &mut Readings,

@@ -6,9 +6,11 @@ use super::AdapterRack;
 use super::drafter::DraftPolicy;
 use crate::lora::{LoraAdapter, merge};
 
-/// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in weight space.
+/// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in
+/// weight space.
 ///
-/// An edit of Ω takes effect at the next step, which merges anew and reads the context again; a step without one costs nothing extra.
+/// After an edit of Ω, the next step merges again and reads the context again. Other steps cost
+/// nothing extra.
 pub struct Soup {
     rack: AdapterRack,
     spec: SpecHandle,
@@ -22,7 +24,8 @@ struct Ingredient {
 }
 
 impl Soup {
-    /// The adapters of `rack` that `spec` gives a positive weight, each under the name of its seat.
+    /// Returns a soup of the adapters of `rack` to which `spec` gives a positive weight, by the
+    /// names of the seats.
     #[must_use]
     pub fn new(rack: AdapterRack, spec: SpecHandle, merge: Merge) -> Self {
         Self { rack, spec, merge, last: None }

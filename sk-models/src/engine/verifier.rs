@@ -13,18 +13,18 @@ use crate::lora::LoraAdapter;
 
 const ROLE: &str = "backbone";
 
-/// The adapters a backbone can read with, by name. Clones address the same rack, so blades can be loaded, replaced and dropped while
-/// a generation runs; the backbone's weights are not touched.
+/// The adapters of a backbone by name. Clones share one rack, so adapters can be loaded, replaced
+/// and dropped during a generation. The backbone's weights are not touched.
 #[derive(Clone, Default)]
 pub struct AdapterRack(Arc<Mutex<BTreeMap<Arc<str>, Arc<LoraAdapter>>>>);
 
 impl AdapterRack {
-    /// Adds an adapter, or replaces the one of that name. Takes effect at the next step.
+    /// Adds an adapter or replaces the one with that name. Takes effect at the next step.
     pub fn insert(&self, name: impl Into<Arc<str>>, adapter: LoraAdapter) {
         self.lock().insert(name.into(), Arc::new(adapter));
     }
 
-    /// Drops an adapter. A step that still asks for it fails and says so.
+    /// Drops an adapter. A step that still asks for it fails with an error.
     pub fn remove(&self, name: &str) -> bool {
         self.lock().remove(name).is_some()
     }
@@ -43,7 +43,7 @@ impl AdapterRack {
         })
     }
 
-    /// The name that an adapter has in the rack, if it is there still.
+    /// Returns the name of an adapter that is still in the rack.
     fn name_of(&self, adapter: &Arc<LoraAdapter>) -> Option<Arc<str>> {
         self.lock().iter().find(|(_, other)| Arc::ptr_eq(other, adapter)).map(|(name, _)| Arc::clone(name))
     }
@@ -54,25 +54,27 @@ impl AdapterRack {
     }
 }
 
-/// One policy under which candidates are read; the backbone itself has no adapter.
+/// The adapter of a policy; `None` is the backbone itself.
 type Lane = Option<Arc<LoraAdapter>>;
 
-/// The lanes of the last reading, with the prefix each keeps.
+/// The lanes of the last reading, and the prefix of each.
 struct Seated {
     lanes: Vec<Lane>,
     seats: Seats,
     follower: Follower,
 }
 
-/// What a reading leaves for the commit: the keys and values of all rows, and the tokens each row read.
+/// The part of a reading that a commit needs: the keys and values of all rows, and each row's
+/// tokens.
 struct Pending {
     suffix: Suffix,
     inputs: Vec<Vec<TokenId>>,
-    /// Whether one row serves all candidates, each of which is one token.
+    /// Whether one row serves all candidates, because each is one token.
     shared: bool,
 }
 
-/// The next-token distributions after a context, one per lane: all that there is to know of one-token candidates.
+/// The next-token distributions after a context, one per lane, from which one-token candidates are
+/// read.
 struct Ahead {
     context: Vec<TokenId>,
     lanes: Vec<Lane>,
@@ -102,31 +104,31 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// The backbone `model`, with no adapter and no head.
+    /// Returns the backbone `model` without adapters and heads.
     #[must_use]
     pub fn new(model: Arc<Decoder>) -> Self {
         Self::with_racks(model, AdapterRack::default(), HeadRack::default())
     }
 
-    /// The backbone `model` with the adapters of `rack` and the heads of `heads`.
+    /// Returns the backbone `model` with the adapters of `rack` and the heads of `heads`.
     #[must_use]
     pub fn with_racks(model: Arc<Decoder>, rack: AdapterRack, heads: HeadRack) -> Self {
         Self { model, rack, heads, seated: None, pending: None, ahead: None, last_policies: Vec::new() }
     }
 
-    /// The rack its adapters are taken from.
+    /// Returns the rack of the adapters.
     #[must_use]
     pub fn adapters(&self) -> AdapterRack {
         self.rack.clone()
     }
 
-    /// The rack its heads are taken from.
+    /// Returns the rack of the heads.
     #[must_use]
     pub fn heads(&self) -> HeadRack {
         self.heads.clone()
     }
 
-    /// A lane for each policy that predicts tokens, in their order.
+    /// Returns a lane for each policy that predicts tokens, in order.
     fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
         let lane = |policy: &Policy| match policy {
             Policy::Backbone => Some(Ok(None)),
@@ -136,7 +138,7 @@ impl Verifier {
         policies.iter().filter_map(lane).collect()
     }
 
-    /// Seats exactly `lanes` and makes them follow `context`.
+    /// Seats exactly `lanes` and makes their prefix follow `context`.
     fn seat(&mut self, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Seated, BoxError> {
         let mut seated = match self.seated.take() {
             Some(seated) if same(&seated.lanes, &lanes) => seated,
@@ -146,7 +148,7 @@ impl Verifier {
         Ok(seated)
     }
 
-    /// Seats other lanes. Lanes that stay keep their prefix; a newly seated one reads the context once.
+    /// Seats other lanes. Lanes that stay keep their prefix; new ones read the context.
     fn reseat(&self, previous: Option<Seated>, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Seated, BoxError> {
         let seats = self.model.seat(&lanes)?;
         let find = |lane: &Lane, seated: &Seated| seated.lanes.iter().position(|l| identical(l, lane));
@@ -173,7 +175,7 @@ impl Verifier {
         Ok(Seated { lanes, seats, follower: previous.follower })
     }
 
-    /// What a lane that returned NaN or infinity is called.
+    /// Returns the error of a lane that returned NaN or infinity.
     fn not_a_number(&self, lane: &Lane, token: TokenId) -> EngineError {
         let name = lane.as_ref().and_then(|adapter| self.rack.name_of(adapter));
         let policy = name.map_or_else(|| ROLE.to_owned(), |name| format!("{ROLE} under adapter \"{name}\""));
@@ -210,7 +212,7 @@ impl Verifier {
         }
         let lanes = match self.lanes(&policies) {
             Ok(lanes) => lanes,
-            // An adapter was dropped since.
+            // An adapter has been dropped since.
             Err(_) => vec![None],
         };
         let ahead = self.look_ahead(context, lanes)?;
@@ -218,7 +220,7 @@ impl Verifier {
         Ok(&ahead.log_probs[backbone])
     }
 
-    /// The distributions of `lanes` after `context`: those at hand if they hold these lanes, else computed.
+    /// Returns the distributions of `lanes` after `context`, computed unless they are cached.
     fn look_ahead(&mut self, context: &[TokenId], lanes: Vec<Lane>) -> Result<&Ahead, BoxError> {
         let at_hand = |ahead: &Ahead| {
             ahead.context == context && lanes.iter().all(|lane| ahead.lanes.iter().any(|other| identical(other, lane)))
@@ -254,7 +256,8 @@ impl Verifier {
         Ok(ahead)
     }
 
-    /// Reads candidates of one token each: they share their only input, so one row per lane serves all of them.
+    /// Reads candidates of one token each. They share their only input, so one row per lane serves
+    /// all.
     fn read_tokens(&mut self, context: &[TokenId], tokens: &[TokenId], policies: &[Policy]) -> Result<Readings, BoxError> {
         let lanes = self.lanes(policies)?;
         self.last_policies = policies.to_vec();
@@ -281,7 +284,7 @@ impl Backbone for Verifier {
         }
         let single: Option<Vec<TokenId>> =
             candidates.iter().map(|c| if let [token] = c.tokens[..] { Some(token) } else { None }).collect();
-        // A head looks at what a token leaves behind, which takes a row for each.
+        // A head needs the state after each token, and thus a row for each.
         let heads = policies.iter().any(|policy| matches!(policy, Policy::Head(_)));
         if let Some(tokens) = single.filter(|_| !heads) {
             check_vocabulary(&self.model, ROLE, &tokens)?;
@@ -296,7 +299,7 @@ impl Backbone for Verifier {
         let heads = self.heads.asked(policies, self.model.config().hidden_size)?;
         let mut lanes = self.lanes(policies)?;
         let predicting = lanes.len();
-        // Heads look at the backbone's own states, so its lane is there whether or not its log-probabilities are asked for.
+        // Heads read the backbone's states, so the backbone has a lane even if no policy needs it.
         if !heads.is_empty() && lanes.iter().all(Option::is_some) {
             lanes.push(None);
         }
@@ -340,7 +343,7 @@ impl Backbone for Verifier {
     }
 }
 
-/// Whether two lanes run the very same weights: a replaced adapter of the same name is another lane.
+/// Whether two lanes run the same weights. A replaced adapter with the same name is another lane.
 fn identical(a: &Lane, b: &Lane) -> bool {
     match (a, b) {
         (None, None) => true,

@@ -1,7 +1,8 @@
-//! Causal self-attention of whole sequences, rotary embedding included, and its gradient.
+//! Causal self-attention of whole sequences with rotary embedding, and its gradient.
 //!
-//! Each sequence is one task. Scores exist for one block of queries at a time, against the keys that the block may see,
-//! so they stay in the cache and half of the square is never computed. The gradient computes them again.
+//! Each sequence is one task. Scores exist for one block of queries at a time and the keys that the
+//! block sees, so they stay in the cache and half of the square is never computed. The gradient
+//! computes them again.
 
 use rayon::prelude::*;
 
@@ -80,7 +81,7 @@ fn product(
     }
 }
 
-/// Copies one head out of `[S, stride]`, turned by the tables and scaled.
+/// Copies one head out of `[S, stride]`, rotated by the tables and scaled.
 #[inline(always)]
 fn rotate(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), width: usize, scale: f32) {
     let half = width / 2;
@@ -95,7 +96,7 @@ fn rotate(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), w
     }
 }
 
-/// The transpose of [`rotate`]: turns a gradient back and writes it into its head of `[S, stride]`.
+/// The transpose of [`rotate`]: rotates a gradient back and writes it to its head of `[S, stride]`.
 #[inline(always)]
 fn rotate_back(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), width: usize, scale: f32) {
     let half = width / 2;

@@ -67,7 +67,7 @@ pub trait FusedOps: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
-/// A contiguous tensor's values.
+/// The values of a contiguous tensor.
 struct Values(FlexTensor);
 
 impl Values {
@@ -146,7 +146,7 @@ impl FusedOps for Flex {
     }
 }
 
-/// Whether the fused kernels serve this device and type.
+/// Whether the fused kernels support this device and type.
 #[must_use]
 pub fn is_fused(device: &Device, dtype: DType) -> bool {
     let plain = device.clone().without_autodiff();
@@ -174,9 +174,10 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     activation::silu(gate) * up
 }
 
-/// Causal attention of whole sequences: queries `[B·S, Hq·D]`, keys and values `[B·S, Hkv·D]`, unrotated.
+/// Causal attention of whole sequences: queries `[B·S, Hq·D]`, keys and values `[B·S, Hkv·D]`,
+/// before rotation.
 ///
-/// Serves only devices for which [`is_fused`] holds.
+/// Only for devices for which [`is_fused`] holds.
 #[must_use]
 pub fn causal_attention([q, k, v]: [Tensor<2>; 3], [cos, sin]: [Tensor<2>; 2], shape: Shape) -> Tensor<2> {
     let out = <Dispatch as FusedOps>::fused_attention(

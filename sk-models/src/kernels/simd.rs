@@ -1,4 +1,4 @@
-//! Vector loops that the compiler can widen, and the dispatch that lets it use what the processor has.
+//! Vector loops that the compiler can widen, and the dispatch to the processor's widest vectors.
 
 /// Runs a closure compiled for the widest vectors of this processor.
 ///
@@ -31,7 +31,7 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Partial sums kept apart, so that a reduction is a vector loop with one fixed order of additions.
+/// Independent partial sums, so that a reduction is a vector loop with a fixed order of additions.
 const LANES: usize = 16;
 
 /// `Σ aᵢ·bᵢ`.
