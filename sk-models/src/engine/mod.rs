@@ -1,9 +1,10 @@
 //! Decoding: the frozen models behind the slots of a scheme.
 //!
-//! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters, and [`Vocabulary`] that of token-level schemes;
-//! [`Verifier`] is π_B with its adapters and heads, [`Delimited`](sk_core::Delimited) is ρ by text, and [`Frozen`] decodes one model unsteered. All of them
-//! follow the context by its token ids: what was computed for a common beginning is kept, whatever the caller
-//! does with the context between steps.
+//! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters. [`Vocabulary`]
+//! is Π_prop of token-level schemes. [`Verifier`] is π_B with its adapters and heads, and
+//! [`Delimited`](sk_core::Delimited) is ρ by text. [`Frozen`] decodes one model without steering.
+//! All of them follow the context by its token ids: the keys and values of a common beginning are
+//! kept, whatever the caller does with the context between steps.
 
 mod drafter;
 mod drawing;

@@ -1,4 +1,4 @@
-//! What a checkpoint holds: every tensor of a decoder, by name and shape.
+//! The layout of a checkpoint: every tensor of a decoder, by name and shape.
 
 use crate::{config::Qwen2Config, lora::Target};
 
@@ -6,15 +6,15 @@ use crate::{config::Qwen2Config, lora::Target};
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The final norm, `[H]`.
 pub(super) const FINAL_NORM: &str = "model.norm.weight";
-/// The head, `[V, H]`, where it is not the embedding.
+/// The head, `[V, H]`, unless it is the embedding.
 pub(super) const HEAD: &str = "lm_head.weight";
 
-/// What the names of a layer's tensors begin with.
+/// Returns the prefix of the names of a layer's tensors.
 pub(super) fn layer(index: usize) -> String {
     format!("model.layers.{index}")
 }
 
-/// Whether a linear layer has a bias: queries, keys and values do.
+/// Whether a linear layer has a bias, as queries, keys and values do.
 pub(super) fn has_bias(target: Target) -> bool {
     matches!(target, Target::Query | Target::Key | Target::Value)
 }

@@ -1,7 +1,8 @@
-//! Low-rank adapters, and several of them stacked so that one pass serves all.
+//! Low-rank adapters, and stacks of them that one pass serves.
 //!
-//! An adapter adds `s·(x·A)·B` to the output of a frozen linear layer (Hu et al. 2022). A batch whose rows are grouped
-//! by lane applies a different adapter to each group in two batched products, whatever the number of adapters.
+//! An adapter adds `s·(x·A)·B` to the output of a frozen linear layer (Hu et al. 2022). The rows of
+//! a batch are grouped by lane, so two batched products apply a different adapter to each group,
+//! for any number of adapters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,7 +41,7 @@ impl Target {
     /// Every target, in the order of the forward pass.
     pub const ALL: [Self; 7] = [Self::Query, Self::Key, Self::Value, Self::Output, Self::Gate, Self::Up, Self::Down];
 
-    /// Its module name, as PEFT's `target_modules` lists it.
+    /// Returns the module name in PEFT's `target_modules`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +55,7 @@ impl Target {
         }
     }
 
-    /// Its path inside a layer.
+    /// Returns the path inside a layer.
     #[must_use]
     pub fn path(self) -> String {
         let parent = match self {
@@ -64,13 +65,13 @@ impl Target {
         format!("{parent}.{}", self.name())
     }
 
-    /// The target with the given module name.
+    /// Returns the target with the given module name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.name() == name)
     }
 
-    /// Input and output width of the frozen layer.
+    /// Returns the input and output width of the frozen layer.
     #[must_use]
     pub fn dims(self, config: &Qwen2Config) -> (usize, usize) {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
@@ -84,23 +85,23 @@ impl Target {
     }
 }
 
-/// What linear layers of a decoder layer read; those that read the same are changed side by side.
+/// The inputs of a layer's linear layers. Targets that share an input are stored side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reads {
     /// The normed state, before attention.
     State,
-    /// What attention mixed.
+    /// The output of attention.
     Mixed,
     /// The normed state, before the feed-forward layers.
     Between,
-    /// What the gate lets through.
+    /// The output of the gate.
     Gated,
 }
 
 impl Reads {
     const ALL: [Self; 4] = [Self::State, Self::Mixed, Self::Between, Self::Gated];
 
-    /// Who reads it.
+    /// Returns the targets that read this input.
     fn targets(self) -> &'static [Target] {
         match self {
             Self::State => &[Target::Query, Target::Key, Target::Value],

@@ -41,9 +41,10 @@ impl Rope {
         Self { cos: table(cos, length), sin: table(sin, length), rotation: quarter_turn(head_dim, device) }
     }
 
-    /// The same tables, `scale` times as large and repeated for `groups` heads folded into the position axis.
+    /// Returns the tables scaled by `scale` and repeated for `groups` heads folded into the
+    /// position axis.
     ///
-    /// Serves the queries: attention's `1/√d` costs nothing here.
+    /// With them, attention's `1/√d` costs nothing for queries.
     #[must_use]
     pub fn for_queries(&self, groups: usize, scale: f64) -> Self {
         Self {

@@ -43,7 +43,7 @@ pub const END_OF_TURN: &str = "<|im_end|>";
 /// The token that ends a document.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// The share of documents held out unless another is asked for.
+/// The default share of held-out documents.
 pub const HELD_OUT: f64 = 0.05;
 
 /// A data file and how often an epoch sees each of its documents, written `path` or `path=weight`.
@@ -136,7 +136,7 @@ impl Row {
         bare.into_iter().chain(turns).map(str::trim)
     }
 
-    /// The first human turn where there is one, else the text: what decides on which side of the split the row falls.
+    /// Returns the key of the split: the first human turn if there is one, else the text.
     #[must_use]
     pub fn key(&self) -> &str {
         let text = match self {
@@ -151,7 +151,7 @@ impl Row {
         (hash(self.key()) as f64) < fraction * 2.0_f64.powi(64)
     }
 
-    /// The text of the row for language modelling: of a pair, the better side.
+    /// Returns the text of the row for language modelling; for a pair, the better side.
     #[must_use]
     pub fn document(&self) -> String {
         match self {
@@ -162,11 +162,12 @@ impl Row {
     }
 }
 
-/// Writes preference pairs as [`read_rows`] reads them, gzipped where the name ends in `.gz`: whole dialogues, one pair a line.
+/// Writes preference pairs as [`read_rows`] reads them, one pair of whole dialogues per line,
+/// gzipped if the name ends in `.gz`.
 ///
 /// # Errors
 ///
-/// If the file cannot be written, or a row is no pair. It is whole or as it was.
+/// If the file cannot be written, or a row is not a pair. The file is complete or unchanged.
 pub fn write_pairs(path: &Path, rows: &[Row]) -> Result<(), TrainError> {
     let mut lines = Vec::new();
     for row in rows {
@@ -202,7 +203,7 @@ fn split_dialogues(chosen: &str, rejected: &str) -> Result<Row, String> {
     })
 }
 
-/// FNV-1a: stable across versions and machines, which the standard hasher is not.
+/// FNV-1a, which is stable across versions and machines, unlike the standard hasher.
 fn hash(key: &str) -> u64 {
     let folded =
         key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
@@ -256,17 +257,18 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
     Ok(rows)
 }
 
-/// Questions whose rows are left out, whatever file and whatever turn they are in.
+/// Questions whose rows are excluded, in any file and any turn.
 ///
-/// Questions are compared by their letters and digits in lower case. What opens a dialogue counts always; a later turn
-/// counts if it is longer than [`Excluded::INCIDENTAL`], for "yes, please" is nobody's question.
+/// Questions are compared by their letters and digits in lower case. The first turn always counts;
+/// a later turn counts if it is longer than [`Excluded::INCIDENTAL`], since "yes, please" is not a
+/// question of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Excluded {
     questions: HashSet<String>,
 }
 
 impl Excluded {
-    /// Later turns of at most so many letters and digits are no questions of their own.
+    /// Later turns of at most this many letters and digits do not count as questions.
     pub const INCIDENTAL: usize = 25;
 
     /// Collects the questions of the given files: rows as [`read_rows`] takes them, or a `.csv` table with a column
@@ -422,11 +424,11 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads, splits and encodes the given sources, but for the excluded rows.
+    /// Reads, splits and encodes the given sources without the excluded rows.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or encoded, or nothing is left to train on.
+    /// If a file cannot be read or encoded, or no row is left for training.
     pub fn load(
         sources: &[Source],
         excluded: &Excluded,
@@ -460,7 +462,7 @@ impl Corpus {
     /// Held-out windows of `length + 1` tokens, in file order, at most `limit`.
     #[must_use]
     pub fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
-        // Every source is represented: documents are taken at equal distances, not from the first file only.
+        // Documents are taken at equal distances, so that every source is represented.
         let wanted = limit * (length + 1);
         let total: usize = self.held_out.iter().map(Vec::len).sum();
         let stride = (total / wanted.max(1)).max(1);
@@ -469,12 +471,12 @@ impl Corpus {
     }
 }
 
-/// Where a run stands in its data.
+/// The position of a run in its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
 pub struct Cursor {
-    /// Passes over the corpus that are done.
+    /// Completed passes over the corpus.
     pub epoch: u64,
-    /// Windows of the present pass that are used.
+    /// Windows used in the current pass.
     pub window: u64,
 }
 
@@ -524,13 +526,13 @@ impl<'a> Windows<'a> {
         order.into_iter().flat_map(|index| corpus.train[index].0.iter().copied()).collect()
     }
 
-    /// Where the next window starts.
+    /// Returns the position of the next window.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// The next window.
+    /// Returns the next window.
     pub fn next_window(&mut self) -> Vec<u32> {
         let mut start = self.cursor.window as usize * self.length;
         while start + self.length + 1 > self.stream.len() {

@@ -1,4 +1,4 @@
-//! What can go wrong in training.
+//! Errors of training.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{config::ConfigError, hf::CheckpointError, lora::AdapterError};
 
-/// A training command cannot start or go on.
+/// A training command that cannot start or continue.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -28,7 +28,7 @@ pub enum TrainError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The data leave nothing to train on or to measure with.
+    /// The data leave nothing to train or measure with.
     #[error("{reason}")]
     NoData {
         /// What is missing, and what to do.
@@ -52,7 +52,7 @@ pub enum TrainError {
         /// What it says.
         reason: String,
     },
-    /// A checkpoint does not belong to this run.
+    /// A checkpoint that does not belong to this run.
     #[error("checkpoint {path}: {reason}")]
     Checkpoint {
         /// The file.
@@ -60,7 +60,7 @@ pub enum TrainError {
         /// What does not fit, and what to do.
         reason: String,
     },
-    /// The output directory holds what a run ended with, and nothing to go on from.
+    /// The output directory holds a finished result and no checkpoint.
     #[error("{path} is there already, and no checkpoint to go on from: give another --output, or move it away")]
     Finished {
         /// The file that would be overwritten.
@@ -74,7 +74,7 @@ pub enum TrainError {
         /// What does not fit.
         reason: String,
     },
-    /// The loss is no longer a number.
+    /// The loss is NaN or infinite.
     #[error("the loss became {loss} at step {step}: lower the learning rate")]
     Diverged {
         /// The step.
@@ -94,7 +94,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Refuses a setting that is not finite and at least zero, or that is above one where it is a share.
+    /// Checks that a setting is finite and at least zero, and at most one if it is a share.
     pub(super) fn check_number(name: &'static str, value: f64, at_most_one: bool) -> Result<(), Self> {
         let refuse = |reason| Err(Self::Setting { name, value: value.to_string(), reason });
         match at_most_one {

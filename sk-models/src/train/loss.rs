@@ -5,7 +5,7 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor, activation};
 /// Rows whose logits exist at one time.
 const CHUNK: usize = 2048;
 
-/// The sum of next-token losses, ready for `backward`, and its value.
+/// The sum of next-token losses: a value, and a surrogate for `backward`.
 #[derive(Debug)]
 pub struct SummedLoss {
     /// A scalar whose gradient is that of `scale · Σ −log p`. Its value is meaningless.

@@ -1,4 +1,5 @@
-//! Burn's AdamW and Muon over a module's named parameters, with a global clip and a memory that a checkpoint holds exactly.
+//! Burn's AdamW and Muon over a module's named parameters, with a global clip and exact
+//! checkpoints.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +14,14 @@ use burn::{
 
 use super::state::named_parameters;
 
-/// Which rule changes the matrices inside the layers. Everything else always goes by AdamW.
+/// The rule for the matrices inside the layers. All other parameters use AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
     /// AdamW (Loshchilov and Hutter 2019).
     Adamw,
-    /// Muon (Jordan et al. 2024): momentum, orthogonalised; scaled to AdamW's update size as by Liu et al. 2025, so one
-    /// learning rate serves both rules.
+    /// Muon (Jordan et al. 2024): orthogonalised momentum, scaled to AdamW's update size as in Liu
+    /// et al. 2025, so that one learning rate serves both rules.
     #[default]
     Muon,
 }
@@ -38,9 +39,10 @@ pub struct OptimizerSettings {
     pub epsilon: f64,
     /// Decay of Muon's momentum.
     pub momentum: f64,
-    /// Decoupled decay of matrices, per step and unit of learning rate. Norms and biases do not decay.
+    /// Decoupled weight decay of matrices, per step and unit of learning rate. Norms and biases do
+    /// not decay.
     pub weight_decay: f64,
-    /// Largest global gradient norm; a larger gradient is scaled down to it. Zero means no limit.
+    /// Largest global gradient norm; larger gradients are scaled down to it. Zero means no limit.
     pub clip: f64,
 }
 
@@ -50,26 +52,27 @@ impl Default for OptimizerSettings {
     }
 }
 
-/// An optimizer and its memory, by parameter name.
+/// An optimizer and its state by parameter name.
 ///
-/// Burn keys the memory of its own `ModuleOptimizer` by ids that differ from process to process, and clips each parameter by itself.
+/// Burn's `ModuleOptimizer` keys the state by ids that differ between processes and clips each
+/// parameter on its own. This one can be resumed in another process and clips the global norm.
 pub struct Optimizer {
-    /// Of the layers' matrices, unless AdamW is.
+    /// The rule of the layers' matrices; `None` for AdamW.
     muon: Option<Muon>,
-    /// Of other matrices.
+    /// The rule of other matrices.
     decayed: AdamW,
-    /// Of norms and biases.
+    /// The rule of norms and biases.
     plain: AdamW,
     clip: f64,
     memory: BTreeMap<String, DynState>,
 }
 
-/// The prefixes of tensors and of scalars in a checkpoint.
+/// Prefixes of tensors and scalars in a checkpoint.
 const TENSOR: &str = "tensor.";
 const SCALAR: &str = "scalar.";
 
 impl Optimizer {
-    /// Creates an optimizer without memory.
+    /// Creates an optimizer without state.
     #[must_use]
     pub fn new(settings: OptimizerSettings) -> Self {
         let decay = settings.weight_decay as f32;
@@ -90,7 +93,8 @@ impl Optimizer {
         }
     }
 
-    /// Changes every parameter that has a gradient. Returns the module and the global gradient norm before clipping.
+    /// Updates every parameter that has a gradient. Returns the module and the global gradient norm
+    /// before clipping.
     pub fn step<M: Module>(&mut self, module: M, grads: GradientsParams, rate: f64) -> (M, f64) {
         let mut norm = SquaredNorm { grads: &grads, sum: 0.0 };
         module.visit(&mut norm);
@@ -108,7 +112,7 @@ impl Optimizer {
         }
     }
 
-    /// Returns the memory as named values, for a checkpoint.
+    /// Returns the state as named values, for a checkpoint.
     #[must_use]
     pub fn state(&self) -> Vec<(String, TensorData)> {
         let mut sink = StateSink::default();
@@ -116,7 +120,7 @@ impl Optimizer {
             self.rule(name, state.rank()).state_flatten(name, state, &mut sink);
         }
         let tensors = sink.tensors.into_iter().map(|(name, data)| (format!("{TENSOR}{name}"), data));
-        // Steps, exact in f32 up to 2²⁴.
+        // Step counts, exact in f32 up to 2²⁴.
         let scalars = sink.scalars.into_iter().map(|(name, value)| {
             let value = u32::try_from(value).unwrap_or(u32::MAX);
             (format!("{SCALAR}{name}"), TensorData::from([value as f32]))
@@ -124,11 +128,11 @@ impl Optimizer {
         tensors.chain(scalars).collect()
     }
 
-    /// Restores what [`state`](Self::state) returned for `module`. Its tensors go to `device`.
+    /// Restores the result of [`state`](Self::state) for `module`, on `device`.
     ///
     /// # Errors
     ///
-    /// If a parameter has no memory in `state`.
+    /// If a parameter has no state.
     pub fn restore<M: Module>(&mut self, module: &M, state: BTreeMap<String, TensorData>, device: &Device) -> Result<(), String> {
         let scalars = state.iter().filter_map(|(name, data)| {
             let value = data.iter::<f32>().next()?;
@@ -188,7 +192,7 @@ impl ModuleMapper for Update<'_> {
             return param;
         };
         let (id, value, mapper) = param.consume();
-        // Gradients and the update itself are outside the graph.
+        // Gradients and updates are outside the graph.
         let grad = if grad.is_autodiff() { grad.inner() } else { grad };
         let grad = if self.scale == 1.0 { grad } else { grad.mul_scalar(self.scale) };
         let name = self.path.join(".");

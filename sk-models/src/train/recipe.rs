@@ -1,4 +1,5 @@
-//! What a run's result follows from, so that a checkpoint is resumed by the same run and no other.
+//! Everything that determines the result of a run, so that a checkpoint is resumed only by the same
+//! run.
 
 use std::{
     fmt::Display,
@@ -14,12 +15,12 @@ use crate::{files, hf::Checkpoint};
 /// Hexadecimal digits of a digest that tells contents apart.
 const DIGITS: usize = 32;
 
-/// The options of a run, and what is in the files that they name.
+/// The options of a run and the digests of their files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Recipe {
     /// Values by option.
     values: Vec<(String, String)>,
-    /// Digests by the option that names what is digested.
+    /// Digests by the option that names the file.
     contents: Vec<(String, String)>,
 }
 
@@ -30,7 +31,7 @@ impl Recipe {
         self
     }
 
-    /// Adds data files with their weights, and the files whose questions are left out of them.
+    /// Adds data files with their weights, and the files of excluded questions.
     pub(super) fn data(mut self, sources: &[Source], exclude: &[PathBuf]) -> Result<Self, TrainError> {
         let weighted = |source: &Source| Ok(format!("{}={}", file_digest(&source.path)?, source.weight));
         let data: Vec<String> = sources.iter().map(weighted).collect::<Result<_, TrainError>>()?;
@@ -45,7 +46,7 @@ impl Recipe {
         Ok(self)
     }
 
-    /// Adds the weights of a model, or that there is none.
+    /// Adds the digest of a model's weights, or an empty one.
     pub(super) fn model(mut self, option: &str, model: Option<&Checkpoint>) -> Self {
         let digest = model.map_or_else(String::new, |model| {
             let mut digest = Sha256::new();
@@ -57,7 +58,8 @@ impl Recipe {
         self
     }
 
-    /// Refuses a checkpoint at `path` that was made by another recipe, `kept`; names the first option that differs.
+    /// Checks that a checkpoint at `path` was made by this recipe. The error names the first option
+    /// that differs.
     pub(super) fn check(&self, kept: &Self, path: &Path) -> Result<(), TrainError> {
         let differing = |own: &[(String, String)], kept: &[(String, String)]| {
             let of = |entries: &[(String, String)], option: &str| {

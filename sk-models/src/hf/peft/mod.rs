@@ -14,5 +14,5 @@ pub use save::save_adapter;
 const CONFIG_FILE: &str = "adapter_config.json";
 /// The matrices of an adapter.
 pub(crate) const WEIGHTS_FILE: &str = "adapter_model.safetensors";
-/// What PEFT puts before the path of a module.
+/// PEFT's prefix of module paths.
 const PREFIX: &str = "base_model.model.";
