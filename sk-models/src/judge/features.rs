@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use regex::Regex;
 
+use crate::text::HUMAN;
+
 /// Features that are no words: see [`Features::manner`].
 pub(crate) const MANNERS: usize = 4;
 /// Shorter words say little about the subject.
@@ -60,7 +62,7 @@ impl Features {
         }
         let sparse = grams.into_iter().map(|(bucket, distinct)| (bucket, value * distinct.len() as f32)).collect();
 
-        let last_turn = prompt.rsplit("\n\nHuman:").next().unwrap_or(prompt);
+        let last_turn = prompt.rsplit(HUMAN).next().unwrap_or(prompt);
         let subject = |words: Vec<String>| -> HashSet<String> {
             words.into_iter().filter(|word| word.chars().count() >= SUBJECT).collect()
         };
@@ -77,7 +79,8 @@ impl Features {
     }
 }
 
-/// Bucket and full hash of a sequence of words: FNV-1a with MurmurHash3's finaliser, stable across versions and machines.
+/// Bucket and full hash of a sequence of words: FNV-1a with MurmurHash3's finaliser, stable across
+/// versions and machines.
 fn bucket(words: &[&str], bits: u32) -> (u32, u64) {
     let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
     let folded = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));

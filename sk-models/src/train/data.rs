@@ -2,20 +2,23 @@
 //!
 //! # Framing
 //!
-//! A dialogue is the text `\n\nHuman: …\n\nAssistant: …`, as in HH-RLHF; a prompt with a response is a dialogue of
-//! one exchange. Encoded, every Assistant turn is followed by the end-of-turn token (`<|im_end|>`, the model's
-//! `eos_token_id`), which is how a model learns to stop; every document, dialogue or plain text, is followed by the
-//! end-of-text token (`<|endoftext|>`), which separates it from the next one in a window.
+//! A dialogue is the text `\n\nHuman: …\n\nAssistant: …`, as in HH-RLHF; a prompt with a response
+//! is a dialogue of one exchange. Encoded, every Assistant turn is followed by the end-of-turn
+//! token (`<|im_end|>`, the model's `eos_token_id`), which is how a model learns to stop; every
+//! document, dialogue or plain text, is followed by the end-of-text token (`<|endoftext|>`), which
+//! separates it from the next one in a window.
 //!
 //! # Split
 //!
-//! A document is held out if a hash of its key falls below the held-out fraction. The key is the first human turn
-//! where there is one and the text otherwise: what is held out of language-model training is held out of preference
-//! training, and the turns of one dialogue, which preference data tend to list one by one, stay on one side.
+//! A document is held out if a hash of its key falls below the held-out fraction. The key is the
+//! first human turn where there is one and the text otherwise: what is held out of language-model
+//! training is held out of preference training, and the turns of one dialogue, which preference
+//! data tend to list one by one, stay on one side.
 //!
 //! # Exclusion
 //!
-//! [`Excluded`] leaves out every row that shares a question with evaluation files, wherever in a dialogue it is asked.
+//! [`Excluded`] leaves out every row that shares a question with evaluation files, wherever in a
+//! dialogue it is asked.
 
 use std::{
     collections::HashSet,
@@ -33,11 +36,8 @@ use tokenizers::Tokenizer;
 
 use super::error::TrainError;
 use crate::files;
+pub use crate::text::{ASSISTANT, HUMAN};
 
-/// Opens a human turn.
-pub const HUMAN: &str = "\n\nHuman:";
-/// Opens an assistant turn.
-pub const ASSISTANT: &str = "\n\nAssistant:";
 /// The token that ends an assistant turn.
 pub const END_OF_TURN: &str = "<|im_end|>";
 /// The token that ends a document.
@@ -215,8 +215,8 @@ fn hash(key: &str) -> u64 {
 
 /// Reads every row of a `.jsonl` or `.jsonl.gz` file.
 ///
-/// Dialogue pairs whose prompts differ are skipped: a preference between answers to different questions teaches
-/// nothing. So are pairs with an empty or with two equal completions.
+/// Dialogue pairs whose prompts differ are skipped: a preference between answers to different
+/// questions teaches nothing. So are pairs with an empty or with two equal completions.
 ///
 /// # Errors
 ///
@@ -271,8 +271,8 @@ impl Excluded {
     /// Later turns of at most this many letters and digits do not count as questions.
     pub const INCIDENTAL: usize = 25;
 
-    /// Collects the questions of the given files: rows as [`read_rows`] takes them, or a `.csv` table with a column
-    /// `prompt` or `question`.
+    /// Collects the questions of the given files: rows as [`read_rows`] takes them, or a `.csv`
+    /// table with a column `prompt` or `question`.
     ///
     /// # Errors
     ///
@@ -397,7 +397,8 @@ pub fn encode_document(tokenizer: &Tokenizer, marks: Marks, text: &str) -> Resul
     Ok(ids)
 }
 
-/// Encodes a framed prompt, which ends with `Assistant:`; earlier assistant turns get their end-of-turn token.
+/// Encodes a framed prompt, which ends with `Assistant:`; earlier assistant turns get their
+/// end-of-turn token.
 ///
 /// # Errors
 ///
@@ -482,8 +483,9 @@ pub struct Cursor {
 
 /// An endless sequence of training windows of `length + 1` tokens.
 ///
-/// Each epoch repeats every document `weight` times (a fraction is a chance), shuffles them with a seed made of the
-/// run's seed and the epoch's number, lays them end to end and cuts. A cursor is enough to resume.
+/// Each epoch repeats every document `weight` times (a fraction is a chance), shuffles them with a
+/// seed made of the run's seed and the epoch's number, lays them end to end and cuts. A cursor is
+/// enough to resume.
 #[derive(Debug)]
 pub struct Windows<'a> {
     corpus: &'a Corpus,

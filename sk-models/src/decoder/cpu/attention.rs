@@ -40,7 +40,8 @@ impl Heads {
     }
 }
 
-/// Appends the keys, rotated to their positions, and the values of a pass to the blocks of its spans.
+/// Appends the keys, rotated to their positions, and the values of a pass to the blocks of its
+/// spans.
 pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>]) {
     let mut own: Vec<&mut Block> = keys.iter_mut().flat_map(|keys| keys.own.iter_mut()).collect();
     for_each_mut(&mut own, |index, block| {
@@ -264,7 +265,8 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     });
 }
 
-/// Replaces the scores of the keys that a query sees by e^{s − max}, the numerators of their softmax. Returns the sum.
+/// Replaces the scores of the keys that a query sees by e^{s − max}, the numerators of their
+/// softmax. Returns the sum.
 #[inline(always)]
 fn exponentiate(before: &mut [f32], seen: &mut [f32]) -> f32 {
     let peak = max(before).max(max(seen));

@@ -12,7 +12,7 @@ use super::plan::{Group, PackedCache, Places};
 use super::{CpuEngine, Pace};
 use crate::config::Qwen2Config;
 use crate::decoder::batcher::PassKey;
-use crate::decoder::engine::{Cache, Engine, Formats, PrefixCache, Rows, SuffixCache};
+use crate::decoder::engine::{Cache, Engine, Formats, Rows};
 use crate::decoder::logits::{HostLogits, Logits};
 use crate::device::DeviceFailure;
 use crate::kernels::simd::{dot, widened};
@@ -160,44 +160,5 @@ impl CpuEngine {
         let packed = Arc::new(PackedAdapter::new(adapter, lane, &self.config)?);
         known.push((Arc::downgrade(adapter), Arc::clone(&packed)));
         Ok(packed)
-    }
-}
-
-impl PrefixCache for KvCache {
-    type Suffix = Self;
-
-    fn len(&self) -> usize {
-        self.length()
-    }
-
-    fn lanes(&self) -> usize {
-        self.sequences()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes()
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.truncate(length);
-    }
-
-    fn adopt(&mut self, suffix: &Self, row: usize, tokens: usize) {
-        let rows = suffix.sequences() / self.sequences();
-        self.adopt(suffix, tokens, |lane| lane * rows + row);
-    }
-
-    fn select_lanes(&mut self, lanes: &[usize]) {
-        self.select(lanes);
-    }
-
-    fn join_lanes(&mut self, other: Self) {
-        self.join(other);
-    }
-}
-
-impl SuffixCache for KvCache {
-    fn len(&self) -> usize {
-        self.length()
     }
 }

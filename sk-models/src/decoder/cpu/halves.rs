@@ -78,7 +78,8 @@ impl Halves {
                 let height = left.div_ceil(left.div_ceil(ROWS));
                 let a = Place { start: a.start.wrapping_add(row * a.stride), ..a };
                 let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
-                // SAFETY: the processor has the instructions; rows `row..row + height` of A and C, which the caller vouches for.
+                // SAFETY: the processor has the instructions; rows `row..row + height` of A and C,
+                // which the caller vouches for.
                 unsafe { avx512(height, self.input, a, panel, c, add) };
                 row += height;
             }
@@ -150,7 +151,8 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
     /// Pairs of rows to fetch ahead; see [`super::tile`].
     const AHEAD: usize = 48;
     assert!(panel.len() >= input.div_ceil(2) * 2 * WIDTH);
-    // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for A and C; a prefetch may point anywhere.
+    // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for
+    // A and C; a prefetch may point anywhere.
     unsafe {
         let mut sums: [[__m512; 2]; R] = [[_mm512_setzero_ps(); 2]; R];
         if add {

@@ -317,7 +317,8 @@ impl Tile<'_> {
         assert!(self.bytes.len() == self.quads * QUAD * WIDTH);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: the processor has the instructions, the slices are long enough by the assertions, and C by the caller's promise.
+            // SAFETY: the processor has the instructions, the slices are long enough by the
+            // assertions, and C by the caller's promise.
             return unsafe { self.vnni(c, add) };
         }
         widened(
@@ -474,7 +475,8 @@ mod tests {
                         // Two conversions of integers to f32 and two products.
                         let tolerance = 4.0 * f64::from(f32::EPSILON) * (input as f64);
                         assert!((found - expected).abs() <= tolerance, "{found} for {expected}");
-                        // And near what was asked for: half a step of a weight and of an activation for each k.
+                        // And near what was asked for: half a step of a weight and of an activation
+                        // for each k.
                         let plain: f64 = (0..input).map(|k| f64::from(x[k]) * f64::from(noise(k, panel * WIDTH + place))).sum();
                         let bound: f64 = x.iter().map(|x| f64::from(x.abs()) * 0.5 / 127.0 + 3.0 * 0.5 / 32_767.0).sum();
                         assert!((found - start - plain).abs() <= bound * 1.001 + tolerance, "{found} for {plain}");

@@ -4,6 +4,7 @@ use super::numbers::Numbers;
 use super::rope::Table;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
+use crate::decoder::engine::{PrefixCache, SuffixCache};
 
 /// Keys and values of one head of one sequence.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +97,8 @@ pub(crate) struct KvCache {
     heads: usize,
     width: usize,
     sequences: usize,
-    length: usize,
+    /// Tokens of each sequence.
+    pub(super) length: usize,
 }
 
 impl KvCache {
@@ -111,14 +113,6 @@ impl KvCache {
         }
     }
 
-    pub(crate) fn length(&self) -> usize {
-        self.length
-    }
-
-    pub(crate) fn sequences(&self) -> usize {
-        self.sequences
-    }
-
     pub(crate) fn layer(&self, layer: usize) -> &[Block] {
         &self.layers[layer]
     }
@@ -131,8 +125,20 @@ impl KvCache {
     pub(crate) fn advance(&mut self, tokens: usize) {
         self.length += tokens;
     }
+}
 
-    pub(crate) fn truncate(&mut self, length: usize) {
+impl PrefixCache for KvCache {
+    type Suffix = Self;
+
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn lanes(&self) -> usize {
+        self.sequences
+    }
+
+    fn truncate(&mut self, length: usize) {
         assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
         if length < self.length {
             self.layers.iter_mut().flatten().for_each(|block| block.truncate(length, self.width));
@@ -142,7 +148,7 @@ impl KvCache {
 
     /// Keeps the given sequences in the given order. Blocks are moved, and copied only if a
     /// sequence is named twice.
-    pub(crate) fn select(&mut self, sequences: &[usize]) {
+    fn select_lanes(&mut self, sequences: &[usize]) {
         for blocks in &mut self.layers {
             let mut old: Vec<Option<Block>> = std::mem::take(blocks).into_iter().map(Some).collect();
             let last_use = |at: usize| !sequences[at + 1..].contains(&sequences[at]);
@@ -155,8 +161,7 @@ impl KvCache {
         self.sequences = sequences.len();
     }
 
-    /// Appends the sequences of another cache.
-    pub(crate) fn join(&mut self, other: Self) {
+    fn join_lanes(&mut self, other: Self) {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
         for (own, new) in self.layers.iter_mut().zip(other.layers) {
             own.extend(new);
@@ -164,21 +169,25 @@ impl KvCache {
         self.sequences += other.sequences;
     }
 
-    /// Appends to each sequence the first `tokens` positions of sequence `pick(sequence)` of
-    /// another cache.
-    pub(crate) fn adopt(&mut self, other: &Self, tokens: usize, pick: impl Fn(usize) -> usize) {
-        for (own, other) in self.layers.iter_mut().zip(&other.layers) {
+    fn adopt(&mut self, suffix: &Self, row: usize, tokens: usize) {
+        let rows = suffix.sequences / self.sequences;
+        for (own, other) in self.layers.iter_mut().zip(&suffix.layers) {
             for (index, block) in own.iter_mut().enumerate() {
                 let (sequence, head) = (index / self.heads, index % self.heads);
-                block.adopt(self.length, &other[pick(sequence) * self.heads + head], tokens, self.width);
+                block.adopt(self.length, &other[(sequence * rows + row) * self.heads + head], tokens, self.width);
             }
         }
         self.length += tokens;
     }
 
-    /// Bytes in use.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.layers.iter().flatten().map(|b| size_of_val::<[f32]>(&b.keys) + size_of_val::<[f32]>(&b.values)).sum()
+    }
+}
+
+impl SuffixCache for KvCache {
+    fn len(&self) -> usize {
+        self.length
     }
 }
 
@@ -204,7 +213,8 @@ mod tests {
             Self { keys: numbers(TOKENS * D, 1), values: numbers(TOKENS * D, 2) }
         }
 
-        /// A block of the tokens from `first` on, which lie at their numbers and 9, appended up to each of `ends`.
+        /// A block of the tokens from `first` on, which lie at their numbers and 9, appended up to
+        /// each of `ends`.
         fn block(&self, first: usize, ends: &[usize]) -> Block {
             let table = Rotations::new(D, 100.0).reach(TOKENS + 9);
             let mut block = Block::default();

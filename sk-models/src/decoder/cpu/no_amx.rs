@@ -1,4 +1,5 @@
-//! Tiles where there are none: see `amx.rs`. There is no value of [`Tiles`] here, so that nothing can be asked of one.
+//! Tiles where there are none: see `amx.rs`. There is no value of [`Tiles`] here, so that nothing
+//! can be asked of one.
 
 use std::convert::Infallible;
 use std::num::NonZero;

@@ -1,4 +1,5 @@
-//! What one pass computes: which token stands in which row of its grids, and which rows see which keys.
+//! What one pass computes: which token stands in which row of its grids, and which rows see which
+//! keys.
 
 use std::sync::Arc;
 
@@ -23,16 +24,16 @@ impl PackedCache<'_> {
     /// Returns the number of tokens before the first new one.
     fn position(&self) -> usize {
         match self {
-            Self::Prefill(prefix) => prefix.length(),
-            Self::Extend { prefix, suffix } => prefix.length() + suffix.length(),
+            Self::Prefill(prefix) => prefix.length,
+            Self::Extend { prefix, suffix } => prefix.length + suffix.length,
         }
     }
 
     /// Returns how many of them lie in a row's own block.
     fn earlier(&self) -> usize {
         match self {
-            Self::Prefill(prefix) => prefix.length(),
-            Self::Extend { suffix, .. } => suffix.length(),
+            Self::Prefill(prefix) => prefix.length,
+            Self::Extend { suffix, .. } => suffix.length,
         }
     }
 
@@ -40,7 +41,7 @@ impl PackedCache<'_> {
         match self {
             Self::Prefill(prefix) => Keys { shared: None, own: prefix.layer_mut(layer) },
             Self::Extend { prefix, suffix } => {
-                let shared = (prefix.length() > 0).then(|| (prefix.layer(layer), prefix.length()));
+                let shared = (prefix.length > 0).then(|| (prefix.layer(layer), prefix.length));
                 Keys { shared, own: suffix.layer_mut(layer) }
             }
         }
@@ -146,7 +147,8 @@ pub(crate) struct Span {
     pub(crate) known: usize,
 }
 
-/// A pass over one or more groups: all rows of a lane side by side, lanes in the order of their groups.
+/// A pass over one or more groups: all rows of a lane side by side, lanes in the order of their
+/// groups.
 pub(crate) struct Plan {
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) lanes: Lanes,

@@ -318,7 +318,8 @@ mod tests {
 
     /// Checks a product of rows `first..` against exact sums.
     ///
-    /// An entry may be off by `split · Σ|ab|`, what sums of few bf16 leave out, and by a rounding for each addition.
+    /// An entry may be off by `split · Σ|ab|`, what sums of few bf16 leave out, and by a rounding
+    /// for each addition.
     fn check(
         [rows, depth, first]: [usize; 3],
         add: bool,
@@ -412,7 +413,8 @@ mod tests {
     #[test]
     fn sweeps_cover_the_depth_and_add_up() {
         let Some(tiles) = Tiles::get() else { return };
-        // Blocks of 32, the last one of 4: more than fit into one sweep by what 64 rows may take, and as many as there are by the least of one.
+        // Blocks of 32, the last one of 4: more than fit into one sweep by what 64 rows may take,
+        // and as many as there are by the least of one.
         let [rows, depth] = [64, 40 * DEPTH + 4];
         let x = grid(rows, depth, 3);
         let mut terms = Terms::default();
@@ -455,7 +457,8 @@ mod tests {
     #[test]
     fn small_parts_of_a_number_count() {
         let Some(tiles) = Tiles::get() else { return };
-        // 1 + 2⁻²³ times 1 − 2⁻²⁴, in sums whose large parts cancel: what eight or sixteen bits see is zero.
+        // 1 + 2⁻²³ times 1 − 2⁻²⁴, in sums whose large parts cancel: what eight or sixteen bits see
+        // is zero.
         let (a, b) = (1.0 + f32::EPSILON, 1.0 - f32::EPSILON / 2.0);
         let mut x = Grid::new(1, 2);
         x.rows_mut().next().unwrap()[..2].copy_from_slice(&[a, -1.0]);
@@ -552,7 +555,8 @@ mod tests {
             });
             (off.sum::<f64>() / (rows * WIDTH) as f64).sqrt()
         };
-        // The large products are added one after the other in both, and nothing else is of the same size.
+        // The large products are added one after the other in both, and nothing else is of the same
+        // size.
         let (fast, plain) = (error(&fast), error(&plain));
         println!("root mean square error of tiles {fast:.2e}, of vectors {plain:.2e}");
         assert!(fast <= 1.25 * plain, "{fast} for {plain}");

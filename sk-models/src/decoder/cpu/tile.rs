@@ -114,7 +114,8 @@ const fn ahead(rows: usize) -> usize {
 
 /// # Safety
 ///
-/// As [`multiply_all`], with at most [`ROWS`] rows and one or two vectors, on a processor with AVX-512 F.
+/// As [`multiply_all`], with at most [`ROWS`] rows and one or two vectors, on a processor with
+/// AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
@@ -144,7 +145,8 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
     use std::arch::x86_64::{
         __m512, _MM_HINT_T0, _mm_prefetch, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
     };
-    // SAFETY: the caller vouches for every element that is read or written here; a prefetch may point anywhere.
+    // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
+    // point anywhere.
     unsafe {
         let mut sums: [[__m512; V]; R] = [[_mm512_setzero_ps(); V]; R];
         if add {

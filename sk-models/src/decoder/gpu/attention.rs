@@ -5,6 +5,7 @@ use super::ops::{self, Changed, Place, rotate};
 use super::shape::{Heads, Own, Sight};
 use super::{Cache, Group};
 use crate::config::Qwen2Config;
+use crate::decoder::engine::{PrefixCache, SuffixCache};
 
 /// The input that all layers of a pass share.
 #[derive(Debug)]

@@ -126,7 +126,8 @@ pub(in crate::decoder) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<
     tensor.try_into_vec_as::<f32>().map_err(|e| DeviceFailure { message: e.to_string() })
 }
 
-/// Returns the argmax of each row of `[M, V]`, the first of equals; `None` for a row with a NaN or +∞.
+/// Returns the argmax of each row of `[M, V]`, the first of equals; `None` for a row with a NaN or
+/// +∞.
 pub(in crate::decoder) fn argmax(logits: Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
     let pairs = read(ops::argmax(logits))?;
     Ok(pairs.chunks_exact(2).map(|pair| (pair[1] == 0.0).then_some(pair[0] as TokenId)).collect())

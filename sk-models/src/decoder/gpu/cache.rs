@@ -3,6 +3,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use super::ops::adopt;
 use super::recording::Repeats;
 use crate::config::Qwen2Config;
+use crate::decoder::engine::{PrefixCache, SuffixCache};
 
 /// The context of each lane: per layer, keys and values `[G, 2·Hkv, P, D]`, keys before values, in
 /// buffers with spare room.
@@ -30,11 +31,6 @@ impl Suffix {
         Self { rows, length: 0 }
     }
 
-    /// Returns the number of tokens of each row.
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
     pub(super) fn advance(&mut self, tokens: usize) {
         self.length += tokens;
     }
@@ -46,20 +42,6 @@ impl Prefix {
         let shape = [lanes, 2 * config.num_key_value_heads, capacity.max(1), config.head_dim];
         let layers = (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, (device, format))).collect();
         Self { layers, lanes, length: 0, repeats: Repeats::default() }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
-    pub(crate) fn lanes(&self) -> usize {
-        self.lanes
-    }
-
-    /// Keeps the first `length` tokens. The buffers stay.
-    pub(crate) fn truncate(&mut self, length: usize) {
-        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
-        self.length = length;
     }
 
     /// Makes room for `more` tokens behind the first `used` ones of a layer, which stay. A full
@@ -93,9 +75,29 @@ impl Prefix {
     pub(super) fn advance(&mut self, tokens: usize) {
         self.length += tokens;
     }
+}
 
-    /// Appends, in every lane, the first `tokens` tokens of a row of the suffix.
-    pub(crate) fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+impl PrefixCache for Prefix {
+    type Suffix = Suffix;
+
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    fn bytes(&self) -> usize {
+        self.layers.iter().map(|buffer| buffer.shape().num_elements() * buffer.dtype().size()).sum()
+    }
+
+    fn truncate(&mut self, length: usize) {
+        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
+        self.length = length;
+    }
+
+    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
         assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
         let start = self.length;
         self.length += tokens;
@@ -107,8 +109,7 @@ impl Prefix {
         }
     }
 
-    /// Keeps the given lanes in the given order.
-    pub(crate) fn select_lanes(&mut self, lanes: &[usize]) {
+    fn select_lanes(&mut self, lanes: &[usize]) {
         assert!(!lanes.is_empty(), "a prefix needs at least one lane");
         if lanes.iter().copied().eq(0..self.lanes) {
             return;
@@ -122,8 +123,7 @@ impl Prefix {
         self.lanes = lanes.len();
     }
 
-    /// Appends the lanes of another prefix of the same tokens.
-    pub(crate) fn join_lanes(&mut self, other: &Self) {
+    fn join_lanes(&mut self, other: Self) {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
         self.repeats.forget();
         for (own, new) in self.layers.iter_mut().zip(&other.layers) {
@@ -138,9 +138,10 @@ impl Prefix {
         }
         self.lanes += other.lanes;
     }
+}
 
-    /// Returns the bytes of the buffers.
-    pub(crate) fn bytes(&self) -> usize {
-        self.layers.iter().map(|buffer| buffer.shape().num_elements() * buffer.dtype().size()).sum()
+impl SuffixCache for Suffix {
+    fn len(&self) -> usize {
+        self.length
     }
 }

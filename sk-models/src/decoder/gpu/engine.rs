@@ -12,7 +12,7 @@ use super::recording::{Key, Recording};
 use super::{Cache, GpuEngine, Group, advance, ops};
 use crate::config::Qwen2Config;
 use crate::decoder::batcher::PassKey;
-use crate::decoder::engine::{self, Engine, Formats, PrefixCache, Rows, SuffixCache};
+use crate::decoder::engine::{self, Engine, Formats, Rows};
 use crate::decoder::logits::Logits;
 use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
@@ -289,44 +289,6 @@ impl GpuEngine {
         };
         let (replayed, expected) = (bits(replayed), bits(expected));
         replayed.is_some() && replayed == expected
-    }
-}
-
-impl PrefixCache for Prefix {
-    type Suffix = Suffix;
-
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn lanes(&self) -> usize {
-        self.lanes()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes()
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.truncate(length);
-    }
-
-    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
-        self.adopt(suffix, row, tokens);
-    }
-
-    fn select_lanes(&mut self, lanes: &[usize]) {
-        self.select_lanes(lanes);
-    }
-
-    fn join_lanes(&mut self, other: Self) {
-        self.join_lanes(&other);
-    }
-}
-
-impl SuffixCache for Suffix {
-    fn len(&self) -> usize {
-        self.len()
     }
 }
 

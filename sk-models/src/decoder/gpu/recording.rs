@@ -86,8 +86,9 @@ impl Repeats {
     /// Returns the states of the recorded pass for other numbers.
     pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
         let recording = self.recording.as_mut()?;
-        // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its stack and the cache that of the prefix that owns
-        // this, or else the key is another or the recording forgotten; and the thread is that of the recording.
+        // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its
+        // stack and the cache that of the prefix that owns this, or else the key is another or the
+        // recording forgotten; and the thread is that of the recording.
         Some(unsafe { recording.replay(numbers) }.expect("what has been replayed before is replayed"))
     }
 
