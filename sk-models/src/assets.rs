@@ -1,7 +1,9 @@
-//! The model that ships with the crate: a backbone, a drafter, its blades and heads, inside the binary.
+//! The model that ships with the crate: a backbone, a drafter, its blades and heads, inside the
+//! binary.
 //!
-//! The files are those of `assets/`, a directory in Hugging Face format per part. They are read where they are in memory, under paths
-//! that begin with `embedded:`, which can stand wherever a model or an adapter to be loaded is named:
+//! The files are those of `assets/`, a directory in Hugging Face format per part. They are read
+//! where they are in memory, under paths that begin with `embedded:`, which can stand wherever a
+//! model or an adapter to be loaded is named:
 //!
 //! ```text
 //! embedded:backbone        config.json, model.safetensors, tokenizer.json, …

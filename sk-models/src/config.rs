@@ -43,8 +43,9 @@ pub enum ConfigError {
 
 /// Hyper-parameters of a Qwen2 decoder.
 ///
-/// Reads both spellings in use: `rope_theta` and `torch_dtype` (transformers 4) and `rope_parameters` and `dtype`
-/// (transformers 5). Writes the first, which every reader understands.
+/// Reads both spellings in use: `rope_theta` and `torch_dtype` (transformers 4) and
+/// `rope_parameters` and `dtype` (transformers 5). Writes the first, which every reader
+/// understands.
 ///
 /// ```
 /// use sk_models::Qwen2Config;
@@ -194,7 +195,8 @@ impl Qwen2Config {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not JSON, or describes another architecture or an impossible shape.
+    /// If the file cannot be read, is not JSON, or describes another architecture or an impossible
+    /// shape.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = crate::files::read_to_string(path).map_err(|source| ConfigError::Io { path: name.clone(), source })?;

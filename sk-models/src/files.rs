@@ -28,8 +28,9 @@ impl Contents {
     pub(crate) fn release(&self, bytes: Range<usize>) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
-            // SAFETY: pages of a file that are mapped to be read, and of which there is no other copy to lose, come back as they were.
-            // Without this they stay in memory, and the rest is the same.
+            // SAFETY: pages of a file that are mapped to be read, and of which there is no other
+            // copy to lose, come back as they were. Without this they stay in memory, and the rest
+            // is the same.
             let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, bytes.len()) };
         }
         #[cfg(not(unix))]
@@ -54,8 +55,9 @@ pub(crate) fn open(path: &Path) -> io::Result<Contents> {
         return bytes.map(Contents::Embedded);
     }
     let file = File::open(path)?;
-    // SAFETY: the map is read-only and private to this process's view of the file. As with every mapped file, a writer
-    // that truncates it while it is read would fault; checkpoints are replaced by renaming, never in place.
+    // SAFETY: the map is read-only and private to this process's view of the file. As with every
+    // mapped file, a writer that truncates it while it is read would fault; checkpoints are
+    // replaced by renaming, never in place.
     unsafe { Mmap::map(&file) }.map(Contents::Mapped)
 }
 

@@ -48,7 +48,8 @@ impl<T> OneOrMany<T> {
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
-    /// Reports the error of the value or of the list. An untagged enum would only report that no variant matched.
+    /// Reports the error of the value or of the list. An untagged enum would only report that no
+    /// variant matched.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let read = if value.is_array() {

@@ -52,9 +52,10 @@ struct Shared {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is written only by the thread that holds `Team::turn`, while the state is closed and counts no member; members read it
-// only between joining and leaving, which the state's acquire and release order after the write and before the next one. The pointer in
-// it is to a `Sync` closure that outlives the loop, since `Team::run` returns only when no member is left.
+// SAFETY: `job` is written only by the thread that holds `Team::turn`, while the state is closed
+// and counts no member; members read it only between joining and leaving, which the state's acquire
+// and release order after the write and before the next one. The pointer in it is to a `Sync`
+// closure that outlives the loop, since `Team::run` returns only when no member is left.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
@@ -194,7 +195,8 @@ impl Team {
             return;
         };
         let shared = &*self.shared;
-        // SAFETY: only the lifetime changes, and no member looks at the closure after this function has returned.
+        // SAFETY: only the lifetime changes, and no member looks at the closure after this function
+        // has returned.
         let work: *const (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
         let job = Job { work, tasks, shares: self.threads };
         // SAFETY: this thread has the turn, the last loop is closed and its members have left.
@@ -299,7 +301,8 @@ mod tests {
     #[test]
     fn a_thread_begins_with_its_own_share() {
         let team = Team::new(2);
-        // Each thread waits for the other with its first task, so that neither takes what is the other's.
+        // Each thread waits for the other with its first task, so that neither takes what is the
+        // other's.
         let meet = std::sync::Barrier::new(2);
         let firsts = [const { AtomicU64::new(u64::MAX) }; 2];
         let caller = thread::current().id();

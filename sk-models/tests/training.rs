@@ -1,4 +1,5 @@
-//! Training end to end on a handful of sentences: tokenizer, language model, adapter; and resuming each.
+//! Training end to end on a handful of sentences: tokenizer, language model, adapter; and resuming
+//! each.
 
 use std::{
     fs,
@@ -441,7 +442,8 @@ fn what_a_run_ended_with_is_not_overwritten() {
     assert!(error.to_string().contains("model.safetensors.index.json"), "{error}");
 }
 
-/// What a text spells out is text, and none of it is cut or padded, whatever the file says of the last run.
+/// What a text spells out is text, and none of it is cut or padded, whatever the file says of the
+/// last run.
 #[test]
 fn text_to_train_on_is_read_whole_and_as_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -640,7 +642,8 @@ fn heads_tell_the_sides_apart_and_repeat_to_the_byte() {
         })
         .unwrap();
         assert_eq!(done, (128, 128));
-        // Sixteen numbers of a model of eight steps do not tell everything; what knows nothing has a loss of ln 2 and is right half the time.
+        // Sixteen numbers of a model of eight steps do not tell everything; what knows nothing has
+        // a loss of ln 2 and is right half the time.
         assert!(report.accuracy[3].accuracy > 0.65, "{report}");
         assert!(report.loss < 0.6 && report.training_loss < 0.6, "{report}");
         assert_eq!(report.calibration.is_some(), kind == HeadKind::Discriminator);

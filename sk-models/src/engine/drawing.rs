@@ -308,7 +308,8 @@ mod tests {
     }
 
     impl Case<'_> {
-        /// What is drawn for each of `uniforms`, and whether it was settled from afar; rows in the reverse order.
+        /// What is drawn for each of `uniforms`, and whether it was settled from afar; rows in the
+        /// reverse order.
         fn draw(&self, uniforms: &[f64], far: bool) -> (Vec<Option<Drawn>>, bool) {
             let mut samplers: Vec<Sampler> = uniforms.iter().map(|_| Sampler::default()).collect();
             let own: [TokenId; 2] = [7, 11];
@@ -352,7 +353,8 @@ mod tests {
             let logits = logits(uniforms.len(), spread, seed);
             let sampling = Sampling::new(temperature, top_p, top_k, penalty).unwrap();
             let best = crate::kernels::logits::argmax(&logits[..VOCABULARY]);
-            // What is penalised is worth drawing: of each row, every other one of the most probable.
+            // What is penalised is worth drawing: of each row, every other one of the most
+            // probable.
             let likely = logits.chunks_exact(VOCABULARY).flat_map(|row| {
                 let mut order: Vec<TokenId> = (0..VOCABULARY as TokenId).collect();
                 order.sort_unstable_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));

@@ -66,7 +66,8 @@ pub enum EngineError {
         /// What it said.
         message: String,
     },
-    /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do not fit the number format.
+    /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do
+    /// not fit the number format.
     #[error("the {policy} returned NaN or infinity for token {token}; its weights are damaged or overflow on this device")]
     NotANumber {
         /// Which model, and under which adapter.

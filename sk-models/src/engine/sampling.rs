@@ -401,7 +401,8 @@ mod tests {
         ) {
             let sampling = Sampling::new(temperature, top_p, top_k, 1.0).unwrap();
             let (count, token, margin) = plainly(&logits, &sampling, uniform);
-            // Sums of at most 600 terms in two orders differ by a few units in the last place of f64.
+            // Sums of at most 600 terms in two orders differ by a few units in the last place of
+            // f64.
             prop_assume!(margin > 1e-12);
             let mut sampler = Sampler::default();
             let drawn = sampler.draw(&logits, [], &sampling, uniform);

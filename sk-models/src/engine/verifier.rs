@@ -84,14 +84,17 @@ struct Ahead {
     min_entropy: Vec<f32>,
 }
 
-/// π_B: the frozen backbone, which reads N candidates under itself and its adapters in one forward pass.
+/// π_B: the frozen backbone, which reads N candidates under itself and its adapters in one forward
+/// pass.
 ///
-/// All rows share one product with each frozen weight; the adapters add two small batched ones. Per lane the context's keys and values
-/// are kept once, and the winner's are appended, so that a step costs the same at any length but for attention itself. No logits leave
-/// the device: two numbers per token do.
+/// All rows share one product with each frozen weight; the adapters add two small batched ones. Per
+/// lane the context's keys and values are kept once, and the winner's are appended, so that a step
+/// costs the same at any length but for attention itself. No logits leave the device: two numbers
+/// per token do.
 ///
-/// Heads are read off the same pass, in which every row then reads its last token too: one position per candidate and lane more, and no
-/// product with the vocabulary where nothing but heads is asked for.
+/// Heads are read off the same pass, in which every row then reads its last token too: one position
+/// per candidate and lane more, and no product with the vocabulary where nothing but heads is asked
+/// for.
 pub struct Verifier {
     model: Arc<Decoder>,
     rack: AdapterRack,
@@ -99,7 +102,8 @@ pub struct Verifier {
     seated: Option<Seated>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
-    /// The policies under which one-token candidates were read last: the next look ahead computes them too.
+    /// The policies under which one-token candidates were read last: the next look ahead computes
+    /// them too.
     last_policies: Vec<Policy>,
 }
 
@@ -200,8 +204,9 @@ impl Verifier {
 
     /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
     ///
-    /// The policies that will be read next, as in the last step, are computed in the same pass, so that a proposal that looks
-    /// at the distribution and the reading of its one-token candidates cost one pass of one row per lane.
+    /// The policies that will be read next, as in the last step, are computed in the same pass, so
+    /// that a proposal that looks at the distribution and the reading of its one-token candidates
+    /// cost one pass of one row per lane.
     ///
     /// # Errors
     /// When the context does not fit the model, or the device fails.

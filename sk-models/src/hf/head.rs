@@ -55,7 +55,8 @@ pub fn head_kind(directory: &Path) -> Result<HeadKind, CheckpointError> {
 ///
 /// # Errors
 ///
-/// If a file is missing or malformed, the kind is unknown, or the head was made for hidden states of another width.
+/// If a file is missing or malformed, the kind is unknown, or the head was made for hidden states
+/// of another width.
 pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, CheckpointError> {
     let HeadConfig { kind, attribute } = HeadConfig::read(directory)?;
     let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;

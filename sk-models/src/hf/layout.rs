@@ -19,9 +19,11 @@ pub(super) fn has_bias(target: Target) -> bool {
     matches!(target, Target::Query | Target::Key | Target::Value)
 }
 
-/// Every tensor of a decoder of this shape as files name it and lay it out: linear layers are `[out, in]`.
+/// Every tensor of a decoder of this shape as files name it and lay it out: linear layers are
+/// `[out, in]`.
 ///
-/// A tied head is the embedding and is not listed again, so the products of the shapes sum to the number of parameters.
+/// A tied head is the embedding and is not listed again, so the products of the shapes sum to the
+/// number of parameters.
 ///
 /// ```
 /// use sk_models::{Qwen2Config, hf::tensor_shapes};

@@ -90,7 +90,8 @@ pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, St
 }
 
 impl TensorFiles {
-    /// Opens the weights of a model directory: the shards of its index if there is one, else `model.safetensors`.
+    /// Opens the weights of a model directory: the shards of its index if there is one, else
+    /// `model.safetensors`.
     ///
     /// # Errors
     ///

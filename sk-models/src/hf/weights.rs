@@ -22,8 +22,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If a tensor is missing or of another shape, or if there is one that the decoder has no place for: weights that would
-/// be ignored belong to another architecture.
+/// If a tensor is missing or of another shape, or if there is one that the decoder has no place
+/// for: weights that would be ignored belong to another architecture.
 pub fn load_model(config: &Qwen2Config, files: &TensorFiles, device: &Device) -> Result<Qwen2, CheckpointError> {
     Qwen2::assemble(config, Source::new(config, files, device)?)
 }

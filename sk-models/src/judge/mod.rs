@@ -1,7 +1,9 @@
-//! Judging without a server: a preference model per axis, and a language model that measures fluency.
+//! Judging without a server: a preference model per axis, and a language model that measures
+//! fluency.
 //!
-//! A [`PreferenceModel`] says how likely a response is to be preferred, a [`Ruler`] how surprising it is. Neither has a weight in common with
-//! a backbone, a drafter or a blade. [`train_judge`](crate::train::judge::train_judge) fits the former,
+//! A [`PreferenceModel`] says how likely a response is to be preferred, a [`Ruler`] how surprising
+//! it is. Neither has a weight in common with a backbone, a drafter or a blade.
+//! [`train_judge`](crate::train::judge::train_judge) fits the former,
 //! [`train_lm`](crate::train::lm::train_lm) trains the latter.
 
 mod features;

@@ -31,7 +31,8 @@ pub(crate) const MOST_BITS: u32 = 24;
 /// P(y ≻ y′) = sigmoid(s(x, y) − s(x, y′)),   s = w·words + u·manner
 /// ```
 ///
-/// It is fitted with log-length as a covariate, w·words + u·manner + c·log(1 + n), and scored without: what is left is preference at equal length.
+/// It is fitted with log-length as a covariate, w·words + u·manner + c·log(1 + n), and scored
+/// without: what is left is preference at equal length.
 #[derive(Debug, Clone)]
 pub struct PreferenceModel {
     attribute: String,

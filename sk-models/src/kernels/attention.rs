@@ -54,8 +54,9 @@ fn product(
     assert!(last(m, c_row, n, 1) < c.len());
     assert!(last(m, a_row, k, a_col) < a.len());
     assert!(last(k, b_row, n, b_col) < b.len());
-    // SAFETY: the assertions bound every element that the three strided matrices reach, and `c` is borrowed mutably,
-    // so it overlaps neither `a` nor `b`. Slices are no longer than isize::MAX bytes, so the strides fit.
+    // SAFETY: the assertions bound every element that the three strided matrices reach, and `c` is
+    // borrowed mutably, so it overlaps neither `a` nor `b`. Slices are no longer than isize::MAX
+    // bytes, so the strides fit.
     unsafe {
         gemm::gemm(
             m,
@@ -178,7 +179,8 @@ pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]),
 
 /// Gradients with respect to q, k and v.
 ///
-/// With `P` the weights: `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P ⊙ (dP − rowsum(P ⊙ dP))`, `dQ = dS·K`, `dK = dSᵀ·Q`.
+/// With `P` the weights: `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P ⊙ (dP − rowsum(P ⊙ dP))`, `dQ = dS·K`,
+/// `dK = dSᵀ·Q`.
 pub(super) fn backward(
     q: &[f32],
     k: &[f32],

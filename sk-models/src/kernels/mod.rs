@@ -1,9 +1,10 @@
 //! Fused CPU kernels with gradients of their own.
 //!
-//! Burn's CPU backend runs element-wise operations one by one on a single thread, and its autodiff keeps every
-//! intermediate. Three parts of the decoder are worth a kernel: RMSNorm, the gated activation, and causal attention of
-//! whole sequences. They enter through Burn's backend extension: the CPU backend gets the kernel, autodiff its gradient.
-//! On every other device the same functions are composed of Burn's own operations.
+//! Burn's CPU backend runs element-wise operations one by one on a single thread, and its autodiff
+//! keeps every intermediate. Three parts of the decoder are worth a kernel: RMSNorm, the gated
+//! activation, and causal attention of whole sequences. They enter through Burn's backend
+//! extension: the CPU backend gets the kernel, autodiff its gradient. On every other device the
+//! same functions are composed of Burn's own operations.
 
 mod attention;
 mod autodiff;
@@ -211,7 +212,8 @@ mod tests {
         assert!(error <= TOLERANCE * size, "{name}: off by {error:e} at size {size}");
     }
 
-    /// Compares values and, under a random cotangent, gradients of two functions of the same tensors.
+    /// Compares values and, under a random cotangent, gradients of two functions of the same
+    /// tensors.
     fn compare(inputs: &[Tensor<2>], fused: impl Fn(&[Tensor<2>]) -> Tensor<2>, composed: impl Fn(&[Tensor<2>]) -> Tensor<2>) {
         let graph = Device::flex().autodiff();
         let run = |f: &dyn Fn(&[Tensor<2>]) -> Tensor<2>, cotangent: Option<Tensor<2>>| {

@@ -32,7 +32,8 @@ const FIRST_TOKENS: usize = 32;
 pub struct ModelOptions {
     /// Directory or hub id of the backbone; the embedded model if not given.
     pub backbone: Option<String>,
-    /// Directory or hub id of the drafter; the backbone itself if not given, or the embedded drafter beside the embedded backbone.
+    /// Directory or hub id of the drafter; the backbone itself if not given, or the embedded
+    /// drafter beside the embedded backbone.
     pub drafter: Option<String>,
     /// The device.
     pub device: DeviceName,
@@ -149,7 +150,8 @@ impl Models {
     /// Loads backbone and drafter.
     ///
     /// # Errors
-    /// When a model cannot be loaded, the two do not share a tokenizer, the device is not available, or no model is named and none embedded.
+    /// When a model cannot be loaded, the two do not share a tokenizer, the device is not
+    /// available, or no model is named and none embedded.
     pub fn open(options: &ModelOptions, progress: &mut dyn Progress) -> Result<Self, ModelError> {
         let (device_name, device) = options.device.resolve()?;
         let embedded = if options.backbone.is_none() { assets::embedded() } else { None };
@@ -233,7 +235,8 @@ impl Models {
         self.device_name
     }
 
-    /// The engine of one generation, whose backbone reads with the adapters of `adapters` and with `heads`.
+    /// The engine of one generation, whose backbone reads with the adapters of `adapters` and with
+    /// `heads`.
     pub fn engine(&self, adapters: &AdapterRack, heads: &[(String, Head)]) -> LocalEngine<'_> {
         let rack = HeadRack::default();
         heads.iter().for_each(|(name, head)| rack.insert(name.as_str(), head.clone()));

@@ -16,14 +16,16 @@ const DRAFTER: u64 = 1;
 const ADAPTERS: u64 = 2;
 
 impl Models {
-    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for each of `names`, with weights that follow
-    /// from `seed` alone. Without a drafter's shape the backbone drafts for itself. Nothing ends a response.
+    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for
+    /// each of `names`, with weights that follow from `seed` alone. Without a drafter's shape the
+    /// backbone drafts for itself. Nothing ends a response.
     ///
     /// Adapters take `ranks` in turn.
     ///
     /// # Errors
-    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the backbone's, the processor's memory has no room
-    /// for the weights, or the device or the precision cannot be had.
+    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the
+    /// backbone's, the processor's memory has no room for the weights, or the device or the
+    /// precision cannot be had.
     ///
     /// # Panics
     /// If there is no rank, or one of zero.

@@ -121,7 +121,8 @@ mod tests {
         let count = 3 * CHUNK + 5;
         let values = uniform(1, 0, count, STD);
         let moment = |power: i32| values.iter().map(|&v| f64::from(v).powi(power)).sum::<f64>() / count as f64;
-        // Six standard errors: that of the mean is σ/√n, and of the mean square σ²·√(4/5)/√n for a uniform distribution.
+        // Six standard errors: that of the mean is σ/√n, and of the mean square σ²·√(4/5)/√n for a
+        // uniform distribution.
         let error = 6.0 / (count as f64).sqrt();
         assert!(moment(1).abs() < error * STD, "{}", moment(1));
         assert!((moment(2) / (STD * STD) - 1.0).abs() < error, "{}", moment(2));

@@ -1,8 +1,9 @@
 //! The Qwen2 decoder.
 //!
-//! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen product is one
-//! two-dimensional product over all rows; see [`Lanes`] for adapters. Whole sequences are read, as training does; a
-//! [`Decoder`](crate::decoder::Decoder) keeps keys and values.
+//! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen
+//! product is one two-dimensional product over all rows; see [`Lanes`] for adapters. Whole
+//! sequences are read, as training does; a [`Decoder`](crate::decoder::Decoder) keeps keys and
+//! values.
 
 mod attention;
 pub(crate) mod initial;

@@ -1,4 +1,5 @@
-//! Adapters from preference pairs: low-rank changes of a frozen backbone, by direct preference optimisation.
+//! Adapters from preference pairs: low-rank changes of a frozen backbone, by direct preference
+//! optimisation.
 
 use std::{
     collections::BTreeSet,
@@ -346,10 +347,11 @@ pub fn train_dpo(
     Ok(measured)
 }
 
-/// The pairs that a run of these options never sees: neither they nor any pair that asks one of the same questions, in whatever turn.
+/// The pairs that a run of these options never sees: neither they nor any pair that asks one of the
+/// same questions, in whatever turn.
 ///
-/// What a run sees follows from its options alone, so that this can be asked after the fact. Held-out pairs are among them. A judge of
-/// what the adapter does can be trained on them.
+/// What a run sees follows from its options alone, so that this can be asked after the fact.
+/// Held-out pairs are among them. A judge of what the adapter does can be trained on them.
 ///
 /// # Errors
 ///
@@ -469,8 +471,8 @@ impl Order {
 
 /// Summed log-probabilities of the completions of `sides`, `[sides]`.
 ///
-/// Sequences are padded at the end, where causal attention cannot see the padding; only the rows that predict a
-/// completion token reach the head.
+/// Sequences are padded at the end, where causal attention cannot see the padding; only the rows
+/// that predict a completion token reach the head.
 fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device: &Device) -> Tensor<1> {
     let length = sides.iter().map(|side| side.ids.len() - 1).max().unwrap_or(0);
     let mut inputs = vec![0_i32; sides.len() * length];

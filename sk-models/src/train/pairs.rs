@@ -57,7 +57,8 @@ pub(super) struct PairFiles<'a> {
 }
 
 impl PairFiles<'_> {
-    /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded up.
+    /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded
+    /// up.
     pub(super) fn load(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
         let loaded = self.load_rows(tokenizer, marks)?;
         let pairs = |kept: Vec<(Row, Pair)>| kept.into_iter().map(|(_, pair)| pair).collect();

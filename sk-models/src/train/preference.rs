@@ -25,7 +25,8 @@ pub struct LogProbs {
 impl PreferenceLoss {
     /// The implicit reward margins `β·((log π_c − log π_r) − (log ρ_c − log ρ_r))`, `[P]`.
     ///
-    /// `lengths` are the completions' tokens; where the loss is length-normalised, each log-ratio is divided by its own.
+    /// `lengths` are the completions' tokens; where the loss is length-normalised, each log-ratio
+    /// is divided by its own.
     #[must_use]
     pub fn margins(&self, policy: LogProbs, reference: LogProbs, lengths: LogProbs) -> Tensor<1> {
         let chosen = policy.chosen - reference.chosen;

@@ -254,7 +254,8 @@ pub(crate) fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32
     (0..columns).flat_map(|column| (0..rows).map(move |row| values[row * columns + column])).collect()
 }
 
-/// Writes `config.json`, `generation_config.json` and `model.safetensors`, as `transformers` reads them.
+/// Writes `config.json`, `generation_config.json` and `model.safetensors`, as `transformers` reads
+/// them.
 ///
 /// # Errors
 ///

@@ -60,7 +60,8 @@ pub struct TokenizerOptions {
 ///
 /// # Errors
 ///
-/// If the data cannot be read, the vocabulary is smaller than the byte alphabet, or the files cannot be written.
+/// If the data cannot be read, the vocabulary is smaller than the byte alphabet, or the files
+/// cannot be written.
 pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainError> {
     /// 256 bytes and three special tokens.
     const SMALLEST: usize = 259;

@@ -243,7 +243,8 @@ impl AdapterConfig {
             && self.layers.as_ref().is_none_or(|layers| layers.contain(&module.path()))
     }
 
-    /// The rank r and the scale `α/r`, or `α/√r` where it is rank-stabilised, of the change of a module.
+    /// The rank r and the scale `α/r`, or `α/√r` where it is rank-stabilised, of the change of a
+    /// module.
     pub(super) fn rank_and_scale(&self, module: Module) -> (usize, f64) {
         let path = module.path();
         let rank = self.ranks.get(&path).map_or(self.rank, |rank| rank as usize);

@@ -20,13 +20,13 @@ use crate::{
 
 /// Reads the adapter in a directory for the given backbone.
 ///
-/// `backbone` are the backbone's own tensors. PEFT stores a copy of an embedding or head that is targeted; it is
-/// accepted only where it equals the backbone's.
+/// `backbone` are the backbone's own tensors. PEFT stores a copy of an embedding or head that is
+/// targeted; it is accepted only where it equals the backbone's.
 ///
 /// # Errors
 ///
-/// If the adapter uses an unsupported feature, lacks a matrix that its configuration announces, has one that belongs to
-/// no module, or was made for another model.
+/// If the adapter uses an unsupported feature, lacks a matrix that its configuration announces, has
+/// one that belongs to no module, or was made for another model.
 pub fn load_adapter(
     directory: &Path,
     config: &Qwen2Config,

@@ -20,8 +20,9 @@ use crate::{
 
 /// Writes an adapter so that PEFT loads it to the same change, in f32.
 ///
-/// `base` names the backbone in `adapter_config.json`; it is information for readers, and may be empty. Ranks and scales
-/// that most modules share become `r` and `lora_alpha`, the others patterns.
+/// `base` names the backbone in `adapter_config.json`; it is information for readers, and may be
+/// empty. Ranks and scales that most modules share become `r` and `lora_alpha`, the others
+/// patterns.
 ///
 /// # Errors
 ///
