@@ -147,7 +147,8 @@ pub(super) struct Rows<'a, E: Engine> {
 }
 
 /// The caches of a pass.
-pub(super) enum Cache<P, S> {
+#[derive(Debug)]
+pub(crate) enum Cache<P, S> {
     /// The only row continues the sequence of its lane.
     Prefill(P),
     /// Each row continues the sequence of its lane by what it has added to the suffix.

@@ -1,64 +1,33 @@
 //! Heads: values of the hidden states of a pass over the candidates.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use sk_core::{Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
+use super::rack::HeadRack;
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::head::Head;
-
-/// The heads of a backbone by name. Clones share one rack, as those of
-/// [`AdapterRack`](super::AdapterRack) do.
-#[derive(Clone, Default)]
-pub struct HeadRack(Arc<Mutex<BTreeMap<Arc<str>, Arc<Head>>>>);
-
-impl HeadRack {
-    /// Adds a head or replaces the one with that name. Takes effect at the next step.
-    pub fn insert(&self, name: impl Into<Arc<str>>, head: Head) {
-        self.lock().insert(name.into(), Arc::new(head));
-    }
-
-    /// Drops a head. A step that still asks for it fails with an error.
-    pub fn remove(&self, name: &str) -> bool {
-        self.lock().remove(name).is_some()
-    }
-
-    /// The names, in order.
-    #[must_use]
-    pub fn names(&self) -> Vec<Arc<str>> {
-        self.lock().keys().cloned().collect()
-    }
-
-    /// Returns the heads among `policies` after checking that each reads states of `width` numbers.
-    pub(super) fn asked(&self, policies: &[Policy], width: usize) -> Result<AskedHeads, EngineError> {
-        let rack = self.lock();
-        let mut heads = Vec::new();
-        for policy in policies {
-            let Policy::Head(name) = policy else { continue };
-            let head = rack.get(name).cloned().ok_or_else(|| EngineError::UnknownHead {
-                name: name.to_string(),
-                loaded: rack.keys().map(|k| &**k).collect::<Vec<_>>().join(", "),
-            })?;
-            if head.width() != width {
-                return Err(EngineError::HeadWidth { name: name.to_string(), found: head.width(), expected: width });
-            }
-            heads.push((Arc::clone(name), head));
-        }
-        Ok(AskedHeads(heads))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Head>>> {
-        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The heads of one reading.
 pub(super) struct AskedHeads(Vec<(Arc<str>, Arc<Head>)>);
 
 impl AskedHeads {
+    /// Takes the heads among `policies` from `rack` and checks that each reads states of `width`
+    /// numbers.
+    pub(super) fn of(rack: &HeadRack, policies: &[Policy], width: usize) -> Result<Self, EngineError> {
+        let mut heads = Vec::new();
+        for policy in policies {
+            let Policy::Head(name) = policy else { continue };
+            let head = rack.get(name)?;
+            if head.width() != width {
+                return Err(EngineError::HeadWidth { name: name.to_string(), found: head.width(), expected: width });
+            }
+            heads.push((Arc::clone(name), head));
+        }
+        Ok(Self(heads))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

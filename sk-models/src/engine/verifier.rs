@@ -1,58 +1,17 @@
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
 use super::drafter::inputs_of;
 use super::follower::{Follower, check_context, check_vocabulary};
-use super::heads::HeadRack;
+use super::heads::AskedHeads;
+use super::rack::{AdapterRack, HeadRack};
 use super::sampling::log_softmax;
 use crate::decoder::{Decoder, Hidden, Seats, Suffix};
 use crate::lora::LoraAdapter;
 
 const ROLE: &str = "backbone";
-
-/// The adapters of a backbone by name. Clones share one rack, so adapters can be loaded, replaced
-/// and dropped during a generation. The backbone's weights are not touched.
-#[derive(Clone, Default)]
-pub struct AdapterRack(Arc<Mutex<BTreeMap<Arc<str>, Arc<LoraAdapter>>>>);
-
-impl AdapterRack {
-    /// Adds an adapter or replaces the one with that name. Takes effect at the next step.
-    pub fn insert(&self, name: impl Into<Arc<str>>, adapter: LoraAdapter) {
-        self.lock().insert(name.into(), Arc::new(adapter));
-    }
-
-    /// Drops an adapter. A step that still asks for it fails with an error.
-    pub fn remove(&self, name: &str) -> bool {
-        self.lock().remove(name).is_some()
-    }
-
-    /// The names, in order.
-    #[must_use]
-    pub fn names(&self) -> Vec<Arc<str>> {
-        self.lock().keys().cloned().collect()
-    }
-
-    pub(super) fn get(&self, name: &str) -> Result<Arc<LoraAdapter>, EngineError> {
-        let rack = self.lock();
-        rack.get(name).cloned().ok_or_else(|| EngineError::UnknownAdapter {
-            name: name.to_owned(),
-            loaded: rack.keys().map(|k| &**k).collect::<Vec<_>>().join(", "),
-        })
-    }
-
-    /// Returns the name of an adapter that is still in the rack.
-    fn name_of(&self, adapter: &Arc<LoraAdapter>) -> Option<Arc<str>> {
-        self.lock().iter().find(|(_, other)| Arc::ptr_eq(other, adapter)).map(|(name, _)| Arc::clone(name))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<LoraAdapter>>> {
-        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The adapter of a policy; `None` is the backbone itself.
 type Lane = Option<Arc<LoraAdapter>>;
@@ -301,7 +260,7 @@ impl Backbone for Verifier {
         for candidate in candidates {
             check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
         }
-        let heads = self.heads.asked(policies, self.model.config().hidden_size)?;
+        let heads = AskedHeads::of(&self.heads, policies, self.model.config().hidden_size)?;
         let mut lanes = self.lanes(policies)?;
         let predicting = lanes.len();
         // Heads read the backbone's states, so the backbone has a lane even if no policy needs it.

@@ -8,11 +8,11 @@ use sk_core::TokenId;
 use super::adapter::PackedAdapter;
 use super::grid::Grid;
 use super::kv::KvCache;
-use super::plan::{Group, PackedCache, Places};
+use super::plan::{Group, Places};
 use super::{CpuEngine, Pace};
 use crate::config::Qwen2Config;
 use crate::decoder::batcher::PassKey;
-use crate::decoder::engine::{Cache, Engine, Formats, Rows};
+use crate::decoder::engine::{Engine, Formats, Rows};
 use crate::decoder::logits::{HostLogits, Logits};
 use crate::device::DeviceFailure;
 use crate::kernels::simd::{dot, widened};
@@ -33,11 +33,7 @@ fn kind(pace: Pace, states: bool) -> usize {
 
 impl<'a> From<Rows<'a, CpuEngine>> for Group<'a> {
     fn from(rows: Rows<'a, CpuEngine>) -> Self {
-        let cache = match rows.cache {
-            Cache::Prefill(prefix) => PackedCache::Prefill(prefix),
-            Cache::Extend { prefix, suffix } => PackedCache::Extend { prefix, suffix },
-        };
-        Self { rows: rows.tokens, seats: rows.seats, cache }
+        Self { rows: rows.tokens, seats: rows.seats, cache: rows.cache }
     }
 }
 

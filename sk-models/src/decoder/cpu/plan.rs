@@ -8,17 +8,13 @@ use sk_core::TokenId;
 use super::Pace;
 use super::adapter::PackedAdapter;
 use super::kv::{Block, KvCache};
+use crate::decoder::engine::Cache;
 
 /// The adapter of each lane; none is the backbone.
 pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
 
-/// The caches that a group reads and extends: see [`Cache`](crate::decoder::engine::Cache).
-pub(crate) enum PackedCache<'a> {
-    /// The only row of each lane continues the lane's sequence.
-    Prefill(&'a mut KvCache),
-    /// Rows see their lane's sequence in the prefix and continue their own in the suffix.
-    Extend { prefix: &'a KvCache, suffix: &'a mut KvCache },
-}
+/// The caches that a group reads and extends.
+pub(crate) type PackedCache<'a> = Cache<&'a mut KvCache, &'a mut KvCache>;
 
 impl PackedCache<'_> {
     /// Returns the number of tokens before the first new one.

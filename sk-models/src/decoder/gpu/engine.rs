@@ -12,7 +12,7 @@ use super::recording::{Key, Recording};
 use super::{Cache, GpuEngine, Group, advance, ops};
 use crate::config::Qwen2Config;
 use crate::decoder::batcher::PassKey;
-use crate::decoder::engine::{self, Engine, Formats, Rows};
+use crate::decoder::engine::{Engine, Formats, Rows};
 use crate::decoder::logits::Logits;
 use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
@@ -51,11 +51,7 @@ impl Seats {
 
 impl<'a> From<Rows<'a, GpuEngine>> for Group<'a> {
     fn from(rows: Rows<'a, GpuEngine>) -> Self {
-        let cache = match rows.cache {
-            engine::Cache::Prefill(prefix) => Cache::Prefill(prefix),
-            engine::Cache::Extend { prefix, suffix } => Cache::Extend { prefix, suffix },
-        };
-        Self { rows: rows.tokens, cache }
+        Self { rows: rows.tokens, cache: rows.cache }
     }
 }
 

@@ -67,17 +67,11 @@ const POSITIONS: usize = 512;
 pub(crate) struct Group<'a> {
     /// The tokens of each row. Short rows are padded to the longest.
     pub(crate) rows: Vec<&'a [TokenId]>,
-    pub(crate) cache: Cache<'a>,
+    cache: Cache<'a>,
 }
 
 /// The caches that a group reads and extends.
-#[derive(Debug)]
-pub(crate) enum Cache<'a> {
-    /// The only row of each lane continues its prefix.
-    Prefill(&'a mut Prefix),
-    /// Each row sees its lane's prefix and what it has added to the suffix.
-    Extend { prefix: &'a mut Prefix, suffix: &'a mut Suffix },
-}
+type Cache<'a> = crate::decoder::engine::Cache<&'a mut Prefix, &'a mut Suffix>;
 
 impl Group<'_> {
     /// Whether each row reads one token, as in decoding.
