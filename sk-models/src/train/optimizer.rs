@@ -237,6 +237,28 @@ mod tests {
     }
 
     #[test]
+    fn a_restored_optimizer_takes_the_same_step() {
+        let graph = Device::flex().autodiff();
+        let toy = Toy {
+            layers: vec![Param::from_tensor(Tensor::full([2, 3], 2.0, &graph))],
+            bias: Param::from_tensor(Tensor::full([2], 2.0, &graph)),
+        };
+        let step = |optimizer: &mut Optimizer, toy: &Toy| {
+            let loss = toy.layers[0].val().square().sum() + toy.bias.val().exp().sum();
+            let (toy, _) = optimizer.step(toy.clone(), GradientsParams::from_grads(loss.backward(), toy), 0.1);
+            (named_parameters(&toy), toy)
+        };
+        let mut optimizer = Optimizer::new(OptimizerSettings::default());
+        let (_, toy) = step(&mut optimizer, &toy);
+        let state: BTreeMap<String, TensorData> = optimizer.state().into_iter().collect();
+        let mut restored = Optimizer::new(OptimizerSettings::default());
+        let error = restored.restore(&toy, BTreeMap::new(), &Device::flex()).unwrap_err();
+        assert!(error.contains("no optimizer state for `bias`"), "{error}");
+        restored.restore(&toy, state, &Device::flex()).unwrap();
+        assert_eq!(step(&mut restored, &toy).0, step(&mut optimizer, &toy).0);
+    }
+
+    #[test]
     fn a_large_gradient_is_scaled_to_the_limit() {
         let graph = Device::flex().autodiff();
         let toy = || Toy { layers: Vec::new(), bias: Param::from_tensor(Tensor::full([2], 0.0, &graph)) };
