@@ -379,38 +379,21 @@ pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
 }
 
 fn check(options: &DpoOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    for (name, value) in [
+    TrainError::check_counts(&[
         ("steps", options.steps),
         ("batch", options.batch as u64),
         ("rank", options.rank as u64),
         ("targets", options.targets.len() as u64),
         ("evaluate-every", options.evaluate_every),
         ("save-every", options.save_every),
-    ] {
-        if value == 0 {
-            return refuse(name, "0".into(), "must be at least one");
-        }
-    }
-    if options.length < 4 {
-        return refuse("length", options.length.to_string(), "must be at least 4 tokens");
-    }
-    let PreferenceLoss { beta, label_smoothing, .. } = options.loss;
-    if !(beta.is_finite() && beta > 0.0) {
-        return refuse("beta", beta.to_string(), "must be positive and finite");
-    }
-    if !(0.0..0.5).contains(&label_smoothing) {
-        return refuse("label-smoothing", label_smoothing.to_string(), "must lie between 0 and one half");
-    }
-    if !(options.rate.is_finite() && options.rate > 0.0) {
-        return refuse("rate", options.rate.to_string(), "must be positive and finite");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
-    if !(options.alpha.is_finite() && options.alpha > 0.0) {
-        return refuse("alpha", options.alpha.to_string(), "must be positive and finite");
-    }
+    ])?;
+    TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
+    let PreferenceLoss { beta, label_smoothing: smoothing, .. } = options.loss;
+    TrainError::check_positive("beta", beta)?;
+    TrainError::check("label-smoothing", smoothing, (0.0..0.5).contains(&smoothing), "must lie between 0 and one half")?;
+    TrainError::check_positive("rate", options.rate)?;
+    TrainError::check_split("held-out", options.held_out)?;
+    TrainError::check_positive("alpha", options.alpha)?;
     TrainError::check_number("floor", options.floor, true)?;
     TrainError::check_number("weight-decay", options.weight_decay, false)?;
     TrainError::check_number("clip", options.clip, false)

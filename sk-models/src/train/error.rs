@@ -1,5 +1,6 @@
 //! Errors of training.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use thiserror::Error;
@@ -94,14 +95,30 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// Checks a condition on a setting; `reason` says what is expected.
+    pub(super) fn check(name: &'static str, value: impl Display, valid: bool, reason: &'static str) -> Result<(), Self> {
+        if valid { Ok(()) } else { Err(Self::Setting { name, value: value.to_string(), reason }) }
+    }
+
+    /// Checks that counts are at least one.
+    pub(super) fn check_counts(counts: &[(&'static str, u64)]) -> Result<(), Self> {
+        counts.iter().try_for_each(|&(name, value)| Self::check(name, value, value > 0, "must be at least one"))
+    }
+
+    /// Checks that a setting is finite and positive.
+    pub(super) fn check_positive(name: &'static str, value: f64) -> Result<(), Self> {
+        Self::check(name, value, value.is_finite() && value > 0.0, "must be positive and finite")
+    }
+
+    /// Checks that a setting is a share that leaves something on both sides.
+    pub(super) fn check_split(name: &'static str, value: f64) -> Result<(), Self> {
+        Self::check(name, value, value > 0.0 && value < 1.0, "must lie between 0 and 1")
+    }
+
     /// Checks that a setting is finite and at least zero, and at most one if it is a share.
     pub(super) fn check_number(name: &'static str, value: f64, at_most_one: bool) -> Result<(), Self> {
-        let refuse = |reason| Err(Self::Setting { name, value: value.to_string(), reason });
-        match at_most_one {
-            _ if !(value.is_finite() && value >= 0.0) => refuse("must be finite and not negative"),
-            true if value > 1.0 => refuse("must lie between 0 and 1"),
-            _ => Ok(()),
-        }
+        Self::check(name, value, value.is_finite() && value >= 0.0, "must be finite and not negative")?;
+        Self::check(name, value, !at_most_one || value <= 1.0, "must lie between 0 and 1")
     }
 
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {

@@ -260,22 +260,11 @@ impl HeadOptions {
 }
 
 fn check(options: &HeadOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    for (name, value) in [("batch", Some(options.batch)), ("iterations", Some(options.iterations)), ("pairs", options.pairs)] {
-        if value == Some(0) {
-            return refuse(name, "0".into(), "must be at least one");
-        }
-    }
-    if options.length < 4 {
-        return refuse("length", options.length.to_string(), "must be at least 4 tokens");
-    }
-    if !(options.l2.is_finite() && options.l2 >= 0.0) {
-        return refuse("l2", options.l2.to_string(), "must be finite and not negative");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
-    Ok(())
+    let pairs = options.pairs.map_or(1, |pairs| pairs as u64);
+    TrainError::check_counts(&[("batch", options.batch as u64), ("iterations", options.iterations as u64), ("pairs", pairs)])?;
+    TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
+    TrainError::check_number("l2", options.l2, false)?;
+    TrainError::check_split("held-out", options.held_out)
 }
 
 /// Returns both sides of each pair: side 2p is chosen, side 2p + 1 rejected.

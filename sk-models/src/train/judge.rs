@@ -151,20 +151,10 @@ pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -
 }
 
 fn check(options: &JudgeOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    if options.iterations == 0 {
-        return refuse("iterations", "0".into(), "must be at least one");
-    }
-    if !(1..=MOST_BITS).contains(&options.bits) {
-        return refuse("bits", options.bits.to_string(), "must lie between 1 and 24");
-    }
-    if !(options.l2.is_finite() && options.l2 >= 0.0) {
-        return refuse("l2", options.l2.to_string(), "must be finite and not negative");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
-    Ok(())
+    TrainError::check_counts(&[("iterations", options.iterations as u64)])?;
+    TrainError::check("bits", options.bits, (1..=MOST_BITS).contains(&options.bits), "must lie between 1 and 24")?;
+    TrainError::check_number("l2", options.l2, false)?;
+    TrainError::check_split("held-out", options.held_out)
 }
 
 /// Returns the rows of a file without excluded questions. All must be pairs.

@@ -299,8 +299,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
 }
 
 fn check(options: &LmOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    for (name, value) in [
+    TrainError::check_counts(&[
         ("steps", options.steps),
         ("batch", options.batch as u64),
         ("accumulate", options.accumulate as u64),
@@ -308,17 +307,9 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
         ("evaluate-every", options.evaluate_every),
         ("save-every", options.save_every),
         ("evaluate-windows", options.evaluate_windows as u64),
-    ] {
-        if value == 0 {
-            return refuse(name, "0".into(), "must be at least one");
-        }
-    }
-    if !(options.rate.is_finite() && options.rate > 0.0) {
-        return refuse("rate", options.rate.to_string(), "must be positive and finite");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
+    ])?;
+    TrainError::check_positive("rate", options.rate)?;
+    TrainError::check_split("held-out", options.held_out)?;
     let OptimizerSettings { weight_decay, clip, .. } = options.optimizer;
     TrainError::check_number("floor", options.floor, true)?;
     TrainError::check_number("weight-decay", weight_decay, false)?;
