@@ -117,7 +117,7 @@ pub(super) fn attend(
             queries = Some(query);
             cache
         });
-        let queries = queries.expect("what was rotated");
+        let queries = queries.expect("the rotation returns the queries");
         mixed.push(ops::attend(queries, cache, heads, lanes, sight, &place, format));
     }
     super::join_lanes(mixed, lanes)

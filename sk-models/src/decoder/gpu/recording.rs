@@ -89,7 +89,7 @@ impl Repeats {
         // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its
         // stack and the cache that of the prefix that owns this, or else the key is another or the
         // recording forgotten; and the thread is that of the recording.
-        Some(unsafe { recording.replay(numbers) }.expect("what has been replayed before is replayed"))
+        Some(unsafe { recording.replay(numbers) }.expect("a recording that was tested replays"))
     }
 
     #[cfg(all(test, any(feature = "cuda", feature = "wgpu")))]
