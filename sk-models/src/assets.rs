@@ -1,7 +1,9 @@
-//! The model that ships with the crate: a backbone, a drafter, its blades and heads, inside the binary.
+//! The model that ships with the crate: a backbone, a drafter, its blades and heads, inside the
+//! binary.
 //!
-//! The files are those of `assets/`, a directory in Hugging Face format per part. They are read where they are in memory, under paths
-//! that begin with `embedded:`, which can stand wherever a model or an adapter to be loaded is named:
+//! The files are those of `assets/`, a directory in Hugging Face format per part. They are read
+//! where they are in memory, under paths that begin with `embedded:`, which can stand wherever a
+//! model or an adapter to be loaded is named:
 //!
 //! ```text
 //! embedded:backbone        config.json, model.safetensors, tokenizer.json, …
@@ -79,12 +81,13 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(format!("{ROOT}{name}"))
 }
 
-/// The name under `assets/` that a path stands for; none where it is a path on disk.
+/// Returns the name under `assets/` that a path stands for; `None` for a path on disk.
 fn name(path: &Path) -> Option<String> {
     Some(path.to_str()?.strip_prefix(ROOT)?.replace('\\', "/"))
 }
 
-/// The contents of an embedded file, or that there is none of this name; nothing at all for a path on disk.
+/// Returns the contents of an embedded file, or an error if there is no such file; `None` for a
+/// path on disk.
 pub(crate) fn find(path: &Path) -> Option<io::Result<&'static [u8]>> {
     let name = name(path)?;
     let found = FILES.iter().find(|(file, _)| *file == name).map(|(_, bytes)| *bytes);

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::json::{self, OneOrMany};
 
-/// What is wrong with a `config.json`.
+/// A `config.json` that cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -43,8 +43,9 @@ pub enum ConfigError {
 
 /// Hyper-parameters of a Qwen2 decoder.
 ///
-/// Reads both spellings in use: `rope_theta` and `torch_dtype` (transformers 4) and `rope_parameters` and `dtype`
-/// (transformers 5). Writes the first, which every reader understands.
+/// Reads both spellings in use: `rope_theta` and `torch_dtype` (transformers 4) and
+/// `rope_parameters` and `dtype` (transformers 5). Writes the first, which every reader
+/// understands.
 ///
 /// ```
 /// use sk_models::Qwen2Config;
@@ -72,7 +73,7 @@ pub struct Qwen2Config {
     pub num_attention_heads: usize,
     /// Key and value heads; divides the query heads.
     pub num_key_value_heads: usize,
-    /// Width of a head; even, since RoPE turns it in halves.
+    /// Width of a head; even, since RoPE rotates pairs of halves.
     pub head_dim: usize,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
@@ -94,14 +95,14 @@ pub struct Qwen2Config {
 struct RopeParameters {
     rope_theta: Option<f64>,
     rope_type: Option<String>,
-    /// What `rope_type` was called before; files that were saved again have both.
+    /// The earlier name of `rope_type`; files that were saved again have both.
     #[serde(rename = "type")]
     kind: Option<String>,
     factor: Option<f64>,
 }
 
 impl RopeParameters {
-    /// Why positions are not what they are, if they are not.
+    /// Returns the kind of position scaling, which is not supported, if there is one.
     fn scaling(&self) -> Option<String> {
         let kinds = [&self.rope_type, &self.kind];
         let scaled = kinds.into_iter().flatten().find(|kind| *kind != "default").cloned();
@@ -110,7 +111,7 @@ impl RopeParameters {
     }
 }
 
-/// `config.json` as it is found.
+/// `config.json` as read.
 #[derive(Deserialize)]
 struct Raw {
     model_type: Option<String>,
@@ -134,7 +135,7 @@ struct Raw {
     pad_token_id: Option<u32>,
 }
 
-/// `config.json` as it is written.
+/// `config.json` as written.
 #[derive(Serialize)]
 struct Written<'a> {
     architectures: [&'static str; 1],
@@ -161,11 +162,11 @@ struct Written<'a> {
     torch_dtype: &'a str,
 }
 
-/// Base of the rotary frequencies where the file does not give one, as in transformers.
+/// The base of the rotary frequencies if the file has none, as in transformers.
 const DEFAULT_ROPE_THETA: f64 = 10_000.0;
-/// RMSNorm's epsilon where the file does not give one, as in transformers.
+/// The epsilon of RMSNorm if the file has none, as in transformers.
 const DEFAULT_RMS_NORM_EPS: f64 = 1e-6;
-/// Context length where the file does not give one, as in transformers.
+/// The context length if the file has none, as in transformers.
 const DEFAULT_MAX_POSITIONS: usize = 32_768;
 
 impl Qwen2Config {
@@ -194,7 +195,8 @@ impl Qwen2Config {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not JSON, or describes another architecture or an impossible shape.
+    /// If the file cannot be read, is not JSON, or describes another architecture or an impossible
+    /// shape.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = crate::files::read_to_string(path).map_err(|source| ConfigError::Io { path: name.clone(), source })?;
@@ -269,7 +271,7 @@ impl Qwen2Config {
     ///
     /// # Errors
     ///
-    /// Names the first field that is not.
+    /// Names the first impossible field.
     pub fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let refuse = |field, value: String, reason| Err(ConfigError::Field { path: path.to_owned(), field, value, reason });
         for (field, value) in [
@@ -285,8 +287,8 @@ impl Qwen2Config {
                 return refuse(field, "0".into(), "must be at least one");
             }
         }
-        // What is computed from such sizes neither overflows nor asks for memory before the files have been looked at: layers are hundreds of times
-        // those of any model there is.
+        // With sizes up to this one, nothing overflows or reserves absurd memory before the weights
+        // are read. Existing models have layers hundreds of times smaller.
         const LARGEST: usize = 1 << 31;
         const MOST_LAYERS: usize = 1 << 16;
         const MOST_PARAMETERS: u128 = 1 << 50;
@@ -329,7 +331,8 @@ impl Qwen2Config {
         Ok(())
     }
 
-    /// The text of a `config.json`; `dtype` is the type the weights are stored in (`float16`, `float32`).
+    /// Returns the text of a `config.json`; `dtype` is the type of the stored weights (`float16`,
+    /// `float32`).
     #[must_use]
     pub fn to_json(&self, dtype: &str) -> String {
         let written = Written {
@@ -359,19 +362,19 @@ impl Qwen2Config {
         serde_json::to_string_pretty(&written).expect("plain fields always serialise") + "\n"
     }
 
-    /// Width of all query heads together.
+    /// Returns the width of all query heads together.
     #[must_use]
     pub fn query_size(&self) -> usize {
         self.num_attention_heads * self.head_dim
     }
 
-    /// Width of all key (or value) heads together.
+    /// Returns the width of all key (or value) heads together.
     #[must_use]
     pub fn key_value_size(&self) -> usize {
         self.num_key_value_heads * self.head_dim
     }
 
-    /// Query heads that share one key and value head.
+    /// Returns the number of query heads that share a key head.
     #[must_use]
     pub fn queries_per_key(&self) -> usize {
         self.num_attention_heads / self.num_key_value_heads

@@ -1,4 +1,4 @@
-//! Where models run, chosen by name at run time.
+//! Devices, chosen by name at run time.
 
 mod users;
 
@@ -24,8 +24,8 @@ pub(crate) use users::{arrive, pause, quietly};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum DeviceName {
-    /// A CUDA GPU if this build and machine have one, else the CPU. WGPU is asked for by name: its default may be a software driver, which
-    /// is slower than the CPU backend.
+    /// A CUDA GPU if this build and machine have one, else the CPU. WGPU must be named, since its
+    /// default may be a software driver, which is slower than the CPU backend.
     #[default]
     Auto,
     /// The processor, through Burn's Flex backend.
@@ -36,23 +36,31 @@ pub enum DeviceName {
     Wgpu(Option<usize>),
 }
 
-/// A device that cannot be had.
+/// A device failed to return a result.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct DeviceFailure {
+    /// The message of the device.
+    pub message: String,
+}
+
+/// A device that is not available.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Not the name of a device.
+    /// An unknown name.
     #[error("unknown device `{name}`; this program has {}", built())]
     Unknown {
         /// What was given.
         name: String,
     },
-    /// A device of a backend that this program was built without.
+    /// A backend that is not part of this program.
     #[error("this program was built without {name}; it has {}", built())]
     NotBuilt {
         /// The device.
         name: DeviceName,
     },
-    /// A device that is not in this machine.
+    /// A device that this machine does not have.
     #[error("there is no {name}: {reason}")]
     Absent {
         /// The device.
@@ -60,7 +68,7 @@ pub enum DeviceError {
         /// What was found instead.
         reason: String,
     },
-    /// A GPU that this process uses already, with a queue for each thread.
+    /// A GPU that this process uses already with one queue per thread.
     #[error("{name} is in use with a queue for each thread: open it by its name before anything else in this process uses a GPU")]
     Queues {
         /// The device.
@@ -68,7 +76,7 @@ pub enum DeviceError {
     },
 }
 
-/// The devices this program was built with, for messages.
+/// Lists the devices of this program, for messages.
 fn built() -> String {
     let mut names = vec!["cpu"];
     if cfg!(feature = "cuda") {
@@ -81,24 +89,24 @@ fn built() -> String {
     names.join(", ")
 }
 
-/// Whether models on this device are in the memory of the processor.
+/// Whether models on this device are in the CPU's memory.
 #[must_use]
 pub fn is_processor(device: &Device) -> bool {
     *device == Device::flex()
 }
 
-/// A tensor in memory of its own on a GPU, and not in the pools that what a pass computes comes from and returns to: those are searched for
-/// room at every step of it, past all that lies there.
+/// Moves a tensor on a GPU to memory of its own, outside the pools of intermediate results: every
+/// step of a pass searches the pools for room.
 pub(crate) fn settled<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     let device = tensor.device();
     if is_processor(&device) || device.is_autodiff() {
         return tensor;
     }
-    // What is held by somebody else is written anew.
+    // A shared tensor is copied.
     device.memory_persistent_allocations(tensor, |tensor| tensor.clone().mul_scalar(1.0))
 }
 
-/// Bytes of the processor's memory that can be had without swapping, where the system says so.
+/// Returns the bytes of CPU memory that are available without swapping, if the system reports them.
 #[must_use]
 pub fn free_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -140,7 +148,7 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
-    /// The device of this name, with the name of the one found where this is [`Auto`](Self::Auto).
+    /// Returns the device and the name of the one found for [`Auto`](Self::Auto).
     ///
     /// # Errors
     ///
@@ -152,21 +160,21 @@ impl DeviceName {
         let cuda = Self::Cuda(None);
         match cuda.open() {
             Ok(device) => Ok((cuda, device)),
-            // It is there, and would be slow to do without.
+            // The GPU exists, and the CPU would be a slow surprise.
             Err(error @ DeviceError::Queues { .. }) => Err(error),
             Err(_) => Self::Cpu.open().map(|device| (Self::Cpu, device)),
         }
     }
 
-    /// The device of this name.
+    /// Opens the device.
     ///
-    /// What a GPU's kernels were chosen and compiled to is kept in the user's cache folder, for the next run to find. All threads of the process
-    /// share one queue of it.
+    /// Compiled and tuned kernels of a GPU are cached in the user's cache folder. All threads of
+    /// the process share one queue.
     ///
     /// # Errors
     ///
-    /// If this program was built without its backend, the machine does not have it, or the process uses a GPU already with a queue for each
-    /// thread.
+    /// If this program was built without the backend, the machine does not have the device, or the
+    /// process uses a GPU already with one queue per thread.
     pub fn open(self) -> Result<Device, DeviceError> {
         match self {
             Self::Auto => self.resolve().map(|(_, device)| device),
@@ -181,8 +189,8 @@ impl DeviceName {
 fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
     let name = DeviceName::Cuda(index);
     let absent = |reason: &str| DeviceError::Absent { name, reason: reason.to_owned() };
-    // Without these libraries the backend would panic on first use.
-    // SAFETY: loading NVIDIA's libraries runs their initialisers, which is what using the device does anyway.
+    // Without these libraries the backend would panic on first use. SAFETY: loading NVIDIA's
+    // libraries runs their initialisers, which is what using the device does anyway.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err(absent("the NVIDIA driver (libcuda) is not installed"));
     }
@@ -190,7 +198,7 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
     if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
         return Err(absent("NVIDIA's run-time compiler (libnvrtc, part of the CUDA toolkit) is not installed"));
     }
-    // As it would panic without the headers that kernels include.
+    // Without these headers the kernels' compiler would panic.
     if !cubecl::cuda::install::cuda_path().is_some_and(|path| path.join("include/cuda_bf16.h").is_file()) {
         return Err(absent(
             "the headers of the CUDA toolkit (cuda_bf16.h) were not found; set CUDA_PATH to the folder that has include/",
@@ -203,7 +211,7 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
     listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Cuda)
 }
 
-/// The version of CUDA that the driver has, and that of the compiler: 12080 is 12.8. Zero where one does not say.
+/// Returns the CUDA versions of the driver and of the compiler: 12080 is 12.8. Zero if unknown.
 #[cfg(feature = "cuda")]
 fn cuda_versions() -> [i32; 2] {
     let (mut driver, mut major, mut minor) = (0, 0, 0);
@@ -215,16 +223,17 @@ fn cuda_versions() -> [i32; 2] {
     [driver, 1000 * major + 10 * minor]
 }
 
-/// Why a driver and a compiler of these versions would fail where they are first used.
+/// Returns why a driver and a compiler of these versions would fail at first use.
 #[cfg(any(feature = "cuda", test))]
 fn mismatch([driver, compiler]: [i32; 2]) -> Option<String> {
-    /// Its functions are called.
+    /// The oldest driver with the functions that are called.
     const LEAST: i32 = 12_080;
     let name = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
     if driver > 0 && driver < LEAST {
         return Some(format!("the NVIDIA driver is of CUDA {}; {} or later is needed", name(driver), name(LEAST)));
     }
-    // What it compiles to is in the form of its own version, which an older driver does not read.
+    // Compiled kernels have the format of the compiler's version, which an older driver does not
+    // read.
     (driver > 0 && compiler > driver).then(|| {
         format!(
             "NVIDIA's run-time compiler (libnvrtc) is of CUDA {}, later than that of the driver, {}; update the driver or take an older toolkit",
@@ -243,7 +252,7 @@ fn cuda(index: Option<usize>) -> Result<Device, DeviceError> {
 fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     let name = DeviceName::Wgpu(index);
     prepare(name)?;
-    // Listing also tells whether there is any adapter; asking for the preferred one would panic later.
+    // Listing also shows whether there is any adapter. Opening the preferred one would panic.
     let first = listed(name, index.unwrap_or(0), burn::tensor::DeviceType::Wgpu)?;
     Ok(if index.is_some() { first } else { Device::wgpu(burn::tensor::DeviceKind::DefaultDevice) })
 }
@@ -253,23 +262,24 @@ fn wgpu(index: Option<usize>) -> Result<Device, DeviceError> {
     Err(DeviceError::NotBuilt { name: DeviceName::Wgpu(index) })
 }
 
-/// Has one queue serve all threads, and what kernels were chosen and compiled to kept in the user's cache folder, before a backend reads its
-/// settings.
+/// Configures one queue for all threads and a kernel cache in the user's cache folder, before a
+/// backend reads its settings.
 ///
-/// Other settings are those of a `cubecl.toml` about the working directory, as CubeCL reads it.
+/// Other settings come from a `cubecl.toml` near the working directory, as usual with CubeCL.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn prepare(name: DeviceName) -> Result<(), DeviceError> {
     use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig, cache::CacheConfig, streaming::StreamPolicy};
     let mut settings = CubeClRuntimeConfig::from_current_dir().override_from_env();
     settings.compilation.cache = true;
-    // Passes of joined generations run on whichever thread comes last, and write caches where they lie: one queue keeps the order in which they
-    // were asked for. With a queue for each thread, one may read what another has only been asked to write.
+    // Joined passes run on whichever thread comes last and write caches in place. One queue keeps
+    // their order. With a queue for each thread, one thread could read what another has not written
+    // yet.
     settings.streaming.policy = StreamPolicy::Single;
-    // By default a folder `target` beside whatever Cargo.toml is above the working directory.
+    // The default is a folder `target` beside the nearest Cargo.toml above the working directory.
     if matches!(settings.environment.path, CacheConfig::Target) {
         settings.environment.path = CacheConfig::Global;
     }
-    // Those that were made before, by whoever used a GPU first, stay.
+    // Settings made by an earlier user of a GPU stay.
     CubeClRuntimeConfig::try_set(settings);
     match CubeClRuntimeConfig::get().streaming.policy {
         StreamPolicy::Single => Ok(()),
@@ -277,10 +287,11 @@ fn prepare(name: DeviceName) -> Result<(), DeviceError> {
     }
 }
 
-/// What `work` returns, and how many kernels were launched on GPUs in the meantime, by whatever thread; none where this program was built
-/// for no GPU.
+/// Calls `work` and returns its result and the number of kernels that all threads launched on GPUs
+/// meanwhile; `None` if this program has no GPU backend.
 ///
-/// Work is handed to a GPU when its result is asked for: what has not been by the end does not count.
+/// A GPU gets its work when a result is needed. Work that has not been handed over by then does not
+/// count.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
     use std::sync::Arc;
@@ -302,13 +313,13 @@ pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
     (result, Some(count.0.load(Ordering::Relaxed)))
 }
 
-/// What `work` returns, and how many kernels were launched on GPUs in the meantime: none, since this program was built for no GPU.
+/// Calls `work`. This program has no GPU backend, so there is no number of launches.
 #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
 pub fn counting_kernels<R>(work: impl FnOnce() -> R) -> (R, Option<usize>) {
     (work(), None)
 }
 
-/// The device at a position of its backend's list.
+/// Returns the device at a position in its backend's list.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn listed(name: DeviceName, index: usize, kind: burn::tensor::DeviceType) -> Result<Device, DeviceError> {
     let mut devices = Device::enumerate(kind).into_vec();

@@ -1,4 +1,4 @@
-//! Files: read from disk or from inside the program, and written so that they are either whole or absent.
+//! Files on disk or inside the program.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ use memmap2::UncheckedAdvice;
 use crate::assets;
 pub(crate) use crate::whole_file::write as write_atomically;
 
-/// The contents of a file, where they are.
+/// The contents of a file.
 #[derive(Debug)]
 pub(crate) enum Contents {
     /// On disk, mapped.
@@ -24,12 +24,13 @@ pub(crate) enum Contents {
 }
 
 impl Contents {
-    /// Gives back the memory that bytes which have been read occupy. They are read from disk again if they are wanted again.
+    /// Releases the memory of bytes that have been read. They are read from disk again if needed.
     pub(crate) fn release(&self, bytes: Range<usize>) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
-            // SAFETY: pages of a file that are mapped to be read, and of which there is no other copy to lose, come back as they were.
-            // Without this they stay in memory, and the rest is the same.
+            // SAFETY: pages of a file that are mapped to be read, and of which there is no other
+            // copy to lose, come back as they were. Without this they stay in memory, and the rest
+            // is the same.
             let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, bytes.len()) };
         }
         #[cfg(not(unix))]
@@ -54,8 +55,9 @@ pub(crate) fn open(path: &Path) -> io::Result<Contents> {
         return bytes.map(Contents::Embedded);
     }
     let file = File::open(path)?;
-    // SAFETY: the map is read-only and private to this process's view of the file. As with every mapped file, a writer
-    // that truncates it while it is read would fault; checkpoints are replaced by renaming, never in place.
+    // SAFETY: the map is read-only and private to this process's view of the file. As with every
+    // mapped file, a writer that truncates it while it is read would fault; checkpoints are
+    // replaced by renaming, never in place.
     unsafe { Mmap::map(&file) }.map(Contents::Mapped)
 }
 
@@ -69,12 +71,12 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
-/// Whether there is a file of this path.
+/// Whether the path is a file.
 pub(crate) fn is_file(path: &Path) -> bool {
     assets::find(path).map_or_else(|| path.is_file(), |bytes| bytes.is_ok())
 }
 
-/// Whether there is a directory of this path.
+/// Whether the path is a directory.
 pub(crate) fn is_dir(path: &Path) -> bool {
     assets::is_dir(path) || path.is_dir()
 }

@@ -2,12 +2,12 @@
 
 pub use sk_core::HeadKind;
 
-/// A value read off a hidden state: v = w·h + b, with h the final-norm hidden state `[H]` after a token.
+/// A value of a hidden state: v = w·h + b, with h the final-norm hidden state `[H]` after a token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
-    /// What the value means.
+    /// The meaning of the value.
     pub kind: HeadKind,
-    /// What it judges, such as `harmless`.
+    /// The judged attribute, such as `harmless`.
     pub attribute: String,
     /// w, `[H]`.
     pub weight: Vec<f32>,
@@ -16,7 +16,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// H, the width of the hidden states it reads.
+    /// Returns H, the width of the hidden states.
     #[must_use]
     pub fn width(&self) -> usize {
         self.weight.len()

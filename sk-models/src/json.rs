@@ -1,9 +1,9 @@
-//! JSON of others, whose faults are named by their field.
+//! JSON from other programs, with errors that name the field.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use serde_json::{Error, Value};
 
-/// What the parser calls the types of fields, and what users call them.
+/// The parser's names of types, and the words in their place.
 const WORDS: [(&str, &str); 6] = [
     ("expected usize", "expected a whole number"),
     ("expected u32", "expected a whole number"),
@@ -13,26 +13,25 @@ const WORDS: [(&str, &str); 6] = [
     ("invalid value: ", "found "),
 ];
 
-/// Reads an object; where a field is of the wrong type, the error names it.
+/// Parses an object. If a field has the wrong type, the error names the field.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let error = match serde_json::from_str(text) {
         Err(error) if error.is_data() => error,
         read => return read,
     };
-    let Ok(Value::Object(fields)) = serde_json::from_str(text) else { return Err(error) };
-    for (name, value) in fields {
-        // By itself a field is at fault, or others are missing.
-        let alone = Value::Object([(name.clone(), value)].into_iter().collect());
-        let fault = serde_json::from_value::<T>(alone).err().map(|fault| fault.to_string());
-        if let Some(fault) = fault.filter(|fault| !fault.starts_with("missing field")) {
-            let fault = WORDS.iter().fold(fault, |fault, (theirs, ours)| fault.replace(theirs, ours));
-            return Err(Error::custom(format!("`{name}`: {fault}")));
+    let value: Value = serde_json::from_str(text)?;
+    match serde_path_to_error::deserialize::<_, T>(value) {
+        // At the root, fields are missing: the first error says which, and where the object ends.
+        Err(fault) if fault.path().iter().next().is_some() => {
+            let reason = fault.inner().to_string();
+            let reason = WORDS.iter().fold(reason, |reason, (theirs, ours)| reason.replace(theirs, ours));
+            Err(Error::custom(format!("`{}`: {reason}", fault.path())))
         }
+        _ => Err(error),
     }
-    Err(error)
 }
 
-/// One value, or a list of them: both occur for one and the same field.
+/// One value or a list of values, for fields that may hold either.
 #[derive(Debug)]
 pub(crate) enum OneOrMany<T> {
     One(T),
@@ -49,7 +48,8 @@ impl<T> OneOrMany<T> {
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
-    /// Says what is wrong with the one or with the list, where an untagged enum says that it is neither.
+    /// Reports the error of the value or of the list. An untagged enum would only report that no
+    /// variant matched.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let read = if value.is_array() {

@@ -7,36 +7,39 @@ use half::bf16;
 use crate::config::Qwen2Config;
 use crate::kernels::is_fused;
 
-/// What a decoder keeps its weights in.
+/// The number format of a decoder's weights.
 ///
-/// Adapters, keys and values are in f32 either way, and so is what passes from one layer to the next.
+/// Adapters, keys, values and the states between layers are in f32 in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {
-    /// f32, or what the device has.
+    /// f32, or the format of the device.
     #[default]
     F32,
-    /// bf16: half the memory, and no loss where a checkpoint is in bf16, as Qwen's own are.
+    /// bf16: half the memory, and exact for a checkpoint in bf16, such as Qwen's own.
     ///
-    /// A weight is off by up to 1/256 of itself. On a CPU the other side of a product stays in f32, or in sixteen bits where several tokens are read
-    /// and the processor has AMX; on a GPU it and the product are rounded to bf16.
+    /// A weight is off by up to 1/256 of itself. On a CPU, activations stay in f32, or in sixteen
+    /// bits if several tokens are read and the processor has AMX. On a GPU, activations and
+    /// products are rounded to bf16.
     Bf16,
-    /// Eight bits a weight, with a scale for each output: a quarter of the memory. The other side of a product is rounded to sixteen bits.
+    /// Eight bits per weight and a scale per output: a quarter of the memory. Activations are
+    /// rounded to sixteen bits.
     ///
-    /// A weight is off by up to 1/254 of the largest of its output. Sums are exact. For the CPU, and fast where it has AVX-512 VNNI.
+    /// A weight is off by up to 1/254 of the largest of its output. Sums are exact. For CPUs, and
+    /// fast with AVX-512 VNNI.
     Int8,
 }
 
-/// A precision that cannot be had.
+/// A precision that is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrecisionError {
-    /// Not the name of one.
+    /// An unknown name.
     #[error("unknown precision `{name}`; it can be f32, bf16 or int8")]
     Unknown {
         /// What was given.
         name: String,
     },
-    /// A precision that the device computes no products in.
+    /// The device has no products of this precision.
     #[error("this device has no products of weights in {precision}; use --precision f32 or --device cpu")]
     Device {
         /// The precision.
@@ -45,7 +48,7 @@ pub enum PrecisionError {
 }
 
 impl Precision {
-    /// Bytes that the weights of a model of this shape take on a processor.
+    /// Returns the bytes of the weights of a model of this shape on a CPU.
     #[must_use]
     pub fn bytes(self, config: &Qwen2Config) -> u64 {
         let numbers = config.parameters() as u64;
@@ -61,7 +64,7 @@ impl Precision {
         }
     }
 
-    /// Refuses a precision that the device has no weights of.
+    /// Checks that the device has weights of this precision.
     pub(crate) fn check(self, device: &Device) -> Result<(), PrecisionError> {
         let has = match self {
             Self::F32 => true,

@@ -1,7 +1,7 @@
-//! A few threads that wait close by for the next piece of work.
+//! A team of threads that spin for a moment before they sleep.
 //!
-//! One token of a small model is dozens of parallel loops of a few microseconds each, less than it takes to wake a thread. The members of a
-//! [`Team`] therefore look for work for a moment before they sleep.
+//! One token of a small model is dozens of parallel loops of a few microseconds each, which is less
+//! than waking a thread takes.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError, TryLockError};
 use std::thread;
 
-/// Looks for work before a member sleeps: some tens of microseconds, the time between two passes of a decoder.
+/// Spins before a member sleeps: some tens of microseconds, the time between two passes of a
+/// decoder.
 const LOOKS: usize = 2_000;
 
-/// Looks of a member that waits for another one before it lets other processes run.
+/// Spins of the caller that waits for members before it yields to other processes.
 const PATIENCE: usize = 10_000;
 
-/// The state of the current loop in one word: members at work, whether more may join, and a count of loops.
+/// The state of the current loop in one word: the members at work, whether more may join, and a
+/// count of loops.
 const MEMBER: usize = 1;
 const MEMBERS: usize = 0xffff;
 const OPEN: usize = 0x1_0000;
@@ -28,20 +30,21 @@ const LOOP: usize = 0x2_0000;
 struct Job {
     work: *const (dyn Fn(usize) + Sync),
     tasks: usize,
-    /// Shares of the tasks, one for each thread.
+    /// Shares of the tasks, one per thread.
     shares: usize,
 }
 
-/// A count on a line of its own.
+/// A counter in a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Count(AtomicUsize);
 
 struct Shared {
     state: AtomicUsize,
-    /// Written while the state is closed and nobody is at work; read by members who joined while it was open.
+    /// Written while the state is closed and no member is at work; read by members who joined while
+    /// it was open.
     job: UnsafeCell<Option<Job>>,
-    /// Tasks taken of each share.
+    /// Tasks taken from each share.
     taken: Vec<Count>,
     asleep: AtomicUsize,
     door: Mutex<()>,
@@ -49,15 +52,17 @@ struct Shared {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is written only by the thread that holds `Team::turn`, while the state is closed and counts no member; members read it
-// only between joining and leaving, which the state's acquire and release order after the write and before the next one. The pointer in
-// it is to a `Sync` closure that outlives the loop, since `Team::run` returns only when no member is left.
+// SAFETY: `job` is written only by the thread that holds `Team::turn`, while the state is closed
+// and counts no member; members read it only between joining and leaving, which the state's acquire
+// and release order after the write and before the next one. The pointer in it is to a `Sync`
+// closure that outlives the loop, since `Team::run` returns only when no member is left.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// Takes tasks until none is left: those of the thread's own share in their order, then what others have left of theirs.
+    /// Runs tasks until none is left: first those of the thread's own share, then the rest of the
+    /// others'.
     fn work(&self, job: Job, own: usize) {
         // SAFETY: the caller joined the open loop or runs it, so the closure is alive.
         let work = unsafe { &*job.work };
@@ -75,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Joins the loop that is open, if it is another one than `last`.
+    /// Joins the open loop unless it is `last`.
     fn join(&self, last: usize) -> Option<usize> {
         let state = self.state.load(Ordering::SeqCst);
         let current = state / LOOP;
@@ -84,7 +89,7 @@ impl Shared {
         joined.then_some(current)
     }
 
-    /// The life of a member, whose share is the `own`-th.
+    /// Runs the member of share `own`, forever.
     fn serve(&self, own: usize) {
         let mut last = usize::MAX;
         let mut looks = 0;
@@ -121,7 +126,7 @@ impl Shared {
     }
 }
 
-/// Threads that share loops.
+/// Threads that run loops together.
 pub(crate) struct Team {
     shared: Arc<Shared>,
     threads: usize,
@@ -129,7 +134,7 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// A team of `threads`, the caller of [`run`](Self::run) among them.
+    /// Starts a team of `threads`, which includes the caller of [`run`](Self::run).
     fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             state: AtomicUsize::new(0),
@@ -144,33 +149,36 @@ impl Team {
         for _ in 1..threads {
             let (shared, own) = (Arc::clone(&shared), members);
             let member = thread::Builder::new().name(format!("decode-{own}")).spawn(move || shared.serve(own));
-            // A machine that gives no more threads decodes with those it gave.
+            // If the machine refuses more threads, the team stays smaller.
             members += usize::from(member.is_ok());
         }
         Self { shared, threads: members, turn: Mutex::new(()) }
     }
 
-    /// The team of this process: as many threads as Rayon has, so that `RAYON_NUM_THREADS` sets both.
+    /// Returns the team of this process, which has as many threads as Rayon, so `RAYON_NUM_THREADS`
+    /// sets both.
     pub(crate) fn global() -> &'static Self {
         static TEAM: LazyLock<Team> = LazyLock::new(|| Team::new(rayon::current_num_threads()));
         &TEAM
     }
 
-    /// Its threads.
+    /// Returns the number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Calls `work` for each of `0..tasks`, in any order and on any thread, and returns when all are done.
+    /// Calls `work` for each of `0..tasks`, in any order and on any thread, and returns when all
+    /// calls are done.
     ///
-    /// Each thread begins with the same share of every loop, so that what neighbouring tasks have written in one is in its caches in the next; it
-    /// helps with the others' when its own is done.
+    /// Each thread begins with the same share of every loop, so that the output of neighbouring
+    /// tasks is in its caches in the next loop. Then it helps with other shares.
     ///
-    /// A caller that finds the team at work for another one does its tasks itself: several decoders then have a thread each.
+    /// If the team is busy with another caller, the caller runs all its tasks itself: several
+    /// decoders then have a thread each.
     ///
     /// # Panics
     ///
-    /// With the panic of a task, once all tasks are over.
+    /// With the panic of a task, after all tasks.
     pub(crate) fn run(&self, tasks: usize, work: &(dyn Fn(usize) + Sync)) {
         let alone = self.threads == 1 || tasks <= 1;
         let turn = if alone {
@@ -187,13 +195,14 @@ impl Team {
             return;
         };
         let shared = &*self.shared;
-        // SAFETY: only the lifetime changes, and no member looks at the closure after this function has returned.
+        // SAFETY: only the lifetime changes, and no member looks at the closure after this function
+        // has returned.
         let work: *const (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
         let job = Job { work, tasks, shares: self.threads };
         // SAFETY: this thread has the turn, the last loop is closed and its members have left.
         unsafe { *shared.job.get() = Some(job) };
         shared.taken.iter().for_each(|count| count.0.store(0, Ordering::Relaxed));
-        // Closed and empty, so the sum starts the next loop, open.
+        // The state is closed and empty, so the sum opens the next loop.
         shared.state.fetch_add(LOOP + OPEN, Ordering::SeqCst);
         if shared.asleep.load(Ordering::SeqCst) > 0 {
             drop(shared.door.lock().unwrap_or_else(PoisonError::into_inner));
@@ -217,7 +226,7 @@ impl Team {
     }
 }
 
-/// A mutable slice that tasks write to in disjoint places.
+/// A mutable slice that tasks write in disjoint places.
 pub(crate) struct Parts<T> {
     start: *mut T,
     length: usize,
@@ -241,18 +250,18 @@ impl<T> Parts<T> {
         Self { start: slice.as_mut_ptr(), length: slice.len() }
     }
 
-    /// Where `index` is; `index` may be one past the end.
+    /// Returns the address of `index`, which may be one past the end.
     pub(crate) fn at(self, index: usize) -> *mut T {
         assert!(index <= self.length, "place {index} of {}", self.length);
         // SAFETY: within the slice or one past its end.
         unsafe { self.start.add(index) }
     }
 
-    /// `length` places from `start`.
+    /// Returns `length` places from `start` on.
     ///
     /// # Safety
     ///
-    /// The slice this was made of must be alive, and nothing else may use these places while the result lives.
+    /// The slice is alive, and nothing else uses these places while the result lives.
     pub(crate) unsafe fn slice<'a>(self, start: usize, length: usize) -> &'a mut [T] {
         assert!(start + length <= self.length, "places {start}..{} of {}", start + length, self.length);
         // SAFETY: in bounds by the assertion, exclusive by the caller's promise.
@@ -260,7 +269,7 @@ impl<T> Parts<T> {
     }
 }
 
-/// Calls `work` for each element and its index, on the global team.
+/// Calls `work` with each element and its index, on the global team.
 pub(crate) fn for_each_mut<T: Send>(items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
     let parts = Parts::of(items);
     Team::global().run(items.len(), &|index| {
@@ -292,7 +301,8 @@ mod tests {
     #[test]
     fn a_thread_begins_with_its_own_share() {
         let team = Team::new(2);
-        // Each thread waits for the other with its first task, so that neither takes what is the other's.
+        // Each thread waits for the other with its first task, so that neither takes what is the
+        // other's.
         let meet = std::sync::Barrier::new(2);
         let firsts = [const { AtomicU64::new(u64::MAX) }; 2];
         let caller = thread::current().id();

@@ -1,4 +1,4 @@
-//! Files that are either whole or absent.
+//! Files that are either complete or absent.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -6,25 +6,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes `bytes` to `path`, as [`WholeFile`] does.
+/// Writes `bytes` to `path` as [`WholeFile`] does.
 ///
 /// # Errors
-/// When the file cannot be written or renamed; what was there before is then still there.
+/// If the file cannot be written or renamed. The previous contents are then unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = WholeFile::create(path)?;
     file.write_all(bytes)?;
     file.finish()
 }
 
-/// A file under way: a reader of its path sees all of it or what was there before.
+/// A file that is being written. Readers of its path see all of it or the previous contents.
 ///
-/// What is written goes to a file without a name, so that a program that is killed leaves nothing behind, and takes the path when it is finished.
-/// A link is followed, and a file that exists keeps its permissions. What is no file, such as a pipe or a device, is written straight through, as
-/// is standard output under any of its names.
+/// Data goes to a file without a name, so a killed program leaves nothing behind; the file takes
+/// its path when it is finished. A link is followed, and an existing file keeps its permissions.
+/// Other targets, such as a pipe, a device or standard output under any of its names, are written
+/// directly.
 #[derive(Debug)]
 pub struct WholeFile {
     file: BufWriter<File>,
-    /// None where it is written straight through.
+    /// `None` if the target is written directly.
     target: Option<PathBuf>,
 }
 
@@ -32,7 +33,7 @@ impl WholeFile {
     /// Starts the file that will be at `path`.
     ///
     /// # Errors
-    /// When its folder is missing or cannot be written to, or `path` is a folder.
+    /// If the folder is missing or not writable, or `path` is a folder.
     pub fn create(path: &Path) -> io::Result<Self> {
         let through = |file| Self { file: BufWriter::new(file), target: None };
         match fs::metadata(path) {
@@ -61,14 +62,14 @@ impl WholeFile {
     /// Gives the file its path.
     ///
     /// # Errors
-    /// When it cannot be written out or renamed; what was there before is then still there.
+    /// If it cannot be written or renamed. The previous contents are then unchanged.
     pub fn finish(self) -> io::Result<()> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let Some(target) = self.target else { return Ok(()) };
         file.rewind()?;
         let kept = fs::metadata(&target).ok().map(|found| found.permissions());
         let mut builder = tempfile::Builder::new();
-        // Private until it is whole, where there is something to keep.
+        // Private until it is complete, if there are permissions to keep.
         #[cfg(unix)]
         if kept.is_none() {
             use std::os::unix::fs::PermissionsExt;
@@ -97,7 +98,7 @@ impl Write for WholeFile {
     }
 }
 
-/// What a path leads to, though it may not be there yet.
+/// Returns the target of a path, which may not exist yet.
 fn followed(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| match fs::read_link(path) {
         Ok(next) => followed(&folder(path).join(next)),
@@ -109,12 +110,13 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// An error of a temporary file without its name, which tells nobody anything.
+/// Returns an error of a temporary file without the meaningless name of that file.
 fn plain(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::Other { error } else { error.kind().into() }
 }
 
-/// Standard output, if that is what was found: to replace its file would leave the program writing to one that has no name.
+/// Whether the file is standard output. Replacing it would leave the program writing to a file
+/// without a name.
 #[cfg(unix)]
 fn standard_output(found: &Metadata) -> Option<File> {
     use std::os::{fd::AsFd, unix::fs::MetadataExt};

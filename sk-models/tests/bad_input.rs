@@ -1,4 +1,5 @@
-//! Checkpoints and adapters with something wrong in them: each fault is one line that names the file and the culprit.
+//! Checkpoints and adapters with something wrong in them: each fault is one line that names the
+//! file and the culprit.
 
 mod common;
 

@@ -16,7 +16,8 @@ use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, V
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
 
-/// f32 rounding through three layers, summed in another order by other tilings of the same products.
+/// f32 rounding through three layers, summed in another order by other tilings of the same
+/// products.
 const TOLERANCE: f32 = 1e-5;
 
 fn config() -> Qwen2Config {
@@ -160,10 +161,10 @@ fn one_pass_reads_what_plain_passes_read_step_after_step() {
 fn a_reading_does_not_depend_on_its_neighbours_or_on_padding() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let context = [1, 2, 3, 4];
-    let together = candidates(&mut rng, &[2, 9, 4]);
+    let joint = candidates(&mut rng, &[2, 9, 4]);
     let policies = [Policy::Backbone, variant("helpful")];
-    let batch = verifier().read(&context, &together, &policies).unwrap();
-    for (i, candidate) in together.iter().enumerate() {
+    let batch = verifier().read(&context, &joint, &policies).unwrap();
+    for (i, candidate) in joint.iter().enumerate() {
         let alone = Candidates::new(vec![candidate.clone()]).unwrap();
         let single = verifier().read(&context, &alone, &policies[1..]).unwrap();
         close(&batch.get(&policies[1]).unwrap()[i], &single.get(&policies[1]).unwrap()[0]);
@@ -179,7 +180,8 @@ fn candidates_that_begin_alike_are_read_as_if_they_did_not() {
     for chosen in [3, 1, 4] {
         let drawn = candidates(&mut rng, &[6, 6, 3]);
         let spans = [&drawn[0].tokens[..], &drawn[1].tokens, &drawn[0].tokens[..4], &drawn[2].tokens, &drawn[0].tokens];
-        // The fourth continues the beginning of the first two by its own tokens, the fifth is the first again.
+        // The fourth continues the beginning of the first two by its own tokens, the fifth is the
+        // first again.
         let branch = [&drawn[0].tokens[..3], &drawn[2].tokens].concat();
         let spans = [spans[0], spans[1], spans[2], &branch, spans[4]];
         let candidate = |tokens: &[TokenId]| Candidate {
@@ -314,8 +316,9 @@ fn frozen_decoding_is_a_drafter_of_one() {
     assert_eq!(context[3..], drafted[0].tokens);
 }
 
-/// The test model with one weight per row of its head replaced: the first row's for token 5, and its negative for token 6. Where the
-/// weight is infinite one of the two logits is +∞, whatever the sign of the hidden state.
+/// The test model with one weight per row of its head replaced: the first row's for token 5, and
+/// its negative for token 6. Where the weight is infinite one of the two logits is +∞, whatever the
+/// sign of the hidden state.
 fn damaged(weight: f32) -> Arc<Decoder> {
     let mut model = (*model()).clone();
     let head = model.lm_head.take().expect("the head is not tied").val();
@@ -393,7 +396,8 @@ fn contexts_and_names_that_do_not_fit_are_named() {
     assert!(full.unwrap_err().to_string().contains("the drafter holds 64"));
 }
 
-/// A few steps of drafting and reading from a context of its own: the tokens chosen and what was read of them, to the bit.
+/// A few steps of drafting and reading from a context of its own: the tokens chosen and what was
+/// read of them, to the bit.
 fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
     let mut rng = ChaCha8Rng::seed_from_u64(own);
     let mut context: Vec<TokenId> = (0..3 + own as u32).map(|i| (7 * i + own as u32) % 97).collect();
@@ -445,8 +449,10 @@ fn generations_side_by_side_are_what_each_is_alone() {
     assert_eq!(generate(&model, 3), alone[3]);
 }
 
-/// Bits, not digits: in which order a row's sums are taken depends neither on how many rows share a pass nor on what they are, from the sixteen on
-/// that are read in tiles where there are any. The depths are those at which many rows are read in several sweeps, the vocabulary has several parts.
+/// Bits, not digits: in which order a row's sums are taken depends neither on how many rows share a
+/// pass nor on what they are, from the sixteen on that are read in tiles where there are any. The
+/// depths are those at which many rows are read in several sweeps, the vocabulary has several
+/// parts.
 #[test]
 fn a_candidate_reads_to_the_same_bits_in_any_batch() {
     let config = Qwen2Config::from_json(

@@ -1,5 +1,6 @@
-//! Downloads against a small hub on loopback that behaves as the real one: a listing, an etag and a length announced
-//! by a redirection, contents from another host, ranges, and connections that break.
+//! Downloads against a small hub on loopback that behaves as the real one: a listing, an etag and a
+//! length announced by a redirection, contents from another host, ranges, and connections that
+//! break.
 
 use std::{
     collections::HashMap,
@@ -292,7 +293,8 @@ fn small_files_that_differ_from_their_hash_are_refused() {
     assert!(error.to_string().contains("SHA-1"), "{error}");
 }
 
-/// A run that is killed while it looks at a file, or after the hub has another one of the name, leaves what no range continues.
+/// A run that is killed while it looks at a file, or after the hub has another one of the name,
+/// leaves what no range continues.
 #[test]
 fn what_is_left_of_a_download_is_never_in_its_way() {
     let name = "model-00001-of-00002.safetensors";
@@ -310,7 +312,8 @@ fn what_is_left_of_a_download_is_never_in_its_way() {
     }
 }
 
-/// Of two programs that want one file the second waits, and what the first left may have been removed by then, for it was corrupt.
+/// Of two programs that want one file the second waits, and what the first left may have been
+/// removed by then, for it was corrupt.
 #[cfg(unix)]
 #[test]
 fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
@@ -330,7 +333,8 @@ fn a_download_that_waited_for_a_corrupt_one_begins_anew() {
         while !fake.requests().iter().any(|request| request.path.contains(name)) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // Time enough to open the file; were it not, there would be none to wait for, and nothing to see.
+        // Time enough to open the file; were it not, there would be none to wait for, and nothing
+        // to see.
         std::thread::sleep(std::time::Duration::from_millis(300));
         std::fs::remove_file(&partial).unwrap();
         first.unlock().unwrap();

@@ -88,13 +88,13 @@ fn lanes_together_equal_each_lane_alone() {
     let stack = AdapterStack::new(&config, &lanes, &device).unwrap();
     let spans: Vec<Vec<i32>> = (10..14).map(|seed| text(seed, 5)).collect();
     let rows: Vec<_> = (0..3).flat_map(|_| spans.iter().cloned()).collect();
-    let together = model.forward(tokens(&rows, &device), Lanes::of(&stack));
-    let logits = model.logits(together.clone(), Lanes::of(&stack));
+    let joined = model.forward(tokens(&rows, &device), Lanes::of(&stack));
+    let logits = model.logits(joined.clone(), Lanes::of(&stack));
     for (lane, adapter) in lanes.into_iter().enumerate() {
         let alone = AdapterStack::new(&config, &[adapter], &device).unwrap();
         for (row, span) in spans.iter().enumerate() {
             let expected = model.forward(tokens(std::slice::from_ref(span), &device), Lanes::of(&alone));
-            assert_close("hidden", part(&together, lane * 4 + row, 5, 0, 5), expected.clone());
+            assert_close("hidden", part(&joined, lane * 4 + row, 5, 0, 5), expected.clone());
             assert_close("logits", part(&logits, lane * 4 + row, 5, 0, 5), model.logits(expected, Lanes::of(&alone)));
         }
     }

@@ -1,4 +1,5 @@
-//! Several adapters as one policy: Rewarded Soups against PEFT, MOD against its definition, and one-token candidates.
+//! Several adapters as one policy: Rewarded Soups against PEFT, MOD against its definition, and
+//! one-token candidates.
 //!
 //! What is expected comes from `reference/make_mixtures.py`.
 
@@ -198,7 +199,8 @@ fn one_token_is_read_alike_alone_and_in_a_batch() {
     }
 }
 
-/// A proposal's look at the distribution changes nothing of what is read afterwards, whether or not it saw all policies.
+/// A proposal's look at the distribution changes nothing of what is read afterwards, whether or not
+/// it saw all policies.
 #[test]
 fn looking_ahead_changes_no_reading() {
     let fixture = Fixture::new();
@@ -249,16 +251,17 @@ fn a_vocabulary_carries_the_prior_it_was_given() {
     // Another model's log-probabilities on the backbone's head.
     let other = Arc::new(Decoder::from(Qwen2::random(&fixture.model.config, 9, &fixture.device)));
     let head = propose(TokenPrior::Model(Box::new(Frozen::new(Arc::clone(&other)))), VocabularyHead::new(5, 0.0).unwrap());
-    let mut likeliest: Vec<TokenId> = (0..size as TokenId).collect();
-    likeliest.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
+    let mut ranked: Vec<TokenId> = (0..size as TokenId).collect();
+    ranked.sort_by(|a, b| backbone[*b as usize].total_cmp(&backbone[*a as usize]));
     let kept: Vec<TokenId> = head.iter().map(|c| c.tokens[0]).collect();
-    let mut five = likeliest[..5].to_vec();
+    let mut five = ranked[..5].to_vec();
     five.sort_unstable();
     assert_eq!(kept, five);
     let logits: Vec<f64> = Frozen::new(other).next_logits(prompt).unwrap().iter().map(|&z| f64::from(z)).collect();
     let own = log_softmax(&logits);
     assert!(head.iter().all(|c| (f64::from(c.log_probs[0]) - own[c.tokens[0] as usize]).abs() < LOG_PROBS));
-    // A model whose embedding has fewer rows, as the small ones of a family do, proposes what it has.
+    // A model whose embedding has fewer rows, as the small ones of a family do, proposes what it
+    // has.
     let fewer = Qwen2Config { vocab_size: size - 5, ..fixture.model.config.clone() };
     let small = Arc::new(Decoder::from(Qwen2::random(&fewer, 9, &fixture.device)));
     let all = propose(TokenPrior::Model(Box::new(Frozen::new(small))), VocabularyHead::ALL);
@@ -274,7 +277,8 @@ impl Blade for Silent {
     }
 }
 
-/// What a drafter draws under a soup has the log-probabilities of that soup, before and after an edit of the weights.
+/// What a drafter draws under a soup has the log-probabilities of that soup, before and after an
+/// edit of the weights.
 #[test]
 fn a_drafter_draws_under_the_soup_of_the_moment() {
     let fixture = Fixture::new();

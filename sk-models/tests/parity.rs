@@ -1,8 +1,9 @@
 //! The decoder and its adapters against transformers and PEFT.
 //!
 //! The fixtures are tiny random models with what the reference implementation computes on them; see
-//! `reference/make_fixtures.py`. They cover grouped-query ratios of 1, 2, 6 and 7, tied and untied heads, shards, f32,
-//! f16 and bf16 storage, an odd head width, both spellings of `config.json`, and every supported feature of PEFT.
+//! `reference/make_fixtures.py`. They cover grouped-query ratios of 1, 2, 6 and 7, tied and untied
+//! heads, shards, f32, f16 and bf16 storage, an odd head width, both spellings of `config.json`,
+//! and every supported feature of PEFT.
 
 mod common;
 
@@ -26,8 +27,9 @@ use sk_models::{
 /// Every fixture.
 const FIXTURES: [&str; 4] = ["tied", "untied_sharded", "odd_head_dim", "seven_heads"];
 
-// Both sides compute in f32 and in different orders. Logits here reach about 10, where f32 steps are 1e-6, and a forward
-// pass rounds some tens of times; the means over a span are that much better.
+// Both sides compute in f32 and in different orders. Logits here reach about 10, where f32 steps
+// are 1e-6, and a forward pass rounds some tens of times; the means over a span are that much
+// better.
 const LOGITS: f64 = 5e-5;
 const LOG_PROBS: f64 = 1e-5;
 const MU: f64 = 1e-6;
@@ -157,7 +159,8 @@ fn logits(model: &Qwen2, tokens: &[TokenId], lanes: Lanes<'_>, device: &Device) 
     values.chunks_exact(tokens.len() * model.config.vocab_size).map(<[f32]>::to_vec).collect()
 }
 
-/// The same from the decoder that the engine runs, each after a context of its own that is read first.
+/// The same from the decoder that the engine runs, each after a context of its own that is read
+/// first.
 fn decoded(decoder: &Decoder, tokens: &[TokenId], lanes: &[Option<Arc<LoraAdapter>>]) -> Vec<Vec<f32>> {
     let seats = decoder.seat(lanes).unwrap();
     let mut prefix = decoder.prefix(lanes.len());
@@ -213,8 +216,8 @@ fn logits_agree() {
     }
 }
 
-/// Rounding to bf16 changes a number by up to 1/256, and a logit of these models, which are sums of some dozens through a few layers and reach 10, by a
-/// fraction of a unit.
+/// Rounding to bf16 changes a number by up to 1/256, and a logit of these models, which are sums of
+/// some dozens through a few layers and reach 10, by a fraction of a unit.
 const BF16_LOGITS: f64 = 0.5;
 
 /// TF32 has three bits more than bf16.
@@ -254,7 +257,8 @@ fn readings_agree_batched_one_by_one_and_after_a_commit() {
         let mut steady = verifier(name, &expected, &device);
         for (number, step) in expected.steps.iter().enumerate() {
             let what = |reader: &str, how: &str| format!("{name}/{reader}, step {number}, {how}");
-            // Everything at once: candidates of different lengths are padded, and the prefix was kept from the last step.
+            // Everything at once: candidates of different lengths are padded, and the prefix was
+            // kept from the last step.
             let batched = steady.read(&step.prompt, &candidates(&step.candidates), &policies).unwrap();
             for reader in &readers {
                 let readings = batched.get(&policy(reader)).unwrap();
@@ -345,7 +349,8 @@ fn draws_are_those_of_the_processor() {
             "num_key_value_heads": 2, "tie_word_embeddings": true}"#,
     )
     .unwrap();
-    // Cut to a few tokens, which a few blocks of logits decide; and to most of them, which takes all.
+    // Cut to a few tokens, which a few blocks of logits decide; and to most of them, which takes
+    // all.
     let few = Sampling::new(0.9, 0.9, 12, 1.2).unwrap();
     let many = Sampling::nucleus();
     let candidates = |device: &Device, sampling| {
@@ -441,7 +446,8 @@ fn generations_side_by_side_are_each_as_alone() {
     }
 }
 
-/// Joined passes run on the thread that came last: what one has written another reads, though nobody waited for the device in between.
+/// Joined passes run on the thread that came last: what one has written another reads, though
+/// nobody waited for the device in between.
 #[test]
 fn what_a_thread_left_on_the_device_is_there_for_the_next_one() {
     let device = device();

@@ -18,7 +18,8 @@ struct Cost {
     /// Mean change of a log-probability or min-entropy, and the largest among some thousands.
     mean: f64,
     largest: f64,
-    /// Mean change of a span's log-ratio of blade to backbone, whose rounding is mostly that of both: per token.
+    /// Mean change of a span's log-ratio of blade to backbone, whose rounding is mostly that of
+    /// both: per token.
     ratio: f64,
 }
 

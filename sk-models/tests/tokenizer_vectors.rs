@@ -1,8 +1,9 @@
 //! Token ids and chat prompts of Qwen2.5 against recorded vectors.
 //!
-//! The vectors are larger than the crate and live elsewhere. `SWISS_KNIFE_TOKENIZER_VECTORS` names the folder with
-//! `tokenizer.json.gz`, `tokenizer_config.json`, `text_vectors.jsonl.gz`, `chat_vectors.json` and llama.cpp's
-//! `ggml-vocab-qwen2.gguf.inp` and `.out`. Where it is not set the tests say so and pass.
+//! The vectors are larger than the crate and live elsewhere. `SWISS_KNIFE_TOKENIZER_VECTORS` names
+//! the folder with `tokenizer.json.gz`, `tokenizer_config.json`, `text_vectors.jsonl.gz`,
+//! `chat_vectors.json` and llama.cpp's `ggml-vocab-qwen2.gguf.inp` and `.out`. Where it is not set
+//! the tests say so and pass.
 
 use std::{
     fs::File,
@@ -64,7 +65,8 @@ fn texts_have_the_recorded_ids() {
         let vector: TextVector = serde_json::from_str(line).unwrap();
         assert_eq!(tokenizer.encode(&vector.text).unwrap(), vector.ids, "{:?}", vector.text);
         let decoded = tokenizer.decode(&vector.ids).unwrap();
-        // The tokenizer composes characters (NFC), so that a decomposed text does not come back as it was.
+        // The tokenizer composes characters (NFC), so that a decomposed text does not come back as
+        // it was.
         assert_eq!(tokenizer.encode(&decoded).unwrap(), vector.ids, "{:?}", vector.text);
         if vector.ids.iter().all(|&id| !tokenizer.is_special(id)) {
             assert_eq!(streamed(&tokenizer, &vector.ids), decoded);

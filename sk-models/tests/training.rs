@@ -1,4 +1,5 @@
-//! Training end to end on a handful of sentences: tokenizer, language model, adapter; and resuming each.
+//! Training end to end on a handful of sentences: tokenizer, language model, adapter; and resuming
+//! each.
 
 use std::{
     fs,
@@ -65,13 +66,13 @@ fn source(path: &Path) -> Source {
 }
 
 /// A directory with data and a tokenizer.
-struct Bench {
+struct Workspace {
     root: tempfile::TempDir,
     pairs: PathBuf,
     texts: PathBuf,
 }
 
-impl Bench {
+impl Workspace {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let (pairs, texts) = write_data(root.path());
@@ -197,11 +198,11 @@ fn interrupted_dpo(options: &DpoOptions, device: &Device) {
 #[test]
 fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
     for rule in [Rule::Muon, Rule::Adamw] {
         let options = |output: &str| {
-            let mut options = bench.lm(output);
+            let mut options = workspace.lm(output);
             options.optimizer.rule = rule;
             options
         };
@@ -217,8 +218,11 @@ fn an_interrupted_language_model_run_resumes_to_the_same_bytes() {
         })
         .unwrap();
         assert_eq!(resumed, 3);
-        assert_eq!(bench.bytes(&format!("{whole}/model.safetensors")), bench.bytes(&format!("{parts}/model.safetensors")));
-        assert!(!bench.root.path().join(&parts).join("checkpoint.safetensors").exists());
+        assert_eq!(
+            workspace.bytes(&format!("{whole}/model.safetensors")),
+            workspace.bytes(&format!("{parts}/model.safetensors"))
+        );
+        assert!(!workspace.root.path().join(&parts).join("checkpoint.safetensors").exists());
     }
 }
 
@@ -228,9 +232,9 @@ type Change<O> = (fn(&mut O), &'static str);
 #[test]
 fn a_language_model_run_does_not_resume_another() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    interrupted_lm(&bench.lm("run"), &device);
+    interrupted_lm(&workspace.lm("run"), &device);
     let changes: [Change<LmOptions>; 11] = [
         (|o| o.batch = 4, "--batch 2, not 4"),
         (|o| o.accumulate = 1, "--accumulate 2, not 1"),
@@ -244,28 +248,28 @@ fn a_language_model_run_does_not_resume_another() {
         (|o| o.sources[0].weight = 2.0, "another --data"),
         (|o| o.exclude = vec![o.sources[0].path.with_file_name("other.jsonl")], "another --exclude"),
     ];
-    fs::write(bench.root.path().join("other.jsonl"), "{\"text\": \"nothing of the kind\"}\n").unwrap();
+    fs::write(workspace.root.path().join("other.jsonl"), "{\"text\": \"nothing of the kind\"}\n").unwrap();
     for (change, part) in changes {
-        let mut options = bench.lm("run");
+        let mut options = workspace.lm("run");
         change(&mut options);
         let message = train_lm(&options, &device, &mut |_| {}).unwrap_err().to_string();
         assert!(message.contains("checkpoint.safetensors") && message.contains(part), "{part}: {message}");
     }
-    let mut text = fs::read_to_string(&bench.texts).unwrap();
+    let mut text = fs::read_to_string(&workspace.texts).unwrap();
     text.push_str("{\"text\": \"one more\"}\n");
-    fs::write(&bench.texts, text).unwrap();
-    let message = train_lm(&bench.lm("run"), &device, &mut |_| {}).unwrap_err().to_string();
+    fs::write(&workspace.texts, text).unwrap();
+    let message = train_lm(&workspace.lm("run"), &device, &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("another --data"), "{message}");
 }
 
 #[test]
 fn a_preference_run_does_not_resume_another() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
-    train_lm(&LmOptions { seed: 8, ..bench.lm("other") }, &device, &mut |_| {}).unwrap();
-    interrupted_dpo(&bench.dpo("model", "run"), &device);
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&LmOptions { seed: 8, ..workspace.lm("other") }, &device, &mut |_| {}).unwrap();
+    interrupted_dpo(&workspace.dpo("model", "run"), &device);
     let changes: [Change<DpoOptions>; 5] = [
         (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
         (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
@@ -274,34 +278,35 @@ fn a_preference_run_does_not_resume_another() {
         (|o| o.model = o.model.with_file_name("other"), "another --model"),
     ];
     for (change, part) in changes {
-        let mut options = bench.dpo("model", "run");
+        let mut options = workspace.dpo("model", "run");
         change(&mut options);
         let message = train_dpo(&options, &device, &mut |_| {}).unwrap_err().to_string();
         assert!(message.contains(part), "{part}: {message}");
     }
     // As many pairs, but others.
-    let pairs = fs::read_to_string(&bench.pairs).unwrap();
-    fs::write(&bench.pairs, pairs.replace("both hands", "two hands")).unwrap();
-    let message = train_dpo(&bench.dpo("model", "run"), &device, &mut |_| {}).unwrap_err().to_string();
+    let pairs = fs::read_to_string(&workspace.pairs).unwrap();
+    fs::write(&workspace.pairs, pairs.replace("both hands", "two hands")).unwrap();
+    let message = train_dpo(&workspace.dpo("model", "run"), &device, &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("another --data"), "{message}");
     // More steps are the same run.
-    fs::write(&bench.pairs, pairs).unwrap();
-    train_dpo(&DpoOptions { steps: 9, ..bench.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
+    fs::write(&workspace.pairs, pairs).unwrap();
+    train_dpo(&DpoOptions { steps: 9, ..workspace.dpo("model", "run") }, &device, &mut |_| {}).unwrap();
 }
 
 #[test]
 fn windows_do_not_exceed_the_longest_context() {
     let _alone = alone();
-    let bench = Bench::new();
-    let message = train_lm(&LmOptions { length: 65, ..bench.lm("model") }, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    let workspace = Workspace::new();
+    let message =
+        train_lm(&LmOptions { length: 65, ..workspace.lm("model") }, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
     assert!(message.contains("`length` is 65") && message.contains("64") && message.contains("--max-length"), "{message}");
 }
 
 #[test]
 fn training_lowers_the_loss_and_the_result_loads() {
     let _alone = alone();
-    let bench = Bench::new();
-    let mut options = bench.lm("model");
+    let workspace = Workspace::new();
+    let mut options = workspace.lm("model");
     options.steps = 60;
     let mut first = None;
     let last = train_lm(&options, &Device::flex(), &mut |event| {
@@ -313,7 +318,7 @@ fn training_lowers_the_loss_and_the_result_loads() {
     let first = first.unwrap();
     // 64 sentences of one pattern: a few dozen steps must halve ln 320 = 5.8.
     assert!(last < 0.5 * first, "from {first} to {last}");
-    let checkpoint = Checkpoint::from_directory(&bench.root.path().join("model")).unwrap();
+    let checkpoint = Checkpoint::from_directory(&workspace.root.path().join("model")).unwrap();
     let model = checkpoint.model(&Device::flex()).unwrap();
     assert_eq!(model.config.num_hidden_layers, 2);
     assert_eq!(checkpoint.tokenizer().id_of(END_OF_TURN), model.config.eos_token_ids.first().copied());
@@ -322,24 +327,24 @@ fn training_lowers_the_loss_and_the_result_loads() {
 #[test]
 fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
-    let whole = train_dpo(&bench.dpo("model", "whole"), &device, &mut |_| {}).unwrap();
-    interrupted_dpo(&bench.dpo("model", "parts"), &device);
-    let parts = train_dpo(&bench.dpo("model", "parts"), &device, &mut |_| {}).unwrap();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let whole = train_dpo(&workspace.dpo("model", "whole"), &device, &mut |_| {}).unwrap();
+    interrupted_dpo(&workspace.dpo("model", "parts"), &device);
+    let parts = train_dpo(&workspace.dpo("model", "parts"), &device, &mut |_| {}).unwrap();
     assert_eq!(whole, parts);
     let file = "adapter_model.safetensors";
-    assert_eq!(bench.bytes(&format!("whole/{file}")), bench.bytes(&format!("parts/{file}")));
+    assert_eq!(workspace.bytes(&format!("whole/{file}")), workspace.bytes(&format!("parts/{file}")));
 }
 
 #[test]
 fn preferences_are_learned_and_generalise_to_held_out_prompts() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
-    let mut options = bench.dpo("model", "adapter");
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let mut options = workspace.dpo("model", "adapter");
     options.steps = 60;
     let report = train_dpo(&options, &device, &mut |_| {}).unwrap();
     // "You can …" against "Who would …": a constant pattern.
@@ -349,10 +354,10 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
 
 #[test]
 fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
-    let bench = Bench::new();
-    let all: Vec<Row> = read_rows(&bench.pairs).unwrap();
+    let workspace = Workspace::new();
+    let all: Vec<Row> = read_rows(&workspace.pairs).unwrap();
     // Nothing of the model is asked but its tokenizer.
-    let unseen = |steps| unseen_pairs(&DpoOptions { steps, ..bench.dpo("tokenizer", "none") }).unwrap();
+    let unseen = |steps| unseen_pairs(&DpoOptions { steps, ..workspace.dpo("tokenizer", "none") }).unwrap();
     // Two steps of four pairs see at most eight questions; a long run sees all but those held out.
     let (short, long) = (unseen(2), unseen(64));
     assert!((all.len() - 8..all.len()).contains(&short.len()), "{} of {}", short.len(), all.len());
@@ -360,7 +365,7 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
     assert_eq!(long.iter().collect::<Vec<_>>(), held_out);
     assert!(long.iter().all(|row| short.contains(row)));
     // What is written is read back, and what is left of the pairs without it was seen.
-    let path = bench.root.path().join("unseen.jsonl.gz");
+    let path = workspace.root.path().join("unseen.jsonl.gz");
     write_pairs(&path, &short).unwrap();
     assert_eq!(read_rows(&path).unwrap(), short);
     let excluded = Excluded::load(&[path]).unwrap();
@@ -370,10 +375,10 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
 #[test]
 fn a_checkpoint_of_another_run_is_refused() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    interrupted_lm(&bench.lm("model"), &device);
-    let mut other = bench.lm("model");
+    interrupted_lm(&workspace.lm("model"), &device);
+    let mut other = workspace.lm("model");
     other.seed += 1;
     let error = train_lm(&other, &device, &mut |_| {}).unwrap_err();
     assert!(matches!(error, TrainError::Checkpoint { .. }), "{error}");
@@ -383,13 +388,13 @@ fn a_checkpoint_of_another_run_is_refused() {
 #[test]
 fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
-    interrupted_lm(&bench.lm("run"), &device);
-    interrupted_dpo(&bench.dpo("model", "blade"), &device);
-    let lm = train_lm(&LmOptions { steps: 2, ..bench.lm("run") }, &device, &mut |_| {}).unwrap_err();
-    let dpo = train_dpo(&DpoOptions { steps: 2, ..bench.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    interrupted_lm(&workspace.lm("run"), &device);
+    interrupted_dpo(&workspace.dpo("model", "blade"), &device);
+    let lm = train_lm(&LmOptions { steps: 2, ..workspace.lm("run") }, &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&DpoOptions { steps: 2, ..workspace.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
     for error in [lm, dpo] {
         let message = error.to_string();
         assert!(
@@ -402,42 +407,43 @@ fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
 #[test]
 fn what_a_run_ended_with_is_not_overwritten() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
-    train_dpo(&bench.dpo("model", "blade"), &device, &mut |_| {}).unwrap();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    train_dpo(&workspace.dpo("model", "blade"), &device, &mut |_| {}).unwrap();
     let files = ["model/model.safetensors", "blade/adapter_model.safetensors"];
-    let before = files.map(|file| bench.bytes(file));
-    let lm = train_lm(&LmOptions { seed: 8, ..bench.lm("model") }, &device, &mut |_| {}).unwrap_err();
-    let dpo = train_dpo(&DpoOptions { seed: 8, ..bench.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
+    let before = files.map(|file| workspace.bytes(file));
+    let lm = train_lm(&LmOptions { seed: 8, ..workspace.lm("model") }, &device, &mut |_| {}).unwrap_err();
+    let dpo = train_dpo(&DpoOptions { seed: 8, ..workspace.dpo("model", "blade") }, &device, &mut |_| {}).unwrap_err();
     for (error, file) in [lm, dpo].into_iter().zip(files) {
         assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains(file), "{error}");
     }
-    assert_eq!(files.map(|file| bench.bytes(file)), before);
-    let head = bench.head(HeadKind::Reward, "model", "head");
+    assert_eq!(files.map(|file| workspace.bytes(file)), before);
+    let head = workspace.head(HeadKind::Reward, "model", "head");
     train_head(&head, &device, &mut |_| {}).unwrap();
     let error = train_head(&head, &device, &mut |_| {}).unwrap_err();
     assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("head/head.safetensors"), "{error}");
     // Into the folder of a model whose tokenizer is another.
     let tokenizer = TokenizerOptions {
-        sources: vec![source(&bench.texts)],
+        sources: vec![source(&workspace.texts)],
         exclude: Vec::new(),
         vocab_size: 300,
-        output: bench.root.path().join("model"),
+        output: workspace.root.path().join("model"),
         held_out: 0.2,
         max_length: 64,
     };
     let error = train_tokenizer(&tokenizer).unwrap_err();
     assert!(matches!(error, TrainError::Finished { .. }) && error.to_string().contains("model/tokenizer.json"), "{error}");
     // In shards, a model is there as well.
-    let directory = bench.root.path().join("shards");
+    let directory = workspace.root.path().join("shards");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("model.safetensors.index.json"), "{}").unwrap();
-    let error = train_lm(&bench.lm("shards"), &device, &mut |_| {}).unwrap_err();
+    let error = train_lm(&workspace.lm("shards"), &device, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("model.safetensors.index.json"), "{error}");
 }
 
-/// What a text spells out is text, and none of it is cut or padded, whatever the file says of the last run.
+/// What a text spells out is text, and none of it is cut or padded, whatever the file says of the
+/// last run.
 #[test]
 fn text_to_train_on_is_read_whole_and_as_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -457,8 +463,8 @@ fn text_to_train_on_is_read_whole_and_as_text() {
 
 #[test]
 fn the_tokenizer_gives_back_every_text() {
-    let bench = Bench::new();
-    let path = bench.root.path().join("tokenizer/tokenizer.json");
+    let workspace = Workspace::new();
+    let path = workspace.root.path().join("tokenizer/tokenizer.json");
     let tokenizer = load_tokenizer(&path).unwrap();
     for text in
         ["", " ", "\n\nHuman: How?\n\nAssistant: So.", "naïve café – 42 €", "日本語 🦀", "a\tb\r\n  c", "don't I'LL we've"]
@@ -473,8 +479,8 @@ fn the_tokenizer_gives_back_every_text() {
 
 #[test]
 fn every_assistant_turn_and_every_document_is_closed() {
-    let bench = Bench::new();
-    let path = bench.root.path().join("tokenizer/tokenizer.json");
+    let workspace = Workspace::new();
+    let path = workspace.root.path().join("tokenizer/tokenizer.json");
     let tokenizer = load_tokenizer(&path).unwrap();
     let marks = Marks::of(&tokenizer, &path).unwrap();
     let dialogue = "\n\nHuman: One?\n\nAssistant: Two.\n\nHuman: Three?\n\nAssistant: Four.";
@@ -493,8 +499,8 @@ fn every_assistant_turn_and_every_document_is_closed() {
 
 #[test]
 fn the_split_is_disjoint_and_goes_by_prompt() {
-    let bench = Bench::new();
-    let rows = read_rows(&bench.pairs).unwrap();
+    let workspace = Workspace::new();
+    let rows = read_rows(&workspace.pairs).unwrap();
     let held = rows.iter().filter(|row| row.is_held_out(0.2)).count();
     assert!((6..=22).contains(&held), "{held} of {}", rows.len());
     for row in &rows {
@@ -505,7 +511,7 @@ fn the_split_is_disjoint_and_goes_by_prompt() {
         // A larger fraction holds out all that a smaller one does.
         assert!(!row.is_held_out(0.1) || row.is_held_out(0.2));
     }
-    let excluded = Excluded::load(std::slice::from_ref(&bench.pairs)).unwrap();
+    let excluded = Excluded::load(std::slice::from_ref(&workspace.pairs)).unwrap();
     assert!(rows.iter().all(|row| excluded.contains(row)));
 }
 
@@ -564,11 +570,11 @@ fn a_table_without_questions_is_refused() {
 
 #[test]
 fn windows_resume_at_a_cursor() {
-    let bench = Bench::new();
-    let path = bench.root.path().join("tokenizer/tokenizer.json");
+    let workspace = Workspace::new();
+    let path = workspace.root.path().join("tokenizer/tokenizer.json");
     let tokenizer = load_tokenizer(&path).unwrap();
     let marks = Marks::of(&tokenizer, &path).unwrap();
-    let weighted = Source { path: bench.texts.clone(), weight: 1.5 };
+    let weighted = Source { path: workspace.texts.clone(), weight: 1.5 };
     let corpus = Corpus::load(&[weighted], &Excluded::default(), &tokenizer, marks, 0.2).unwrap();
     let mut windows = Windows::new(&corpus, 5, 40, Cursor::default()).unwrap();
     let seen: Vec<_> = (0..200).map(|_| (windows.cursor(), windows.next_window())).collect();
@@ -600,15 +606,15 @@ fn dialogue_pairs_are_cut_at_the_last_assistant_turn() {
 #[test]
 fn a_run_continues_from_another_models_weights() {
     let _alone = alone();
-    let bench = Bench::new();
-    let first = LmOptions { steps: 30, ..bench.lm("first") };
+    let workspace = Workspace::new();
+    let first = LmOptions { steps: 30, ..workspace.lm("first") };
     let trained = train_lm(&first, &Device::flex(), &mut |_| {}).unwrap();
     // A step too small to change what f32 holds: the loss is that of the weights it began with.
-    let still = LmOptions { steps: 1, rate: 1e-12, initial: Some(first.output.clone()), ..bench.lm("still") };
+    let still = LmOptions { steps: 1, rate: 1e-12, initial: Some(first.output.clone()), ..workspace.lm("still") };
     let continued = train_lm(&still, &Device::flex(), &mut |_| {}).unwrap();
     // The weights went through a file of f32 and a product summed in another order.
     assert!((continued - trained).abs() < 1e-5, "{continued} against {trained}");
-    let further = LmOptions { steps: 30, initial: Some(first.output), ..bench.lm("further") };
+    let further = LmOptions { steps: 30, initial: Some(first.output), ..workspace.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
 }
@@ -616,14 +622,14 @@ fn a_run_continues_from_another_models_weights() {
 #[test]
 fn heads_tell_the_sides_apart_and_repeat_to_the_byte() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
-    let checkpoint = Checkpoint::from_directory(&bench.root.path().join("model")).unwrap();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
+    let checkpoint = Checkpoint::from_directory(&workspace.root.path().join("model")).unwrap();
     for kind in [HeadKind::Discriminator, HeadKind::Reward] {
         let output = format!("{kind:?}");
         let (mut last_loss, mut done) = (f64::INFINITY, (0, 0));
-        let report = train_head(&bench.head(kind, "model", &output), &device, &mut |event| match event {
+        let report = train_head(&workspace.head(kind, "model", &output), &device, &mut |event| match event {
             HeadEvent::Started { width, pairs, left_out, held_out } => {
                 assert_eq!((width, pairs + held_out, left_out), (16, 64, 0));
             }
@@ -636,28 +642,29 @@ fn heads_tell_the_sides_apart_and_repeat_to_the_byte() {
         })
         .unwrap();
         assert_eq!(done, (128, 128));
-        // Sixteen numbers of a model of eight steps do not tell everything; what knows nothing has a loss of ln 2 and is right half the time.
+        // Sixteen numbers of a model of eight steps do not tell everything; what knows nothing has
+        // a loss of ln 2 and is right half the time.
         assert!(report.accuracy[3].accuracy > 0.65, "{report}");
         assert!(report.loss < 0.6 && report.training_loss < 0.6, "{report}");
         assert_eq!(report.calibration.is_some(), kind == HeadKind::Discriminator);
-        let head = checkpoint.head(&bench.root.path().join(&output)).unwrap();
+        let head = checkpoint.head(&workspace.root.path().join(&output)).unwrap();
         assert_eq!((head.kind, head.attribute.as_str(), head.width()), (kind, "kind", 16));
 
         let again = format!("{kind:?}-again");
-        assert_eq!(train_head(&bench.head(kind, "model", &again), &device, &mut |_| {}).unwrap(), report);
-        assert_eq!(bench.bytes(&format!("{output}/head.safetensors")), bench.bytes(&format!("{again}/head.safetensors")));
+        assert_eq!(train_head(&workspace.head(kind, "model", &again), &device, &mut |_| {}).unwrap(), report);
+        assert_eq!(workspace.bytes(&format!("{output}/head.safetensors")), workspace.bytes(&format!("{again}/head.safetensors")));
     }
 }
 
 #[test]
 fn a_head_trains_on_as_many_pairs_as_it_may() {
     let _alone = alone();
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let device = Device::flex();
-    train_lm(&bench.lm("model"), &device, &mut |_| {}).unwrap();
+    train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
     let pairs = |edit: &dyn Fn(&mut HeadOptions)| {
         let folder = tempfile::tempdir().unwrap();
-        let mut options = HeadOptions { output: folder.path().join("head"), ..bench.head(HeadKind::Reward, "model", "head") };
+        let mut options = HeadOptions { output: folder.path().join("head"), ..workspace.head(HeadKind::Reward, "model", "head") };
         edit(&mut options);
         let mut used = 0;
         let outcome = train_head(&options, &device, &mut |event| {
@@ -672,7 +679,7 @@ fn a_head_trains_on_as_many_pairs_as_it_may() {
     assert_eq!(pairs(&|options| options.memory = 5 * 128 + 127), Ok(5));
     let refused = pairs(&|options| options.memory = 127).unwrap_err();
     assert!(refused.contains("memory") && refused.contains("127 bytes"), "{refused}");
-    let exclude = bench.pairs.clone();
+    let exclude = workspace.pairs.clone();
     let refused = pairs(&|options| options.exclude = vec![exclude.clone()]).unwrap_err();
     assert!(refused.contains("no pairs to train on"), "{refused}");
     for edit in [(|o| o.l2 = f64::NAN) as fn(&mut HeadOptions), |o| o.held_out = 1.0, |o| o.pairs = Some(0), |o| o.batch = 0] {

@@ -1,8 +1,9 @@
 //! Joins the passes of several generations.
 //!
-//! A pass over one generation's few rows reads all weights once, and so does a pass over the rows of sixteen. Each generation runs on a
-//! thread of its own. When every thread that has joined waits for a pass, the batcher runs the largest group of passes with equal keys as
-//! one. Rows do not see each other, so every generation gets the bits that it gets alone.
+//! A pass over one generation's few rows reads all weights once, and so does a pass over the rows
+//! of sixteen. Each generation runs on a thread of its own. When every thread that has joined waits
+//! for a pass, the batcher runs the largest group of passes with equal keys as one. Rows do not see
+//! each other, so every generation gets the bits that it gets alone.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,7 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Joins the passes of threads that have [joined](Self::join) it.
 ///
-/// [`Decoder::batched`](super::Decoder::batched) gives it to a decoder. A thread that has not joined neither waits nor is waited for.
+/// [`Decoder::batched`](super::Decoder::batched) gives it to a decoder. A thread that has not
+/// joined neither waits nor is waited for.
 #[derive(Debug, Clone, Default)]
 pub struct Batcher(Arc<Shared>);
 
@@ -33,7 +35,8 @@ struct State {
     next: u64,
 }
 
-/// The part of a pass's key that an engine chooses: passes of one engine with equal keys can be one pass.
+/// The part of a pass's key that an engine chooses: passes of one engine with equal keys can be one
+/// pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PassKey {
     /// The address of the seats, or zero if rows under different seats can share a pass.
@@ -81,8 +84,9 @@ struct Erased {
     run: unsafe fn(&[*mut ()]),
 }
 
-// SAFETY: the job belongs to a thread that does nothing until the job's outcome is known, and one other thread at a time uses it. Jobs hold
-// references to what is shared between threads, and to caches of the thread that waits.
+// SAFETY: the job belongs to a thread that does nothing until the job's outcome is known, and one
+// other thread at a time uses it. Jobs hold references to what is shared between threads, and to
+// caches of the thread that waits.
 unsafe impl Send for Erased {}
 
 impl Erased {
@@ -120,8 +124,8 @@ impl Batcher {
 
     /// Joins with the calling thread.
     ///
-    /// From then on a pass of this thread waits until every thread that has joined wants one or has left. A thread that has joined must
-    /// not wait for another one by other means.
+    /// From then on a pass of this thread waits until every thread that has joined wants one or has
+    /// left. A thread that has joined must not wait for another one by other means.
     ///
     /// # Panics
     ///
@@ -161,7 +165,8 @@ impl Drop for Member<'_> {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of a pass is caught and passed on to the threads that asked for it, so the state is never torn.
+        // A panic of a pass is caught and passed on to the threads that asked for it, so the state
+        // is never torn.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +180,8 @@ impl Shared {
         self.done.notify_all();
     }
 
-    /// Runs `job` in one pass with all jobs of its key once every thread waits. Jobs of one key have one type.
+    /// Runs `job` in one pass with all jobs of its key once every thread waits. Jobs of one key
+    /// have one type.
     ///
     /// # Panics
     ///
@@ -226,8 +232,9 @@ impl Shared {
         }
         drop(state);
         let pointers: Vec<*mut ()> = jobs.iter().map(|(_, erased)| erased.job).collect();
-        // SAFETY: each job lies on the stack of a thread that waits in `submit` until its outcome is set, below, and nothing else uses it.
-        // Jobs of one key have one type, which `run` was made for.
+        // SAFETY: each job lies on the stack of a thread that waits in `submit` until its outcome
+        // is set, below, and nothing else uses it. Jobs of one key have one type, which `run` was
+        // made for.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (jobs[0].1.run)(&pointers) }));
         let mut state = self.lock();
         for entry in &mut state.jobs {

@@ -1,7 +1,8 @@
 //! The contract of an inference engine.
 //!
-//! An engine runs one model on one kind of device and chooses its own types for KV caches, adapters, states and logits. To add an engine,
-//! implement [`Engine`] and construct it in [`Decoder::assemble`](super::Decoder); nothing else names a concrete engine. The types are
+//! An engine runs one model on one kind of device and chooses its own types for KV caches,
+//! adapters, states and logits. To add an engine, implement [`Engine`] and construct it in
+//! [`Decoder::assemble`](super::Decoder); nothing else names a concrete engine. The types are
 //! erased once, by the blanket implementation of [`AnyEngine`].
 
 use std::any::Any;
@@ -12,15 +13,17 @@ use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
 use super::batcher::{Batcher, Job, PassKey};
-use super::logits::{DeviceFailure, Logits};
+use super::logits::Logits;
 use crate::config::Qwen2Config;
+use crate::device::DeviceFailure;
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::precision::Precision;
 
 /// An inference engine: a model whose weights are ready to be read.
 ///
-/// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none. Every lane reads the same rows, each with its
-/// own keys and values. Results are bit-identical whether passes are joined or run one by one.
+/// A pass reads rows of tokens in *lanes*. A lane is the model under one adapter, or under none.
+/// Every lane reads the same rows, each with its own keys and values. Results are bit-identical
+/// whether passes are joined or run one by one.
 pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// Keys and values of a context, one sequence per lane.
     type Prefix: PrefixCache;
@@ -55,7 +58,8 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Returns the key under which rows can be read in one pass with others.
     fn forward_key(&self, rows: &Rows<'_, Self>, states: bool) -> PassKey;
-    /// Reads groups of rows that have one key. Returns the states of each group; they are empty unless `states` asks for them.
+    /// Reads groups of rows that have one key. Returns the states of each group; they are empty
+    /// unless `states` asks for them.
     ///
     /// `joined` says that the pass may include groups of other threads.
     fn forward(&self, groups: Vec<Rows<'_, Self>>, states: bool, joined: bool) -> Vec<Self::States>;
@@ -66,7 +70,8 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Returns the place of token `step` of row `row` among the states of a lane.
     fn place(states: &Self::States, row: usize, step: usize) -> usize;
-    /// Returns `[log p(target), H_∞]` in nats for each lane and place, lanes outermost; `targets` has one token per place.
+    /// Returns `[log p(target), H_∞]` in nats for each lane and place, lanes outermost; `targets`
+    /// has one token per place.
     ///
     /// # Errors
     ///
@@ -78,7 +83,8 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
         places: &[usize],
         targets: &[TokenId],
     ) -> Result<Vec<[f32; 2]>, DeviceFailure>;
-    /// Returns `w·h + b` for the state h of lane `lane` of `lanes` at each place, and for each `(w, b)`: `[places, heads]`.
+    /// Returns `w·h + b` for the state h of lane `lane` of `lanes` at each place, and for each `(w,
+    /// b)`: `[places, heads]`.
     ///
     /// # Errors
     ///
@@ -141,7 +147,8 @@ pub(super) struct Rows<'a, E: Engine> {
 }
 
 /// The caches of a pass.
-pub(super) enum Cache<P, S> {
+#[derive(Debug)]
+pub(crate) enum Cache<P, S> {
     /// The only row continues the sequence of its lane.
     Prefill(P),
     /// Each row continues the sequence of its lane by what it has added to the suffix.
@@ -253,7 +260,8 @@ pub(super) trait AnySuffix: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
 }
 
-/// Explains a failed downcast: the documented panic of a value handed to an engine that did not make it.
+/// Explains a failed downcast: the documented panic of a value handed to an engine that did not
+/// make it.
 const FOREIGN: &str = "caches, seats and states belong to the decoder that made them";
 
 fn of<T: 'static>(value: &dyn Any) -> &T {

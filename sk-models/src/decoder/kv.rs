@@ -15,7 +15,8 @@ pub struct Prefix {
 
 /// Keys and values of what each row has added to its lane's [`Prefix`].
 ///
-/// A suffix is valid until the prefix changes or another suffix continues it: on a GPU, a suffix lies in the prefix's own buffers.
+/// A suffix is valid until the prefix changes or another suffix continues it: on a GPU, a suffix
+/// lies in the prefix's own buffers.
 #[derive(Debug)]
 pub struct Suffix {
     pub(super) cache: Box<dyn AnySuffix>,
@@ -77,7 +78,8 @@ impl Prefix {
     ///
     /// # Panics
     ///
-    /// If the suffix belongs to another number of lanes, has no such row or fewer tokens, or is not valid any more.
+    /// If the suffix belongs to another number of lanes, has no such row or fewer tokens, or is not
+    /// valid any more.
     pub fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
         assert!(row < suffix.rows, "row {row} of {}", suffix.rows);
         assert_eq!(suffix.lanes, self.lanes(), "the suffix is of another number of lanes");

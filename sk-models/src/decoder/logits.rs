@@ -5,15 +5,8 @@ use sk_core::TokenId;
 
 use super::cpu::grid::Grid;
 use super::gpu::blocks::{argmax, read};
+use crate::device::DeviceFailure;
 use crate::kernels::logits::{self, are_numbers};
-
-/// A device failed to return a result.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct DeviceFailure {
-    /// The message of the device.
-    pub message: String,
-}
 
 /// Next-token logits `[M, V]`, one row for each state.
 pub(crate) enum Logits {

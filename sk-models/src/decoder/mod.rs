@@ -1,13 +1,17 @@
 //! A decoder for inference: what the slots of a scheme run on.
 //!
-//! A [`Decoder`] holds one of two engines behind one contract, `engine::Engine`: on a CPU, `cpu` keeps the weights packed for the loops that read
-//! them, and no tensor lies between the layers; on a GPU, `gpu` keeps Burn's tensors, in as few kernel launches as possible. Rows are grouped by
-//! lane, one lane per adapter: a [`Prefix`] holds the context of each lane, a [`Suffix`] what each row has added to it.
+//! A [`Decoder`] holds one of two engines behind one contract, `engine::Engine`: on a CPU, `cpu`
+//! keeps the weights packed for the loops that read them, and no tensor lies between the layers; on
+//! a GPU, `gpu` keeps Burn's tensors, in as few kernel launches as possible. Rows are grouped by
+//! lane, one lane per adapter: a [`Prefix`] holds the context of each lane, a [`Suffix`] what each
+//! row has added to it.
 //!
-//! Open a GPU that several threads decode on by [`DeviceName`](crate::device::DeviceName), which makes them share one queue: caches are written in
-//! place, and with a queue for each thread one thread could read what another has not written yet.
+//! Open a GPU that several threads decode on by [`DeviceName`](crate::device::DeviceName), which
+//! makes them share one queue: caches are written in place, and with a queue for each thread one
+//! thread could read what another has not written yet.
 //!
-//! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one, methods panic.
+//! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one,
+//! methods panic.
 
 mod batcher;
 mod cpu;
@@ -30,12 +34,12 @@ pub use batcher::{Batcher, Member};
 pub(crate) use cpu::products;
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub use kv::{Prefix, Suffix};
-pub use logits::DeviceFailure;
 pub(crate) use logits::{HostLogits, Logits};
 
 use engine::{AnyEngine, Cache};
 
 use crate::config::Qwen2Config;
+pub use crate::device::DeviceFailure;
 use crate::device::pause;
 use crate::kernels::is_fused;
 use crate::lora::{AdapterError, LoraAdapter};
@@ -91,8 +95,8 @@ impl From<Qwen2> for Decoder {
 impl Decoder {
     /// Prepares a model for inference with weights of the given precision.
     ///
-    /// [`Checkpoint::decoder`](crate::hf::Checkpoint::decoder) and [`random`](Self::random) take less memory: they never hold more than a part of
-    /// the weights in two forms.
+    /// [`Checkpoint::decoder`](crate::hf::Checkpoint::decoder) and [`random`](Self::random) take
+    /// less memory: they never hold more than a part of the weights in two forms.
     ///
     /// # Errors
     ///
@@ -135,7 +139,8 @@ impl Decoder {
         Ok(Self { engine, batcher: None })
     }
 
-    /// Returns the decoder with its passes joined for threads that have joined `batcher`; on a GPU, passes under the same seats.
+    /// Returns the decoder with its passes joined for threads that have joined `batcher`; on a GPU,
+    /// passes under the same seats.
     #[must_use]
     pub fn batched(self, batcher: &Batcher) -> Self {
         Self { batcher: Some(batcher.clone()), ..self }
@@ -172,8 +177,9 @@ impl Decoder {
 
     /// Returns seats with a lane for each entry; an entry without an adapter is the backbone.
     ///
-    /// On a CPU, an adapter is packed the first time it is seated, in O(its parameters), and costs a reference from then on. On other devices,
-    /// adapters are stacked into one tensor per layer and target, once for all who seat them in that order at a time.
+    /// On a CPU, an adapter is packed the first time it is seated, in O(its parameters), and costs
+    /// a reference from then on. On other devices, adapters are stacked into one tensor per layer
+    /// and target, once for all who seat them in that order at a time.
     ///
     /// # Errors
     ///
@@ -191,14 +197,16 @@ impl Decoder {
     ///
     /// # Panics
     ///
-    /// If the prefix has another number of lanes than there are seats, or a token is not in the vocabulary.
+    /// If the prefix has another number of lanes than there are seats, or a token is not in the
+    /// vocabulary.
     pub fn prefill(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix) {
         if !tokens.is_empty() {
             let _ = self.continue_prefix(tokens, seats, prefix, false);
         }
     }
 
-    /// Appends one token to the context of every lane. Returns the state after it in each lane, one row per lane.
+    /// Appends one token to the context of every lane. Returns the state after it in each lane, one
+    /// row per lane.
     ///
     /// # Panics
     ///
@@ -214,16 +222,17 @@ impl Decoder {
         Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.batcher()))
     }
 
-    /// Reads `rows`, the same in every lane, each after the prefix of its lane and its own part of the suffix. Returns the states of all their
-    /// tokens.
+    /// Reads `rows`, the same in every lane, each after the prefix of its lane and its own part of
+    /// the suffix. Returns the states of all their tokens.
     ///
-    /// If the suffix is empty, rows may differ in length; the suffix can then be adopted from, and not extended again. On a CPU, rows that begin
-    /// alike share the states of their beginning, and padding is not computed; elsewhere short rows are padded to the longest.
+    /// If the suffix is empty, rows may differ in length; the suffix can then be adopted from, and
+    /// not extended again. On a CPU, rows that begin alike share the states of their beginning, and
+    /// padding is not computed; elsewhere short rows are padded to the longest.
     ///
     /// # Panics
     ///
-    /// If the caches were made for other lanes or rows, the suffix holds rows of different lengths or is not valid any more, or a token is not in
-    /// the vocabulary.
+    /// If the caches were made for other lanes or rows, the suffix holds rows of different lengths
+    /// or is not valid any more, or a token is not in the vocabulary.
     pub fn extend(&self, rows: &[impl AsRef<[TokenId]>], seats: &Seats, prefix: &mut Prefix, suffix: &mut Suffix) -> Hidden {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         assert_eq!((seats.count(), rows.len()), (suffix.lanes(), suffix.rows()), "one place in the suffix per row and lane");
@@ -251,7 +260,8 @@ impl Decoder {
         self.engine.logits(&*hidden.0, &*seats.of, self.batcher())
     }
 
-    /// Returns the argmax after each state in the order of [`logits`](Self::logits), the first of equals; `None` if a logit is NaN or +∞.
+    /// Returns the argmax after each state in the order of [`logits`](Self::logits), the first of
+    /// equals; `None` if a logit is NaN or +∞.
     ///
     /// From a GPU, two numbers per state are copied, not one per entry of the vocabulary.
     ///
@@ -262,10 +272,12 @@ impl Decoder {
         self.next(hidden, seats).argmax()
     }
 
-    /// Returns, per lane, row and token, `[log p, H_∞]` in nats of the tokens that follow those of each row: token t of `targets[row]` follows token
-    /// t of the row, and `H_∞ = logsumexp(z) − max(z)` is the min-entropy of the distribution.
+    /// Returns, per lane, row and token, `[log p, H_∞]` in nats of the tokens that follow those of
+    /// each row: token t of `targets[row]` follows token t of the row, and `H_∞ = logsumexp(z) −
+    /// max(z)` is the min-entropy of the distribution.
     ///
-    /// Two numbers per token leave the device. Logits never do, and on a CPU they are never all in memory.
+    /// Two numbers per token leave the device. Logits never do, and on a CPU they are never all in
+    /// memory.
     ///
     /// # Errors
     ///
@@ -282,7 +294,8 @@ impl Decoder {
         Ok((0..seats.count()).map(|_| targets.iter().map(&mut row).collect()).collect())
     }
 
-    /// Returns `w·h + b` for the state of a lane at each `(row, token)` of `at`, and for each `(w, b)`: `[at, heads]`.
+    /// Returns `w·h + b` for the state of a lane at each `(row, token)` of `at`, and for each `(w,
+    /// b)`: `[at, heads]`.
     ///
     /// # Errors
     ///

@@ -26,7 +26,8 @@ fn logits(decoder: &Decoder) -> Vec<f32> {
 
 #[test]
 fn tensors_with_matrices_of_bf16_are_near_panels_of_f32() {
-    /// Beside logits whose deviation is one: a few roundings of 1/512 on average, through two layers.
+    /// Beside logits whose deviation is one: a few roundings of 1/512 on average, through two
+    /// layers.
     const TOLERANCE: f32 = 0.03;
     let device = Device::flex();
     for tied in [true, false] {
@@ -58,7 +59,8 @@ fn generations_side_by_side_read_what_each_would_alone() {
         r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}"#;
     let config = Qwen2Config::from_json("inline", json).unwrap();
     let adapter = Some(Arc::new(LoraAdapter::random(&config, 2, 1, &device)));
-    // On tensors, sums of 32 terms in another order, a dozen times over. In panels texts fill passes of their own too, and the bits are the same.
+    // On tensors, sums of 32 terms in another order, a dozen times over. In panels texts fill
+    // passes of their own too, and the bits are the same.
     let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
     for (decoder, length, tolerance) in [(on_tensors(&config, &device, Precision::F32), 6, 1e-4), (panels, 300, 0.0)] {
         let batcher = Batcher::new();
@@ -116,7 +118,8 @@ fn equal_rows_that_are_read_in_pieces_have_keys_of_their_own() {
     let config = Qwen2Config::from_json("inline", json).unwrap();
     let decoder = Decoder::random(&config, 3, &Device::flex(), Precision::F32).unwrap();
     let seats = decoder.alone();
-    // Attention takes the queries of 24 tokens at a time here, so that a row is two pieces, and the one that it equals none.
+    // Attention takes the queries of 24 tokens at a time here, so that a row is two pieces, and the
+    // one that it equals none.
     let row: Vec<TokenId> = (0..48).map(|i| (7 * i + i * i) % 40).collect();
     let mut prefix = decoder.prefix(1);
     decoder.prefill(&[3, 1, 4], &seats, &mut prefix);

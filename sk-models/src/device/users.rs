@@ -26,7 +26,7 @@ impl Drop for User {
 }
 
 fn users() -> MutexGuard<'static, usize> {
-    // A number is never torn.
+    // A number cannot be torn.
     USERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn arrive(device: &Device) {
 
 /// Keeps other threads from recording until the guard is dropped. Waits for a thread that records.
 ///
-/// Take it before tensors are loaded onto a GPU: whatever a GPU is asked for during a recording becomes part of it. A thread that takes it
-/// twice deadlocks.
+/// Take it before tensors are loaded onto a GPU: whatever a GPU is asked for during a recording
+/// becomes part of it. A thread that takes it twice deadlocks.
 pub(crate) fn pause(device: &Device) -> Option<impl Drop + use<>> {
     (!is_processor(device)).then(users)
 }

@@ -24,23 +24,25 @@ pub struct DrafterConfig {
     pub end_of_text: Vec<TokenId>,
     /// Whether an end-of-text token stays in the candidate and ends the response.
     ///
-    /// The reference runs lost it: their spans were decoded and encoded again. Where it is dropped it cannot come first, since a
-    /// span needs a token.
+    /// The reference runs dropped it, because they decoded and encoded spans again. If it is
+    /// dropped, it cannot come first, since a span needs a token.
     pub keep_end_of_text: bool,
 }
 
-/// The adapter that a [`Drafter`] draws under, which may change from step to step.
+/// The adapter that a [`Drafter`] draws under. It may change from step to step.
 pub trait DraftPolicy: Send {
-    /// The adapter of the next step. Another allocation is another adapter: the context is then read again.
+    /// Returns the adapter of the next step. After a different allocation the context is read
+    /// again.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError>;
 }
 
-/// Π_prop: N spans sampled from a small model, side by side.
+/// Π_prop: N spans sampled from a small model in parallel.
 ///
-/// One forward pass of N rows per token, over one copy of the context's keys and values; what the winner computed is kept.
+/// Each token takes one forward pass of N rows over one copy of the context's keys and values. The
+/// chosen row's keys and values are kept.
 pub struct Drafter {
     model: Arc<Decoder>,
     policy: Option<Box<dyn DraftPolicy>>,
@@ -52,20 +54,20 @@ pub struct Drafter {
 }
 
 impl Drafter {
-    /// A drafter on `model`.
+    /// Returns a drafter on `model`.
     #[must_use]
     pub fn new(model: Arc<Decoder>, config: DrafterConfig) -> Self {
         let (seats, follower) = (model.alone(), Follower::new(&model, 1));
         Self { model, policy: None, adapter: None, seats, config, follower, last: None }
     }
 
-    /// The same drafter under an adapter.
+    /// Returns the drafter under an adapter.
     #[must_use]
     pub fn with_policy(self, policy: impl DraftPolicy + 'static) -> Self {
         Self { policy: Some(Box::new(policy)), ..self }
     }
 
-    /// Makes the lane that of the policy's adapter. The cache of another adapter is of no use.
+    /// Seats the adapter of the policy. A new adapter invalidates the cache.
     fn seat(&mut self) -> Result<(), BoxError> {
         let Some(policy) = &mut self.policy else { return Ok(()) };
         let adapter = policy.adapter()?;
@@ -77,7 +79,7 @@ impl Drafter {
         Ok(())
     }
 
-    /// How candidates are drawn. Changes take effect at the next step.
+    /// Returns the settings. Changes take effect at the next step.
     pub fn config_mut(&mut self) -> &mut DrafterConfig {
         &mut self.config
     }
@@ -95,13 +97,13 @@ impl Drafter {
         let mut spans: Vec<Span> = (0..rows).map(|_| Span::default()).collect();
         let last = context[context.len() - 1];
         while spans.iter().any(|span| span.end.is_none()) {
-            // A row that has ended reads on and is ignored.
+            // Rows that have ended are still read, and ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);
             let logits = self.model.next(&hidden, &self.seats);
             let first = suffix.len() == 1;
             let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
-            // The numbers are taken in the order of the rows, whatever thread draws with them.
+            // Uniform numbers are taken in the order of the rows, so threads do not matter.
             let mut draws: Vec<Draw<'_>> = spans
                 .iter_mut()
                 .enumerate()
@@ -148,7 +150,7 @@ impl Proposal for Drafter {
     }
 }
 
-/// A candidate being drawn.
+/// A candidate that is being drawn.
 #[derive(Default)]
 struct Span {
     tokens: Vec<TokenId>,
@@ -158,7 +160,7 @@ struct Span {
 }
 
 impl DrafterConfig {
-    /// Appends a token to a span, and says so where that ends it.
+    /// Appends a token to a span and returns whether the span ends with it.
     fn extend(&self, span: &mut Span, drawn: Drawn, request: &DraftRequest<'_>, limit: usize) {
         if self.end_of_text.contains(&drawn.token) {
             if !self.keep_end_of_text {
@@ -179,7 +181,8 @@ impl DrafterConfig {
     }
 }
 
-/// The tokens a model reads to predict `span`: the last one of the context, then all of the span but its last.
+/// Returns the tokens that predict `span`: the last one of the context, then all of the span but
+/// its last.
 pub(super) fn inputs_of(last: TokenId, span: &[TokenId]) -> Vec<TokenId> {
     std::iter::once(last).chain(span[..span.len() - 1].iter().copied()).collect()
 }

@@ -1,27 +1,28 @@
-//! Draws of several rows at once, from logits near or far.
+//! Draws tokens for several rows at once, from logits on the host or on a device.
 //!
-//! What [`Sampler`] does with a row at hand is done from afar with what decides it. Which tokens can be drawn, and which share of the mass
-//! each has, follows from the few blocks with the largest logits once the mass of every block is known; where it does not, whole rows are
-//! fetched. Near and far agree but for the rounding of sums.
+//! Logits on a device are not copied as [`Sampler`] would need them. The mass of every block of the
+//! vocabulary tells which few blocks decide a draw, and only those are copied. If they do not
+//! decide it, whole rows are copied. Both ways agree up to the rounding of sums.
 
 use sk_core::TokenId;
 
 use super::Sampling;
 use super::sampling::{Drawn, Sampler, log_sum_exp};
-use crate::decoder::{BLOCK, Blocks, DeviceFailure, HostLogits, Logits, Outline};
+use crate::decoder::{BLOCK, Blocks, HostLogits, Logits, Outline};
+use crate::device::DeviceFailure;
 use crate::kernels::logits::are_numbers;
 use crate::team::for_each_mut;
 
-/// A row's next token, to be drawn.
+/// A token to draw for one row.
 pub(super) struct Draw<'a> {
-    /// Its row.
+    /// The row.
     pub(super) row: usize,
     pub(super) sampler: &'a mut Sampler,
-    /// What the repetition penalty looks at: the context, and what came after it.
+    /// The tokens for the repetition penalty: the context, and the tokens after it.
     pub(super) history: [&'a [TokenId]; 2],
-    /// What decides, in [0, 1).
+    /// A uniform number in [0, 1).
     pub(super) uniform: f64,
-    /// The outcome: none where a logit is NaN or +∞.
+    /// The result; `None` if a logit is NaN or +∞.
     pub(super) drawn: Option<Drawn>,
 }
 
@@ -31,13 +32,13 @@ impl Draw<'_> {
     }
 }
 
-/// Draws the tokens of all rows, none of them one of `forbidden`.
+/// Draws a token for every row; none of `forbidden` is drawn.
 ///
 /// A log-probability is that of the logits as they came, the mass of forbidden tokens included.
 ///
 /// # Errors
 ///
-/// When the device fails.
+/// If the device fails.
 pub(super) fn draw(
     logits: Logits,
     vocabulary: usize,
@@ -80,14 +81,16 @@ pub(super) fn draw(
     Ok(())
 }
 
-/// Blocks looked into at least.
+/// The least number of blocks to copy.
 const LEAST: usize = 16;
 
-/// The share of the mass that penalties may take away at most: a difference of sums in f32 says little where next to nothing is left.
+/// The largest share of the mass that penalties may remove. Beyond it, a difference of sums in f32
+/// is too inexact.
 const TAKEN: f64 = 0.9;
 
 impl Row<'_, '_> {
-    /// Brings the first `count` blocks in order. The thousands behind them stay as they are: hardly ever is one of those looked at.
+    /// Sorts the first `count` blocks. The other thousands stay unsorted, since they are hardly
+    /// ever needed.
     fn arrange(&mut self, count: usize) {
         let largest = &self.outline.largest;
         let before = |a: &u32, b: &u32| largest[*b as usize].total_cmp(&largest[*a as usize]).then(a.cmp(b));
@@ -101,28 +104,28 @@ impl Row<'_, '_> {
     }
 }
 
-/// Logits that stay where they are.
+/// Logits on a device.
 struct Far<'a> {
     blocks: &'a Blocks,
     vocabulary: usize,
     sampling: &'a Sampling,
 }
 
-/// One row, seen from afar.
+/// One row of logits on a device.
 struct Row<'a, 'b> {
     outline: &'a Outline,
     draw: &'a mut Draw<'b>,
-    /// The blocks, those of the largest logits first and in order: so many of them.
+    /// The blocks. The first `ordered` ones are those of the largest logits, in order.
     order: Vec<u32>,
     ordered: usize,
-    /// How many of them are likely to be enough.
+    /// The number of blocks that will probably decide the draw.
     wanted: usize,
-    /// What came of it; none where the blocks did not decide.
+    /// The result; `None` if the blocks did not decide the draw.
     settled: Option<Option<Drawn>>,
 }
 
 impl Far<'_> {
-    /// Whether all rows could be drawn.
+    /// Draws for all rows. Returns whether every draw was decided.
     fn draw<'a, 'b>(&self, draws: &'a mut [Draw<'b>]) -> Result<bool, DeviceFailure> {
         let mut seen: Vec<TokenId> = Vec::new();
         if self.sampling.repetition_penalty() != 1.0 {
@@ -141,12 +144,13 @@ impl Far<'_> {
         };
         let mut rows: Vec<Row<'_, '_>> = draws.iter_mut().map(row).collect();
         for_each_mut(&mut rows, |_, row| self.plan(row));
-        // One number for all rows, and few different ones: a device chooses kernels for each.
+        // One number for all rows, rounded up to a power of two: a device compiles and tunes
+        // kernels per shape.
         let count = rows.iter().map(|row| row.wanted).max().unwrap_or(0).max(LEAST).next_power_of_two();
         if 2 * count >= self.vocabulary.div_ceil(BLOCK) {
             return Ok(false);
         }
-        // One more, the largest of those left out.
+        // One block more: the largest of those that are not copied.
         rows.iter_mut().for_each(|row| row.arrange(count + 1));
         let places =
             |row: &Row<'_, '_>| row.order[..count].iter().map(|&block| (row.draw.row, block as usize)).collect::<Vec<_>>();
@@ -164,7 +168,7 @@ impl Far<'_> {
         Ok(true)
     }
 
-    /// Decides which blocks to look into.
+    /// Chooses the blocks to copy.
     fn plan(&self, row: &mut Row<'_, '_>) {
         let Outline { largest, masses, .. } = row.outline;
         row.order = (0..largest.len() as u32).collect();
@@ -173,11 +177,11 @@ impl Far<'_> {
             return;
         }
         if let Some(top_k) = self.top_k() {
-            // The k largest are in the k blocks of the largest maxima.
+            // The k largest logits lie in the k blocks with the largest maxima.
             row.wanted = top_k;
             return;
         }
-        // What is less likely than the tokens looked for is left out, and is not all in the blocks left out: half of it may be.
+        // Up to half of the mass below the cut may lie in blocks above it.
         let top_p = f64::from(self.sampling.top_p());
         let share = if top_p < 1.0 { 1.0 - top_p } else { 1.0 - row.draw.uniform };
         let enough = masses.iter().sum::<f64>() * (1.0 - share / 2.0);
@@ -195,7 +199,8 @@ impl Far<'_> {
         (1..self.vocabulary).contains(&self.sampling.top_k()).then(|| self.sampling.top_k())
     }
 
-    /// Draws from the logits of the first blocks of a row's order, where they decide; `seen` are the tokens whose logits the outline has.
+    /// Draws from the logits of the copied blocks if they decide the draw. `seen` are the tokens
+    /// whose logits are in the outline.
     fn settle(&self, row: &Row<'_, '_>, looked_into: &[f32], seen: &[TokenId]) -> Option<Drawn> {
         let Outline { largest, masses, plain, asked, forbidden } = row.outline;
         let (inside, outside) = row.order.split_at(looked_into.len() / BLOCK);
@@ -204,7 +209,7 @@ impl Far<'_> {
         let rate = f64::from(self.sampling.rate());
         let weight = |logit: f32| (f64::from(logit - max) * rate).exp();
 
-        // By token id, as the outline has them.
+        // Indices into `seen` of the row's own history.
         let mut own: Vec<usize> = row.draw.history().filter_map(|token| seen.binary_search(&token).ok()).collect();
         own.sort_unstable();
         own.dedup();
@@ -212,7 +217,7 @@ impl Far<'_> {
 
         let total: f64 = masses.iter().sum();
         let mut left = total;
-        // The tokens above all that was left out, with their logits penalised and as they came.
+        // The tokens above everything in the other blocks, with their penalised and raw logits.
         let mut known: Vec<Known> = Vec::new();
         for &place in &own {
             let logit = asked[place];
@@ -239,12 +244,13 @@ impl Far<'_> {
         Some(Drawn { token: chosen.token, log_prob: (f64::from(chosen.logit) - log_sum) as f32 })
     }
 
-    /// The token that is drawn of those known, the likeliest first, where they decide; `mass` is that of all tokens.
+    /// Draws from the known tokens, the most probable first, if they decide the draw; `mass` is the
+    /// mass of all tokens.
     fn choose<'a>(&self, known: &'a [Known], mass: f64, weight: impl Fn(f32) -> f64, uniform: f64) -> Option<&'a Known> {
         if self.sampling.is_greedy() {
             return known.first();
         }
-        // The fewest whose mass is enough, and that mass.
+        // The shortest prefix whose mass is enough, and that mass.
         let fewest = |known: &'a [Known], enough: &dyn Fn(f64) -> bool| {
             let mut mass = 0.0;
             let place = known.iter().position(|known| {
@@ -253,7 +259,7 @@ impl Far<'_> {
             });
             place.map(|place| (&known[..=place], mass))
         };
-        // Whether all that can be drawn is known.
+        // `whole` says that every token that can be drawn is known.
         let (mut kept, mut mass, mut whole) = (known, mass, false);
         if let Some(top_k) = self.top_k() {
             kept = known.get(..top_k)?;
@@ -269,18 +275,18 @@ impl Far<'_> {
         }
         match fewest(kept, &|sum| sum > uniform * mass) {
             Some((passed, _)) => passed.last(),
-            // Rounding may leave what is looked for at the total itself.
+            // Rounding may leave the target at the total itself.
             None if whole => kept.last(),
             None => None,
         }
     }
 }
 
-/// A token whose place among the likeliest is known.
+/// A token whose rank is known.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     token: TokenId,
-    /// Its logit, penalised.
+    /// The penalised logit.
     rated: f32,
     logit: f32,
 }
@@ -296,7 +302,7 @@ mod tests {
     /// Enough blocks for a few of them to be worth it, the last one not full.
     const VOCABULARY: usize = 300 * BLOCK - 23;
 
-    /// Rows of logits whose likeliest tokens are as far above the rest as `spread` says.
+    /// Rows of logits whose most probable tokens are as far above the rest as `spread` says.
     fn logits(rows: usize, spread: f32, seed: u64) -> Vec<f32> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         (0..rows * VOCABULARY).map(|_| -spread * (1.0 - rng.random::<f32>()).ln()).collect()
@@ -315,7 +321,8 @@ mod tests {
     }
 
     impl Case<'_> {
-        /// What is drawn for each of `uniforms`, and whether it was settled from afar; rows in the reverse order.
+        /// What is drawn for each of `uniforms`, and whether it was settled from afar; rows in the
+        /// reverse order.
         fn draw(&self, uniforms: &[f64], far: bool) -> (Vec<Option<Drawn>>, bool) {
             let mut samplers: Vec<Sampler> = uniforms.iter().map(|_| Sampler::default()).collect();
             let own: [TokenId; 2] = [7, 11];
@@ -359,7 +366,8 @@ mod tests {
             let logits = logits(uniforms.len(), spread, seed);
             let sampling = Sampling::new(temperature, top_p, top_k, penalty).unwrap();
             let best = crate::kernels::logits::argmax(&logits[..VOCABULARY]);
-            // What is penalised is worth drawing: of each row, every other one of the likeliest.
+            // What is penalised is worth drawing: of each row, every other one of the most
+            // probable.
             let likely = logits.chunks_exact(VOCABULARY).flat_map(|row| {
                 let mut order: Vec<TokenId> = (0..VOCABULARY as TokenId).collect();
                 order.sort_unstable_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));

@@ -1,6 +1,6 @@
 use sk_core::TokenId;
 
-use crate::decoder::DeviceFailure;
+use crate::device::DeviceFailure;
 
 /// Why a model could not draft, read or decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +11,7 @@ pub enum EngineError {
     ContextFull {
         /// Which model.
         role: &'static str,
-        /// Tokens of the context and of what was to follow.
+        /// Tokens of the context and of the requested continuation.
         tokens: usize,
         /// `max_position_embeddings` of the model.
         limit: usize,
@@ -60,13 +60,14 @@ pub enum EngineError {
         /// The token read last.
         token: TokenId,
     },
-    /// The device failed to return a result; on a GPU most often for lack of memory.
+    /// The device failed to return a result; on a GPU usually for lack of memory.
     #[error("the device failed: {message}; if it ran out of memory, use fewer candidates, a shorter context or another --device")]
     Device {
         /// What it said.
         message: String,
     },
-    /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do not fit the number format.
+    /// The model returned NaN or infinity: its weights, or those of an adapter, are broken or do
+    /// not fit the number format.
     #[error("the {policy} returned NaN or infinity for token {token}; its weights are damaged or overflow on this device")]
     NotANumber {
         /// Which model, and under which adapter.

@@ -4,23 +4,26 @@ use super::EngineError;
 use crate::decoder::{Decoder, Hidden, Prefix, Seats, Suffix};
 use crate::device::is_processor;
 
-/// Tokens computed at once when a context is read: bounds the memory of the attention scores.
+/// Tokens per pass while a context is read. Bounds the memory of the attention scores.
 const CHUNK: usize = 256;
 
-/// The same on a GPU, where each chunk reads the weights again and costs a round of launches.
+/// The same on a GPU, where each chunk reads the weights again and launches all kernels.
 const CHUNK_ON_GPU: usize = 512;
 
-/// Scores of attention that a chunk may have on a GPU, where they are written out in f32: a gibibyte, half of what some bind at once.
+/// Attention scores of a chunk on a GPU, where they are stored in f32: 1 GiB, half of the largest
+/// buffer that some devices bind.
 const SCORES_ON_GPU: usize = 1 << 28;
 
-/// Tokens of a chunk on a GPU, whose queries in so many rows, heads of lanes, see themselves and as many tokens as are `held`.
+/// Returns the tokens of a chunk on a GPU for `rows` query heads over all lanes and `held` tokens
+/// in the cache.
 fn chunk_on_gpu(rows: usize, held: usize) -> usize {
     let room = SCORES_ON_GPU / (rows.max(1) * (held + CHUNK_ON_GPU));
-    // A power of two, since each shape is a kernel to choose.
+    // A power of two, since kernels are tuned per shape.
     1 << room.clamp(1, CHUNK_ON_GPU).ilog2()
 }
 
-/// A prefix that follows a context: it holds all tokens but the last, which each candidate reads again as its first input.
+/// A prefix that follows a context. It holds all tokens but the last, which is the first input of
+/// every candidate.
 pub(super) struct Follower {
     tokens: Vec<TokenId>,
     prefix: Prefix,
@@ -35,7 +38,8 @@ impl Follower {
         &mut self.prefix
     }
 
-    /// Makes the prefix hold `context` without its last token. What it shares with the tokens held is kept, the rest is computed.
+    /// Makes the prefix hold `context` without its last token. The common beginning is kept, the
+    /// rest is computed.
     pub(super) fn follow(&mut self, model: &Decoder, seats: &Seats, context: &[TokenId]) {
         let target = &context[..context.len().saturating_sub(1)];
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
@@ -53,13 +57,13 @@ impl Follower {
         }
     }
 
-    /// Keeps what row `row` of `suffix` computed for `inputs`, the tokens it read.
+    /// Appends row `row` of `suffix`, whose input was `inputs`.
     pub(super) fn adopt(&mut self, suffix: &Suffix, row: usize, inputs: &[TokenId]) {
         self.prefix.adopt(suffix, row, inputs.len());
         self.tokens.extend_from_slice(inputs);
     }
 
-    /// Reads one more token in every lane: the states it leaves.
+    /// Reads one more token in every lane and returns the states after it.
     pub(super) fn advance(&mut self, model: &Decoder, seats: &Seats, token: TokenId) -> Hidden {
         self.tokens.push(token);
         model.advance(token, seats, &mut self.prefix)
@@ -71,13 +75,13 @@ impl Follower {
         self.prefix.join_lanes(other.prefix);
     }
 
-    /// Keeps some lanes, in the given order.
+    /// Keeps the given lanes in the given order.
     pub(super) fn select_lanes(&mut self, lanes: &[usize]) {
         self.prefix.select_lanes(lanes);
     }
 }
 
-/// Refuses contexts that leave no room for `new` more tokens, and tokens the model does not know.
+/// Checks that the context leaves room for `new` more tokens and holds known tokens only.
 pub(super) fn check_context(model: &Decoder, role: &'static str, context: &[TokenId], new: usize) -> Result<(), EngineError> {
     let (limit, tokens) = (model.config().max_position_embeddings, context.len() + new);
     if tokens > limit {
@@ -86,7 +90,7 @@ pub(super) fn check_context(model: &Decoder, role: &'static str, context: &[Toke
     check_vocabulary(model, role, context)
 }
 
-/// Refuses tokens the model does not know.
+/// Checks that the model knows the tokens.
 pub(super) fn check_vocabulary(model: &Decoder, role: &'static str, tokens: &[TokenId]) -> Result<(), EngineError> {
     let vocab_size = model.config().vocab_size;
     match tokens.iter().find(|&&t| t as usize >= vocab_size) {

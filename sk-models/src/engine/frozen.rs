@@ -13,7 +13,7 @@ use crate::kernels::logits::are_numbers;
 
 const ROLE: &str = "model";
 
-/// One frozen model decoding by itself, unsteered: the baseline every steered figure is held against.
+/// A frozen model that decodes without steering: the baseline of every steered measurement.
 pub struct Frozen {
     model: Arc<Decoder>,
     seats: Seats,
@@ -22,27 +22,27 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// A decoder on `model`.
+    /// Returns a decoder on `model`.
     #[must_use]
     pub fn new(model: Arc<Decoder>) -> Self {
         let (seats, follower) = (model.alone(), Follower::new(&model, 1));
         Self { model, seats, follower, sampler: Sampler::default() }
     }
 
-    /// Reads `context`, all but its last token, into the cache.
+    /// Reads `context` except for its last token into the cache.
     ///
     /// # Errors
-    /// When the context does not fit the model.
+    /// If the context does not fit the model.
     pub fn prefill(&mut self, context: &[TokenId]) -> Result<(), EngineError> {
         check_context(&self.model, ROLE, context, 1)?;
         self.follower.follow(&self.model, &self.seats, context);
         Ok(())
     }
 
-    /// The logits of the next token, one per entry of the vocabulary.
+    /// Returns the logits of the next token, one per entry of the vocabulary.
     ///
     /// # Errors
-    /// When the context does not fit the model, or the device fails.
+    /// If the context does not fit the model, or the device fails.
     pub fn next_logits(&mut self, context: &[TokenId]) -> Result<Vec<f32>, EngineError> {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.logits(&hidden, &self.seats)?;
@@ -55,14 +55,14 @@ impl Frozen {
     /// Returns the argmax of the next token, the first of equals.
     ///
     /// # Errors
-    /// When the context does not fit the model, or the device fails.
+    /// If the context does not fit the model, or the device fails.
     pub fn argmax(&mut self, context: &[TokenId]) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let token = self.model.argmax(&hidden, &self.seats)?.pop().flatten();
         token.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })
     }
 
-    /// A token drawn by `uniform`, a number in [0, 1).
+    /// Draws a token by `uniform`, a number in [0, 1).
     fn draw(&mut self, context: &[TokenId], sampling: &Sampling, uniform: f64) -> Result<TokenId, EngineError> {
         let (hidden, last) = self.read(context)?;
         let logits = self.model.next(&hidden, &self.seats);
@@ -73,17 +73,19 @@ impl Frozen {
         Ok(drawn.token)
     }
 
-    /// The state that the last token leaves, which is read as part of the context, so that the next call finds it there.
+    /// Returns the state after the last token, which joins the context, so that the next call finds
+    /// it in the cache.
     fn read(&mut self, context: &[TokenId]) -> Result<(Hidden, TokenId), EngineError> {
         self.prefill(context)?;
         let last = context[context.len() - 1];
         Ok((self.follower.advance(&self.model, &self.seats, last), last))
     }
 
-    /// Appends up to `limit` tokens to `context`, until one is in `end_of_text` (which stays) or `on_token` returns `false`.
+    /// Appends up to `limit` tokens to `context` until one is in `end_of_text` (and stays) or
+    /// `on_token` returns `false`.
     ///
     /// # Errors
-    /// When the context outgrows the model, or the device fails; what was appended before stays.
+    /// If the context outgrows the model, or the device fails. Tokens appended so far stay.
     pub fn decode(
         &mut self,
         context: &mut Vec<TokenId>,

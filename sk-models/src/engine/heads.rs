@@ -1,76 +1,48 @@
-//! Reading heads: values of hidden states that a pass over the candidates leaves behind.
+//! Heads: values of the hidden states of a pass over the candidates.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use sk_core::{Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
+use super::rack::HeadRack;
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::head::Head;
 
-/// The heads a backbone can read with, by name. Clones address the same rack, as those of [`AdapterRack`](super::AdapterRack) do.
-#[derive(Clone, Default)]
-pub struct HeadRack(Arc<Mutex<BTreeMap<Arc<str>, Arc<Head>>>>);
+/// The heads of one reading.
+pub(super) struct AskedHeads(Vec<(Arc<str>, Arc<Head>)>);
 
-impl HeadRack {
-    /// Adds a head, or replaces the one of that name. Takes effect at the next step.
-    pub fn insert(&self, name: impl Into<Arc<str>>, head: Head) {
-        self.lock().insert(name.into(), Arc::new(head));
-    }
-
-    /// Drops a head. A step that still asks for it fails and says so.
-    pub fn remove(&self, name: &str) -> bool {
-        self.lock().remove(name).is_some()
-    }
-
-    /// The names, in order.
-    #[must_use]
-    pub fn names(&self) -> Vec<Arc<str>> {
-        self.lock().keys().cloned().collect()
-    }
-
-    /// The heads among `policies`, each fit for hidden states of `width`.
-    pub(super) fn asked(&self, policies: &[Policy], width: usize) -> Result<AskedHeads, EngineError> {
-        let rack = self.lock();
+impl AskedHeads {
+    /// Takes the heads among `policies` from `rack` and checks that each reads states of `width`
+    /// numbers.
+    pub(super) fn of(rack: &HeadRack, policies: &[Policy], width: usize) -> Result<Self, EngineError> {
         let mut heads = Vec::new();
         for policy in policies {
             let Policy::Head(name) = policy else { continue };
-            let head = rack.get(name).cloned().ok_or_else(|| EngineError::UnknownHead {
-                name: name.to_string(),
-                loaded: rack.keys().map(|k| &**k).collect::<Vec<_>>().join(", "),
-            })?;
+            let head = rack.get(name)?;
             if head.width() != width {
                 return Err(EngineError::HeadWidth { name: name.to_string(), found: head.width(), expected: width });
             }
             heads.push((Arc::clone(name), head));
         }
-        Ok(AskedHeads(heads))
+        Ok(Self(heads))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Head>>> {
-        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The heads that one reading asks for.
-pub(super) struct AskedHeads(Vec<(Arc<str>, Arc<Head>)>);
-
-impl AskedHeads {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tokens of a candidate that every row must read beyond those that predict it: a head looks at what its last token left.
+    /// Returns the tokens of a candidate that every row reads beyond those that predict it: a head
+    /// needs the state after the last token.
     pub(super) fn extra_tokens(&self) -> usize {
         usize::from(!self.is_empty())
     }
 
-    /// Adds each head's readings of the candidates.
+    /// Adds the readings of each head.
     ///
-    /// Lane `lane` of `hidden` is the backbone's own, and its rows read the last token of the context, then y_1 … y_L: the state at place
-    /// t of a row is what y_t left. One product `[M, H]·[H, heads]`, M the tokens of all candidates.
+    /// Lane `lane` of `hidden` is the backbone. Its rows read the last token of the context, then
+    /// y_1 … y_L, so the state at place t of a row is the one after y_t. One product `[M, H]·[H,
+    /// heads]`, M the tokens of all candidates.
     pub(super) fn read_into(
         &self,
         readings: &mut Readings,

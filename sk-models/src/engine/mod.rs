@@ -1,9 +1,10 @@
 //! Decoding: the frozen models behind the slots of a scheme.
 //!
-//! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters, and [`Vocabulary`] that of token-level schemes;
-//! [`Verifier`] is π_B with its adapters and heads, [`Delimited`](sk_core::Delimited) is ρ by text, and [`Frozen`] decodes one model unsteered. All of them
-//! follow the context by its token ids: what was computed for a common beginning is kept, whatever the caller
-//! does with the context between steps.
+//! [`Drafter`] is Π_prop by sampling, from a model or from a [`Soup`] of adapters. [`Vocabulary`]
+//! is Π_prop of token-level schemes. [`Verifier`] is π_B with its adapters and heads, and
+//! [`Delimited`](sk_core::Delimited) is ρ by text. [`Frozen`] decodes one model without steering.
+//! All of them follow the context by its token ids: the keys and values of a common beginning are
+//! kept, whatever the caller does with the context between steps.
 
 mod drafter;
 mod drawing;
@@ -11,6 +12,7 @@ mod error;
 mod follower;
 mod frozen;
 mod heads;
+mod rack;
 mod sampling;
 mod shared;
 mod soup;
@@ -20,9 +22,9 @@ mod vocabulary;
 pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
 pub use error::EngineError;
 pub use frozen::Frozen;
-pub use heads::HeadRack;
+pub use rack::{AdapterRack, HeadRack, Rack};
 pub use shared::SharedVerifier;
 pub use sk_core::{Sampling, VocabularyHead};
 pub use soup::Soup;
-pub use verifier::{AdapterRack, Verifier};
+pub use verifier::Verifier;
 pub use vocabulary::{TokenPrior, Vocabulary};

@@ -9,14 +9,14 @@ use crate::kernels::simd::{exp, max, sum, widened};
 pub(crate) struct Drawn {
     /// The token.
     pub(crate) token: TokenId,
-    /// Its log-probability in nats under the logits as they came: temperature 1, nothing penalised or cut.
+    /// Its log-probability in nats under the raw logits: temperature 1, no penalty, no cut.
     pub(crate) log_prob: f32,
 }
 
-/// Draws tokens; keeps its buffers from call to call.
+/// Draws tokens. Buffers are reused from call to call.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
-    /// The logits, penalised, where any is.
+    /// The penalised logits, if there is a penalty.
     logits: Vec<f32>,
     penalised: Vec<bool>,
     /// e^{(z − max)/T} of each token.
@@ -26,11 +26,12 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Draws a token from `logits` (one per token of the vocabulary) after `history`, which the repetition penalty looks at.
+    /// Draws a token from `logits` (one per token of the vocabulary) after `history`, to which the
+    /// repetition penalty applies.
     ///
-    /// `uniform` decides, a number in [0, 1): the tokens kept are laid side by side from the likeliest on, and the one drawn is where that
-    /// share of their mass is reached. O(V) in a few vector passes, and O(m log m) in the number m of tokens about as likely as the
-    /// last one kept and the one drawn.
+    /// `uniform` in [0, 1) decides: the kept tokens are laid out from the most probable on, and the
+    /// token at that share of their mass is drawn. O(V) in a few vector passes, and O(m log m) in
+    /// the number m of tokens about as probable as the last kept one and the drawn one.
     pub(crate) fn draw(
         &mut self,
         logits: &[f32],
@@ -50,9 +51,9 @@ impl Sampler {
             let token = argmax(rated);
             return Drawn { token, log_prob: logits[token as usize] - log_sum_exp(logits) };
         }
-        let (max, mass) = weigh(rated, sampling.temperature(), weights);
+        let (max, mass) = softmax_weights(rated, sampling.temperature(), weights);
         let token = choose(weights, buckets, sampling, uniform);
-        // Where nothing was penalised or tempered the weights are those of the logits as they came.
+        // Without penalty and temperature, the weights are those of the raw logits.
         let total = if plain && sampling.temperature() == 1.0 { max + mass.ln() as f32 } else { log_sum_exp(logits) };
         Drawn { token, log_prob: logits[token as usize] - total }
     }
@@ -63,7 +64,7 @@ fn penalise(logits: &mut [f32], penalised: &mut Vec<bool>, history: impl IntoIte
     penalised.resize(logits.len(), false);
     for token in history {
         let index = token as usize;
-        // A token counts once however often it occurs.
+        // A token counts once, however often it occurs.
         if index < logits.len() && !std::mem::replace(&mut penalised[index], true) {
             logits[index] = sampling.penalise(logits[index]);
         }
@@ -85,8 +86,8 @@ fn choose(weights: &[f32], buckets: &mut Buckets, sampling: &Sampling, uniform: 
 /// Terms of a partial sum in f32.
 const PIECE: usize = 512;
 
-/// `out[i] = e^{(z_i − max)/T}`; returns max and the sum.
-fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
+/// Computes `out[i] = e^{(z_i − max)/T}`. Returns max and the sum.
+fn softmax_weights(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
     out.resize(logits.len(), 0.0);
     widened(
         #[inline(always)]
@@ -96,7 +97,8 @@ fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
             let mut total = 0.0_f64;
             for (weights, piece) in out.chunks_mut(PIECE).zip(logits.chunks(PIECE)) {
                 for (weight, z) in weights.iter_mut().zip(piece) {
-                    // What is impossible stays so: the fast exponential does not go below e^−87.
+                    // An impossible token stays impossible: the fast exponential does not go below
+                    // e^−87.
                     let value = exp((z - max) * rate);
                     *weight = if *z == f32::NEG_INFINITY { 0.0 } else { value };
                 }
@@ -107,7 +109,7 @@ fn weigh(logits: &[f32], temperature: f32, out: &mut Vec<f32>) -> (f32, f64) {
     )
 }
 
-/// The tokens kept: so many of the likeliest, and their mass.
+/// A number of most probable tokens, and their mass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Kept {
     count: usize,
@@ -129,15 +131,16 @@ impl Kept {
     }
 }
 
-/// Weights in (0, 1] sorted coarsely: by the exponent and the first bits of the fraction, the largest first.
+/// Weights in (0, 1] sorted coarsely, by exponent and the first bits of the fraction, the largest
+/// first.
 ///
-/// Where a cut falls is known after one pass, and only the tokens of one bucket are ever put in order.
+/// One pass finds the bucket of a cut, and only the tokens of that bucket are sorted.
 #[derive(Debug, Default)]
 struct Buckets {
     each: Vec<Kept>,
-    /// Those of a factor of two together.
+    /// Sums over the buckets of each factor of two.
     octaves: Vec<Kept>,
-    /// The bucket that was looked into last, in order.
+    /// The bucket that was sorted last.
     sorted: Vec<(f32, TokenId)>,
     looked_into: Option<usize>,
 }
@@ -152,14 +155,14 @@ const BUCKETS: usize = OCTAVES * PER_OCTAVE;
 #[inline(always)]
 fn bucket(weight: f32) -> u32 {
     const ONE: u32 = 1.0_f32.to_bits();
-    // A weight a rounding above one is as good as one.
+    // Rounding may leave a weight slightly above one.
     let below = ONE.saturating_sub(weight.to_bits()) >> (23 - PER_OCTAVE.trailing_zeros());
     below.min(BUCKETS as u32 - 1)
 }
 
 impl Buckets {
     fn fill(&mut self, weights: &[f32]) {
-        /// Weights whose buckets are found at a time.
+        /// Weights whose buckets are computed at a time.
         const SIDE: usize = 64;
         self.each.clear();
         self.each.resize(BUCKETS, Kept::NONE);
@@ -182,9 +185,9 @@ impl Buckets {
         self.octaves.iter().copied().fold(Kept::NONE, Kept::and)
     }
 
-    /// The tokens of a bucket, the largest first; of equals, the lower id.
+    /// Returns the tokens of a bucket, the largest first; of equals, the lower id first.
     fn look_into(&mut self, weights: &[f32], index: usize) -> &[(f32, TokenId)] {
-        /// Weights that are passed by at once where none is of the bucket.
+        /// Weights that are skipped at once if none is in the bucket.
         const SIDE: usize = 64;
         if self.looked_into != Some(index) {
             self.sorted.clear();
@@ -203,18 +206,18 @@ impl Buckets {
         &self.sorted
     }
 
-    /// The `count` largest.
+    /// Returns the `count` largest.
     fn first(&mut self, weights: &[f32], count: usize) -> Kept {
         self.walk(weights, Kept { count: weights.len(), ..Kept::NONE }, |kept| kept.count >= count)
             .map_or(self.all(), |(kept, _)| kept)
     }
 
-    /// The fewest of the largest among `kept` whose mass reaches `target`.
+    /// Returns the shortest prefix of `kept` whose mass reaches `target`.
     fn nucleus(&mut self, weights: &[f32], kept: Kept, target: f64) -> Kept {
         self.walk(weights, kept, |kept| kept.mass >= target).map_or(kept, |(found, _)| found)
     }
 
-    /// The token where the mass of `kept`, laid out from the largest on, passes `target`.
+    /// Returns the token at which the mass of `kept`, from the largest on, passes `target`.
     fn at(&mut self, weights: &[f32], target: f64, kept: Kept) -> TokenId {
         let found = self.walk(weights, kept, |kept| kept.mass > target);
         // Rounding may leave the target at the total itself.
@@ -222,10 +225,10 @@ impl Buckets {
         found.map_or_else(|| argmax(weights), |(_, token)| token)
     }
 
-    /// The first token of `kept` with which those from the largest on are `enough`, and what is kept up to it.
+    /// Returns the first token of `kept` at which the tokens so far are `enough`, and those tokens.
     fn walk(&mut self, weights: &[f32], kept: Kept, enough: impl Fn(Kept) -> bool) -> Option<(Kept, TokenId)> {
         let mut passed = Kept::NONE;
-        // Whether those of a bucket or an octave can be passed by together.
+        // Whether a whole bucket or octave can be skipped.
         let whole = |with: Kept| with.count <= kept.count && !enough(with);
         for octave in 0..OCTAVES {
             let with = passed.and(self.octaves[octave]);
@@ -254,17 +257,18 @@ impl Buckets {
     }
 }
 
-/// The number that decides a draw; none is taken from the generator where nothing is left to chance.
+/// Returns the uniform number of a draw; greedy draws take none from the generator.
 pub(super) fn uniform(sampling: &Sampling, rng: &mut dyn Rng) -> f64 {
     if sampling.is_greedy() { 0.0 } else { rng.random() }
 }
 
-/// Larger first; of equals, the lower id: a total order, so that a cut never depends on how ties were laid out.
+/// Larger weights first; of equals, the lower id. A total order, so a cut does not depend on the
+/// layout.
 fn before(a: &(f32, TokenId), b: &(f32, TokenId)) -> std::cmp::Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
-/// log softmax, in nats.
+/// Returns the log softmax, in nats.
 pub(super) fn log_softmax(logits: &[f32]) -> Vec<f32> {
     let total = log_sum_exp(logits);
     logits.iter().map(|z| z - total).collect()
@@ -344,7 +348,7 @@ mod tests {
     /// The tokens kept and the one drawn, by sorting everything.
     fn plainly(logits: &[f32], sampling: &Sampling, uniform: f64) -> (usize, TokenId, f64) {
         let mut all = Vec::new();
-        weigh(logits, sampling.temperature(), &mut all);
+        softmax_weights(logits, sampling.temperature(), &mut all);
         let mut all: Vec<(f32, TokenId)> = all.into_iter().zip(0..).collect();
         all.sort_unstable_by(before);
         if sampling.top_k() > 0 {
@@ -397,7 +401,8 @@ mod tests {
         ) {
             let sampling = Sampling::new(temperature, top_p, top_k, 1.0).unwrap();
             let (count, token, margin) = plainly(&logits, &sampling, uniform);
-            // Sums of at most 600 terms in two orders differ by a few units in the last place of f64.
+            // Sums of at most 600 terms in two orders differ by a few units in the last place of
+            // f64.
             prop_assume!(margin > 1e-12);
             let mut sampler = Sampler::default();
             let drawn = sampler.draw(&logits, [], &sampling, uniform);

@@ -4,7 +4,8 @@ use sk_core::{Backbone, BoxError, Candidates, Policy, Readings, TokenId};
 
 use super::Verifier;
 
-/// A [`Verifier`] that a proposal and the scheme both hold, so that the proposal's look at π_B and the blades' readings are one pass.
+/// A [`Verifier`] shared by a proposal and a scheme, so that the proposal's reading of π_B and the
+/// blades' readings are one pass.
 #[derive(Clone)]
 pub struct SharedVerifier(Arc<Mutex<Verifier>>);
 
@@ -15,16 +16,16 @@ impl SharedVerifier {
         Self(Arc::new(Mutex::new(verifier)))
     }
 
-    /// [`Verifier::next_token`], copied out.
+    /// Returns a copy of [`Verifier::next_token`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Verifier::next_token`].
     pub fn next_token(&self, context: &[TokenId]) -> Result<Vec<f32>, BoxError> {
         self.lock().next_token(context).map(<[f32]>::to_vec)
     }
 
     fn lock(&self) -> MutexGuard<'_, Verifier> {
-        // A step that panicked leaves a cache that follows the next context anyway.
+        // After a panic, the cache still follows the next context.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,9 +6,11 @@ use super::AdapterRack;
 use super::drafter::DraftPolicy;
 use crate::lora::{LoraAdapter, merge};
 
-/// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in weight space.
+/// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in
+/// weight space.
 ///
-/// An edit of Ω takes effect at the next step, which merges anew and reads the context again; a step without one costs nothing extra.
+/// After an edit of Ω, the next step merges again and reads the context again. Other steps cost
+/// nothing extra.
 pub struct Soup {
     rack: AdapterRack,
     spec: SpecHandle,
@@ -22,7 +24,8 @@ struct Ingredient {
 }
 
 impl Soup {
-    /// The adapters of `rack` that `spec` gives a positive weight, each under the name of its seat.
+    /// Returns a soup of the adapters of `rack` to which `spec` gives a positive weight, by the
+    /// names of the seats.
     #[must_use]
     pub fn new(rack: AdapterRack, spec: SpecHandle, merge: Merge) -> Self {
         Self { rack, spec, merge, last: None }
@@ -32,8 +35,8 @@ impl Soup {
 impl DraftPolicy for Soup {
     fn adapter(&mut self) -> Result<Arc<LoraAdapter>, BoxError> {
         let spec = self.spec.snapshot();
-        let weighed = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
-        let ingredients: Vec<Ingredient> = weighed
+        let positive = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
+        let ingredients: Vec<Ingredient> = positive
             .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: self.rack.get(seat.name())? }))
             .collect::<Result<_, super::EngineError>>()?;
         let unchanged = |(old, _): &(Vec<Ingredient>, _)| {

@@ -1,78 +1,39 @@
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
 use super::drafter::inputs_of;
 use super::follower::{Follower, check_context, check_vocabulary};
-use super::heads::HeadRack;
+use super::heads::AskedHeads;
+use super::rack::{AdapterRack, HeadRack};
 use super::sampling::log_softmax;
 use crate::decoder::{Decoder, Hidden, Seats, Suffix};
 use crate::lora::LoraAdapter;
 
 const ROLE: &str = "backbone";
 
-/// The adapters a backbone can read with, by name. Clones address the same rack, so blades can be loaded, replaced and dropped while
-/// a generation runs; the backbone's weights are not touched.
-#[derive(Clone, Default)]
-pub struct AdapterRack(Arc<Mutex<BTreeMap<Arc<str>, Arc<LoraAdapter>>>>);
-
-impl AdapterRack {
-    /// Adds an adapter, or replaces the one of that name. Takes effect at the next step.
-    pub fn insert(&self, name: impl Into<Arc<str>>, adapter: LoraAdapter) {
-        self.lock().insert(name.into(), Arc::new(adapter));
-    }
-
-    /// Drops an adapter. A step that still asks for it fails and says so.
-    pub fn remove(&self, name: &str) -> bool {
-        self.lock().remove(name).is_some()
-    }
-
-    /// The names, in order.
-    #[must_use]
-    pub fn names(&self) -> Vec<Arc<str>> {
-        self.lock().keys().cloned().collect()
-    }
-
-    pub(super) fn get(&self, name: &str) -> Result<Arc<LoraAdapter>, EngineError> {
-        let rack = self.lock();
-        rack.get(name).cloned().ok_or_else(|| EngineError::UnknownAdapter {
-            name: name.to_owned(),
-            loaded: rack.keys().map(|k| &**k).collect::<Vec<_>>().join(", "),
-        })
-    }
-
-    /// The name that an adapter has in the rack, if it is there still.
-    fn name_of(&self, adapter: &Arc<LoraAdapter>) -> Option<Arc<str>> {
-        self.lock().iter().find(|(_, other)| Arc::ptr_eq(other, adapter)).map(|(name, _)| Arc::clone(name))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<LoraAdapter>>> {
-        // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One policy under which candidates are read; the backbone itself has no adapter.
+/// The adapter of a policy; `None` is the backbone itself.
 type Lane = Option<Arc<LoraAdapter>>;
 
-/// The lanes of the last reading, with the prefix each keeps.
-struct Bench {
+/// The lanes of the last reading, and the prefix of each.
+struct Seated {
     lanes: Vec<Lane>,
     seats: Seats,
     follower: Follower,
 }
 
-/// What a reading leaves for the commit: the keys and values of all rows, and the tokens each row read.
+/// The part of a reading that a commit needs: the keys and values of all rows, and each row's
+/// tokens.
 struct Pending {
     suffix: Suffix,
     inputs: Vec<Vec<TokenId>>,
-    /// Whether one row serves all candidates, each of which is one token.
+    /// Whether one row serves all candidates, because each is one token.
     shared: bool,
 }
 
-/// The next-token distributions after a context, one per lane: all that there is to know of one-token candidates.
+/// The next-token distributions after a context, one per lane, from which one-token candidates are
+/// read.
 struct Ahead {
     context: Vec<TokenId>,
     lanes: Vec<Lane>,
@@ -82,51 +43,55 @@ struct Ahead {
     min_entropy: Vec<f32>,
 }
 
-/// π_B: the frozen backbone, which reads N candidates under itself and its adapters in one forward pass.
+/// π_B: the frozen backbone, which reads N candidates under itself and its adapters in one forward
+/// pass.
 ///
-/// All rows share one product with each frozen weight; the adapters add two small batched ones. Per lane the context's keys and values
-/// are kept once, and the winner's are appended, so that a step costs the same at any length but for attention itself. No logits leave
-/// the device: two numbers per token do.
+/// All rows share one product with each frozen weight; the adapters add two small batched ones. Per
+/// lane the context's keys and values are kept once, and the winner's are appended, so that a step
+/// costs the same at any length but for attention itself. No logits leave the device: two numbers
+/// per token do.
 ///
-/// Heads are read off the same pass, in which every row then reads its last token too: one position per candidate and lane more, and no
-/// product with the vocabulary where nothing but heads is asked for.
+/// Heads are read off the same pass, in which every row then reads its last token too: one position
+/// per candidate and lane more, and no product with the vocabulary where nothing but heads is asked
+/// for.
 pub struct Verifier {
     model: Arc<Decoder>,
     rack: AdapterRack,
     heads: HeadRack,
-    bench: Option<Bench>,
+    seated: Option<Seated>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
-    /// The policies that one-token candidates were last read under: those worth looking ahead with.
-    habit: Vec<Policy>,
+    /// The policies under which one-token candidates were read last: the next look ahead computes
+    /// them too.
+    last_policies: Vec<Policy>,
 }
 
 impl Verifier {
-    /// The backbone `model`, with no adapter and no head.
+    /// Returns the backbone `model` without adapters and heads.
     #[must_use]
     pub fn new(model: Arc<Decoder>) -> Self {
         Self::with_racks(model, AdapterRack::default(), HeadRack::default())
     }
 
-    /// The backbone `model` with the adapters of `rack` and the heads of `heads`.
+    /// Returns the backbone `model` with the adapters of `rack` and the heads of `heads`.
     #[must_use]
     pub fn with_racks(model: Arc<Decoder>, rack: AdapterRack, heads: HeadRack) -> Self {
-        Self { model, rack, heads, bench: None, pending: None, ahead: None, habit: Vec::new() }
+        Self { model, rack, heads, seated: None, pending: None, ahead: None, last_policies: Vec::new() }
     }
 
-    /// The rack its adapters are taken from.
+    /// Returns the rack of the adapters.
     #[must_use]
     pub fn adapters(&self) -> AdapterRack {
         self.rack.clone()
     }
 
-    /// The rack its heads are taken from.
+    /// Returns the rack of the heads.
     #[must_use]
     pub fn heads(&self) -> HeadRack {
         self.heads.clone()
     }
 
-    /// A lane for each policy that predicts tokens, in their order.
+    /// Returns a lane for each policy that predicts tokens, in order.
     fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
         let lane = |policy: &Policy| match policy {
             Policy::Backbone => Some(Ok(None)),
@@ -136,21 +101,21 @@ impl Verifier {
         policies.iter().filter_map(lane).collect()
     }
 
-    /// Makes the bench hold exactly `lanes` and follow `context`.
-    fn seat(&mut self, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Bench, BoxError> {
-        let mut bench = match self.bench.take() {
-            Some(bench) if same(&bench.lanes, &lanes) => bench,
+    /// Seats exactly `lanes` and makes their prefix follow `context`.
+    fn seat(&mut self, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Seated, BoxError> {
+        let mut seated = match self.seated.take() {
+            Some(seated) if same(&seated.lanes, &lanes) => seated,
             previous => self.reseat(previous, lanes, context)?,
         };
-        bench.follower.follow(&self.model, &bench.seats, context);
-        Ok(bench)
+        seated.follower.follow(&self.model, &seated.seats, context);
+        Ok(seated)
     }
 
-    /// A bench of other lanes. Lanes that stay keep their prefix; a newly seated one reads the context once.
-    fn reseat(&self, previous: Option<Bench>, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Bench, BoxError> {
+    /// Seats other lanes. Lanes that stay keep their prefix; new ones read the context.
+    fn reseat(&self, previous: Option<Seated>, lanes: Vec<Lane>, context: &[TokenId]) -> Result<Seated, BoxError> {
         let seats = self.model.seat(&lanes)?;
-        let find = |lane: &Lane, bench: &Bench| bench.lanes.iter().position(|l| identical(l, lane));
-        let fresh = |lanes: Vec<Lane>, seats| Bench { follower: Follower::new(&self.model, lanes.len()), lanes, seats };
+        let find = |lane: &Lane, seated: &Seated| seated.lanes.iter().position(|l| identical(l, lane));
+        let fresh = |lanes: Vec<Lane>, seats| Seated { follower: Follower::new(&self.model, lanes.len()), lanes, seats };
         let Some(mut previous) = previous else { return Ok(fresh(lanes, seats)) };
         let (stay, join): (Vec<Lane>, Vec<Lane>) = lanes.iter().cloned().partition(|lane| find(lane, &previous).is_some());
         if stay.is_empty() {
@@ -170,10 +135,10 @@ impl Verifier {
         if !place.iter().copied().eq(0..place.len()) {
             previous.follower.select_lanes(&place);
         }
-        Ok(Bench { lanes, seats, follower: previous.follower })
+        Ok(Seated { lanes, seats, follower: previous.follower })
     }
 
-    /// What a lane that returned NaN or infinity is called.
+    /// Returns the error of a lane that returned NaN or infinity.
     fn not_a_number(&self, lane: &Lane, token: TokenId) -> EngineError {
         let name = lane.as_ref().and_then(|adapter| self.rack.name_of(adapter));
         let policy = name.map_or_else(|| ROLE.to_owned(), |name| format!("{ROLE} under adapter \"{name}\""));
@@ -181,7 +146,7 @@ impl Verifier {
     }
 
     /// Reads the rows of every lane: per lane and candidate one [`Reading`].
-    fn read_rows(&self, bench: &Bench, hidden: &Hidden, spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, EngineError> {
+    fn read_rows(&self, seated: &Seated, hidden: &Hidden, spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, EngineError> {
         let reading = |lane: &Lane, tokens: &[TokenId], pairs: Vec<[f32; 2]>| {
             if let Some(broken) = pairs.iter().position(|pair| pair.iter().any(|value| value.is_nan())) {
                 return Err(self.not_a_number(lane, tokens[broken]));
@@ -192,25 +157,26 @@ impl Verifier {
                 ..Reading::default()
             })
         };
-        let lanes = bench.lanes.iter().zip(self.model.read(hidden, &bench.seats, spans)?);
+        let lanes = seated.lanes.iter().zip(self.model.read(hidden, &seated.seats, spans)?);
         lanes.map(|(lane, rows)| spans.iter().zip(rows).map(|(tokens, pairs)| reading(lane, tokens, pairs)).collect()).collect()
     }
 
     /// The backbone's own next-token distribution after `context`: log π_B in nats, `[V]`.
     ///
-    /// The policies that will be read next, by the habit of the last step, are computed in the same pass, so that a proposal that looks
-    /// at the distribution and the reading of its one-token candidates cost one pass of one row per lane.
+    /// The policies that will be read next, as in the last step, are computed in the same pass, so
+    /// that a proposal that looks at the distribution and the reading of its one-token candidates
+    /// cost one pass of one row per lane.
     ///
     /// # Errors
     /// When the context does not fit the model, or the device fails.
     pub fn next_token(&mut self, context: &[TokenId]) -> Result<&[f32], BoxError> {
-        let mut policies = self.habit.clone();
+        let mut policies = self.last_policies.clone();
         if !policies.contains(&Policy::Backbone) {
             policies.insert(0, Policy::Backbone);
         }
         let lanes = match self.lanes(&policies) {
             Ok(lanes) => lanes,
-            // An adapter was dropped since.
+            // An adapter has been dropped since.
             Err(_) => vec![None],
         };
         let ahead = self.look_ahead(context, lanes)?;
@@ -218,7 +184,7 @@ impl Verifier {
         Ok(&ahead.log_probs[backbone])
     }
 
-    /// The distributions of `lanes` after `context`: those at hand if they hold these lanes, else computed.
+    /// Returns the distributions of `lanes` after `context`, computed unless they are cached.
     fn look_ahead(&mut self, context: &[TokenId], lanes: Vec<Lane>) -> Result<&Ahead, BoxError> {
         let at_hand = |ahead: &Ahead| {
             ahead.context == context && lanes.iter().all(|lane| ahead.lanes.iter().any(|other| identical(other, lane)))
@@ -235,29 +201,30 @@ impl Verifier {
     fn compute_ahead(&mut self, context: &[TokenId], lanes: Vec<Lane>) -> Result<Ahead, BoxError> {
         self.pending = None;
         check_context(&self.model, ROLE, context, 1)?;
-        let mut bench = self.seat(lanes, context)?;
-        let (count, last) = (bench.lanes.len(), context[context.len() - 1]);
+        let mut seated = self.seat(lanes, context)?;
+        let (count, last) = (seated.lanes.len(), context[context.len() - 1]);
         let mut suffix = self.model.suffix(count, 1);
-        let hidden = self.model.extend(&[[last]], &bench.seats, bench.follower.prefix_mut(), &mut suffix);
-        let logits = self.model.logits(&hidden, &bench.seats)?;
+        let hidden = self.model.extend(&[[last]], &seated.seats, seated.follower.prefix_mut(), &mut suffix);
+        let logits = self.model.logits(&hidden, &seated.seats)?;
         let log_probs: Vec<Vec<f32>> = logits.chunks_exact(self.model.config().vocab_size).map(log_softmax).collect();
-        // The likeliest token's log-probability is max − logsumexp.
+        // The argmax's log-probability is max − logsumexp.
         let largest = |log_probs: &Vec<f32>| log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let min_entropy: Vec<f32> = log_probs.iter().map(|lane| (-largest(lane)).max(0.0)).collect();
         let broken = |(log_probs, entropy): (&Vec<f32>, &f32)| entropy.is_nan() || log_probs.iter().any(|value| value.is_nan());
         if let Some(lane) = log_probs.iter().zip(&min_entropy).position(broken) {
-            return Err(self.not_a_number(&bench.lanes[lane], last).into());
+            return Err(self.not_a_number(&seated.lanes[lane], last).into());
         }
-        let ahead = Ahead { context: context.to_vec(), lanes: bench.lanes.clone(), log_probs, min_entropy };
-        self.bench = Some(bench);
+        let ahead = Ahead { context: context.to_vec(), lanes: seated.lanes.clone(), log_probs, min_entropy };
+        self.seated = Some(seated);
         self.pending = Some(Pending { suffix, inputs: vec![vec![last]], shared: true });
         Ok(ahead)
     }
 
-    /// Reads candidates of one token each: they share their only input, so one row per lane serves all of them.
+    /// Reads candidates of one token each. They share their only input, so one row per lane serves
+    /// all.
     fn read_tokens(&mut self, context: &[TokenId], tokens: &[TokenId], policies: &[Policy]) -> Result<Readings, BoxError> {
         let lanes = self.lanes(policies)?;
-        self.habit = policies.to_vec();
+        self.last_policies = policies.to_vec();
         let ahead = self.look_ahead(context, lanes.clone())?;
         let mut readings = Readings::new();
         for (policy, lane) in policies.iter().zip(&lanes) {
@@ -281,7 +248,7 @@ impl Backbone for Verifier {
         }
         let single: Option<Vec<TokenId>> =
             candidates.iter().map(|c| if let [token] = c.tokens[..] { Some(token) } else { None }).collect();
-        // A head looks at what a token leaves behind, which takes a row for each.
+        // A head needs the state after each token, and thus a row for each.
         let heads = policies.iter().any(|policy| matches!(policy, Policy::Head(_)));
         if let Some(tokens) = single.filter(|_| !heads) {
             check_vocabulary(&self.model, ROLE, &tokens)?;
@@ -293,54 +260,54 @@ impl Backbone for Verifier {
         for candidate in candidates {
             check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
         }
-        let heads = self.heads.asked(policies, self.model.config().hidden_size)?;
+        let heads = AskedHeads::of(&self.heads, policies, self.model.config().hidden_size)?;
         let mut lanes = self.lanes(policies)?;
         let predicting = lanes.len();
-        // Heads look at the backbone's own states, so its lane is there whether or not its log-probabilities are asked for.
+        // Heads read the backbone's states, so the backbone has a lane even if no policy needs it.
         if !heads.is_empty() && lanes.iter().all(Option::is_some) {
             lanes.push(None);
         }
-        let mut bench = self.seat(lanes, context)?;
+        let mut seated = self.seat(lanes, context)?;
 
         let last = context[context.len() - 1];
         let inputs: Vec<Vec<TokenId>> = candidates.iter().map(|c| inputs_of(last, &c.tokens)).collect();
-        let count = bench.lanes.len();
+        let count = seated.lanes.len();
         let reach = |(input, c): (&Vec<TokenId>, &Candidate)| {
             let extra = &c.tokens[c.tokens.len() - heads.extra_tokens()..];
             input.iter().chain(extra).copied().collect::<Vec<_>>()
         };
         let rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
         let mut suffix = self.model.suffix(count, candidates.len());
-        let hidden = self.model.extend(&rows, &bench.seats, bench.follower.prefix_mut(), &mut suffix);
+        let hidden = self.model.extend(&rows, &seated.seats, seated.follower.prefix_mut(), &mut suffix);
         let mut readings = Readings::new();
-        if let Some(lane) = bench.lanes.iter().position(Option::is_none) {
-            heads.read_into(&mut readings, (&self.model, &hidden, &bench.seats), lane, candidates)?;
+        if let Some(lane) = seated.lanes.iter().position(Option::is_none) {
+            heads.read_into(&mut readings, (&self.model, &hidden, &seated.seats), lane, candidates)?;
         }
         if predicting > 0 {
             let spans: Vec<&[TokenId]> = candidates.iter().map(|c| &c.tokens[..]).collect();
-            let read = self.read_rows(&bench, &hidden, &spans)?;
+            let read = self.read_rows(&seated, &hidden, &spans)?;
             let policies = policies.iter().filter(|policy| !matches!(policy, Policy::Head(_)));
             for (policy, lane) in policies.zip(read) {
                 readings.insert(policy.clone(), lane);
             }
         }
 
-        self.bench = Some(bench);
+        self.seated = Some(seated);
         self.pending = Some(Pending { suffix, inputs, shared: false });
         Ok(readings)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
-        if let (Some(pending), Some(bench)) = (self.pending.take(), &mut self.bench) {
+        if let (Some(pending), Some(seated)) = (self.pending.take(), &mut self.seated) {
             let row = if pending.shared { 0 } else { chosen };
-            bench.follower.adopt(&pending.suffix, row, &pending.inputs[row]);
+            seated.follower.adopt(&pending.suffix, row, &pending.inputs[row]);
         }
         self.ahead = None;
         Ok(())
     }
 }
 
-/// Whether two lanes run the very same weights: a replaced adapter of the same name is another lane.
+/// Whether two lanes run the same weights. A replaced adapter with the same name is another lane.
 fn identical(a: &Lane, b: &Lane) -> bool {
     match (a, b) {
         (None, None) => true,

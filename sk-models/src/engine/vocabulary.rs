@@ -7,9 +7,9 @@ use super::sampling::log_softmax;
 use super::{Frozen, SharedVerifier};
 use crate::decoder::Decoder;
 
-/// Whose log-probabilities the candidates carry.
+/// The model whose log-probabilities the candidates carry.
 pub enum TokenPrior {
-    /// Every token alike, −ln V: nothing is computed.
+    /// The uniform distribution, −ln V. Nothing is computed.
     Uniform,
     /// π_B.
     Backbone,
@@ -17,13 +17,13 @@ pub enum TokenPrior {
     Model(Box<Frozen>),
 }
 
-/// The tokens kept, by id.
+/// Returns the kept tokens by id.
 fn kept(head: VocabularyHead, log_probs: &[f32]) -> Vec<TokenId> {
     let max = log_probs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let floor = if head.plausibility() > 0.0 { max + head.plausibility().ln() } else { f32::NEG_INFINITY };
     let mut kept: Vec<TokenId> = (0..).zip(log_probs).filter(|(_, p)| **p >= floor).map(|(token, _)| token).collect();
     if head.top_k() > 0 && head.top_k() < kept.len() {
-        // Of equals the lower id stays, whatever the order they are met in.
+        // Of equals the lower id stays.
         let before = |a: &TokenId, b: &TokenId| log_probs[*b as usize].total_cmp(&log_probs[*a as usize]).then(a.cmp(b));
         kept.select_nth_unstable_by(head.top_k() - 1, before);
         kept.truncate(head.top_k());
@@ -32,10 +32,11 @@ fn kept(head: VocabularyHead, log_probs: &[f32]) -> Vec<TokenId> {
     kept
 }
 
-/// Π_prop of token-level schemes: every token of the vocabulary is a candidate, or those at the head of π_B.
+/// Π_prop of token-level schemes: every token of the vocabulary is a candidate, or those at the
+/// head of π_B.
 ///
-/// Nothing is drawn. With the backbone as prior, or with a head that is cut, a step costs no pass of its own: π_B is read once for
-/// the proposal and the blades, O(V) besides.
+/// Nothing is drawn. If π_B is the prior or cuts the head, the proposal and the blades share one
+/// pass; a step costs O(V) besides.
 pub struct Vocabulary {
     backbone: SharedVerifier,
     prior: TokenPrior,
@@ -45,7 +46,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Tokens of `model`, which `backbone` reads.
+    /// Returns the tokens of `model`, which `backbone` reads.
     #[must_use]
     pub fn new(
         model: &Arc<Decoder>,
@@ -69,7 +70,7 @@ impl Proposal for Vocabulary {
             TokenPrior::Model(model) => Some(log_softmax(&model.next_logits(request.context)?)),
             TokenPrior::Uniform | TokenPrior::Backbone => None,
         };
-        // Its embedding may have fewer rows than the backbone's: spare ones, where the two share a tokenizer.
+        // With a shared tokenizer, one model may have spare rows that the other lacks.
         let rows = model.as_ref().map_or(self.vocab_size, |log_probs| log_probs.len().min(self.vocab_size));
         let tokens = match &backbone {
             Some(log_probs) => kept(self.head, &log_probs[..rows.min(log_probs.len())]),

@@ -1,4 +1,4 @@
-//! A model directory as a whole.
+//! Model directories.
 
 use std::path::{Path, PathBuf};
 
@@ -25,9 +25,9 @@ use crate::{
     text::{ChatTemplate, TextError, Tokenizer},
 };
 
-/// A checkpoint that has been opened and checked, its weights still on disk.
+/// A checkpoint that has been opened and checked. Its weights are still on disk.
 ///
-/// The weights stay mapped, so that adapters can be checked against them at any time.
+/// The weights stay mapped, so adapters can be checked against them at any time.
 #[derive(Debug)]
 pub struct Checkpoint {
     directory: PathBuf,
@@ -37,7 +37,7 @@ pub struct Checkpoint {
     tensors: TensorFiles,
 }
 
-/// The defaults for sampling that a checkpoint ships with, from `generation_config.json`.
+/// The sampling defaults of a checkpoint, from `generation_config.json`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GenerationConfig {
     /// Tokens that end a response.
@@ -52,7 +52,7 @@ pub struct GenerationConfig {
     pub repetition_penalty: Option<f64>,
 }
 
-/// `generation_config.json` as it is found.
+/// `generation_config.json` as read.
 #[derive(Deserialize)]
 struct RawGeneration {
     eos_token_id: Option<OneOrMany<u32>>,
@@ -63,7 +63,7 @@ struct RawGeneration {
 }
 
 impl GenerationConfig {
-    /// Reads `generation_config.json`; a file that is not there sets nothing.
+    /// Reads `generation_config.json`. A missing file sets nothing.
     ///
     /// # Errors
     ///
@@ -87,11 +87,13 @@ impl GenerationConfig {
 }
 
 impl Checkpoint {
-    /// Opens a model given by directory or hub id, as the environment's hub resolves it.
+    /// Opens a model given by directory or hub id. Hub ids are resolved by the hub of the
+    /// environment.
     ///
     /// # Errors
     ///
-    /// If it cannot be found or downloaded, or a file of it is missing, malformed or not supported.
+    /// If the model cannot be found or downloaded, or one of its files is missing, malformed or not
+    /// supported.
     pub fn open(source: &str, progress: &mut dyn Progress) -> Result<Self, CheckpointError> {
         Self::from_directory(&resolve(source, progress)?)
     }
@@ -121,36 +123,36 @@ impl Checkpoint {
         })
     }
 
-    /// Where it is.
+    /// Returns the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The tensors of the model, where they are.
+    /// Returns the tensors on disk.
     pub(crate) fn tensors(&self) -> &TensorFiles {
         &self.tensors
     }
 
-    /// The shape of the model.
+    /// Returns the shape of the model.
     #[must_use]
     pub fn config(&self) -> &Qwen2Config {
         &self.config
     }
 
-    /// Its defaults for sampling.
+    /// Returns the sampling defaults.
     #[must_use]
     pub fn generation(&self) -> &GenerationConfig {
         &self.generation
     }
 
-    /// Its tokenizer.
+    /// Returns the tokenizer.
     #[must_use]
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// Its chat template.
+    /// Returns the chat template.
     ///
     /// # Errors
     ///
@@ -159,7 +161,8 @@ impl Checkpoint {
         ChatTemplate::from_directory(&self.directory)
     }
 
-    /// The tokens that end a response: those of the generation settings and those of the configuration.
+    /// Returns the tokens that end a response: those of the generation settings and of the
+    /// configuration.
     #[must_use]
     pub fn end_of_text(&self) -> Vec<u32> {
         let mut ids = self.generation.eos_token_ids.clone();
@@ -169,11 +172,11 @@ impl Checkpoint {
         ids
     }
 
-    /// Puts the model on a device, in the device's float type.
+    /// Loads the model to a device, in the device's float type.
     ///
     /// # Errors
     ///
-    /// If a tensor is missing, of another shape, or has no place in the model, or if there is no room for the weights.
+    /// If a tensor is missing, of another shape or unknown, or if there is no room for the weights.
     pub fn model(&self, device: &Device) -> Result<Qwen2, CheckpointError> {
         self.check_memory(device, Precision::F32, free_memory())?;
         let model = {
@@ -184,10 +187,10 @@ impl Checkpoint {
         Ok(model)
     }
 
-    /// A decoder of the model for inference, on a device.
+    /// Returns a decoder of the model on a device.
     ///
-    /// On a processor it takes the memory of its weights in that precision, and beyond that of one layer or table: parts are packed as they
-    /// are read.
+    /// On a CPU it takes the memory of its weights in that precision and of one layer or table
+    /// more: parts are packed as they are read.
     ///
     /// # Errors
     ///
@@ -200,7 +203,7 @@ impl Checkpoint {
         Ok(decoder)
     }
 
-    /// A device reports that it is full only when it is waited for.
+    /// Waits for the device, which reports only then that it is full.
     fn wait(&self, device: &Device) -> Result<(), CheckpointError> {
         device.sync().map_err(|error| CheckpointError::Device {
             directory: self.directory.clone(),
@@ -208,7 +211,8 @@ impl Checkpoint {
         })
     }
 
-    /// Refuses weights that the processor's memory cannot hold: running out of it would end the program without a word.
+    /// Checks that the weights fit into the CPU's memory. Without the check, the system would kill
+    /// the program.
     fn check_memory(&self, device: &Device, precision: Precision, free: Option<u64>) -> Result<(), CheckpointError> {
         let needed = precision.bytes(&self.config);
         match free {
@@ -221,7 +225,7 @@ impl Checkpoint {
         }
     }
 
-    /// Puts an adapter for this model, given by directory or hub id, on a device.
+    /// Loads an adapter for this model, given by directory or hub id, to a device.
     ///
     /// # Errors
     ///
@@ -242,7 +246,8 @@ impl Checkpoint {
     }
 }
 
-/// The directory of a model or adapter. A directory is taken without looking at the environment's hub.
+/// Returns the directory of a model or adapter. For a directory, the environment's hub is not
+/// consulted.
 pub(super) fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
     if files::is_dir(local) {
@@ -255,7 +260,8 @@ pub(super) fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathB
     ask(&Hub::from_env()?, source, progress)
 }
 
-/// The snapshot of a hub id. Where there is none, a directory may have been meant, and the error says that too.
+/// Returns the snapshot of a hub id. If there is none, the error also says that no such directory
+/// exists.
 fn ask(hub: &Hub, source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     hub.resolve(source, progress).map_err(|error| {
         if error.is_absence() { CheckpointError::Nowhere { name: source.to_owned(), source: error } } else { error.into() }

@@ -1,4 +1,4 @@
-//! What tells a model, an adapter or a head from another, wherever it lies.
+//! Digests that identify a model, an adapter or a head, wherever it is stored.
 
 use std::path::Path;
 
@@ -16,13 +16,15 @@ use crate::files;
 
 /// The files of a head.
 const HEAD_FILES: [&str; 2] = ["head_config.json", "head.safetensors"];
-/// Bytes that are read before the memory of those before them is given back.
+/// Bytes read before the memory of earlier ones is released.
 const PIECE: usize = 1 << 24;
 
-/// SHA-256, in hexadecimal, over what loading a model, adapter or head reads: the names and every byte of its settings, tokenizer and weights.
-/// It is given by directory or hub id, which is resolved as [`Checkpoint::open`](super::Checkpoint::open) does.
+/// Returns SHA-256, in hexadecimal, over everything that loading a model, adapter or head reads:
+/// the names and bytes of its settings, tokenizer and weights. The source is a directory or hub id,
+/// resolved as [`Checkpoint::open`](super::Checkpoint::open) does.
 ///
-/// Its weights are read once, shards at the same time: gigabytes take seconds, and what loads them next finds them in memory.
+/// Weights are read once, shards in parallel: gigabytes take seconds, and a later load finds them
+/// in memory.
 ///
 /// # Errors
 ///
@@ -47,7 +49,7 @@ pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, Check
         all.update([0]);
         all.update(digest);
     }
-    Ok(all.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:x}", all.finalize()))
 }
 
 fn digest_of_file(path: &Path) -> Result<Vec<u8>, CheckpointError> {

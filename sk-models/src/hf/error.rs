@@ -1,13 +1,13 @@
-//! What can be wrong with a checkpoint.
+//! Errors of checkpoints.
 
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::hub::HubError;
+use super::hub::error::HubError;
 use crate::{config::ConfigError, decoder::PrecisionError, text::TextError};
 
-/// A checkpoint that cannot be loaded. Each message is one line that names the file and what in it is at fault.
+/// A checkpoint that cannot be loaded. Each message is one line that names the file and the fault.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -21,7 +21,7 @@ pub enum CheckpointError {
         /// Why it failed.
         source: std::io::Error,
     },
-    /// A file is not the JSON it should be.
+    /// A file that is not the expected JSON.
     #[error("{}: {source}", path.display())]
     Json {
         /// The file.
@@ -35,7 +35,7 @@ pub enum CheckpointError {
         /// The directory.
         directory: PathBuf,
     },
-    /// An index that names a file elsewhere.
+    /// An index that names a file outside its directory.
     #[error("{}: shard `{name}` is not a plain file name", path.display())]
     ShardName {
         /// The index.
@@ -43,20 +43,20 @@ pub enum CheckpointError {
         /// The name.
         name: String,
     },
-    /// An index of nothing.
+    /// An index without tensors.
     #[error("{}: `weight_map` names no tensor; fetch it again, or remove it where model.safetensors has the weights", path.display())]
     EmptyIndex {
         /// The index.
         path: PathBuf,
     },
-    /// A tensor that another shard should hold, or holds too.
+    /// A tensor in the wrong shard, or in two shards.
     #[error("{}: tensor `{name}` belongs in, or is also in, {}; fetch the model again, and index and shards together", path.display(), other.display())]
     Misplaced {
         /// The shard that holds it.
         path: PathBuf,
         /// Its name.
         name: String,
-        /// The shard that the index names, or that holds it too.
+        /// The shard that the index names, or that also holds the tensor.
         other: PathBuf,
     },
     /// A file that is truncated or not in safetensors format.
@@ -69,17 +69,17 @@ pub enum CheckpointError {
         /// What the parser found.
         source: safetensors::SafeTensorError,
     },
-    /// A tensor that is not there.
+    /// A missing tensor.
     #[error("{}: tensor `{name}` is missing; {hint}", path.display())]
     MissingTensor {
-        /// The file in which it was looked for.
+        /// The file that should hold it.
         path: PathBuf,
         /// Its name.
         name: String,
         /// What to check.
         hint: &'static str,
     },
-    /// A tensor that no part of the model takes.
+    /// A tensor that the model does not use.
     #[error("{}: tensor `{name}` belongs to no part of the model; {hint}", path.display())]
     UnexpectedTensor {
         /// The file that holds it.
@@ -89,7 +89,7 @@ pub enum CheckpointError {
         /// What to check.
         hint: &'static str,
     },
-    /// A tensor of another shape than the configuration implies.
+    /// A tensor whose shape does not fit the configuration.
     #[error("{}: tensor `{name}` has shape {found:?} where {expected:?} was expected; {hint}", path.display())]
     Shape {
         /// The file that holds it.
@@ -98,7 +98,7 @@ pub enum CheckpointError {
         name: String,
         /// Its shape.
         found: Vec<usize>,
-        /// The shape that fits.
+        /// The expected shape.
         expected: Vec<usize>,
         /// What to check.
         hint: &'static str,
@@ -136,7 +136,7 @@ pub enum CheckpointError {
         /// Its name.
         name: String,
     },
-    /// A tensor of a type that weights are not stored in.
+    /// A tensor of a type that is not supported.
     #[error("{}: tensor `{name}` is of type {dtype}; F32, F16 and BF16 are supported", path.display())]
     Dtype {
         /// The file that holds it.
@@ -158,7 +158,7 @@ pub enum CheckpointError {
         /// Why it is refused.
         reason: String,
     },
-    /// A tensor that an adapter brings along and the backbone has otherwise.
+    /// A tensor of an adapter that differs from the backbone's own.
     #[error("{}: tensor `{name}` would replace the backbone's own and differs from it; only low-rank changes are supported", path.display())]
     Replaces {
         /// The file that holds it.
@@ -194,7 +194,7 @@ pub enum CheckpointError {
         /// What it says.
         message: String,
     },
-    /// A precision that the device has not.
+    /// A precision that the device does not support.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
     /// A model configuration that is not supported.
@@ -203,7 +203,7 @@ pub enum CheckpointError {
     /// A tokenizer or chat template that is not supported.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// A name that could be that of a directory or of a model on the hub, and is neither.
+    /// A name that is neither a directory nor found on the hub.
     #[error("there is no directory `{name}` here, and looking it up on the hub failed: {source}")]
     Nowhere {
         /// What was given.
@@ -211,7 +211,7 @@ pub enum CheckpointError {
         /// What the hub says.
         source: HubError,
     },
-    /// A file where its directory is asked for.
+    /// A file in place of its directory.
     #[error("{} is a file; name its directory, {}", path.display(), directory.display())]
     NotADirectory {
         /// The file.

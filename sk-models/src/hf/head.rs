@@ -15,15 +15,15 @@ use crate::{
     head::{Head, HeadKind},
 };
 
-/// What a head is.
+/// The description of a head.
 const CONFIG_FILE: &str = "head_config.json";
-/// Its numbers.
+/// The weights of a head.
 pub(crate) const WEIGHTS_FILE: &str = "head.safetensors";
 /// The tensor of shape `[H]`.
 const WEIGHT: &str = "weight";
 /// The tensor of shape `[1]`.
 const BIAS: &str = "bias";
-/// What to check when a head does not fit the model.
+/// What to check if a head does not fit the model.
 const HINT: &str = "was the head trained for another model?";
 
 /// The text of `head_config.json`.
@@ -42,7 +42,7 @@ impl HeadConfig {
     }
 }
 
-/// What the head in a directory is, without its numbers.
+/// Returns the kind of the head in a directory without reading its weights.
 ///
 /// # Errors
 ///
@@ -55,7 +55,8 @@ pub fn head_kind(directory: &Path) -> Result<HeadKind, CheckpointError> {
 ///
 /// # Errors
 ///
-/// If a file is missing or malformed, the kind is unknown, or the head was made for hidden states of another width.
+/// If a file is missing or malformed, the kind is unknown, or the head was made for hidden states
+/// of another width.
 pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, CheckpointError> {
     let HeadConfig { kind, attribute } = HeadConfig::read(directory)?;
     let files = TensorFiles::open_file(&directory.join(WEIGHTS_FILE), HINT)?;
@@ -65,11 +66,11 @@ pub fn load_head(directory: &Path, config: &Qwen2Config) -> Result<Head, Checkpo
     Ok(Head { kind, attribute, weight, bias })
 }
 
-/// Writes a head, in f32.
+/// Writes a head in f32.
 ///
 /// # Errors
 ///
-/// If the directory cannot be made or a file not be written; each file is whole or as it was.
+/// If the directory or a file cannot be written. Each file is complete or unchanged.
 pub fn save_head(head: &Head, directory: &Path) -> Result<(), CheckpointError> {
     files::create_dir(directory).map_err(|source| io_error("create", directory, source))?;
     let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };

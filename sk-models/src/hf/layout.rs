@@ -1,4 +1,4 @@
-//! What a checkpoint holds: every tensor of a decoder, by name and shape.
+//! The layout of a checkpoint: every tensor of a decoder, by name and shape.
 
 use crate::{config::Qwen2Config, lora::Target};
 
@@ -6,22 +6,24 @@ use crate::{config::Qwen2Config, lora::Target};
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The final norm, `[H]`.
 pub(super) const FINAL_NORM: &str = "model.norm.weight";
-/// The head, `[V, H]`, where it is not the embedding.
+/// The head, `[V, H]`, unless it is the embedding.
 pub(super) const HEAD: &str = "lm_head.weight";
 
-/// What the names of a layer's tensors begin with.
+/// Returns the prefix of the names of a layer's tensors.
 pub(super) fn layer(index: usize) -> String {
     format!("model.layers.{index}")
 }
 
-/// Whether a linear layer has a bias: queries, keys and values do.
+/// Whether a linear layer has a bias, as queries, keys and values do.
 pub(super) fn has_bias(target: Target) -> bool {
     matches!(target, Target::Query | Target::Key | Target::Value)
 }
 
-/// Every tensor of a decoder of this shape as files name it and lay it out: linear layers are `[out, in]`.
+/// Every tensor of a decoder of this shape as files name it and lay it out: linear layers are
+/// `[out, in]`.
 ///
-/// A tied head is the embedding and is not listed again, so the products of the shapes sum to the number of parameters.
+/// A tied head is the embedding and is not listed again, so the products of the shapes sum to the
+/// number of parameters.
 ///
 /// ```
 /// use sk_models::{Qwen2Config, hf::tensor_shapes};

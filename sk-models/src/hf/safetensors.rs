@@ -14,12 +14,12 @@ use serde::Deserialize;
 use super::error::{CheckpointError, io_error};
 use crate::files::{self, Contents};
 
-/// The file of a model that fits in one.
+/// The weights of a model in one file.
 pub(crate) const SINGLE_FILE: &str = "model.safetensors";
-/// The list of shards of a model that does not.
+/// The index of a model in several files.
 pub(crate) const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// A file that is read where it is, and the table of what it holds.
+/// A mapped file and its table of tensors.
 #[derive(Debug)]
 struct Shard {
     path: PathBuf,
@@ -40,7 +40,7 @@ impl Shard {
     }
 }
 
-/// Bytes of a file beyond what its header says, where there are any.
+/// Returns the number of bytes beyond the end that the header states, if there are any.
 fn trailing(contents: &[u8]) -> Option<usize> {
     let (length, rest) = contents.split_first_chunk::<{ size_of::<u64>() }>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -52,32 +52,32 @@ fn trailing(contents: &[u8]) -> Option<usize> {
 
 /// The named tensors of a checkpoint, read on demand from memory-mapped files.
 ///
-/// Nothing is read when it is opened but the headers; each read converts one tensor to f32.
+/// Opening reads only the headers. Each read converts one tensor to f32.
 #[derive(Debug)]
 pub struct TensorFiles {
     shards: Vec<Shard>,
     /// Tensor name to position in `shards`.
     place: BTreeMap<String, usize>,
-    /// What to check when a tensor is missing or does not fit.
+    /// What to check if a tensor is missing or does not fit.
     hint: &'static str,
 }
 
-/// What to check when the tensors of a model do not fit it.
+/// What to check if the tensors of a model do not fit it.
 const MODEL_HINT: &str = "do these weights belong to this config.json?";
-/// What to check when the tensors of an adapter do not fit the model.
+/// What to check if the tensors of an adapter do not fit the model.
 pub(super) const ADAPTER_HINT: &str = "was the adapter made for another model?";
 
-/// The part of `model.safetensors.index.json` that matters.
+/// The used part of `model.safetensors.index.json`.
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The distinct files an index names.
+/// Returns the file of each tensor in an index.
 ///
 /// # Errors
 ///
-/// If the text is not an index, names no tensor, or a name in it would leave the directory.
+/// If the text is not an index, names no tensor, or names a file outside the directory.
 pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, String>, CheckpointError> {
     let index: Index = serde_json::from_str(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
     if index.weight_map.is_empty() {
@@ -90,7 +90,8 @@ pub(super) fn shard_names(path: &Path, text: &str) -> Result<BTreeMap<String, St
 }
 
 impl TensorFiles {
-    /// Opens the weights of a model directory: the shards of its index if there is one, else `model.safetensors`.
+    /// Opens the weights of a model directory: the shards of its index if there is one, else
+    /// `model.safetensors`.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl TensorFiles {
         for (position, file) in files.into_iter().enumerate() {
             let shard = Shard::open(directory.join(file))?;
             for name in shard.metadata.offset_keys() {
-                // Which of two tensors of one name is meant, nobody can tell for sure; one may be left from before.
+                // The index may be right or a file may be a leftover, so neither tensor is chosen.
                 let told = weight_map.get(&name).filter(|told| *told != file).map(|told| directory.join(told));
                 let found = place.insert(name.clone(), position).map(|first: usize| shards[first].path.clone());
                 if let Some(other) = told.or(found) {
@@ -195,17 +196,18 @@ impl TensorFiles {
         }
     }
 
-    /// The file that holds a tensor, or the first file if none does.
+    /// Returns the file that holds a tensor, or the first file if none does.
     #[must_use]
     pub fn path_of(&self, name: &str) -> &Path {
         &self.shards[self.place.get(name).copied().unwrap_or(0)].path
     }
 
-    /// Reads a tensor as f32 in the order of the file, and checks its shape.
+    /// Reads a tensor as f32 in the order of the file.
     ///
     /// # Errors
     ///
-    /// If the tensor is missing, of another shape, not of a floating-point type, or holds NaN or infinity.
+    /// If the tensor is missing, of another shape, not of a floating-point type, or holds NaN or
+    /// infinity.
     pub fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, CheckpointError> {
         let tensor = self.find(name, shape)?;
         let (dtype, bytes) = (tensor.dtype, tensor.bytes());
@@ -222,7 +224,7 @@ impl TensorFiles {
 
     /// Reads a matrix of shape `[rows, columns]` as f32 and transposes it to `[columns, rows]`.
     ///
-    /// Files keep a linear layer as `[out, in]`; the model wants `[in, out]`.
+    /// Files store a linear layer as `[out, in]`; the model uses `[in, out]`.
     ///
     /// # Errors
     ///
@@ -232,8 +234,8 @@ impl TensorFiles {
         let (dtype, bytes) = (tensor.dtype, tensor.bytes());
         let width = dtype.width();
         let mut values = vec![0.0; rows * columns];
-        // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and walks down the source:
-        // every cache line that it loads gives a full block of values.
+        // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and
+        // walks down the source: each loaded cache line gives a full block of values.
         let finite = values.par_chunks_mut((BLOCK * rows).max(1)).enumerate().map(|(block, out)| {
             let first = block * BLOCK;
             let count = BLOCK.min(columns - first);
@@ -254,16 +256,18 @@ impl TensorFiles {
         if finite { Ok(values) } else { Err(self.not_finite(name)) }
     }
 
-    /// Checks that a tensor is there, of the given shape and of a floating-point type, without reading it.
+    /// Checks that a tensor exists, has the given shape and is of a floating-point type, without
+    /// reading it.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), but for its values.
+    /// As [`read`](Self::read), except for its values.
     pub fn check(&self, name: &str, shape: &[usize]) -> Result<(), CheckpointError> {
         self.find(name, shape).map(drop)
     }
 
-    /// Whether a tensor of a shape equals one of the same shape in `other`, which may be stored as another type.
+    /// Whether a tensor equals the one of the same name and shape in `other`, which may have
+    /// another type.
     pub(super) fn equals(&self, name: &str, shape: &[usize], other: &Self, theirs: &str) -> Result<bool, CheckpointError> {
         let (one, two) = (self.find(name, shape)?, other.find(theirs, shape)?);
         if one.dtype == two.dtype && one.bytes() == two.bytes() {
@@ -278,7 +282,7 @@ impl TensorFiles {
         CheckpointError::NotFinite { path: self.path_of(name).to_owned(), name: name.to_owned() }
     }
 
-    /// Where a tensor is, after checking shape and type.
+    /// Finds a tensor and checks its shape and type.
     fn find(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, CheckpointError> {
         let shard = self.place.get(name).map(|&position| &self.shards[position]);
         let Some((shard, info)) = shard.and_then(|shard| Some((shard, shard.metadata.info(name)?))) else {
@@ -307,7 +311,7 @@ impl TensorFiles {
     }
 }
 
-/// Whether no value is NaN or infinite; a few operations on each, without a branch.
+/// Whether all values are finite; computed without branches.
 fn are_finite(values: &[f32]) -> bool {
     values.iter().fold(true, |finite, value| finite & value.is_finite())
 }
@@ -320,20 +324,20 @@ struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Its bytes.
+    /// Returns the bytes.
     fn bytes(&self) -> &'a [u8] {
         &self.contents[self.place.clone()]
     }
 
-    /// Ends its reading: of a model larger than memory allows to be there twice, no more than a tensor is.
+    /// Releases the memory, so that at most one tensor of a model is in memory twice.
     fn release(self) {
         self.contents.release(self.place);
     }
 }
 
-/// Values that one task converts at a time.
+/// Values that a task converts at a time.
 const CHUNK: usize = 1 << 16;
-/// Columns that one task transposes at a time: 64 bytes of a 16-bit source, a cache line.
+/// Columns that a task transposes at a time: 64 bytes of a 16-bit source, a cache line.
 const BLOCK: usize = 32;
 
 /// A floating-point type that weights are stored in.
@@ -354,7 +358,7 @@ impl Float {
         }
     }
 
-    /// Bytes per value.
+    /// Returns the bytes per value.
     fn width(self) -> usize {
         match self {
             Self::F32 => 4,

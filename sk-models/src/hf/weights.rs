@@ -22,13 +22,13 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If a tensor is missing or of another shape, or if there is one that the decoder has no place for: weights that would
-/// be ignored belong to another architecture.
+/// If a tensor is missing or of another shape, or if there is one that the decoder has no place
+/// for: weights that would be ignored belong to another architecture.
 pub fn load_model(config: &Qwen2Config, files: &TensorFiles, device: &Device) -> Result<Qwen2, CheckpointError> {
     Qwen2::assemble(config, Source::new(config, files, device)?)
 }
 
-/// The tensors, and where they go.
+/// Tensors and the device they are loaded to.
 pub(super) struct Source<'a> {
     config: &'a Qwen2Config,
     files: &'a TensorFiles,
@@ -72,14 +72,15 @@ impl Parts for Source<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// Checks names and shapes of all tensors.
+    /// Checks the names and shapes of all tensors.
     pub(super) fn new(config: &'a Qwen2Config, files: &'a TensorFiles, device: &'a Device) -> Result<Self, CheckpointError> {
         let shapes = tensor_shapes(config);
         for (name, shape) in &shapes {
             files.check(name, shape)?;
         }
         let known: HashSet<&str> = shapes.iter().map(|(name, _)| name.as_str()).collect();
-        // A tied head is the embedding, of which a file may hold a copy; rotary frequencies follow from the configuration.
+        // A file may hold a copy of a tied head, and rotary frequencies, which follow from the
+        // configuration.
         let implied = |name: &str| (config.tie_word_embeddings && name == HEAD) || name.ends_with(".rotary_emb.inv_freq");
         files.refuse_unknown(|name| known.contains(name) || implied(name))?;
         let shape = [config.vocab_size, config.hidden_size];

@@ -1,32 +1,36 @@
-//! What a preference model sees of a response.
+//! The features of a response that a preference model reads.
 
 use std::collections::{BTreeMap, HashSet};
 
 use regex::Regex;
 
-/// Features that are not words: see [`Features::manner`].
+use crate::text::HUMAN;
+
+/// Features that are no words: see [`Features::manner`].
 pub(crate) const MANNERS: usize = 4;
-/// Words of fewer letters say little about a subject.
+/// Shorter words say little about the subject.
 const SUBJECT: usize = 4;
-/// Keeps the manners, which are shares, at the size of the word features, so that one penalty fits both.
+/// Scales the manners, which are shares, to the size of the word features, so that one penalty fits
+/// both.
 const MANNER_SCALE: f32 = 0.3;
 
 /// The features of a response to a prompt.
 ///
-/// The words and pairs of adjacent words that occur, by hash: each counts once, as 1/√(1 + n) for n words, so that a response of any length has about
-/// the same norm and length by itself is no word.
+/// The words and pairs of adjacent words that occur, by hash. Each counts once, as 1/√(1 + n) for n
+/// words, so that responses of any length have about the same norm and length by itself is no
+/// feature.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Features {
-    /// Bucket and value, by rising bucket.
+    /// Bucket and value, by ascending bucket.
     pub(crate) words: Vec<(u32, f32)>,
-    /// In this order, each a share: words of the person's last turn that come back, words that repeat earlier ones, whether there is a question,
-    /// and words that are numbers.
+    /// Four shares: words repeated from the person's last turn, words repeated from the response
+    /// itself, whether there is a question, and words that are numbers.
     pub(crate) manner: [f32; MANNERS],
-    /// log(1 + n): a covariate of the fit, which no score counts.
+    /// log(1 + n): a covariate of the fit that scores ignore.
     pub(crate) length: f32,
 }
 
-/// Splits text into words and marks, in lower case.
+/// Splits text into words and punctuation marks, in lower case.
 #[derive(Debug, Clone)]
 pub(crate) struct Splitter(Regex);
 
@@ -42,7 +46,7 @@ impl Splitter {
 }
 
 impl Features {
-    /// The features over 2^`bits` buckets; none where the response holds no word.
+    /// Returns the features over 2^`bits` buckets; `None` for a response without words.
     pub(crate) fn of(splitter: &Splitter, prompt: &str, response: &str, bits: u32) -> Option<Self> {
         let words = splitter.words(response);
         if !words.iter().any(|word| word.starts_with(char::is_alphanumeric)) {
@@ -51,14 +55,14 @@ impl Features {
         let singles = words.iter().map(|word| bucket(&[word], bits));
         let pairs = words.windows(2).map(|pair| bucket(&[&pair[0], &pair[1]], bits));
         let value = 1.0 / (1.0 + words.len() as f32).sqrt();
-        // Buckets where different words meet add up, as in any hashed model.
+        // Words in the same bucket add up, as in any hashed model.
         let mut grams: BTreeMap<u32, HashSet<u64>> = BTreeMap::new();
         for gram in singles.chain(pairs) {
             grams.entry(gram.0).or_default().insert(gram.1);
         }
         let sparse = grams.into_iter().map(|(bucket, distinct)| (bucket, value * distinct.len() as f32)).collect();
 
-        let last_turn = prompt.rsplit("\n\nHuman:").next().unwrap_or(prompt);
+        let last_turn = prompt.rsplit(HUMAN).next().unwrap_or(prompt);
         let subject = |words: Vec<String>| -> HashSet<String> {
             words.into_iter().filter(|word| word.chars().count() >= SUBJECT).collect()
         };
@@ -75,7 +79,8 @@ impl Features {
     }
 }
 
-/// Bucket and full hash of a sequence of words: FNV-1a with MurmurHash3's finaliser, stable across versions and machines.
+/// Bucket and full hash of a sequence of words: FNV-1a with MurmurHash3's finaliser, stable across
+/// versions and machines.
 fn bucket(words: &[&str], bits: u32) -> (u32, u64) {
     let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
     let folded = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));

@@ -1,7 +1,9 @@
-//! Judging without a server: a preference model per axis, and a language model that measures fluency.
+//! Judging without a server: a preference model per axis, and a language model that measures
+//! fluency.
 //!
-//! A [`PreferenceModel`] says how likely a response is to be preferred, a [`Ruler`] how surprising it is. Neither has a weight in common with
-//! a backbone, a drafter or a blade. [`train_judge`](crate::train::judge::train_judge) fits the former,
+//! A [`PreferenceModel`] says how likely a response is to be preferred, a [`Ruler`] how surprising
+//! it is. Neither has a weight in common with a backbone, a drafter or a blade.
+//! [`train_judge`](crate::train::judge::train_judge) fits the former,
 //! [`train_lm`](crate::train::lm::train_lm) trains the latter.
 
 mod features;
@@ -13,11 +15,11 @@ pub use ruler::{Ruler, Surprise};
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a digest that tells judges apart.
-const DIGEST: usize = 6;
+/// Hexadecimal digits of a digest that tells judges apart.
+const DIGITS: usize = 12;
 
 fn short_digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:.DIGITS$x}", Sha256::digest(bytes))
 }
 
 pub(crate) use features::{Features, MANNERS, Splitter};

@@ -14,13 +14,13 @@ use crate::{
     hf::{CheckpointError, TensorFiles, io_error},
 };
 
-/// What a model is.
+/// The description of a model.
 const CONFIG_FILE: &str = "judge_config.json";
-/// Its numbers.
+/// The weights of a model.
 pub(crate) const WEIGHTS_FILE: &str = "judge.safetensors";
-/// What to check when the numbers do not fit.
+/// What to check if the weights do not fit.
 const HINT: &str = "do these weights belong to this judge_config.json?";
-/// How words become features; a file of another one cannot be used.
+/// The version of the features. Files of another version are refused.
 const FEATURES: u32 = 1;
 /// Most bits of a bucket.
 pub(crate) const MOST_BITS: u32 = 24;
@@ -31,7 +31,8 @@ pub(crate) const MOST_BITS: u32 = 24;
 /// P(y ≻ y′) = sigmoid(s(x, y) − s(x, y′)),   s = w·words + u·manner
 /// ```
 ///
-/// It is fitted with log-length as a covariate, w·words + u·manner + c·log(1 + n), and scored without: what is left is preference at equal length.
+/// It is fitted with log-length as a covariate, w·words + u·manner + c·log(1 + n), and scored
+/// without: what is left is preference at equal length.
 #[derive(Debug, Clone)]
 pub struct PreferenceModel {
     attribute: String,
@@ -46,9 +47,9 @@ pub(crate) struct Weights {
     pub(crate) words: Vec<f32>,
     /// u.
     pub(crate) manner: [f32; MANNERS],
-    /// c, which no score counts.
+    /// c, which scores ignore.
     pub(crate) length: f32,
-    /// Mean of s over the completions it was fitted to.
+    /// Mean of s over the completions of the fit.
     pub(crate) mean: f32,
 }
 
@@ -81,9 +82,10 @@ impl PreferenceModel {
         &self.attribute
     }
 
-    /// sigmoid(s(x, y) − s̄): the probability that a response is preferred to an average one of the pairs the model was fitted to, length apart.
+    /// Returns sigmoid(s(x, y) − s̄): the probability that a response is preferred to an average
+    /// response of the fit, at equal length.
     ///
-    /// In (0, 1). `None` for a response without a word, of which nothing can be said. O(length).
+    /// In (0, 1). `None` for a response without words. O(length).
     #[must_use]
     pub fn win_probability(&self, prompt: &str, response: &str) -> Option<f64> {
         let features = Features::of(&self.splitter, prompt, response, self.bits())?;
@@ -95,7 +97,7 @@ impl PreferenceModel {
         self.weights.words.len().trailing_zeros()
     }
 
-    /// The beginning of SHA-256 over the numbers that scores depend on, in hexadecimal.
+    /// Returns the first digits of SHA-256 over the numbers that scores depend on.
     #[must_use]
     pub fn digest(&self) -> String {
         let Weights { words, manner, mean, .. } = &self.weights;
@@ -132,7 +134,7 @@ impl PreferenceModel {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be made or a file not be written; each file is whole or as it was.
+    /// If the directory or a file cannot be written. Each file is complete or unchanged.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         files::create_dir(directory).map_err(|source| io_error("create", directory, source))?;
         let Weights { words, manner, length, mean } = &self.weights;

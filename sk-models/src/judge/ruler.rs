@@ -28,17 +28,18 @@ pub struct Ruler {
     digest: String,
 }
 
-/// How surprising a text is.
+/// The surprisal of a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Surprise {
     /// −Σ log p, in nats.
     pub nats: f64,
-    /// Tokens that were read, in the ruler's own tokenizer.
+    /// Tokens of the text in the ruler's own tokenizer.
     pub tokens: usize,
 }
 
 impl Surprise {
-    /// exp(nats / tokens).
+    /// Returns the perplexity, exp(nats
+    /// tokens).
     #[must_use]
     pub fn perplexity(self) -> f64 {
         (self.nats / self.tokens as f64).exp()
@@ -62,14 +63,16 @@ impl Ruler {
         Ok(Self { model, tokenizer, marks, digest })
     }
 
-    /// The beginning of SHA-256 over the file of its weights, in hexadecimal.
+    /// Returns the first digits of SHA-256 over the weights.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The surprise of a response after its prompt, in one pass; none where it holds no token. The end of the response is not counted: an
-    /// answer may have been cut off. Of what exceeds the context, the beginning of the prompt and then the end of the response are left out.
+    /// Returns the surprisal of a response after its prompt, in one pass; `None` if it has no
+    /// token. The end of the response is not counted, since an answer may have been cut off. If the
+    /// text exceeds the context, the beginning of the prompt is left out, then the end of the
+    /// response.
     ///
     /// # Errors
     ///
@@ -83,7 +86,7 @@ impl Ruler {
         }
         let mut ids = encode_prompt(&self.tokenizer, self.marks, prompt)?;
         ids.drain(..(ids.len() + answer.len()).saturating_sub(limit));
-        // A text without a prompt begins where a document ended.
+        // Without a prompt, the text follows the end of a document.
         if ids.is_empty() {
             ids.push(self.marks.end_of_text);
         }

@@ -1,7 +1,8 @@
-//! Causal self-attention of whole sequences, rotary embedding included, and its gradient.
+//! Causal self-attention of whole sequences with rotary embedding, and its gradient.
 //!
-//! Each sequence is one task. Scores exist for one block of queries at a time, against the keys that the block may see,
-//! so they stay in the cache and half of the square is never computed. The gradient computes them again.
+//! Each sequence is one task. Scores exist for one block of queries at a time and the keys that the
+//! block sees, so they stay in the cache and half of the square is never computed. The gradient
+//! computes them again.
 
 use rayon::prelude::*;
 
@@ -53,8 +54,9 @@ fn product(
     assert!(last(m, c_row, n, 1) < c.len());
     assert!(last(m, a_row, k, a_col) < a.len());
     assert!(last(k, b_row, n, b_col) < b.len());
-    // SAFETY: the assertions bound every element that the three strided matrices reach, and `c` is borrowed mutably,
-    // so it overlaps neither `a` nor `b`. Slices are no longer than isize::MAX bytes, so the strides fit.
+    // SAFETY: the assertions bound every element that the three strided matrices reach, and `c` is
+    // borrowed mutably, so it overlaps neither `a` nor `b`. Slices are no longer than isize::MAX
+    // bytes, so the strides fit.
     unsafe {
         gemm::gemm(
             m,
@@ -80,7 +82,7 @@ fn product(
     }
 }
 
-/// Copies one head out of `[S, stride]`, turned by the tables and scaled.
+/// Copies one head out of `[S, stride]`, rotated by the tables and scaled.
 #[inline(always)]
 fn rotate(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), width: usize, scale: f32) {
     let half = width / 2;
@@ -95,7 +97,7 @@ fn rotate(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), w
     }
 }
 
-/// The transpose of [`rotate`]: turns a gradient back and writes it into its head of `[S, stride]`.
+/// The transpose of [`rotate`]: rotates a gradient back and writes it to its head of `[S, stride]`.
 #[inline(always)]
 fn rotate_back(out: &mut [f32], x: &[f32], stride: usize, tables: (&[f32], &[f32]), width: usize, scale: f32) {
     let half = width / 2;
@@ -177,7 +179,8 @@ pub(super) fn forward(q: &[f32], k: &[f32], v: &[f32], tables: (&[f32], &[f32]),
 
 /// Gradients with respect to q, k and v.
 ///
-/// With `P` the weights: `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P ⊙ (dP − rowsum(P ⊙ dP))`, `dQ = dS·K`, `dK = dSᵀ·Q`.
+/// With `P` the weights: `dV = Pᵀ·dO`, `dP = dO·Vᵀ`, `dS = P ⊙ (dP − rowsum(P ⊙ dP))`, `dQ = dS·K`,
+/// `dK = dSᵀ·Q`.
 pub(super) fn backward(
     q: &[f32],
     k: &[f32],

@@ -1,4 +1,4 @@
-//! The fused kernels' place in the autodiff graph.
+//! The fused kernels in the autodiff graph.
 
 use burn::backend::{
     Autodiff,

@@ -1,4 +1,4 @@
-//! What is asked of the logits of one token.
+//! Reductions over the logits of one token.
 
 use sk_core::TokenId;
 
@@ -13,9 +13,9 @@ pub(crate) fn argmax(logits: &[f32]) -> TokenId {
     logits.iter().position(|&z| z == max).unwrap_or(0) as TokenId
 }
 
-/// Whether no logit is NaN or +∞. A token may be impossible.
+/// Whether no logit is NaN or +∞; −∞ marks an impossible token.
 pub(crate) fn are_numbers(logits: &[f32]) -> bool {
-    // Without a way out of the loop it is a vector loop.
+    // Without an early exit, the loop is vectorised.
     !widened(
         #[inline(always)]
         || logits.iter().fold(false, |broken, z| broken | z.is_nan() | (*z == f32::INFINITY)),

@@ -1,9 +1,10 @@
 //! Fused CPU kernels with gradients of their own.
 //!
-//! Burn's CPU backend runs element-wise operations one by one on a single thread, and its autodiff keeps every
-//! intermediate. Three parts of the decoder are worth a kernel: RMSNorm, the gated activation, and causal attention of
-//! whole sequences. They enter through Burn's backend extension: the CPU backend gets the kernel, autodiff its gradient.
-//! On every other device the same functions are composed of Burn's own operations.
+//! Burn's CPU backend runs element-wise operations one by one on a single thread, and its autodiff
+//! keeps every intermediate. Three parts of the decoder are worth a kernel: RMSNorm, the gated
+//! activation, and causal attention of whole sequences. They enter through Burn's backend
+//! extension: the CPU backend gets the kernel, autodiff its gradient. On every other device the
+//! same functions are composed of Burn's own operations.
 
 mod attention;
 mod autodiff;
@@ -67,7 +68,7 @@ pub trait FusedOps: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
-/// A contiguous tensor's values.
+/// The values of a contiguous tensor.
 struct Values(FlexTensor);
 
 impl Values {
@@ -146,7 +147,7 @@ impl FusedOps for Flex {
     }
 }
 
-/// Whether the fused kernels serve this device and type.
+/// Whether the fused kernels support this device and type.
 #[must_use]
 pub fn is_fused(device: &Device, dtype: DType) -> bool {
     let plain = device.clone().without_autodiff();
@@ -174,9 +175,10 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     activation::silu(gate) * up
 }
 
-/// Causal attention of whole sequences: queries `[B·S, Hq·D]`, keys and values `[B·S, Hkv·D]`, unrotated.
+/// Causal attention of whole sequences: queries `[B·S, Hq·D]`, keys and values `[B·S, Hkv·D]`,
+/// before rotation.
 ///
-/// Serves only devices for which [`is_fused`] holds.
+/// Only for devices for which [`is_fused`] holds.
 #[must_use]
 pub fn causal_attention([q, k, v]: [Tensor<2>; 3], [cos, sin]: [Tensor<2>; 2], shape: Shape) -> Tensor<2> {
     let out = <Dispatch as FusedOps>::fused_attention(
@@ -210,7 +212,8 @@ mod tests {
         assert!(error <= TOLERANCE * size, "{name}: off by {error:e} at size {size}");
     }
 
-    /// Compares values and, under a random cotangent, gradients of two functions of the same tensors.
+    /// Compares values and, under a random cotangent, gradients of two functions of the same
+    /// tensors.
     fn compare(inputs: &[Tensor<2>], fused: impl Fn(&[Tensor<2>]) -> Tensor<2>, composed: impl Fn(&[Tensor<2>]) -> Tensor<2>) {
         let graph = Device::flex().autodiff();
         let run = |f: &dyn Fn(&[Tensor<2>]) -> Tensor<2>, cotangent: Option<Tensor<2>>| {

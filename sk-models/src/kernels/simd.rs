@@ -1,8 +1,9 @@
-//! Vector loops that the compiler can widen, and the dispatch that lets it use what the processor has.
+//! Vector loops that the compiler can widen, and the dispatch to the processor's widest vectors.
 
 /// Runs a closure compiled for the widest vectors of this processor.
 ///
-/// The closure must be `#[inline(always)]`, and so must be what it calls: it is compiled once per instruction set.
+/// The closure must be `#[inline(always)]`, and so must be what it calls: it is compiled once per
+/// instruction set.
 #[inline]
 pub(crate) fn widened<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -31,7 +32,7 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Partial sums kept apart, so that a reduction is a vector loop with one fixed order of additions.
+/// Independent partial sums, so that a reduction is a vector loop with a fixed order of additions.
 const LANES: usize = 16;
 
 /// `Σ aᵢ·bᵢ`.
@@ -77,8 +78,8 @@ pub(crate) fn sum(values: &[f32]) -> f32 {
 
 /// `e^x` to about one unit in the last place, without a branch or a table.
 ///
-/// Cody–Waite reduction to |r| ≤ ln 2 / 2, then the minimax polynomial of Cephes; arguments are clamped to the range
-/// whose results are normal numbers.
+/// Cody–Waite reduction to |r| ≤ ln 2 / 2, then the minimax polynomial of Cephes; arguments are
+/// clamped to the range whose results are normal numbers.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     const LOW: f32 = -87.0;

@@ -1,4 +1,5 @@
-//! Models of this process: loaded, checked against each other, on one device, and an [`Engine`] for schemes.
+//! Models in this process: loaded, checked against each other, on one device, and an [`Engine`] for
+//! schemes.
 
 mod random;
 
@@ -19,19 +20,20 @@ use crate::hf::{Checkpoint, CheckpointError, Progress};
 use crate::lora::LoraAdapter;
 use crate::text::{ChatTemplate, TextError, Tokenizer};
 
-/// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns even if the backbone it drafts for was
-/// never tuned and does not list them.
+/// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
+/// with them even if its backbone was never tuned and does not list them.
 const END_TOKENS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
 
-/// Tokens of a span whose keys and values are counted when the memory of candidates is estimated.
+/// Tokens of a span that count in the estimate of the candidates' memory.
 const FIRST_TOKENS: usize = 32;
 
-/// Which models to load, and where.
+/// The models to load, and their device.
 #[derive(Debug, Clone, Default)]
 pub struct ModelOptions {
     /// Directory or hub id of the backbone; the embedded model if not given.
     pub backbone: Option<String>,
-    /// Directory or hub id of the drafter; the backbone itself if not given, or the embedded drafter beside the embedded backbone.
+    /// Directory or hub id of the drafter; the backbone itself if not given, or the embedded
+    /// drafter beside the embedded backbone.
     pub drafter: Option<String>,
     /// The device.
     pub device: DeviceName,
@@ -148,7 +150,8 @@ impl Models {
     /// Loads backbone and drafter.
     ///
     /// # Errors
-    /// When a model cannot be loaded, the two do not share a tokenizer, the device is not available, or no model is named and none embedded.
+    /// When a model cannot be loaded, the two do not share a tokenizer, the device is not
+    /// available, or no model is named and none embedded.
     pub fn open(options: &ModelOptions, progress: &mut dyn Progress) -> Result<Self, ModelError> {
         let (device_name, device) = options.device.resolve()?;
         let embedded = if options.backbone.is_none() { assets::embedded() } else { None };
@@ -232,15 +235,17 @@ impl Models {
         self.device_name
     }
 
-    /// The engine of one generation, whose backbone reads with the adapters of `adapters` and with `heads`.
+    /// The engine of one generation, whose backbone reads with the adapters of `adapters` and with
+    /// `heads`.
     pub fn engine(&self, adapters: &AdapterRack, heads: &[(String, Head)]) -> LocalEngine<'_> {
         let rack = HeadRack::default();
         heads.iter().for_each(|(name, head)| rack.insert(name.as_str(), head.clone()));
         LocalEngine { models: self, adapters: adapters.clone(), heads: rack }
     }
 
-    /// Checks that the processor's memory has room for what `model` keeps of the candidates that it drafts: keys and values of their first
-    /// tokens, at most `span`, and one row of logits each. What the backbone keeps depends on their lengths, and comes on top.
+    /// Checks that the CPU's memory has room for the candidates of `model`: the keys and values of
+    /// at most `span` first tokens and one row of logits each. The backbone's memory depends on
+    /// their lengths and comes on top.
     fn check_candidates(&self, model: &Decoder, candidates: usize, span: usize, free: Option<u64>) -> Result<(), ModelError> {
         let config = model.config();
         let kept = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * span.min(FIRST_TOKENS);
@@ -297,7 +302,7 @@ impl Engine for LocalEngine<'_> {
     }
 }
 
-/// Drafts are handed to the backbone as token ids, so an id must stand for the same bytes in both.
+/// Checks that an id stands for the same bytes in both models, since drafts are passed on as ids.
 fn same_tokens(backbone: &Checkpoint, drafter: &Checkpoint) -> Result<(), ModelError> {
     let (ours, theirs) = (backbone.tokenizer(), drafter.tokenizer());
     let bytes = |tokenizer: &Tokenizer, token| tokenizer.token_bytes(token).map(<[u8]>::to_vec).unwrap_or_default();

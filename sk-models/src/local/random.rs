@@ -1,4 +1,4 @@
-//! Models without a checkpoint: any shape, seeded random weights.
+//! Models of any shape with seeded random weights.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,19 +11,21 @@ use crate::lora::LoraAdapter;
 use crate::text::Tokenizer;
 use crate::{ConfigError, Qwen2Config};
 
-/// Seeds a model or adapter apart from the others of a run.
+/// Streams of the seed for the drafter and the adapters.
 const DRAFTER: u64 = 1;
 const ADAPTERS: u64 = 2;
 
 impl Models {
-    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for each of `names`, with weights that follow
-    /// from `seed` alone. Without a drafter's shape the backbone drafts for itself. Nothing ends a response.
+    /// Backbone and drafter of the shapes that two `config.json` files state, and an adapter for
+    /// each of `names`, with weights that follow from `seed` alone. Without a drafter's shape the
+    /// backbone drafts for itself. Nothing ends a response.
     ///
     /// Adapters take `ranks` in turn.
     ///
     /// # Errors
-    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the backbone's, the processor's memory has no room
-    /// for the weights, or the device or the precision cannot be had.
+    /// When a shape cannot be read or is impossible, the drafter's vocabulary is larger than the
+    /// backbone's, the processor's memory has no room for the weights, or the device or the
+    /// precision cannot be had.
     ///
     /// # Panics
     /// If there is no rank, or one of zero.
@@ -76,17 +78,17 @@ impl Models {
         Ok((models, adapters))
     }
 
-    /// An adapter of random weights for the backbone, the `index`-th of those of a seed.
+    /// Returns random adapter number `index` of a seed for the backbone.
     ///
     /// # Panics
-    /// If there is no rank, or one of zero.
+    /// If `ranks` is empty or holds zero.
     pub fn random_adapter(&self, index: usize, seed: u64, ranks: &[usize]) -> LoraAdapter {
         let seed = seed.wrapping_add(ADAPTERS).wrapping_add(index as u64);
         LoraAdapter::random(self.backbone.config(), ranks[index % ranks.len()], seed, &self.device)
     }
 }
 
-/// Refuses weights that the processor's memory cannot hold.
+/// Checks that the weights fit into the CPU's memory.
 fn check_memory(path: &Path, device: &Device, needed: u64, free: Option<u64>) -> Result<(), ModelError> {
     match free {
         Some(free) if is_processor(device) && needed > free => {

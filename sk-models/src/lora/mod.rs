@@ -1,7 +1,8 @@
-//! Low-rank adapters, and several of them stacked so that one pass serves all.
+//! Low-rank adapters, and stacks of them that one pass serves.
 //!
-//! An adapter adds `s·(x·A)·B` to the output of a frozen linear layer (Hu et al. 2022). A batch whose rows are grouped
-//! by lane applies a different adapter to each group in two batched products, whatever the number of adapters.
+//! An adapter adds `s·(x·A)·B` to the output of a frozen linear layer (Hu et al. 2022). The rows of
+//! a batch are grouped by lane, so two batched products apply a different adapter to each group,
+//! for any number of adapters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,7 +41,7 @@ impl Target {
     /// Every target, in the order of the forward pass.
     pub const ALL: [Self; 7] = [Self::Query, Self::Key, Self::Value, Self::Output, Self::Gate, Self::Up, Self::Down];
 
-    /// Its module name, as PEFT's `target_modules` lists it.
+    /// Returns the module name in PEFT's `target_modules`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +55,7 @@ impl Target {
         }
     }
 
-    /// Its path inside a layer.
+    /// Returns the path inside a layer.
     #[must_use]
     pub fn path(self) -> String {
         let parent = match self {
@@ -64,13 +65,13 @@ impl Target {
         format!("{parent}.{}", self.name())
     }
 
-    /// The target with the given module name.
+    /// Returns the target with the given module name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.name() == name)
     }
 
-    /// Input and output width of the frozen layer.
+    /// Returns the input and output width of the frozen layer.
     #[must_use]
     pub fn dims(self, config: &Qwen2Config) -> (usize, usize) {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
@@ -84,23 +85,23 @@ impl Target {
     }
 }
 
-/// What linear layers of a decoder layer read; those that read the same are changed side by side.
+/// The inputs of a layer's linear layers. Targets that share an input are stored side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reads {
     /// The normed state, before attention.
     State,
-    /// What attention mixed.
+    /// The output of attention.
     Mixed,
     /// The normed state, before the feed-forward layers.
     Between,
-    /// What the gate lets through.
+    /// The output of the gate.
     Gated,
 }
 
 impl Reads {
     const ALL: [Self; 4] = [Self::State, Self::Mixed, Self::Between, Self::Gated];
 
-    /// Who reads it.
+    /// Returns the targets that read this input.
     fn targets(self) -> &'static [Target] {
         match self {
             Self::State => &[Target::Query, Target::Key, Target::Value],
@@ -111,7 +112,7 @@ impl Reads {
     }
 }
 
-/// `s·A·B`: a low-rank change of one linear layer.
+/// `s·A·B`: a low-rank change of a linear layer.
 #[derive(Debug, Clone)]
 pub struct LowRank {
     /// `[in, r]`; for the embedding `[V, r]`.
@@ -123,7 +124,7 @@ pub struct LowRank {
 }
 
 impl LowRank {
-    /// The rank r.
+    /// Returns the rank r.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.a.dims()[1]
@@ -137,7 +138,7 @@ pub struct LayerAdapter {
 }
 
 impl LayerAdapter {
-    /// The change of a target.
+    /// Returns the change of a target.
     #[must_use]
     pub fn get(&self, target: Target) -> Option<&LowRank> {
         self.targets[target as usize].as_ref()
@@ -161,13 +162,13 @@ pub struct LoraAdapter {
 }
 
 impl LoraAdapter {
-    /// An adapter that changes nothing.
+    /// Returns an adapter without changes.
     #[must_use]
     pub fn empty(config: &Qwen2Config) -> Self {
         Self { layers: vec![LayerAdapter::default(); config.num_hidden_layers], embed_tokens: None, lm_head: None }
     }
 
-    /// Numbers of all its matrices.
+    /// Returns the number of entries of all matrices.
     #[must_use]
     pub fn parameters(&self) -> usize {
         let layers = self.layers.iter().flat_map(|layer| &layer.targets).flatten();
@@ -177,7 +178,7 @@ impl LoraAdapter {
     }
 }
 
-/// An adapter does not fit the decoder it is stacked for.
+/// An adapter that does not fit the decoder.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AdapterError {
@@ -209,12 +210,13 @@ pub enum AdapterError {
     },
 }
 
-/// The matrices of every lane for targets that read the same, ranks padded with zeros to the largest.
+/// The matrices of every lane for targets that share an input. Ranks are padded with zeros to the
+/// largest.
 #[derive(Debug, Clone)]
 pub struct LaneDelta {
-    /// `[G, in, P·r]`: those of the P targets side by side.
+    /// `[G, in, P·r]`: the matrices A of P targets side by side.
     a: Tensor<3>,
-    /// `[G, r, Σ out]`, likewise, the scale multiplied in.
+    /// `[G, r, Σ out]`: the matrices B side by side, multiplied by the scale.
     b: Tensor<3>,
     /// Outputs of each target.
     widths: Vec<usize>,
@@ -227,10 +229,10 @@ impl LaneDelta {
         frozen + self.spread(self.low(x, 1, Tensor::matmul), Tensor::matmul)
     }
 
-    /// What each lane's first matrices make of `x`, `[M, in]` to `[G, S, M/G, P·r]`: the sums over `in` in S pieces, which divide it, and
-    /// matrices multiplied by `product`.
+    /// Multiplies `x` by each lane's first matrices, `[M, in]` to `[G, S, M/G, P·r]`. The sums over
+    /// `in` are divided into S equal pieces. `product` multiplies matrices.
     ///
-    /// A product with r columns has little that can be computed side by side; its pieces can be.
+    /// A product with r columns offers little parallelism; its pieces add some.
     pub(crate) fn low(&self, x: Tensor<2>, pieces: usize, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<4> {
         let [lanes, input, rank] = self.a.dims();
         let (rows, width) = (x.dims()[0] / lanes, input / pieces);
@@ -238,7 +240,8 @@ impl LaneDelta {
         product(x, self.a.clone().reshape([lanes, pieces, width, rank]))
     }
 
-    /// What the second matrices make of that: each lane's change, `[M, Σ out]`.
+    /// Multiplies the result of [`low`](Self::low) by the second matrices: each lane's change, `[M,
+    /// Σ out]`.
     pub(crate) fn spread(&self, low: Tensor<4>, product: impl Fn(Tensor<4>, Tensor<4>) -> Tensor<4>) -> Tensor<2> {
         let [lanes, rank, output] = self.b.dims();
         let [_, pieces, rows, _] = low.dims();
@@ -253,12 +256,12 @@ impl LaneDelta {
         if changes.len() == 1 { changes.remove(0) } else { Tensor::cat(changes, 1) }.reshape([lanes * rows, output])
     }
 
-    /// Width of what it changes.
+    /// Returns the input width.
     pub(crate) fn input(&self) -> usize {
         self.a.dims()[1]
     }
 
-    /// The second matrices, `[G, r, Σ out]`, and the outputs of each target.
+    /// Returns the second matrices, `[G, r, Σ out]`, and the outputs of each target.
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn second(&self) -> (&Tensor<3>, &[usize]) {
         (&self.b, &self.widths)
@@ -268,7 +271,7 @@ impl LaneDelta {
         self.a.dims()[0]
     }
 
-    /// That of one of its targets.
+    /// Returns the change of one target.
     fn part(&self, part: usize) -> Self {
         let rank = self.b.dims()[1];
         let start = self.widths[..part].iter().sum();
@@ -276,7 +279,7 @@ impl LaneDelta {
         Self { a: self.a.clone().narrow(2, part * rank, rank), b: self.b.clone().narrow(2, start, width), widths: vec![width] }
     }
 
-    /// Stacks the entries of each part, one per lane; none if no lane has any.
+    /// Stacks the entries of each part, one per lane; `None` if no lane has any.
     fn stack(parts: &[Part<'_>], input: usize, device: &Device) -> Result<Option<Self>, AdapterError> {
         let Some(rank) = parts.iter().flat_map(|part| part.entries.iter().flatten()).map(|entry| entry.rank()).max() else {
             return Ok(None);
@@ -295,9 +298,9 @@ impl LaneDelta {
     }
 }
 
-/// One target of a [`LaneDelta`] that is put together.
+/// One target of a [`LaneDelta`] under construction.
 struct Part<'a> {
-    /// What adapters call it.
+    /// The module name in errors.
     module: String,
     /// One per lane.
     entries: Vec<Option<&'a LowRank>>,
@@ -305,7 +308,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The matrices of a lane, `[in, r]` and `[r, out]`, with zeros beyond their own rank, and nothing but zeros where there are none.
+    /// Returns the matrices of a lane, `[in, r]` and `[r, out]`, padded with zeros to the rank; all
+    /// zeros if the lane has none.
     fn padded(&self, lane: usize, input: usize, rank: usize, device: &Device) -> Result<(Tensor<2>, Tensor<2>), AdapterError> {
         let Self { module, entries, output } = self;
         let Some(entry) = entries[lane] else {
@@ -331,7 +335,7 @@ impl Part<'_> {
     }
 }
 
-/// Tensors one after the other along a dimension; of one alone, itself.
+/// Concatenates tensors along a dimension. A single tensor is not copied.
 fn joined<const D: usize>(mut tensors: Vec<Tensor<D>>, dim: usize) -> Tensor<D> {
     if tensors.len() == 1 { tensors.remove(0) } else { Tensor::cat(tensors, dim) }
 }
@@ -340,12 +344,12 @@ fn joined<const D: usize>(mut tensors: Vec<Tensor<D>>, dim: usize) -> Tensor<D> 
 #[derive(Debug, Clone, Default)]
 pub struct LayerDeltas {
     changes: [Option<LaneDelta>; Reads::ALL.len()],
-    /// Which targets any lane changes.
+    /// Whether any lane changes the target.
     changed: [bool; Target::ALL.len()],
 }
 
 impl LayerDeltas {
-    /// The change of a target; none where no lane has one.
+    /// Returns the change of a target; `None` if no lane has one.
     #[must_use]
     pub fn get(&self, target: Target) -> Option<LaneDelta> {
         let reads = Reads::ALL.into_iter().find(|reads| reads.targets().contains(&target))?;
@@ -353,12 +357,13 @@ impl LayerDeltas {
         self.of(reads).filter(|_| self.changed[target as usize]).map(|delta| delta.part(part))
     }
 
-    /// The changes of all that read the same, side by side, with zeros for those that no lane changes; none where no lane changes any.
+    /// Returns the changes of all targets with this input, side by side, with zeros for unchanged
+    /// ones; `None` if no lane changes any.
     pub(crate) fn of(&self, reads: Reads) -> Option<&LaneDelta> {
         self.changes[reads as usize].as_ref()
     }
 
-    /// Those of layer `index` of every lane's adapter.
+    /// Stacks layer `index` of every lane's adapter.
     fn stack(
         config: &Qwen2Config,
         adapters: &[Option<&LoraAdapter>],
@@ -383,14 +388,15 @@ impl LayerDeltas {
     }
 }
 
-/// Adapters of several lanes, stacked per layer and target. A lane without an adapter is the backbone.
+/// Adapters of several lanes, stacked per layer and target. A lane without an adapter is the
+/// backbone.
 #[derive(Debug, Clone)]
 pub struct AdapterStack {
     lanes: usize,
     layers: Vec<LayerDeltas>,
     embed_tokens: Option<LaneDelta>,
     lm_head: Option<LaneDelta>,
-    /// By which it is told from others; that of a copy is the same.
+    /// A number that identifies the stack and its copies.
     number: u64,
 }
 
@@ -415,7 +421,7 @@ impl AdapterStack {
                 return Err(AdapterError::Layers { adapter, found: entry.layers.len(), expected: config.num_hidden_layers });
             }
         }
-        // None is that of the backbone alone.
+        // Zero is the backbone alone.
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let layers = (0..config.num_hidden_layers).map(|index| LayerDeltas::stack(config, adapters, index, device));
         let layers = layers.collect::<Result<_, _>>()?;
@@ -433,44 +439,44 @@ impl AdapterStack {
         })
     }
 
-    /// Lanes.
+    /// Returns the number of lanes.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.lanes
     }
 }
 
-/// The lanes of a forward pass: how many, and which adapter each runs under.
+/// The lanes of a forward pass and their adapters.
 #[derive(Debug, Clone, Copy)]
 pub struct Lanes<'a> {
     stack: Option<&'a AdapterStack>,
 }
 
 impl<'a> Lanes<'a> {
-    /// One lane, the backbone itself.
+    /// Returns one lane, the backbone itself.
     #[must_use]
     pub fn backbone() -> Self {
         Self { stack: None }
     }
 
-    /// The lanes of a stack.
+    /// Returns the lanes of a stack.
     #[must_use]
     pub fn of(stack: &'a AdapterStack) -> Self {
         Self { stack: Some(stack) }
     }
 
-    /// How many.
+    /// Returns the number of lanes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.stack.map_or(1, AdapterStack::lanes)
     }
 
-    /// Where the stack lies; zero for the backbone alone.
+    /// Returns the address of the stack; zero for the backbone alone.
     pub(crate) fn address(&self) -> usize {
         self.stack.map_or(0, |stack| std::ptr::from_ref(stack).addr())
     }
 
-    /// The number of the stack; zero for the backbone alone.
+    /// Returns the number of the stack; zero for the backbone alone.
     pub(crate) fn number(&self) -> u64 {
         self.stack.map_or(0, |stack| stack.number)
     }
@@ -483,7 +489,8 @@ impl<'a> Lanes<'a> {
         self.stack.and_then(|stack| stack.lm_head.as_ref())
     }
 
-    /// The change of the embeddings of `[G·N, S]` tokens, `[G·N·S, H]`, where matrices are multiplied by `product`.
+    /// Computes the change of the embeddings of `[G·N, S]` tokens, `[G·N·S, H]`. `product`
+    /// multiplies matrices.
     pub(crate) fn embedding(
         &self,
         tokens: Tensor<2, Int>,
@@ -495,7 +502,7 @@ impl<'a> Lanes<'a> {
         let [batch, length] = tokens.dims();
         let per_lane = batch * length / lanes;
         let device = tokens.device();
-        // Row t of lane g is row g·V + t of the tables laid end to end.
+        // Row t of lane g is row g·V + t of the concatenated tables.
         let offset = Tensor::<1, Int>::arange(0..lanes as i64, &device)
             .mul_scalar(vocab as i64)
             .reshape([lanes, 1])

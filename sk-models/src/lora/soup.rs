@@ -14,7 +14,7 @@ pub enum MergeError {
     /// Nothing to merge.
     #[error("no adapter has a positive weight; give at least one")]
     Empty,
-    /// Ranks that differ where the rule adds matrices up.
+    /// Different ranks under a rule that adds matrices.
     #[error("{module}: adapters of rank {first} and {second} cannot be merged linearly; use the exact merge")]
     Ranks {
         /// The layer.
@@ -24,7 +24,7 @@ pub enum MergeError {
         /// Another.
         second: usize,
     },
-    /// Adapters of models of different depth.
+    /// Adapters of different depths.
     #[error("adapters of {first} and {second} layers cannot be merged")]
     Layers {
         /// Layers of one.
@@ -34,13 +34,14 @@ pub enum MergeError {
     },
 }
 
-/// One adapter out of several, each with its weight ≥ 0. Those of weight zero are left out.
+/// Merges several adapters, each with its weight ≥ 0; those of weight zero are ignored.
 ///
-/// Costs O(Σ r·(in + out)) per layer, once; what it returns costs a forward pass as much as any adapter of its rank.
+/// Costs O(Σ r·(in + out)) per layer, once. The result costs a forward pass as much as any adapter
+/// of its rank.
 ///
 /// # Errors
 ///
-/// If nothing is left, or the adapters do not fit each other.
+/// If no adapter is left, or the adapters do not fit each other.
 pub fn merge(rule: Merge, weighted: &[(f64, &LoraAdapter)]) -> Result<LoraAdapter, MergeError> {
     let weighted: Vec<(f64, &LoraAdapter)> = weighted.iter().filter(|(weight, _)| *weight > 0.0).copied().collect();
     let Some((_, first)) = weighted.first() else { return Err(MergeError::Empty) };

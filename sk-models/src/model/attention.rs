@@ -12,17 +12,17 @@ use crate::{
     lora::{LayerDeltas, Target},
 };
 
-/// Added to the score of a key that must not be seen. Finite, so that a fully masked block stays free of NaN.
+/// The score offset of a hidden key. Finite, so that a fully masked block has no NaN.
 const HIDDEN: f32 = -1e30;
 
-/// What the layers of one forward pass share: shape, rotations and mask.
+/// The state that all layers of a pass share: shape, rotations and mask.
 #[derive(Debug)]
 pub struct Pass {
     batch: usize,
     length: usize,
     keys: Rope,
     queries: Rope,
-    /// `[1, 1, groups·S, S]`; none where one token sees everything.
+    /// `[1, 1, groups·S, S]`; `None` for a single token.
     mask: Option<Tensor<4>>,
 }
 
@@ -38,7 +38,7 @@ impl Pass {
     }
 }
 
-/// Query `i` sees keys `j ≤ i`; the pattern repeats for each head of a group.
+/// Returns the mask under which query `i` sees keys `j ≤ i`, repeated for each head of a group.
 fn causal_mask(groups: usize, length: usize, device: &Device) -> Tensor<4> {
     let mut mask = vec![0.0_f32; groups * length * length];
     for (row, line) in mask.chunks_exact_mut(length).enumerate() {
@@ -47,7 +47,7 @@ fn causal_mask(groups: usize, length: usize, device: &Device) -> Tensor<4> {
     Tensor::from_data(TensorData::new(mask, [1, 1, groups * length, length]), device)
 }
 
-/// Attention with biases on q, k and v and none on the output, as Qwen2 has it.
+/// Attention with biases on q, k and v and none on the output, as in Qwen2.
 #[derive(Module, Debug)]
 pub struct Attention {
     /// `[H, Hq·D]`.
@@ -90,7 +90,8 @@ impl Attention {
 
     /// Maps `[G·N·S, H]` to `[G·N·S, H]`.
     ///
-    /// The query heads that share a key head are folded into the query axis, so that keys and values are never repeated.
+    /// The query heads that share a key head are folded into the query axis, so keys and values are
+    /// never repeated.
     #[must_use]
     pub fn forward(&self, x: Tensor<2>, pass: &Pass, deltas: Option<&LayerDeltas>) -> Tensor<2> {
         let delta = |target| deltas.and_then(|deltas| deltas.get(target));
@@ -130,7 +131,7 @@ impl Attention {
     }
 }
 
-/// Attention of `[B, H, L, D]` over keys and values `[B, H, T, D]`.
+/// Computes attention of `[B, H, L, D]` over keys and values `[B, H, T, D]`.
 fn attend(query: Tensor<4>, (keys, values): (Tensor<4>, Tensor<4>), mask: Option<&Tensor<4>>) -> Tensor<4> {
     let scores = query.matmul(keys.swap_dims(2, 3));
     let scores = match mask {

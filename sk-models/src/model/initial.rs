@@ -1,4 +1,4 @@
-//! Initial weights, and where they are drawn.
+//! Initial weights.
 
 use std::convert::Infallible;
 
@@ -43,17 +43,18 @@ impl<'a> Initial<'a> {
         Self { source, config, device }
     }
 
-    /// Where the weights go.
+    /// Returns the device of the weights.
     pub(super) fn device(&self) -> &'a Device {
         self.device
     }
 
-    /// A matrix of deviation 0.02.
+    /// Draws a matrix of deviation 0.02.
     pub(super) fn matrix(&mut self, shape: [usize; 2]) -> Tensor<2> {
         self.draw(shape, STD)
     }
 
-    /// A matrix whose product is added to the residual stream, of deviation `0.02 / √(2·layers)`.
+    /// Draws a matrix whose product is added to the residual stream, of deviation `0.02
+    /// √(2·layers)`.
     pub(super) fn residual(&mut self, shape: [usize; 2]) -> Tensor<2> {
         self.draw(shape, STD / (2.0 * self.config.num_hidden_layers as f64).sqrt())
     }
@@ -91,9 +92,10 @@ impl Parts for Initial<'_> {
     }
 }
 
-/// Uniform values of mean 0 and the given deviation.
+/// Draws uniform values of mean 0 and the given deviation.
 ///
-/// They do not depend on the number of threads: each chunk begins at its own place of the stream.
+/// They do not depend on the number of threads, since each chunk begins at its own place of the
+/// stream.
 pub(crate) fn uniform(seed: u64, stream: u64, count: usize, std: f64) -> Vec<f32> {
     // The deviation of a uniform distribution is its half width over √3.
     let half_width = (std * 3.0_f64.sqrt()) as f32;
@@ -119,7 +121,8 @@ mod tests {
         let count = 3 * CHUNK + 5;
         let values = uniform(1, 0, count, STD);
         let moment = |power: i32| values.iter().map(|&v| f64::from(v).powi(power)).sum::<f64>() / count as f64;
-        // Six standard errors: that of the mean is σ/√n, and of the mean square σ²·√(4/5)/√n for a uniform distribution.
+        // Six standard errors: that of the mean is σ/√n, and of the mean square σ²·√(4/5)/√n for a
+        // uniform distribution.
         let error = 6.0 / (count as f64).sqrt();
         assert!(moment(1).abs() < error * STD, "{}", moment(1));
         assert!((moment(2) / (STD * STD) - 1.0).abs() < error, "{}", moment(2));

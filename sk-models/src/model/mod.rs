@@ -1,8 +1,9 @@
 //! The Qwen2 decoder.
 //!
-//! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen product is one
-//! two-dimensional product over all rows; see [`Lanes`] for adapters. Whole sequences are read, as training does; a
-//! [`Decoder`](crate::decoder::Decoder) keeps keys and values.
+//! Rows of a batch are grouped by lane: lane `g` of `G` owns rows `g·N..(g+1)·N`, and every frozen
+//! product is one two-dimensional product over all rows; see [`Lanes`] for adapters. Whole
+//! sequences are read, as training does; a [`Decoder`](crate::decoder::Decoder) keeps keys and
+//! values.
 
 mod attention;
 pub(crate) mod initial;
@@ -40,7 +41,7 @@ pub struct Qwen2 {
     pub layers: Vec<Layer>,
     /// The final norm.
     pub norm: Norm,
-    /// `[H, V]`; none where the head is the embedding.
+    /// `[H, V]`; `None` if the head is the embedding.
     pub lm_head: Option<Param<Tensor<2>>>,
     /// Its shape.
     #[module(skip)]
@@ -48,18 +49,19 @@ pub struct Qwen2 {
 }
 
 impl Qwen2 {
-    /// Random weights: normal with deviation 0.02, residual outputs scaled by `1/√(2·layers)`, biases zero, norms one.
+    /// Returns random weights: normal with deviation 0.02, residual outputs scaled by
+    /// `1/√(2·layers)`, biases zero, norms one.
     ///
-    /// Draws from the device's generator: call `device.seed` first to make it repeatable.
+    /// Draws from the device's generator: call `device.seed` first for reproducible weights.
     #[must_use]
     pub fn init(config: &Qwen2Config, device: &Device) -> Self {
         Self::drawn(config, Initial::from_device(config, device))
     }
 
-    /// Random weights that follow from `seed` alone, the same on every device and machine: uniform, with the deviations of
-    /// [`init`](Self::init).
+    /// Returns random weights that depend on `seed` alone, on every device and machine: uniform,
+    /// with the deviations of [`init`](Self::init).
     ///
-    /// A model of any shape without a checkpoint, for tests and benches; O(parameters) on the processor.
+    /// For tests and benchmarks without a checkpoint. O(parameters) on the CPU.
     #[must_use]
     pub fn random(config: &Qwen2Config, seed: u64, device: &Device) -> Self {
         Self::drawn(config, Initial::from_seed(seed, config, device))
@@ -72,15 +74,16 @@ impl Qwen2 {
         }
     }
 
-    /// Where the weights are.
+    /// Returns the device of the weights.
     #[must_use]
     pub fn device(&self) -> Device {
         self.embed_tokens.val().device()
     }
 
-    /// One forward pass over `R = G·N` rows of `S` new tokens each: `[R, S]` to final-norm hidden states `[R·S, H]`.
+    /// Runs one forward pass over `R = G·N` rows of `S` tokens each: `[R, S]` to final-norm hidden
+    /// states `[R·S, H]`.
     ///
-    /// Each row sees its own tokens only. No logits are made; see [`logits`](Self::logits).
+    /// Each row sees its own tokens only. For logits, see [`logits`](Self::logits).
     ///
     /// # Panics
     ///
@@ -100,7 +103,8 @@ impl Qwen2 {
         self.norm.forward(x)
     }
 
-    /// Logits of hidden states: `[M, H]` to `[M, V]`, where the M rows divide into the lanes in order.
+    /// Computes the logits of hidden states, `[M, H]` to `[M, V]`; the M rows divide into the lanes
+    /// in order.
     #[must_use]
     pub fn logits(&self, hidden: Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
         let head = match &self.lm_head {

@@ -17,24 +17,24 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// A norm with the given weights `[H]`.
+    /// Returns a norm with the given weights `[H]`.
     #[must_use]
     pub fn new(weight: Tensor<1>, epsilon: f64) -> Self {
         Self { weight: Param::from_tensor(weight), epsilon }
     }
 
-    /// A norm with unit weights.
+    /// Returns a norm with unit weights.
     #[must_use]
     pub fn ones(size: usize, epsilon: f64, device: &Device) -> Self {
         Self::new(Tensor::ones([size], device), epsilon)
     }
 
-    /// The same, [`settled`].
+    /// Returns the norm with its weights [`settled`].
     pub(crate) fn settled(self) -> Self {
         Self { weight: self.weight.map(settled), ..self }
     }
 
-    /// ε.
+    /// Returns ε.
     #[must_use]
     pub fn epsilon(&self) -> f64 {
         self.epsilon

@@ -1,4 +1,4 @@
-//! Where the parts of a decoder come from.
+//! The parts of a decoder, one by one.
 
 use std::convert::Infallible;
 use std::vec;
@@ -8,26 +8,26 @@ use burn::{module::Param, tensor::Tensor};
 use super::{Layer, Norm, Qwen2};
 use crate::config::Qwen2Config;
 
-/// The parts of a decoder, each asked for once and in the order of the methods: what takes them one by one into another form holds no more
-/// than one part twice.
+/// The parts of a decoder. Each method is called once, in the order of the methods, so a conversion
+/// holds at most one part twice.
 pub(crate) trait Parts {
-    /// Why a part cannot be had.
+    /// The error of a missing part.
     type Error;
 
     /// `[V, H]`.
     fn embedding(&mut self) -> Result<Tensor<2>, Self::Error>;
 
-    /// The next layer, whose number is `index`.
+    /// Returns the next layer, number `index`.
     fn layer(&mut self, index: usize) -> Result<Layer, Self::Error>;
 
     /// The final norm.
     fn norm(&mut self) -> Result<Norm, Self::Error>;
 
-    /// `[H, V]`; none where the head is the embedding.
+    /// `[H, V]`; `None` if the head is the embedding.
     fn head(&mut self) -> Result<Option<Tensor<2>>, Self::Error>;
 }
 
-/// A decoder taken apart.
+/// A decoder in parts.
 pub(crate) struct Apart {
     embedding: Option<Tensor<2>>,
     layers: vec::IntoIter<Layer>,
@@ -42,7 +42,7 @@ impl From<Qwen2> for Apart {
     }
 }
 
-/// Each part is there once.
+/// Each part can be taken once.
 const TAKEN: &str = "a part is asked for once";
 
 impl Parts for Apart {
@@ -66,7 +66,7 @@ impl Parts for Apart {
 }
 
 impl Qwen2 {
-    /// Puts a decoder together.
+    /// Assembles a model from parts.
     pub(crate) fn assemble<P: Parts>(config: &Qwen2Config, mut parts: P) -> Result<Self, P::Error> {
         Ok(Self {
             embed_tokens: Param::from_tensor(parts.embedding()?),

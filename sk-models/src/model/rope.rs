@@ -2,12 +2,12 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// Cosines, sines and the quarter turn for a run of consecutive positions.
+/// Cosines, sines and the quarter-turn matrix for a run of consecutive positions.
 ///
-/// With `d` the head width and `θ_j = base^(−2j/d)`, component `j < d/2` and its partner `j + d/2` are turned by the
-/// angle `p·θ_j` at position `p`: `y = x ⊙ cos + rot(x) ⊙ sin`, where `rot(x) = [−x₂, x₁]` for `x = [x₁, x₂]`.
-/// `rot` is applied as a product with a signed permutation matrix, which is exact and a single kernel, where slicing
-/// and concatenating would be four.
+/// With `d` the head width and `θ_j = base^(−2j/d)`, component `j < d/2` and its partner `j + d/2`
+/// are turned by the angle `p·θ_j` at position `p`: `y = x ⊙ cos + rot(x) ⊙ sin`, where `rot(x) =
+/// [−x₂, x₁]` for `x = [x₁, x₂]`. `rot` is applied as a product with a signed permutation matrix,
+/// which is exact and a single kernel, where slicing and concatenating would be four.
 #[derive(Debug, Clone)]
 pub struct Rope {
     /// `[S, D]`.
@@ -15,7 +15,7 @@ pub struct Rope {
     /// `[S, D]`.
     sin: Tensor<2>,
     /// `[D, D]`.
-    turn: Tensor<2>,
+    rotation: Tensor<2>,
 }
 
 impl Rope {
@@ -38,18 +38,19 @@ impl Rope {
             }
         }
         let table = |values: Vec<f32>, rows| Tensor::<2>::from_data(TensorData::new(values, [rows, head_dim]), device);
-        Self { cos: table(cos, length), sin: table(sin, length), turn: quarter_turn(head_dim, device) }
+        Self { cos: table(cos, length), sin: table(sin, length), rotation: quarter_turn(head_dim, device) }
     }
 
-    /// The same tables, `scale` times as large and repeated for `groups` heads folded into the position axis.
+    /// Returns the tables scaled by `scale` and repeated for `groups` heads folded into the
+    /// position axis.
     ///
-    /// Serves the queries: attention's `1/√d` costs nothing here.
+    /// With them, attention's `1/√d` costs nothing for queries.
     #[must_use]
     pub fn for_queries(&self, groups: usize, scale: f64) -> Self {
         Self {
             cos: self.cos.clone().mul_scalar(scale).repeat_dim(0, groups),
             sin: self.sin.clone().mul_scalar(scale).repeat_dim(0, groups),
-            turn: self.turn.clone(),
+            rotation: self.rotation.clone(),
         }
     }
 
@@ -59,23 +60,26 @@ impl Rope {
         [self.cos.clone(), self.sin.clone()]
     }
 
-    /// Turns `[B, H, S, D]`.
+    /// Rotates `[B, H, S, D]`.
     #[must_use]
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
         let [batch, heads, length, width] = x.dims();
-        let turned =
-            x.clone().reshape([batch * heads * length, width]).matmul(self.turn.clone()).reshape([batch, heads, length, width]);
+        let turned = x
+            .clone()
+            .reshape([batch * heads * length, width])
+            .matmul(self.rotation.clone())
+            .reshape([batch, heads, length, width]);
         x * self.cos.clone().unsqueeze::<4>() + turned * self.sin.clone().unsqueeze::<4>()
     }
 }
 
-/// `[D, D]`: the quarter turn of a head, `x·turn = [−x₂, x₁]` for `x = [x₁, x₂]`.
+/// `[D, D]`: the quarter turn of a head, `x·R = [−x₂, x₁]` for `x = [x₁, x₂]`.
 fn quarter_turn(head_dim: usize, device: &Device) -> Tensor<2> {
     let half = head_dim / 2;
-    let mut turn = vec![0.0_f32; head_dim * head_dim];
+    let mut rotation = vec![0.0_f32; head_dim * head_dim];
     for j in 0..half {
-        turn[(j + half) * head_dim + j] = -1.0;
-        turn[j * head_dim + j + half] = 1.0;
+        rotation[(j + half) * head_dim + j] = -1.0;
+        rotation[j * head_dim + j + half] = 1.0;
     }
-    Tensor::from_data(TensorData::new(turn, [head_dim, head_dim]), device)
+    Tensor::from_data(TensorData::new(rotation, [head_dim, head_dim]), device)
 }

@@ -1,4 +1,4 @@
-//! What a device does at best: bandwidth over a working set, and the peak of its arithmetic.
+//! Measurements of a device: bandwidth over a working set, and peak arithmetic.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -22,14 +22,15 @@ pub struct Roof {
 /// Bytes per second over a working set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bandwidth {
-    /// Reading and adding up: one byte counted per byte read, as weights are.
+    /// Reads and sums: one byte per byte read, as for weights.
     pub read: f64,
-    /// STREAM's triad `a = b + s·c` (McCalpin 1995): 24 bytes counted per element of eight, writes as often as they are asked for.
+    /// STREAM's triad `a = b + s·c` (McCalpin 1995): 24 bytes per element of eight. Writes that the
+    /// hardware adds do not count.
     pub triad: f64,
 }
 
 impl Bandwidth {
-    /// The faster of the two, which is the stricter roof.
+    /// Returns the faster of the two, which is the stricter roof.
     #[must_use]
     pub fn best(&self) -> f64 {
         self.read.max(self.triad)
@@ -41,12 +42,12 @@ impl Bandwidth {
 pub struct Peak {
     /// A large square matrix product on the device.
     pub product: f64,
-    /// Multiplications and additions in the registers of every core; none on a GPU.
+    /// Multiplications and additions in the registers of every core; `None` on a GPU.
     pub registers: Option<f64>,
 }
 
 impl Peak {
-    /// The faster of the two, which is the stricter roof.
+    /// Returns the faster of the two, which is the stricter roof.
     #[must_use]
     pub fn best(&self) -> f64 {
         self.registers.map_or(self.product, |registers| registers.max(self.product))
@@ -59,9 +60,10 @@ pub fn threads() -> usize {
     Team::global().threads()
 }
 
-/// The smallest working set that is timed on a CPU: below it, a parallel loop costs more than its bytes.
+/// The smallest working set on a CPU: below it, a parallel loop costs more than its bytes.
 const SMALLEST_SET: usize = 1 << 20;
-/// The largest: past every cache, and small beside the memory of a machine that holds a model of that size.
+/// The largest working set: larger than any cache, and small for a machine that holds a model of
+/// that size.
 const LARGEST_SET: usize = 1 << 30;
 /// Bytes of a task: large enough to hide its start, small enough that cores finish together.
 const BLOCK: usize = 1 << 18;
@@ -73,10 +75,11 @@ const GPU_SET: usize = 1 << 31;
 /// As much of it as one buffer of any WebGPU adapter holds.
 const WEBGPU_SET: usize = 1 << 27;
 
-/// Bandwidth over a working set of `bytes` bytes, that is of the caches where they hold it, as they then hold the weights.
+/// Bandwidth over a working set of `bytes` bytes, that is of the caches where they hold it, as they
+/// then hold the weights.
 ///
-/// On the CPU all [`threads`] read, and the working set is kept between 1 MiB and 1 GiB. On a GPU, whatever `bytes`, sums and triads of its backend
-/// go over memory.
+/// On the CPU all [`threads`] read, and the working set is kept between 1 MiB and 1 GiB. On a GPU,
+/// whatever `bytes`, sums and triads of its backend go over memory.
 ///
 /// # Panics
 ///
@@ -99,7 +102,8 @@ fn read_on_cpu(bytes: usize) -> f64 {
     let mut parts: Vec<(&[u64], u64)> = words.chunks(BLOCK / size_of::<u64>()).map(|part| (part, 0)).collect();
     rate(size_of_val(&words[..]), BYTES_TIMED.div_ceil(bytes), || {
         for_each_mut(black_box(&mut parts), |_, (part, sum)| {
-            // Integers, whose sum may be taken in any order and so in as many registers as there are.
+            // Integers, whose sum may be taken in any order and so in as many registers as there
+            // are.
             *sum = widened(
                 #[inline(always)]
                 || part.iter().fold(0_u64, |sum, &word| sum.wrapping_add(word)),
@@ -146,13 +150,15 @@ fn finish(device: &Device, result: Tensor<2>) {
     drop(black_box(result));
 }
 
-/// Widths of the square matrices whose product is timed: doubled until a product takes long enough, or up to the largest.
+/// Widths of the square matrices whose product is timed: doubled until a product takes long enough,
+/// or up to the largest.
 const SMALLEST_WIDTH: usize = 1 << 10;
 const LARGEST_WIDTH: usize = 1 << 13;
 /// Seconds beside which the start of a product is nothing.
 const LONG_ENOUGH: f64 = 2e-3;
 
-/// The peak of `device` on weights of `format`. Where numbers are no floats, the matrix product is one of f32.
+/// The peak of `device` on weights of `format`. Where numbers are no floats, the matrix product is
+/// one of f32.
 ///
 /// # Panics
 ///
@@ -172,15 +178,17 @@ pub fn peak(name: DeviceName, device: &Device, format: DType) -> Peak {
     Peak { product, registers: (name == DeviceName::Cpu).then(|| registers(format.size())) }
 }
 
-/// Sums kept apart in [`registers`]: more than the latency of an addition times the additions begun in a cycle.
+/// Sums kept apart in [`registers`]: more than the latency of an addition times the additions begun
+/// in a cycle.
 const CHAINS: usize = 12;
 /// Numbers of a sum: the widest vector of f32.
 const VECTOR: usize = 16;
 /// Rounds of a task of [`registers`].
 const ROUNDS: usize = 1 << 18;
 
-/// Multiply-adds per second in registers, times two: f32, pairs of bf16 where numbers have two bytes, or sixteen bits by eight, which are
-/// two products of bytes, where they have one; where the processor has that. Where it has tiles, as many products of those as each is computed by.
+/// Multiply-adds per second in registers, times two: f32, pairs of bf16 where numbers have two
+/// bytes, or sixteen bits by eight, which are two products of bytes, where they have one; where the
+/// processor has that. Where it has tiles, as many products of those as each is computed by.
 fn registers(bytes: usize) -> f64 {
     let (chains, multiply_adds) = widest(bytes);
     let tasks = threads();
@@ -193,7 +201,8 @@ fn registers(bytes: usize) -> f64 {
     vectors.max(tiles)
 }
 
-/// The widest multiply-adds of this processor on numbers of so many bytes, and how many there are in a call.
+/// The widest multiply-adds of this processor on numbers of so many bytes, and how many there are
+/// in a call.
 fn widest(bytes: usize) -> (fn() -> f32, usize) {
     let of_width = |width: usize| ROUNDS * CHAINS * width;
     #[cfg(target_arch = "x86_64")]
@@ -227,7 +236,8 @@ fn scalar_chains() -> f32 {
     let (factor, term) = (black_box(FACTOR), black_box(TERM));
     let mut sums = [[0.0_f32; VECTOR]; CHAINS];
     for _ in 0..ROUNDS {
-        // A product and a sum: without an instruction for both, `mul_add` is a call of a function that is slow.
+        // A product and a sum: without an instruction for both, `mul_add` is a call of a function
+        // that is slow.
         sums.iter_mut().flatten().for_each(|sum| *sum = *sum * factor + term);
     }
     sums.iter().flatten().sum()
@@ -299,7 +309,8 @@ fn vnni_chains() -> f32 {
     sums.into_iter().map(|sum| _mm512_reduce_add_epi32(sum) as f32).sum()
 }
 
-/// The best of three times over `times` passes, after one that is not timed, as `amount` per second and pass.
+/// The best of three times over `times` passes, after one that is not timed, as `amount` per second
+/// and pass.
 fn rate(amount: usize, times: usize, mut pass: impl FnMut()) -> f64 {
     pass();
     let best = (0..3)
@@ -316,7 +327,8 @@ fn rate(amount: usize, times: usize, mut pass: impl FnMut()) -> f64 {
 mod tests {
     use super::*;
 
-    /// No machine that runs this is slower than a spinning disk or a desktop of 1990, nor faster than a hundred of today's servers.
+    /// No machine that runs this is slower than a spinning disk or a desktop of 1990, nor faster
+    /// than a hundred of today's servers.
     const BYTES: std::ops::Range<f64> = 1e8..1e15;
     const OPERATIONS: std::ops::Range<f64> = 1e7..1e17;
 

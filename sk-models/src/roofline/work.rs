@@ -73,10 +73,12 @@ pub struct Pass {
 impl Pass {
     /// What it costs with the weights of `config` in `storage`.
     ///
-    /// - operations `G·(2·M·positions + 2·V·H·heads + 4·Q·layers·pairs) + 2·A·positions`, with M the entries of the layers' matrices, Q the
-    ///   width of all query heads and A the numbers of the adapters;
-    /// - bytes: layers, head and adapters once, the embedding by the row, keys and values of `cached + positions` per lane. Logits are never
-    ///   written, since a sum over them can be taken as they are made.
+    /// - operations `G·(2·M·positions + 2·V·H·heads + 4·Q·layers·pairs) + 2·A·positions`, with M
+    ///   the entries of the layers' matrices, Q the width of all query heads and A the numbers of
+    ///   the adapters;
+    /// - bytes: layers, head and adapters once, the embedding by the row, keys and values of
+    ///   `cached + positions` per lane. Logits are never written, since a sum over them can be
+    ///   taken as they are made.
     #[must_use]
     pub fn cost(&self, config: &Qwen2Config, storage: Storage) -> Cost {
         let count = |n: usize| n as f64;
@@ -100,7 +102,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Reading `tokens` tokens of a context from nothing, in `lanes` policies, with the next token's logits or without.
+    /// Reading `tokens` tokens of a context from nothing, in `lanes` policies, with the next
+    /// token's logits or without.
     #[must_use]
     pub fn prefill(tokens: usize, lanes: usize, adapters: usize, logits: bool) -> Self {
         let pass =
@@ -108,14 +111,16 @@ impl Work {
         Self { passes: vec![pass] }
     }
 
-    /// One model alone adding `tokens` tokens to a context of `context` tokens, all but the last of which are read: a pass for each.
+    /// One model alone adding `tokens` tokens to a context of `context` tokens, all but the last of
+    /// which are read: a pass for each.
     #[must_use]
     pub fn decode(context: usize, tokens: usize) -> Self {
         let pass = |at: usize| Pass { lanes: 1, adapters: 0, positions: 1, pairs: at, cached: at.saturating_sub(1), heads: 1 };
         Self { passes: (context..context + tokens).map(pass).collect() }
     }
 
-    /// Drafting `candidates` spans of `span` tokens after a context of `context` tokens, all but the last of which are read: `span` passes.
+    /// Drafting `candidates` spans of `span` tokens after a context of `context` tokens, all but
+    /// the last of which are read: `span` passes.
     ///
     /// All spans begin with the context's last token, which the first pass reads once.
     #[must_use]
@@ -134,11 +139,11 @@ impl Work {
         Self { passes: (0..span).map(pass).collect() }
     }
 
-    /// Reading `candidates` spans of `span` tokens after a context of `context` tokens, all but the last of which are read, under `lanes`
-    /// policies: one pass.
+    /// Reading `candidates` spans of `span` tokens after a context of `context` tokens, all but the
+    /// last of which are read, under `lanes` policies: one pass.
     ///
-    /// A span's last token predicts nothing, and its first is predicted by the context's last token, which is one position for all spans of
-    /// a policy: `1 + N·(L − 1)` positions.
+    /// A span's last token predicts nothing, and its first is predicted by the context's last
+    /// token, which is one position for all spans of a policy: `1 + N·(L − 1)` positions.
     #[must_use]
     pub fn score(context: usize, candidates: usize, span: usize, lanes: usize, adapters: usize) -> Self {
         let own = candidates * span.saturating_sub(1);
@@ -223,9 +228,11 @@ mod tests {
     fn a_pass_by_hand() {
         let pass = Pass { lanes: 2, adapters: 100, positions: 3, pairs: 15, cached: 5, heads: 2 };
         let cost = pass.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
-        // Per lane 2·240·3 for the matrices, 2·40·2 for the head, 4·4·2·15 for attention; 2·100·3 for the adapters.
+        // Per lane 2·240·3 for the matrices, 2·40·2 for the head, 4·4·2·15 for attention; 2·100·3
+        // for the adapters.
         assert_eq!(cost.operations, 2.0 * (1440.0 + 160.0 + 480.0) + 600.0);
-        // Layers and head once, six rows of the embedding; the adapters; eight keys and values a lane.
+        // Layers and head once, six rows of the embedding; the adapters; eight keys and values a
+        // lane.
         assert_eq!(cost.bytes, 2.0 * (276.0 + 40.0 + 24.0) + 4.0 * 100.0 + 2.0 * 8.0 * 8.0);
         let headless = Pass { heads: 0, ..pass }.cost(&config(false), Storage { weight: 2.0, adapter: 4.0, cache: 1.0 });
         assert_eq!(cost.bytes - headless.bytes, 2.0 * 40.0);
@@ -236,13 +243,14 @@ mod tests {
         let prefill = Work::prefill(3, 2, 7, true);
         assert_eq!(prefill.passes(), [Pass { lanes: 2, adapters: 7, positions: 3, pairs: 6, cached: 0, heads: 1 }]);
 
-        // Three tokens after a context of five, four of which are kept: the fifth is read, and then the first two of the new ones.
+        // Three tokens after a context of five, four of which are kept: the fifth is read, and then
+        // the first two of the new ones.
         let decode = Work::decode(5, 3);
         assert_eq!(decode.passes().iter().map(|pass| pass.pairs).collect::<Vec<_>>(), [5, 6, 7]);
         assert_eq!(decode.passes().iter().map(|pass| pass.cached).collect::<Vec<_>>(), [4, 5, 6]);
 
-        // Two spans of three after a context of five, four of which are kept. The fifth is read once; then both rows attend to it, to
-        // what was kept and to their own.
+        // Two spans of three after a context of five, four of which are kept. The fifth is read
+        // once; then both rows attend to it, to what was kept and to their own.
         let draft = Work::draft(5, 2, 3);
         let of = |f: fn(&Pass) -> usize| draft.passes().iter().map(f).collect::<Vec<_>>();
         assert_eq!(of(|pass| pass.positions), [1, 2, 2]);
@@ -250,7 +258,8 @@ mod tests {
         assert_eq!(of(|pass| pass.cached), [4, 5, 5 + 2]);
         assert_eq!(of(|pass| pass.heads), [1, 2, 2]);
 
-        // The same spans read in one pass: the same positions and pairs, and no key written before it is needed.
+        // The same spans read in one pass: the same positions and pairs, and no key written before
+        // it is needed.
         let score = Work::score(5, 2, 3, 4, 9);
         assert_eq!(score.passes(), [Pass { lanes: 4, adapters: 9, positions: 5, pairs: 5 + 2 * (6 + 7), cached: 4, heads: 5 }]);
         let one = Work::score(5, 2, 1, 4, 9);
@@ -262,7 +271,8 @@ mod tests {
         let cost = Cost { bytes: 12.0, operations: 30.0 };
         assert_eq!(cost.floor(&Roof { bandwidth: 4.0, peak: 100.0 }), 3.0);
         assert_eq!(cost.floor(&Roof { bandwidth: 100.0, peak: 5.0 }), 6.0);
-        // Passes follow one another: their floors add up, also where one is bound by bytes and the next by operations.
+        // Passes follow one another: their floors add up, also where one is bound by bytes and the
+        // next by operations.
         let (config, roof) = (config(false), Roof { bandwidth: 1.0, peak: 3.0 });
         let work = Work { passes: [Work::prefill(50, 1, 0, false).passes, Work::decode(50, 2).passes].concat() };
         let each: f64 = work.passes.iter().map(|pass| pass.cost(&config, Storage::F32).floor(&roof)).sum();
@@ -275,7 +285,8 @@ mod tests {
         let config = config(false);
         let cost = |context, lanes| Work::score(context, 7, 24, lanes, 50 * (lanes - 1)).cost(&config, Storage::F32);
         let (near, far) = (cost(64, 4), cost(65, 4));
-        // One key more for each of 162 positions of four lanes, in two layers of width 4; and one more key and value read in each lane.
+        // One key more for each of 162 positions of four lanes, in two layers of width 4; and one
+        // more key and value read in each lane.
         assert_eq!(far.operations - near.operations, 4.0 * 4.0 * 8.0 * 162.0);
         assert_eq!(far.bytes - near.bytes, 4.0 * 4.0 * 8.0);
         let step = cost(64, 5).operations - near.operations;

@@ -16,17 +16,18 @@ use super::{
 };
 use crate::{files, json};
 
-/// File of a checkpoint that holds its special tokens and, usually, its chat template.
+/// The file with the special tokens of a checkpoint and, usually, its chat template.
 const CONFIG_FILE: &str = "tokenizer_config.json";
-/// File that holds the template where `tokenizer_config.json` does not.
+/// The file with the chat template otherwise.
 const TEMPLATE_FILE: &str = "chat_template.jinja";
 /// Name of the template in the environment.
 const TEMPLATE: &str = "chat";
 
 /// A compiled chat template with the special tokens that it may name.
 ///
-/// Rendered as transformers renders it: `trim_blocks` and `lstrip_blocks`, `tojson` without HTML escaping and with
-/// Python's separators, loop controls, Python's string and dictionary methods, `raise_exception` and `strftime_now`.
+/// Rendered as transformers renders it: `trim_blocks` and `lstrip_blocks`, `tojson` without HTML
+/// escaping and with Python's separators, loop controls, Python's string and dictionary methods,
+/// `raise_exception` and `strftime_now`.
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -35,17 +36,17 @@ pub struct ChatTemplate {
     special_tokens: Value,
 }
 
-/// What a template may ask for besides the messages.
+/// The variables of a template besides the messages.
 #[derive(Debug, Clone)]
 pub struct ChatOptions {
-    /// Descriptions of the tools at hand, as a list; `Value::UNDEFINED` for none.
+    /// Descriptions of the available tools, as a list; `Value::UNDEFINED` for none.
     pub tools: Value,
-    /// Whether to end with the opening of an assistant's turn.
+    /// Whether the prompt ends with the opening of an assistant's turn.
     pub add_generation_prompt: bool,
 }
 
 impl Default for ChatOptions {
-    /// No tools, and the assistant is to speak next.
+    /// Returns the options without tools, in which the assistant speaks next.
     fn default() -> Self {
         Self { tools: Value::UNDEFINED, add_generation_prompt: true }
     }
@@ -73,7 +74,7 @@ struct NamedTemplate {
     template: String,
 }
 
-/// The part of `tokenizer_config.json` that matters.
+/// The used part of `tokenizer_config.json`.
 #[derive(Deserialize)]
 struct TokenizerConfig {
     chat_template: Option<TemplateEntry>,
@@ -83,7 +84,7 @@ struct TokenizerConfig {
     unk_token: Option<TokenEntry>,
 }
 
-/// The special tokens by the names templates use. One that does not exist is undefined, not null.
+/// The special tokens by the names that templates use. A missing one is undefined, not null.
 #[derive(Serialize)]
 struct SpecialTokens {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +98,8 @@ struct SpecialTokens {
 }
 
 impl ChatTemplate {
-    /// The template of a model directory: `chat_template.jinja` if there is one, else that of `tokenizer_config.json`.
+    /// Reads the template of a model directory: `chat_template.jinja` if it exists, else the one in
+    /// `tokenizer_config.json`.
     ///
     /// # Errors
     ///
@@ -111,7 +113,8 @@ impl ChatTemplate {
         Self::new(&config.display().to_string(), &text, template.map(|template| (file.display().to_string(), template)))
     }
 
-    /// The template of the text of a `tokenizer_config.json`; `name` stands for it in errors.
+    /// Reads the template in the text of a `tokenizer_config.json`; `name` stands for the text in
+    /// errors.
     ///
     /// # Errors
     ///
@@ -120,7 +123,7 @@ impl ChatTemplate {
         Self::new(name, config, None)
     }
 
-    /// A template of its own comes with the name of its file.
+    /// A template in its own file comes with the name of the file.
     fn new(name: &str, config: &str, template: Option<(String, String)>) -> Result<Self, TextError> {
         let config: TokenizerConfig =
             json::parse(config).map_err(|source| TextError::Config { name: name.to_owned(), source })?;
@@ -147,16 +150,16 @@ impl ChatTemplate {
         Ok(Self { environment, name, special_tokens })
     }
 
-    /// The prompt of a dialogue, ready for the assistant to go on.
+    /// Returns the prompt of a dialogue; the assistant speaks next.
     ///
     /// # Errors
     ///
-    /// If the template refuses the dialogue, for instance because roles do not alternate.
+    /// If the template rejects the dialogue, for instance because roles do not alternate.
     pub fn prompt(&self, messages: &[Message]) -> Result<String, TextError> {
         self.render(Value::from(Serde(messages)), &ChatOptions::default())
     }
 
-    /// Renders messages of any form the template knows, tool calls included.
+    /// Renders messages of any form that the template supports, including tool calls.
     ///
     /// # Errors
     ///
@@ -247,7 +250,7 @@ fn python_method(
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
 
-/// The Jinja environment that transformers gives a chat template.
+/// Returns the Jinja environment that transformers gives a chat template.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     let mut syntax = SyntaxConfig::builder();
@@ -264,7 +267,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// The local time in the given `strftime` format.
+/// Returns the local time in the given `strftime` format.
 fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
     use std::fmt::Write;
 
@@ -274,7 +277,7 @@ fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
     Ok(text)
 }
 
-/// JSON as Python's `json.dumps(value, ensure_ascii=False, indent=indent)` writes it.
+/// Returns JSON as Python's `json.dumps(value, ensure_ascii=False, indent=indent)` writes it.
 #[allow(clippy::needless_pass_by_value)] // the engine hands keyword arguments over by value
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;

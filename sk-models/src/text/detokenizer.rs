@@ -1,12 +1,12 @@
-//! Token ids to text as they arrive, never half a character.
+//! Streaming conversion of token ids to text, in whole characters.
 
 use super::{TextError, Tokenizer};
 
-/// Turns a stream of token ids into text.
+/// Converts a stream of token ids to text.
 ///
-/// A token may end inside a UTF-8 character; its bytes are then held back until the character is whole, or until it
-/// is certain that it never will be. The pieces joined are the lossy UTF-8 of all bytes, however they were split.
-/// Special tokens are left out.
+/// A token may end inside a UTF-8 character. Its bytes are then held back until the character is
+/// complete or cannot become complete. The pieces joined are the lossy UTF-8 of all bytes, however
+/// they were split. Special tokens are skipped.
 #[derive(Debug, Clone)]
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
@@ -15,13 +15,13 @@ pub struct Detokenizer<'a> {
 }
 
 impl<'a> Detokenizer<'a> {
-    /// A detokenizer at the start of a text.
+    /// Returns a detokenizer at the start of a text.
     #[must_use]
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
         Self { tokenizer, pending: Vec::new() }
     }
 
-    /// Takes one more token and returns the characters that are now whole.
+    /// Takes one more token and returns the characters that are now complete.
     ///
     /// # Errors
     ///
@@ -29,14 +29,14 @@ impl<'a> Detokenizer<'a> {
     pub fn push(&mut self, id: u32) -> Result<String, TextError> {
         let bytes = self.tokenizer.token_bytes(id)?;
         if self.tokenizer.is_special(id) {
-            // A special token ends whatever was going on.
+            // A special token ends an incomplete character.
             return Ok(self.finish());
         }
         self.pending.extend_from_slice(bytes);
         Ok(take_whole(&mut self.pending))
     }
 
-    /// Ends the text: bytes still held back can no longer become a character and are returned as U+FFFD.
+    /// Ends the text. Bytes that are held back are returned as U+FFFD.
     pub fn finish(&mut self) -> String {
         let rest = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending.clear();
@@ -44,7 +44,7 @@ impl<'a> Detokenizer<'a> {
     }
 }
 
-/// Removes and returns the part of `bytes` whose reading no later byte can change.
+/// Removes and returns the part of `bytes` that later bytes cannot change.
 fn take_whole(bytes: &mut Vec<u8>) -> String {
     let mut text = String::new();
     let mut rest = bytes.as_slice();
@@ -58,7 +58,7 @@ fn take_whole(bytes: &mut Vec<u8>) -> String {
                 let (whole, tail) = rest.split_at(error.valid_up_to());
                 text.push_str(&String::from_utf8_lossy(whole));
                 match error.error_len() {
-                    // The text ends inside a character that may still come true.
+                    // The text ends inside a character that may still become complete.
                     None => break tail.len(),
                     Some(wrong) => {
                         text.push(char::REPLACEMENT_CHARACTER);

@@ -1,10 +1,10 @@
-//! What can be wrong with a tokenizer or a chat template.
+//! Errors of tokenizers and chat templates.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// A source of text conversion that cannot be used, or an input that it cannot convert.
+/// A tokenizer or chat template that cannot be used, or an input that it cannot convert.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TextError {
@@ -49,7 +49,7 @@ pub enum TextError {
         /// Number of ids.
         size: usize,
     },
-    /// `tokenizer_config.json` is not what it should be.
+    /// `tokenizer_config.json` is malformed.
     #[error("{name}: {source}")]
     Config {
         /// The file.
@@ -60,7 +60,7 @@ pub enum TextError {
     /// A checkpoint without a chat template.
     #[error("{name}: there is no chat template; use --framing hh or none")]
     NoTemplate {
-        /// The file in which it was looked for.
+        /// The file that should hold it.
         name: String,
     },
     /// A template with a syntax error, or one that fails on this conversation.
@@ -73,7 +73,8 @@ pub enum TextError {
     },
 }
 
-/// The innermost cause of an error, in one line: that is where template and parser errors say what is wrong.
+/// Returns the innermost cause of an error in one line, where template and parser errors name the
+/// fault.
 pub(super) fn one_line(error: &dyn std::error::Error) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

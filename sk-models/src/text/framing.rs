@@ -1,13 +1,18 @@
-//! A dialogue, and the plain framing of the HH-RLHF dialogues.
+//! Dialogues and the plain framing of HH-RLHF.
 
 use serde::{Deserialize, Serialize};
 
-/// Who speaks.
+/// Opens a human turn in the framing of HH-RLHF.
+pub const HUMAN: &str = "\n\nHuman:";
+/// Opens an assistant turn in the framing of HH-RLHF.
+pub const ASSISTANT: &str = "\n\nAssistant:";
+
+/// The speaker of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Role {
-    /// Instructions that stand above the dialogue.
+    /// Instructions for the whole dialogue.
     System,
     /// The person.
     User,
@@ -18,14 +23,14 @@ pub enum Role {
 /// One turn of a dialogue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
-    /// What is said.
+    /// The text.
     pub content: String,
 }
 
 impl Message {
-    /// A turn.
+    /// Returns a message.
     #[must_use]
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self { role, content: content.into() }
@@ -34,8 +39,9 @@ impl Message {
 
 /// The prompt of a dialogue in the framing of HH-RLHF, ready for the assistant to go on.
 ///
-/// Each turn is `"\n\nHuman: …"` or `"\n\nAssistant: …"`, and the prompt ends with `"\n\nAssistant:"`. The framing has
-/// no place for a system message, so its text comes first as it is.
+/// Each turn is `"\n\nHuman: …"` or `"\n\nAssistant: …"`, and the prompt ends with
+/// `"\n\nAssistant:"`. The framing has no place for a system message, so its text comes first as it
+/// is.
 ///
 /// ```
 /// use sk_models::text::{Message, Role, plain_prompt};
@@ -45,22 +51,12 @@ impl Message {
 /// ```
 #[must_use]
 pub fn plain_prompt(messages: &[Message]) -> String {
-    let mut prompt = String::new();
-    for Message { role, content } in messages {
-        match role {
-            Role::System => prompt.push_str(content),
-            Role::User => {
-                prompt.push_str("\n\nHuman: ");
-                prompt.push_str(content);
-            }
-            Role::Assistant => {
-                prompt.push_str("\n\nAssistant: ");
-                prompt.push_str(content);
-            }
-        }
-    }
-    prompt.push_str("\n\nAssistant:");
-    prompt
+    let turn = |Message { role, content }: &Message| match role {
+        Role::System => content.clone(),
+        Role::User => format!("{HUMAN} {content}"),
+        Role::Assistant => format!("{ASSISTANT} {content}"),
+    };
+    messages.iter().map(turn).collect::<String>() + ASSISTANT
 }
 
 #[cfg(test)]

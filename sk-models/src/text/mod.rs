@@ -1,6 +1,6 @@
-//! Text in and out: token ids, streaming detokenisation, and the framings that turn a dialogue into a prompt.
+//! Text: token ids, streaming detokenisation, and the framings of a dialogue as a prompt.
 //!
-//! Token ids are the truth of a generation; text is derived from them, never the other way round.
+//! Token ids are the reference. Text is derived from them, never the reverse.
 
 mod chat;
 mod detokenizer;
@@ -11,5 +11,5 @@ pub(crate) mod tokenizer;
 pub use chat::{ChatOptions, ChatTemplate};
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
-pub use framing::{Message, Role, plain_prompt};
+pub use framing::{ASSISTANT, HUMAN, Message, Role, plain_prompt};
 pub use tokenizer::Tokenizer;

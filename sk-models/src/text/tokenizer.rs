@@ -10,8 +10,8 @@ use super::error::{TextError, one_line};
 
 /// A tokenizer in Hugging Face's `tokenizer.json` format.
 ///
-/// Special tokens written out in a text are recognised, and none are added to it: a prompt is exactly what its framing
-/// says.
+/// Special tokens written out in a text are recognised, and none are added to it: a prompt is
+/// exactly what its framing says.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: Inner,
@@ -100,7 +100,8 @@ fn check_part(field: &str, list: &str, part: Option<&Value>, known: impl Fn(&Val
     }
 }
 
-/// A hundred times the vocabulary of Qwen2.5: what asks for memory by the id must not ask for all of it.
+/// A hundred times the vocabulary of Qwen2.5: what asks for memory by the id must not ask for all
+/// of it.
 const MOST_TOKENS: usize = 1 << 24;
 
 impl Tokenizer {
@@ -127,7 +128,8 @@ impl Tokenizer {
         if !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
             return Err(TextError::NotByteLevel { name: name.to_owned() });
         }
-        // Some files carry the settings of the last training run; a prompt must never be cut or padded silently.
+        // Some files carry the settings of the last training run; a prompt must never be cut or
+        // padded silently.
         inner.with_padding(None).with_truncation(None).map_err(|error| refuse(one_line(&*error)))?;
 
         let alphabet = byte_alphabet();
@@ -232,8 +234,8 @@ fn token_bytes(token: &str, alphabet: &HashMap<char, u8>) -> Box<[u8]> {
     mapped.unwrap_or_else(|| token.as_bytes().to_vec()).into()
 }
 
-/// The inverse of the byte-level alphabet: printable Latin-1 bytes stand for themselves, and the other 68 for the
-/// characters from U+0100 on, in order.
+/// The inverse of the byte-level alphabet: printable Latin-1 bytes stand for themselves, and the
+/// other 68 for the characters from U+0100 on, in order.
 fn byte_alphabet() -> HashMap<char, u8> {
     let mut next = 0x100;
     (0..=u8::MAX)

@@ -2,20 +2,23 @@
 //!
 //! # Framing
 //!
-//! A dialogue is the text `\n\nHuman: …\n\nAssistant: …`, as in HH-RLHF; a prompt with a response is a dialogue of
-//! one exchange. Encoded, every Assistant turn is followed by the end-of-turn token (`<|im_end|>`, the model's
-//! `eos_token_id`), which is how a model learns to stop; every document, dialogue or plain text, is followed by the
-//! end-of-text token (`<|endoftext|>`), which separates it from the next one in a window.
+//! A dialogue is the text `\n\nHuman: …\n\nAssistant: …`, as in HH-RLHF; a prompt with a response
+//! is a dialogue of one exchange. Encoded, every Assistant turn is followed by the end-of-turn
+//! token (`<|im_end|>`, the model's `eos_token_id`), which is how a model learns to stop; every
+//! document, dialogue or plain text, is followed by the end-of-text token (`<|endoftext|>`), which
+//! separates it from the next one in a window.
 //!
 //! # Split
 //!
-//! A document is held out if a hash of its key falls below the held-out fraction. The key is the first human turn
-//! where there is one and the text otherwise: what is held out of language-model training is held out of preference
-//! training, and the turns of one dialogue, which preference data tend to list one by one, stay on one side.
+//! A document is held out if a hash of its key falls below the held-out fraction. The key is the
+//! first human turn where there is one and the text otherwise: what is held out of language-model
+//! training is held out of preference training, and the turns of one dialogue, which preference
+//! data tend to list one by one, stay on one side.
 //!
 //! # Exclusion
 //!
-//! [`Excluded`] leaves out every row that shares a question with evaluation files, wherever in a dialogue it is asked.
+//! [`Excluded`] leaves out every row that shares a question with evaluation files, wherever in a
+//! dialogue it is asked.
 
 use std::{
     collections::HashSet,
@@ -33,17 +36,14 @@ use tokenizers::Tokenizer;
 
 use super::error::TrainError;
 use crate::files;
+pub use crate::text::{ASSISTANT, HUMAN};
 
-/// Opens a human turn.
-pub const HUMAN: &str = "\n\nHuman:";
-/// Opens an assistant turn.
-pub const ASSISTANT: &str = "\n\nAssistant:";
 /// The token that ends an assistant turn.
 pub const END_OF_TURN: &str = "<|im_end|>";
 /// The token that ends a document.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// The share of documents held out unless another is asked for.
+/// The default share of held-out documents.
 pub const HELD_OUT: f64 = 0.05;
 
 /// A data file and how often an epoch sees each of its documents, written `path` or `path=weight`.
@@ -136,7 +136,7 @@ impl Row {
         bare.into_iter().chain(turns).map(str::trim)
     }
 
-    /// The first human turn where there is one, else the text: what decides on which side of the split the row falls.
+    /// Returns the key of the split: the first human turn if there is one, else the text.
     #[must_use]
     pub fn key(&self) -> &str {
         let text = match self {
@@ -151,7 +151,7 @@ impl Row {
         (hash(self.key()) as f64) < fraction * 2.0_f64.powi(64)
     }
 
-    /// The text of the row for language modelling: of a pair, the better side.
+    /// Returns the text of the row for language modelling; for a pair, the better side.
     #[must_use]
     pub fn document(&self) -> String {
         match self {
@@ -162,11 +162,12 @@ impl Row {
     }
 }
 
-/// Writes preference pairs as [`read_rows`] reads them, gzipped where the name ends in `.gz`: whole dialogues, one pair a line.
+/// Writes preference pairs as [`read_rows`] reads them, one pair of whole dialogues per line,
+/// gzipped if the name ends in `.gz`.
 ///
 /// # Errors
 ///
-/// If the file cannot be written, or a row is no pair. It is whole or as it was.
+/// If the file cannot be written, or a row is not a pair. The file is complete or unchanged.
 pub fn write_pairs(path: &Path, rows: &[Row]) -> Result<(), TrainError> {
     let mut lines = Vec::new();
     for row in rows {
@@ -202,7 +203,7 @@ fn split_dialogues(chosen: &str, rejected: &str) -> Result<Row, String> {
     })
 }
 
-/// FNV-1a: stable across versions and machines, which the standard hasher is not.
+/// FNV-1a, which is stable across versions and machines, unlike the standard hasher.
 fn hash(key: &str) -> u64 {
     let folded =
         key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
@@ -214,8 +215,8 @@ fn hash(key: &str) -> u64 {
 
 /// Reads every row of a `.jsonl` or `.jsonl.gz` file.
 ///
-/// Dialogue pairs whose prompts differ are skipped: a preference between answers to different questions teaches
-/// nothing. So are pairs with an empty or with two equal completions.
+/// Dialogue pairs whose prompts differ are skipped: a preference between answers to different
+/// questions teaches nothing. So are pairs with an empty or with two equal completions.
 ///
 /// # Errors
 ///
@@ -256,21 +257,22 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
     Ok(rows)
 }
 
-/// Questions whose rows are left out, whatever file and whatever turn they are in.
+/// Questions whose rows are excluded, in any file and any turn.
 ///
-/// Questions are compared by their letters and digits in lower case. What opens a dialogue counts always; a later turn
-/// counts if it is longer than [`Excluded::INCIDENTAL`], for "yes, please" is nobody's question.
+/// Questions are compared by their letters and digits in lower case. The first turn always counts;
+/// a later turn counts if it is longer than [`Excluded::INCIDENTAL`], since "yes, please" is not a
+/// question of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Excluded {
     questions: HashSet<String>,
 }
 
 impl Excluded {
-    /// Later turns of at most so many letters and digits are no questions of their own.
+    /// Later turns of at most this many letters and digits do not count as questions.
     pub const INCIDENTAL: usize = 25;
 
-    /// Collects the questions of the given files: rows as [`read_rows`] takes them, or a `.csv` table with a column
-    /// `prompt` or `question`.
+    /// Collects the questions of the given files: rows as [`read_rows`] takes them, or a `.csv`
+    /// table with a column `prompt` or `question`.
     ///
     /// # Errors
     ///
@@ -395,7 +397,8 @@ pub fn encode_document(tokenizer: &Tokenizer, marks: Marks, text: &str) -> Resul
     Ok(ids)
 }
 
-/// Encodes a framed prompt, which ends with `Assistant:`; earlier assistant turns get their end-of-turn token.
+/// Encodes a framed prompt, which ends with `Assistant:`; earlier assistant turns get their
+/// end-of-turn token.
 ///
 /// # Errors
 ///
@@ -422,11 +425,11 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads, splits and encodes the given sources, but for the excluded rows.
+    /// Reads, splits and encodes the given sources without the excluded rows.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or encoded, or nothing is left to train on.
+    /// If a file cannot be read or encoded, or no row is left for training.
     pub fn load(
         sources: &[Source],
         excluded: &Excluded,
@@ -460,7 +463,7 @@ impl Corpus {
     /// Held-out windows of `length + 1` tokens, in file order, at most `limit`.
     #[must_use]
     pub fn held_out_windows(&self, length: usize, limit: usize) -> Vec<Vec<u32>> {
-        // Every source is represented: documents are taken at equal distances, not from the first file only.
+        // Documents are taken at equal distances, so that every source is represented.
         let wanted = limit * (length + 1);
         let total: usize = self.held_out.iter().map(Vec::len).sum();
         let stride = (total / wanted.max(1)).max(1);
@@ -469,19 +472,20 @@ impl Corpus {
     }
 }
 
-/// Where a run stands in its data.
+/// The position of a run in its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
 pub struct Cursor {
-    /// Passes over the corpus that are done.
+    /// Completed passes over the corpus.
     pub epoch: u64,
-    /// Windows of the present pass that are used.
+    /// Windows used in the current pass.
     pub window: u64,
 }
 
 /// An endless sequence of training windows of `length + 1` tokens.
 ///
-/// Each epoch repeats every document `weight` times (a fraction is a chance), shuffles them with a seed made of the
-/// run's seed and the epoch's number, lays them end to end and cuts. A cursor is enough to resume.
+/// Each epoch repeats every document `weight` times (a fraction is a chance), shuffles them with a
+/// seed made of the run's seed and the epoch's number, lays them end to end and cuts. A cursor is
+/// enough to resume.
 #[derive(Debug)]
 pub struct Windows<'a> {
     corpus: &'a Corpus,
@@ -524,13 +528,13 @@ impl<'a> Windows<'a> {
         order.into_iter().flat_map(|index| corpus.train[index].0.iter().copied()).collect()
     }
 
-    /// Where the next window starts.
+    /// Returns the position of the next window.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// The next window.
+    /// Returns the next window.
     pub fn next_window(&mut self) -> Vec<u32> {
         let mut start = self.cursor.window as usize * self.length;
         while start + self.length + 1 > self.stream.len() {

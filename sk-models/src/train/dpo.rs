@@ -1,4 +1,5 @@
-//! Adapters from preference pairs: low-rank changes of a frozen backbone, by direct preference optimisation.
+//! Adapters from preference pairs: low-rank changes of a frozen backbone, by direct preference
+//! optimisation.
 
 use std::{
     collections::BTreeSet,
@@ -44,11 +45,11 @@ pub struct DpoOptions {
     pub model: PathBuf,
     /// Preference pairs.
     pub sources: Vec<Source>,
-    /// Files whose questions are left out of the pairs.
+    /// Files whose questions are excluded from the pairs.
     pub exclude: Vec<PathBuf>,
     /// Share of the prompts held out.
     pub held_out: f64,
-    /// Where the adapter and the checkpoint go.
+    /// The directory of the adapter and the checkpoint.
     pub output: PathBuf,
     /// The changed layers.
     pub targets: Vec<Target>,
@@ -82,7 +83,7 @@ pub struct DpoOptions {
     pub save_every: u64,
 }
 
-/// What a run reports while it goes.
+/// An event of a run.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DpoEvent {
@@ -181,10 +182,10 @@ struct Progress {
 }
 
 impl DpoOptions {
-    /// What the matrices after a step follow from.
+    /// Returns everything that determines the matrices after a step.
     fn recipe(&self, backbone: &Checkpoint, tokenizer: &Path) -> Result<Recipe, TrainError> {
         let Self {
-            // Read by now.
+            // Covered by the backbone.
             model: _,
             sources,
             exclude,
@@ -194,7 +195,7 @@ impl DpoOptions {
             rank,
             alpha,
             loss: PreferenceLoss { beta, label_smoothing, length_normalised },
-            // A run may go on for longer than it was to, and be looked at and kept more often.
+            // A resumed run may run longer, and report and save at other steps.
             steps: _,
             evaluate_every: _,
             save_every: _,
@@ -229,15 +230,17 @@ impl DpoOptions {
     }
 }
 
-/// Trains an adapter, or resumes a run whose checkpoint is in the output directory, and writes it in PEFT's format.
+/// Trains an adapter and writes it in PEFT's format. A run whose checkpoint is in the output
+/// directory is resumed.
 ///
-/// The log-probabilities of the reference, the backbone itself, are computed once. The result depends on the options
-/// alone: a run that is interrupted and resumed ends with the same bytes. Returns the measurement at the end.
+/// The log-probabilities of the reference, the backbone itself, are computed once. The result
+/// depends on the options alone: a run that is interrupted and resumed ends with the same bytes.
+/// Returns the final measurement.
 ///
 /// # Errors
 ///
-/// If the backbone, the pairs or a checkpoint are unusable, a finished adapter lies in the output directory, the loss diverges, or a file
-/// cannot be written.
+/// If the backbone, the pairs or a checkpoint are unusable, the output directory holds a finished
+/// adapter, the loss diverges, or a file cannot be written.
 pub fn train_dpo(
     options: &DpoOptions,
     device: &Device,
@@ -277,7 +280,7 @@ pub fn train_dpo(
         check_step(found.progress.step, options.steps, &path)?;
         matrices = load_parameters(matrices, found.parameters).map_err(refuse)?;
         step = found.progress.step;
-        optimizer.restore(step, found.optimizer, device);
+        optimizer.restore(&matrices, found.optimizer, device).map_err(refuse)?;
     }
     report(DpoEvent::Started {
         parameters: matrices.num_params(),
@@ -286,7 +289,7 @@ pub fn train_dpo(
         resumed: step,
         steps: options.steps,
     });
-    // Only the pairs that the remaining steps will see need a reference.
+    // Only the pairs of the remaining steps need a reference.
     let mut order = Order::new(options.seed, &train);
     let used: BTreeSet<usize> = (step..options.steps).flat_map(|step| order.step(step, options.batch)).collect();
     let used: Vec<usize> = used.into_iter().collect();
@@ -344,10 +347,11 @@ pub fn train_dpo(
     Ok(measured)
 }
 
-/// The pairs that a run of these options never sees: neither they nor any pair that asks one of the same questions, in whatever turn.
+/// The pairs that a run of these options never sees: neither they nor any pair that asks one of the
+/// same questions, in whatever turn.
 ///
-/// What a run sees follows from its options alone, so that this can be asked after the fact. Held-out pairs are among them. A judge of
-/// what the adapter does can be trained on them.
+/// What a run sees follows from its options alone, so that this can be asked after the fact.
+/// Held-out pairs are among them. A judge of what the adapter does can be trained on them.
 ///
 /// # Errors
 ///
@@ -365,7 +369,7 @@ pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
     let seen: BTreeSet<usize> = (0..options.steps).flat_map(|step| order.step(step, options.batch)).collect();
     let asked = Excluded::of(seen.iter().map(|&index| &rows[index]));
     let mut unseen: Vec<Row> = Vec::new();
-    // The copies of a weighted source lie side by side.
+    // The copies of a weighted source are adjacent.
     for row in rows.into_iter().chain(held_out.into_iter().map(|(row, _)| row)) {
         if !asked.contains(&row) && unseen.last() != Some(&row) {
             unseen.push(row);
@@ -375,47 +379,31 @@ pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
 }
 
 fn check(options: &DpoOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    for (name, value) in [
+    TrainError::check_counts(&[
         ("steps", options.steps),
         ("batch", options.batch as u64),
         ("rank", options.rank as u64),
         ("targets", options.targets.len() as u64),
         ("evaluate-every", options.evaluate_every),
         ("save-every", options.save_every),
-    ] {
-        if value == 0 {
-            return refuse(name, "0".into(), "must be at least one");
-        }
-    }
-    if options.length < 4 {
-        return refuse("length", options.length.to_string(), "must be at least 4 tokens");
-    }
-    let PreferenceLoss { beta, label_smoothing, .. } = options.loss;
-    if !(beta.is_finite() && beta > 0.0) {
-        return refuse("beta", beta.to_string(), "must be positive and finite");
-    }
-    if !(0.0..0.5).contains(&label_smoothing) {
-        return refuse("label-smoothing", label_smoothing.to_string(), "must lie between 0 and one half");
-    }
-    if !(options.rate.is_finite() && options.rate > 0.0) {
-        return refuse("rate", options.rate.to_string(), "must be positive and finite");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
-    if !(options.alpha.is_finite() && options.alpha > 0.0) {
-        return refuse("alpha", options.alpha.to_string(), "must be positive and finite");
-    }
+    ])?;
+    TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
+    let PreferenceLoss { beta, label_smoothing: smoothing, .. } = options.loss;
+    TrainError::check_positive("beta", beta)?;
+    TrainError::check("label-smoothing", smoothing, (0.0..0.5).contains(&smoothing), "must lie between 0 and one half")?;
+    TrainError::check_positive("rate", options.rate)?;
+    TrainError::check_split("held-out", options.held_out)?;
+    TrainError::check_positive("alpha", options.alpha)?;
     TrainError::check_number("floor", options.floor, true)?;
     TrainError::check_number("weight-decay", options.weight_decay, false)?;
     TrainError::check_number("clip", options.clip, false)
 }
 
-/// The order in which pairs are used: each epoch a permutation of its own, which follows from the seed and the epoch.
+/// The order of the pairs: each epoch is its own permutation, which depends on the seed and the
+/// epoch.
 ///
-/// The pairs of [`Order::WINDOW`] successive steps are dealt out by length, so that a batch is padded little; which of
-/// these batches comes first is drawn.
+/// The pairs of [`Order::WINDOW`] successive steps are grouped by length, so that batches need
+/// little padding, and the order of these batches is drawn.
 struct Order {
     seed: u64,
     epoch: usize,
@@ -440,7 +428,7 @@ impl Order {
         permutation
     }
 
-    /// The pair at a position of the endless sequence.
+    /// Returns the pair at a position of the endless sequence.
     fn at(&mut self, position: usize) -> usize {
         let pairs = self.permutation.len();
         let epoch = position / pairs;
@@ -450,14 +438,14 @@ impl Order {
         self.permutation[position % pairs]
     }
 
-    /// The pairs of a step.
+    /// Returns the pairs of a step.
     fn step(&mut self, step: u64, batch: usize) -> Vec<usize> {
         let window = step / Self::WINDOW;
         let size = Self::WINDOW as usize * batch;
         let start = window as usize * size;
         let mut pairs: Vec<usize> = (start..start + size).map(|position| self.at(position)).collect();
         pairs.sort_by_key(|&pair| (self.lengths[pair], pair));
-        // Streams of windows are counted from the other end than those of epochs.
+        // Streams of windows count down from the end, those of epochs up from zero.
         let batches = Self::shuffled(self.seed, u64::MAX - window, Self::WINDOW as usize);
         let first = batches[(step % Self::WINDOW) as usize] * batch;
         pairs[first..first + batch].to_vec()
@@ -466,8 +454,8 @@ impl Order {
 
 /// Summed log-probabilities of the completions of `sides`, `[sides]`.
 ///
-/// Sequences are padded at the end, where causal attention cannot see the padding; only the rows that predict a
-/// completion token reach the head.
+/// Sequences are padded at the end, where causal attention cannot see the padding; only the rows
+/// that predict a completion token reach the head.
 fn completion_log_probs(model: &Qwen2, lanes: Lanes<'_>, sides: &[&Side], device: &Device) -> Tensor<1> {
     let length = sides.iter().map(|side| side.ids.len() - 1).max().unwrap_or(0);
     let mut inputs = vec![0_i32; sides.len() * length];

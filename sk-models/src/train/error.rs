@@ -1,12 +1,13 @@
-//! What can go wrong in training.
+//! Errors of training.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use thiserror::Error;
 
 use crate::{config::ConfigError, hf::CheckpointError, lora::AdapterError};
 
-/// A training command cannot start or go on.
+/// A training command that cannot start or continue.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -28,7 +29,7 @@ pub enum TrainError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The data leave nothing to train on or to measure with.
+    /// The data leave nothing to train or measure with.
     #[error("{reason}")]
     NoData {
         /// What is missing, and what to do.
@@ -52,7 +53,7 @@ pub enum TrainError {
         /// What it says.
         reason: String,
     },
-    /// A checkpoint does not belong to this run.
+    /// A checkpoint that does not belong to this run.
     #[error("checkpoint {path}: {reason}")]
     Checkpoint {
         /// The file.
@@ -60,7 +61,7 @@ pub enum TrainError {
         /// What does not fit, and what to do.
         reason: String,
     },
-    /// The output directory holds what a run ended with, and nothing to go on from.
+    /// The output directory holds a finished result and no checkpoint.
     #[error("{path} is there already, and no checkpoint to go on from: give another --output, or move it away")]
     Finished {
         /// The file that would be overwritten.
@@ -74,7 +75,7 @@ pub enum TrainError {
         /// What does not fit.
         reason: String,
     },
-    /// The loss is no longer a number.
+    /// The loss is NaN or infinite.
     #[error("the loss became {loss} at step {step}: lower the learning rate")]
     Diverged {
         /// The step.
@@ -94,14 +95,30 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Refuses a setting that is not finite and at least zero, or that is above one where it is a share.
+    /// Checks a condition on a setting; `reason` says what is expected.
+    pub(super) fn check(name: &'static str, value: impl Display, valid: bool, reason: &'static str) -> Result<(), Self> {
+        if valid { Ok(()) } else { Err(Self::Setting { name, value: value.to_string(), reason }) }
+    }
+
+    /// Checks that counts are at least one.
+    pub(super) fn check_counts(counts: &[(&'static str, u64)]) -> Result<(), Self> {
+        counts.iter().try_for_each(|&(name, value)| Self::check(name, value, value > 0, "must be at least one"))
+    }
+
+    /// Checks that a setting is finite and positive.
+    pub(super) fn check_positive(name: &'static str, value: f64) -> Result<(), Self> {
+        Self::check(name, value, value.is_finite() && value > 0.0, "must be positive and finite")
+    }
+
+    /// Checks that a setting is a share that leaves something on both sides.
+    pub(super) fn check_split(name: &'static str, value: f64) -> Result<(), Self> {
+        Self::check(name, value, value > 0.0 && value < 1.0, "must lie between 0 and 1")
+    }
+
+    /// Checks that a setting is finite and at least zero, and at most one if it is a share.
     pub(super) fn check_number(name: &'static str, value: f64, at_most_one: bool) -> Result<(), Self> {
-        let refuse = |reason| Err(Self::Setting { name, value: value.to_string(), reason });
-        match at_most_one {
-            _ if !(value.is_finite() && value >= 0.0) => refuse("must be finite and not negative"),
-            true if value > 1.0 => refuse("must lie between 0 and 1"),
-            _ => Ok(()),
-        }
+        Self::check(name, value, value.is_finite() && value >= 0.0, "must be finite and not negative")?;
+        Self::check(name, value, !at_most_one || value <= 1.0, "must lie between 0 and 1")
     }
 
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {

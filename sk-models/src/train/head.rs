@@ -1,8 +1,10 @@
-//! Heads from preference pairs: future discriminators and reward models on the frozen backbone's hidden states.
+//! Heads from preference pairs: future discriminators and reward models on the frozen backbone's
+//! hidden states.
 //!
-//! The backbone is frozen and a head is linear, so each hidden state is computed once and what remains is a convex problem with one
-//! minimum: [`train_head`] finds it by L-BFGS in f64 on the processor. A run takes one forward pass over the pairs and seconds after
-//! that; there is nothing worth resuming.
+//! The backbone is frozen and a head is linear, so each hidden state is computed once and what
+//! remains is a convex problem with one minimum: [`train_head`] finds it by L-BFGS in f64 on the
+//! processor. A run takes one forward pass over the pairs and seconds after that; there is nothing
+//! worth resuming.
 
 use std::{
     fmt,
@@ -45,7 +47,8 @@ pub struct HeadOptions {
     pub attribute: String,
     /// Directory of the backbone.
     pub model: PathBuf,
-    /// Preference pairs. To a discriminator the chosen side has the attribute and the rejected one has not.
+    /// Preference pairs. To a discriminator the chosen side has the attribute and the rejected one
+    /// has not.
     pub sources: Vec<Source>,
     /// Files whose questions are left out of the pairs.
     pub exclude: Vec<PathBuf>,
@@ -102,36 +105,38 @@ pub enum HeadEvent {
     },
 }
 
-/// How often a head is right at one point of the completions.
+/// The accuracy of a head at one point of the completions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Accuracy {
     /// Share of the completion that it has read: ¼, ½, ¾ or 1.
     pub read: f64,
-    /// Share it gets right: of completions for a discriminator, of pairs for a reward. A tie counts as wrong.
+    /// Share of correct decisions: on completions for a discriminator, on pairs for a reward. A tie
+    /// counts as wrong.
     pub accuracy: f64,
     /// 95% interval, by Wilson's score.
     pub interval: (f64, f64),
 }
 
-/// Whether the probabilities of a discriminator are to be believed.
+/// The calibration of a discriminator's probabilities.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
     /// Mean of (p − y)² over prefixes: 0 is perfect, ¼ a coin.
     pub brier: f64,
-    /// Expected calibration error: the mean over prefixes of |mean p − share of y| in their bin, ten of equal width.
+    /// Expected calibration error: the mean over prefixes of |mean p − share of y| in their bin,
+    /// ten of equal width.
     pub expected_error: f64,
 }
 
-/// What held-out pairs say about a head.
+/// Measurements of a head on held-out pairs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadReport {
     /// Pairs measured.
     pub pairs: usize,
     /// Mean loss in nats, without the penalty.
     pub loss: f64,
-    /// Right at each quarter of the completions.
+    /// The accuracy at each quarter of the completions.
     pub accuracy: [Accuracy; 4],
-    /// Of a discriminator.
+    /// For a discriminator.
     pub calibration: Option<Calibration>,
     /// Iterations of the optimiser.
     pub iterations: usize,
@@ -152,28 +157,31 @@ impl fmt::Display for HeadReport {
     }
 }
 
-/// Trains a head and writes `head_config.json` and `head.safetensors`. Returns what the held-out pairs say.
+/// Trains a head and writes `head_config.json` and `head.safetensors`. Returns what the held-out
+/// pairs say.
 ///
-/// With v_t the head's value after token t of a completion of L tokens, a discriminator minimises, as FUDGE (Yang & Klein 2021) does,
-/// its error at every prefix,
+/// With v_t the head's value after token t of a completion of L tokens, a discriminator minimises,
+/// as FUDGE (Yang & Klein 2021) does, its error at every prefix,
 ///
 /// ```text
 /// mean over completions of 1/L Σ_t log(1 + e^{−s v_t}),   s = 1 for the chosen side, −1 for the rejected
 /// ```
 ///
-/// where a completion counts once whatever its length, so that the longer side of the pairs does not shift the base rate; and a reward
-/// the Bradley–Terry loss of the values after the last token,
+/// where a completion counts once whatever its length, so that the longer side of the pairs does
+/// not shift the base rate; and a reward the Bradley–Terry loss of the values after the last token,
 ///
 /// ```text
 /// mean over pairs of log(1 + e^{−(v_c − v_r)})
 /// ```
 ///
-/// with the bias, which cancels, set so that the mean reward of the training completions is zero. The result depends on the options
-/// alone. One forward pass over every completion, then O(iterations·rows·H).
+/// with the bias, which cancels, set so that the mean reward of the training completions is zero.
+/// The result depends on the options alone. One forward pass over every completion, then
+/// O(iterations·rows·H).
 ///
 /// # Errors
 ///
-/// If the backbone or the pairs are unusable, a setting is out of range, or a file cannot be written.
+/// If the backbone or the pairs are unusable, a setting is out of range, or a file cannot be
+/// written.
 pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut(HeadEvent)) -> Result<HeadReport, TrainError> {
     check(options)?;
     refuse_finished(&options.output, None, &[HEAD_WEIGHTS])?;
@@ -231,7 +239,7 @@ pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut
 }
 
 impl HeadOptions {
-    /// Rows of hidden states that a training pair takes.
+    /// Returns the rows of hidden states of a training pair.
     fn rows(&self, pair: &Pair) -> usize {
         match self.kind {
             HeadKind::Discriminator => pair.chosen.completion + pair.rejected.completion,
@@ -239,7 +247,7 @@ impl HeadOptions {
         }
     }
 
-    /// How many of the first pairs the limits allow.
+    /// Returns how many of the first pairs fit the limits.
     fn affordable(&self, pairs: &[Pair], width: usize) -> usize {
         let room = (self.memory / (width * size_of::<f32>()) as u64) as usize;
         let mut rows = 0;
@@ -252,35 +260,24 @@ impl HeadOptions {
 }
 
 fn check(options: &HeadOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    for (name, value) in [("batch", Some(options.batch)), ("iterations", Some(options.iterations)), ("pairs", options.pairs)] {
-        if value == Some(0) {
-            return refuse(name, "0".into(), "must be at least one");
-        }
-    }
-    if options.length < 4 {
-        return refuse("length", options.length.to_string(), "must be at least 4 tokens");
-    }
-    if !(options.l2.is_finite() && options.l2 >= 0.0) {
-        return refuse("l2", options.l2.to_string(), "must be finite and not negative");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
-    Ok(())
+    let pairs = options.pairs.map_or(1, |pairs| pairs as u64);
+    TrainError::check_counts(&[("batch", options.batch as u64), ("iterations", options.iterations as u64), ("pairs", pairs)])?;
+    TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
+    TrainError::check_number("l2", options.l2, false)?;
+    TrainError::check_split("held-out", options.held_out)
 }
 
-/// Both sides of each pair: that of index 2p is chosen, that of 2p + 1 rejected.
+/// Returns both sides of each pair: side 2p is chosen, side 2p + 1 rejected.
 fn sides(pairs: &[Pair]) -> Vec<&Side> {
     pairs.iter().flat_map(|pair| [&pair.chosen, &pair.rejected]).collect()
 }
 
-/// Whether side `index` is a chosen one.
+/// Whether side `index` is chosen.
 fn is_chosen(index: usize) -> bool {
     index.is_multiple_of(2)
 }
 
-/// Where hidden states come from.
+/// The source of hidden states.
 struct States<'a> {
     backbone: &'a Qwen2,
     batch: usize,
@@ -288,10 +285,11 @@ struct States<'a> {
 }
 
 impl States<'_> {
-    /// Hands `take` the final-norm states after some tokens of each completion, row by row, with the index of its side.
+    /// Calls `take` with the final-norm states after some tokens of each completion, row by row,
+    /// and the index of the side.
     ///
-    /// `tokens` picks the tokens, counted from 0 within the completion. Sides go through the model by length, so that little is padded;
-    /// at most a batch of states is held.
+    /// `tokens` selects tokens, counted from 0 within the completion. Sides are ordered by length
+    /// to avoid padding, and at most one batch of states is held.
     fn visit(
         &self,
         pairs: &[Pair],
@@ -319,7 +317,7 @@ impl States<'_> {
             let inputs = Tensor::<2, Int>::from_data(TensorData::new(inputs, [group.len(), length]), &device);
             let count = places.len();
             let places = Tensor::<1, Int>::from_data(TensorData::new(places, [count]), &device);
-            // Sequences are padded at the end, where causal attention cannot see the padding.
+            // Padding at the end is invisible to causal attention.
             let states = self.backbone.forward(inputs, Lanes::backbone()).select(0, places);
             let states: Vec<f32> = states.into_data().iter::<f32>().collect();
             if states.iter().any(|state| !state.is_finite()) {
@@ -346,7 +344,7 @@ struct TrainingSet {
     positive: Vec<bool>,
     /// They sum to one.
     weights: Vec<f64>,
-    /// Mean hidden state after the last token, `[H]`; what centres a reward.
+    /// Mean hidden state after the last token, `[H]`, which centres a reward.
     mean: Vec<f64>,
 }
 
@@ -391,17 +389,18 @@ impl TrainingSet {
     }
 }
 
-/// v = w·h + b.
+/// Returns v = w·h + b.
 fn value(head: &Head, state: &[f32]) -> f64 {
     f64::from(head.bias) + head.weight.iter().zip(state).map(|(&w, &h)| f64::from(w) * f64::from(h)).sum::<f64>()
 }
 
-/// The value when a quarter, half, three quarters and all of the tokens are read, at least one.
+/// Returns the value after a quarter, half, three quarters and all of the tokens, but at least one
+/// token.
 fn quarters(values: &[f64]) -> [f64; 4] {
     [1, 2, 3, 4].map(|q| values[(q * values.len()).div_ceil(4) - 1])
 }
 
-/// Accuracies from whether each trial is right at each quarter.
+/// Computes accuracies from the correctness of each trial at each quarter.
 fn accuracies(trials: &[[bool; 4]]) -> [Accuracy; 4] {
     [0, 1, 2, 3].map(|quarter| {
         let hits = trials.iter().filter(|trial| trial[quarter]).count();
@@ -416,10 +415,11 @@ fn accuracies(trials: &[[bool; 4]]) -> [Accuracy; 4] {
 /// Loss, accuracy and calibration.
 type Judgement = (f64, [Accuracy; 4], Option<Calibration>);
 
-/// Judges log-odds, those of a side in a row: every completion counts once, each of its prefixes alike.
+/// Measures log-odds, one row per side: every completion has the same weight, and so has each of
+/// its prefixes.
 fn judge_discriminator(values: &[Vec<f64>]) -> Judgement {
     let (mut loss, mut brier) = (0.0, 0.0);
-    // Σ of y − p, bin by bin.
+    // Σ(y − p) of each bin.
     let mut excess = [0.0; BINS];
     for (side, own) in values.iter().enumerate() {
         let weight = 1.0 / (values.len() * own.len()) as f64;
@@ -437,7 +437,7 @@ fn judge_discriminator(values: &[Vec<f64>]) -> Judgement {
     (loss, accuracies(&trials), Some(Calibration { brier, expected_error }))
 }
 
-/// Judges rewards: by the pair, after the last token for the loss.
+/// Measures rewards by pair; the loss uses the last token.
 fn judge_reward(values: &[Vec<f64>]) -> Judgement {
     let margins = values.chunks_exact(2).map(|pair| {
         let (chosen, rejected) = (quarters(&pair[0]), quarters(&pair[1]));
@@ -467,7 +467,8 @@ mod tests {
     #[test]
     fn discriminators_are_judged_by_hand() {
         let odds = f64::ln;
-        // Two pairs. p is ¾ and ½ along the first chosen side, then ¼ for the other three completions.
+        // Two pairs. p is ¾ and ½ along the first chosen side, then ¼ for the other three
+        // completions.
         let values = [vec![odds(3.0), 0.0], vec![odds(1.0 / 3.0)], vec![odds(1.0 / 3.0)], vec![odds(1.0 / 3.0)]];
         let (loss, accuracy, calibration) = judge_discriminator(&values);
         let expected = -(0.5 * (0.75f64.ln() + 0.5f64.ln()) + 0.75f64.ln() + 0.25f64.ln() + 0.75f64.ln()) / 4.0;
@@ -479,7 +480,8 @@ mod tests {
         let Calibration { brier, expected_error } = calibration.unwrap();
         let squares = 0.5 * (0.0625 + 0.25) + 0.0625 + 0.5625 + 0.0625;
         assert!((brier - squares / 4.0).abs() < TOLERANCE);
-        // Bins of ¼: one label of three is true, .75 expected; of ½ and ¾: half a completion each, both true.
+        // Bins of ¼: one label of three is true, .75 expected; of ½ and ¾: half a completion each,
+        // both true.
         assert!((expected_error - (0.25 + 0.125 + 0.25) / 4.0).abs() < TOLERANCE, "{expected_error}");
     }
 

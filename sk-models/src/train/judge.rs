@@ -1,4 +1,4 @@
-//! A judge's preference model from pairs that a blade never saw.
+//! Training of a judge's preference model on pairs that no blade has seen.
 
 use std::{
     fmt,
@@ -17,21 +17,21 @@ use super::{
 };
 use crate::judge::{Features, MANNERS, MOST_BITS, PreferenceModel, Splitter, WEIGHTS_FILE, Weights};
 
-/// Norm of the gradient, in nats, at which the minimum counts as reached.
+/// Norm of the gradient, in nats, at which the minimum is reached.
 const TOLERANCE: f64 = 1e-5;
-/// Sides whose log-lengths differ by less are about equally long.
+/// Sides whose log-lengths differ by less are of about equal length.
 const ABOUT: f32 = 0.1;
 
 /// Settings of a judge.
 #[derive(Debug, Clone)]
 pub struct JudgeOptions {
-    /// What it judges: the name that `judge_config.json` carries.
+    /// The judged attribute, stored in `judge_config.json`.
     pub attribute: String,
     /// Preference pairs.
     pub sources: Vec<Source>,
-    /// Files of pairs to measure it on besides those held out; it is not fitted to them.
+    /// Files of pairs for measurement, besides the held-out pairs. They are not part of the fit.
     pub tests: Vec<PathBuf>,
-    /// Files whose questions are left out of the pairs, those of `tests` too.
+    /// Files whose questions are excluded from the pairs, also from those of `tests`.
     pub exclude: Vec<PathBuf>,
     /// Share of the prompts held out.
     pub held_out: f64,
@@ -41,33 +41,34 @@ pub struct JudgeOptions {
     pub bits: u32,
     /// λ of the penalty λ/2·(‖w‖² + ‖u‖²).
     pub l2: f64,
-    /// At most so many iterations.
+    /// The most iterations.
     pub iterations: usize,
 }
 
-/// How a judge does on pairs it was not fitted to.
+/// The accuracy of a judge on pairs outside the fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// What the pairs are.
+    /// The name of the pairs.
     pub name: String,
-    /// How many.
+    /// The number of pairs.
     pub pairs: usize,
-    /// Share whose better side has the higher score, length apart; a tie counts as wrong.
+    /// Share of pairs whose better side has the higher score at equal length. A tie counts as
+    /// wrong.
     pub accuracy: f64,
     /// 95% interval of the accuracy, by Wilson's score.
     pub interval: (f64, f64),
-    /// The accuracy if length counted as it did in the fit.
+    /// The accuracy if scores included length as in the fit.
     pub with_length: f64,
-    /// The accuracy of preferring the longer side, or the shorter where that is more often right.
+    /// The accuracy of preferring the longer side, or the shorter one if that is more accurate.
     pub length_alone: f64,
     /// Pairs of about equal length, and the accuracy on them.
     pub equal_length: (usize, f64),
 }
 
-/// What a fit ended with.
+/// The result of a fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JudgeReport {
-    /// Pairs fitted to.
+    /// Pairs of the fit.
     pub pairs: usize,
     /// Penalised loss of the fit, in nats.
     pub training_loss: f64,
@@ -97,8 +98,9 @@ impl fmt::Display for JudgeReport {
 /// min_{w,u,c} mean over pairs of log(1 + e^{−Δ}) + λ/2·(‖w‖² + ‖u‖²),   Δ = s(x, y_c) − s(x, y_r) + c·(ℓ_c − ℓ_r)
 /// ```
 ///
-/// with s as in [`PreferenceModel`] and ℓ = log(1 + n). The covariate takes what length explains; scores leave it out, as length-controlled
-/// AlpacaEval does (Dubois et al. 2024). A source's weight multiplies its pairs. Convex, so that the result depends on the options alone.
+/// with s as in [`PreferenceModel`] and ℓ = log(1 + n). The covariate takes what length explains;
+/// scores leave it out, as length-controlled AlpacaEval does (Dubois et al. 2024). A source's
+/// weight multiplies its pairs. Convex, so that the result depends on the options alone.
 /// O(iterations·words).
 ///
 /// # Errors
@@ -129,7 +131,7 @@ pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -
     });
     let mut manner = [0.0; MANNERS];
     manner.iter_mut().zip(&theta[buckets..]).for_each(|(to, from)| *to = *from as f32);
-    // As they are kept, so that what is measured is what will be read.
+    // Rounded as stored, so that the stored model is measured.
     let words = theta[..buckets].iter().map(|&w| f16::from_f64(w).to_f32()).collect();
     let mut weights = Weights { words, manner, length: theta[buckets + MANNERS] as f32, mean: 0.0 };
     weights.mean = train.mean(&weights) as f32;
@@ -149,23 +151,13 @@ pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -
 }
 
 fn check(options: &JudgeOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    if options.iterations == 0 {
-        return refuse("iterations", "0".into(), "must be at least one");
-    }
-    if !(1..=MOST_BITS).contains(&options.bits) {
-        return refuse("bits", options.bits.to_string(), "must lie between 1 and 24");
-    }
-    if !(options.l2.is_finite() && options.l2 >= 0.0) {
-        return refuse("l2", options.l2.to_string(), "must be finite and not negative");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
-    Ok(())
+    TrainError::check_counts(&[("iterations", options.iterations as u64)])?;
+    TrainError::check("bits", options.bits, (1..=MOST_BITS).contains(&options.bits), "must lie between 1 and 24")?;
+    TrainError::check_number("l2", options.l2, false)?;
+    TrainError::check_split("held-out", options.held_out)
 }
 
-/// The rows of a file that ask none of the excluded questions; all must be pairs.
+/// Returns the rows of a file without excluded questions. All must be pairs.
 fn pairs_of(path: &Path, excluded: &Excluded) -> Result<Vec<Row>, TrainError> {
     let rows: Vec<Row> = read_rows(path)?.into_iter().filter(|row| !excluded.contains(row)).collect();
     if rows.iter().any(|row| !matches!(row, Row::Pair { .. })) {
@@ -181,16 +173,16 @@ struct Pairs {
     deltas: Vec<Delta>,
 }
 
-/// The better side's features less the worse side's.
+/// The better side's features minus the worse side's.
 struct Delta {
     words: Vec<(u32, f32)>,
-    /// Manners, then log-length.
+    /// The manners, then log-length.
     dense: [f32; MANNERS + 1],
     weight: f64,
 }
 
 impl Pairs {
-    /// Adds a pair, unless one of its sides holds no word.
+    /// Adds a pair unless one of its sides has no word.
     fn push(&mut self, row: &Row, weight: f64, splitter: &Splitter, bits: u32) {
         let Row::Pair { prompt, chosen, rejected } = row else { return };
         let of = |side| Features::of(splitter, prompt, side, bits);
@@ -200,7 +192,7 @@ impl Pairs {
         }
     }
 
-    /// The penalised loss and its gradient, at words, manners and length.
+    /// Returns the penalised loss and writes its gradient for words, manners and length.
     fn loss(&self, l2: f64, theta: &[f64], gradient: &mut [f64]) -> f64 {
         let penalised = theta.len() - 1;
         let dense = penalised - MANNERS;
@@ -226,7 +218,7 @@ impl Pairs {
         loss + 0.5 * l2 * theta[..penalised].iter().map(|theta| theta * theta).sum::<f64>()
     }
 
-    /// Mean score over both sides.
+    /// Returns the mean score over both sides.
     fn mean(&self, weights: &Weights) -> f64 {
         self.sides.iter().flatten().map(|side| weights.logit(side)).sum::<f64>() / (2 * self.sides.len()) as f64
     }
@@ -259,7 +251,7 @@ impl Delta {
         let mut words: Vec<(u32, f32)> = chosen.words.clone();
         words.extend(rejected.words.iter().map(|(bucket, value)| (*bucket, -value)));
         words.sort_by_key(|(bucket, _)| *bucket);
-        // A bucket of both sides is there twice, one after the other.
+        // A bucket of both sides occurs twice, adjacently.
         words.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             kept.1 += if same { next.1 } else { 0.0 };

@@ -1,26 +1,28 @@
-//! Minimising a smooth convex function: limited-memory BFGS (Nocedal & Wright 2006, algorithm 7.5).
+//! Minimisation of a smooth convex function by limited-memory BFGS (Nocedal & Wright 2006,
+//! algorithm 7.5).
 
 use std::collections::VecDeque;
 
 /// Pairs of steps and gradient changes remembered.
 const MEMORY: usize = 10;
-/// Sufficient decrease, as a share of what the slope promises (Armijo).
+/// Sufficient decrease, as a share of the slope's prediction (Armijo).
 const DECREASE: f64 = 1e-4;
-/// Halvings of a step before the minimum counts as reached to rounding.
+/// Halvings of a step after which the minimum is reached up to rounding.
 const HALVINGS: u32 = 40;
 
-/// Where an iteration stands.
+/// The state of an iteration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Iterate {
     /// Iterations done.
     pub(super) iteration: usize,
-    /// The function.
+    /// The value of the function.
     pub(super) value: f64,
     /// The Euclidean norm of its gradient.
     pub(super) norm: f64,
 }
 
-/// Moves `x` to a minimum: until the gradient's norm is at most `tolerance`, `iterations` are done, or no step descends any more.
+/// Moves `x` to a minimum, until the gradient's norm is at most `tolerance`, `iterations` are done,
+/// or no step descends.
 ///
 /// `function` returns its value at a point and writes its gradient. Deterministic.
 pub(super) fn minimize(
@@ -44,7 +46,7 @@ pub(super) fn minimize(
         }
         let direction = direction(&gradient, &history);
         let slope = dot(&gradient, &direction);
-        // Without curvature the scale of a step is unknown; a unit step is the first guess.
+        // Without curvature the scale of a step is unknown; the first guess is a unit step.
         let mut length = if history.is_empty() { 1.0 / at.norm.max(1.0) } else { 1.0 };
         let mut descended = false;
         for _ in 0..HALVINGS {
@@ -65,7 +67,7 @@ pub(super) fn minimize(
         let step: Vec<f64> = next.iter().zip(&*x).map(|(next, x)| next - x).collect();
         let change: Vec<f64> = next_gradient.iter().zip(&gradient).map(|(next, g)| next - g).collect();
         let curvature = dot(&step, &change);
-        // A convex function curves up; rounding near the minimum may not.
+        // A convex function has positive curvature, except for rounding near the minimum.
         if curvature > f64::EPSILON * dot(&change, &change) {
             if history.len() == MEMORY {
                 history.pop_front();

@@ -36,19 +36,20 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 /// Settings of a language-model run.
 #[derive(Debug, Clone)]
 pub struct LmOptions {
-    /// The model's shape; its vocabulary and special tokens are taken from the tokenizer. Not looked at where `initial` is given.
+    /// The model's shape. The vocabulary and the special tokens come from the tokenizer. Ignored if
+    /// `initial` is given.
     pub config: Qwen2Config,
-    /// A model directory to continue from, whose shape is kept; random weights if none.
+    /// A model directory to continue from, with its shape; `None` for random weights.
     pub initial: Option<PathBuf>,
     /// The directory with `tokenizer.json`.
     pub tokenizer: PathBuf,
     /// The text.
     pub sources: Vec<Source>,
-    /// Files whose questions are left out of the text.
+    /// Files whose questions are excluded from the text.
     pub exclude: Vec<PathBuf>,
     /// Share of the documents held out.
     pub held_out: f64,
-    /// Where the model and the checkpoint go.
+    /// The directory of the model and the checkpoint.
     pub output: PathBuf,
     /// Optimiser steps.
     pub steps: u64,
@@ -78,7 +79,7 @@ pub struct LmOptions {
     pub precision: Precision,
 }
 
-/// What a run reports while it goes.
+/// An event of a run.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum LmEvent {
@@ -130,10 +131,10 @@ struct Progress {
 }
 
 impl LmOptions {
-    /// What the weights after a step follow from.
+    /// Returns everything that determines the weights after a step.
     fn recipe(&self, config: &Qwen2Config, initial: Option<&Checkpoint>, tokenizer: &Path) -> Result<Recipe, TrainError> {
         let Self {
-            // Resolved by now.
+            // Resolved already.
             config: _,
             initial: _,
             tokenizer: _,
@@ -141,7 +142,7 @@ impl LmOptions {
             exclude,
             held_out,
             output: _,
-            // A run may go on for longer than it was to, and be looked at and kept more often.
+            // A resumed run may run longer, and report and save at other steps.
             steps: _,
             evaluate_every: _,
             evaluate_windows: _,
@@ -182,15 +183,17 @@ impl LmOptions {
     }
 }
 
-/// Trains a model from scratch or from another's weights, or resumes a run whose checkpoint is in the output directory.
+/// Trains a model from scratch or from another's weights, or resumes a run whose checkpoint is in
+/// the output directory.
 ///
-/// The result depends on the options alone: a run that is interrupted and resumed ends with the same bytes. A
-/// checkpoint is removed once the model is written. Returns the held-out loss at the end, in nats per token.
+/// The result depends on the options alone: a run that is interrupted and resumed ends with the
+/// same bytes. A checkpoint is removed once the model is written. Returns the held-out loss at the
+/// end, in nats per token.
 ///
 /// # Errors
 ///
-/// If the data, the tokenizer or a checkpoint are unusable, a finished model lies in the output directory, the loss diverges, or a file cannot
-/// be written.
+/// If the data, the tokenizer or a checkpoint are unusable, a finished model lies in the output
+/// directory, the loss diverges, or a file cannot be written.
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
@@ -242,7 +245,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
         recipe.check(&progress.recipe, &path)?;
         check_step(progress.step, options.steps, &path)?;
         model = load_parameters(model, found.parameters).map_err(refuse)?;
-        optimizer.restore(progress.step, found.optimizer, &device.clone().inner());
+        optimizer.restore(&model, found.optimizer, &device.clone().inner()).map_err(refuse)?;
         (step, cursor) = (progress.step, progress.cursor);
     }
     let mut windows = Windows::new(&corpus, options.seed, options.length, cursor)?;
@@ -296,8 +299,7 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
 }
 
 fn check(options: &LmOptions) -> Result<(), TrainError> {
-    let refuse = |name, value: String, reason| Err(TrainError::Setting { name, value, reason });
-    for (name, value) in [
+    TrainError::check_counts(&[
         ("steps", options.steps),
         ("batch", options.batch as u64),
         ("accumulate", options.accumulate as u64),
@@ -305,24 +307,16 @@ fn check(options: &LmOptions) -> Result<(), TrainError> {
         ("evaluate-every", options.evaluate_every),
         ("save-every", options.save_every),
         ("evaluate-windows", options.evaluate_windows as u64),
-    ] {
-        if value == 0 {
-            return refuse(name, "0".into(), "must be at least one");
-        }
-    }
-    if !(options.rate.is_finite() && options.rate > 0.0) {
-        return refuse("rate", options.rate.to_string(), "must be positive and finite");
-    }
-    if !(options.held_out > 0.0 && options.held_out < 1.0) {
-        return refuse("held-out", options.held_out.to_string(), "must lie between 0 and 1");
-    }
+    ])?;
+    TrainError::check_positive("rate", options.rate)?;
+    TrainError::check_split("held-out", options.held_out)?;
     let OptimizerSettings { weight_decay, clip, .. } = options.optimizer;
     TrainError::check_number("floor", options.floor, true)?;
     TrainError::check_number("weight-decay", weight_decay, false)?;
     TrainError::check_number("clip", clip, false)
 }
 
-/// The head as `[V, H]`.
+/// Returns the head as `[V, H]`.
 fn head(model: &Qwen2) -> Tensor<2> {
     match &model.lm_head {
         None => model.embed_tokens.val(),
@@ -330,7 +324,7 @@ fn head(model: &Qwen2) -> Tensor<2> {
     }
 }
 
-/// Inputs `[B, S]` and, flattened, the tokens that follow them.
+/// Returns inputs `[B, S]` and, flattened, the tokens that follow them.
 fn split(windows: &[Vec<u32>], device: &Device) -> (Tensor<2, Int>, Tensor<1, Int>) {
     let length = windows[0].len() - 1;
     let ids = |offset: usize| -> Vec<i32> {
@@ -341,7 +335,7 @@ fn split(windows: &[Vec<u32>], device: &Device) -> (Tensor<2, Int>, Tensor<1, In
     (inputs, targets)
 }
 
-/// Mean loss over windows, in nats per token; `model` is outside the graph.
+/// Returns the mean loss over windows, in nats per token; `model` is outside the graph.
 fn held_out_loss(model: &Qwen2, windows: &[Vec<u32>], batch: usize) -> f64 {
     let device = model.embed_tokens.val().device();
     let mut sum = 0.0;

@@ -1,13 +1,14 @@
-//! Logistic regression on the rows of a matrix: what a linear head minimises.
+//! Logistic regression on the rows of a matrix, the fit of a linear head.
 
 use rayon::prelude::*;
 
 use super::lbfgs::{self, Iterate};
 
-/// Rows that one task sums. Fixed, and the sums are added in the order of the rows, so that the number of threads changes nothing.
+/// Rows that a task sums. Fixed and added in order, so that the number of threads does not change
+/// the result.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// Variance, as a share of the mean square, that the rounding of f32 alone can make.
+/// Variance, as a share of the mean square, that f32 rounding alone can cause.
 const ROUNDING: f64 = 1e-12;
 
 /// min_{w,b} Σ_i c_i·log(1 + e^{−s_i z_i}) + λ/2·‖diag(d)·w‖², with z_i = w·x_i + b and s_i = ±1.
@@ -22,7 +23,8 @@ pub(super) struct Logistic<'a> {
     pub(super) width: usize,
     /// λ.
     pub(super) l2: f64,
-    /// Whether there is a b. Without one, the problem is that of Bradley–Terry on rows of differences.
+    /// Whether there is a b. Without one, the problem is that of Bradley–Terry on rows of
+    /// differences.
     pub(super) intercept: bool,
 }
 
@@ -33,13 +35,14 @@ pub(super) struct Fit {
     pub(super) weight: Vec<f64>,
     /// b.
     pub(super) bias: f64,
-    /// How it ended: the value is the penalised loss.
+    /// The last iteration; its value is the penalised loss.
     pub(super) end: Iterate,
 }
 
 impl Logistic<'_> {
-    /// Minimises from zero. The coordinates are scaled to columns of deviation d = 1 first, which is also what the penalty applies to:
-    /// it then does not depend on the units of the columns, and the problem is far better conditioned.
+    /// Minimises from zero. The coordinates are first scaled to columns of deviation d = 1, to
+    /// which the penalty applies. The penalty then does not depend on the units of the columns, and
+    /// the problem is far better conditioned.
     pub(super) fn fit(&self, tolerance: f64, iterations: usize, report: impl FnMut(Iterate)) -> Fit {
         let columns = self.columns();
         let mut theta = vec![0.0; self.width + usize::from(self.intercept)];
@@ -48,7 +51,8 @@ impl Logistic<'_> {
         Fit { weight, bias, end }
     }
 
-    /// Weighted mean and deviation of each column. Without an intercept the mean stays: there is nothing to absorb it.
+    /// Returns the weighted mean and deviation of each column. Without an intercept the mean stays,
+    /// since nothing can absorb it.
     fn columns(&self) -> Columns {
         let total: f64 = self.weights.iter().sum();
         let sums = self.sum(2 * self.width, |row, _, weight, sums| {
@@ -61,13 +65,13 @@ impl Logistic<'_> {
         let mean: Vec<f64> = sums[..self.width].iter().map(|sum| if self.intercept { sum / total } else { 0.0 }).collect();
         let deviation = mean.iter().zip(&sums[self.width..]).map(|(mean, square)| {
             let (square, variance) = (square / total, square / total - mean * mean);
-            // A column that is constant but for the rounding of f32 says nothing and keeps its unit.
+            // A column that is constant up to f32 rounding is not scaled.
             if variance > ROUNDING * square { variance.sqrt() } else { 1.0 }
         });
         Columns { deviation: deviation.collect(), mean }
     }
 
-    /// The weights and bias of scaled coordinates θ: w = θ/d, b = θ_b − w·mean.
+    /// Converts scaled coordinates θ to weights and bias: w = θ/d, b = θ_b − w·mean.
     fn unscale(&self, columns: &Columns, theta: &[f64]) -> (Vec<f64>, f64) {
         let weight: Vec<f64> = theta.iter().zip(&columns.deviation).map(|(theta, deviation)| theta / deviation).collect();
         let shift: f64 = weight.iter().zip(&columns.mean).map(|(w, mean)| w * mean).sum();
@@ -75,7 +79,7 @@ impl Logistic<'_> {
         (weight, bias)
     }
 
-    /// The function and its gradient in scaled coordinates. O(n·H).
+    /// Returns the function and writes its gradient in scaled coordinates. O(n·H).
     fn scaled(&self, columns: &Columns, theta: &[f64], gradient: &mut [f64]) -> f64 {
         let (weight, bias) = self.unscale(columns, theta);
         // Σ c_i·r_i·x_i, Σ c_i·r_i and the loss, with r_i the derivative with respect to z_i.
@@ -100,7 +104,7 @@ impl Logistic<'_> {
         loss + 0.5 * self.l2 * theta_w.iter().map(|theta| theta * theta).sum::<f64>()
     }
 
-    /// Sums over the rows what `add` adds for each, in parallel and always in the same order.
+    /// Sums the contributions of `add` over the rows, in parallel and in a fixed order.
     fn sum(&self, size: usize, add: impl Fn(&[f32], bool, f64, &mut [f64]) + Sync) -> Vec<f64> {
         let parts: Vec<Vec<f64>> = self
             .rows
@@ -198,7 +202,8 @@ mod tests {
 
     #[test]
     fn separable_rows_are_separated() {
-        /// A penalised fit stops short of the plane itself, and may have rows this close to it on the wrong side.
+        /// A penalised fit stops short of the plane itself, and may have rows this close to it on
+        /// the wrong side.
         const CLOSE: f32 = 0.02;
         let distance = |row: &[f32]| row[2] + 0.1 * row[3] - 0.4;
         let data = Data::draw(400, |row, _| distance(row) > 0.0);

@@ -5,7 +5,7 @@ use burn::tensor::{IndexingUpdateOp, Int, Tensor, activation};
 /// Rows whose logits exist at one time.
 const CHUNK: usize = 2048;
 
-/// The sum of next-token losses, ready for `backward`, and its value.
+/// The sum of next-token losses: a value, and a surrogate for `backward`.
 #[derive(Debug)]
 pub struct SummedLoss {
     /// A scalar whose gradient is that of `scale · Σ −log p`. Its value is meaningless.
@@ -35,10 +35,10 @@ pub fn sum_by_sequence(values: Tensor<1>, owners: Tensor<1, Int>, sequences: usi
 
 /// Cross-entropy of hidden states `[M, H]` under a head of shape `[V, H]`, one target per row.
 ///
-/// The gradient with respect to the hidden states and the head is worked out here, chunk by chunk, in closed form
-/// (`softmax − one-hot`), and handed to autodiff as the coefficients of a linear surrogate. The logits of a chunk live
-/// only inside its turn: memory is `O(CHUNK·V)` instead of several times `M·V`, and the backward pass costs no
-/// further pass over the vocabulary.
+/// The gradient with respect to the hidden states and the head is worked out here, chunk by chunk,
+/// in closed form (`softmax − one-hot`), and handed to autodiff as the coefficients of a linear
+/// surrogate. The logits of a chunk live only inside its turn: memory is `O(CHUNK·V)` instead of
+/// several times `M·V`, and the backward pass costs no further pass over the vocabulary.
 #[must_use]
 pub fn chunked_cross_entropy(hidden: Tensor<2>, head: Tensor<2>, targets: Tensor<1, Int>, scale: f64) -> SummedLoss {
     let [rows, width] = hidden.dims();

@@ -1,21 +1,27 @@
-//! AdamW and Muon over a module's named parameters.
+//! Burn's AdamW and Muon over a module's named parameters, with a global clip and exact
+//! checkpoints.
 
 use std::collections::BTreeMap;
 
 use burn::{
     module::{Module, ModuleMapper, ModuleVisitor, Param},
-    optim::GradientsParams,
+    optim::{
+        AdamW, AdamWConfig, AdjustLrFn, DynOptimizer, DynState, GradientsParams, Muon, MuonConfig, StateSink, StateSource,
+        decay::WeightDecayConfig, momentum::MomentumConfig,
+    },
     tensor::{Device, Tensor, TensorData},
 };
 
-/// Which rule changes the matrices inside the layers. Everything else always goes by AdamW.
+use super::state::named_parameters;
+
+/// The rule for the matrices inside the layers. All other parameters use AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
     /// AdamW (Loshchilov and Hutter 2019).
     Adamw,
-    /// Muon (Jordan et al. 2024): momentum, orthogonalised; scaled to AdamW's update size as by Liu et al. 2025, so one
-    /// learning rate serves both rules.
+    /// Muon (Jordan et al. 2024): orthogonalised momentum, scaled to AdamW's update size as in Liu
+    /// et al. 2025, so that one learning rate serves both rules.
     #[default]
     Muon,
 }
@@ -33,9 +39,10 @@ pub struct OptimizerSettings {
     pub epsilon: f64,
     /// Decay of Muon's momentum.
     pub momentum: f64,
-    /// Decoupled decay of matrices, per step and unit of learning rate. Norms and biases do not decay.
+    /// Decoupled weight decay of matrices, per step and unit of learning rate. Norms and biases do
+    /// not decay.
     pub weight_decay: f64,
-    /// Largest global gradient norm; a larger gradient is scaled down to it. Zero means no limit.
+    /// Largest global gradient norm; larger gradients are scaled down to it. Zero means no limit.
     pub clip: f64,
 }
 
@@ -45,134 +52,108 @@ impl Default for OptimizerSettings {
     }
 }
 
-/// What is remembered of one parameter, flattened.
-#[derive(Debug, Clone)]
-struct Moments {
-    first: Tensor<1>,
-    /// Not kept under Muon.
-    second: Option<Tensor<1>>,
+/// An optimizer and its state by parameter name.
+///
+/// Burn's `ModuleOptimizer` keys the state by ids that differ between processes and clips each
+/// parameter on its own. This one can be resumed in another process and clips the global norm.
+pub struct Optimizer {
+    /// The rule of the layers' matrices; `None` for AdamW.
+    muon: Option<Muon>,
+    /// The rule of other matrices.
+    decayed: AdamW,
+    /// The rule of norms and biases.
+    plain: AdamW,
+    clip: f64,
+    memory: BTreeMap<String, DynState>,
 }
 
-/// An optimiser's memory, by parameter name.
-#[derive(Debug)]
-pub struct Optimizer {
-    settings: OptimizerSettings,
-    moments: BTreeMap<String, Moments>,
-    steps: u64,
-}
+/// Prefixes of tensors and scalars in a checkpoint.
+const TENSOR: &str = "tensor.";
+const SCALAR: &str = "scalar.";
 
 impl Optimizer {
-    /// An optimiser that has seen nothing.
+    /// Creates an optimizer without state.
     #[must_use]
     pub fn new(settings: OptimizerSettings) -> Self {
-        Self { settings, moments: BTreeMap::new(), steps: 0 }
+        let decay = settings.weight_decay as f32;
+        let adamw = AdamWConfig::new()
+            .with_beta_1(settings.beta1 as f32)
+            .with_beta_2(settings.beta2 as f32)
+            .with_epsilon(settings.epsilon as f32);
+        let muon = MuonConfig::new()
+            .with_momentum(MomentumConfig { momentum: settings.momentum, dampening: 0.0, nesterov: true })
+            .with_weight_decay(Some(WeightDecayConfig { penalty: decay }))
+            .with_adjust_lr_fn(AdjustLrFn::MatchRmsAdamW);
+        Self {
+            muon: (settings.rule == Rule::Muon).then(|| muon.build()),
+            decayed: adamw.clone().with_weight_decay(decay).build(),
+            plain: adamw.with_weight_decay(0.0).build(),
+            clip: settings.clip,
+            memory: BTreeMap::new(),
+        }
     }
 
-    /// Changes every parameter that has a gradient; returns the module and the global gradient norm before clipping.
+    /// Updates every parameter that has a gradient. Returns the module and the global gradient norm
+    /// before clipping.
     pub fn step<M: Module>(&mut self, module: M, grads: GradientsParams, rate: f64) -> (M, f64) {
         let mut norm = SquaredNorm { grads: &grads, sum: 0.0 };
         module.visit(&mut norm);
         let norm = norm.sum.sqrt();
-        let clip = self.settings.clip;
-        let scale = if clip > 0.0 && norm > clip { clip / norm } else { 1.0 };
-        self.steps += 1;
-        let mut update = Update { optimizer: self, grads, rate, scale, path: Vec::new() };
-        (module.map(&mut update), norm)
+        let scale = if self.clip > 0.0 && norm > self.clip { self.clip / norm } else { 1.0 };
+        (module.map(&mut Update { optimizer: self, grads, rate, scale, path: Vec::new() }), norm)
     }
 
-    /// The memory as named vectors, for a checkpoint.
+    /// Returns the rule of a parameter of rank `rank`.
+    fn rule(&self, name: &str, rank: usize) -> &dyn DynOptimizer {
+        match &self.muon {
+            Some(muon) if rank == 2 && name.starts_with("layers.") => muon,
+            _ if rank == 2 => &self.decayed,
+            _ => &self.plain,
+        }
+    }
+
+    /// Returns the state as named values, for a checkpoint.
     #[must_use]
     pub fn state(&self) -> Vec<(String, TensorData)> {
-        let mut state = Vec::new();
-        for (name, moments) in &self.moments {
-            state.push((format!("first.{name}"), moments.first.to_data()));
-            if let Some(second) = &moments.second {
-                state.push((format!("second.{name}"), second.to_data()));
+        let mut sink = StateSink::default();
+        for (name, state) in &self.memory {
+            self.rule(name, state.rank()).state_flatten(name, state, &mut sink);
+        }
+        let tensors = sink.tensors.into_iter().map(|(name, data)| (format!("{TENSOR}{name}"), data));
+        // Step counts, exact in f32 up to 2²⁴.
+        let scalars = sink.scalars.into_iter().map(|(name, value)| {
+            let value = u32::try_from(value).unwrap_or(u32::MAX);
+            (format!("{SCALAR}{name}"), TensorData::from([value as f32]))
+        });
+        tensors.chain(scalars).collect()
+    }
+
+    /// Restores the result of [`state`](Self::state) for `module`, on `device`.
+    ///
+    /// # Errors
+    ///
+    /// If a parameter has no state.
+    pub fn restore<M: Module>(&mut self, module: &M, state: BTreeMap<String, TensorData>, device: &Device) -> Result<(), String> {
+        let scalars = state.iter().filter_map(|(name, data)| {
+            let value = data.iter::<f32>().next()?;
+            Some((name.strip_prefix(SCALAR)?.to_owned(), (value as u32).into()))
+        });
+        let mut source = StateSource::new(scalars.collect());
+        for (name, data) in state {
+            if let Some(name) = name.strip_prefix(TENSOR) {
+                source.insert_tensor(name.to_owned(), data);
             }
         }
-        state
-    }
-
-    /// Restores what [`state`](Self::state) gave after `steps` steps.
-    pub fn restore(&mut self, steps: u64, mut state: BTreeMap<String, TensorData>, device: &Device) {
-        self.steps = steps;
-        self.moments.clear();
-        let names: Vec<String> = state.keys().filter_map(|key| key.strip_prefix("first.")).map(str::to_owned).collect();
-        for name in names {
-            let mut take = |kind: &str| state.remove(&format!("{kind}.{name}")).map(|data| Tensor::<1>::from_data(data, device));
-            if let Some(first) = take("first") {
-                let second = take("second");
-                self.moments.insert(name, Moments { first, second });
-            }
+        self.memory.clear();
+        for (name, data) in named_parameters(module) {
+            let rank = data.shape().num_dims();
+            let state = self.rule(&name, rank).state_unflatten(rank, &name, &mut source, device);
+            let state =
+                state.ok_or_else(|| format!("holds no optimizer state for `{name}`; delete it, or give another --output"))?;
+            self.memory.insert(name, state);
         }
+        Ok(())
     }
-
-    fn change<const D: usize>(&mut self, name: String, value: Tensor<D>, grad: Tensor<D>, rate: f64) -> Tensor<D> {
-        let shape = value.dims();
-        let count = shape.iter().product::<usize>();
-        let matrix = D == 2;
-        let muon = matrix && self.settings.rule == Rule::Muon && name.starts_with("layers.");
-        let grad = grad.reshape([count]);
-        let settings = self.settings;
-        let kept = self.moments.remove(&name);
-        let (direction, moments) = if muon {
-            let first = match kept {
-                None => grad.clone(),
-                Some(kept) => kept.first.mul_scalar(settings.momentum) + grad.clone(),
-            };
-            // Nesterov: look one step ahead along the momentum.
-            let ahead = grad + first.clone().mul_scalar(settings.momentum);
-            let [rows, columns] = [shape[0], shape[1]];
-            let direction = orthogonalise(ahead.reshape([rows, columns]))
-                .mul_scalar(0.2 * (rows.max(columns) as f64).sqrt())
-                .reshape([count]);
-            (direction, Moments { first, second: None })
-        } else {
-            let (first, second) = match kept {
-                Some(Moments { first, second: Some(second) }) => (
-                    first.mul_scalar(settings.beta1) + grad.clone().mul_scalar(1.0 - settings.beta1),
-                    second.mul_scalar(settings.beta2) + grad.square().mul_scalar(1.0 - settings.beta2),
-                ),
-                _ => (grad.clone().mul_scalar(1.0 - settings.beta1), grad.square().mul_scalar(1.0 - settings.beta2)),
-            };
-            let steps = i32::try_from(self.steps).unwrap_or(i32::MAX);
-            let correction1 = 1.0 - settings.beta1.powi(steps);
-            let correction2 = 1.0 - settings.beta2.powi(steps);
-            // m̂ / (√v̂ + ε), the corrections pulled out of the element-wise work.
-            let root = second.clone().sqrt().div_scalar(correction2.sqrt()).add_scalar(settings.epsilon);
-            let direction = first.clone().div_scalar(correction1) / root;
-            (direction, Moments { first, second: Some(second) })
-        };
-        self.moments.insert(name, moments);
-        let decay = if matrix { settings.weight_decay * rate } else { 0.0 };
-        let value = if decay > 0.0 { value.mul_scalar(1.0 - decay) } else { value };
-        value - direction.mul_scalar(rate).reshape(shape)
-    }
-}
-
-/// The nearest semi-orthogonal matrix, roughly, by five steps of the quintic Newton–Schulz iteration.
-///
-/// Takes the singular values to within [0.7, 1.2]; `O(min(m, n)²·max(m, n))` a step.
-fn orthogonalise(matrix: Tensor<2>) -> Tensor<2> {
-    const STEPS: usize = 5;
-    /// Steepest at zero among the quintics that stay bounded (Jordan et al. 2024).
-    const A: f64 = 3.4445;
-    const B: f64 = -4.7750;
-    const C: f64 = 2.0315;
-    /// Keeps an all-zero gradient at zero.
-    const FLOOR: f64 = 1e-7;
-
-    let [rows, columns] = matrix.dims();
-    let tall = rows > columns;
-    let x = if tall { matrix.transpose() } else { matrix };
-    let norm = x.clone().square().sum().sqrt().add_scalar(FLOOR);
-    let mut x = x / norm.unsqueeze::<2>();
-    for _ in 0..STEPS {
-        let gram = x.clone().matmul(x.clone().transpose());
-        let poly = gram.clone().mul_scalar(B) + gram.clone().matmul(gram).mul_scalar(C);
-        x = x.clone().mul_scalar(A) + poly.matmul(x);
-    }
-    if tall { x.transpose() } else { x }
 }
 
 /// Sums the squares of all gradients.
@@ -211,17 +192,21 @@ impl ModuleMapper for Update<'_> {
             return param;
         };
         let (id, value, mapper) = param.consume();
-        // Gradients and the update itself are outside the graph.
+        // Gradients and updates are outside the graph.
         let grad = if grad.is_autodiff() { grad.inner() } else { grad };
         let grad = if self.scale == 1.0 { grad } else { grad.mul_scalar(self.scale) };
-        let value = self.optimizer.change(self.path.join("."), value.inner(), grad, self.rate);
-        Param::from_mapped_value(id, Tensor::from_inner(value).require_grad(), mapper)
+        let name = self.path.join(".");
+        let kept = self.optimizer.memory.remove(&name);
+        let (value, grad) = (value.inner().into_bridge(), grad.into_bridge());
+        let (value, state) = self.optimizer.rule(&name, D).step_dyn(D, self.rate, value, grad, kept);
+        self.optimizer.memory.extend(state.map(|state| (name, state)));
+        Param::from_mapped_value(id, Tensor::from_inner(Tensor::<D>::from_bridge(value)).require_grad(), mapper)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use burn::{module::Module, tensor::Distribution};
+    use burn::module::Module;
 
     use super::*;
 
@@ -229,20 +214,6 @@ mod tests {
     struct Toy {
         layers: Vec<Param<Tensor<2>>>,
         bias: Param<Tensor<1>>,
-    }
-
-    #[test]
-    fn orthogonalised_matrices_have_singular_values_near_one() {
-        let device = Device::flex();
-        for shape in [[12, 12], [8, 40], [40, 8]] {
-            let x = orthogonalise(Tensor::random(shape, Distribution::Normal(0.0, 1.0), &device));
-            let gram = if shape[0] < shape[1] { x.clone().matmul(x.transpose()) } else { x.clone().transpose().matmul(x) };
-            // The mean of the squared singular values; the iteration leaves each in about [0.7, 1.2].
-            let side = gram.dims()[0];
-            let eye = Tensor::<2>::eye(side, &device);
-            let mean = (gram * eye).sum().into_scalar::<f32>() / side as f32;
-            assert!((0.5..1.45).contains(&mean), "{shape:?}: {mean}");
-        }
     }
 
     #[test]
@@ -263,6 +234,28 @@ mod tests {
         // 2·(1 − 0.1·0.5) − 0.1 and 2 + 0.1; the first Adam step is the sign of the gradient.
         assert!(weight.iter::<f32>().all(|value| (value - 1.8).abs() < 1e-5), "{weight:?}");
         assert!(bias.iter::<f32>().all(|value| (value - 2.1).abs() < 1e-5), "{bias:?}");
+    }
+
+    #[test]
+    fn a_restored_optimizer_takes_the_same_step() {
+        let graph = Device::flex().autodiff();
+        let toy = Toy {
+            layers: vec![Param::from_tensor(Tensor::full([2, 3], 2.0, &graph))],
+            bias: Param::from_tensor(Tensor::full([2], 2.0, &graph)),
+        };
+        let step = |optimizer: &mut Optimizer, toy: &Toy| {
+            let loss = toy.layers[0].val().square().sum() + toy.bias.val().exp().sum();
+            let (toy, _) = optimizer.step(toy.clone(), GradientsParams::from_grads(loss.backward(), toy), 0.1);
+            (named_parameters(&toy), toy)
+        };
+        let mut optimizer = Optimizer::new(OptimizerSettings::default());
+        let (_, toy) = step(&mut optimizer, &toy);
+        let state: BTreeMap<String, TensorData> = optimizer.state().into_iter().collect();
+        let mut restored = Optimizer::new(OptimizerSettings::default());
+        let error = restored.restore(&toy, BTreeMap::new(), &Device::flex()).unwrap_err();
+        assert!(error.contains("no optimizer state for `bias`"), "{error}");
+        restored.restore(&toy, state, &Device::flex()).unwrap();
+        assert_eq!(step(&mut restored, &toy).0, step(&mut optimizer, &toy).0);
     }
 
     #[test]

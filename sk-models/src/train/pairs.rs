@@ -16,12 +16,14 @@ pub(super) struct Side {
     pub(super) ids: Vec<u32>,
     /// Tokens of the completion, its end-of-turn token included.
     pub(super) completion: usize,
-    /// `log ρ` of the completion under the backbone where a run measures it, as bits, so that sides stay comparable.
+    /// Bits of `log ρ` of the completion under the backbone, if measured. Bits keep sides
+    /// comparable.
     pub(super) reference: u32,
 }
 
 impl Side {
-    /// Joins a prompt and a completion; the prompt loses its beginning, and a completion beyond half the length its end.
+    /// Joins a prompt and a completion. A prompt that is too long loses its beginning, and a
+    /// completion beyond half the length loses its end.
     fn new(prompt: &[u32], completion: &[u32], length: usize) -> Self {
         let kept = completion.len().min(length / 2);
         let room = length - kept;
@@ -42,7 +44,7 @@ pub(super) struct Pair {
     pub(super) rejected: Side,
 }
 
-/// Which pairs a run sees.
+/// The files and settings of the pairs of a run.
 pub(super) struct PairFiles<'a> {
     /// The files.
     pub(super) sources: &'a [Source],
@@ -55,7 +57,8 @@ pub(super) struct PairFiles<'a> {
 }
 
 impl PairFiles<'_> {
-    /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded up.
+    /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded
+    /// up.
     pub(super) fn load(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
         let loaded = self.load_rows(tokenizer, marks)?;
         let pairs = |kept: Vec<(Row, Pair)>| kept.into_iter().map(|(_, pair)| pair).collect();
@@ -81,7 +84,7 @@ impl PairFiles<'_> {
                     Ok(Side::new(&prompt, &completion, self.length))
                 };
                 let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
-                // Completions that differ only beyond the length limit say nothing.
+                // Completions that differ only beyond the length limit carry no preference.
                 if pair.chosen == pair.rejected {
                     continue;
                 }

@@ -1,13 +1,13 @@
-//! The loss of direct preference optimisation (Rafailov et al. 2023), and what is measured of it.
+//! The loss of direct preference optimisation (Rafailov et al. 2023) and its measurements.
 
 use burn::tensor::{Tensor, activation};
 
-/// Which preference loss.
+/// The settings of the preference loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PreferenceLoss {
     /// Strength of the pull towards the reference.
     pub beta: f64,
-    /// Share of the labels taken to be wrong (conservative DPO); below one half.
+    /// Assumed share of wrong labels (conservative DPO); below one half.
     pub label_smoothing: f64,
     /// Whether log-ratios are per token instead of per completion.
     pub length_normalised: bool,
@@ -25,7 +25,8 @@ pub struct LogProbs {
 impl PreferenceLoss {
     /// The implicit reward margins `β·((log π_c − log π_r) − (log ρ_c − log ρ_r))`, `[P]`.
     ///
-    /// `lengths` are the completions' tokens; where the loss is length-normalised, each log-ratio is divided by its own.
+    /// `lengths` are the completions' tokens; where the loss is length-normalised, each log-ratio
+    /// is divided by its own.
     #[must_use]
     pub fn margins(&self, policy: LogProbs, reference: LogProbs, lengths: LogProbs) -> Tensor<1> {
         let chosen = policy.chosen - reference.chosen;
@@ -47,7 +48,7 @@ impl PreferenceLoss {
     }
 }
 
-/// What held-out pairs say about an adapter.
+/// Measurements of an adapter on held-out pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PreferenceReport {
     /// Pairs measured.

@@ -1,4 +1,5 @@
-//! What a run's result follows from, so that a checkpoint is resumed by the same run and no other.
+//! Everything that determines the result of a run, so that a checkpoint is resumed only by the same
+//! run.
 
 use std::{
     fmt::Display,
@@ -11,15 +12,15 @@ use sha2::{Digest, Sha256};
 use super::{data::Source, error::TrainError};
 use crate::{files, hf::Checkpoint};
 
-/// Bytes of a digest that tells contents apart.
-const DIGEST: usize = 16;
+/// Hexadecimal digits of a digest that tells contents apart.
+const DIGITS: usize = 32;
 
-/// The options of a run, and what is in the files that they name.
+/// The options of a run and the digests of their files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Recipe {
     /// Values by option.
     values: Vec<(String, String)>,
-    /// Digests by the option that names what is digested.
+    /// Digests by the option that names the file.
     contents: Vec<(String, String)>,
 }
 
@@ -30,10 +31,10 @@ impl Recipe {
         self
     }
 
-    /// Adds data files with their weights, and the files whose questions are left out of them.
+    /// Adds data files with their weights, and the files of excluded questions.
     pub(super) fn data(mut self, sources: &[Source], exclude: &[PathBuf]) -> Result<Self, TrainError> {
-        let weighed = |source: &Source| Ok(format!("{}={}", file_digest(&source.path)?, source.weight));
-        let data: Vec<String> = sources.iter().map(weighed).collect::<Result<_, TrainError>>()?;
+        let weighted = |source: &Source| Ok(format!("{}={}", file_digest(&source.path)?, source.weight));
+        let data: Vec<String> = sources.iter().map(weighted).collect::<Result<_, TrainError>>()?;
         let exclude: Vec<String> = exclude.iter().map(|path| file_digest(path)).collect::<Result<_, _>>()?;
         self.contents.extend([("data".to_owned(), data.join(",")), ("exclude".to_owned(), exclude.join(","))]);
         Ok(self)
@@ -45,19 +46,20 @@ impl Recipe {
         Ok(self)
     }
 
-    /// Adds the weights of a model, or that there is none.
+    /// Adds the digest of a model's weights, or an empty one.
     pub(super) fn model(mut self, option: &str, model: Option<&Checkpoint>) -> Self {
         let digest = model.map_or_else(String::new, |model| {
             let mut digest = Sha256::new();
             digest.update(model.config().to_json("float32"));
             model.tensors().visit(&mut |bytes| digest.update(bytes));
-            hex(&digest.finalize())
+            format!("{:.DIGITS$x}", digest.finalize())
         });
         self.contents.push((option.to_owned(), digest));
         self
     }
 
-    /// Refuses a checkpoint at `path` that was made by another recipe, `kept`; names the first option that differs.
+    /// Checks that a checkpoint at `path` was made by this recipe. The error names the first option
+    /// that differs.
     pub(super) fn check(&self, kept: &Self, path: &Path) -> Result<(), TrainError> {
         let differing = |own: &[(String, String)], kept: &[(String, String)]| {
             let of = |entries: &[(String, String)], option: &str| {
@@ -79,9 +81,5 @@ impl Recipe {
 }
 
 fn file_digest(path: &Path) -> Result<String, TrainError> {
-    files::read(path).map(|bytes| hex(&Sha256::digest(bytes))).map_err(|source| TrainError::io(path, source))
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
+    files::read(path).map(|bytes| format!("{:.DIGITS$x}", Sha256::digest(bytes))).map_err(|source| TrainError::io(path, source))
 }

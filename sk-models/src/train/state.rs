@@ -46,7 +46,7 @@ impl Precision {
     }
 }
 
-/// A tensor on its way to a file.
+/// A tensor to be stored.
 #[derive(Debug)]
 pub(crate) struct Stored {
     dtype: Dtype,
@@ -79,7 +79,7 @@ impl View for &Stored {
     }
 }
 
-/// Writes a safetensors file, whole or not at all.
+/// Writes a safetensors file. It is complete or absent.
 pub(crate) fn write_safetensors(
     path: &Path,
     tensors: &BTreeMap<String, Stored>,
@@ -124,7 +124,8 @@ pub(crate) fn named_parameters<M: Module>(module: &M) -> BTreeMap<String, Tensor
     collect.found
 }
 
-/// Replaces every float parameter of a module; names the first that is missing or of another shape.
+/// Replaces every float parameter of a module. The error names the first that is missing or of
+/// another shape.
 pub(crate) fn load_parameters<M: Module>(module: M, values: BTreeMap<String, TensorData>) -> Result<M, String> {
     struct Replace {
         path: Vec<String>,
@@ -168,7 +169,8 @@ const PROGRESS: &str = "progress";
 const PARAMETER: &str = "parameter.";
 const OPTIMIZER: &str = "optimizer.";
 
-/// Writes parameters, optimiser memory and progress to one file, in f32, so that a resumed run is the same run.
+/// Writes parameters, optimizer state and progress to one file in f32, so that a run resumes
+/// exactly.
 pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
     path: &Path,
     module: &M,
@@ -187,7 +189,7 @@ pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
     write_safetensors(path, &tensors, HashMap::from([(PROGRESS.to_owned(), progress)]))
 }
 
-/// Refuses an output directory in which one of `results` would be overwritten, unless its run can go on from `checkpoint`.
+/// Checks that a run overwrites none of `results`, unless it resumes from `checkpoint`.
 pub(super) fn refuse_finished(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<(), TrainError> {
     if checkpoint.is_some_and(Path::exists) {
         return Ok(());
@@ -198,7 +200,7 @@ pub(super) fn refuse_finished(directory: &Path, checkpoint: Option<&Path>, resul
     }
 }
 
-/// Refuses a checkpoint at `step`, if fewer steps are asked for.
+/// Checks that a checkpoint at `step` is not beyond `steps`.
 pub(super) fn check_step(step: u64, steps: u64, path: &Path) -> Result<(), TrainError> {
     if step <= steps {
         return Ok(());
@@ -208,14 +210,14 @@ pub(super) fn check_step(step: u64, steps: u64, path: &Path) -> Result<(), Train
     Err(TrainError::Checkpoint { path: path.display().to_string(), reason })
 }
 
-/// What [`load_checkpoint`] finds.
+/// The contents of a checkpoint.
 pub(crate) struct Checkpoint<P> {
     pub(crate) parameters: BTreeMap<String, TensorData>,
     pub(crate) optimizer: BTreeMap<String, TensorData>,
     pub(crate) progress: P,
 }
 
-/// Reads a checkpoint, or none if the file does not exist.
+/// Reads a checkpoint; `None` if the file does not exist.
 pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option<Checkpoint<P>>, TrainError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -247,12 +249,13 @@ pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option
     Ok(Some(checkpoint))
 }
 
-/// Writes a matrix the other way round.
+/// Transposes a row-major matrix.
 pub(crate) fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| (0..rows).map(move |row| values[row * columns + column])).collect()
 }
 
-/// Writes `config.json`, `generation_config.json` and `model.safetensors`, as `transformers` reads them.
+/// Writes `config.json`, `generation_config.json` and `model.safetensors`, as `transformers` reads
+/// them.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A byte-level BPE tokenizer in Qwen's manner, trained on our own text.
+//! Training of a byte-level BPE tokenizer in Qwen's style.
 
 use std::path::{Path, PathBuf};
 
@@ -33,12 +33,12 @@ const START_OF_TURN: &str = "<|im_start|>";
 const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + \
 message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// What to train a tokenizer on, and how large.
+/// The settings of a tokenizer.
 #[derive(Debug, Clone)]
 pub struct TokenizerOptions {
     /// The text; weights are ignored.
     pub sources: Vec<Source>,
-    /// Files whose questions are left out of the text.
+    /// Files whose questions are excluded from the text.
     pub exclude: Vec<PathBuf>,
     /// Entries, the three special tokens included.
     pub vocab_size: usize,
@@ -56,7 +56,8 @@ pub struct TokenizerOptions {
 ///
 /// # Errors
 ///
-/// If the data cannot be read, the vocabulary is smaller than the byte alphabet, or the files cannot be written.
+/// If the data cannot be read, the vocabulary is smaller than the byte alphabet, or the files
+/// cannot be written.
 pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainError> {
     /// 256 bytes and three special tokens.
     const SMALLEST: usize = 259;
@@ -134,7 +135,8 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
     load_tokenizer(&options.output.join("tokenizer.json"))
 }
 
-/// Reads a `tokenizer.json`, on disk or inside the program, for text to train on: none of it is cut, padded, or read as a special token.
+/// Reads a `tokenizer.json`, on disk or inside the program, without truncation, padding and special
+/// tokens in text.
 ///
 /// # Errors
 ///

@@ -26,7 +26,8 @@ pub(crate) fn device() -> Device {
     device_name().open().unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
 }
 
-/// Whether Burn multiplies f32 in TF32 on the device under test. The module that is trained does as Burn does; the decoder does not.
+/// Whether Burn multiplies f32 in TF32 on the device under test. The module that is trained does as
+/// Burn does; the decoder does not.
 pub(crate) fn has_tf32() -> bool {
     matches!(device_name(), DeviceName::Cuda(_))
 }

@@ -1,14 +1,78 @@
-//! Low-rank adapters in panels.
+//! Low-rank adapters, packed in panels.
 
 use std::array;
 
 use burn::tensor::Tensor;
 
-use super::matrix::Delta;
+use super::numbers::Numbers;
+use super::tile::{self, Place, Product, WIDTH, multiply};
 use crate::config::Qwen2Config;
 use crate::lora::{AdapterError, LoraAdapter, LowRank, Target};
 
-/// An adapter as the packed decoder reads it. CpuEngine once; seats refer to it.
+/// `s·A·B`: the change of one linear layer.
+#[derive(Debug)]
+pub(crate) struct Delta {
+    /// `[input, r]` in panels of 16 columns.
+    down: Numbers,
+    /// `[r, output]` in panels, the scale multiplied in.
+    up: Numbers,
+    pub(super) input: usize,
+    /// r, padded to whole vectors.
+    rank: usize,
+}
+
+/// Columns of a panel of A.
+const RANKS: usize = 16;
+
+impl Delta {
+    /// From row-major A `[input, rank]` and B `[rank, output]`.
+    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
+        let padded = rank.next_multiple_of(RANKS);
+        let mut down = Numbers::new(input * padded);
+        for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
+            let columns = RANKS.min(rank - first);
+            for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
+                line[..columns].copy_from_slice(&row[first..first + columns]);
+            }
+        }
+        let mut up = Numbers::new(output.next_multiple_of(WIDTH) * padded);
+        for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
+            let columns = WIDTH.min(output - first);
+            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
+                line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
+            }
+        }
+        Self { down, up, input, rank: padded }
+    }
+
+    /// The rank, padded.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Computes `x·A` for `rows` rows of `x` into `low`.
+    ///
+    /// # Safety
+    ///
+    /// Both places hold that many rows, `low` has a stride of at least the rank, and nothing else
+    /// uses these rows of `low`.
+    pub(super) unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
+        for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
+            // SAFETY: the caller's promise; a panel is `[input, 16]`.
+            unsafe {
+                let low = Place { start: low.start.add(index * RANKS), ..low };
+                multiply([rows, self.input, 1], x, Place { start: panel.as_ptr(), stride: RANKS }, low, false);
+            }
+        }
+    }
+
+    /// Returns the product `low·B` for one panel of the output.
+    pub(super) fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
+        Product { depth: self.rank, a: low, b: tile::panel(&self.up, self.rank, panel) }
+    }
+}
+
+/// An adapter, packed once per engine; seats refer to it.
 #[derive(Debug)]
 pub(crate) struct PackedAdapter {
     layers: Vec<[Option<Delta>; Target::ALL.len()]>,
@@ -16,7 +80,7 @@ pub(crate) struct PackedAdapter {
     pub(super) head: Option<Delta>,
 }
 
-/// The change of the embedding: a row of A for each token, times B.
+/// The change of the embedding: the token's row of A, times B.
 #[derive(Debug)]
 struct Embedding {
     /// `[V, r]`.
@@ -27,11 +91,11 @@ struct Embedding {
 }
 
 impl PackedAdapter {
-    /// Packs an adapter; O(its parameters).
+    /// Packs an adapter. O(its parameters).
     ///
     /// # Errors
     ///
-    /// If it was made for another shape; `index` is what the error calls it.
+    /// If the adapter was made for another shape. The error calls it `index`.
     pub(crate) fn new(adapter: &LoraAdapter, index: usize, config: &Qwen2Config) -> Result<Self, AdapterError> {
         if adapter.layers.len() != config.num_hidden_layers {
             let (found, expected) = (adapter.layers.len(), config.num_hidden_layers);
@@ -66,7 +130,7 @@ impl PackedAdapter {
         self.layers[layer][target as usize].as_ref()
     }
 
-    /// Adds the change of a token's embedding to `x`.
+    /// Adds the change of the token's embedding to `x`.
     pub(crate) fn embed(&self, token: usize, x: &mut [f32]) {
         let Some(Embedding { rows, up, rank }) = &self.embedding else { return };
         for (low, up) in rows[token * rank..][..*rank].iter().zip(up.chunks_exact(up.len() / rank)) {
@@ -90,7 +154,7 @@ fn pack(entry: &LowRank) -> Delta {
     Delta::new(&values(&entry.a), &values(&entry.b), [input, rank, output], entry.scale as f32)
 }
 
-/// A tensor's values on the host, row by row.
+/// Copies the values of a tensor to the host, row by row.
 pub(super) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     let data = tensor.to_data();
     match data.as_slice::<f32>() {

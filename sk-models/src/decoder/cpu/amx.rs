@@ -1,8 +1,8 @@
-//! Products in the tile registers of AMX, which recent processors of Intel have: sixteen rows of 64 bytes each, and one instruction that
-//! multiplies two of them and adds to a third.
+//! Products in the tile registers of AMX, which recent Intel processors have. A tile holds sixteen
+//! rows of 64 bytes; one instruction multiplies two tiles and adds the product to a third.
 //!
-//! The standard library has no stable intrinsics for them, so that each kernel is one piece of assembly. The compiler itself never uses these
-//! registers.
+//! The standard library has no stable intrinsics for AMX, so each kernel is one block of assembly.
+//! The compiler itself never uses tile registers.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -11,6 +11,7 @@ use std::arch::x86_64::{
     _mm512_sub_ps,
 };
 use std::marker::PhantomData;
+use std::num::NonZero;
 use std::sync::LazyLock;
 
 use super::tile::{Place, WIDTH};
@@ -18,10 +19,10 @@ use super::tile::{Place, WIDTH};
 /// Rows and columns of the sums of one call: two tiles by two.
 pub(super) const SIDE: usize = 32;
 
-/// Lines of a tile.
+/// Rows of a tile.
 pub(super) const HEIGHT: usize = 16;
 
-/// A row of a tile, and a line of the cache: pairs of bf16, each with its first in the lower half.
+/// A row of a tile, one cache line: pairs of bf16, the first of each pair in the lower half.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(super) struct Line([u32; HEIGHT]);
@@ -34,21 +35,22 @@ impl From<[u8; 64]> for Line {
     }
 }
 
-/// That tiles may be used.
+/// Proof that this process may use tiles.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tiles(());
 
-/// Tiles that this thread has set up, until it is dropped.
+/// Proof that this thread has configured its tiles. Dropping it releases them.
 #[derive(Debug)]
 pub(super) struct Configured(PhantomData<*mut ()>);
 
-/// Eight tiles of sixteen rows of 64 bytes.
+/// The configuration of eight tiles of sixteen rows of 64 bytes.
 #[repr(C, align(64))]
 struct Shapes([u8; 64]);
 
 static SHAPES: Shapes = {
     let mut shapes = [0; 64];
-    // The palette; then the bytes of a row, two bytes for each tile, and the rows, one byte for each.
+    // The palette; then two bytes per tile for the bytes of a row, and one byte per tile for its
+    // rows.
     shapes[0] = 1;
     let mut tile = 0;
     while tile < 8 {
@@ -63,7 +65,7 @@ macro_rules! lines {
     ($($line:literal)*) => { concat!($($line, "\n"),*) };
 }
 
-/// Begins with what C holds in tiles 0 to 3, or with nothing.
+/// Loads C into tiles 0 to 3, or zeroes them.
 macro_rules! begin {
     () => {
         lines!(
@@ -84,7 +86,7 @@ macro_rules! begin {
     };
 }
 
-/// Writes the sums to C.
+/// Stores tiles 0 to 3 to C.
 macro_rules! end {
     () => {
         lines!(
@@ -96,34 +98,35 @@ macro_rules! end {
     };
 }
 
-/// All products of rows in tiles 4 and 5 with columns in tiles 6 and 7.
+/// Multiplies the rows in tiles 4 and 5 with the columns in tiles 6 and 7.
 macro_rules! multiply {
     () => {
         lines!("tdpbf16ps tmm0, tmm4, tmm6" "tdpbf16ps tmm1, tmm4, tmm7" "tdpbf16ps tmm2, tmm5, tmm6" "tdpbf16ps tmm3, tmm5, tmm7")
     };
 }
 
-/// Fetches lines that will be wanted into the second-level cache.
+/// Prefetches lines into the second-level cache.
 macro_rules! fetch {
     ($($at:literal)*) => { concat!($("prefetcht1 [{ahead} + ", $at, "]\n"),*) };
 }
 
-/// Loads two tiles that lie one after the other, of which each comes once for each panel: they are not to drive the panel out of the first-level
-/// cache.
+/// Loads two consecutive tiles of rows. Each is read once per panel, so the load must not evict the
+/// panel from the first-level cache.
 macro_rules! rows {
     ($at:literal, $next:literal) => {
         concat!("tileloaddt1 tmm4, [{a} + {line} + ", $at, "]\n", "tileloaddt1 tmm5, [{a} + {line} + ", $next, "]\n")
     };
 }
 
-/// The same for columns.
+/// Loads two consecutive tiles of columns.
 macro_rules! columns {
     ($at:literal, $next:literal) => {
         concat!("tileloadd tmm6, [{b} + {line} + ", $at, "]\n", "tileloadd tmm7, [{b} + {line} + ", $next, "]\n")
     };
 }
 
-/// `C = A·B` or `C += A·B` in tiles 0 to 3, which the lines make: they step through A, B and what is fetched.
+/// Computes `C = A·B` or `C += A·B` in tiles 0 to 3. The given lines step through A, B and the
+/// prefetched memory.
 macro_rules! square {
     ([$a:expr, $b:expr, $ahead:expr], $blocks:expr, $c:expr, $add:expr, [$($lines:expr),* $(,)?] $(, $name:ident = $value:expr)*) => {
         asm!(
@@ -148,7 +151,7 @@ macro_rules! square {
 }
 
 impl Tiles {
-    /// Where the processor has tiles and the system lets this process use them.
+    /// Returns tiles if the processor has them and the system lets this process use them.
     pub(super) fn get() -> Option<Self> {
         static GRANTED: LazyLock<bool> = LazyLock::new(|| {
             // Bits of leaf 7: products of bf16, tiles, products of bytes.
@@ -159,7 +162,7 @@ impl Tiles {
     }
 
     pub(super) fn configure(self) -> Configured {
-        // SAFETY: there are tiles, of the shapes that the first palette has.
+        // SAFETY: the processor has tiles, and the first palette has these shapes.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack, preserves_flags, readonly)) };
         Configured(PhantomData)
     }
@@ -167,30 +170,39 @@ impl Tiles {
 
 impl Drop for Configured {
     fn drop(&mut self) {
-        // SAFETY: there are tiles.
+        // SAFETY: the processor has tiles.
         unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
     }
 }
 
 impl Configured {
-    /// `C = A·B` or `C += A·B` of [`SIDE`] rows and columns that are sums of three numbers of bf16, without the products that are below the rounding of
-    /// f32: first the small `a₀b₂ + a₀b₁ + a₁b₁ + a₁b₀ + a₂b₀` of all blocks, whose roundings are as small, then `a₀b₀`.
+    /// Computes `C = A·B` or `C += A·B` for [`SIDE`] rows and columns, each entry a sum of three
+    /// bf16 numbers. Products below the rounding of f32 are skipped. The small terms `a₀b₂ + a₀b₁ +
+    /// a₁b₁ + a₁b₀ + a₂b₀` of all blocks come first, then `a₀b₀`, so that the small terms are added
+    /// while the sum is small.
     ///
-    /// A is `[blocks, 3, 2]` tiles: for each 32 columns the three numbers of two times sixteen rows. B is `[blocks, 3, 2]` tiles: for each 32 rows the three
-    /// numbers of two times sixteen columns, in pairs of rows.
+    /// A is `[blocks, 3, 2]` tiles: per 32 columns, the three numbers of two times sixteen rows. B
+    /// is `[blocks, 3, 2]` tiles: per 32 rows, the three numbers of two times sixteen columns, in
+    /// pairs of rows.
     ///
-    /// On the way it fetches an eighth of the bytes of a panel of f32 for each block from `ahead` on.
+    /// For each block, the kernel prefetches an eighth of the bytes of an f32 panel from `ahead`
+    /// on.
     ///
     /// # Safety
     ///
-    /// A and B must have as many tiles, at least one block, and C the rows and columns, which nothing else uses.
-    pub(super) unsafe fn three_by_three(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        debug_assert!(blocks > 0);
+    /// A and B hold that many tiles, C holds the rows and columns, and nothing else uses C.
+    pub(super) unsafe fn three_by_three(
+        &self,
+        [a, b, ahead]: [*const u8; 3],
+        blocks: NonZero<usize>,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
         // SAFETY: tiles are set up; memory by the caller's promise.
         unsafe {
             square!(
                 [a, b, ahead],
-                blocks,
+                blocks.get(),
                 c,
                 add,
                 [
@@ -214,26 +226,27 @@ impl Configured {
                     multiply!(),
                     lines!("add {a}, 6144" "add {b}, 6144" "dec {blocks}" "jnz 4b"),
                 ],
-                count = blocks,
-                bytes = blocks * 6144
+                count = blocks.get(),
+                bytes = blocks.get() * 6144
             );
         }
     }
 
-    /// `C = A·B` or `C += A·B` of [`SIDE`] rows that are sums of two numbers of bf16 and as many columns of one.
+    /// Computes `C = A·B` or `C += A·B` for [`SIDE`] rows that are sums of two bf16 numbers and
+    /// [`SIDE`] columns of one.
     ///
-    /// A is `[blocks, 2, 2]` tiles and B `[16·blocks, 32]` pairs of rows, an eighth of whose bytes are fetched from `ahead` on.
+    /// A is `[blocks, 2, 2]` tiles and B is `[16·blocks, 32]` pairs of rows. The kernel prefetches
+    /// an eighth of the bytes of B from `ahead` on.
     ///
     /// # Safety
     ///
     /// As [`three_by_three`](Self::three_by_three).
-    pub(super) unsafe fn two_by_one(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        debug_assert!(blocks > 0);
+    pub(super) unsafe fn two_by_one(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
         // SAFETY: as above.
         unsafe {
             square!(
                 [a, b, ahead],
-                blocks,
+                blocks.get(),
                 c,
                 add,
                 [
@@ -250,21 +263,22 @@ impl Configured {
     }
 }
 
-/// Sums of sixteen rows and [`SIDE`] columns of bytes: those of the upper bytes of A, then those of the lower ones.
+/// Sums for sixteen rows and [`SIDE`] columns: those of the upper bytes of A, then those of the
+/// lower bytes.
 #[repr(C, align(64))]
 pub(super) struct Sums(pub(super) [[[i32; SIDE]; HEIGHT]; 2]);
 
 impl Configured {
-    /// `A·B` of sixteen rows of unsigned bytes, upper and lower ones, and [`SIDE`] columns of signed ones, exactly.
+    /// Computes `A·B` exactly for sixteen rows of unsigned bytes, upper and lower, and [`SIDE`]
+    /// columns of signed bytes.
     ///
-    /// A is `[blocks, 2]` tiles: 64 upper bytes of each row, then 64 lower ones. B is `[16·blocks, 32]` quads of rows, an eighth of whose bytes are
-    /// fetched from `ahead` on.
+    /// A is `[blocks, 2]` tiles: 64 upper bytes of each row, then 64 lower bytes. B is `[16·blocks,
+    /// 32]` quads of rows. The kernel prefetches an eighth of the bytes of B from `ahead` on.
     ///
     /// # Safety
     ///
-    /// A and B must have as many tiles, and at least one block.
-    pub(super) unsafe fn bytes(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, out: &mut Sums) {
-        debug_assert!(blocks > 0);
+    /// A and B hold that many tiles.
+    pub(super) unsafe fn bytes(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, out: &mut Sums) {
         // SAFETY: tiles are set up; memory by the caller's promise.
         unsafe {
             asm!(
@@ -279,7 +293,7 @@ impl Configured {
                 a = inout(reg) a => _,
                 b = inout(reg) b => _,
                 ahead = inout(reg) ahead => _,
-                blocks = inout(reg) blocks => _,
+                blocks = inout(reg) blocks.get() => _,
                 line = in(reg) size_of::<Line>(),
                 out = in(reg) &raw mut *out,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -290,13 +304,14 @@ impl Configured {
     }
 }
 
-/// Multiply-adds of [`Configured::products`] in a round.
+/// Multiply-adds in one round of [`Configured::products`].
 const ROUND: usize = 4 * 16 * 16 * 32;
 
 impl Configured {
-    /// Products in registers alone, of zeros, which take as long as others; returns how many multiply-adds.
+    /// Multiplies zeros in registers for at least one round; other numbers take as long. Returns
+    /// the number of multiply-adds.
     pub(super) fn products(&self, rounds: usize) -> usize {
-        debug_assert!(rounds > 0);
+        let rounds = rounds.max(1);
         // SAFETY: tiles are set up, and no memory is touched.
         unsafe {
             asm!(
@@ -314,9 +329,9 @@ impl Configured {
     }
 }
 
-/// The first eight bits of numbers, rounded, as f32, and what is left of them.
+/// Returns the upper eight significant bits of each number, rounded, and leaves the rest in `x`.
 ///
-/// What is infinite or no number leaves one that is none.
+/// Infinity and NaN leave NaN.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn take(x: &mut __m512) -> __m512i {
@@ -327,16 +342,16 @@ fn take(x: &mut __m512) -> __m512i {
 }
 
 impl Tiles {
-    /// Writes a row's numbers to its lines of tiles as sums of TERMS of bf16: `[blocks, TERMS, 2]` tiles, of which `lines` begins with its own of the
-    /// first. Zeros fill the last block.
+    /// Splits the numbers of a row into sums of TERMS bf16 numbers: `[blocks, TERMS, 2]` tiles,
+    /// where `lines` starts at the row's line in the first tile. Zeros fill the last block.
     pub(super) fn split_row<const TERMS: usize>(self, x: &[f32], lines: &mut [Line]) {
         #[target_feature(enable = "avx512f")]
         fn split<const TERMS: usize>(x: &[f32], lines: &mut [Line]) {
-            // No closures: what is called from the library is not compiled for these vectors.
+            // No closures: the compiler would not build them with AVX-512.
             for (block, x) in x.chunks(2 * HEIGHT).enumerate() {
                 let there = x.len().min(HEIGHT);
                 let beyond = x.len() - there;
-                // SAFETY: only what is there is read.
+                // SAFETY: the mask limits the load to the slice.
                 let (mut first, mut second) = unsafe {
                     let mask = |count: usize| ((1_u32 << count) - 1) as u16;
                     let second = x.as_ptr().wrapping_add(HEIGHT);
@@ -346,7 +361,7 @@ impl Tiles {
                     let lower = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(take(&mut first)));
                     let upper = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(take(&mut second)));
                     let line = std::ptr::from_mut(&mut lines[(block * TERMS + term) * 2 * HEIGHT]).cast::<__m256i>();
-                    // SAFETY: a line is two of these.
+                    // SAFETY: a line is two 256-bit vectors.
                     unsafe {
                         line.write(lower);
                         line.add(1).write(upper);
@@ -354,11 +369,12 @@ impl Tiles {
                 }
             }
         }
-        // SAFETY: where there are tiles there is AVX-512 F.
+        // SAFETY: every processor with AMX has AVX-512 F.
         unsafe { split::<TERMS>(x, lines) }
     }
 
-    /// Writes rows of a panel as sums of three: `[blocks, 3, 2]` tiles, in pairs of rows. Zeros fill the last block.
+    /// Splits the rows of a panel into sums of three: `[blocks, 3, 2]` tiles, in pairs of rows.
+    /// Zeros fill the last block.
     pub(super) fn split_panel(self, panel: &[f32], lines: &mut [Line]) {
         #[target_feature(enable = "avx512f")]
         fn split(panel: &[f32], lines: &mut [Line]) {
@@ -378,7 +394,7 @@ impl Tiles {
                         for term in 0..3 {
                             let both = _mm512_or_si512(_mm512_srli_epi32::<16>(take(&mut first)), take(&mut second));
                             let line = std::ptr::from_mut(&mut tiles[(term * 2 + half) * HEIGHT + height]).cast::<__m512i>();
-                            // SAFETY: a line is one of these.
+                            // SAFETY: a line is one 512-bit vector.
                             unsafe { line.write(both) };
                         }
                     }
@@ -390,14 +406,15 @@ impl Tiles {
     }
 }
 
-/// Asks Linux for the state of tiles, as a process must.
+/// Asks Linux for permission to use tiles, which every process needs.
 #[cfg(target_os = "linux")]
 fn granted() -> bool {
     const ARCH_PRCTL: i64 = 158;
     const REQUEST_PERMISSION: u64 = 0x1023;
     const TILE_DATA: u64 = 18;
     let mut result = ARCH_PRCTL;
-    // SAFETY: a system call that grants this process the use of registers; it reads and writes no memory of it.
+    // SAFETY: the system call grants this process the use of registers; it touches no memory of the
+    // process.
     unsafe {
         asm!(
             "syscall",
@@ -412,7 +429,7 @@ fn granted() -> bool {
     result == 0
 }
 
-/// A system that is not asked is not known to save them.
+/// Other systems are not known to save tiles on a context switch.
 #[cfg(not(target_os = "linux"))]
 fn granted() -> bool {
     false

@@ -1,7 +1,8 @@
 //! Grouped-query attention over a shared prefix and each row's own tokens.
 //!
-//! A task is one key head of one lane and some of its rows: their queries, all heads of the group together, meet the shared keys in one
-//! product and their own in another, so that keys and values are never repeated. Scores exist for the queries of a task only.
+//! A task is one key head of one lane and some of its rows. All query heads of the group meet the
+//! shared keys in one product and their own keys in another, so keys and values are never repeated.
+//! Scores exist for the queries of one task only.
 
 use std::cell::RefCell;
 
@@ -14,7 +15,8 @@ use super::tile::{Place, ROWS, WIDTH, multiply};
 use crate::kernels::simd::{exp, max, sum, widened};
 use crate::team::{Parts, Team, for_each_mut};
 
-/// Queries of a task, about: enough to fill tiles, few enough that their scores stay near.
+/// Approximate number of queries in a task: enough to fill tiles, few enough that their scores stay
+/// in the cache.
 const QUERIES: usize = 8 * ROWS;
 
 /// The heads of a layer.
@@ -29,7 +31,8 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// Where keys and values begin in a row of the projections' output, which starts with the queries, and where it ends.
+    /// Returns the columns at which keys and values begin in a row of the projections, after the
+    /// queries, and the number of columns.
     pub(crate) fn columns(&self) -> [usize; 3] {
         let query = (self.keys * self.groups * self.width).next_multiple_of(WIDTH);
         let key = (self.keys * self.width).next_multiple_of(WIDTH);
@@ -37,7 +40,8 @@ impl Heads {
     }
 }
 
-/// Appends the keys, turned to their positions, and the values of a pass to the blocks of its spans.
+/// Appends the keys, rotated to their positions, and the values of a pass to the blocks of its
+/// spans.
 pub(crate) fn append(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>]) {
     let mut own: Vec<&mut Block> = keys.iter_mut().flat_map(|keys| keys.own.iter_mut()).collect();
     for_each_mut(&mut own, |index, block| {
@@ -120,13 +124,16 @@ fn divide(plan: &Plan, heads: Heads) -> (Vec<Piece>, Vec<Task>) {
     (pieces, shares.iter().flat_map(task).collect())
 }
 
-/// Appends keys and values as [`append`] does and mixes values by attention: `out` gets `[M, Hq·D]`.
+/// Appends keys and values as [`append`] does, and writes the attention output `[M, Hq·D]` to
+/// `out`.
 ///
-/// Every token sees all of its lane's shared block, and of its row's own block what was there before and the new tokens up to itself. The
-/// two blocks are joined under one maximum and one sum. The tokens of the pass must not yet be counted.
+/// A token sees the shared block of its lane and, in its row's own block, earlier tokens and new
+/// tokens up to itself. The two blocks share one maximum and one sum. The tokens of the pass must
+/// not be counted yet.
 pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table, keys: &mut [Keys<'_>], out: &mut Grid) {
     let (pieces, tasks) = divide(plan, heads);
-    // Where each span is one piece, it is one task's for each head, which then finds in its caches what it has appended.
+    // If each span is one piece, one task per head owns it and finds the appended keys in its
+    // caches.
     let whole = pieces.iter().map(|piece| piece.span).eq(0..plan.spans.len());
     if !whole {
         append(plan, heads, projected, table, keys);
@@ -148,16 +155,17 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         let index = |piece: &Piece| plan.spans[piece.span].own * key_heads + head;
         if whole {
             for piece in pieces {
-                // SAFETY: no other piece is of this span, and no other task has this piece and head.
+                // SAFETY: no other piece belongs to this span, and no other task has this piece and
+                // head.
                 let block = unsafe { &mut own.slice(index(piece), 1)[0] };
                 append_span(plan, heads, projected, table, (&plan.spans[piece.span], head), block);
             }
         }
-        // SAFETY: what is appended to it has been, by this task or before all of them.
+        // SAFETY: this task, or the loop before all tasks, has appended the new keys and values.
         let own_block = |piece: &Piece| unsafe { &*own.at(index(piece)) };
-        // No query of a piece sees further than its last.
+        // No query of a piece sees beyond the piece's last token.
         let own_length = |piece: &Piece| plan.spans[piece.span].earlier + piece.steps.1;
-        // The own block's scores begin at a whole panel.
+        // The scores of the own block begin at a whole panel.
         let own_column = shared_length.next_multiple_of(WIDTH);
         let longest = pieces.iter().map(own_length).max().unwrap_or(0);
         let line = own_column + longest.next_multiple_of(WIDTH);
@@ -171,7 +179,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 Some((piece, first))
             })
         };
-        // Queries in their order: number, piece, step and group.
+        // The queries in order: number, piece, step and group.
         let each = || {
             numbered().flat_map(move |(piece, first)| {
                 (piece.steps.0..piece.steps.1)
@@ -196,14 +204,14 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 || {
                     for (index, span, step, group) in each() {
                         let x = &projected.row(plan.grid_row(span, step))[column(group)..][..width];
-                        table.turn(span.position + step, x, scale, &mut queries[index * width..][..width]);
+                        table.rotate(span.position + step, x, scale, &mut queries[index * width..][..width]);
                     }
                 },
             );
             let query = |first: usize| Place { start: queries[first * width..].as_ptr(), stride: width };
             let score = scores.as_mut_ptr();
-            // SAFETY: queries, scores and mixed values have `count` rows; a block has panels for its length, and `line` columns hold
-            // whole panels of both blocks.
+            // SAFETY: queries, scores and outputs have `count` rows; a block has panels for its
+            // length, and `line` columns hold whole panels of both blocks.
             unsafe {
                 let place = |first: usize, column: usize| Place { start: score.add(first * line + column), stride: line };
                 if let Some((block, length)) = shared {
@@ -225,13 +233,13 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 let (seen, unseen) = after.split_at_mut(span.earlier + step + 1);
                 totals[index] = widened(
                     #[inline(always)]
-                    || weigh(before, seen),
+                    || exponentiate(before, seen),
                 );
                 unseen.fill(0.0);
             }
             let weights = |first: usize, column: usize| Place { start: scores[first * line + column..].as_ptr(), stride: line };
             let mix = mixed.as_mut_ptr();
-            // SAFETY: as above; V has a row for each of the weights that are multiplied with it.
+            // SAFETY: as above; V has a row for each weight.
             unsafe {
                 for column in (0..padded).step_by(WIDTH) {
                     let place = |first: usize| Place { start: mix.add(first * padded + column), stride: padded };
@@ -247,7 +255,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             }
             for (index, span, step, group) in each() {
                 let scale = totals[index].recip();
-                // SAFETY: the tokens of a task and the columns of a head are this task's alone.
+                // SAFETY: the tokens of a task and the columns of a head belong to this task alone.
                 let out = unsafe { out.slice(plan.grid_row(span, step) * stride + column(group), width) };
                 for (out, value) in out.iter_mut().zip(&mixed[index * padded..]) {
                     *out = value * scale;
@@ -257,9 +265,10 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
     });
 }
 
-/// Turns the scores that a query sees into e^{s − max}, and returns their sum.
+/// Replaces the scores of the keys that a query sees by e^{s − max}, the numerators of their
+/// softmax. Returns the sum.
 #[inline(always)]
-fn weigh(before: &mut [f32], seen: &mut [f32]) -> f32 {
+fn exponentiate(before: &mut [f32], seen: &mut [f32]) -> f32 {
     let peak = max(before).max(max(seen));
     for score in before.iter_mut() {
         *score = exp(*score - peak);

@@ -8,12 +8,13 @@ use sk_core::TokenId;
 use super::adapter::PackedAdapter;
 use super::grid::Grid;
 use super::kv::KvCache;
-use super::plan::{Group, PackedCache, Places};
+use super::plan::{Group, Places};
 use super::{CpuEngine, Pace};
 use crate::config::Qwen2Config;
 use crate::decoder::batcher::PassKey;
-use crate::decoder::engine::{Cache, Engine, Formats, PrefixCache, Rows, SuffixCache};
-use crate::decoder::logits::{DeviceFailure, HostLogits, Logits};
+use crate::decoder::engine::{Engine, Formats, Rows};
+use crate::decoder::logits::{HostLogits, Logits};
+use crate::device::DeviceFailure;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::{AdapterError, LoraAdapter};
 use crate::precision::Precision;
@@ -32,11 +33,7 @@ fn kind(pace: Pace, states: bool) -> usize {
 
 impl<'a> From<Rows<'a, CpuEngine>> for Group<'a> {
     fn from(rows: Rows<'a, CpuEngine>) -> Self {
-        let cache = match rows.cache {
-            Cache::Prefill(prefix) => PackedCache::Prefill(prefix),
-            Cache::Extend { prefix, suffix } => PackedCache::Extend { prefix, suffix },
-        };
-        Self { rows: rows.tokens, seats: rows.seats, cache }
+        Self { rows: rows.tokens, seats: rows.seats, cache: rows.cache }
     }
 }
 
@@ -159,44 +156,5 @@ impl CpuEngine {
         let packed = Arc::new(PackedAdapter::new(adapter, lane, &self.config)?);
         known.push((Arc::downgrade(adapter), Arc::clone(&packed)));
         Ok(packed)
-    }
-}
-
-impl PrefixCache for KvCache {
-    type Suffix = Self;
-
-    fn len(&self) -> usize {
-        self.length()
-    }
-
-    fn lanes(&self) -> usize {
-        self.sequences()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes()
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.truncate(length);
-    }
-
-    fn adopt(&mut self, suffix: &Self, row: usize, tokens: usize) {
-        let rows = suffix.sequences() / self.sequences();
-        self.adopt(suffix, tokens, |lane| lane * rows + row);
-    }
-
-    fn select_lanes(&mut self, lanes: &[usize]) {
-        self.select(lanes);
-    }
-
-    fn join_lanes(&mut self, other: Self) {
-        self.join(other);
-    }
-}
-
-impl SuffixCache for KvCache {
-    fn len(&self) -> usize {
-        self.length()
     }
 }

@@ -1,4 +1,4 @@
-//! Memory for rows of numbers and for weights.
+//! Memory for matrices of states and for weights.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use super::numbers::Numbers;
 use super::tile::{Place, WIDTH};
 use crate::team::Parts;
 
-/// Row-major `[rows, width]`, each row padded to whole panels.
+/// A row-major matrix `[rows, width]` whose rows are padded to whole panels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grid {
     values: Numbers,
@@ -21,21 +21,21 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Zeros.
+    /// Returns a grid of zeros.
     pub(crate) fn new(rows: usize, width: usize) -> Self {
         let mut grid = Self::default();
         grid.reshape(rows, width);
         grid
     }
 
-    /// Rows of `width` numbers, one after the other.
+    /// Copies row-major values of `width` columns.
     pub(crate) fn of_rows(values: &[f32], width: usize) -> Self {
         let mut grid = Self::new(values.len() / width.max(1), width);
         grid.rows_mut().zip(values.chunks_exact(width.max(1))).for_each(|(row, values)| row[..width].copy_from_slice(values));
         grid
     }
 
-    /// Makes the grid `[rows, width]` with whatever it held; memory is kept.
+    /// Resizes the grid to `[rows, width]` and keeps its memory. The contents are unspecified.
     pub(crate) fn reshape(&mut self, rows: usize, width: usize) {
         self.stride = width.next_multiple_of(WIDTH);
         self.values.resize(rows * self.stride);
@@ -49,7 +49,7 @@ impl Grid {
         self.values.len() / self.stride.max(1)
     }
 
-    /// A row with its padding.
+    /// Returns a row with its padding.
     pub(crate) fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.stride..][..self.stride]
     }
@@ -58,12 +58,12 @@ impl Grid {
         self.values.chunks_exact_mut(self.stride.max(1))
     }
 
-    /// Rows in pieces of `count`.
+    /// Iterates over pieces of `count` rows.
     pub(crate) fn pieces_mut(&mut self, count: usize) -> impl Iterator<Item = &mut [f32]> {
         self.values.chunks_mut((count * self.stride).max(1))
     }
 
-    /// From `row` on, for [`multiply`](super::tile::multiply).
+    /// Returns the matrix from `row` on, for [`multiply`](super::tile::multiply).
     pub(crate) fn place(&self, row: usize) -> Place<*const f32> {
         Place { start: self.values[row * self.stride..].as_ptr(), stride: self.stride }
     }
@@ -72,7 +72,7 @@ impl Grid {
         Parts::of(&mut self.values)
     }
 
-    /// Grids of one width, one below the other. A single one is not copied.
+    /// Stacks grids of one width. A single grid is not copied.
     pub(crate) fn join<'a>(mut grids: impl ExactSizeIterator<Item = &'a Self>) -> Cow<'a, Self> {
         let Some(first) = grids.next() else { return Cow::Owned(Self::default()) };
         if grids.len() == 0 {
@@ -83,7 +83,7 @@ impl Grid {
         Cow::Owned(joined)
     }
 
-    /// The grid in pieces of the given numbers of rows.
+    /// Splits the grid into pieces of the given numbers of rows.
     pub(crate) fn split(self, counts: &[usize]) -> Vec<Self> {
         if let [_] = counts {
             return vec![self];
@@ -99,7 +99,7 @@ impl Grid {
         counts.iter().map(piece).collect()
     }
 
-    /// All rows without padding, `[rows, width]`.
+    /// Copies all rows without padding, `[rows, width]`.
     pub(crate) fn to_values(&self, width: usize) -> Vec<f32> {
         let mut values = Vec::with_capacity(self.rows() * width);
         self.values.chunks_exact(self.stride.max(1)).for_each(|row| values.extend_from_slice(&row[..width]));
@@ -107,27 +107,29 @@ impl Grid {
     }
 }
 
-/// Numbers that are written once and then read front to back at every step, in large pages where the system has them.
+/// Numbers that are written once and read from front to back at every step, in large pages if the
+/// system has them.
 ///
-/// A sweep over weights in pages of 4 KiB spends a good part of its time looking up where they are.
+/// With pages of 4 KiB, a sweep over the weights spends a good part of its time on address
+/// translation.
 #[derive(Debug)]
 pub(crate) enum Slab<T> {
     Heap(Vec<T>),
     Mapped(MmapMut, PhantomData<T>),
 }
 
-/// Numbers whose every pattern of bits is one, all zeros being zero.
+/// A number type for which every bit pattern is valid and all zero bits are zero.
 pub(crate) trait Number: Copy + Default {}
 
 impl Number for f32 {}
 impl Number for bf16 {}
 impl Number for i8 {}
 
-/// Below this size a slab fills no large page.
+/// The smallest slab that fills a large page, in bytes.
 const LARGE: usize = 2 << 20;
 
 impl<T: Number> Slab<T> {
-    /// Zeros.
+    /// Returns a slab of zeros.
     pub(crate) fn new(count: usize) -> Self {
         let bytes = count * size_of::<T>();
         if bytes < LARGE {
@@ -136,7 +138,7 @@ impl<T: Number> Slab<T> {
         match MmapMut::map_anon(bytes.next_multiple_of(LARGE)) {
             Ok(map) => {
                 #[cfg(target_os = "linux")]
-                // Without large pages it is slower and otherwise the same.
+                // Without large pages the slab is slower and otherwise the same.
                 let _ = map.advise(Advice::HugePage);
                 Self::Mapped(map, PhantomData)
             }
@@ -151,7 +153,8 @@ impl<T: Number> Deref for Slab<T> {
     fn deref(&self) -> &[T] {
         match self {
             Self::Heap(values) => values,
-            // SAFETY: a map begins at a page, so it is aligned; its length is a multiple of the size; all patterns of bits are numbers.
+            // SAFETY: a map starts at a page, its length is a multiple of the size, and every bit
+            // pattern is a valid number.
             Self::Mapped(map, _) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<T>()) },
         }
     }

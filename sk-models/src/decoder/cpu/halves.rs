@@ -1,7 +1,8 @@
-//! Products with weights of bf16.
+//! Products with weights in bf16.
 //!
-//! A bf16 is the upper half of an f32, so that a weight is widened by a shift and multiplied as it is: nothing is rounded but the weight, when
-//! it is packed. Every entry is one chain of multiply-adds in the order of k, as it is of weights in f32.
+//! A bf16 number is the upper half of an f32, so a weight is widened by a shift and multiplied
+//! exactly. Only packing rounds. Every entry is one chain of multiply-adds in the order of k, as
+//! with weights in f32.
 
 use half::bf16;
 
@@ -10,8 +11,8 @@ use super::terms::DEPTH;
 use super::tile::{Place, ROWS, WIDTH, multiply};
 use crate::team::for_each_mut;
 
-/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and two rows, the pair of each column side by side. Zeros fill a panel up
-/// to whole tiles.
+/// A weight `[input, output]` in panels of [`WIDTH`] columns. Per panel and two rows, the pairs of
+/// all columns lie side by side. Zeros fill a panel up to whole tiles.
 #[derive(Debug)]
 pub(crate) struct Halves {
     panels: Slab<bf16>,
@@ -19,7 +20,7 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    /// Rounds a weight that `get` reads by row and column.
+    /// Packs and rounds the weight that `get` returns for each row and column.
     pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
         let (count, size) = (output.div_ceil(WIDTH), Self::size(input));
         let mut panels = Slab::new(count * size);
@@ -39,7 +40,7 @@ impl Halves {
         input.next_multiple_of(DEPTH) * WIDTH
     }
 
-    /// Where row k of a panel's column is.
+    /// Returns the place of row k of a column in a panel.
     fn place(k: usize, column: usize) -> usize {
         (k / 2 * WIDTH + column) * 2 + k % 2
     }
@@ -61,11 +62,12 @@ impl Halves {
         }
     }
 
-    /// `C = A·B` or `C += A·B` of rows of A and one panel.
+    /// Computes `C = A·B` or `C += A·B` for rows of A and one panel.
     ///
     /// # Safety
     ///
-    /// A must have that many rows of the weight's input, and C as many of [`WIDTH`] columns that nothing else uses.
+    /// A holds that many rows of the weight's input, C as many of [`WIDTH`] columns, and nothing
+    /// else uses C.
     pub(crate) unsafe fn multiply(&self, panel: usize, rows: usize, a: Place<*const f32>, c: Place<*mut f32>, add: bool) {
         let panel = self.panel(panel);
         #[cfg(target_arch = "x86_64")]
@@ -76,7 +78,8 @@ impl Halves {
                 let height = left.div_ceil(left.div_ceil(ROWS));
                 let a = Place { start: a.start.wrapping_add(row * a.stride), ..a };
                 let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
-                // SAFETY: the processor has the instructions; rows `row..row + height` of A and C, which the caller vouches for.
+                // SAFETY: the processor has the instructions; rows `row..row + height` of A and C,
+                // which the caller vouches for.
                 unsafe { avx512(height, self.input, a, panel, c, add) };
                 row += height;
             }
@@ -125,12 +128,13 @@ unsafe fn avx512(rows: usize, input: usize, a: Place<*const f32>, panel: &[bf16]
             unsafe {
                 match rows {
                     $($height => avx512_tile::<$height>(input, a, panel, c, add),)*
-                    _ => unreachable!("a tile of {rows} rows"),
+                    0 => {}
+                    _ => avx512_tile::<ROWS>(input, a, panel, c, add),
                 }
             }
         };
     }
-    heights!(1 2 3 4 5 6 7 8 9 10 11 12);
+    heights!(1 2 3 4 5 6 7 8 9 10 11);
 }
 
 /// # Safety
@@ -147,7 +151,8 @@ unsafe fn avx512_tile<const R: usize>(input: usize, a: Place<*const f32>, panel:
     /// Pairs of rows to fetch ahead; see [`super::tile`].
     const AHEAD: usize = 48;
     assert!(panel.len() >= input.div_ceil(2) * 2 * WIDTH);
-    // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for A and C; a prefetch may point anywhere.
+    // SAFETY: the panel has a pair of rows for every two k by the assertion; the caller vouches for
+    // A and C; a prefetch may point anywhere.
     unsafe {
         let mut sums: [[__m512; 2]; R] = [[_mm512_setzero_ps(); 2]; R];
         if add {

@@ -1,8 +1,12 @@
 //! Products with weights of eight bits.
 //!
-//! A weight column is `s_c·w` with w in −127…127 and the scale that its largest entry asks for. Rows of the other side keep sixteen bits: a
-//! number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so that one pair of byte products stands for it. Sums are exact integers;
-//! the only errors are those of rounding a weight to 1/127 of the largest of its column, and an activation to 1/32767 of its row.
+//! A weight column is `s_c·w` with w in −127…127; the largest entry of the column sets the scale.
+//! Activations keep sixteen bits: a number is `s_r·(256·h + l − 32768)` with h and l in 0…255, so
+//! one pair of byte products stands for it. Sums are exact integers. The only errors are those of
+//! rounding a weight to 1/127 of the largest in its column and an activation to 1/32767 of the
+//! largest in its row.
+
+use std::num::NonZero;
 
 use super::amx::{HEIGHT, Line, Sums, Tiles};
 use super::grid::{Grid, Slab};
@@ -13,7 +17,7 @@ use crate::team::for_each_mut;
 /// Rows of the largest tile: two sums of two vectors each fill the registers.
 const ROWS: usize = 6;
 
-/// Consecutive k whose bytes lie side by side: what one instruction multiplies and adds.
+/// Consecutive k whose bytes lie side by side: one instruction multiplies and adds them.
 const QUAD: usize = 4;
 
 /// Consecutive k whose bytes a tile holds.
@@ -25,8 +29,8 @@ const WEIGHT: f32 = 127.0;
 /// The largest activation.
 const ACTIVATION: f32 = 32_767.0;
 
-/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and four rows, the four bytes of each column together. Zeros fill a panel up to
-/// whole tiles.
+/// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and four rows, the four
+/// bytes of each column. Zeros fill a panel up to whole tiles.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     panels: Slab<i8>,
@@ -40,7 +44,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// Rounds a weight that `get` reads by row and column.
+    /// Packs and rounds the weight that `get` returns for each row and column.
     pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
         let (count, quads) = (output.div_ceil(WIDTH), input.div_ceil(QUAD));
         let size = input.next_multiple_of(DEPTH) * WIDTH;
@@ -56,7 +60,8 @@ impl Bytes {
                 scales[place] = scale;
                 let rate = if scale > 0.0 { scale.recip() } else { 0.0 };
                 for k in 0..input {
-                    // In range by the choice of the scale; a NaN becomes zero, and its column's scale says so.
+                    // In range by the choice of the scale. A NaN becomes zero, and the scale of its
+                    // column becomes NaN.
                     let weight = (get(k, column) * rate).round() as i8;
                     bytes[(k / QUAD * WIDTH + place) * QUAD + k % QUAD] = weight;
                     sums[place] += i32::from(weight);
@@ -82,11 +87,11 @@ impl Bytes {
         }
     }
 
-    /// One panel's product with rows `first..first + rows`, written to C or added to it.
+    /// Writes the product of one panel with rows `first..first + rows` to C, or adds it.
     ///
     /// # Safety
     ///
-    /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
     pub(crate) unsafe fn multiply(&self, panel: usize, [first, rows]: [usize; 2], x: &Quantized, c: Place<*mut f32>, add: bool) {
         assert!(x.quads == self.quads && first + rows <= x.scales.len());
         if let Some(tiles) = x.tiles {
@@ -95,7 +100,7 @@ impl Bytes {
         }
         let (mut row, end) = (first, first + rows);
         while row < end {
-            // A tile is a strip, or the part of one that was asked for.
+            // A tile is a strip, or the requested part of one.
             let (strip, from) = (row / ROWS, row % ROWS);
             let height = (ROWS - from).min(end - row);
             let tile = Tile {
@@ -116,7 +121,7 @@ impl Bytes {
 }
 
 impl Bytes {
-    /// [`multiply`](Self::multiply) in tiles, with the same bits.
+    /// Computes [`multiply`](Self::multiply) in AMX tiles, with the same bits.
     ///
     /// # Safety
     ///
@@ -131,10 +136,8 @@ impl Bytes {
         add: bool,
     ) {
         assert!(first.is_multiple_of(HEIGHT));
-        let blocks = self.quads.div_ceil(DEPTH / QUAD);
-        if blocks == 0 {
-            return;
-        }
+        let Some(some) = NonZero::new(self.quads.div_ceil(DEPTH / QUAD)) else { return };
+        let blocks = some.get();
         let bytes = &self.panels[panel * self.size..][..self.size];
         let scales: &[f32; WIDTH] = self.scales[panel * WIDTH..].first_chunk().expect("padded to whole panels");
         let shifts: &[i32; WIDTH] = self.sums[panel * WIDTH..].first_chunk().expect("padded to whole panels");
@@ -142,11 +145,11 @@ impl Bytes {
         let mut sums = Sums([[[0; WIDTH]; HEIGHT]; 2]);
         for row in (0..rows).step_by(HEIGHT) {
             let a = x.lines[(first + row) / HEIGHT * blocks * 2 * HEIGHT..][..blocks * 2 * HEIGHT].as_ptr().cast();
-            // Each of the first eight fetches an eighth of the panel that comes next.
+            // Each of the first eight prefetches an eighth of the next panel.
             let eighth = row / HEIGHT;
             let ahead = if eighth < 8 { bytes.as_ptr().wrapping_add((8 + eighth) * self.size / 8).cast() } else { a };
-            // SAFETY: as many blocks of the panel as of the rows.
-            unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], blocks, &mut sums) };
+            // SAFETY: the panel and the rows have the same number of blocks.
+            unsafe { tiles.bytes([a, bytes.as_ptr().cast(), ahead], some, &mut sums) };
             widened(
                 #[inline(always)]
                 || {
@@ -167,15 +170,17 @@ impl Bytes {
     }
 }
 
-/// Bytes of a strip for each quad: of each of its rows the four upper bytes, then the four lower ones.
+/// Bytes of a strip per quad: for each row, the four upper bytes, then the four lower ones.
 const STRIP: usize = ROWS * 2 * QUAD;
 
-/// Rows in sixteen bits, in strips of [`ROWS`] whose quads lie side by side, so that a tile reads them as it reads a panel.
+/// Activations in sixteen bits, in strips of [`ROWS`] rows whose quads lie side by side, so that a
+/// tile reads them as it reads a panel.
 #[derive(Debug, Default)]
 pub(crate) struct Quantized {
-    /// `[strips, quads, ROWS, 2, 4]`; nothing where there are tiles.
+    /// `[strips, quads, ROWS, 2, 4]`; empty if AMX is used.
     strips: Vec<u8>,
-    /// `[rows / 16, blocks, 2]` tiles where there are: upper bytes, then lower ones.
+    /// `[rows
+    /// 16, blocks, 2]` tiles if AMX is used: upper bytes, then lower ones.
     lines: Vec<Line>,
     tiles: Option<Tiles>,
     /// s_r of each row.
@@ -245,17 +250,17 @@ impl Quantized {
     }
 }
 
-/// A number in sixteen bits, its zero in their middle; beyond them are bits of no account.
+/// Returns a number in sixteen bits with zero in the middle. The bits above are unspecified.
 #[inline(always)]
 fn shifted(x: f32, rate: f32) -> u32 {
     /// Zero, shifted to the middle of sixteen bits.
     const ZERO: f32 = 32_768.0;
-    /// Adding 1.5·2²³ rounds to the nearest integer, which is then in the low bits.
+    /// Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits.
     const ROUND: f32 = 12_582_912.0;
     (x * rate + (ZERO + ROUND)).to_bits()
 }
 
-/// What a row's numbers are multiplied by, and the scale that undoes it.
+/// Returns the factor of a row's numbers and the scale that undoes it.
 #[inline(always)]
 fn range(x: &[f32]) -> (f32, f32) {
     let mut largest = [0.0_f32; 16];
@@ -263,7 +268,7 @@ fn range(x: &[f32]) -> (f32, f32) {
     for piece in x.chunks(16) {
         for ((largest, spoilt), x) in largest.iter_mut().zip(&mut spoilt).zip(piece) {
             *largest = largest.max(x.abs());
-            // Zero, unless x is no number or infinite.
+            // Stays zero unless x is NaN or infinite.
             *spoilt += x * 0.0;
         }
     }
@@ -272,12 +277,12 @@ fn range(x: &[f32]) -> (f32, f32) {
     (rate, largest / ACTIVATION + spoilt.into_iter().sum::<f32>())
 }
 
-/// Writes a row's bytes to its places of a strip that begins with it, and returns its scale.
+/// Writes the bytes of a row to its place in a strip and returns its scale.
 #[inline(always)]
 fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
     let (rate, scale) = range(x);
     for (quad, x) in strip.chunks_mut(STRIP).zip(x.chunks(QUAD)) {
-        // Beyond the row weights are zero, so that these bytes are of no account.
+        // Weights beyond the row are zero, so these bytes do not matter.
         let mut numbers = [0_u32; QUAD];
         for (number, x) in numbers.iter_mut().zip(x) {
             *number = shifted(*x, rate);
@@ -290,11 +295,11 @@ fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
     scale
 }
 
-/// A few rows and one panel.
+/// A few rows times one panel.
 struct Tile<'a> {
     quads: usize,
     strip: &'a [u8],
-    /// The first row of the strip that is wanted; as many as there are scales.
+    /// The first requested row of the strip. There is one row per scale.
     from: usize,
     row_scales: &'a [f32],
     bytes: &'a [i8],
@@ -305,14 +310,15 @@ struct Tile<'a> {
 impl Tile<'_> {
     /// # Safety
     ///
-    /// C must have a row of [`WIDTH`] columns for each row scale, which nothing else uses.
+    /// C holds a row of [`WIDTH`] columns for each row scale, and nothing else uses it.
     unsafe fn multiply(&self, c: Place<*mut f32>, add: bool) {
         let rows = self.row_scales.len();
         assert!(self.strip.len() == self.quads * STRIP && self.from + rows <= ROWS);
         assert!(self.bytes.len() == self.quads * QUAD * WIDTH);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: the processor has the instructions, the slices are long enough by the assertions, and C by the caller's promise.
+            // SAFETY: the processor has the instructions, the slices are long enough by the
+            // assertions, and C by the caller's promise.
             return unsafe { self.vnni(c, add) };
         }
         widened(
@@ -326,11 +332,11 @@ impl Tile<'_> {
         );
     }
 
-    /// One row, for any processor.
+    /// Computes one row on any processor.
     ///
     /// # Safety
     ///
-    /// `c` must be valid.
+    /// `c` is valid for writes.
     #[inline(always)]
     unsafe fn plain(&self, row: usize, c: *mut [f32; WIDTH], add: bool) {
         let (mut high, mut low) = ([0_i32; WIDTH], [0_i32; WIDTH]);
@@ -354,7 +360,8 @@ impl Tile<'_> {
 
     /// # Safety
     ///
-    /// The processor must have AVX-512 F and VNNI, the slices the lengths that [`multiply`](Self::multiply) checks, and C as in [`multiply`](Self::multiply).
+    /// The processor has AVX-512 F and VNNI, the slices have the lengths that
+    /// [`multiply`](Self::multiply) checks, and C is as in [`multiply`](Self::multiply).
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vnni")]
     unsafe fn vnni(&self, c: Place<*mut f32>, add: bool) {
@@ -366,8 +373,8 @@ impl Tile<'_> {
                 3 => self.vnni_tile::<3>(c, add),
                 4 => self.vnni_tile::<4>(c, add),
                 5 => self.vnni_tile::<5>(c, add),
-                6 => self.vnni_tile::<6>(c, add),
-                rows => unreachable!("a tile of {rows} rows"),
+                0 => {}
+                _ => self.vnni_tile::<ROWS>(c, add),
             }
         }
     }
@@ -384,9 +391,10 @@ impl Tile<'_> {
             _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
             _mm512_slli_epi32, _mm512_storeu_ps, _mm512_sub_epi32,
         };
-        /// Quads to fetch ahead; see [`super::tile`].
+        /// Quads to prefetch ahead; see [`super::tile`].
         const AHEAD: usize = 32;
-        // SAFETY: the slices hold `R` rows and whole quads; the caller vouches for C; a prefetch may point anywhere.
+        // SAFETY: the slices hold `R` rows and whole quads, C is valid by the caller's promise, and
+        // a prefetch may point anywhere.
         unsafe {
             let zero = _mm512_setzero_si512();
             let (mut high, mut low) = ([[zero; 2]; R], [[zero; 2]; R]);
@@ -408,7 +416,7 @@ impl Tile<'_> {
             }
             for v in 0..2 {
                 let scale = _mm512_loadu_ps(self.scales.as_ptr().add(16 * v));
-                // 128·Σw: what the shift of the upper bytes adds.
+                // 128·Σw, which the shift of the upper bytes adds.
                 let shift = _mm512_slli_epi32::<7>(_mm512_loadu_si512(self.sums.as_ptr().add(16 * v).cast()));
                 for r in 0..R {
                     let upper = _mm512_cvtepi32_ps(_mm512_sub_epi32(high[r][v], shift));
@@ -467,7 +475,8 @@ mod tests {
                         // Two conversions of integers to f32 and two products.
                         let tolerance = 4.0 * f64::from(f32::EPSILON) * (input as f64);
                         assert!((found - expected).abs() <= tolerance, "{found} for {expected}");
-                        // And near what was asked for: half a step of a weight and of an activation for each k.
+                        // And near what was asked for: half a step of a weight and of an activation
+                        // for each k.
                         let plain: f64 = (0..input).map(|k| f64::from(x[k]) * f64::from(noise(k, panel * WIDTH + place))).sum();
                         let bound: f64 = x.iter().map(|x| f64::from(x.abs()) * 0.5 / 127.0 + 3.0 * 0.5 / 32_767.0).sum();
                         assert!((found - start - plain).abs() <= bound * 1.001 + tolerance, "{found} for {plain}");

@@ -4,6 +4,7 @@ use super::numbers::Numbers;
 use super::rope::Table;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
+use crate::decoder::engine::{PrefixCache, SuffixCache};
 
 /// Keys and values of one head of one sequence.
 #[derive(Debug, Clone, Default)]
@@ -15,14 +16,15 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Forgets all but the first `length` positions.
+    /// Keeps the first `length` positions.
     fn truncate(&mut self, length: usize, width: usize) {
         self.keys.truncate(length.div_ceil(WIDTH) * width * WIDTH);
         self.values.truncate(length * width.next_multiple_of(WIDTH));
     }
 
-    /// Appends `count` tokens from position `position` on, the first of them the block's `index`-th: keys of `width`, turned to their places by
-    /// `table`, and values. `token` says where those of each are.
+    /// Appends `count` tokens from position `position` on; the first becomes the block's
+    /// `index`-th. Keys of `width` numbers are rotated by `table`. `token` returns the key and
+    /// value of each token.
     #[inline(always)]
     pub(crate) fn extend<'a>(
         &mut self,
@@ -40,30 +42,30 @@ impl Block {
             let at = index + done;
             let tokens = (WIDTH - at % WIDTH).min(count - done);
             let panel = &mut self.keys[at / WIDTH * width * WIDTH..][..width * WIDTH];
-            table.turn_columns((position + done, tokens), |step| token(done + step).0, &mut panel[at % WIDTH..], WIDTH);
+            table.rotate_columns((position + done, tokens), |step| token(done + step).0, &mut panel[at % WIDTH..], WIDTH);
             done += tokens;
         }
     }
 
-    /// Makes room for `count` positions from the `index`-th on, and returns where their values go.
+    /// Reserves `count` positions from the `index`-th on and returns the memory of their values.
     fn make_room(&mut self, [index, count, width]: [usize; 3]) -> &mut [f32] {
         let (panels, stride) = ((index + count).div_ceil(WIDTH), width.next_multiple_of(WIDTH));
         self.keys.resize(panels * width * WIDTH);
         let values = index * stride;
         if self.values.capacity() < values + count * stride {
-            // A token at a time would have them moved again and again.
+            // Growing token by token would copy the block again and again.
             self.values.reserve(count.next_multiple_of(WIDTH) * stride);
         }
         self.values.resize(values + count * stride);
         &mut self.values[values..]
     }
 
-    /// Panel `panel` of Kᵀ.
+    /// Returns panel `panel` of Kᵀ.
     pub(crate) fn keys(&self, panel: usize, width: usize) -> Place<*const f32> {
         Place { start: self.keys[panel * width * WIDTH..].as_ptr(), stride: WIDTH }
     }
 
-    /// Columns `column..` of V.
+    /// Returns columns `column..` of V.
     pub(crate) fn values(&self, column: usize, width: usize) -> Place<*const f32> {
         Place { start: self.values[column.min(self.values.len())..].as_ptr(), stride: width.next_multiple_of(WIDTH) }
     }
@@ -75,7 +77,7 @@ impl Block {
         let mut done = 0;
         while done < tokens {
             let at = length + done;
-            // As many as lie in one panel here and there.
+            // As many positions as lie in one panel in both blocks.
             let count = (WIDTH - at % WIDTH).min(WIDTH - done % WIDTH).min(tokens - done);
             let to = &mut self.keys[at / WIDTH * width * WIDTH..][..width * WIDTH];
             let from = &other.keys[done / WIDTH * width * WIDTH..][..width * WIDTH];
@@ -87,7 +89,7 @@ impl Block {
     }
 }
 
-/// The blocks of some sequences, filled to one length.
+/// The blocks of several sequences of one length.
 #[derive(Debug, Clone)]
 pub(crate) struct KvCache {
     /// Per layer: `sequences × heads`, the heads of a sequence side by side.
@@ -95,7 +97,8 @@ pub(crate) struct KvCache {
     heads: usize,
     width: usize,
     sequences: usize,
-    length: usize,
+    /// Tokens of each sequence.
+    pub(super) length: usize,
 }
 
 impl KvCache {
@@ -110,14 +113,6 @@ impl KvCache {
         }
     }
 
-    pub(crate) fn length(&self) -> usize {
-        self.length
-    }
-
-    pub(crate) fn sequences(&self) -> usize {
-        self.sequences
-    }
-
     pub(crate) fn layer(&self, layer: usize) -> &[Block] {
         &self.layers[layer]
     }
@@ -130,8 +125,20 @@ impl KvCache {
     pub(crate) fn advance(&mut self, tokens: usize) {
         self.length += tokens;
     }
+}
 
-    pub(crate) fn truncate(&mut self, length: usize) {
+impl PrefixCache for KvCache {
+    type Suffix = Self;
+
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn lanes(&self) -> usize {
+        self.sequences
+    }
+
+    fn truncate(&mut self, length: usize) {
         assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
         if length < self.length {
             self.layers.iter_mut().flatten().for_each(|block| block.truncate(length, self.width));
@@ -139,8 +146,9 @@ impl KvCache {
         }
     }
 
-    /// Keeps sequences in the given order: blocks move, unless one is asked for twice.
-    pub(crate) fn select(&mut self, sequences: &[usize]) {
+    /// Keeps the given sequences in the given order. Blocks are moved, and copied only if a
+    /// sequence is named twice.
+    fn select_lanes(&mut self, sequences: &[usize]) {
         for blocks in &mut self.layers {
             let mut old: Vec<Option<Block>> = std::mem::take(blocks).into_iter().map(Some).collect();
             let last_use = |at: usize| !sequences[at + 1..].contains(&sequences[at]);
@@ -153,8 +161,7 @@ impl KvCache {
         self.sequences = sequences.len();
     }
 
-    /// Appends the sequences of another store.
-    pub(crate) fn join(&mut self, other: Self) {
+    fn join_lanes(&mut self, other: Self) {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
         for (own, new) in self.layers.iter_mut().zip(other.layers) {
             own.extend(new);
@@ -162,20 +169,25 @@ impl KvCache {
         self.sequences += other.sequences;
     }
 
-    /// Appends to each sequence the first `tokens` positions of sequence `pick(sequence)` of another store.
-    pub(crate) fn adopt(&mut self, other: &Self, tokens: usize, pick: impl Fn(usize) -> usize) {
-        for (own, other) in self.layers.iter_mut().zip(&other.layers) {
+    fn adopt(&mut self, suffix: &Self, row: usize, tokens: usize) {
+        let rows = suffix.sequences / self.sequences;
+        for (own, other) in self.layers.iter_mut().zip(&suffix.layers) {
             for (index, block) in own.iter_mut().enumerate() {
                 let (sequence, head) = (index / self.heads, index % self.heads);
-                block.adopt(self.length, &other[pick(sequence) * self.heads + head], tokens, self.width);
+                block.adopt(self.length, &other[(sequence * rows + row) * self.heads + head], tokens, self.width);
             }
         }
         self.length += tokens;
     }
 
-    /// Bytes in use.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.layers.iter().flatten().map(|b| size_of_val::<[f32]>(&b.keys) + size_of_val::<[f32]>(&b.values)).sum()
+    }
+}
+
+impl SuffixCache for KvCache {
+    fn len(&self) -> usize {
+        self.length
     }
 }
 
@@ -201,7 +213,8 @@ mod tests {
             Self { keys: numbers(TOKENS * D, 1), values: numbers(TOKENS * D, 2) }
         }
 
-        /// A block of the tokens from `first` on, which lie at their numbers and 9, appended up to each of `ends`.
+        /// A block of the tokens from `first` on, which lie at their numbers and 9, appended up to
+        /// each of `ends`.
         fn block(&self, first: usize, ends: &[usize]) -> Block {
             let table = Rotations::new(D, 100.0).reach(TOKENS + 9);
             let mut block = Block::default();
@@ -231,8 +244,8 @@ mod tests {
             for j in 0..half {
                 let angle = (token + 9) as f64 * 100.0_f64.powf(-2.0 * j as f64 / D as f64);
                 let (x1, x2) = (f64::from(tokens.keys[token * D + j]), f64::from(tokens.keys[token * D + half + j]));
-                let turned = [x1 * angle.cos() - x2 * angle.sin(), x2 * angle.cos() + x1 * angle.sin()];
-                for (component, expected) in [j, half + j].into_iter().zip(turned) {
+                let rotated = [x1 * angle.cos() - x2 * angle.sin(), x2 * angle.cos() + x1 * angle.sin()];
+                for (component, expected) in [j, half + j].into_iter().zip(rotated) {
                     let found = block.keys[(token / WIDTH * D + component) * WIDTH + token % WIDTH];
                     // Two products and a sum, each rounded, of numbers below one.
                     assert!((f64::from(found) - expected).abs() < 4.0 * f64::from(f32::EPSILON), "{token}, {component}");

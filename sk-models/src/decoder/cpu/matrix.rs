@@ -1,8 +1,9 @@
-//! Weights in panels, and their products with many rows.
+//! Weights in panels and their products with many rows.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
+use super::adapter::Delta;
 use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
 use super::halves::Halves;
@@ -10,17 +11,18 @@ use super::int8::{Bytes, Quantized};
 use super::numbers::Numbers;
 use super::plan::Lanes;
 use super::terms::{Pairs, Terms, Whole};
-use super::tile::{Place, Product, ROWS, WIDTH, multiply, multiply_all};
+use super::tile::{self, Place, Product, ROWS, WIDTH, multiply, multiply_all};
 use crate::precision::Precision;
 use crate::team::{Team, for_each_mut};
 
-/// Bytes of a block of input rows, which stays in the second-level cache while panels pass by.
+/// Bytes of a block of input rows, which stays in the second-level cache while panels pass.
 const BLOCK_BYTES: usize = 768 << 10;
 
-/// The same in tiles, where a panel is made ready for each block, so that few blocks are better, and of one sweep over their depth.
+/// Bytes of a block for tiles and one sweep over the depth. A panel is prepared once per block, so
+/// few large blocks are better.
 const TILED_BYTES: usize = 5 << 18;
 
-/// Tasks for each thread, so that one that is held up leaves its share to the others.
+/// Tasks per thread, so that other threads can take work from a thread that is held up.
 const TASKS_PER_THREAD: usize = 4;
 
 /// A weight `[input, output]` in panels of [`WIDTH`] columns, zero beyond the last one.
@@ -41,7 +43,7 @@ enum Panels {
 }
 
 impl Matrix {
-    /// A weight of row-major `[input, output]`.
+    /// Packs row-major `[input, output]` values.
     pub(crate) fn of_rows(values: &[f32], [input, output]: [usize; 2], bias: Option<&[f32]>, precision: Precision) -> Self {
         assert_eq!(values.len(), input * output);
         let panels = match precision {
@@ -61,7 +63,7 @@ impl Matrix {
         Self { input, output, panels, bias }
     }
 
-    /// A weight of which row-major `[output, input]`, its transpose, is given.
+    /// Packs row-major `[output, input]` values, the transpose of the weight.
     pub(crate) fn of_columns(values: &[f32], [input, output]: [usize; 2], precision: Precision) -> Self {
         assert_eq!(values.len(), input * output);
         let panels = match precision {
@@ -78,7 +80,7 @@ impl Matrix {
         Self { input, output, panels, bias: None }
     }
 
-    /// Panels.
+    /// Returns the number of panels.
     pub(crate) fn count(&self) -> usize {
         self.output.div_ceil(WIDTH)
     }
@@ -97,7 +99,7 @@ impl Matrix {
         }
     }
 
-    /// Bytes of weights.
+    /// Returns the bytes of the weight.
     pub(crate) fn bytes(&self) -> usize {
         match &self.panels {
             Panels::F32(panels) => size_of_val::<[f32]>(panels),
@@ -107,7 +109,7 @@ impl Matrix {
     }
 }
 
-/// Panels in f32, each written by `fill` from the range of its columns.
+/// Returns panels in f32. `fill` writes each panel from the range of its columns.
 fn fill([input, output]: [usize; 2], fill: impl Fn(&mut [f32], Range<usize>) + Sync) -> Panels {
     let count = output.div_ceil(WIDTH);
     let mut panels = Slab::new(count * input * WIDTH);
@@ -116,18 +118,13 @@ fn fill([input, output]: [usize; 2], fill: impl Fn(&mut [f32], Range<usize>) + S
     Panels::F32(panels)
 }
 
-/// A panel of f32, for [`multiply`].
-fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
-    Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
-}
-
-/// Rows that products read.
+/// The input rows of a product.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) grid: &'a Grid,
     pub(crate) form: Form<'a>,
-    /// Blocks of their columns, from one to the one before another, where products are made in the sweeps of [`Form::sweeps`]: each adds to what
-    /// the one before it left.
+    /// The range of column blocks of the current sweep (see [`Form::sweeps`]), or `None` for all.
+    /// Each sweep adds to the result of the one before it.
     sweep: Option<[usize; 2]>,
 }
 
@@ -137,19 +134,19 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What the rows of an input meet a frozen weight as.
+/// The form in which input rows meet a frozen weight.
 #[derive(Clone, Copy)]
 pub(crate) enum Form<'a> {
-    /// The numbers themselves.
+    /// As f32.
     Numbers,
-    /// In sixteen bits, for a weight of eight.
+    /// As sixteen-bit integers, for weights of eight bits.
     Bytes(&'a Quantized),
-    /// As sums of bf16, in tiles.
+    /// As sums of bf16 numbers, in tiles.
     Terms(&'a Terms, Tiles),
 }
 
 impl Form<'_> {
-    /// Whether products are made in tiles, for which blocks of rows are squares.
+    /// Whether products run in tiles, for which blocks of rows are squares.
     pub(crate) fn is_tiled(self) -> bool {
         match self {
             Self::Numbers => false,
@@ -158,7 +155,7 @@ impl Form<'_> {
         }
     }
 
-    /// The parts of their depth that products of so many rows take one after the other: `None` is all of it.
+    /// Divides the depth of a product of `rows` rows into sweeps; `None` is the whole depth.
     fn sweeps(self, rows: usize) -> Vec<Option<[usize; 2]>> {
         match self {
             Self::Terms(terms, _) => terms.sweeps(rows, TILED_BYTES).map(|sweep| Some([sweep.start, sweep.end])).collect(),
@@ -167,72 +164,11 @@ impl Form<'_> {
     }
 }
 
-/// `s·A·B`: the change of one linear layer.
-#[derive(Debug)]
-pub(crate) struct Delta {
-    /// `[input, r]` in panels of 16 columns.
-    down: Numbers,
-    /// `[r, output]` in panels, the scale multiplied in.
-    up: Numbers,
-    input: usize,
-    /// r, padded to whole vectors.
-    rank: usize,
-}
-
-/// Columns of a panel of A.
-const RANKS: usize = 16;
-
-impl Delta {
-    /// From row-major A `[input, rank]` and B `[rank, output]`.
-    pub(crate) fn new(a: &[f32], b: &[f32], [input, rank, output]: [usize; 3], scale: f32) -> Self {
-        let padded = rank.next_multiple_of(RANKS);
-        let mut down = Numbers::new(input * padded);
-        for (panel, first) in down.chunks_exact_mut((input * RANKS).max(1)).zip((0..rank).step_by(RANKS)) {
-            let columns = RANKS.min(rank - first);
-            for (line, row) in panel.chunks_exact_mut(RANKS).zip(a.chunks_exact(rank)) {
-                line[..columns].copy_from_slice(&row[first..first + columns]);
-            }
-        }
-        let mut up = Numbers::new(output.next_multiple_of(WIDTH) * padded);
-        for (panel, first) in up.chunks_exact_mut((padded * WIDTH).max(1)).zip((0..output).step_by(WIDTH)) {
-            let columns = WIDTH.min(output - first);
-            for (line, row) in panel.chunks_exact_mut(WIDTH).zip(b.chunks_exact(output)) {
-                line.iter_mut().zip(&row[first..first + columns]).for_each(|(to, from)| *to = scale * from);
-            }
-        }
-        Self { down, up, input, rank: padded }
-    }
-
-    /// The rank, padded.
-    pub(crate) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// `x·A` of rows of `x` into rows of `low`.
-    ///
-    /// # Safety
-    ///
-    /// Both must have that many rows, `low` a stride of at least the rank, and nothing else may use these rows of `low`.
-    unsafe fn lower(&self, rows: usize, x: Place<*const f32>, low: Place<*mut f32>) {
-        for (index, panel) in self.down.chunks_exact((self.input * RANKS).max(1)).enumerate() {
-            // SAFETY: the caller's promise; a panel is `[input, 16]`.
-            unsafe {
-                let low = Place { start: low.start.add(index * RANKS), ..low };
-                multiply([rows, self.input, 1], x, Place { start: panel.as_ptr(), stride: RANKS }, low, false);
-            }
-        }
-    }
-
-    /// `low·B` for one panel of the output.
-    fn raise(&self, panel: usize, low: Place<*const f32>) -> Product {
-        Product { depth: self.rank, a: low, b: self::panel(&self.up, self.rank, panel) }
-    }
-}
-
-/// A linear layer as rows of several lanes meet it: the frozen weight for all, and a change for some.
+/// A linear layer for rows of several lanes: one frozen weight, and a low-rank change for some
+/// lanes.
 pub(crate) struct Linear<'a> {
     pub(crate) weight: &'a Matrix,
-    /// One per lane; empty where no lane has a change.
+    /// One per lane; empty if no lane has a change.
     pub(crate) deltas: Vec<Option<&'a Delta>>,
     /// `x·A` of each row.
     low: Grid,
@@ -246,11 +182,12 @@ impl<'a> Linear<'a> {
         Self { weight, deltas, low: Grid::default() }
     }
 
-    /// The frozen product of one panel for rows `first..first + rows`, and each lane's change of it, or the part of that in one sweep.
+    /// Computes one panel for rows `first..first + rows`: the frozen product and each lane's
+    /// change, or the part of both in the current sweep.
     ///
     /// # Safety
     ///
-    /// `c` must have that many rows of [`WIDTH`] columns that nothing else uses.
+    /// `c` holds that many rows of [`WIDTH`] columns, and nothing else uses them.
     pub(crate) unsafe fn tile(
         &self,
         panel: usize,
@@ -272,7 +209,8 @@ impl<'a> Linear<'a> {
         let change = |lane: usize, row: usize| {
             self.deltas.get(lane).copied().flatten().map(|delta| delta.raise(panel, self.low.place(row)))
         };
-        // SAFETY: `x` and `low` have these rows and columns, the panels are the weights', `c` is the caller's promise.
+        // SAFETY: `x` and `low` have these rows and columns, the panels belong to the weights, and
+        // `c` is valid by the caller's promise.
         unsafe {
             if let Some(bias) = biased {
                 for row in 0..rows {
@@ -290,12 +228,13 @@ impl<'a> Linear<'a> {
                     terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
                 }
                 (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
-                // Lanes of many rows have tiles of their own, where their change is added before the sums leave the registers.
+                // Lanes of many rows have their own tiles, which add the change before the sums
+                // leave the registers.
                 (Panels::F32(panels), _) if lanes.smallest() >= ROWS && !self.deltas.is_empty() => {
                     let frozen = |row| Product {
                         depth: self.weight.input,
                         a: place(row),
-                        b: self::panel(panels, self.weight.input, panel),
+                        b: tile::panel(panels, self.weight.input, panel),
                     };
                     for (lane, start, rows) in lanes.segments(first, rows) {
                         match change(lane, start) {
@@ -305,13 +244,18 @@ impl<'a> Linear<'a> {
                     }
                     return;
                 }
-                // Those of a few share one, since each tile is a sweep over the weight.
+                // Lanes of few rows share tiles, since each tile is a sweep over the weight.
                 (Panels::F32(panels), _) => {
-                    let weight = self::panel(panels, self.weight.input, panel);
+                    let weight = tile::panel(panels, self.weight.input, panel);
                     multiply([rows, self.weight.input, 2], place(first), weight, c, add);
                 }
                 (Panels::Int8(bytes), Form::Bytes(x)) => bytes.multiply(panel, [first, rows], x, c, add),
-                (Panels::Int8(_), _) => unreachable!("weights of eight bits are met by rows of sixteen"),
+                // If the rows have no form for this weight, they are rounded here.
+                (Panels::Int8(bytes), _) => {
+                    let mut rounded = Quantized::default();
+                    rounded.fill(x.grid, self.weight.input, None);
+                    bytes.multiply(panel, [first, rows], &rounded, c, add);
+                }
             }
             if ends {
                 for (lane, start, rows) in lanes.segments(first, rows) {
@@ -344,19 +288,21 @@ pub(crate) fn lower(layers: &mut [&mut Linear<'_>], x: &Grid, lanes: &Lanes) {
     Team::global().run(tasks.len(), &|task| {
         let (delta, low, stride, first, rows) = tasks[task];
         assert!(first + rows <= x.rows() && delta.input <= x.stride());
-        // SAFETY: each task has rows of its own in the grid of its layer.
+        // SAFETY: each task has its own rows in the grid of its layer.
         unsafe { delta.lower(rows, x.place(first), Place { start: low.at(first * stride), stride }) }
     });
 }
 
-/// How a product is divided: rows of a block, of which so many columns are wanted at a time, and panels of a task.
+/// Divides a product: returns the rows of a block and the panels of a task. `depth` columns are
+/// read at a time.
 fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
-    /// Rows for which a panel is worth making ready.
+    /// Rows for which preparing a panel pays off.
     const MANY: usize = 128;
     let threads = Team::global().threads();
     let rows = x.grid.rows();
     let room = |height: usize, bytes: usize, number: usize| (bytes / (depth * number).max(1)).max(height);
-    // A panel is made ready for each block, so that few rows are one, and many are one for each thread, whose cache they stay in.
+    // A panel is prepared once per block, so few rows form one block, and many rows form one block
+    // per thread, which stays in the thread's cache.
     let tiled = |number: usize| {
         let share = if rows >= MANY * threads { rows.div_ceil(threads) } else { rows };
         let parts = share.div_ceil(room(SIDE, TILED_BYTES, number)).max(1);
@@ -374,13 +320,13 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
     (block.max(1), group)
 }
 
-/// Where the columns of a layer go in the output grid.
+/// The place of a layer's columns in the output grid.
 pub(crate) struct Output<'a> {
     pub(crate) linear: &'a Linear<'a>,
     pub(crate) column: usize,
 }
 
-/// `out = x·W (+ out)` for layers that share their input, in one parallel loop.
+/// Computes `out = x·W` or `out += x·W` for layers that share their input, in one parallel loop.
 ///
 /// The rows of `x` divide into `lanes`. [`lower`] must have been called.
 pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &mut Grid, add: bool) {
@@ -396,30 +342,32 @@ pub(crate) fn linear(outputs: &[Output<'_>], x: Input<'_>, lanes: &Lanes, out: &
     let out = out.parts();
     for sweep in x.form.sweeps(block) {
         let x = Input { sweep, ..x };
-        // Blocks of rows stay with the threads in whose caches they are.
+        // Blocks of rows stay with the threads that have them in their caches.
         Team::global().run(rows.div_ceil(block) * groups, &|task| {
             let (home, task) = (task / groups, task % groups);
             let (first, group) = (home * block, &panels[task * group..][..group.min(panels.len() - task * group)]);
             let rows = block.min(rows - first);
             for (output, panel) in group {
                 let c = Place { start: out.at(first * stride + output.column + panel * WIDTH), stride };
-                // SAFETY: each task has a block of rows and columns of its own, inside the grid by the assertion above.
+                // SAFETY: each task has its own block of rows and columns, inside the grid by the
+                // assertion above.
                 unsafe { output.linear.tile(*panel, [first, rows], lanes, x, c, add) };
             }
         });
     }
 }
 
-/// `out = silu(x·W_gate) ⊙ (x·W_up)`, panel by panel, so that neither product is ever whole in memory.
+/// Computes `out = silu(x·W_gate) ⊙ (x·W_up)` panel by panel, so neither product is ever whole in
+/// memory.
 pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &Lanes, out: &mut Grid) {
-    /// Rows whose second product waits beside them.
+    /// Rows whose products are buffered at a time.
     const PIECE: usize = 8 * ROWS;
     thread_local! {
         static WAITING: RefCell<Numbers> = RefCell::default();
     }
     let (rows, panels) = (x.grid.rows(), gate.weight.count());
     let (block, group) = division(x, panels, gate.weight.input);
-    // Where a panel is made ready for each piece, a block is one.
+    // Tiles prepare a panel once per piece, so a piece is a whole block.
     let piece = if x.form.is_tiled() { block } else { PIECE.min(block) };
     let groups = panels.div_ceil(group);
     let stride = out.stride();
@@ -430,14 +378,14 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
         let first = home * block;
         let end = (first + block).min(rows);
         WAITING.with_borrow_mut(|waiting| {
-            // Both products wait where they are at hand, and the output is written once.
+            // Both products stay in a small buffer, and the output is written once.
             waiting.reach(2 * piece * WIDTH);
             let (gates, ups) = waiting.split_at_mut(piece * WIDTH);
             for panel in (task * group)..((task + 1) * group).min(panels) {
                 for first in (first..end).step_by(piece) {
                     let rows = piece.min(end - first);
-                    // SAFETY: what waits has room for the rows of a piece; each task has a block of rows and columns of the output of its
-                    // own, inside the grid by the assertion above.
+                    // SAFETY: the buffers hold the rows of a piece, and each task has its own block
+                    // of rows and columns of the output, inside the grid by the assertion above.
                     unsafe {
                         gate.tile(panel, [first, rows], lanes, x, Place { start: gates.as_mut_ptr(), stride: WIDTH }, false);
                         up.tile(panel, [first, rows], lanes, x, Place { start: ups.as_mut_ptr(), stride: WIDTH }, false);
@@ -450,7 +398,7 @@ pub(crate) fn gated(gate: &Linear<'_>, up: &Linear<'_>, x: Input<'_>, lanes: &La
     });
 }
 
-/// `silu(gate) ⊙ up` of rows of a panel.
+/// Computes `silu(gate) ⊙ up` for rows of a panel.
 fn activate<'a>(rows: usize, gates: &[f32], ups: &[f32], out: impl Fn(usize) -> &'a mut [f32]) {
     use crate::kernels::simd::{exp, widened};
     widened(
@@ -473,6 +421,28 @@ mod tests {
     use super::super::noise::noise;
     use super::super::terms::{THREE, TWO};
     use super::*;
+
+    #[test]
+    fn rows_without_a_form_are_rounded_for_weights_of_eight_bits() {
+        let [input, output, rows] = [70, 33, 9];
+        let weights: Vec<f32> = (0..input * output).map(|at| noise(at, 3)).collect();
+        let weight = Matrix::of_rows(&weights, [input, output], None, Precision::Int8);
+        let mut grid = Grid::new(rows, input);
+        grid.rows_mut().enumerate().for_each(|(row, line)| line.iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row)));
+        let mut rounded = Quantized::default();
+        rounded.fill(&grid, input, None);
+        let [found, expected] = [Form::Numbers, Form::Bytes(&rounded)].map(|form| {
+            let mut out = Grid::new(rows, output.next_multiple_of(WIDTH));
+            out.rows_mut().for_each(|line| line.fill(f32::NAN));
+            let layer = Linear::new(&weight, vec![None]);
+            linear(&[Output { linear: &layer, column: 0 }], Input::new(&grid, form), &Lanes::even(1, rows), &mut out, false);
+            out.to_values(output)
+        });
+        assert_eq!(
+            found.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
+            expected.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        );
+    }
 
     #[test]
     fn a_layer_in_sweeps_has_its_bias_and_its_change_once() {

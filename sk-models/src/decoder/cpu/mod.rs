@@ -1,8 +1,9 @@
-//! The decoder on a processor: weights in panels, one team of threads, no tensor between the layers.
+//! The decoder on a CPU: packed weights, one team of threads, no tensor between the layers.
 //!
-//! It computes what [`Qwen2::forward`] does: every weight is laid out as the sweep that
-//! reads it, adapters are added while a tile is hot, keys and values lie as attention's right-hand sides, and logits are never all in
-//! memory where only their sums are wanted. Gradients are not its business.
+//! It computes what [`Qwen2::forward`] does. Weights are packed for the loops that read them,
+//! adapters are added while a tile is in the registers, keys and values are laid out for the two
+//! products of attention, and logits are never all in memory if only their sums are needed. There
+//! are no gradients.
 
 mod adapter;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
@@ -50,7 +51,7 @@ use crate::model::{Layer, Norm, Projection};
 use crate::precision::Precision;
 use crate::team::for_each_mut;
 
-/// Embeddings, row-major `[V, H]`.
+/// An embedding, row-major `[V, H]`.
 #[derive(Debug)]
 enum Table {
     F32(Vec<f32>),
@@ -58,7 +59,8 @@ enum Table {
 }
 
 impl Table {
-    /// An embedding stays in f32 beside weights of eight bits: a row of it is read for each token, and no more.
+    /// Beside weights of eight bits the embedding stays in f32: a pass reads only one row of it per
+    /// token.
     fn new(values: &[f32], precision: Precision) -> Self {
         match precision {
             Precision::F32 | Precision::Int8 => Self::F32(values.to_vec()),
@@ -92,10 +94,18 @@ impl Table {
     }
 }
 
-/// A model in panels.
+/// The embedding of a model that is being packed.
+enum Embedding {
+    /// A table of its own.
+    Table(Table),
+    /// The columns of the head.
+    Tied(Matrix),
+}
+
+/// A packed model.
 #[derive(Debug)]
 pub(crate) struct CpuEngine {
-    /// None where the head's columns serve.
+    /// `None` if the columns of the head are the embedding.
     embedding: Option<Table>,
     layers: Vec<PackedLayer>,
     norm: PackedNorm,
@@ -103,9 +113,9 @@ pub(crate) struct CpuEngine {
     rotations: Rotations,
     config: Qwen2Config,
     precision: Precision,
-    /// Adapters packed so far, for as long as somebody holds them.
+    /// The packed adapters that somebody still holds.
     adapters: Mutex<Vec<(Weak<LoraAdapter>, Arc<PackedAdapter>)>>,
-    /// Buffers of finished passes.
+    /// Buffers of finished passes, for reuse.
     spare: Mutex<Vec<Buffers>>,
 }
 
@@ -128,7 +138,7 @@ struct PackedNorm {
     epsilon: f32,
 }
 
-/// What a pass writes between its layers.
+/// Buffers between the layers of a pass.
 #[derive(Debug, Default)]
 struct Buffers {
     normed: Grid,
@@ -138,24 +148,24 @@ struct Buffers {
     room: Room,
 }
 
-/// Where rows are written in the form that weights meet them in.
+/// Buffers for rows in another [`Form`].
 #[derive(Debug, Default)]
 struct Room {
     bytes: Quantized,
     terms: Terms,
 }
 
-/// How a pass reads its rows.
+/// The size class of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// A few of them: the weights are what takes time.
+    /// Few rows: memory bandwidth limits the pass.
     Step,
-    /// Many: the arithmetic is.
+    /// Many rows: arithmetic limits the pass.
     Read,
 }
 
 impl Pace {
-    /// Returns the pace of so many rows of a lane, whatever other lanes there are.
+    /// Returns the pace of `rows` rows of a lane; other lanes do not matter.
     fn of(rows: usize) -> Self {
         /// Rows that fill a tile.
         const MANY: usize = 16;
@@ -219,9 +229,10 @@ impl PackedLayer {
     }
 }
 
-/// How many groups of so many tokens share a pass.
+/// Returns how many of the first groups share a pass, given their tokens.
 fn portion(tokens: impl Iterator<Item = usize>) -> usize {
-    /// Tokens that are worth a sweep over the weights. With many more, what a layer hands to the next one leaves the caches.
+    /// Tokens that are worth a sweep over the weights. With many more, the states between layers
+    /// leave the caches.
     const ENOUGH: usize = 512;
     let before = tokens.scan(0, |sum, tokens| Some(std::mem::replace(sum, *sum + tokens)));
     before.take_while(|before| *before < ENOUGH).count()
@@ -234,7 +245,7 @@ fn pack(projection: Projection, precision: Precision) -> Matrix {
     read(weight, |weight| Matrix::of_rows(weight, shape, bias.as_deref(), precision))
 }
 
-/// Reads a tensor's values, row by row, where they are.
+/// Calls `then` with a tensor's values, row by row, without a copy if possible.
 fn read<T>(tensor: Tensor<2>, then: impl FnOnce(&[f32]) -> T) -> T {
     let data = tensor.into_data();
     match data.as_slice::<f32>() {
@@ -244,7 +255,7 @@ fn read<T>(tensor: Tensor<2>, then: impl FnOnce(&[f32]) -> T) -> T {
 }
 
 impl CpuEngine {
-    /// Packs a decoder part by part as they come, so that no more than one of them is there twice.
+    /// Packs a decoder part by part, so that at most one part is in memory twice.
     pub(crate) fn assemble<P: Parts>(
         embedding: Tensor<2>,
         config: &Qwen2Config,
@@ -252,10 +263,10 @@ impl CpuEngine {
         precision: Precision,
     ) -> Result<Self, P::Error> {
         let shape = [config.hidden_size, config.vocab_size];
-        let (embedding, tied) = if config.tie_word_embeddings {
-            (None, Some(read(embedding, |values| Matrix::of_columns(values, shape, precision))))
+        let embedding = if config.tie_word_embeddings {
+            Embedding::Tied(read(embedding, |values| Matrix::of_columns(values, shape, precision)))
         } else {
-            (Some(read(embedding, |values| Table::new(values, precision))), None)
+            Embedding::Table(read(embedding, |values| Table::new(values, precision)))
         };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for index in 0..config.num_hidden_layers {
@@ -263,11 +274,11 @@ impl CpuEngine {
         }
         let norm = PackedNorm::new(&parts.norm()?);
         let head = parts.head()?.map(|head| read(head, |values| Matrix::of_rows(values, shape, None, precision)));
-        let (embedding, head) = match (embedding, head.or(tied)) {
-            (embedding, Some(head)) => (embedding, head),
-            // Without a head of its own it is tied, whatever its configuration says.
-            (Some(embedding), None) => (None, Matrix::of_columns(&embedding.values(), shape, precision)),
-            (None, None) => unreachable!("a tied head is packed first"),
+        let (embedding, head) = match (embedding, head) {
+            (Embedding::Tied(tied), head) => (None, head.unwrap_or(tied)),
+            (Embedding::Table(table), Some(head)) => (Some(table), head),
+            // A model without a head is tied, whatever its configuration says.
+            (Embedding::Table(table), None) => (None, Matrix::of_columns(&table.values(), shape, precision)),
         };
         Ok(Self {
             embedding,
@@ -282,7 +293,7 @@ impl CpuEngine {
         })
     }
 
-    /// Rows as its weights meet them; `room` is where they are written, unless they are met as they are.
+    /// Converts rows to the form that the weights need; `room` holds the result.
     fn input<'a>(&self, grid: &'a Grid, width: usize, pace: Pace, room: &'a mut Room) -> Input<'a> {
         let tiles = if pace == Pace::Read { Tiles::get() } else { None };
         let form = match (self.precision, tiles) {
@@ -305,10 +316,10 @@ impl CpuEngine {
         matrices.map(Matrix::bytes).sum::<usize>() + self.embedding.as_ref().map_or(0, Table::bytes)
     }
 
-    /// One pass over all rows of all groups: for each group the final-norm states of its lanes, one after the other, and where each token's
-    /// is in a lane.
+    /// Runs one pass over all rows of all groups. Returns, for each group, the final-norm states of
+    /// its lanes and the place of each token in a lane.
     ///
-    /// Without `states` only the keys and values are wanted: the last layer stops there, and there are no states.
+    /// Without `states`, the last layer stops after keys and values, and the states are empty.
     pub(crate) fn forward(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
         let config = &self.config;
         let plan = Plan::new(groups);
@@ -372,13 +383,13 @@ impl CpuEngine {
         hidden.split(&counts).into_iter().zip(plan.places).collect()
     }
 
-    /// [`forward`](Self::forward) of any groups of one pace, as many in a pass as gain by it.
+    /// Runs [`forward`](Self::forward) over groups of one pace, in as few passes as are efficient.
     pub(crate) fn forward_all(&self, groups: &mut [Group<'_>], states: bool) -> Vec<(Grid, Places)> {
         let mut all = Vec::with_capacity(groups.len());
         let mut rest = groups;
         while !rest.is_empty() {
-            let (together, after) = rest.split_at_mut(portion(rest.iter().map(Group::tokens)));
-            all.extend(self.forward(together, states));
+            let (first, after) = rest.split_at_mut(portion(rest.iter().map(Group::tokens)));
+            all.extend(self.forward(first, states));
             rest = after;
         }
         all
@@ -401,12 +412,13 @@ impl CpuEngine {
         x
     }
 
-    /// The head as each lane sees it.
+    /// Returns the head with the change of each lane.
     fn head<'a>(&'a self, seats: impl Iterator<Item = &'a Option<Arc<PackedAdapter>>>) -> Linear<'a> {
         Linear::new(&self.head, seats.map(|seat| seat.as_ref().and_then(|adapter| adapter.head.as_ref())).collect())
     }
 
-    /// The logits of each grid of states, whose rows divide into its lanes in order: `[M, V]` for each, and padding.
+    /// Returns the logits `[M, V]`, padded, of each grid of states, whose rows divide into its
+    /// lanes in order.
     pub(crate) fn logits_of(&self, inputs: &[(&Grid, &Seats)]) -> Vec<Grid> {
         let counts: Vec<usize> = inputs.iter().map(|(states, _)| states.rows()).collect();
         let lanes = Lanes::of_each(inputs.iter().map(|(states, seats)| (seats.len(), states.rows() / seats.len())));

@@ -1,6 +1,8 @@
-//! Tiles where there are none: see `amx.rs`. There is no value of [`Tiles`] here, so that nothing can be asked of one.
+//! Tiles where there are none: see `amx.rs`. There is no value of [`Tiles`] here, so that nothing
+//! can be asked of one.
 
 use std::convert::Infallible;
+use std::num::NonZero;
 
 use super::tile::Place;
 
@@ -48,15 +50,15 @@ impl Configured {
         match self.0 {}
     }
 
-    pub(super) unsafe fn bytes(&self, _: [*const u8; 3], _: usize, _: &mut Sums) {
+    pub(super) unsafe fn bytes(&self, _: [*const u8; 3], _: NonZero<usize>, _: &mut Sums) {
         match self.0 {}
     }
 
-    pub(super) unsafe fn three_by_three(&self, _: [*const u8; 3], _: usize, _: Place<*mut f32>, _: bool) {
+    pub(super) unsafe fn three_by_three(&self, _: [*const u8; 3], _: NonZero<usize>, _: Place<*mut f32>, _: bool) {
         match self.0 {}
     }
 
-    pub(super) unsafe fn two_by_one(&self, _: [*const u8; 3], _: usize, _: Place<*mut f32>, _: bool) {
+    pub(super) unsafe fn two_by_one(&self, _: [*const u8; 3], _: NonZero<usize>, _: Place<*mut f32>, _: bool) {
         match self.0 {}
     }
 }

@@ -1,35 +1,36 @@
-//! Numbers that vectors read without crossing lines of the cache.
+//! Memory aligned to cache lines.
 
 use std::ops::{Deref, DerefMut};
 
-/// Numbers of a [`Line`].
+/// Numbers in a [`Line`].
 pub(super) const LINE: usize = 16;
 
-/// A line of the cache.
+/// A cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Line([f32; LINE]);
 
-/// Whole lines of numbers, which grow as a `Vec` does.
+/// Numbers in whole cache lines, which grow as a `Vec` does.
 ///
-/// A vector of sixteen that begins anywhere else lies across two lines and takes two loads, and a row of keys is read for every query.
+/// A vector of sixteen that begins elsewhere lies across two lines and takes two loads, and every
+/// query reads each row of keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Numbers(Vec<Line>);
 
 impl Numbers {
-    /// Zeros.
+    /// Returns `count` zeros.
     pub(crate) fn new(count: usize) -> Self {
         let mut numbers = Self::default();
         numbers.resize(count);
         numbers
     }
 
-    /// Makes them so many, those that are new zero.
+    /// Resizes to `count` numbers; new ones are zero.
     pub(crate) fn resize(&mut self, count: usize) {
         self.0.resize(Self::lines(count), Line::default());
     }
 
-    /// Makes them at least so many.
+    /// Grows to at least `count` numbers.
     pub(crate) fn reach(&mut self, count: usize) {
         let lines = count.div_ceil(LINE);
         if self.0.len() < lines {
@@ -37,22 +38,22 @@ impl Numbers {
         }
     }
 
-    /// Forgets all but the first `count`.
+    /// Keeps the first `count` numbers.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.0.truncate(Self::lines(count));
     }
 
-    /// Makes room for `count` more.
+    /// Reserves room for `count` more.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.0.reserve(Self::lines(count));
     }
 
-    /// How many there is room for.
+    /// Returns the number of numbers that fit without growing.
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity() * LINE
     }
 
-    /// Appends others.
+    /// Appends the numbers of `others`.
     pub(crate) fn append(&mut self, others: &Self) {
         self.0.extend_from_slice(&others.0);
     }

@@ -1,4 +1,5 @@
-//! What one pass computes: which token stands in which row of its grids, and which rows see which keys.
+//! What one pass computes: which token stands in which row of its grids, and which rows see which
+//! keys.
 
 use std::sync::Arc;
 
@@ -7,32 +8,28 @@ use sk_core::TokenId;
 use super::Pace;
 use super::adapter::PackedAdapter;
 use super::kv::{Block, KvCache};
+use crate::decoder::engine::Cache;
 
 /// The adapter of each lane; none is the backbone.
 pub(crate) type Seats = [Option<Arc<PackedAdapter>>];
 
-/// Where the keys and values of a group are found and kept: see [`Cache`](crate::decoder::engine::Cache).
-pub(crate) enum PackedCache<'a> {
-    /// The only row of each lane continues the lane's sequence.
-    Prefill(&'a mut KvCache),
-    /// Rows see their lane's sequence of the first store and continue their own of the second.
-    Extend { prefix: &'a KvCache, suffix: &'a mut KvCache },
-}
+/// The caches that a group reads and extends.
+pub(crate) type PackedCache<'a> = Cache<&'a mut KvCache, &'a mut KvCache>;
 
 impl PackedCache<'_> {
-    /// Tokens before the first new one.
+    /// Returns the number of tokens before the first new one.
     fn position(&self) -> usize {
         match self {
-            Self::Prefill(prefix) => prefix.length(),
-            Self::Extend { prefix, suffix } => prefix.length() + suffix.length(),
+            Self::Prefill(prefix) => prefix.length,
+            Self::Extend { prefix, suffix } => prefix.length + suffix.length,
         }
     }
 
-    /// Those of them that lie in a row's own block.
+    /// Returns how many of them lie in a row's own block.
     fn earlier(&self) -> usize {
         match self {
-            Self::Prefill(prefix) => prefix.length(),
-            Self::Extend { suffix, .. } => suffix.length(),
+            Self::Prefill(prefix) => prefix.length,
+            Self::Extend { suffix, .. } => suffix.length,
         }
     }
 
@@ -40,7 +37,7 @@ impl PackedCache<'_> {
         match self {
             Self::Prefill(prefix) => Keys { shared: None, own: prefix.layer_mut(layer) },
             Self::Extend { prefix, suffix } => {
-                let shared = (prefix.length() > 0).then(|| (prefix.layer(layer), prefix.length()));
+                let shared = (prefix.length > 0).then(|| (prefix.layer(layer), prefix.length));
                 Keys { shared, own: suffix.layer_mut(layer) }
             }
         }
@@ -56,7 +53,7 @@ impl PackedCache<'_> {
 
 /// The keys and values that the rows of a group see in one layer.
 pub(crate) struct Keys<'a> {
-    /// What the rows of a lane share, one block for each head, and its length; nothing where it is empty.
+    /// The blocks that the rows of a lane share, one per head, and their length; `None` if empty.
     pub(crate) shared: Option<(&'a [Block], usize)>,
     /// The rows' own blocks, in the order of the group's spans, one for each head.
     pub(crate) own: &'a mut [Block],
@@ -71,12 +68,13 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// How its rows are read. Groups of one pass agree, so that rows have the same bits beside any others.
+    /// Returns the pace at which the rows are read. It is the same for all groups of a pass, so the
+    /// bits of a row do not depend on other rows.
     pub(crate) fn pace(&self) -> Pace {
         Pace::of_rows(&self.rows)
     }
 
-    /// Tokens that are read, of all lanes, where none is shared.
+    /// Returns the number of tokens in all lanes, counting shared ones each time.
     pub(crate) fn tokens(&self) -> usize {
         self.seats.len() * self.rows.iter().map(|row| row.len()).sum::<usize>()
     }
@@ -86,19 +84,21 @@ impl Group<'_> {
     }
 }
 
-/// Where each token of each row is among the states of a lane. Rows that begin alike share the states of their beginning.
+/// Maps each token of each row to a state of its lane. Rows with a common beginning share its
+/// states.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     rows: Vec<Vec<usize>>,
-    /// Tokens of a row that an earlier one has too.
+    /// Per row, the number of leading tokens that an earlier row has too.
     known: Vec<usize>,
     states: usize,
 }
 
 impl Places {
-    /// Lays rows out one after the other, `share` what they begin with.
+    /// Lays out rows one after the other. With `share`, rows with a common beginning share its
+    /// states.
     ///
-    /// O(N²·S) comparisons of tokens in the worst case, nothing beside a pass.
+    /// O(N²·S) comparisons of tokens in the worst case, which is little beside a pass.
     fn new(rows: &[&[TokenId]], share: bool) -> Self {
         let mut places = Self::default();
         for (row, tokens) in rows.iter().enumerate() {
@@ -114,12 +114,12 @@ impl Places {
         places
     }
 
-    /// The state of token `step` of a row.
+    /// Returns the state of token `step` of a row.
     pub(crate) fn at(&self, row: usize, step: usize) -> usize {
         self.rows[row][step]
     }
 
-    /// States of a lane.
+    /// Returns the number of states in a lane.
     pub(crate) fn states(&self) -> usize {
         self.states
     }
@@ -129,21 +129,22 @@ impl Places {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) group: usize,
-    /// Lane and row within the group, and its number there.
+    /// Lane and row within the group, and the row's number among the group's own blocks.
     pub(crate) lane: usize,
     pub(crate) row: usize,
     pub(crate) own: usize,
     /// Grid row of the lane's first state.
     pub(crate) first: usize,
-    /// Tokens before the first of this pass, and those of them in the row's own block.
+    /// Tokens before the first one of this pass, and how many of them lie in the row's own block.
     pub(crate) position: usize,
     pub(crate) earlier: usize,
-    /// Tokens of the row, and those whose states another row computes.
+    /// Tokens of the row, and how many of them have their states computed by another row.
     pub(crate) length: usize,
     pub(crate) known: usize,
 }
 
-/// A pass over one or more groups: all rows of a lane side by side, lanes in the order of their groups.
+/// A pass over one or more groups: all rows of a lane side by side, lanes in the order of their
+/// groups.
 pub(crate) struct Plan {
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) lanes: Lanes,
@@ -171,7 +172,8 @@ impl Plan {
         for (index, group) in groups.iter().enumerate() {
             let (position, earlier) = (group.cache.position(), group.cache.earlier());
             let longest = group.longest();
-            // What rows hold already differs, and one token is not worth the bookkeeping.
+            // Rows that hold tokens differ already, and for one token sharing is not worth its
+            // cost.
             let places = Places::new(&group.rows, earlier == 0 && longest > 1);
             plan.reach = plan.reach.max(position + longest);
             for lane in 0..group.seats.len() {
@@ -190,12 +192,12 @@ impl Plan {
         plan
     }
 
-    /// The grid row of a token of a span.
+    /// Returns the grid row of a token of a span.
     pub(crate) fn grid_row(&self, span: &Span, step: usize) -> usize {
         span.first + self.places[span.group].at(span.row, step)
     }
 
-    /// Counts the tokens that every layer has appended. Rows shorter than the longest are at their end.
+    /// Counts the tokens that every layer has appended. Rows shorter than the longest are complete.
     pub(crate) fn advance(groups: &mut [Group<'_>]) {
         for group in groups {
             let longest = group.longest();
@@ -204,19 +206,19 @@ impl Plan {
     }
 }
 
-/// Grid rows by lane: where each lane ends.
+/// The grid rows of each lane, stored as the end of each lane.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lanes {
     ends: Vec<usize>,
 }
 
 impl Lanes {
-    /// `count` lanes of `rows` rows.
+    /// Returns `count` lanes of `rows` rows each.
     pub(crate) fn even(count: usize, rows: usize) -> Self {
         Self { ends: (1..=count).map(|lane| lane * rows).collect() }
     }
 
-    /// Lanes of one size for each `(count, rows)`.
+    /// Returns `count` lanes of `rows` rows for each `(count, rows)`.
     pub(crate) fn of_each(sizes: impl Iterator<Item = (usize, usize)>) -> Self {
         let mut lanes = Self::default();
         let mut end = 0;
@@ -231,22 +233,22 @@ impl Lanes {
         self.ends.push(end);
     }
 
-    /// First row and end of a lane.
+    /// Returns the first row of a lane and its end.
     pub(crate) fn bounds(&self, lane: usize) -> (usize, usize) {
         (if lane == 0 { 0 } else { self.ends[lane - 1] }, self.ends[lane])
     }
 
-    /// The lane of a row.
+    /// Returns the lane of a row.
     pub(crate) fn of(&self, row: usize) -> usize {
         self.ends.partition_point(|&end| end <= row)
     }
 
-    /// Rows of the smallest lane.
+    /// Returns the number of rows of the smallest lane.
     pub(crate) fn smallest(&self) -> usize {
         (0..self.ends.len()).map(|lane| self.bounds(lane)).map(|(first, end)| end - first).min().unwrap_or(0)
     }
 
-    /// The parts of `first..first + rows` that belong to one lane each: lane, first row, rows.
+    /// Splits `first..first + rows` at lane boundaries into (lane, first row, rows).
     pub(crate) fn segments(&self, first: usize, rows: usize) -> impl Iterator<Item = (usize, usize, usize)> {
         let end = first + rows;
         let lanes = if rows == 0 { 0..0 } else { self.of(first)..self.of(end - 1) + 1 };

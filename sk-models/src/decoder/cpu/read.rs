@@ -17,16 +17,17 @@ use crate::team::{Parts, Team};
 /// Panels whose logits exist at one time.
 const PANELS: usize = 8;
 
-/// Panels whose logits are summed by themselves: how a row's parts are joined does not depend on other rows or on threads.
+/// Panels whose logits are summed on their own, so that the order of a row's sums depends neither
+/// on other rows nor on threads.
 const UNIT: usize = 2 * PANELS;
 
 /// Rows whose logits exist at one time.
 const PIECE: usize = 2 * ROWS;
 
-/// Rows of a task: as many as share a sweep over the head while their states stay near.
+/// Rows of a task: as many as share a sweep over the head while their states stay in the cache.
 const BLOCK: usize = 168;
 
-/// The same where rows are met in tiles.
+/// Rows of a task where products run in tiles.
 const WIDE_BLOCK: usize = 384;
 
 thread_local! {
@@ -43,20 +44,20 @@ struct Rows<'a> {
     targets: &'a [TokenId],
 }
 
-/// What is known of a row's logits so far.
+/// The running softmax of a row.
 #[derive(Debug, Clone, Copy)]
 struct Partial {
     max: f32,
     /// `Σ e^{z − max}`.
     sum: f32,
-    /// The target's logit, where it has been met.
+    /// The target's logit, once found.
     target: Option<f32>,
 }
 
 impl Partial {
     const NONE: Self = Self { max: f32::NEG_INFINITY, sum: 0.0, target: None };
 
-    /// Takes up more logits.
+    /// Adds more logits.
     #[inline(always)]
     fn extend(&mut self, logits: &[f32], scratch: &mut [f32]) {
         let peak = max(logits).max(self.max);
@@ -69,15 +70,16 @@ impl Partial {
 
     fn join(self, other: Self) -> Self {
         let max = self.max.max(other.max);
-        let weigh = |part: Self| if part.sum == 0.0 { 0.0 } else { part.sum * (part.max - max).exp() };
-        Self { max, sum: weigh(self) + weigh(other), target: self.target.or(other.target) }
+        let scaled = |part: Self| if part.sum == 0.0 { 0.0 } else { part.sum * (part.max - max).exp() };
+        Self { max, sum: scaled(self) + scaled(other), target: self.target.or(other.target) }
     }
 }
 
 impl CpuEngine {
-    /// `[log p(target), logsumexp − max]` in nats for each row of `states`, which divide into the lanes in order.
+    /// Returns `[log p(target), logsumexp − max]` in nats for each row of `states`, whose rows
+    /// divide into the lanes in order.
     ///
-    /// O(M·V·H) operations, and M·V/512 partial sums beside the states.
+    /// O(M·V·H) operations and M·V/512 partial sums.
     pub(super) fn read_pairs(&self, states: &Grid, seats: &Seats, targets: &[TokenId]) -> Vec<[f32; 2]> {
         let rows = states.rows();
         assert_eq!(rows, targets.len());
@@ -92,12 +94,12 @@ impl CpuEngine {
         let states = self.input(states, self.config.hidden_size, pace, &mut room);
 
         let threads = Team::global().threads();
-        // Where a panel is made ready for each piece of rows, a block is one.
+        // Tiles prepare a panel once per piece, so a block is one piece.
         let (most, height, piece) = if states.form.is_tiled() { (WIDE_BLOCK, SIDE, WIDE_BLOCK) } else { (BLOCK, ROWS, PIECE) };
         let block = most.min(rows.div_ceil(threads).next_multiple_of(height));
         let piece = piece.min(block);
         let blocks = rows.div_ceil(block);
-        // Few rows leave the vocabulary to share.
+        // If there are few rows, threads share the vocabulary.
         let panels = head.weight.count();
         let parts = if blocks >= 2 * threads { 1 } else { (4 * threads).div_ceil(blocks) };
         let share = panels.div_ceil(parts).next_multiple_of(UNIT);
@@ -111,7 +113,8 @@ impl CpuEngine {
                 logits.reach(piece * PANELS * WIDTH);
                 for panel in (part * share..((part + 1) * share).min(panels)).step_by(PANELS) {
                     let end = (panel + PANELS).min(panels);
-                    // SAFETY: the rows of a block under one share are one task's, and a unit is part of one share.
+                    // SAFETY: one task owns the rows of a block under one share, and a unit belongs
+                    // to one share.
                     let partials = unsafe { found.slice(panel / UNIT * rows + first, rows_here) };
                     for at in (0..rows_here).step_by(piece) {
                         let count = piece.min(rows_here - at);
@@ -130,7 +133,7 @@ impl CpuEngine {
             .collect()
     }
 
-    /// Takes up panels `panels.0..panels.1` for the rows of `partials`.
+    /// Adds panels `panel..end` to the rows of `partials`.
     fn extend(
         &self,
         head: &Linear<'_>,
@@ -143,7 +146,8 @@ impl CpuEngine {
         assert!(partials.len() * STRIDE <= logits.len() && end - panel <= PANELS);
         let start = logits.as_mut_ptr();
         for at in panel..end {
-            // SAFETY: there is room for the rows and eight panels by the assertion; no other task sees it.
+            // SAFETY: by the assertion there is room for the rows and eight panels, which no other
+            // task sees.
             unsafe {
                 let c = Place { start: start.add((at - panel) * WIDTH), stride: STRIDE };
                 head.tile(at, [first, partials.len()], lanes, states, c, false);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Cosines and sines by position, computed once and grown as contexts do.
+/// Cosines and sines by position, computed once and extended as contexts grow.
 #[derive(Debug)]
 pub(crate) struct Rotations {
     half: usize,
@@ -25,7 +25,7 @@ impl Rotations {
         Self { half, frequencies, table: Mutex::default() }
     }
 
-    /// A table of at least `positions` positions.
+    /// Returns a table of at least `positions` positions.
     ///
     /// Angles are computed in f64 and rounded once.
     pub(crate) fn reach(&self, positions: usize) -> Arc<Table> {
@@ -45,9 +45,9 @@ impl Rotations {
 }
 
 impl Table {
-    /// Writes `x`, turned to `position` and scaled, to `out`.
+    /// Writes `x`, rotated to `position` and scaled by `scale`, to `out`.
     #[inline(always)]
-    pub(crate) fn turn(&self, position: usize, x: &[f32], scale: f32, out: &mut [f32]) {
+    pub(crate) fn rotate(&self, position: usize, x: &[f32], scale: f32, out: &mut [f32]) {
         let (cos, sin) = self.values[position * 2 * self.half..][..2 * self.half].split_at(self.half);
         let (x1, x2) = x.split_at(self.half);
         let (y1, y2) = out.split_at_mut(self.half);
@@ -57,23 +57,24 @@ impl Table {
         }
     }
 
-    /// Writes rows, turned to so many positions from one on, to columns of `out`, whose own rows lie `stride` apart; `x` says where each row is.
+    /// Rotates `count` rows to the positions from `position` on and writes them to columns of
+    /// `out`, whose rows are `stride` apart. `x` returns each row.
     #[inline(always)]
-    pub(crate) fn turn_columns<'a>(
+    pub(crate) fn rotate_columns<'a>(
         &self,
         (position, count): (usize, usize),
         x: impl Fn(usize) -> &'a [f32],
         out: &mut [f32],
         stride: usize,
     ) {
-        /// Rows and columns that are turned before they are written: one after the other along a row, then along a column.
+        /// Rows and columns of a block, which is rotated along rows and written along columns.
         const SIDE: usize = 16;
         for first in (0..count).step_by(SIDE) {
             let rows = SIDE.min(count - first);
             for column in (0..self.half).step_by(SIDE) {
                 let columns = SIDE.min(self.half - column);
-                let mut turned = [[[0.0_f32; SIDE]; SIDE]; 2];
-                let [lower, upper] = &mut turned;
+                let mut rotated = [[[0.0_f32; SIDE]; SIDE]; 2];
+                let [lower, upper] = &mut rotated;
                 for (row, (lower, upper)) in lower.iter_mut().zip(upper).take(rows).enumerate() {
                     let angles = &self.values[(position + first + row) * 2 * self.half..][..2 * self.half];
                     let (cos, sin) = (&angles[column..][..columns], &angles[self.half + column..][..columns]);
@@ -85,9 +86,9 @@ impl Table {
                     }
                 }
                 for j in 0..columns {
-                    for (half, turned) in turned.iter().enumerate() {
+                    for (half, rotated) in rotated.iter().enumerate() {
                         let out = &mut out[(half * self.half + column + j) * stride + first..][..rows];
-                        for (out, row) in out.iter_mut().zip(turned) {
+                        for (out, row) in out.iter_mut().zip(rotated) {
                             *out = row[j];
                         }
                     }

@@ -1,10 +1,14 @@
-//! Numbers as sums of bf16, which tiles multiply many times as fast as vectors do f32.
+//! Numbers as sums of bf16 numbers, which tiles multiply many times as fast as vectors multiply
+//! f32.
 //!
-//! A number of f32 has 24 bits and one of bf16 eight, so that `x = x₀ + x₁ + x₂` exactly, each the rounding of what those before it leave.
-//! Of the nine products of two such sums three are below 2⁻²⁴ of the whole and are left out: an entry of a product is then within the
-//! rounding of f32, in another order than that of a chain of multiply-adds. Rows that meet weights of bf16 are sums of two, sixteen bits.
+//! An f32 has 24 significant bits and a bf16 has eight, so `x = x₀ + x₁ + x₂` exactly; each term is
+//! the rounding of what the terms before it leave. Of the nine products of two such sums, three are
+//! below 2⁻²⁴ of the whole and are skipped. An entry of a product is then within the rounding of
+//! f32, in another order than a chain of multiply-adds. Rows that meet bf16 weights are sums of two
+//! terms, which have sixteen bits.
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::ops::Range;
 
 use half::bf16;
@@ -14,17 +18,18 @@ use super::grid::Grid;
 use super::tile::{Place, WIDTH};
 use crate::team::{Parts, Team};
 
-/// Rows of B that a tile holds: sixteen pairs.
+/// Rows of B in a tile: sixteen pairs.
 pub(super) const DEPTH: usize = 32;
 
-/// Numbers that a weight of f32 is the sum of.
+/// Terms of an f32 number.
 pub(crate) const THREE: usize = 3;
 
-/// Numbers that a row is the sum of where weights are of bf16.
+/// Terms of a row that meets weights in bf16.
 pub(crate) const TWO: usize = 2;
 
-/// Does products of tiles in registers, where there are tiles, and says how many multiply-adds of weights of so many bytes that was: f32 takes six
-/// of bf16, bf16 two, and eight bits two of bytes, of which a tile holds twice as many and which take as long.
+/// Runs products of tiles in registers and returns the number of multiply-adds with weights of
+/// `bytes` bytes, or `None` without tiles. Weights in f32 take six bf16 products, in bf16 two, and
+/// in eight bits two products of bytes, of which a tile holds twice as many.
 pub(crate) fn products(bytes: usize, rounds: usize) -> Option<usize> {
     let each = match bytes {
         1 => 1,
@@ -35,10 +40,11 @@ pub(crate) fn products(bytes: usize, rounds: usize) -> Option<usize> {
     Tiles::get().map(|tiles| tiles.configure().products(rounds) / each)
 }
 
-/// Rows of numbers as sums of bf16.
+/// Rows of numbers as sums of bf16 numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
-    /// `[squares, blocks, terms, 2]` tiles: [`SIDE`] rows, their columns [`DEPTH`] at a time. What is beyond the last row may be anything.
+    /// `[squares, blocks, terms, 2]` tiles: [`SIDE`] rows, [`DEPTH`] columns at a time. The
+    /// contents beyond the last row are unspecified.
     lines: Vec<Line>,
     rows: usize,
     terms: usize,
@@ -46,7 +52,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Makes sums of so many numbers of the first `width` columns of a grid.
+    /// Splits the first `width` columns of a grid into `terms` terms.
     pub(crate) fn fill(&mut self, tiles: Tiles, grid: &Grid, width: usize, terms: usize) {
         let (rows, blocks) = (grid.rows(), width.div_ceil(DEPTH));
         let square = blocks * terms * 2 * HEIGHT;
@@ -57,7 +63,7 @@ impl Terms {
         *self = Self { lines: std::mem::take(&mut self.lines), rows, terms, blocks };
         let lines = Parts::of(&mut self.lines);
         Team::global().run(squares, &|index| {
-            // SAFETY: each task has a square of its own.
+            // SAFETY: each task owns one square.
             let lines = unsafe { lines.slice(index * square, square) };
             for (place, row) in (index * SIDE..rows.min((index + 1) * SIDE)).enumerate() {
                 let (x, lines) = (&grid.row(row)[..width], &mut lines[place..]);
@@ -69,23 +75,24 @@ impl Terms {
         });
     }
 
-    /// Bytes of a number.
+    /// Returns the bytes of a number.
     pub(crate) fn bytes(&self) -> usize {
         self.terms * size_of::<bf16>()
     }
 
-    /// Blocks of [`DEPTH`] columns.
+    /// Returns the number of blocks of [`DEPTH`] columns.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// The least depth of a sweep: what it adds to waits in memory until the next one.
+    /// Returns the least depth of a sweep. Its sums wait in memory for the next sweep.
     pub(super) fn sweep(&self) -> usize {
         DEPTH * if self.terms == THREE { GROUP } else { 8 }
     }
 
-    /// The depth in sweeps, in each of which so many rows take about so many bytes. Those of sums of three end where a [`GROUP`] does, so that some
-    /// may take nearly twice as much and the last be short: in which order a row's products are added does not depend on other rows.
+    /// Divides the depth into sweeps in each of which `rows` rows take about `bytes` bytes. Sweeps
+    /// of sums of three end at a [`GROUP`], so some take nearly twice as much and the last may be
+    /// short. The order in which a row's products are added does not depend on other rows.
     pub(super) fn sweeps(&self, rows: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let blocks = self.blocks;
         let most = (bytes / (rows * DEPTH * self.bytes()).max(1)).max(self.sweep() / DEPTH);
@@ -94,11 +101,12 @@ impl Terms {
         (0..blocks).step_by(each).map(move |from| from..blocks.min(from + each))
     }
 
-    /// `A·B` or `C + A·B` of rows `first..first + rows`, which begin with a square, over these blocks of their columns.
+    /// Computes `C = A·B` or `C += A·B` for rows `first..first + rows`, which begin at a square,
+    /// over the blocks of `sweep`.
     ///
     /// # Safety
     ///
-    /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
     pub(super) unsafe fn multiply(
         &self,
         panel: &mut impl Panel,
@@ -112,22 +120,25 @@ impl Terms {
         let block = self.terms * 2 * HEIGHT;
         let mut part = Part::default();
         for from in sweep.clone().step_by(BLOCKS) {
-            let count = BLOCKS.min(sweep.end - from);
+            let Some(blocks) = NonZero::new(BLOCKS.min(sweep.end - from)) else { continue };
+            let count = blocks.get();
             let b = panel.ready(from..from + count);
-            // More of this panel comes next, or the same of the one after it.
+            // The blocks that come next: more of this panel, or the same blocks of the next panel.
             let next = if from + count < sweep.end { from + count } else { self.blocks + sweep.start };
             for row in (0..rows).step_by(SIDE) {
                 let a = self.lines[((first + row) / SIDE * self.blocks + from) * block..][..count * block].as_ptr().cast();
-                // Each of the first eight squares fetches an eighth of the blocks that come next.
+                // Each of the first eight squares prefetches an eighth of the blocks that come
+                // next.
                 let ahead = if row < 8 * SIDE { panel.ahead(next * 8 + row / SIDE * count) } else { a };
                 let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
                 let add = add || from > sweep.start;
-                // SAFETY: a square of A and blocks of the panel; rows of C that are there, by the caller's promise.
+                // SAFETY: A holds the square, the panel the blocks, and C the rows, by the caller's
+                // promise.
                 unsafe {
                     if rows - row >= SIDE {
-                        panel.multiply([a, b, ahead], count, c, add);
+                        panel.multiply([a, b, ahead], blocks, c, add);
                     } else {
-                        part.with(rows - row, c, |c| panel.multiply([a, b, ahead], count, c, add));
+                        part.with(rows - row, c, |c| panel.multiply([a, b, ahead], blocks, c, add));
                     }
                 }
             }
@@ -135,32 +146,34 @@ impl Terms {
     }
 }
 
-/// Blocks of a panel that are ready at a time, and stay in the second-level cache meanwhile.
+/// Blocks of a panel that are prepared at a time and stay in the second-level cache.
 const BLOCKS: usize = 48;
 
 /// Blocks of a sum of three whose small products are added before their large ones.
 const GROUP: usize = 16;
 
-/// A panel that squares of rows are multiplied with.
+/// A panel that is multiplied with squares of rows.
 pub(super) trait Panel {
-    /// Its blocks, and the numbers that the rows it meets are the sum of.
+    /// Returns the number of blocks and the number of terms of the rows it meets.
     fn shape(&self) -> (usize, usize);
 
-    /// Makes at most [`BLOCKS`] blocks ready, and says where.
+    /// Prepares at most [`BLOCKS`] blocks and returns their address.
     fn ready(&mut self, blocks: Range<usize>) -> *const u8;
 
-    /// Where so many eighths of blocks from its beginning are in memory, or would be if it went on.
+    /// Returns the address of the block at `eighths` eighths of a block from the panel's beginning;
+    /// it may lie beyond the end.
     fn ahead(&self, eighths: usize) -> *const u8;
 
-    /// Multiplies a square of A with blocks that are ready: the places of both, and of what to fetch.
+    /// Multiplies a square of A with prepared blocks. The places are those of A, of the blocks, and
+    /// of the memory to prefetch.
     ///
     /// # Safety
     ///
     /// As [`Configured::two_by_one`].
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool);
+    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool);
 }
 
-/// A panel of f32, `[depth, WIDTH]`, whose numbers become sums of three as they are wanted.
+/// A panel of f32, `[depth, WIDTH]`, whose numbers are split as they are needed.
 pub(super) struct Whole<'a> {
     panel: &'a [f32],
     tiles: Tiles,
@@ -169,7 +182,7 @@ pub(super) struct Whole<'a> {
 }
 
 impl Whole<'_> {
-    /// Has `work` done with a panel, for which this thread has room: 288 KiB.
+    /// Calls `work` with a panel and this thread's buffer of 288 KiB.
     pub(super) fn with<R>(tiles: Tiles, panel: &[f32], work: impl FnOnce(&mut Whole<'_>) -> R) -> R {
         thread_local! {
             static READY: RefCell<Vec<Line>> = RefCell::new(vec![Line::default(); BLOCKS * THREE * 2 * HEIGHT]);
@@ -193,12 +206,13 @@ impl Panel for Whole<'_> {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
     }
 
-    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        for start in (0..blocks).step_by(GROUP) {
+    unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+        for start in (0..blocks.get()).step_by(GROUP) {
+            let Some(count) = NonZero::new(GROUP.min(blocks.get() - start)) else { continue };
             let tiles = start * THREE * 2 * size_of::<[Line; HEIGHT]>();
             let places = [a.wrapping_add(tiles), b.wrapping_add(tiles), ahead.wrapping_add(start * DEPTH * WIDTH / 2)];
-            // SAFETY: passed on.
-            unsafe { self.configured.three_by_three(places, GROUP.min(blocks - start), c, add || start > 0) }
+            // SAFETY: the caller's promise.
+            unsafe { self.configured.three_by_three(places, count, c, add || start > 0) }
         }
     }
 }
@@ -229,13 +243,13 @@ impl Panel for Pairs<'_> {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
     }
 
-    unsafe fn multiply(&self, places: [*const u8; 3], blocks: usize, c: Place<*mut f32>, add: bool) {
-        // SAFETY: passed on.
+    unsafe fn multiply(&self, places: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
+        // SAFETY: the caller's promise.
         unsafe { self.configured.two_by_one(places, blocks, c, add) }
     }
 }
 
-/// Room for the sums of the last rows, where there are not enough for a square.
+/// A buffer for the sums of the last rows, if they do not fill a square.
 #[repr(align(64))]
 struct Part([[f32; WIDTH]; SIDE]);
 
@@ -246,11 +260,11 @@ impl Default for Part {
 }
 
 impl Part {
-    /// Has `work` done on a square whose first rows are those of C.
+    /// Calls `work` with a square whose first rows are those of C.
     ///
     /// # Safety
     ///
-    /// C must have that many rows of [`WIDTH`] columns that nothing else uses.
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
     unsafe fn with(&mut self, rows: usize, c: Place<*mut f32>, work: impl FnOnce(Place<*mut f32>)) {
         // SAFETY: the caller's promise.
         let line = |row: usize| unsafe { &mut *c.start.add(row * c.stride).cast::<[f32; WIDTH]>() };
@@ -304,7 +318,8 @@ mod tests {
 
     /// Checks a product of rows `first..` against exact sums.
     ///
-    /// An entry may be off by `split · Σ|ab|`, what sums of few bf16 leave out, and by a rounding for each addition.
+    /// An entry may be off by `split · Σ|ab|`, what sums of few bf16 leave out, and by a rounding
+    /// for each addition.
     fn check(
         [rows, depth, first]: [usize; 3],
         add: bool,
@@ -398,7 +413,8 @@ mod tests {
     #[test]
     fn sweeps_cover_the_depth_and_add_up() {
         let Some(tiles) = Tiles::get() else { return };
-        // Blocks of 32, the last one of 4: more than fit into one sweep by what 64 rows may take, and as many as there are by the least of one.
+        // Blocks of 32, the last one of 4: more than fit into one sweep by what 64 rows may take,
+        // and as many as there are by the least of one.
         let [rows, depth] = [64, 40 * DEPTH + 4];
         let x = grid(rows, depth, 3);
         let mut terms = Terms::default();
@@ -441,7 +457,8 @@ mod tests {
     #[test]
     fn small_parts_of_a_number_count() {
         let Some(tiles) = Tiles::get() else { return };
-        // 1 + 2⁻²³ times 1 − 2⁻²⁴, in sums whose large parts cancel: what eight or sixteen bits see is zero.
+        // 1 + 2⁻²³ times 1 − 2⁻²⁴, in sums whose large parts cancel: what eight or sixteen bits see
+        // is zero.
         let (a, b) = (1.0 + f32::EPSILON, 1.0 - f32::EPSILON / 2.0);
         let mut x = Grid::new(1, 2);
         x.rows_mut().next().unwrap()[..2].copy_from_slice(&[a, -1.0]);
@@ -538,7 +555,8 @@ mod tests {
             });
             (off.sum::<f64>() / (rows * WIDTH) as f64).sqrt()
         };
-        // The large products are added one after the other in both, and nothing else is of the same size.
+        // The large products are added one after the other in both, and nothing else is of the same
+        // size.
         let (fast, plain) = (error(&fast), error(&plain));
         println!("root mean square error of tiles {fast:.2e}, of vectors {plain:.2e}");
         assert!(fast <= 1.25 * plain, "{fast} for {plain}");

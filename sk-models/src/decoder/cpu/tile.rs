@@ -1,14 +1,15 @@
 //! The product that everything else is made of: a few rows times one panel of columns.
 //!
-//! A panel is [`WIDTH`] columns of a matrix, row after row, so that one sweep reads memory once from front to back. Every entry of a tile
-//! is one chain of fused multiply-adds in the order of k, so that a row has the same bits whatever shares its batch.
+//! A panel is [`WIDTH`] columns of a matrix, row after row, so one sweep reads memory once from
+//! front to back. Every entry of a tile is one chain of fused multiply-adds in the order of k, so
+//! the bits of a row do not depend on the batch.
 
 use std::sync::LazyLock;
 
 /// Columns of a panel: two vectors of 16.
 pub(crate) const WIDTH: usize = 32;
 
-/// Rows of the largest tile: with two vectors each they fill the registers of AVX-512.
+/// Rows of the largest tile. With two vectors each, they fill the registers of AVX-512.
 pub(crate) const ROWS: usize = 12;
 
 /// Instructions of this processor.
@@ -58,11 +59,12 @@ impl Product {
     }
 }
 
-/// `C = A·B` or `C += A·B` with A of `[rows, depth]`, B of `[depth, 16·vectors]` and C of `[rows, 16·vectors]`.
+/// Computes `C = A·B` or `C += A·B` with A of `[rows, depth]`, B of `[depth, 16·vectors]` and C of
+/// `[rows, 16·vectors]`.
 ///
 /// # Safety
 ///
-/// The three places must reach that far, and nothing else may use C meanwhile.
+/// The three places reach that far, and nothing else uses C meanwhile.
 pub(crate) unsafe fn multiply(
     [rows, depth, vectors]: [usize; 3],
     a: Place<*const f32>,
@@ -74,7 +76,8 @@ pub(crate) unsafe fn multiply(
     unsafe { multiply_all([rows, vectors], &[Product { depth, a, b }], c, add) }
 }
 
-/// `C = Σ A·B` or `C += Σ A·B`, of several products of the same rows and columns: C is touched once.
+/// Computes `C = Σ A·B` or `C += Σ A·B` for several products of the same rows and columns. C is
+/// read and written once.
 ///
 /// # Safety
 ///
@@ -82,7 +85,7 @@ pub(crate) unsafe fn multiply(
 pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Product], c: Place<*mut f32>, add: bool) {
     let mut row = 0;
     while row < rows {
-        // Tiles of nearly one height: 13 rows are 7 and 6 rather than 12 and 1.
+        // Tiles have nearly equal heights: 13 rows are 7 and 6 rather than 12 and 1.
         let left = rows - row;
         let height = left.div_ceil(left.div_ceil(ROWS));
         let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
@@ -100,15 +103,19 @@ pub(crate) unsafe fn multiply_all([rows, vectors]: [usize; 2], products: &[Produ
     }
 }
 
-/// Rows of a panel to fetch ahead of those in use.
+/// Returns the distance of prefetches, in rows of a panel.
 ///
-/// The processor's own prefetching ends with each page of memory, and a panel is many pages. The panel after this one follows it, so that
-/// reaching over the end is of use too. Tiles of few rows go by faster.
+/// The processor's own prefetching ends at each page, and a panel spans many pages. The next panel
+/// follows this one, so prefetching beyond the end helps too. Tiles of few rows pass faster.
 #[cfg(target_arch = "x86_64")]
 const fn ahead(rows: usize) -> usize {
     if rows < 4 { 96 } else { 32 }
 }
 
+/// # Safety
+///
+/// As [`multiply_all`], with at most [`ROWS`] rows and one or two vectors, on a processor with
+/// AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
@@ -118,15 +125,17 @@ unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize
             unsafe {
                 match (rows, vectors) {
                     $(
-                        ($height, 2) => avx512_tile::<$height, 2>(products, first, c, add),
                         ($height, 1) => avx512_tile::<$height, 1>(products, first, c, add),
+                        ($height, _) => avx512_tile::<$height, 2>(products, first, c, add),
                     )*
-                    _ => unreachable!("a tile of {rows} rows and {vectors} vectors"),
+                    (0, _) => {}
+                    (_, 1) => avx512_tile::<ROWS, 1>(products, first, c, add),
+                    (_, _) => avx512_tile::<ROWS, 2>(products, first, c, add),
                 }
             }
         };
     }
-    heights!(1 2 3 4 5 6 7 8 9 10 11 12);
+    heights!(1 2 3 4 5 6 7 8 9 10 11);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -136,7 +145,8 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
     use std::arch::x86_64::{
         __m512, _MM_HINT_T0, _mm_prefetch, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
     };
-    // SAFETY: the caller vouches for every element that is read or written here; a prefetch may point anywhere.
+    // SAFETY: the caller vouches for every element that is read or written here; a prefetch may
+    // point anywhere.
     unsafe {
         let mut sums: [[__m512; V]; R] = [[_mm512_setzero_ps(); V]; R];
         if add {
@@ -180,7 +190,8 @@ unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Place<*
     unsafe { portable::<true>(shape, products, first, c, add) }
 }
 
-/// Rows and columns that sixteen registers of eight hold, written for the compiler to widen.
+/// The rows and columns that sixteen vector registers of eight hold, in a form that the compiler
+/// vectorises.
 #[inline(always)]
 unsafe fn portable<const FUSED: bool>(
     [rows, vectors]: [usize; 2],
@@ -192,7 +203,7 @@ unsafe fn portable<const FUSED: bool>(
     const HEIGHT: usize = 4;
     for column in (0..16 * vectors).step_by(16) {
         for row in (0..rows).step_by(HEIGHT) {
-            // SAFETY: these rows and columns `column..column + 16` of the caller's matrices.
+            // SAFETY: these rows and columns `column..column + 16` belong to the caller's matrices.
             unsafe {
                 let c = Place { start: c.start.add(row * c.stride + column), ..c };
                 let place = (first + row, column);
@@ -238,6 +249,11 @@ unsafe fn portable_tile<const R: usize, const FUSED: bool>(
             c.start.add(r * c.stride).cast::<[f32; 16]>().write(*sums);
         }
     }
+}
+
+/// Returns a panel of f32, for [`multiply`].
+pub(super) fn panel(panels: &[f32], input: usize, index: usize) -> Place<*const f32> {
+    Place { start: panels[index * input * WIDTH..].as_ptr(), stride: WIDTH }
 }
 
 #[cfg(test)]

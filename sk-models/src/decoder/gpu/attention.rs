@@ -1,17 +1,19 @@
 use burn::tensor::{DType, Int, Tensor};
 
 use super::cache::Prefix;
-use super::ops::{self, Changed, Heads, Own, Place, Sight, turn};
+use super::ops::{self, Changed, Place, rotate};
+use super::shape::{Heads, Own, Sight};
 use super::{Cache, Group};
 use crate::config::Qwen2Config;
+use crate::decoder::engine::{PrefixCache, SuffixCache};
 
-/// What the layers of one pass share.
+/// The input that all layers of a pass share.
 #[derive(Debug)]
 pub(super) struct Pass {
     lanes: usize,
-    /// Where each group is, behind the tokens.
+    /// The tokens, then the position of each group.
     numbers: Tensor<1, Int>,
-    /// `[positions, D]`: of each, cosines and sines.
+    /// `[positions, D]`: cosines and sines of each position.
     angles: Tensor<2>,
     heads: Heads,
     parts: Vec<Part>,
@@ -21,7 +23,7 @@ pub(super) struct Pass {
 #[derive(Debug, Clone, Copy)]
 struct Part {
     sight: Sight,
-    /// Keys that there may be while the numbers change.
+    /// The most keys that there can be while the numbers change.
     room: usize,
 }
 
@@ -33,7 +35,7 @@ impl Group<'_> {
     }
 
     pub(super) fn sight(&self) -> Sight {
-        // Tokens of its prefix, and those that each row has added since.
+        // Tokens of the prefix, and tokens that each row has added since.
         let (shared, earlier) = match &self.cache {
             Cache::Prefill(prefix) => (prefix.len(), 0),
             Cache::Extend { prefix, suffix } => (prefix.len(), suffix.len()),
@@ -42,17 +44,18 @@ impl Group<'_> {
     }
 }
 
-/// Heads of every layer.
+/// Returns the heads of a layer.
 pub(super) fn heads(config: &Qwen2Config) -> Heads {
     Heads { queries: config.num_attention_heads, keys: config.num_key_value_heads, width: config.head_dim }
 }
 
-/// The tokens of all groups in each of so many lanes, and where each group is: what a pass is told.
+/// Returns the input of a pass: the tokens of all groups once per lane, then the position of each
+/// group.
 pub(super) fn numbers(groups: &[Group<'_>], lanes: usize) -> Vec<i32> {
     let mut tokens = Vec::new();
     for group in groups {
         for step in 0..group.width() {
-            // What fills a short row is read and looked at by nobody.
+            // Padding of short rows; its states are never read.
             tokens.extend(group.rows.iter().map(|row| row.get(step).copied().unwrap_or(0) as i32));
         }
     }
@@ -62,8 +65,9 @@ pub(super) fn numbers(groups: &[Group<'_>], lanes: usize) -> Vec<i32> {
 }
 
 impl Pass {
-    /// A pass over groups whose [`numbers`] are on the device, with the angles of all positions; `room` is how many keys there may be while
-    /// those change, and what is there if they do not.
+    /// Prepares a pass over groups whose [`numbers`] are on the device. `angles` covers all
+    /// positions. `room` is the most keys that there can be if the numbers change; by default, the
+    /// present number.
     pub(super) fn new(
         config: &Qwen2Config,
         lanes: usize,
@@ -79,14 +83,15 @@ impl Pass {
         Self { lanes, numbers, angles, heads: heads(config), parts: groups.iter().map(part).collect() }
     }
 
-    /// The tokens `[G, M]`.
+    /// Returns the tokens `[G, M]`.
     pub(super) fn tokens(&self) -> Tensor<2, Int> {
         let places: usize = self.parts.iter().map(|part| part.sight.places).sum();
         self.numbers.clone().narrow(0, 0, self.lanes * places).reshape([self.lanes, places])
     }
 }
 
-/// Attention of all groups: projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, to `[G·M, Hq·D]` in `format`.
+/// Computes the attention of all groups: projections `[G·M, (Hq + 2·Hkv)·D]` without their bias to
+/// `[G·M, Hq·D]` in `format`.
 pub(super) fn attend(
     projected: &Changed,
     bias: &Tensor<1>,
@@ -98,7 +103,7 @@ pub(super) fn attend(
     let Pass { lanes, heads, .. } = *pass;
     let mut start = 0;
     let mut mixed = Vec::with_capacity(groups.len());
-    // Behind the tokens, two numbers for each group.
+    // Two numbers per group follow the tokens.
     let mut at = pass.numbers.dims()[0] - 2 * groups.len();
     for (group, &Part { sight, room }) in groups.iter_mut().zip(&pass.parts) {
         let own = Own { lanes, start, places: sight.places };
@@ -108,12 +113,12 @@ pub(super) fn attend(
         let cache = group.prefix().reserve(layer, sight.keys() - sight.places, sight.places);
         let mut queries = None;
         cache.inplace(|cache| {
-            let (query, cache) = turn(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, sight, &place, cache);
+            let (query, cache) = rotate(projected.clone(), bias.clone(), pass.angles.clone(), heads, own, sight, &place, cache);
             queries = Some(query);
             cache
         });
-        let queries = queries.expect("what was turned");
+        let queries = queries.expect("the rotation returns the queries");
         mixed.push(ops::attend(queries, cache, heads, lanes, sight, &place, format));
     }
-    super::together(mixed, lanes)
+    super::join_lanes(mixed, lanes)
 }

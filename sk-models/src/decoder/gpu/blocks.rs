@@ -1,18 +1,18 @@
-//! Logits on a GPU: what is copied to the host, and how little of it.
+//! Logits on a GPU, of which only the blocks that a draw needs are copied to the host.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::ops;
-use crate::decoder::logits::DeviceFailure;
+use crate::device::DeviceFailure;
 use crate::kernels::simd::{exp, widened};
 
-/// Logits `[M, V]` in blocks of neighbouring tokens, which are looked at from afar.
+/// Logits `[M, V]` in blocks of neighbouring tokens.
 ///
-/// A row of Qwen2.5 is 600 KB, of which a draw needs the few hundred tokens that have nearly all of the mass. Two numbers per block say
-/// where those are.
+/// A row of Qwen2.5 takes 600 KB, and a draw needs the few hundred tokens that hold nearly all of
+/// the mass. Two numbers per block say which blocks hold them.
 pub(crate) struct Blocks {
-    /// `[M, blocks, BLOCK]`; the last block is filled up with −∞.
+    /// `[M, blocks, BLOCK]`; −∞ fills the last block.
     logits: Tensor<3>,
     vocabulary: usize,
     /// The logits of forbidden tokens as they came, `[M, forbidden]`.
@@ -22,7 +22,7 @@ pub(crate) struct Blocks {
 /// Tokens in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// What is known of a row before any of its blocks has been looked at.
+/// A summary of the blocks of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outline {
     /// The largest logit of each block.
@@ -31,7 +31,7 @@ pub(crate) struct Outline {
     pub(crate) masses: Vec<f64>,
     /// Σ e^{z − max} of all that are not forbidden.
     pub(crate) plain: f64,
-    /// The logits that were asked for.
+    /// The requested logits.
     pub(crate) asked: Vec<f32>,
     /// The logits of forbidden tokens as they came.
     pub(crate) forbidden: Vec<f32>,
@@ -46,7 +46,7 @@ impl Outline {
         let (plain, rest) = rest.split_at(if rate == 1.0 { 0 } else { blocks });
         let (asked, forbidden) = rest.split_at(asked);
         let max = largest.iter().copied().fold(f32::MIN, f32::max);
-        // Each block has a maximum of its own.
+        // Each block's mass is relative to the block's own maximum.
         let scaled = |masses: &[f32], rate: f32| -> Vec<f64> {
             let mut shares: Vec<f32> = largest.iter().map(|own| (own - max) * rate).collect();
             widened(
@@ -67,7 +67,7 @@ impl Outline {
 }
 
 impl Blocks {
-    /// Cuts `[M, V]` into blocks.
+    /// Divides `[M, V]` into blocks.
     pub(crate) fn new(logits: Tensor<2>) -> Self {
         let [rows, vocabulary] = logits.dims();
         let blocks = vocabulary.div_ceil(BLOCK);
@@ -106,7 +106,7 @@ impl Blocks {
         flat.select(1, indices(tokens, &self.logits.device())).cast(DType::F32)
     }
 
-    /// An outline of every row, with the logits of `tokens`.
+    /// Returns the outline of every row, with the logits of `tokens`.
     pub(crate) fn outline(&self, rate: f32, tokens: &[TokenId]) -> Result<Vec<Outline>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
         let mut parts = vec![ops::outline(self.logits.clone(), rate)];
@@ -118,7 +118,7 @@ impl Blocks {
         Ok(numbers.chunks_exact(numbers.len() / rows).map(|row| Outline::new(row, blocks, rate, tokens.len())).collect())
     }
 
-    /// The logits of some blocks of rows, `BLOCK` for each, in the order in which they are named as `(row, block)`.
+    /// Copies the logits of the blocks `(row, block)`, `BLOCK` each, in the given order.
     pub(crate) fn look_into(&self, places: &[(usize, usize)]) -> Result<Vec<f32>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
         let places: Vec<usize> = places.iter().map(|(row, block)| row * blocks + block).collect();
@@ -126,7 +126,7 @@ impl Blocks {
         read(flat.select(0, indices(&places, &self.logits.device())))
     }
 
-    /// All of it: `[M, V]`.
+    /// Copies all logits, `[M, V]`.
     pub(crate) fn whole(self) -> Result<Vec<f32>, DeviceFailure> {
         let [rows, blocks, _] = self.logits.dims();
         read(self.logits.reshape([rows, blocks * BLOCK]).slice([0..rows, 0..self.vocabulary]))
@@ -138,7 +138,8 @@ pub(in crate::decoder) fn read<const D: usize>(tensor: Tensor<D>) -> Result<Vec<
     tensor.try_into_vec_as::<f32>().map_err(|e| DeviceFailure { message: e.to_string() })
 }
 
-/// Returns the argmax of each row of `[M, V]`, the first of equals; `None` for a row with a NaN or +∞.
+/// Returns the argmax of each row of `[M, V]`, the first of equals; `None` for a row with a NaN or
+/// +∞.
 pub(in crate::decoder) fn argmax(logits: Tensor<2>) -> Result<Vec<Option<TokenId>>, DeviceFailure> {
     let pairs = read(ops::argmax(logits))?;
     Ok(pairs.chunks_exact(2).map(|pair| (pair[1] == 0.0).then_some(pair[0] as TokenId)).collect())

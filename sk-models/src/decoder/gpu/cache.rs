@@ -3,11 +3,14 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use super::ops::adopt;
 use super::recording::Repeats;
 use crate::config::Qwen2Config;
+use crate::decoder::engine::{PrefixCache, SuffixCache};
 
-/// The context of each lane: per layer its keys and values `[G, 2·Hkv, P, D]`, keys before values, in buffers longer than that.
+/// The context of each lane: per layer, keys and values `[G, 2·Hkv, P, D]`, keys before values, in
+/// buffers with spare room.
 ///
-/// Behind the context lies what the rows of a [`Suffix`] have added: token t of row n of N at `P + t·N + n`. So the rows of a lane and the
-/// context they share are one block of keys, and a row that wins is moved to the front.
+/// The tokens that the rows of a [`Suffix`] have added lie behind the context: token t of row n of
+/// N at `P + t·N + n`. The rows of a lane and the context they share are thus one block of keys,
+/// and the row that is adopted moves to the front.
 #[derive(Debug)]
 pub(crate) struct Prefix {
     layers: Vec<Tensor<4>>,
@@ -16,7 +19,7 @@ pub(crate) struct Prefix {
     repeats: Repeats,
 }
 
-/// How many rows have added how many tokens each to a prefix.
+/// The number of rows and of the tokens that each has added to a prefix.
 #[derive(Debug)]
 pub(crate) struct Suffix {
     rows: usize,
@@ -28,39 +31,21 @@ impl Suffix {
         Self { rows, length: 0 }
     }
 
-    /// Tokens of each row.
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
     pub(super) fn advance(&mut self, tokens: usize) {
         self.length += tokens;
     }
 }
 
 impl Prefix {
-    /// See [`GpuEngine::prefix`](super::GpuEngine::prefix).
+    /// Returns an empty prefix; see [`GpuEngine::prefix`](super::GpuEngine::prefix).
     pub(super) fn new(config: &Qwen2Config, lanes: usize, capacity: usize, format: DType, device: &Device) -> Self {
         let shape = [lanes, 2 * config.num_key_value_heads, capacity.max(1), config.head_dim];
         let layers = (0..config.num_hidden_layers).map(|_| Tensor::zeros(shape, (device, format))).collect();
         Self { layers, lanes, length: 0, repeats: Repeats::default() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
-    pub(crate) fn lanes(&self) -> usize {
-        self.lanes
-    }
-
-    /// Forgets all but the first `length` tokens. The buffers stay.
-    pub(crate) fn truncate(&mut self, length: usize) {
-        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
-        self.length = length;
-    }
-
-    /// A layer's keys and values, the first `used` of which stay, with room for so many more: where there is none, twice as much.
+    /// Makes room for `more` tokens behind the first `used` ones of a layer, which stay. A full
+    /// buffer doubles.
     pub(super) fn reserve(&mut self, layer: usize, used: usize, more: usize) -> &mut Tensor<4> {
         let buffer = &mut self.layers[layer];
         let [lanes, heads, capacity, width] = buffer.dims();
@@ -77,12 +62,12 @@ impl Prefix {
         buffer
     }
 
-    /// [`reserve`](Self::reserve) in every layer: how many there is room for then.
+    /// Calls [`reserve`](Self::reserve) for every layer and returns the capacity.
     pub(super) fn make_room(&mut self, used: usize, more: usize) -> usize {
         (0..self.layers.len()).map(|layer| self.reserve(layer, used, more).dims()[2]).min().unwrap_or(0)
     }
 
-    /// Passes over it that repeat.
+    /// Returns the passes over this prefix that repeat.
     pub(super) fn repeats(&mut self) -> &mut Repeats {
         &mut self.repeats
     }
@@ -90,9 +75,29 @@ impl Prefix {
     pub(super) fn advance(&mut self, tokens: usize) {
         self.length += tokens;
     }
+}
 
-    /// Appends, in every lane, the first `tokens` tokens of a row of what lies behind.
-    pub(crate) fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
+impl PrefixCache for Prefix {
+    type Suffix = Suffix;
+
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    fn bytes(&self) -> usize {
+        self.layers.iter().map(|buffer| buffer.shape().num_elements() * buffer.dtype().size()).sum()
+    }
+
+    fn truncate(&mut self, length: usize) {
+        assert!(length <= self.length, "cannot truncate {} tokens to {length}", self.length);
+        self.length = length;
+    }
+
+    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
         assert!(tokens <= suffix.length, "{tokens} tokens of a suffix of {}", suffix.length);
         let start = self.length;
         self.length += tokens;
@@ -104,8 +109,7 @@ impl Prefix {
         }
     }
 
-    /// Keeps the given lanes, in the given order.
-    pub(crate) fn select_lanes(&mut self, lanes: &[usize]) {
+    fn select_lanes(&mut self, lanes: &[usize]) {
         assert!(!lanes.is_empty(), "a prefix needs at least one lane");
         if lanes.iter().copied().eq(0..self.lanes) {
             return;
@@ -119,12 +123,12 @@ impl Prefix {
         self.lanes = lanes.len();
     }
 
-    /// Appends the lanes of another prefix of the same tokens.
-    pub(crate) fn join_lanes(&mut self, other: &Self) {
+    fn join_lanes(&mut self, other: Self) {
         assert_eq!(self.length, other.length, "prefixes of different lengths cannot be joined");
         self.repeats.forget();
         for (own, new) in self.layers.iter_mut().zip(&other.layers) {
-            // The shorter buffer decides; it holds the tokens, and grows again when more come.
+            // The capacity is that of the shorter buffer, which holds all tokens and grows when
+            // more come.
             let capacity = own.dims()[2].min(new.dims()[2]);
             let part = |buffer: &Tensor<4>| {
                 let [lanes, heads, _, width] = buffer.dims();
@@ -134,9 +138,10 @@ impl Prefix {
         }
         self.lanes += other.lanes;
     }
+}
 
-    /// Bytes of its buffers.
-    pub(crate) fn bytes(&self) -> usize {
-        self.layers.iter().map(|buffer| buffer.shape().num_elements() * buffer.dtype().size()).sum()
+impl SuffixCache for Suffix {
+    fn len(&self) -> usize {
+        self.length
     }
 }

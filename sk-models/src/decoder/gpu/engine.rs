@@ -1,44 +1,46 @@
-//! The GPU engine's side of the contract.
+//! The [`Engine`] implementation on a GPU.
 
 use std::sync::{Arc, PoisonError, Weak};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
+use super::attention::{Pass, heads};
 use super::blocks::{indices, read};
 use super::cache::{Prefix, Suffix};
-use super::{Cache, GpuEngine, Group, ops};
+use super::recording::{Key, Recording};
+use super::{Cache, GpuEngine, Group, advance, ops};
 use crate::config::Qwen2Config;
 use crate::decoder::batcher::PassKey;
-use crate::decoder::engine::{self, Engine, Formats, PrefixCache, Rows, SuffixCache};
-use crate::decoder::logits::{DeviceFailure, Logits};
-use crate::device::{is_processor, pause};
+use crate::decoder::engine::{Engine, Formats, Rows};
+use crate::decoder::logits::Logits;
+use crate::device::{DeviceFailure, arrive, is_processor, pause, quietly};
 use crate::lora::{AdapterError, AdapterStack, Lanes, LoraAdapter};
 use crate::precision::Precision;
 
-/// Room for tokens in a new prefix; it doubles as needed.
+/// Tokens that fit into a new prefix; it doubles as needed.
 const CAPACITY: usize = 256;
 
-/// Logits held at once while states are read. Larger batches are read in pieces.
+/// Logits in memory at once while states are read. Larger batches are read in pieces.
 const LOGITS_AT_ONCE: usize = 16 << 20;
 
-/// The same on a GPU, where each piece reads the whole head again: 512 MiB of f32, as much as 7 spans of 24 tokens take under four policies
-/// and the vocabulary of Qwen2.5.
+/// The same on a GPU, where each piece reads the whole head again: 512 MiB of f32, the logits of 7
+/// spans of 24 tokens under four policies with the vocabulary of Qwen2.5.
 const LOGITS_ON_GPU: usize = 128 << 20;
 
-/// The states of a pass: `[M, H]`, lanes outermost, then token by token so many rows.
+/// The states of a pass: `[M, H]`, ordered by lane, token and row.
 #[derive(Debug)]
 pub(crate) struct States {
     values: Tensor<2>,
     rows: usize,
 }
 
-/// The adapters of the lanes in one stack; without one there is one lane, the backbone.
+/// The adapters of the lanes in one stack, or `None` for a single lane, the backbone.
 #[derive(Debug)]
 pub(crate) struct Seats(Option<Arc<AdapterStack>>);
 
-/// The adapters of the lanes of a stack, and the stack, while somebody holds it. A weak reference keeps the address of an adapter from being
-/// reused.
+/// The adapters of a stack and the stack, while it is in use. A weak reference keeps the address of
+/// an adapter from being reused.
 pub(super) type Stacked = (Vec<Option<Weak<LoraAdapter>>>, Weak<AdapterStack>);
 
 impl Seats {
@@ -49,11 +51,7 @@ impl Seats {
 
 impl<'a> From<Rows<'a, GpuEngine>> for Group<'a> {
     fn from(rows: Rows<'a, GpuEngine>) -> Self {
-        let cache = match rows.cache {
-            engine::Cache::Prefill(prefix) => Cache::Prefill(prefix),
-            engine::Cache::Extend { prefix, suffix } => Cache::Extend { prefix, suffix },
-        };
-        Self { rows: rows.tokens, cache }
+        Self { rows: rows.tokens, cache: rows.cache }
     }
 }
 
@@ -141,7 +139,7 @@ impl Engine for GpuEngine {
         let hidden = states.values.clone().reshape([count, total / count, size]);
         let at_once = if is_processor(&device) { LOGITS_AT_ONCE } else { LOGITS_ON_GPU };
         let piece = (at_once / (self.config.vocab_size * count)).max(1);
-        // The device is waited for once.
+        // One synchronisation for all pieces.
         let mut pieces = Vec::new();
         for (places, targets) in places.chunks(piece).zip(targets.chunks(piece)) {
             let m = places.len();
@@ -181,7 +179,8 @@ impl Engine for GpuEngine {
 }
 
 impl GpuEngine {
-    /// Returns the adapters in one stack: that of others who have seated them in the same order, if there is one.
+    /// Returns the adapters in one stack, shared with others who seat the same adapters in the same
+    /// order.
     fn stack(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<AdapterStack>, AdapterError> {
         let mut known = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, stack)| stack.strong_count() > 0);
@@ -205,41 +204,87 @@ impl GpuEngine {
     }
 }
 
-impl PrefixCache for Prefix {
-    type Suffix = Suffix;
-
-    fn len(&self) -> usize {
-        self.len()
+impl GpuEngine {
+    /// Runs a pass over one group whose rows read one token each. If such a pass repeats and the
+    /// device can record it, the recording is replayed.
+    ///
+    /// While a pass is recorded, nothing else may use the device.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward_all`](Self::forward_all).
+    pub(crate) fn repeat(&self, group: Group<'_>, lanes: Lanes<'_>) -> Tensor<2> {
+        arrive(&self.embedding.device());
+        let groups = &mut [group];
+        let [group] = groups;
+        let key = Key::new(group.rows.len(), self.number, lanes.number());
+        let heads = heads(&self.config);
+        if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
+            || !group.prefix().repeats().is_due(key)
+        {
+            return self.forward_all(groups, lanes).remove(0);
+        }
+        let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
+        let room = group.prefix().make_room(sight.keys() - sight.places, sight.places);
+        if let Some(states) = group.prefix().repeats().replay(&numbers) {
+            advance(groups);
+            return states;
+        }
+        let recording = quietly(|| {
+            let can = *self.records.get_or_init(|| self.rehearse(sight.rows, lanes));
+            can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
+        });
+        let [group] = groups;
+        let repeats = group.prefix().repeats();
+        repeats.keep(recording.flatten());
+        match repeats.replay(&numbers) {
+            None => self.forward_all(groups, lanes).remove(0),
+            Some(states) => {
+                advance(groups);
+                states
+            }
+        }
     }
 
-    fn lanes(&self) -> usize {
-        self.lanes()
+    /// Records a pass over groups whose caches have `room` places.
+    fn record(&self, numbers: &Tensor<1, Int>, room: usize, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Option<Recording> {
+        let angles = self.angles(room);
+        Recording::new(numbers, |numbers| {
+            let pass = Pass::new(&self.config, lanes.count(), groups, numbers.clone(), angles.clone(), Some(room));
+            self.read(&pass, groups, lanes)
+        })
     }
 
-    fn bytes(&self) -> usize {
-        self.bytes()
-    }
-
-    fn truncate(&mut self, length: usize) {
-        self.truncate(length);
-    }
-
-    fn adopt(&mut self, suffix: &Suffix, row: usize, tokens: usize) {
-        self.adopt(suffix, row, tokens);
-    }
-
-    fn select_lanes(&mut self, lanes: &[usize]) {
-        self.select_lanes(lanes);
-    }
-
-    fn join_lanes(&mut self, other: Self) {
-        self.join_lanes(&other);
-    }
-}
-
-impl SuffixCache for Suffix {
-    fn len(&self) -> usize {
-        self.len()
+    /// Whether the device replays a recorded pass correctly, tried with `rows` rows on throw-away
+    /// caches.
+    fn rehearse(&self, rows: usize, lanes: Lanes<'_>) -> bool {
+        let [first, second] = [0, 1].map(|token| vec![[token as TokenId]; rows]);
+        let room = rows.next_power_of_two();
+        let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), Suffix::new(rows));
+        let mut group = |rows: &[[TokenId; 1]], work: &mut dyn FnMut(&mut [Group<'_>]) -> Option<Tensor<2>>| {
+            let cache = Cache::Extend { prefix: &mut prefix, suffix: &mut suffix };
+            work(&mut [Group { rows: rows.iter().map(<[TokenId; 1]>::as_slice).collect(), cache }])
+        };
+        let mut recording = None;
+        let _ = group(&first, &mut |groups| {
+            recording = self.record(&self.tell(groups, lanes), room, groups, lanes);
+            None
+        });
+        let Some(mut recording) = recording else { return false };
+        let replayed = group(&second, &mut |groups| {
+            // SAFETY: the cache is there still, and nothing has happened since.
+            unsafe { recording.replay(&self.tell(groups, lanes)) }.ok()
+        });
+        let expected = group(&second, &mut |groups| {
+            let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(room), None);
+            Some(self.read(&pass, groups, lanes))
+        });
+        let bits = |states: Option<Tensor<2>>| {
+            let values = states?.try_into_vec_as::<f32>().ok()?;
+            Some(values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+        };
+        let (replayed, expected) = (bits(replayed), bits(expected));
+        replayed.is_some() && replayed == expected
     }
 }
 

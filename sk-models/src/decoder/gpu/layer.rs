@@ -15,12 +15,12 @@ pub(super) struct Layer {
     input_norm: Norm,
     /// `[H, (Hq + 2·Hkv)·D]`: queries, keys, values.
     input: Tensor<2>,
-    /// That of `input`, zeros where it has none.
+    /// The bias of `input`; zeros if it has none.
     bias: Tensor<1>,
     /// `[Hq·D, H]`.
     output: Tensor<2>,
     inner_norm: Norm,
-    /// `[H, 2·F]`: the gate and what it lets through.
+    /// `[H, 2·F]`: the gate and up projections.
     gate_up: Tensor<2>,
     /// `[F, H]`.
     down: Tensor<2>,
@@ -58,8 +58,8 @@ impl Layer {
         matrices.into_iter().chain(vectors).sum()
     }
 
-    /// Takes the sum of the layers so far, `[G·M, H]`, in two parts, and returns it likewise: what a layer adds is added where the next norm
-    /// reads it.
+    /// Runs the layer. The residual stream `[G·M, H]` comes in two parts and is returned in two
+    /// parts: the next norm adds them.
     pub(super) fn forward(
         &self,
         (x, change): (Tensor<2>, Option<Changed>),
@@ -69,7 +69,7 @@ impl Layer {
         deltas: Option<&LayerDeltas>,
     ) -> (Tensor<2>, Changed) {
         let change_of = |reads, x: &Tensor<2>| low_rank(deltas.and_then(|deltas| deltas.of(reads)), x);
-        // Adapters read what is not rounded.
+        // Adapters read unrounded states.
         let format = if deltas.is_some() { x.dtype() } else { self.down.dtype() };
         let (x, normed) = add_norm(x, change, &self.input_norm, format);
         let frozen = multiply(&normed, &self.input);
@@ -85,15 +85,16 @@ impl Layer {
     }
 }
 
-/// The least that one piece of a sum is worth computing for.
+/// The least depth for which a piece of a sum is worth computing on its own.
 const PIECE: usize = 512;
 
-/// The most pieces of at least [`PIECE`] that a sum falls into.
+/// Returns the largest number of equal pieces, of at least [`PIECE`] each, that `input` divides
+/// into.
 fn pieces(input: usize) -> usize {
     (1..=input / PIECE).rev().find(|pieces| input.is_multiple_of(*pieces)).unwrap_or(1)
 }
 
-/// What the lanes change of products with `x`; none where no lane has an adapter of any.
+/// Returns the lanes' change of products with `x`; `None` if no lane has an adapter.
 pub(super) fn low_rank(delta: Option<&LaneDelta>, x: &Tensor<2>) -> Option<Tensor<2>> {
     delta.map(|delta| spread(delta.low(x.clone(), pieces(delta.input()), product), delta))
 }

@@ -1,11 +1,12 @@
-//! The decoder on Burn's tensors, laid out for a GPU.
+//! The decoder on a GPU, on Burn's tensors.
 //!
-//! What a GPU is short of while it decodes is launches: a kernel that reads a matrix for a few rows takes microseconds, and so does
-//! telling the device about it. So products that read the same input are one product, what lies between two products is one kernel, and
-//! what rows add lies behind the context they share, where one attention sees both.
+//! While a GPU decodes, kernel launches are the bottleneck: a kernel that reads a matrix for a few
+//! rows takes microseconds, and so does its launch. Products that read the same input are therefore
+//! one product, the steps between two products are one kernel, and the keys that rows add lie
+//! behind the context they share, where one attention sees both.
 //!
-//! Rows of one pass lie by lane, then by group, then by token, then by row: row n of token t of a group of N rows is place `t·N + n` of its
-//! lane. Matrices lie by columns.
+//! The rows of a pass are ordered by lane, group, token and row: row n of token t of a group of N
+//! rows is place `t·N + n` of its lane. Matrices are stored by columns.
 
 mod attention;
 pub(crate) mod blocks;
@@ -16,6 +17,7 @@ mod engine;
 mod layer;
 pub(crate) mod ops;
 mod recording;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -37,77 +39,72 @@ use engine::Stacked;
 use layer::{Layer, low_rank};
 use ops::{multiply_whole, product};
 
-/// A model of tensors.
+/// A model on Burn's tensors.
 #[derive(Debug)]
 pub(crate) struct GpuEngine {
     /// `[V, H]`.
     embedding: Tensor<2>,
     layers: Vec<Layer>,
     norm: Norm,
-    /// `[H, V]`; none where it is the embedding.
+    /// `[H, V]`; `None` if the head is the embedding.
     head: Option<Tensor<2>>,
     config: Qwen2Config,
-    /// `[positions, D]`: cosines and sines of each, for as many as were needed.
+    /// `[positions, D]`: cosines and sines, for as many positions as were needed so far.
     angles: Mutex<Tensor<2>>,
-    /// By which it is told from others.
+    /// A number that identifies this engine.
     number: u64,
-    /// Whether its device records passes, once that has been tried.
+    /// Whether the device can record passes, once tried.
     records: OnceLock<bool>,
-    /// Adapters that are seated together.
+    /// Stacks of adapters that are in use.
     stacks: Mutex<Vec<Stacked>>,
 }
 
-/// Positions whose angles are computed at first.
+/// Positions whose angles are computed in advance.
 const POSITIONS: usize = 512;
 
-/// Rows that are read in every lane of one prefix.
+/// Rows to read in every lane of one prefix.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
-    /// Their tokens, short rows filled up to the longest.
+    /// The tokens of each row. Short rows are padded to the longest.
     pub(crate) rows: Vec<&'a [TokenId]>,
-    pub(crate) cache: Cache<'a>,
+    cache: Cache<'a>,
 }
 
-/// Where the keys and values of a group are found and kept.
-#[derive(Debug)]
-pub(crate) enum Cache<'a> {
-    /// The only row of each lane continues its prefix.
-    Prefill(&'a mut Prefix),
-    /// Each row sees its lane's prefix and what it has added itself.
-    Extend { prefix: &'a mut Prefix, suffix: &'a mut Suffix },
-}
+/// The caches that a group reads and extends.
+type Cache<'a> = crate::decoder::engine::Cache<&'a mut Prefix, &'a mut Suffix>;
 
 impl Group<'_> {
-    /// Whether each row reads a token, as it will while a response grows.
+    /// Whether each row reads one token, as in decoding.
     pub(crate) fn is_step(&self) -> bool {
         self.width() == 1
     }
 
-    /// Tokens of the longest row.
+    /// Returns the number of tokens of the longest row.
     fn width(&self) -> usize {
         self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
     }
 
-    /// Places in each lane.
+    /// Returns the number of places in each lane.
     fn places(&self) -> usize {
         self.width() * self.rows.len()
     }
 }
 
-/// The columns of a matrix: as in a file, what is summed lies together. Products with a single row on a GPU are fast in no other layout.
+/// Stores a matrix by columns, as in its file: the terms of a sum lie side by side. Products with
+/// one row are fast on a GPU only in this layout.
 fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
     let columns = matrix.transpose();
     // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
     settled(columns.ones_like() * columns).transpose()
 }
 
-/// Matrices `[in, out]` side by side, by columns.
+/// Joins matrices `[in, out]` side by side, stored by columns.
 fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
     settled(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
 }
 
 impl GpuEngine {
-    /// Puts a decoder together whose matrices are in `format`, or as the parts have them.
+    /// Prepares a decoder with matrices in `format`, or in the format of the parts.
     pub(crate) fn assemble<P: Parts>(
         embedding: Tensor<2>,
         config: &Qwen2Config,
@@ -140,27 +137,28 @@ impl GpuEngine {
         })
     }
 
-    /// The format of the matrices.
+    /// Returns the format of the matrices.
     pub(crate) fn weight_format(&self) -> DType {
         self.embedding.dtype()
     }
 
-    /// The format of keys and values: they are rounded as the matrices are.
+    /// Returns the format of keys and values, which is that of the matrices.
     pub(crate) fn key_format(&self) -> DType {
         self.weight_format()
     }
 
-    /// The format of everything else: adapters, states.
+    /// Returns the format of adapters and states.
     pub(crate) fn state_format(&self) -> DType {
         self.norm.weight.val().dtype()
     }
 
-    /// An empty prefix for `lanes` lanes with room for `capacity` tokens; it doubles as needed.
+    /// Returns an empty prefix for `lanes` lanes with room for `capacity` tokens, which doubles as
+    /// needed.
     fn prefix_with(&self, lanes: usize, capacity: usize) -> Prefix {
         Prefix::new(&self.config, lanes, capacity, self.key_format(), &self.embedding.device())
     }
 
-    /// Bytes of the weights.
+    /// Returns the bytes of the weights.
     fn weight_bytes(&self) -> usize {
         let size = |count: usize, format: DType| count * format.size();
         let matrix = |matrix: &Tensor<2>| size(matrix.dims().iter().product(), matrix.dtype());
@@ -169,7 +167,8 @@ impl GpuEngine {
         matrix(&self.embedding) + layers + norm(&self.norm) + self.head.as_ref().map_or(0, matrix)
     }
 
-    /// One pass over all groups, all of them under the same lanes: the final-norm states of each, `[G·places, H]`.
+    /// Runs one pass over groups that share their lanes. Returns the final-norm states of each
+    /// group, `[G·places, H]`.
     ///
     /// # Panics
     ///
@@ -182,19 +181,19 @@ impl GpuEngine {
         let states = self.read(&pass, groups, lanes);
         advance(groups);
         let places: Vec<usize> = groups.iter().map(Group::places).collect();
-        apart(states, lanes.count(), &places)
+        split_lanes(states, lanes.count(), &places)
     }
 
-    /// What a pass is told, on the device.
+    /// Copies the tokens and positions of a pass to the device.
     fn tell(&self, groups: &[Group<'_>], lanes: Lanes<'_>) -> Tensor<1, Int> {
         let numbers = numbers(groups, lanes.count());
         let count = numbers.len();
         Tensor::from_data(TensorData::new(numbers, [count]), (&self.embedding.device(), DType::I32))
     }
 
-    /// The angles of at least so many positions.
+    /// Returns the angles of at least `positions` positions.
     fn angles(&self, positions: usize) -> Tensor<2> {
-        // Either all of a table is there or the one before.
+        // The table is replaced as a whole, so a panic elsewhere cannot have left it torn.
         let mut known = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
         if known.dims()[0] < positions {
             *known = angles(&self.config, positions.next_power_of_two(), &self.embedding.device());
@@ -202,7 +201,7 @@ impl GpuEngine {
         known.clone()
     }
 
-    /// The states of a pass, `[G·M, H]`.
+    /// Returns the states of a pass, `[G·M, H]`.
     fn read(&self, pass: &Pass, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Tensor<2> {
         let tokens = pass.tokens();
         let [count, total] = tokens.dims();
@@ -219,11 +218,11 @@ impl GpuEngine {
         ops::add_norm(x, change, &self.norm, self.state_format()).1
     }
 
-    /// Logits of states in the order of lanes: `[M, H]` to `[M, V]` in f32.
+    /// Computes logits in f32 for states in the order of lanes: `[M, H]` to `[M, V]`.
     fn head_logits(&self, states: &Tensor<2>, lanes: Lanes<'_>) -> Tensor<2> {
         let head = match &self.head {
             Some(head) => head.clone(),
-            // Row by row it is the head column by column.
+            // The embedding by rows is the head by columns.
             None => self.embedding.clone().transpose(),
         };
         let logits = multiply_whole(states, &head);
@@ -233,28 +232,28 @@ impl GpuEngine {
         }
     }
 
-    /// The logits of each of several states, whose rows divide into the same lanes.
+    /// Computes the logits of several states, whose rows divide into the same lanes.
     pub(crate) fn logits_of(&self, states: &[&Tensor<2>], lanes: Lanes<'_>) -> Vec<Tensor<2>> {
         let count = lanes.count();
         let places: Vec<usize> = states.iter().map(|states| states.dims()[0] / count).collect();
-        let joined = together(states.iter().map(|states| (*states).clone()).collect(), count);
-        apart(self.head_logits(&joined, lanes), count, &places)
+        let joined = join_lanes(states.iter().map(|states| (*states).clone()).collect(), count);
+        split_lanes(self.head_logits(&joined, lanes), count, &places)
     }
 }
 
-/// Of each position its cosines and then its sines: computed in f64 and rounded once.
+/// Returns the cosines, then the sines, of each position, computed in f64 and rounded once.
 fn angles(config: &Qwen2Config, positions: usize, device: &Device) -> Tensor<2> {
     let (half, width) = (config.head_dim / 2, config.head_dim);
     let rates: Vec<f64> = (0..half).map(|j| config.rope_theta.powf(-2.0 * j as f64 / width as f64)).collect();
     let line = |position: usize| {
-        let turns = rates.iter().map(move |rate| position as f64 * rate);
-        turns.clone().map(|x| x.cos() as f32).chain(turns.map(|x| x.sin() as f32))
+        let angles = rates.iter().map(move |rate| position as f64 * rate);
+        angles.clone().map(|x| x.cos() as f32).chain(angles.map(|x| x.sin() as f32))
     };
     let angles: Vec<f32> = (0..positions).flat_map(line).collect();
     Tensor::from_data(TensorData::new(angles, [positions, width]), device)
 }
 
-/// Notes that the groups have been read.
+/// Records that the groups have been read.
 fn advance(groups: &mut [Group<'_>]) {
     for group in groups {
         let tokens = group.width();
@@ -265,8 +264,8 @@ fn advance(groups: &mut [Group<'_>]) {
     }
 }
 
-/// `[G·mᵢ, W]` for each i, joined in each lane: `[G·Σmᵢ, W]`.
-fn together(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
+/// Joins `[G·mᵢ, W]` of each i within each lane: `[G·Σmᵢ, W]`.
+fn join_lanes(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
     if parts.len() == 1 {
         return parts.remove(0);
     }
@@ -279,8 +278,8 @@ fn together(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
     Tensor::cat(parts.into_iter().map(by_lane).collect(), 1).reshape([total, width])
 }
 
-/// The reverse.
-fn apart(joined: Tensor<2>, lanes: usize, places: &[usize]) -> Vec<Tensor<2>> {
+/// Reverses [`join_lanes`].
+fn split_lanes(joined: Tensor<2>, lanes: usize, places: &[usize]) -> Vec<Tensor<2>> {
     if places.len() == 1 {
         return vec![joined];
     }

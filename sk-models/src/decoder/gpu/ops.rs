@@ -1,98 +1,22 @@
-//! What lies between the products of a layer: single kernels on a GPU, Burn's operations elsewhere.
+//! The steps between the products of a layer: single kernels on a GPU, Burn's operations elsewhere.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use super::cube::CubeOps;
+use super::shape::{Heads, Own, Sight};
 use crate::kernels::{rms_norm, swiglu};
 use crate::lora::LaneDelta;
 use crate::model::Norm;
 
-/// Heads of a layer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Heads {
-    /// Hq.
-    pub(super) queries: usize,
-    /// Hkv.
-    pub(super) keys: usize,
-    /// D.
-    pub(super) width: usize,
-}
-
-impl Heads {
-    /// All heads of a projection: queries, keys, values.
-    pub(super) fn count(self) -> usize {
-        self.queries + 2 * self.keys
-    }
-
-    /// 1/√D.
-    pub(super) fn scale(self) -> f32 {
-        (self.width as f64).sqrt().recip() as f32
-    }
-}
-
-/// Which keys the queries of a group see: of `shared + (earlier + steps)·rows`, place t·rows + n sees the shared ones and, of those that its
-/// own row has added, all up to itself.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sight {
-    /// Queries of a head: one for each place.
-    pub(super) places: usize,
-    /// Keys that all see.
-    pub(super) shared: usize,
-    /// Tokens that each row has added before.
-    pub(super) earlier: usize,
-    /// Rows, side by side.
-    pub(super) rows: usize,
-}
-
-impl Sight {
-    /// All keys.
-    pub(super) fn keys(self) -> usize {
-        self.first() + self.places
-    }
-
-    /// The position of the last place.
-    pub(super) fn last(self) -> usize {
-        (self.shared + self.earlier + self.places.div_ceil(self.rows.max(1))).saturating_sub(1)
-    }
-
-    /// What changes from pass to pass where as many rows read as many tokens.
-    pub(super) fn place(self) -> [i32; 2] {
-        [self.shared as i32, self.earlier as i32]
-    }
-
-    /// Where the keys of the first place go.
-    fn first(self) -> usize {
-        self.shared + self.earlier * self.rows
-    }
-
-    /// Whether every query sees every key.
-    pub(super) fn is_whole(self) -> bool {
-        self.places == 1
-    }
-
-    /// What is added to the scores of a query for each key, query by query.
-    pub(super) fn mask(self) -> Vec<f32> {
-        /// Finite, as Burn's operations have it.
-        const HIDDEN: f32 = -1e30;
-        let own = self.earlier * self.rows + self.places;
-        let mut mask = Vec::with_capacity(self.places * (self.shared + own));
-        for place in 0..self.places {
-            let (step, row) = (self.earlier + place / self.rows, place % self.rows);
-            mask.resize(mask.len() + self.shared, 0.0);
-            mask.extend((0..own).map(|key| if key % self.rows == row && key / self.rows <= step { 0.0 } else { HIDDEN }));
-        }
-        mask
-    }
-}
-
-/// Whether the kernels of [`gpu`](super::gpu) serve a device.
+/// Whether the kernels of `cube` support the device.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(super) fn is_cube(device: &Device) -> bool {
     matches!(device.as_dispatch(), burn::backend::DispatchDevice::Cube(_))
 }
 
-/// Whether a pass over a group of so many places in each of so many lanes is told by its numbers alone where that group is.
+/// Whether a pass over a group of `places` places in each of `lanes` lanes reads its position from
+/// the numbers alone.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(device) {
@@ -102,14 +26,14 @@ pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: u
     false
 }
 
-/// What an adapter adds, and that it does; without one, another tensor in its place, which no kernel looks at.
+/// Returns the adapters' change and true, or `other` and false; kernels then ignore the tensor.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 fn or(delta: Option<Tensor<2>>, other: &Tensor<2>) -> (burn::backend::DispatchTensor, bool) {
     let adapted = delta.is_some();
     (delta.unwrap_or_else(|| other.clone()).into_dispatch(), adapted)
 }
 
-/// What a frozen matrix makes of a state, and what adapters add to that, in f32.
+/// The product with a frozen matrix, and the adapters' change of it, in f32.
 #[derive(Debug, Clone)]
 pub(super) struct Changed {
     pub(super) frozen: Tensor<2>,
@@ -117,7 +41,7 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// Both together, in f32.
+    /// Returns the sum in f32.
     fn sum(self) -> Tensor<2> {
         let frozen = self.frozen.cast(DType::F32);
         match self.delta {
@@ -127,25 +51,18 @@ impl Changed {
     }
 }
 
-/// [`Sight::place`] as kernels read it, so that the same launches serve another pass: two numbers of a tensor, from `at` on.
+/// [`Sight::place`] in device memory, so that the same launches serve other passes: two numbers of
+/// a tensor, from `at` on.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), expect(dead_code, reason = "the processor has no other pass to serve"))]
 pub(super) struct Place {
     pub(super) numbers: Tensor<1, Int>,
     pub(super) at: usize,
-    /// The most keys there may be while those numbers change.
+    /// The most keys that there can be while the numbers change.
     pub(super) room: usize,
 }
 
-/// Where the rows of a group lie among those of a pass: in each lane, so many from `start` on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Own {
-    pub(super) lanes: usize,
-    pub(super) start: usize,
-    pub(super) places: usize,
-}
-
-/// `x·W`: of a few rows on a GPU in f32, else in the format of W.
+/// Computes `x·W`, on a GPU in f32 for few rows, else in the format of W.
 pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
@@ -155,7 +72,8 @@ pub(super) fn multiply(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     x.clone().cast(weight.dtype()).matmul(weight.clone())
 }
 
-/// `x·W` in f32, whatever the number of rows: x is rounded as W is, the sums are not. In bf16 a logit of 40 would be one of steps of a quarter.
+/// Computes `x·W` in f32 for any number of rows: x is rounded to the format of W, the sums are not.
+/// In bf16, a logit of 40 would have steps of a quarter.
 pub(super) fn multiply_whole(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
@@ -165,7 +83,7 @@ pub(super) fn multiply_whole(x: &Tensor<2>, weight: &Tensor<2>) -> Tensor<2> {
     x.clone().cast(weight.dtype()).cast(DType::F32).matmul(weight.clone().cast(DType::F32))
 }
 
-/// The products of several matrices, in f32.
+/// Computes the products of several matrices in f32.
 pub(crate) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&a.device()) {
@@ -174,7 +92,7 @@ pub(crate) fn product(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
     a.cast(DType::F32).matmul(b.cast(DType::F32))
 }
 
-/// `x + change`, and its norm in `format`: `[M, H]` each.
+/// Returns `x + change` and its norm in `format`, `[M, H]` each.
 pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, format: DType) -> (Tensor<2>, Tensor<2>) {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&x.device()) {
@@ -200,13 +118,15 @@ pub(super) fn add_norm(x: Tensor<2>, change: Option<Changed>, norm: &Norm, forma
     (x.clone(), rms_norm(x, norm.weight.val(), norm.epsilon()).cast(format))
 }
 
-/// Heads turned by the angles of their positions, of one group: of projections `[G·M, (Hq + 2·Hkv)·D]`, without their bias, the queries
-/// `[G, Hkv, Hq/Hkv·m, D]`, scaled by 1/√D; keys and values go behind those of before into a cache `[G, 2·Hkv, P, D]`, whose format all have.
+/// Rotates the heads of one group by the angles of their positions. From projections `[G·M, (Hq +
+/// 2·Hkv)·D]` without their bias, it returns the queries `[G, Hkv, Hq/Hkv·m, D]`, scaled by 1/√D,
+/// and appends keys and values to a cache `[G, 2·Hkv, P, D]`. Both are in the format of the cache.
 ///
-/// Row p of the angles has the cosines of position p and then its sines; with `y = [y₁, y₂]` the halves of a head, they make
-/// `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]` of it. On a GPU the cache is written where it lies, whoever else holds it.
+/// Row p of the angles holds the cosines of position p, then its sines. A head with the halves `y =
+/// [y₁, y₂]` becomes `[y₁·cos − y₂·sin, y₂·cos + y₁·sin]`. On a GPU the cache is written in place,
+/// even if it is shared.
 #[allow(clippy::too_many_arguments)]
-pub(super) fn turn(
+pub(super) fn rotate(
     projected: Changed,
     bias: Tensor<1>,
     angles: Tensor<2>,
@@ -222,7 +142,7 @@ pub(super) fn turn(
         let (frozen, bias) = (projected.frozen.into_dispatch(), bias.into_dispatch());
         let (angles, cache) = (angles.into_dispatch(), cache.into_dispatch());
         let Place { numbers, at, .. } = place.clone();
-        let (queries, cache) = <burn::backend::Dispatch as CubeOps>::cube_turn(
+        let (queries, cache) = <burn::backend::Dispatch as CubeOps>::cube_rotate(
             frozen,
             delta,
             adapted,
@@ -250,16 +170,17 @@ pub(super) fn turn(
     let angles = angles.select(0, positions).unsqueeze::<4>();
     let part = |tensor: &Tensor<4>, from: usize| tensor.clone().narrow(3, from, half);
     let (cos, sin) = (part(&angles, 0), part(&angles, half));
-    let turned = own.clone().narrow(1, 0, queries + keys);
-    let (first, second) = (part(&turned, 0), part(&turned, half));
-    let turned = Tensor::cat(vec![first.clone() * cos.clone() - second.clone() * sin.clone(), second * cos + first * sin], 3);
-    let query = turned.clone().narrow(1, 0, queries).mul_scalar(heads.scale());
-    let others = Tensor::cat(vec![turned.narrow(1, queries, keys), own.narrow(1, queries + keys, keys)], 1);
+    let rotated = own.clone().narrow(1, 0, queries + keys);
+    let (first, second) = (part(&rotated, 0), part(&rotated, half));
+    let rotated = Tensor::cat(vec![first.clone() * cos.clone() - second.clone() * sin.clone(), second * cos + first * sin], 3);
+    let query = rotated.clone().narrow(1, 0, queries).mul_scalar(heads.scale());
+    let others = Tensor::cat(vec![rotated.narrow(1, queries, keys), own.narrow(1, queries + keys, keys)], 1);
     let cache = cache.slice_assign([0..lanes, 0..2 * keys, at..at + places, 0..width], others.cast(format));
     (query.reshape([lanes, keys, queries / keys * places, width]).cast(format), cache)
 }
 
-/// Attention of the queries of a group to the keys it sees, of those in a cache `[G, 2·Hkv, P, D]`: place by place `[G·m, Hq·D]` in `format`.
+/// Computes the attention of a group's queries to the keys of a cache `[G, 2·Hkv, P, D]` that they
+/// see: `[G·m, Hq·D]` in `format`, ordered by place.
 pub(super) fn attend(
     queries: Tensor<4>,
     cache: &Tensor<4>,
@@ -288,15 +209,16 @@ pub(super) fn attend(
     let _ = place;
     let part = |from| cache.clone().slice([0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width]);
     let (keys, values) = (part(0), part(heads.keys));
-    let weights = weigh(product(queries, keys.swap_dims(2, 3)), sight, cache.dtype());
+    let weights = softmax(product(queries, keys.swap_dims(2, 3)), sight, cache.dtype());
     by_place(product(weights, values), heads, lanes, sight.places, format)
 }
 
-/// The weights of attention: the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees, in `format`.
-pub(super) fn weigh(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
+/// Computes the softmax of scores `[G, Hkv, Hq/Hkv·m, keys]` over the keys that each query sees, in
+/// `format`.
+pub(super) fn softmax(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&scores.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_weigh(scores.into_dispatch(), sight, format));
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_softmax(scores.into_dispatch(), sight, format));
     }
     let [lanes, heads, queries, keys] = scores.dims();
     let scores = if sight.is_whole() {
@@ -313,7 +235,8 @@ pub(super) fn weigh(scores: Tensor<4>, sight: Sight, format: DType) -> Tensor<4>
     (weights / total).cast(format)
 }
 
-/// What attention mixed, head by head `[G, Hkv, Hq/Hkv·m, D]`, place by place `[G·m, Hq·D]` in `format`.
+/// Reorders the output of attention from `[G, Hkv, Hq/Hkv·m, D]` by head to `[G·m, Hq·D]` by place,
+/// in `format`.
 pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usize, format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&mixed.device()) {
@@ -324,7 +247,7 @@ pub(super) fn by_place(mixed: Tensor<4>, heads: Heads, lanes: usize, places: usi
     by_head.swap_dims(1, 2).reshape([lanes * places, heads.queries * heads.width]).cast(format)
 }
 
-/// `silu(gate) ⊙ up` in `format`, of both side by side: `[M, 2·F]` to `[M, F]`.
+/// Computes `silu(gate) ⊙ up` in `format` from both side by side: `[M, 2·F]` to `[M, F]`.
 pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&both.frozen.device()) {
@@ -337,7 +260,8 @@ pub(super) fn gate(both: Changed, format: DType) -> Tensor<2> {
     swiglu(both.clone().narrow(1, 0, width), both.narrow(1, width, width)).cast(format)
 }
 
-/// What adapters change, from what their first matrices made of a state in pieces: `[G, S, M, P·r]` to `[G·M, Σ out]`, in f32.
+/// Computes the adapters' change from the products with their first matrices, in S pieces: `[G, S,
+/// M, P·r]` to `[G·M, Σ out]`, in f32.
 pub(super) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&low.device()) {
@@ -352,8 +276,9 @@ pub(super) fn spread(low: Tensor<4>, delta: &LaneDelta) -> Tensor<2> {
     delta.spread(low, product)
 }
 
-/// Moves row `row` of `rows` side by side, which begin at `start` of a cache `[G, 2·Hkv, P, D]`, to the front: its first `tokens` tokens.
-/// On a GPU the cache is written where it lies, whoever else holds it.
+/// Moves the first `tokens` tokens of row `row` of `rows`, which lie side by side from `start` on
+/// in a cache `[G, 2·Hkv, P, D]`, to `start`. On a GPU the cache is written in place, even if it is
+/// shared.
 pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, row: usize) -> Tensor<4> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&cache.device()) {
@@ -367,7 +292,7 @@ pub(super) fn adopt(cache: Tensor<4>, start: usize, tokens: usize, rows: usize, 
     cache.slice_assign([0..lanes, 0..heads, start..start + tokens, 0..width], kept)
 }
 
-/// Writes numbers where others lie, whoever else holds those.
+/// Overwrites numbers in place, even if they are shared.
 pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&old.device()) {
@@ -378,7 +303,8 @@ pub(super) fn refresh(old: Tensor<1, Int>, new: Tensor<1, Int>) -> Tensor<1, Int
     old.slice_assign(0..count, new)
 }
 
-/// Per row of logits `[M, V]`, with `H_∞ = logsumexp − max`, `[log p(target), H_∞]` in nats: `[M, 2]`.
+/// Returns `[log p(target), H_∞]` in nats per row of logits `[M, V]`, with `H_∞ = logsumexp − max`:
+/// `[M, 2]`.
 pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
@@ -389,21 +315,22 @@ pub(crate) fn read(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<2> {
     let logits = logits.cast(DType::F32);
     let max = logits.clone().max_dim(1);
     let picked = logits.clone().gather(1, targets.unsqueeze_dim(1)) - max.clone();
-    // logsumexp − max: the min-entropy itself, and what turns the picked logit into a log-probability.
+    // logsumexp − max is the min-entropy, and it normalises the target's logit.
     let entropy = (logits - max).exp().sum_dim(1).log();
     Tensor::cat(vec![picked - entropy.clone(), entropy], 1)
 }
 
-/// Per row of logits `[M, V]`, the first place of the largest, and how many are NaN or +∞: `[M, 2]`.
+/// Returns the first place of the largest logit and the number of logits that are NaN or +∞, per
+/// row of `[M, V]`: `[M, 2]`.
 pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {
-        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_likeliest(logits.into_dispatch()));
+        return Tensor::from_dispatch(<burn::backend::Dispatch as CubeOps>::cube_argmax(logits.into_dispatch()));
     }
     let [_, vocabulary] = logits.dims();
     let logits = logits.cast(DType::F32);
     let largest = logits.clone().max_dim(1);
-    // The first place that holds it: what a device takes of equals is its own affair. An index of the vocabulary is exact in f32.
+    // The first of equals, on every device. An index of the vocabulary is exact in f32.
     let places = Tensor::<1, Int>::arange(0..vocabulary as i64, &logits.device()).float().unsqueeze::<2>();
     let beyond = logits.clone().lower(largest).float() * vocabulary as f32;
     let first = (places + beyond).min_dim(1);
@@ -411,8 +338,9 @@ pub(crate) fn argmax(logits: Tensor<2>) -> Tensor<2> {
     Tensor::cat(vec![first, broken], 1)
 }
 
-/// Of blocks of logits `[M, B, w]`, the largest logit of each, at least the least number there is, and with it as max the masses
-/// Σ e^{(z − max)·rate}, then, where the rate is not 1, Σ e^{z − max}: `[M, 2·B]` or `[M, 3·B]`.
+/// Returns, per row of blocks of logits `[M, B, w]`, the largest logit of each block (at least the
+/// smallest finite number), the masses Σ e^{(z − max)·rate} relative to it and, if the rate is not
+/// 1, Σ e^{z − max}: `[M, 2·B]` or `[M, 3·B]`.
 pub(crate) fn outline(logits: Tensor<3>, rate: f32) -> Tensor<2> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if is_cube(&logits.device()) {

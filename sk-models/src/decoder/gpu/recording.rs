@@ -1,22 +1,18 @@
-//! Passes that repeat, recorded.
+//! Recordings of passes that repeat.
 //!
-//! Asking a GPU for the three hundred kernels of a pass takes longer than it needs to run them, where few rows read one token each. While a
-//! response grows, that pass is the same every time but for the tokens and for where they are. It is recorded once, and from then on asked for
-//! as a whole: a CUDA graph.
+//! If few rows read one token each, launching the three hundred kernels of a pass takes longer than
+//! running them. While a response grows, that pass is the same every time except for its tokens and
+//! positions. It is recorded once as a CUDA graph and then launched as a whole.
 
 use std::fmt;
 use std::thread::{self, ThreadId};
 
 use burn::backend::{Backend, BackendGraph, Dispatch, ExecutionError};
 use burn::tensor::{Int, Tensor};
-use sk_core::TokenId;
 
-use super::attention::{Pass, heads};
-use super::{Cache, GpuEngine, Group, Suffix, advance, ops};
-use crate::device::{arrive, quietly};
-use crate::lora::Lanes;
+use super::ops;
 
-/// What repeats: as many rows, of one decoder, under the same lanes, on one thread.
+/// The identity of a repeated pass: the number of rows, the engine, the lanes and the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     rows: usize,
@@ -31,7 +27,7 @@ impl Key {
     }
 }
 
-/// Passes over one prefix: how often the last of them has been repeated, and its recording.
+/// The passes over one prefix: how often the last one has repeated, and its recording.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     key: Option<Key>,
@@ -39,7 +35,7 @@ pub(super) struct Repeats {
     recording: Option<Recording>,
 }
 
-/// A pass on the device, and what it reads and writes.
+/// A recorded pass on the device, with its input and output.
 pub(super) struct Recording {
     graph: BackendGraph<Dispatch>,
     numbers: Tensor<1, Int>,
@@ -52,26 +48,28 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// Passes of a kind before it is recorded, which takes as long as a few of them. Whatever is chosen by trying has been chosen by then.
+/// Passes before one is recorded, which takes as long as a few passes. By then, autotuning has made
+/// its choices.
 const PATIENCE: usize = 4;
 
-/// Passes before the one that is recorded, which find room for what they compute; it must find that room and no other.
+/// Passes before the recorded one. They allocate the memory that the recording must find.
 const REHEARSALS: usize = 2;
 
 impl Repeats {
-    /// Forgets the recording: what it reads or writes has moved.
+    /// Drops the recording, since its memory has moved.
     pub(super) fn forget(&mut self) {
         self.recording = None;
     }
 
-    /// Forgets a recording of another thread: the device may still be at what it was asked for by this one.
+    /// Drops a recording of another thread: the device may not have finished that thread's
+    /// requests.
     pub(super) fn meet(&mut self) {
         if self.key.is_some_and(|key| key.thread != thread::current().id()) {
             *self = Self::default();
         }
     }
 
-    /// Whether there is or can be a recording by now.
+    /// Counts a pass. Returns whether it has a recording or should get one.
     pub(super) fn is_due(&mut self, key: Key) -> bool {
         if self.key != Some(key) {
             *self = Self { key: Some(key), ..Self::default() };
@@ -80,17 +78,18 @@ impl Repeats {
         self.recording.is_some() || self.times > PATIENCE
     }
 
-    /// Takes a recording over.
+    /// Stores a recording.
     pub(super) fn keep(&mut self, recording: Option<Recording>) {
         self.recording = recording;
     }
 
-    /// The states of the recorded pass with other numbers.
+    /// Returns the states of the recorded pass for other numbers.
     pub(super) fn replay(&mut self, numbers: &Tensor<1, Int>) -> Option<Tensor<2>> {
         let recording = self.recording.as_mut()?;
-        // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its stack and the cache that of the prefix that owns
-        // this, or else the key is another or the recording forgotten; and the thread is that of the recording.
-        Some(unsafe { recording.replay(numbers) }.expect("what has been replayed before is replayed"))
+        // SAFETY: the weights are those of the decoder that was recorded, the lanes those of its
+        // stack and the cache that of the prefix that owns this, or else the key is another or the
+        // recording forgotten; and the thread is that of the recording.
+        Some(unsafe { recording.replay(numbers) }.expect("a recording that was tested replays"))
     }
 
     #[cfg(all(test, any(feature = "cuda", feature = "wgpu")))]
@@ -100,11 +99,12 @@ impl Repeats {
 }
 
 impl Recording {
-    /// Records a pass, which reads such numbers; none where the device cannot. Nobody else may use the device meanwhile: see [`quietly`].
+    /// Records a pass that reads `numbers`; `None` if the device cannot. Nothing else may use the
+    /// device meanwhile: see [`quietly`].
     ///
-    /// A device that begins and does not end well leaves what the pass wrote of no use.
+    /// If recording starts and fails, what the pass wrote is invalid.
     pub(super) fn new(numbers: &Tensor<1, Int>, mut pass: impl FnMut(&Tensor<1, Int>) -> Tensor<2>) -> Option<Self> {
-        // Numbers that no other tensor stands for.
+        // A copy that shares memory with no other tensor.
         let numbers = numbers.clone().mul_scalar(1);
         let device = numbers.device();
         let device = device.as_dispatch();
@@ -120,99 +120,18 @@ impl Recording {
         Some(Self { graph, numbers, states })
     }
 
-    /// The states of the pass with other numbers.
+    /// Returns the states of the pass for other numbers.
     ///
     /// # Safety
     ///
-    /// What the pass read and wrote is still there, and the thread, whose requests the device serves in order, is that of the recording. (The memory
-    /// itself is guarded by the graph.)
+    /// The memory that the pass reads and writes still exists, and this is the thread of the
+    /// recording, whose requests the device serves in order. (The graph itself keeps its own
+    /// memory.)
     pub(super) unsafe fn replay(&mut self, numbers: &Tensor<1, Int>) -> Result<Tensor<2>, ExecutionError> {
         self.numbers.inplace(|own| ops::refresh(own, numbers.clone()));
         // SAFETY: the caller's.
         unsafe { Dispatch::graph_replay(self.states.device().as_dispatch(), &self.graph) }?;
-        // The next pass writes its states over these: what is held by somebody else is written anew.
+        // The next pass overwrites these states, so the caller gets a copy.
         Ok(self.states.clone().mul_scalar(1.0))
-    }
-}
-
-impl GpuEngine {
-    /// The same of one group whose rows read a token each, as they have before and will again: such a pass is recorded where a device can do that.
-    ///
-    /// While it is recorded, nothing else may use the device.
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
-    pub(crate) fn repeat(&self, group: Group<'_>, lanes: Lanes<'_>) -> Tensor<2> {
-        arrive(&self.embedding.device());
-        let groups = &mut [group];
-        let [group] = groups;
-        let key = Key::new(group.rows.len(), self.number, lanes.number());
-        let heads = heads(&self.config);
-        if !ops::reads_place(&self.embedding.device(), heads, lanes.count(), group.rows.len())
-            || !group.prefix().repeats().is_due(key)
-        {
-            return self.forward_all(groups, lanes).remove(0);
-        }
-        let (sight, numbers) = (group.sight(), self.tell(std::slice::from_ref(group), lanes));
-        let room = group.prefix().make_room(sight.keys() - sight.places, sight.places);
-        if let Some(states) = group.prefix().repeats().replay(&numbers) {
-            advance(groups);
-            return states;
-        }
-        let recording = quietly(|| {
-            let can = *self.records.get_or_init(|| self.rehearse(sight.rows, lanes));
-            can.then(|| self.record(&numbers, room, groups, lanes)).flatten()
-        });
-        let [group] = groups;
-        let repeats = group.prefix().repeats();
-        repeats.keep(recording.flatten());
-        match repeats.replay(&numbers) {
-            None => self.forward_all(groups, lanes).remove(0),
-            Some(states) => {
-                advance(groups);
-                states
-            }
-        }
-    }
-
-    /// A recording of a pass over groups whose caches have so much room.
-    fn record(&self, numbers: &Tensor<1, Int>, room: usize, groups: &mut [Group<'_>], lanes: Lanes<'_>) -> Option<Recording> {
-        let angles = self.angles(room);
-        Recording::new(numbers, |numbers| {
-            let pass = Pass::new(&self.config, lanes.count(), groups, numbers.clone(), angles.clone(), Some(room));
-            self.read(&pass, groups, lanes)
-        })
-    }
-
-    /// Whether the device records passes and then does what it recorded: tried with so many rows on caches that nothing is lost with.
-    fn rehearse(&self, rows: usize, lanes: Lanes<'_>) -> bool {
-        let [first, second] = [0, 1].map(|token| vec![[token as TokenId]; rows]);
-        let room = rows.next_power_of_two();
-        let (mut prefix, mut suffix) = (self.prefix_with(lanes.count(), room), Suffix::new(rows));
-        let mut group = |rows: &[[TokenId; 1]], work: &mut dyn FnMut(&mut [Group<'_>]) -> Option<Tensor<2>>| {
-            let cache = Cache::Extend { prefix: &mut prefix, suffix: &mut suffix };
-            work(&mut [Group { rows: rows.iter().map(<[TokenId; 1]>::as_slice).collect(), cache }])
-        };
-        let mut recording = None;
-        let _ = group(&first, &mut |groups| {
-            recording = self.record(&self.tell(groups, lanes), room, groups, lanes);
-            None
-        });
-        let Some(mut recording) = recording else { return false };
-        let replayed = group(&second, &mut |groups| {
-            // SAFETY: the cache is there still, and nothing has happened since.
-            unsafe { recording.replay(&self.tell(groups, lanes)) }.ok()
-        });
-        let expected = group(&second, &mut |groups| {
-            let pass = Pass::new(&self.config, lanes.count(), groups, self.tell(groups, lanes), self.angles(room), None);
-            Some(self.read(&pass, groups, lanes))
-        });
-        let bits = |states: Option<Tensor<2>>| {
-            let values = states?.try_into_vec_as::<f32>().ok()?;
-            Some(values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
-        };
-        let (replayed, expected) = (bits(replayed), bits(expected));
-        replayed.is_some() && replayed == expected
     }
 }

@@ -3,6 +3,7 @@ use std::convert::Infallible;
 use burn::module::{Module, ModuleMapper, Param};
 
 use super::*;
+use crate::decoder::engine::{PrefixCache, SuffixCache};
 use crate::lora::{AdapterStack, LoraAdapter, LowRank};
 use crate::model::Qwen2;
 use crate::model::parts::Apart;
@@ -18,8 +19,8 @@ fn config(tied: bool) -> Qwen2Config {
     Qwen2Config::from_json("inline", &json).unwrap()
 }
 
-/// A model whose weights are ten times as large as at the start of training, so that attention is not uniform, and whose biases are not
-/// zero; and the same in tensors.
+/// A model whose weights are ten times as large as at the start of training, so that attention is
+/// not uniform, and whose biases are not zero; and the same in tensors.
 fn models(tied: bool, device: &Device) -> (Qwen2, GpuEngine) {
     struct Enlarge;
     impl ModuleMapper for Enlarge {
@@ -140,7 +141,8 @@ fn cached_decoding_is_one_pass() {
 fn rows_of_every_lane_are_each_alone() {
     let device = Device::flex();
     let (model, tensors) = models(true, &device);
-    // Ranks and targets differ, so that what is smaller or missing is filled up; the first lane is the backbone.
+    // Ranks and targets differ, so that what is smaller or missing is filled up; the first lane is
+    // the backbone.
     let adapters = [adapter(3, 1, |_| true, &device), adapter(1, 2, |index| index % 2 == 1, &device)];
     let lanes = [None, Some(&adapters[0]), Some(&adapters[1])];
     let stack = AdapterStack::new(&tensors.config, &lanes, &device).unwrap();
@@ -179,14 +181,15 @@ fn rows_of_every_lane_are_each_alone() {
         }
     }
 
-    // Three of the five tokens of the third row stay; a lane leaves and one that has read the same joins.
+    // Three of the five tokens of the third row stay; a lane leaves and one that has read the same
+    // joins.
     prefix.adopt(&suffix, 2, 3);
     prefix.select_lanes(&[2, 0]);
     let kept = [context, rows[2][..3].to_vec()].concat();
     let alone = AdapterStack::new(&tensors.config, &[lanes[1]], &device).unwrap();
     let mut other = tensors.prefix_with(1, 4);
     let _ = tensors.forward_all(&mut prefill(&kept, &mut other), Lanes::of(&alone));
-    prefix.join_lanes(&other);
+    prefix.join_lanes(other);
     let order = [lanes[2], lanes[0], lanes[1]];
     let stack = AdapterStack::new(&tensors.config, &order, &device).unwrap();
     let rest = text(9, 2);

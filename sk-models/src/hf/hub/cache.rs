@@ -1,4 +1,4 @@
-//! The cache on disk: what a repository's directory holds, and when a snapshot is whole.
+//! The hub's cache on disk.
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,8 @@ impl Repository {
         self.0.join("refs")
     }
 
-    /// The snapshot of a revision, if all of it is there. A revision without an entry is taken for a commit.
+    /// Returns the snapshot of a revision if it is complete. A revision without an entry is read as
+    /// a commit.
     pub(super) fn complete(&self, revision: &str) -> Option<PathBuf> {
         let commit = fs::read_to_string(self.references().join(revision))
             .map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());
@@ -58,7 +59,7 @@ impl Repository {
         is_complete(&snapshot).then_some(snapshot)
     }
 
-    /// Makes room for a commit and returns its snapshot.
+    /// Creates the directories of a commit and returns its snapshot.
     pub(super) fn create(&self, commit: &str) -> Result<PathBuf, HubError> {
         let snapshot = self.snapshot(commit);
         for directory in [&snapshot, &self.blobs(), &self.references()] {
@@ -74,7 +75,7 @@ impl Repository {
     }
 }
 
-/// Whether a snapshot has everything that a model or an adapter consists of.
+/// Whether a snapshot holds all files of a model or an adapter.
 fn is_complete(snapshot: &Path) -> bool {
     let present = |name: &str| snapshot.join(name).is_file();
     let adapter = present("adapter_config.json") && present(ADAPTER_WEIGHTS);
@@ -87,7 +88,7 @@ fn is_complete(snapshot: &Path) -> bool {
     adapter || model
 }
 
-/// The shard files that an index names.
+/// Returns the shard files that an index names.
 pub(super) fn shards_of(index: &Path) -> Result<BTreeSet<String>, HubError> {
     let text = fs::read_to_string(index).map_err(|source| io_error("read", index, source))?;
     let shards =
@@ -95,7 +96,8 @@ pub(super) fn shards_of(index: &Path) -> Result<BTreeSet<String>, HubError> {
     Ok(shards.into_values().collect())
 }
 
-/// Makes `target` stand for `blob`: a relative link where the system has them, else the file itself.
+/// Makes `target` refer to `blob`: by a relative link if the system has links, else by moving the
+/// file.
 pub(super) fn link(blob: &Path, target: &Path) -> Result<(), HubError> {
     let failed = |source| io_error("link", target, source);
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! What is asked of the hub over HTTP, and what it answers.
+//! The hub's HTTP interface.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use ureq::{Agent, Body, http::Response, tls::RootCerts, tls::TlsConfig};
 
 use super::{error::HubError, id::ModelId};
 
-/// How long a server may stay silent.
+/// The longest silence of a server.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Redirections followed before giving up.
 const MAX_HOPS: usize = 8;
 
-/// What the hub says of a file before sending it.
+/// The hub's description of a file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Announced {
     /// Its etag: the SHA-256 of a large file.
@@ -45,7 +45,7 @@ impl Listing {
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     endpoint: String,
-    /// Sent to the hub, and to nobody else.
+    /// Sent to the hub only.
     pub(super) token: Option<String>,
     agent: Agent,
 }
@@ -54,8 +54,8 @@ impl Client {
     pub(super) fn new(endpoint: &str) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // Redirections are followed by hand: the hash of a file comes with the first answer, and the token must not
-            // travel to the host that stores the contents.
+            // Redirections are followed by hand: the first answer has the hash of the file, and the
+            // token must not reach the host that stores the contents.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(SILENCE))
@@ -67,12 +67,12 @@ impl Client {
         Self { endpoint: endpoint.trim_end_matches('/').to_owned(), token: None, agent: Agent::new_with_config(config) }
     }
 
-    /// Where one file of a commit is.
+    /// Returns the URL of a file of a commit.
     pub(super) fn file_url(&self, id: &ModelId, commit: &str, name: &str) -> String {
         format!("{}/{}/resolve/{commit}/{name}", self.endpoint, id.repository)
     }
 
-    /// The commit of a revision and the files in it.
+    /// Returns the commit of a revision and its files.
     pub(super) fn listing(&self, id: &ModelId) -> Result<Listing, HubError> {
         let url = format!("{}/api/models/{}/revision/{}", self.endpoint, id.repository, id.revision);
         let (_, mut response) = self.get(&url, None)?;
@@ -84,8 +84,8 @@ impl Client {
         Ok(listing)
     }
 
-    /// GET, following redirections. What is announced is what the hub's own last answer says, not the host that it
-    /// sends to for the contents.
+    /// Sends a GET request and follows redirections. The description comes from the hub's own last
+    /// answer, not from the host of the contents.
     pub(super) fn get(&self, url: &str, from: Option<u64>) -> Result<(Announced, Response<Body>), HubError> {
         let mut announced = Announced::default();
         let mut target = url.to_owned();
@@ -134,7 +134,7 @@ fn hint(status: u16) -> &'static str {
     }
 }
 
-/// An etag without quotes and weakness mark.
+/// Returns an etag without quotes and weakness mark.
 fn clean_etag(etag: &str) -> String {
     etag.trim_start_matches("W/").trim_matches('"').to_owned()
 }

@@ -1,6 +1,7 @@
 //! One file from the hub to the cache: resumed, verified, and renamed when whole.
 
 use std::{
+    fmt::LowerHex,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -8,7 +9,7 @@ use std::{
 };
 
 use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, digest::Output};
 
 use super::{
     client::{Client, is_hash},
@@ -16,22 +17,22 @@ use super::{
     progress::Progress,
 };
 
-/// How often a broken connection is taken up again before giving up.
+/// Attempts to continue a broken download before giving up.
 const ATTEMPTS: u32 = 5;
 /// The first wait after a broken connection; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes moved at a time.
 const BUFFER: usize = 1 << 16;
-/// HTTP's answer to a range that is honoured.
+/// HTTP status of a granted range.
 const PARTIAL_CONTENT: u16 = 206;
-/// And to one that begins where nothing is.
+/// HTTP status of a range beyond the end.
 const RANGE_NOT_SATISFIABLE: u16 = 416;
-/// Hexadecimal digits of a SHA-1, which names what git keeps itself.
+/// Hexadecimal digits of a SHA-1, which names files that git stores.
 const SHA1_DIGITS: usize = 40;
 /// Hexadecimal digits of a SHA-256.
 const SHA256_DIGITS: usize = 64;
 
-/// One file on its way into the cache.
+/// A file that is being downloaded to the cache.
 pub(super) struct Download<'a> {
     pub(super) client: &'a Client,
     pub(super) url: &'a str,
@@ -42,7 +43,7 @@ pub(super) struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Fetches the file, taking up a broken connection again, and returns its blob.
+    /// Downloads the file, resumes it if the connection breaks, and returns its blob.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
         let mut pause = FIRST_PAUSE;
         let mut attempt = 1;
@@ -66,7 +67,8 @@ impl Download<'_> {
         let blob = self.blobs.join(&hash);
         let partial = self.blobs.join(format!("{hash}.incomplete"));
         let failed = |action, source| io_error(action, &partial, source);
-        // Two programs that want the same file take turns; the second then finds it done, or that the first has removed what came corrupt.
+        // Programs that want the same file take turns. The next one finds the file complete, or
+        // removed because it was corrupt.
         let mut file = loop {
             let file = OpenOptions::new()
                 .create(true)
@@ -84,12 +86,12 @@ impl Download<'_> {
         };
         let mut present = file.metadata().map_err(|source| failed("read", source))?.len();
         let length = announced.length.or(response.body().content_length());
-        // A run that was killed while it looked at the file had all of it.
+        // A run that was killed while it verified the file had received all of it.
         let whole = present > 0 && length == Some(present);
         if present > 0 && !whole {
             match self.client.get(self.url, Some(present)) {
                 Ok((_, rest)) if rest.status().as_u16() == PARTIAL_CONTENT => response = rest,
-                // From the beginning, and so must the file.
+                // The server starts from the beginning, so the file does too.
                 outcome => {
                     match outcome {
                         Ok((_, all)) => response = all,
@@ -115,10 +117,11 @@ impl Download<'_> {
         Ok(blob)
     }
 
-    /// Checks length and, where the name is one, hash: SHA-256 of large files, git's of others. A file that fails is removed, since no resumption can mend it.
+    /// Checks the length and, if the etag is a hash, the hash: SHA-256 for large files, git's for
+    /// others. A corrupt file is removed, since it cannot be resumed.
     fn verify(&self, partial: &Path, hash: &str, length: Option<u64>) -> Result<(), HubError> {
         let corrupt = |reason: String| {
-            // The error below is what matters; a file that cannot be removed will fail the same way next time.
+            // The error below matters more. If removal fails, the next run fails in the same way.
             let _ = fs::remove_file(partial);
             HubError::Corrupt { file: self.name.to_owned(), reason }
         };
@@ -152,9 +155,12 @@ impl Download<'_> {
     }
 }
 
-fn digest<D: Digest + Write>(mut hasher: D, path: &Path) -> io::Result<String> {
+fn digest<D: Digest + Write>(mut hasher: D, path: &Path) -> io::Result<String>
+where
+    Output<D>: LowerHex,
+{
     io::copy(&mut File::open(path)?, &mut hasher)?;
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:x}", hasher.finalize()))
 }
 
 enum CopyError {
@@ -177,12 +183,12 @@ fn copy(mut from: impl Read, to: &mut File, progress: &mut dyn Progress) -> Resu
     }
 }
 
-/// Whether a string can be a file name anywhere.
+/// Whether a string is a valid file name on every system.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// Whether a file that was opened is still the one at that path.
+/// Whether an open file is still the one at the path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(there)) = (file.metadata(), path.metadata()) else { return false };
     #[cfg(unix)]

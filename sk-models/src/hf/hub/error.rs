@@ -1,4 +1,4 @@
-//! What can go wrong between an id and its snapshot.
+//! Errors of the hub and its cache.
 
 use std::{
     io,
@@ -78,7 +78,7 @@ pub enum HubError {
 }
 
 impl HubError {
-    /// Whether trying again may help: connections that break and servers that are overloaded.
+    /// Whether another attempt may succeed: after a broken connection or from an overloaded server.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Connection { .. } => true,
@@ -87,7 +87,7 @@ impl HubError {
         }
     }
 
-    /// Whether nothing of the model was seen: the id may not be meant as one.
+    /// Whether the model was not found, so that the id may have been meant as a directory.
     pub(in crate::hf) fn is_absence(&self) -> bool {
         matches!(self, Self::Offline { .. } | Self::Connection { .. } | Self::Status { status: 401 | 403 | 404, .. })
     }

@@ -1,6 +1,7 @@
 //! Checkpoints named by a hub id: found in the hub's cache on disk, or downloaded into it.
 //!
-//! The cache has the layout of Hugging Face's own tools, so that they and this crate share downloads:
+//! The cache has the layout of Hugging Face's own tools, so that they and this crate share
+//! downloads:
 //!
 //! ```text
 //! models--Qwen--Qwen2.5-0.5B-Instruct/
@@ -9,13 +10,13 @@
 //!     snapshots/<commit>/<file>    links to blobs
 //! ```
 //!
-//! A file appears under its name only when it is complete: it grows as `blobs/<etag>.incomplete`, is verified, and
-//! renamed. A later run goes on where an interrupted one stopped.
+//! A file appears under its name only when it is complete: it grows as `blobs/<etag>.incomplete`,
+//! is verified, and renamed. A later run goes on where an interrupted one stopped.
 
 mod cache;
 mod client;
 mod download;
-mod error;
+pub(super) mod error;
 mod id;
 mod progress;
 
@@ -51,8 +52,9 @@ pub struct Hub {
 impl Hub {
     /// The hub and cache that the environment names, by the variables of Hugging Face's own tools.
     ///
-    /// `HF_ENDPOINT`; `HF_HUB_CACHE`, else `HF_HOME/hub`, else `huggingface/hub` under `XDG_CACHE_HOME` or `~/.cache`;
-    /// `HF_TOKEN`, else the file `HF_TOKEN_PATH` or `HF_HOME/token`; `HF_HUB_OFFLINE`.
+    /// `HF_ENDPOINT`; `HF_HUB_CACHE`, else `HF_HOME/hub`, else `huggingface/hub` under
+    /// `XDG_CACHE_HOME` or `~/.cache`; `HF_TOKEN`, else the file `HF_TOKEN_PATH` or
+    /// `HF_HOME/token`; `HF_HUB_OFFLINE`.
     ///
     /// # Errors
     ///
@@ -98,10 +100,12 @@ impl Hub {
         self
     }
 
-    /// The directory that `source` names: `source` itself if it is a directory, else the snapshot of a hub id.
+    /// The directory that `source` names: `source` itself if it is a directory, else the snapshot
+    /// of a hub id.
     ///
-    /// A complete snapshot in the cache is used as it is, without asking the hub: a model does not change under a
-    /// user's hands. Otherwise what is missing is downloaded; only the files that a model or an adapter needs are.
+    /// A complete snapshot in the cache is used as it is, without asking the hub: a model does not
+    /// change under a user's hands. Otherwise what is missing is downloaded; only the files that a
+    /// model or an adapter needs are.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
-//! What a caller sees of a download.
+//! Progress of downloads and loading.
 
-/// Follows a download. Every method has a default that does nothing.
+/// Receives the progress of a download. The default methods do nothing.
 pub trait Progress {
-    /// What is done from now on, such as `loading the backbone`.
+    /// A new stage begins, such as `loading the backbone`.
     fn stage(&mut self, what: &str) {
         let _ = what;
     }
 
-    /// A file begins: its name, its length if known, and how much of it an earlier run left behind.
+    /// A file begins: its name, its length if known, and the bytes of an earlier run.
     fn begin(&mut self, file: &str, length: Option<u64>, present: u64) {
         let _ = (file, length, present);
     }
@@ -21,5 +21,5 @@ pub trait Progress {
     fn end(&mut self) {}
 }
 
-/// Silence.
+/// Ignores all progress.
 impl Progress for () {}

@@ -1,4 +1,4 @@
-//! `adapter_config.json`: which modules an adapter changes, with what rank and scale.
+//! `adapter_config.json`: the modules that an adapter changes, with rank and scale.
 
 use std::{fmt, marker::PhantomData, path::Path};
 
@@ -15,13 +15,14 @@ use crate::{
     json::{self, OneOrMany},
 };
 
-/// Shorthand for every linear layer but the head.
+/// PEFT's name for every linear layer except the head.
 const ALL_LINEAR: &str = "all-linear";
-/// Initialisations after which the backbone's own weights are what they were.
+/// Initialisations that leave the backbone's weights unchanged.
 const PLAIN_INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
-/// Settings that change nothing about what a loaded adapter computes.
+/// Settings without effect on a loaded adapter.
 ///
-/// `fan_in_fan_out` is among them because PEFT itself sets it to false for linear layers, which are all there are here.
+/// `fan_in_fan_out` is one of them, since PEFT sets it to false for linear layers, and all layers
+/// here are linear.
 const WITHOUT_EFFECT: [&str; 13] = [
     "auto_mapping",
     "base_model_name_or_path",
@@ -55,7 +56,8 @@ impl Rule {
         })
     }
 
-    /// PEFT's rule: a name matches a module of that path and any whose path ends with `.name`.
+    /// Applies PEFT's rule: a name matches the module of that path and every module whose path ends
+    /// with `.name`.
     fn matches(&self, module: Module) -> bool {
         let path = module.path();
         match self {
@@ -80,7 +82,8 @@ fn compiled(pattern: &str, count: usize) -> Result<Regex, fancy_regex::Error> {
     RegexBuilder::new(pattern).backtrack_limit(STEPS_BACK / count.max(1)).build()
 }
 
-/// A pattern that backtracks beyond the engine's limit matches nothing, and its tensors are then reported as unexpected.
+/// A pattern that exceeds the engine's backtracking limit matches nothing; its tensors are then
+/// reported as unexpected.
 fn is_match(pattern: &Regex, path: &str) -> bool {
     pattern.is_match(path).unwrap_or(false)
 }
@@ -90,7 +93,7 @@ fn is_match(pattern: &Regex, path: &str) -> bool {
 struct ByPattern(Vec<(Regex, f64)>);
 
 impl ByPattern {
-    /// PEFT's rule: the pattern matches the path or its end from a dot on.
+    /// Applies PEFT's rule: a pattern matches a whole path or its end after a dot.
     fn new(entries: Ordered<f64>) -> Result<Self, fancy_regex::Error> {
         let count = entries.0.len();
         let compile = |(pattern, value)| Ok((compiled(&format!("^(?:.*\\.)?(?:{pattern})$"), count)?, value));
@@ -102,11 +105,11 @@ impl ByPattern {
     }
 }
 
-/// Which layers a list of names applies to.
+/// The layers to which a list of names applies.
 #[derive(Debug)]
 struct Layers {
     indices: Vec<usize>,
-    /// What the path of a layer starts with; any module list if empty.
+    /// The beginnings of the paths of layers; any module list if empty.
     patterns: Vec<Regex>,
 }
 
@@ -118,11 +121,12 @@ impl Layers {
         Ok(Self { indices, patterns: patterns.into_iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// PEFT's rule: the first pattern that finds an index decides; a module without one is not picked.
+    /// Applies PEFT's rule: the first pattern that finds an index decides, and a module without an
+    /// index is not chosen.
     fn contain(&self, path: &str) -> bool {
         let index = self.patterns.iter().find_map(|pattern| {
             let found = pattern.captures(path).ok()??;
-            // The last group is the index: a pattern may bring groups of its own.
+            // The last group is the index, since a pattern may have its own groups.
             found.get(found.len() - 1)?.as_str().parse::<usize>().ok()
         });
         index.is_some_and(|index| self.indices.contains(&index))
@@ -142,7 +146,7 @@ pub(super) struct AdapterConfig {
     rank_stabilised: bool,
 }
 
-/// `adapter_config.json` as it is found.
+/// `adapter_config.json` as read.
 #[derive(Deserialize)]
 struct Raw {
     peft_type: String,
@@ -250,7 +254,8 @@ impl AdapterConfig {
             && self.layers.as_ref().is_none_or(|layers| layers.contain(&module.path()))
     }
 
-    /// The rank r and the scale `α/r`, or `α/√r` where it is rank-stabilised, of the change of a module.
+    /// The rank r and the scale `α/r`, or `α/√r` where it is rank-stabilised, of the change of a
+    /// module.
     pub(super) fn rank_and_scale(&self, module: Module) -> (usize, f64) {
         let path = module.path();
         let rank = self.ranks.get(&path).map_or(self.rank, |rank| rank as usize);
@@ -260,12 +265,12 @@ impl AdapterConfig {
     }
 }
 
-/// Whether an initialisation leaves the backbone with other weights than its files have.
+/// Whether an initialisation changes the backbone's weights.
 fn changes_backbone(init: &Value) -> bool {
     init.as_str().is_some_and(|kind| !PLAIN_INITIALISATIONS.contains(&kind.to_ascii_lowercase().as_str()))
 }
 
-/// Whether a setting asks for something.
+/// Whether a setting is on.
 fn is_on(value: &Value) -> bool {
     match value {
         Value::Null => false,

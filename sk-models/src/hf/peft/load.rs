@@ -1,4 +1,4 @@
-//! From PEFT's files to an adapter on a device.
+//! Reading adapters from PEFT's files.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -20,13 +20,13 @@ use crate::{
 
 /// Reads the adapter in a directory for the given backbone.
 ///
-/// `backbone` are the backbone's own tensors. PEFT stores a copy of an embedding or head that is targeted; it is
-/// accepted only where it equals the backbone's.
+/// `backbone` are the backbone's own tensors. PEFT stores a copy of an embedding or head that is
+/// targeted; it is accepted only where it equals the backbone's.
 ///
 /// # Errors
 ///
-/// If the adapter uses an unsupported feature, lacks a matrix that its configuration announces, has one that belongs to
-/// no module, or was made for another model.
+/// If the adapter uses an unsupported feature, lacks a matrix that its configuration announces, has
+/// one that belongs to no module, or was made for another model.
 pub fn load_adapter(
     directory: &Path,
     config: &Qwen2Config,
@@ -78,7 +78,7 @@ pub fn load_adapter(
     Ok(adapter)
 }
 
-/// The backbone's tensor that an adapter's tensor of this name is a copy of.
+/// Returns the backbone's tensor of which an adapter's tensor is a copy.
 fn copied(name: &str, config: &Qwen2Config) -> Option<&'static str> {
     let path = name.strip_prefix(PREFIX)?;
     let path = path.strip_suffix(".base_layer.weight").or_else(|| path.strip_suffix(".weight"))?;
@@ -90,7 +90,7 @@ fn copied(name: &str, config: &Qwen2Config) -> Option<&'static str> {
     }
 }
 
-/// Refuses a tensor of an adapter that differs from the backbone's.
+/// Checks that a tensor of an adapter equals the backbone's.
 fn check_equal(files: &TensorFiles, name: &str, backbone: &TensorFiles, own: &str) -> Result<(), CheckpointError> {
     let replaces = || CheckpointError::Replaces { path: files.path_of(name).to_owned(), name: name.to_owned() };
     let shape = backbone.shape(own).ok_or_else(replaces)?;

@@ -1,6 +1,7 @@
 //! Adapters in the format of PEFT: `adapter_config.json` and `adapter_model.safetensors`.
 //!
-//! What PEFT can express and this crate cannot is refused by name. An adapter that loads computes what PEFT computes.
+//! What PEFT can express and this crate cannot is refused by name. An adapter that loads computes
+//! what PEFT computes.
 
 mod config;
 mod load;
@@ -14,5 +15,5 @@ pub use save::save_adapter;
 const CONFIG_FILE: &str = "adapter_config.json";
 /// The matrices of an adapter.
 pub(crate) const WEIGHTS_FILE: &str = "adapter_model.safetensors";
-/// What PEFT puts before the path of a module.
+/// PEFT's prefix of module paths.
 const PREFIX: &str = "base_model.model.";

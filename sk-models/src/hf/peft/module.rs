@@ -1,4 +1,4 @@
-//! The modules of a decoder that an adapter can change, by the paths PEFT knows them by.
+//! The modules that an adapter can change, by PEFT's paths.
 
 use crate::{config::Qwen2Config, lora::Target};
 
@@ -14,14 +14,14 @@ pub(super) enum Module {
 }
 
 impl Module {
-    /// All of them, in the order of the forward pass.
+    /// Returns all modules in the order of the forward pass.
     pub(super) fn all(config: &Qwen2Config) -> impl Iterator<Item = Self> {
         let linear = (0..config.num_hidden_layers)
             .flat_map(|layer| Target::ALL.into_iter().map(move |target| Self::Linear { layer, target }));
         std::iter::once(Self::Embedding).chain(linear).chain(std::iter::once(Self::Head))
     }
 
-    /// Its path in a `Qwen2ForCausalLM`.
+    /// Returns the path in a `Qwen2ForCausalLM`.
     pub(super) fn path(self) -> String {
         match self {
             Self::Linear { layer, target } => format!("model.layers.{layer}.{}", target.path()),
@@ -30,7 +30,8 @@ impl Module {
         }
     }
 
-    /// Its input and output width; those of the embedding are the vocabulary and the hidden size.
+    /// Returns the input and output width; those of the embedding are the vocabulary and the hidden
+    /// size.
     pub(super) fn dims(self, config: &Qwen2Config) -> (usize, usize) {
         match self {
             Self::Linear { target, .. } => target.dims(config),
@@ -39,7 +40,7 @@ impl Module {
         }
     }
 
-    /// What PEFT calls its two matrices.
+    /// Returns PEFT's names of the two matrices.
     pub(super) fn suffixes(self) -> [&'static str; 2] {
         match self {
             Self::Embedding => ["lora_embedding_A", "lora_embedding_B"],

@@ -1,4 +1,4 @@
-//! From an adapter on a device to PEFT's files.
+//! Writing adapters to PEFT's files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +20,9 @@ use crate::{
 
 /// Writes an adapter so that PEFT loads it to the same change, in f32.
 ///
-/// `base` names the backbone in `adapter_config.json`; it is information for readers, and may be empty. Ranks and scales
-/// that most modules share become `r` and `lora_alpha`, the others patterns.
+/// `base` names the backbone in `adapter_config.json`; it is information for readers, and may be
+/// empty. Ranks and scales that most modules share become `r` and `lora_alpha`, the others
+/// patterns.
 ///
 /// # Errors
 ///
@@ -63,7 +64,7 @@ fn change_of(adapter: &LoraAdapter, module: Module) -> Option<&LowRank> {
     }
 }
 
-/// The transpose of a matrix, row by row in little-endian f32.
+/// Returns the transpose of a matrix, row by row in little-endian f32.
 fn transposed_bytes(matrix: &Tensor<2>) -> io::Result<Vec<u8>> {
     let data = matrix.clone().transpose().try_into_data().map_err(io::Error::other)?;
     Ok(data.iter::<f32>().flat_map(f32::to_le_bytes).collect())
@@ -76,7 +77,7 @@ fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config, base: &str) ->
     let alpha = most_common(changes.iter().map(|(_, change)| alpha_of(change))).unwrap_or(1.0);
     let exceptions = |value: &dyn Fn(&LowRank) -> f64, usual: f64| -> Map<String, Value> {
         let differs = changes.iter().filter(|(_, change)| value(change) != usual);
-        // A path is also a pattern: its dots match themselves.
+        // A path is also a valid pattern, since its dots match themselves.
         differs.map(|(module, change)| (format!("^{}", module.path()), number(value(change)))).collect()
     };
     json!({
@@ -97,7 +98,8 @@ fn settings(changes: &[(Module, &LowRank)], config: &Qwen2Config, base: &str) ->
     })
 }
 
-/// The shortest list that picks exactly the changed modules: a bare name where every layer is changed, else the path.
+/// Returns the shortest list that matches exactly the changed modules: a bare name if every layer
+/// is changed, else the path.
 fn target_names(changes: &[(Module, &LowRank)], config: &Qwen2Config) -> BTreeSet<String> {
     let layers_with = |wanted| {
         changes.iter().filter(|(module, _)| matches!(module, Module::Linear { target, .. } if *target == wanted)).count()
@@ -110,7 +112,7 @@ fn target_names(changes: &[(Module, &LowRank)], config: &Qwen2Config) -> BTreeSe
     changes.iter().map(|&(module, _)| name(module)).collect()
 }
 
-/// The value that occurs most often; the first of those that tie.
+/// Returns the most frequent value, the first of equals.
 fn most_common(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut counts: Vec<(f64, usize)> = Vec::new();
     for value in values {
@@ -122,7 +124,7 @@ fn most_common(values: impl Iterator<Item = f64>) -> Option<f64> {
     counts.into_iter().reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(value, _)| value)
 }
 
-/// A JSON number without a needless fraction, which PEFT's types expect.
+/// Returns an integral JSON number if possible, as PEFT's types expect.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < f64::from(u32::MAX) { json!(value as i64) } else { json!(value) }
 }

@@ -3,33 +3,36 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::Client;
 
-use super::kernels::attention::{gather_kernel, glance_kernel};
-use super::{FEW, cubes, element, empty, units};
-use crate::decoder::gpu::ops::{Heads, Sight};
+use super::kernels::attention::{chunk_kernel, combine_kernel};
+use super::{FEW, cubes, element, empty, launch, units};
+use crate::decoder::gpu::shape::{Heads, Sight};
 
-/// Keys that a cube of [`glance_kernel`] looks at.
+/// Keys of one cube of [`chunk_kernel`].
 const CHUNK: usize = 32;
 
-/// The room that a cube of [`glance_kernel`] has for queries, of which so many are there: few sizes, since each is a kernel of its own.
+/// Returns the room for queries in a cube of [`chunk_kernel`], rounded up: each size is a kernel of
+/// its own.
 fn most_queries(number: usize) -> usize {
     number.next_multiple_of(32)
 }
 
-/// Whether a cube has the memory to look at keys with so many queries.
-fn can_glance(client: &Client, number: usize, width: usize) -> bool {
+/// Whether a cube has the memory for a chunk of keys and `number` queries.
+fn fits_cube(client: &Client, number: usize, width: usize) -> bool {
     let numbers = CHUNK * (width + 1) + most_queries(number) * (CHUNK + 1);
     numbers * size_of::<f32>() <= client.properties().hardware.max_shared_memory_size
 }
 
-/// Whether [`glance`] serves so many places in each of so many lanes.
-pub(super) fn glances(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
-    lanes * places <= FEW && can_glance(client, heads.queries / heads.keys * places, heads.width)
+/// Whether [`decode_attention`] supports `places` places in each of `lanes` lanes.
+pub(super) fn decodes(client: &Client, heads: Heads, lanes: usize, places: usize) -> bool {
+    lanes * places <= FEW && fits_cube(client, heads.queries / heads.keys * places, heads.width)
 }
 
-/// Attention of the queries of a few tokens: chunks of keys side by side, and what they make together.
+/// Computes the attention of the queries of a few tokens: one cube per chunk of keys, then a second
+/// kernel that combines the chunks.
 ///
-/// Where the group is is read from `numbers`; with others there, the same launches serve as long as there are no more than `room` keys.
-pub(super) fn glance(
+/// The position of the group is read from `numbers`, so the same launches serve other positions
+/// with at most `room` keys.
+pub(super) fn decode_attention(
     queries: CubeTensor,
     cache: CubeTensor,
     (numbers, at): (CubeTensor, usize),
@@ -43,16 +46,12 @@ pub(super) fn glance(
     let number = queries.meta.shape()[2];
     let (blocks, chunks) = (lanes * heads.keys, room.div_ceil(CHUNK));
     let sums = empty(&queries, [blocks, chunks, number, heads.width + 2], DType::F32);
-    let client = queries.client.clone();
     let (count, dim, cube_units) = cubes(&queries, blocks * chunks);
-    glance_kernel::launch(
-        &client,
-        count,
-        dim,
-        queries.clone().into_buffer_arg(),
-        cache.clone().into_buffer_arg(),
-        numbers.clone().into_buffer_arg(),
-        sums.clone().into_buffer_arg(),
+    launch!(
+        chunk_kernel,
+        queries,
+        (count, dim),
+        [queries, cache, numbers, sums],
         at,
         blocks,
         chunks,
@@ -70,13 +69,11 @@ pub(super) fn glance(
     let out = empty(&queries, [lanes * sight.places, heads.queries * heads.width], format);
     let number_out = lanes * sight.places * heads.queries * heads.width;
     let (count, dim) = units(&queries, number_out);
-    gather_kernel::launch(
-        &client,
-        count,
-        dim,
-        sums.into_buffer_arg(),
-        numbers.into_buffer_arg(),
-        out.clone().into_buffer_arg(),
+    launch!(
+        combine_kernel,
+        queries,
+        (count, dim),
+        [sums, numbers, out],
         at,
         sight.rows,
         CHUNK,

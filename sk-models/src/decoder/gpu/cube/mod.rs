@@ -1,9 +1,11 @@
-//! Kernels in CubeCL for what lies between the products of a layer, and where few rows are read for products and attention too.
+//! Kernels in CubeCL for the steps between the products of a layer and, for few rows, for products
+//! and attention.
 //!
-//! Composed of Burn's operations, each of these steps is three to nine kernels, and every one of them takes longer to ask for than to run
-//! while few rows are read. Here it is one, attention two. Sums are in f32, whatever comes in or goes out.
+//! With Burn's operations, each of these steps is three to nine kernels, and for few rows launching
+//! a kernel takes longer than running it. Here a step is one kernel, and attention is two. Sums are
+//! in f32 for every input and output format.
 
-// Kernels are called with all they are given, most of it sizes, and know no iterators.
+// Kernels take many sizes, and CubeCL has no iterators.
 #![allow(clippy::too_many_arguments, clippy::needless_range_loop)]
 
 mod attention;
@@ -21,9 +23,9 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::ops::{Heads, Own, Sight};
-use attention::{glance, glances};
-use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, turn_kernel, weigh_kernel};
+use super::shape::{Heads, Own, Sight};
+use attention::{decode_attention, decodes};
+use kernels::attention::{adopt_kernel, by_place_kernel, refresh_kernel, rotate_kernel, softmax_kernel};
 use kernels::layer::{gate_kernel, norm_kernel};
 use kernels::logits::{argmax_kernel, outline_kernel, read_kernel};
 use products::{few_rows, product, spread};
@@ -34,13 +36,14 @@ const UNITS: u32 = 256;
 /// The steps of a layer.
 #[backend_extension(Cube)]
 pub(crate) trait CubeOps: Backend {
-    /// See [`multiply`](super::ops::multiply), and [`multiply_whole`](super::ops::multiply_whole).
+    /// See [`multiply`](super::ops::multiply) and [`multiply_whole`](super::ops::multiply_whole).
     fn cube_multiply(x: FloatTensor<Self>, weight: FloatTensor<Self>, whole: bool) -> FloatTensor<Self>;
 
     /// See [`product`](super::ops::product).
     fn cube_product(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// See [`add_norm`](super::ops::add_norm); here and below, any tensor stands for what no adapter adds.
+    /// See [`add_norm`](super::ops::add_norm). If `adapted` is false, here and below, `delta` is
+    /// ignored.
     fn cube_add_norm(
         x: FloatTensor<Self>,
         change: FloatTensor<Self>,
@@ -51,11 +54,11 @@ pub(crate) trait CubeOps: Backend {
         format: DType,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The same where nothing is added.
+    /// See [`add_norm`](super::ops::add_norm), without a change.
     fn cube_norm(x: FloatTensor<Self>, weight: FloatTensor<Self>, epsilon: f32, format: DType) -> FloatTensor<Self>;
 
-    /// See [`turn`](super::ops::turn).
-    fn cube_turn(
+    /// See [`rotate`](super::ops::rotate).
+    fn cube_rotate(
         projected: FloatTensor<Self>,
         delta: FloatTensor<Self>,
         adapted: bool,
@@ -82,8 +85,8 @@ pub(crate) trait CubeOps: Backend {
         format: DType,
     ) -> FloatTensor<Self>;
 
-    /// See [`weigh`](super::ops::weigh).
-    fn cube_weigh(scores: FloatTensor<Self>, sight: Sight, format: DType) -> FloatTensor<Self>;
+    /// See [`softmax`](super::ops::softmax).
+    fn cube_softmax(scores: FloatTensor<Self>, sight: Sight, format: DType) -> FloatTensor<Self>;
 
     /// See [`by_place`](super::ops::by_place).
     fn cube_by_place(mixed: FloatTensor<Self>, heads: Heads, lanes: usize, places: usize, format: DType) -> FloatTensor<Self>;
@@ -97,20 +100,20 @@ pub(crate) trait CubeOps: Backend {
     /// See [`gate`](super::ops::gate).
     fn cube_gate(both: FloatTensor<Self>, delta: FloatTensor<Self>, adapted: bool, format: DType) -> FloatTensor<Self>;
 
-    /// See [`spread`](super::ops::spread); `widths` are those of what each target writes.
+    /// See [`spread`](super::ops::spread); `widths` are the outputs of each target.
     fn cube_spread(low: FloatTensor<Self>, second: FloatTensor<Self>, widths: Vec<usize>) -> FloatTensor<Self>;
 
     /// See [`read`](super::ops::read).
     fn cube_read(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
 
     /// See [`argmax`](super::ops::argmax).
-    fn cube_likeliest(logits: FloatTensor<Self>) -> FloatTensor<Self>;
+    fn cube_argmax(logits: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// See [`outline`](super::ops::outline).
     fn cube_outline(logits: FloatTensor<Self>, rate: f32) -> FloatTensor<Self>;
 }
 
-/// A tensor whose rows lie one after the other, with a stride of their own, and that stride.
+/// Returns a tensor whose rows have an even stride, and the stride.
 fn by_rows(tensor: CubeTensor) -> (CubeTensor, usize) {
     let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
     let rank = shape.len();
@@ -138,7 +141,7 @@ fn element(format: DType) -> ElemType {
     burn::backend::cubecl::dtype_to_storage_type(format)
 }
 
-/// A cube for each row.
+/// Returns a launch of one cube per row.
 fn cubes(tensor: &CubeTensor, rows: usize) -> (CubeCount, CubeDim, u32) {
     let limit = tensor.client.properties().hardware.max_units_per_cube;
     let units = UNITS.min(1 << limit.max(1).ilog2());
@@ -146,11 +149,21 @@ fn cubes(tensor: &CubeTensor, rows: usize) -> (CubeCount, CubeDim, u32) {
     (cubecl::calculate_cube_count_elemwise(&tensor.client, rows * units as usize, dim), dim, units)
 }
 
-/// A unit for each of `count` results.
+/// Returns a launch of one unit for each of `count` results.
 fn units(tensor: &CubeTensor, count: usize) -> (CubeCount, CubeDim) {
     let dim = CubeDim::new(&tensor.client, count);
     (cubecl::calculate_cube_count_elemwise(&tensor.client, count, dim), dim)
 }
+
+/// Launches a kernel on the device of a tensor, given the number and size of its cubes, its buffers
+/// and its other arguments.
+macro_rules! launch {
+    ($kernel:ident, $on:expr, $grid:expr, [$($buffer:expr),*], $($argument:expr),* $(,)?) => {{
+        let (client, (count, dim)) = ($on.client.clone(), $grid);
+        $kernel::launch(&client, count, dim, $($buffer.clone().into_buffer_arg(),)* $($argument),*);
+    }};
+}
+use launch;
 
 /// The most rows for which reading matrices and keys takes longer than multiplying by them.
 const FEW: usize = 16;
@@ -165,22 +178,16 @@ fn norm(
     let x = into_contiguous(x);
     let [rows, width] = x.meta.shape().dims();
     let (out, adds) = (empty(&x, [rows, width], format), change.is_some());
-    // Where nothing is added, x stands for what is not looked at.
+    // Without a change, x stands for the buffers that the kernel ignores.
     let sum = if adds { empty(&x, [rows, width], DType::F32) } else { x.clone() };
     let (change, delta, adapted) = change.unwrap_or_else(|| (x.clone(), x.clone(), false));
     let ((change, stride), (delta, delta_stride)) = (by_rows(change), by_rows(delta));
     let (count, dim, units) = cubes(&x, rows);
-    let client = x.client.clone();
-    norm_kernel::launch(
-        &client,
-        count,
-        dim,
-        x.into_buffer_arg(),
-        change.clone().into_buffer_arg(),
-        delta.into_buffer_arg(),
-        into_contiguous(weight).into_buffer_arg(),
-        sum.clone().into_buffer_arg(),
-        out.clone().into_buffer_arg(),
+    launch!(
+        norm_kernel,
+        x,
+        (count, dim),
+        [x, change, delta, into_contiguous(weight), sum, out],
         rows,
         width,
         stride,
@@ -194,10 +201,11 @@ fn norm(
     (sum, out)
 }
 
-/// Whether attention on this device reads from a tensor where a group of so many places in each of so many lanes is.
+/// Whether attention on this device reads the position of a group of `places` places in each of
+/// `lanes` lanes from a tensor.
 pub(super) fn reads_place(device: &Device, heads: Heads, lanes: usize, places: usize) -> bool {
     match device.as_dispatch() {
-        DispatchDevice::Cube(device) => glances(&device.client(), heads, lanes, places),
+        DispatchDevice::Cube(device) => decodes(&device.client(), heads, lanes, places),
         _ => false,
     }
 }
@@ -231,7 +239,7 @@ impl CubeOps for Cube {
         norm(x, None, weight, epsilon, format).1
     }
 
-    fn cube_turn(
+    fn cube_rotate(
         projected: CubeTensor,
         delta: CubeTensor,
         adapted: bool,
@@ -249,24 +257,17 @@ impl CubeOps for Cube {
         let rows = projected.meta.shape()[0];
         let bias = into_contiguous(bias);
         let (delta, delta_stride) = if adapted { by_rows(delta) } else { (delta, 0) };
-        // A cache that has just been put together may have gaps; after its first pass it has none, and stays where it is.
+        // A new cache may have gaps. After its first pass it has none and is written in place.
         let cache = into_contiguous(cache);
         let capacity = cache.meta.shape()[2];
         let query = empty(&projected, [lanes, keys, queries / keys * places, width], cache.dtype);
         let pairs = lanes * places * (queries + 2 * keys) * width / 2;
         let (count, dim) = units(&projected, pairs);
-        let client = projected.client.clone();
-        turn_kernel::launch(
-            &client,
-            count,
-            dim,
-            projected.clone().into_buffer_arg(),
-            delta.into_buffer_arg(),
-            bias.into_buffer_arg(),
-            into_contiguous(angles).into_buffer_arg(),
-            into_contiguous(numbers).into_buffer_arg(),
-            query.clone().into_buffer_arg(),
-            cache.clone().into_buffer_arg(),
+        launch!(
+            rotate_kernel,
+            projected,
+            (count, dim),
+            [projected, delta, bias, into_contiguous(angles), into_contiguous(numbers), query, cache],
             at,
             group_rows,
             rows / lanes,
@@ -297,32 +298,30 @@ impl CubeOps for Cube {
         sight: Sight,
         format: DType,
     ) -> CubeTensor {
-        if glances(&queries.client, heads, lanes, sight.places) {
-            return glance(queries, cache, (numbers, at), room, heads, lanes, sight, format);
+        if decodes(&queries.client, heads, lanes, sight.places) {
+            return decode_attention(queries, cache, (numbers, at), room, heads, lanes, sight, format);
         }
         let part = |from: usize| {
             let part = [0..lanes, from..from + heads.keys, 0..sight.keys(), 0..heads.width];
             Self::float_slice(cache.clone(), &part.map(Slice::from))
         };
         let keys = Self::float_swap_dims(part(0), 2, 3);
-        let weights = Self::cube_weigh(product(queries, keys, DType::F32), sight, cache.dtype);
+        let weights = Self::cube_softmax(product(queries, keys, DType::F32), sight, cache.dtype);
         let mixed = product(weights, part(heads.keys), DType::F32);
         Self::cube_by_place(mixed, heads, lanes, sight.places, format)
     }
 
-    fn cube_weigh(scores: CubeTensor, sight: Sight, format: DType) -> CubeTensor {
+    fn cube_softmax(scores: CubeTensor, sight: Sight, format: DType) -> CubeTensor {
         let (scores, stride) = by_rows(scores);
         let [lanes, heads, queries, columns] = scores.meta.shape().dims();
         let out = empty(&scores, [lanes, heads, queries, columns], format);
         let rows = lanes * heads * queries;
         let (count, dim, units) = cubes(&scores, rows);
-        let client = scores.client.clone();
-        weigh_kernel::launch(
-            &client,
-            count,
-            dim,
-            scores.into_buffer_arg(),
-            out.clone().into_buffer_arg(),
+        launch!(
+            softmax_kernel,
+            scores,
+            (count, dim),
+            [scores, out],
             rows,
             stride,
             columns,
@@ -341,13 +340,11 @@ impl CubeOps for Cube {
         let out = empty(&mixed, [lanes * places, heads.queries * heads.width], format);
         let number = lanes * places * heads.queries * heads.width;
         let (count, dim) = units(&mixed, number);
-        let client = mixed.client.clone();
-        by_place_kernel::launch(
-            &client,
-            count,
-            dim,
-            mixed.into_buffer_arg(),
-            out.clone().into_buffer_arg(),
+        launch!(
+            by_place_kernel,
+            mixed,
+            (count, dim),
+            [mixed, out],
             stride,
             heads.queries,
             places,
@@ -363,12 +360,11 @@ impl CubeOps for Cube {
         let [lanes, heads, capacity, width] = cache.meta.shape().dims();
         let number = lanes * heads * width;
         let (count, dim) = units(&cache, number);
-        let client = cache.client.clone();
-        adopt_kernel::launch(
-            &client,
-            count,
-            dim,
-            cache.clone().into_buffer_arg(),
+        launch!(
+            adopt_kernel,
+            cache,
+            (count, dim),
+            [cache],
             capacity,
             width,
             start,
@@ -384,8 +380,7 @@ impl CubeOps for Cube {
     fn cube_refresh(old: CubeTensor, new: CubeTensor) -> CubeTensor {
         let number = new.meta.shape().num_elements();
         let (count, dim) = units(&old, number);
-        let client = old.client.clone();
-        refresh_kernel::launch(&client, count, dim, new.into_buffer_arg(), old.clone().into_buffer_arg(), number);
+        launch!(refresh_kernel, old, (count, dim), [new, old], number);
         old
     }
 
@@ -395,14 +390,11 @@ impl CubeOps for Cube {
         let out = empty(&both, [rows, width / 2], format);
         let (delta, delta_stride) = by_rows(delta);
         let (count, dim) = units(&both, rows * width / 2);
-        let client = both.client.clone();
-        gate_kernel::launch(
-            &client,
-            count,
-            dim,
-            both.clone().into_buffer_arg(),
-            delta.into_buffer_arg(),
-            out.clone().into_buffer_arg(),
+        launch!(
+            gate_kernel,
+            both,
+            (count, dim),
+            [both, delta, out],
             stride,
             delta_stride,
             width / 2,
@@ -422,14 +414,11 @@ impl CubeOps for Cube {
         let [rows, vocabulary] = logits.meta.shape().dims();
         let out = empty(&logits, [rows, 2], DType::F32);
         let (count, dim, units) = cubes(&logits, rows);
-        let client = logits.client.clone();
-        read_kernel::launch(
-            &client,
-            count,
-            dim,
-            logits.clone().into_buffer_arg(),
-            into_contiguous(targets).into_buffer_arg(),
-            out.clone().into_buffer_arg(),
+        launch!(
+            read_kernel,
+            logits,
+            (count, dim),
+            [logits, into_contiguous(targets), out],
             rows,
             stride,
             vocabulary,
@@ -439,24 +428,12 @@ impl CubeOps for Cube {
         out
     }
 
-    fn cube_likeliest(logits: CubeTensor) -> CubeTensor {
+    fn cube_argmax(logits: CubeTensor) -> CubeTensor {
         let (logits, stride) = by_rows(logits);
         let [rows, vocabulary] = logits.meta.shape().dims();
         let out = empty(&logits, [rows, 2], DType::F32);
         let (count, dim, units) = cubes(&logits, rows);
-        let client = logits.client.clone();
-        argmax_kernel::launch(
-            &client,
-            count,
-            dim,
-            logits.clone().into_buffer_arg(),
-            out.clone().into_buffer_arg(),
-            rows,
-            stride,
-            vocabulary,
-            units,
-            element(logits.dtype),
-        );
+        launch!(argmax_kernel, logits, (count, dim), [logits, out], rows, stride, vocabulary, units, element(logits.dtype),);
         out
     }
 
@@ -466,13 +443,11 @@ impl CubeOps for Cube {
         let parts = if rate == 1.0 { 2 } else { 3 };
         let out = empty(&logits, [rows, parts * blocks], DType::F32);
         let (count, dim) = units(&logits, rows * blocks);
-        let client = logits.client.clone();
-        outline_kernel::launch(
-            &client,
-            count,
-            dim,
-            logits.clone().into_buffer_arg(),
-            out.clone().into_buffer_arg(),
+        launch!(
+            outline_kernel,
+            logits,
+            (count, dim),
+            [logits, out],
             blocks,
             block,
             rate,

@@ -8,11 +8,11 @@ use cubek::matmul::multi_level::Strategy;
 use cubek::std::InputBinding;
 
 use super::kernels::products::{Spread, parts_of_sum, rows_kernel, spread_kernel};
-use super::{FEW, UNITS, by_rows, element, empty};
+use super::{FEW, UNITS, by_rows, element, empty, launch};
 
-/// A product in `format`.
+/// Computes a product in `format`.
 ///
-/// Where a device has TF32, Burn multiplies f32 in that, with eleven bits of them; here f32 is f32.
+/// On devices with TF32, Burn multiplies f32 with eleven significant bits; this product keeps f32.
 pub(super) fn product(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor {
     let rounded = a.client.properties().supports_type(cubecl::tf32::elem_type_native());
     if !(rounded && a.dtype == DType::F32 && b.dtype == DType::F32) {
@@ -29,13 +29,14 @@ pub(super) fn product(a: CubeTensor, b: CubeTensor, format: DType) -> CubeTensor
     out
 }
 
-/// Columns that a cube of [`rows_kernel`] makes.
+/// Columns of one cube of [`rows_kernel`].
 const SPAN: usize = 4;
 
 /// Bytes that a unit reads at once.
 const LINE: usize = 16;
 
-/// How many units share a sum of so many lines, in the memory that a cube has; none where there are too many sums.
+/// Returns how many units share a sum of `depth` lines within a cube's memory, or `None` if there
+/// are too many sums.
 fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
     let hardware = &client.properties().hardware;
     let most = (UNITS as usize).min(hardware.max_units_per_cube as usize);
@@ -47,14 +48,15 @@ fn units_of_sum(values: usize, depth: usize, client: &Client) -> Option<usize> {
     (units >= values.max(32)).then_some(units)
 }
 
-/// `x·W` by [`rows_kernel`], x rounded as W is or as it is; none where that does not serve.
+/// Computes `x·W` with [`rows_kernel`], x rounded to the format of W if `rounded`; `None` if the
+/// kernel does not support the shapes.
 pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor, rounded: bool) -> Option<CubeTensor> {
     let [rows, depth] = x.meta.shape().dims();
     let [_, columns] = weight.meta.shape().dims();
     let (x_strides, strides) = (x.meta.strides(), weight.meta.strides());
     let size = LINE / weight.dtype.size();
     let whole = |number: usize| number.is_multiple_of(size);
-    // Lines begin where a vector may.
+    // Lines must be aligned to vectors.
     let aligned =
         |tensor: &CubeTensor| tensor.handle.offset_start.unwrap_or(0).is_multiple_of((size * tensor.dtype.size()) as u64);
     let served = rows <= FEW
@@ -90,7 +92,8 @@ pub(super) fn few_rows(x: &CubeTensor, weight: &CubeTensor, rounded: bool) -> Op
     Some(out)
 }
 
-/// What [`spread_kernel`] makes: of rows that first matrices made, `[G, S, M, P·r]`, by the second ones, `[G, r, Σ out]`, `[G·M, Σ out]`.
+/// Runs [`spread_kernel`]: rows `[G, S, M, P·r]`, the products with the first matrices, times the
+/// second matrices `[G, r, Σ out]`: `[G·M, Σ out]`.
 pub(super) fn spread(low: CubeTensor, second: CubeTensor, widths: &[usize]) -> CubeTensor {
     /// Units of a cube.
     const UNITS: usize = 128;
@@ -103,15 +106,13 @@ pub(super) fn spread(low: CubeTensor, second: CubeTensor, widths: &[usize]) -> C
     let shape = Spread { rows: 16, columns: 4, terms: 32, units };
     let tiles: usize = [one, two, three].map(|width: usize| width.div_ceil(shape.columns * units)).iter().sum();
     let cubes = lanes * rows.div_ceil(shape.rows) * tiles;
-    let client = low.client.clone();
     let dim = CubeDim::new_1d(units as u32);
-    spread_kernel::launch(
-        &client,
-        cubecl::calculate_cube_count_elemwise(&client, cubes * units, dim),
-        dim,
-        low.into_buffer_arg(),
-        second.into_buffer_arg(),
-        out.clone().into_buffer_arg(),
+    let count = cubecl::calculate_cube_count_elemwise(&low.client, cubes * units, dim);
+    launch!(
+        spread_kernel,
+        low,
+        (count, dim),
+        [low, second, out],
         low_stride,
         stride,
         lanes,

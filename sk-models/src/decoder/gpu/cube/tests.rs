@@ -6,10 +6,12 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
 
 use super::super::ops::{
-    Changed, Heads, Own, Place, Sight, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline,
-    product, read, refresh, spread, turn, weigh,
+    Changed, Place, add_norm, adopt, argmax, attend, by_place, gate, multiply, multiply_whole, outline, product, read, refresh,
+    rotate, softmax, spread,
 };
+use super::super::shape::{Heads, Own, Sight};
 use crate::config::Qwen2Config;
+use crate::decoder::engine::PrefixCache;
 use crate::decoder::gpu::{Cache, GpuEngine, Group, Suffix};
 use crate::device::DeviceName;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
@@ -43,7 +45,8 @@ fn numbers<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> T
     Tensor::from_data(TensorData::new((0..count).map(number).collect::<Vec<_>>(), shape), device)
 }
 
-/// Asserts that what is made on the device is what is made on the processor, up to `tolerance` of its size.
+/// Asserts that what is made on the device is what is made on the processor, up to `tolerance` of
+/// its size.
 fn agree<const D: usize>(name: &str, device: &Device, tolerance: f32, make: impl Fn(&Device) -> Tensor<D>) {
     let [found, expected] = [device, &Device::flex()].map(|device| {
         let made = make(device);
@@ -64,19 +67,22 @@ fn rows_times_a_matrix() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         for rows in [1, 2, 7, 8, 15, 16, 17, 40] {
-            // Columns that a cube's span does not divide, and fewer than it; depths of whole lines and not.
+            // Columns that a cube's span does not divide, and fewer than it; depths of whole lines
+            // and not.
             for (depth, columns) in [(64, 61), (896, 130), (1000, 4), (52, 9), (2056, 7), (128, 3)] {
                 for entry in [DType::F32, format] {
                     let name = format!("{rows} rows of {entry:?}, {depth} by {columns} of {format:?}");
                     let tolerance = if rows > 16 && format == DType::BF16 { HALF } else { WHOLE };
                     agree(&name, &device, tolerance, |device| {
-                        // A view whose rows are longer than what is read of them, of numbers that both formats have.
+                        // A view whose rows are longer than what is read of them, of numbers that
+                        // both formats have.
                         let x = numbers([rows, depth + 8], 1, device).cast(format).cast(entry).slice([0..rows, 0..depth]);
                         let weight = numbers([columns, depth], 2, device).cast(format).transpose();
                         if *device != Device::flex() {
                             return multiply(&x, &weight);
                         }
-                        // On the processor the product is rounded to the format of the matrix; a few rows on a GPU are not.
+                        // On the processor the product is rounded to the format of the matrix; a
+                        // few rows on a GPU are not.
                         let exact = x.cast(DType::F32).matmul(weight.cast(DType::F32));
                         if rows > 16 { exact.cast(format) } else { exact }
                     });
@@ -86,7 +92,8 @@ fn rows_times_a_matrix() {
     }
 }
 
-/// What a logit is does not depend on how many there are, nor is it rounded to the format of the head.
+/// What a logit is does not depend on how many there are, nor is it rounded to the format of the
+/// head.
 #[test]
 fn rows_times_a_head_are_whole_however_many() {
     let Some(device) = device() else { return };
@@ -155,7 +162,7 @@ fn place(sight: Sight, room: usize, device: &Device) -> Place {
 }
 
 #[test]
-fn heads_are_turned() {
+fn heads_are_rotated() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
@@ -171,7 +178,7 @@ fn heads_are_turned() {
                     let angles = numbers([sight.last() + 1, heads.width], 11, device);
                     let cache = numbers([own.lanes, 2 * heads.keys, sight.keys() + 2, heads.width], 13, device).cast(format);
                     let place = place(sight, sight.keys(), device);
-                    turn(projected, numbers([width], 12, device), angles, heads, own, sight, &place, cache)
+                    rotate(projected, numbers([width], 12, device), angles, heads, own, sight, &place, cache)
                 };
                 agree("queries", &device, tolerance, |device| run(device).0);
                 agree("the cache", &device, tolerance, |device| run(device).1);
@@ -195,7 +202,7 @@ const SIGHTS: [Sight; 6] = [
 ];
 
 #[test]
-fn scores_are_weighed() {
+fn scores_become_softmax_weights() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
         let tolerance = if format == DType::F32 { WHOLE } else { HALF };
@@ -203,7 +210,7 @@ fn scores_are_weighed() {
         for (sight, size) in SIGHTS.into_iter().flat_map(|sight| [(sight, 8.0), (sight, 300.0)]) {
             agree(&format!("{sight:?}, {size}"), &device, tolerance, |device| {
                 let scores = numbers([2, 2, 3 * sight.places, sight.keys()], 14, device);
-                weigh(scores.mul_scalar(size), sight, format)
+                softmax(scores.mul_scalar(size), sight, format)
             });
         }
     }
@@ -269,15 +276,17 @@ fn model(device: &Device) -> GpuEngine {
     tensors
 }
 
-/// What a pass makes is the same bits, recorded or not: rows side by side that grow and one of which wins, a response of a single row, and
-/// both again, through caches that grow and change; under the backbone and under adapters.
+/// What a pass makes is the same bits, recorded or not: rows side by side that grow and one of
+/// which wins, a response of a single row, and both again, through caches that grow and change;
+/// under the backbone and under adapters.
 #[test]
 fn a_recording_is_the_pass() {
     let Some(device) = device() else { return };
     let model = model(&device);
     let adapters = [3, 4].map(|seed| LoraAdapter::random(&model.config, 4, seed, &device));
     let stack = AdapterStack::new(&model.config, &[None, Some(&adapters[0]), Some(&adapters[1])], &device).unwrap();
-    // The last time too many rows side by side for kernels that read where they are; a single one is not.
+    // The last time too many rows side by side for kernels that read where they are; a single one
+    // is not.
     for (lanes, width) in [(Lanes::backbone(), 5), (Lanes::of(&stack), 5), (Lanes::backbone(), 20)] {
         let [mut live, mut repeated] = [(); 2].map(|()| model.prefix_with(lanes.count(), 8));
         let context: Vec<TokenId> = (0..6).collect();
@@ -303,7 +312,8 @@ fn a_recording_is_the_pass() {
             repeated.adopt(&suffixes[1], 3, 7);
             for token in 0..9_u32 {
                 if token == 6 {
-                    // Lanes change places, which is of no use and the same for both; a single one stays where it is.
+                    // Lanes change places, which is of no use and the same for both; a single one
+                    // stays where it is.
                     let lanes: Vec<usize> = (0..lanes.count()).rev().collect();
                     live.select_lanes(&lanes);
                     repeated.select_lanes(&lanes);
@@ -315,7 +325,8 @@ fn a_recording_is_the_pass() {
                 recorded += usize::from(repeated.repeats().is_recorded());
             }
         }
-        // Of the nine passes of a kind, the first four are not; what is of a single row stays of use where nothing else is recorded.
+        // Of the nine passes of a kind, the first four are not; what is of a single row stays of
+        // use where nothing else is recorded.
         assert_eq!(recorded, if width == 5 { 6 * 5 } else { 5 + 2 * 9 });
         // Looked at in the end: no state was written over by a later pass.
         for (pass, [expected, found]) in held.into_iter().enumerate() {
@@ -339,7 +350,8 @@ fn gates_are_opened() {
     }
 }
 
-/// One target, two and three, in lanes without an adapter and with one, of rows and columns that cubes do not divide.
+/// One target, two and three, in lanes without an adapter and with one, of rows and columns that
+/// cubes do not divide.
 #[test]
 fn adapters_spread_what_they_change() {
     let Some(device) = device() else { return };
@@ -347,7 +359,8 @@ fn adapters_spread_what_they_change() {
     let json = r#"{"vocab_size": 11, "hidden_size": 24, "intermediate_size": 701, "num_hidden_layers": 1, "num_attention_heads": 3,
         "num_key_value_heads": 1, "head_dim": 190}"#;
     let config = Qwen2Config::from_json("inline", json).unwrap();
-    // Ranks below, at and beyond the terms that are shared at a time; the smaller of two is filled up.
+    // Ranks below, at and beyond the terms that are shared at a time; the smaller of two is filled
+    // up.
     for (ranks, pieces, rows) in [([1, 3], 1, 1), ([16, 16], 7, 15), ([32, 8], 2, 16), ([5, 70], 3, 33)] {
         let stack = |device: &Device| {
             let [some, other] = ranks.map(|rank| LoraAdapter::random(&config, rank, rank as u64, device));
@@ -367,7 +380,8 @@ fn adapters_spread_what_they_change() {
 fn logits_are_looked_at() {
     let Some(device) = device() else { return };
     for format in formats(&device) {
-        // Far apart, so that rounding changes no order, every row in another size, and the largest among the last.
+        // Far apart, so that rounding changes no order, every row in another size, and the largest
+        // among the last.
         let logits = |rows: usize, vocabulary: usize, device: &Device| {
             let number = |i: usize| {
                 let (row, place) = (i / vocabulary, (i % vocabulary) as f32 / vocabulary as f32);
@@ -384,7 +398,8 @@ fn logits_are_looked_at() {
             });
             agree("the argmax", &device, 0.0, |device| argmax(logits(rows, vocabulary, device)));
             agree("how many are no numbers", &device, 0.0, |device| {
-                // Of row n 3·n + 1, every other one from the end on; −∞, between the first two, is a number.
+                // Of row n 3·n + 1, every other one from the end on; −∞, between the first two, is
+                // a number.
                 let odd = |row: usize, i: usize| match vocabulary - 1 - i {
                     1 => f32::NEG_INFINITY,
                     back if back % 2 == 0 && back / 2 <= 3 * row => [f32::NAN, f32::INFINITY][back / 2 % 2],

@@ -1,23 +1,24 @@
-//! Keys, queries, and what queries see.
+//! Kernels of RoPE, attention and the KV cache.
 
 use cubecl::prelude::*;
 
 use super::{max_of_cube, row_of_cube, sum_of_cube};
 
-/// Where a group is: the keys that all its rows see, and the tokens that each row has added before.
+/// Returns the position of a group: the keys that all its rows see, and the tokens that each row
+/// has added.
 #[cube]
 fn place_of_group(numbers: &[i32], at: usize) -> (usize, usize) {
     (numbers[at] as usize, numbers[at + 1] as usize)
 }
 
-/// Of a number among those that lie place by place: which it is of its head, and its head, place and lane.
+/// Splits an index of `[lanes, places, heads, width]` into component, head, place and lane.
 #[cube]
 fn place_of_number(number: usize, width: usize, heads: usize, places: usize) -> (usize, usize, usize, usize) {
     (number % width, (number / width) % heads, (number / (width * heads)) % places, number / (width * heads * places))
 }
 
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn turn_kernel<P: Float, O: Float>(
+pub(in crate::decoder::gpu::cube) fn rotate_kernel<P: Float, O: Float>(
     projected: &[P],
     delta: &[f32],
     bias: &[f32],
@@ -91,7 +92,7 @@ fn sees(column: usize, place: usize, shared: usize, earlier: usize, rows: usize)
 }
 
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn weigh_kernel<O: Float>(
+pub(in crate::decoder::gpu::cube) fn softmax_kernel<O: Float>(
     scores: &[f32],
     out: &mut [O],
     rows: usize,
@@ -125,7 +126,7 @@ pub(in crate::decoder::gpu::cube) fn weigh_kernel<O: Float>(
         i += CUBE_DIM as usize;
     }
     let scale = 1.0 / sum_of_cube(total, &mut shared);
-    // Exponentials are taken again, which is cheaper than to write them, read them and write them once more.
+    // Computing exponentials again is cheaper than storing and reloading them.
     let mut i = UNIT_POS as usize;
     while i < columns {
         let mut weight = 0.0f32;
@@ -137,12 +138,13 @@ pub(in crate::decoder::gpu::cube) fn weigh_kernel<O: Float>(
     }
 }
 
-/// Attention of the queries of a few tokens to `chunk` keys, the work of a cube: of each query the largest score, the sum of the
-/// exponentials below it, and what they mix of the values.
+/// Attention of the queries of a few tokens to the `chunk` keys of a cube: per query, the largest
+/// score, the sum of the exponentials relative to it, and the values weighted by them.
 ///
-/// Queries `[G, Hkv, Q, D]`, keys and values as in a [`Prefix`](crate::decoder::gpu::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`.
+/// Queries `[G, Hkv, Q, D]`, keys and values as in a [`Prefix`](crate::decoder::gpu::Prefix), sums
+/// `[G·Hkv, chunks, Q, D + 2]`.
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn glance_kernel<S: Float>(
+pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float>(
     queries: &[S],
     cache: &[S],
     numbers: &[i32],
@@ -161,7 +163,7 @@ pub(in crate::decoder::gpu::cube) fn glance_kernel<S: Float>(
     #[comptime] units: usize,
     #[define(S)] _format: ElemType,
 ) {
-    // One more than a line, so that neighbours read from different banks.
+    // Padded by one, so that neighbours read from different banks.
     let line = comptime![width + 1];
     let score_line = comptime![chunk + 1];
     let mut others = Shared::<[f32]>::new_slice(comptime![chunk * (width + 1)]);
@@ -172,7 +174,7 @@ pub(in crate::decoder::gpu::cube) fn glance_kernel<S: Float>(
     let first = (cube % chunks) * chunk;
     let (shared_keys, earlier) = place_of_group(numbers, number_of_group);
     let columns = shared_keys + earlier * group_rows + places;
-    // None where there is room for more than there are.
+    // Zero for chunks beyond the present keys.
     let count = min(first + chunk, columns) - min(first, columns);
     let keys = (block / key_heads) * 2 * key_heads + block % key_heads;
     let key_start = (keys * capacity + first) * width;
@@ -240,9 +242,9 @@ pub(in crate::decoder::gpu::cube) fn glance_kernel<S: Float>(
     }
 }
 
-/// What all chunks of [`glance_kernel`] make together, place by place: `[G·m, Hq·D]`.
+/// Combines the chunks of [`chunk_kernel`]: `[G·m, Hq·D]`, ordered by place.
 #[cube(launch)]
-pub(in crate::decoder::gpu::cube) fn gather_kernel<O: Float>(
+pub(in crate::decoder::gpu::cube) fn combine_kernel<O: Float>(
     sums: &[f32],
     numbers: &[i32],
     out: &mut [O],
@@ -285,7 +287,8 @@ pub(in crate::decoder::gpu::cube) fn gather_kernel<O: Float>(
     out[ABSOLUTE_POS] = O::cast_from(mixed / total);
 }
 
-/// Of what lies side by side, one row goes to the front: a unit for each number of a token, which moves it token by token.
+/// Moves one of several interleaved rows to the front: one unit per component moves it token by
+/// token.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn adopt_kernel<S: Float>(
     cache: &mut [S],
@@ -302,7 +305,7 @@ pub(in crate::decoder::gpu::cube) fn adopt_kernel<S: Float>(
         terminate!();
     }
     let start = ((ABSOLUTE_POS / width) * capacity + first) * width + ABSOLUTE_POS % width;
-    // No token goes behind where it came from, so that none is overwritten before it is moved.
+    // A token only moves towards the front, so no token is overwritten before it has moved.
     for step in 0..tokens {
         cache[start + step * width] = cache[start + (step * rows + row) * width];
     }

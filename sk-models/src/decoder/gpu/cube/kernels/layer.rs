@@ -1,4 +1,4 @@
-//! What lies between the products of a layer.
+//! Kernels of the norm and the gate.
 
 use cubecl::prelude::*;
 

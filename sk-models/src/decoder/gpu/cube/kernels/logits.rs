@@ -1,4 +1,4 @@
-//! What is asked of logits.
+//! Kernels that summarise logits.
 
 use cubecl::prelude::*;
 
@@ -61,7 +61,7 @@ pub(in crate::decoder::gpu::cube) fn argmax_kernel<L: Float>(
     let mut i = unit;
     while i < vocabulary {
         let value = f32::cast_from(logits[start + i]);
-        // By its bits, since a shader may take for granted that there is no such number.
+        // Tested by bits: a shader compiler may assume that there is no NaN.
         let bits = u32::reinterpret(value);
         if bits & 0x7f80_0000 == 0x7f80_0000 && bits != 0xff80_0000 {
             odd += 1.0;

@@ -1,4 +1,4 @@
-//! The kernels themselves.
+//! The kernels.
 
 pub(super) mod attention;
 pub(super) mod layer;
@@ -7,7 +7,7 @@ pub(super) mod products;
 
 use cubecl::prelude::*;
 
-/// Sums a number of each unit of a cube; all get the sum.
+/// Returns the sum of `own` over the units of a cube, to all of them.
 #[cube]
 fn sum_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
     let unit = UNIT_POS as usize;
@@ -25,7 +25,7 @@ fn sum_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
     shared[0]
 }
 
-/// The largest of a number of each unit of a cube; all get it.
+/// Returns the maximum of `own` over the units of a cube, to all of them.
 #[cube]
 fn max_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
     let unit = UNIT_POS as usize;
@@ -43,7 +43,7 @@ fn max_of_cube(own: f32, shared: &mut Shared<[f32]>) -> f32 {
     shared[0]
 }
 
-/// The row of this cube. Cubes beyond the last one do its work again.
+/// Returns the row of this cube. Cubes beyond the last row repeat it.
 #[cube]
 fn row_of_cube(rows: usize) -> usize {
     min(CUBE_POS, rows - 1)

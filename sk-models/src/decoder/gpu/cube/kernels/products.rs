@@ -1,8 +1,9 @@
-//! A few rows times a matrix.
+//! Kernels of products with few rows.
 
 use cubecl::prelude::*;
 
-/// How many units add up each of so many sums: a power of two, and no more than the sums they leave.
+/// Returns how many units add up each of `values` sums: a power of two, and no more than the sums
+/// they leave.
 pub(in crate::decoder::gpu::cube) const fn parts_of_sum(values: usize, units: usize) -> usize {
     let mut parts = 1;
     while 2 * parts * values <= units && 4 * parts * parts <= units {
@@ -11,11 +12,11 @@ pub(in crate::decoder::gpu::cube) const fn parts_of_sum(values: usize, units: us
     parts
 }
 
-/// A few rows times the columns of a matrix, `span` of which are the work of a cube: its units share the sum, so that the matrix is read
-/// once, in whole lines, by as many units as there can be.
+/// A few rows times the columns of a matrix, `span` columns per cube. The units of a cube share
+/// each sum, so that as many units as possible read the matrix, once and in whole lines.
 ///
-/// Sums lie in registers by row and column, and are added up over the units at the end. The last cubes have columns of their neighbours
-/// again where `span` does not divide them.
+/// Sums lie in registers by row and column and are added up over the units at the end. If `span`
+/// does not divide the columns, the last cubes repeat columns of their neighbours.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn rows_kernel<X: Float, W: Float, V: Size>(
     x: &[Vector<X, V>],
@@ -34,7 +35,7 @@ pub(in crate::decoder::gpu::cube) fn rows_kernel<X: Float, W: Float, V: Size>(
     let size = V::value();
     let values = comptime![rows * span];
     let parts = comptime![parts_of_sum(rows * span, units)];
-    // So that units that add up different sums read from different banks.
+    // Padded, so that units that add up different sums read from different banks.
     let room = comptime![units + parts_of_sum(rows * span, units)];
     let unit = UNIT_POS as usize;
     let first = min(CUBE_POS * span, columns - span);
@@ -99,7 +100,8 @@ pub(in crate::decoder::gpu::cube) fn rows_kernel<X: Float, W: Float, V: Size>(
     }
 }
 
-/// How [`spread_kernel`] divides its work: rows of a cube, columns of each of its units, and terms of their sums that they share at a time.
+/// The division of work in [`spread_kernel`]: rows of a cube, columns of each unit, and terms of a
+/// sum that the units share at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::decoder::gpu::cube) struct Spread {
     pub(in crate::decoder::gpu::cube) rows: usize,
@@ -108,10 +110,12 @@ pub(in crate::decoder::gpu::cube) struct Spread {
     pub(in crate::decoder::gpu::cube) units: usize,
 }
 
-/// Rows of every lane times its matrix, in up to three parts side by side, each of which has `rank` columns of the rows and its own of the
-/// matrix: those up to `second`, from there to `third`, and from there on. The rows come in pieces of which they are the sum.
+/// The rows of every lane times the lane's matrix, in up to three parts side by side: columns up to
+/// `second`, from there to `third`, and from there on. Each part has `rank` columns of the rows. A
+/// row is the sum of `pieces` pieces.
 ///
-/// A cube has some rows of a lane and some columns of a part. Its units read the matrix once, and the rows from what they share.
+/// A cube computes some rows of a lane and some columns of a part. Its units read the matrix once
+/// and the rows from shared memory.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn spread_kernel(
     low: &[f32],
@@ -135,7 +139,7 @@ pub(in crate::decoder::gpu::cube) fn spread_kernel(
     let before_third = before_second + (third - second).div_ceil(span);
     let tiles = before_third + (columns - third).div_ceil(span);
     let blocks = rows.div_ceil(shape.rows);
-    // Cubes beyond the last one do its work again.
+    // Cubes beyond the last one repeat its work.
     let position = min(CUBE_POS, lanes * blocks * tiles - 1);
     let tile = position % tiles;
     let first_row = (position / tiles) % blocks * shape.rows;
@@ -175,7 +179,7 @@ pub(in crate::decoder::gpu::cube) fn spread_kernel(
             let mut others = Array::<f32>::new(comptime![shape.columns]);
             #[unroll]
             for c in 0..shape.columns {
-                // What is beyond the part is not written.
+                // Columns beyond the part are clamped and not written.
                 others[c] = matrix[line + min(first_column + c * units, end - 1)];
             }
             #[unroll]
