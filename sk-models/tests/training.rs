@@ -386,6 +386,49 @@ fn a_checkpoint_of_another_run_is_refused() {
 }
 
 #[test]
+fn a_damaged_checkpoint_is_refused_wherever_it_is_damaged() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    let options = workspace.lm("model");
+    interrupted_lm(&options, &device);
+    let path = workspace.root.path().join("model/checkpoint.safetensors");
+    let whole = fs::read(&path).unwrap();
+    // In the header, in the progress record, in the first and in the last tensor.
+    for place in [4, 40, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        let error = train_lm(&options, &device, &mut |_| {}).unwrap_err();
+        assert!(matches!(error, TrainError::Checkpoint { .. }), "byte {place}: {error}");
+    }
+    fs::write(&path, &whole).unwrap();
+    train_lm(&options, &device, &mut |_| {}).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn two_runs_do_not_share_a_folder() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let device = Device::flex();
+    let options = workspace.lm("model");
+    let mut busy = None;
+    train_lm(&options, &device, &mut |event| {
+        if let LmEvent::Started { .. } = event {
+            busy = Some(train_lm(&options, &device, &mut |_| {}).unwrap_err());
+        }
+    })
+    .unwrap();
+    assert!(matches!(busy, Some(TrainError::Busy { .. })), "{busy:?}");
+    // A run that fails leaves no empty folder.
+    let mut wrong = workspace.lm("other");
+    wrong.tokenizer = workspace.root.path().join("nowhere");
+    train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
+    assert!(!workspace.root.path().join("other").exists());
+}
+
+#[test]
 fn a_checkpoint_of_more_steps_than_are_asked_for_is_refused() {
     let _alone = alone();
     let workspace = Workspace::new();

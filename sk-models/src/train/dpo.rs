@@ -25,7 +25,7 @@ use super::{
     preference::{LogProbs, PreferenceLoss, PreferenceReport},
     recipe::Recipe,
     schedule::Cosine,
-    state::{check_step, load_checkpoint, load_parameters, refuse_finished, save_checkpoint},
+    state::{Output, check_step, load_checkpoint, load_parameters, save_checkpoint},
     tokenizer::load_tokenizer,
 };
 use crate::{
@@ -248,7 +248,7 @@ pub fn train_dpo(
 ) -> Result<PreferenceReport, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
-    refuse_finished(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
+    let _output = Output::claim(&options.output, Some(&path), &[hf::ADAPTER_WEIGHTS])?;
     let tokenizer_path = options.model.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;

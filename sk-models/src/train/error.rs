@@ -53,6 +53,12 @@ pub enum TrainError {
         /// What it says.
         reason: String,
     },
+    /// A folder that another run writes to.
+    #[error("another process trains into {path}; wait for it, or give another --output")]
+    Busy {
+        /// The folder.
+        path: String,
+    },
     /// A checkpoint that does not belong to this run.
     #[error("checkpoint {path}: {reason}")]
     Checkpoint {

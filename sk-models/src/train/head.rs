@@ -23,7 +23,7 @@ use super::{
     logistic::{Logistic, sigmoid, softplus},
     pairs::{Pair, PairFiles, Side},
     preference::wilson,
-    state::refuse_finished,
+    state::Output,
     tokenizer::load_tokenizer,
 };
 use crate::{
@@ -184,7 +184,7 @@ impl fmt::Display for HeadReport {
 /// written.
 pub fn train_head(options: &HeadOptions, device: &Device, report: &mut dyn FnMut(HeadEvent)) -> Result<HeadReport, TrainError> {
     check(options)?;
-    refuse_finished(&options.output, None, &[HEAD_WEIGHTS])?;
+    let _output = Output::claim(&options.output, None, &[HEAD_WEIGHTS])?;
     let tokenizer_path = options.model.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;

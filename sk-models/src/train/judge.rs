@@ -13,7 +13,7 @@ use super::{
     lbfgs::{self, Iterate},
     logistic::{sigmoid, softplus},
     preference::wilson,
-    state::refuse_finished,
+    state::Output,
 };
 use crate::judge::{Features, MANNERS, MOST_BITS, PreferenceModel, Splitter, WEIGHTS_FILE, Weights};
 
@@ -108,7 +108,7 @@ impl fmt::Display for JudgeReport {
 /// If the pairs are unusable, a setting is out of range, or a file cannot be written.
 pub fn train_judge(options: &JudgeOptions, report: &mut dyn FnMut(usize, f64)) -> Result<JudgeReport, TrainError> {
     check(options)?;
-    refuse_finished(&options.output, None, &[WEIGHTS_FILE])?;
+    let _output = Output::claim(&options.output, None, &[WEIGHTS_FILE])?;
     let splitter = Splitter::new();
     let excluded = Excluded::load(&options.exclude)?;
     let (mut train, mut held_out) = (Pairs::default(), Pairs::default());

@@ -19,7 +19,7 @@ use super::{
     optimizer::{Optimizer, OptimizerSettings},
     recipe::Recipe,
     schedule::Cosine,
-    state::{Precision, check_step, load_checkpoint, load_parameters, refuse_finished, save_checkpoint, save_pretrained},
+    state::{Output, Precision, check_step, load_checkpoint, load_parameters, save_checkpoint, save_pretrained},
     tokenizer::load_tokenizer,
 };
 use crate::{
@@ -197,7 +197,7 @@ impl LmOptions {
 pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmEvent)) -> Result<f64, TrainError> {
     check(options)?;
     let path = options.output.join(CHECKPOINT);
-    refuse_finished(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
+    let _output = Output::claim(&options.output, Some(&path), &[SINGLE_FILE, INDEX_FILE])?;
     let tokenizer_path = options.tokenizer.join("tokenizer.json");
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;

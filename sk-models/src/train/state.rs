@@ -2,8 +2,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs,
-    path::Path,
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
 };
 
 use burn::{
@@ -13,6 +13,7 @@ use burn::{
 use half::f16;
 use safetensors::{Dtype, SafeTensors, View, tensor::TensorView};
 use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
 
 use super::error::TrainError;
 use crate::{files, hf::SINGLE_FILE, model::Qwen2};
@@ -166,6 +167,8 @@ pub(crate) fn load_parameters<M: Module>(module: M, values: BTreeMap<String, Ten
 
 /// The key of a checkpoint's progress in the file's metadata.
 const PROGRESS: &str = "progress";
+/// The key of the SHA-256 over its tensors and progress.
+const DIGEST: &str = "sha256";
 const PARAMETER: &str = "parameter.";
 const OPTIMIZER: &str = "optimizer.";
 
@@ -186,17 +189,50 @@ pub(crate) fn save_checkpoint<M: Module, P: Serialize>(
         tensors.insert(name, Stored::new(Precision::F32, shape, &values));
     }
     let progress = serde_json::to_string(progress).expect("progress is plain data");
-    write_safetensors(path, &tensors, HashMap::from([(PROGRESS.to_owned(), progress)]))
+    let digest = digest(&progress, tensors.iter().map(|(name, tensor)| (name.as_str(), &tensor.shape[..], &tensor.bytes[..])));
+    write_safetensors(path, &tensors, HashMap::from([(PROGRESS.to_owned(), progress), (DIGEST.to_owned(), digest)]))
 }
 
-/// Checks that a run overwrites none of `results`, unless it resumes from `checkpoint`.
-pub(super) fn refuse_finished(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<(), TrainError> {
-    if checkpoint.is_some_and(Path::exists) {
-        return Ok(());
+/// SHA-256 over the progress and the tensors of a checkpoint, by name.
+fn digest<'a>(progress: &str, tensors: impl Iterator<Item = (&'a str, &'a [usize], &'a [u8])>) -> String {
+    let mut digest = Sha256::new_with_prefix(progress);
+    for (name, shape, bytes) in tensors {
+        digest.update(format!("\n{name} {shape:?} "));
+        digest.update(bytes);
     }
-    match results.iter().map(|result| directory.join(result)).find(|path| path.exists()) {
-        Some(path) => Err(TrainError::Finished { path: path.display().to_string() }),
-        None => Ok(()),
+    format!("{:x}", digest.finalize())
+}
+
+/// The folder of a run, which no other run may write to until this is dropped.
+pub(super) struct Output {
+    directory: PathBuf,
+    /// The folder itself, locked; absent where the system does not open or lock folders.
+    _lock: Option<File>,
+}
+
+impl Output {
+    /// Locks the folder of a run, which is created. The run overwrites none of `results`, unless it resumes from `checkpoint`.
+    pub(super) fn claim(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<Self, TrainError> {
+        fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
+        let lock = File::open(directory).ok();
+        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
+            return Err(TrainError::Busy { path: directory.display().to_string() });
+        }
+        let output = Self { directory: directory.to_owned(), _lock: lock };
+        if checkpoint.is_some_and(Path::exists) {
+            return Ok(output);
+        }
+        match results.iter().map(|result| directory.join(result)).find(|path| path.exists()) {
+            Some(path) => Err(TrainError::Finished { path: path.display().to_string() }),
+            None => Ok(output),
+        }
+    }
+}
+
+impl Drop for Output {
+    /// Leaves no empty folder of a run that failed.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.directory);
     }
 }
 
@@ -229,15 +265,18 @@ pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option
         reason: format!("{reason}; delete it, or give another --output"),
     };
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;
-    let progress = header
-        .metadata()
-        .as_ref()
-        .and_then(|metadata| metadata.get(PROGRESS))
-        .ok_or_else(|| damaged("has no progress record".into()))?;
-    let progress = serde_json::from_str(progress).map_err(|error| damaged(error.to_string()))?;
+    let record = |key: &str| header.metadata().as_ref().and_then(|metadata| metadata.get(key));
+    let progress = record(PROGRESS).ok_or_else(|| damaged("has no progress record".into()))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let mut tensors = file.tensors();
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let found = digest(progress, tensors.iter().map(|(name, view)| (name.as_str(), view.shape(), view.data())));
+    if record(DIGEST) != Some(&found) {
+        return Err(damaged("is damaged, or was written by another version: its checksum does not match".into()));
+    }
+    let progress = serde_json::from_str(progress).map_err(|error| damaged(error.to_string()))?;
     let mut checkpoint = Checkpoint { parameters: BTreeMap::new(), optimizer: BTreeMap::new(), progress };
-    for (name, view) in file.tensors() {
+    for (name, view) in tensors {
         let values = floats(&view).ok_or_else(|| damaged(format!("`{name}` is not in f32")))?;
         let data = TensorData::new(values, view.shape().to_vec());
         if let Some(name) = name.strip_prefix(PARAMETER) {

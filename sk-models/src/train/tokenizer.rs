@@ -21,7 +21,7 @@ use tokenizers::{
 use super::{
     data::{END_OF_TEXT, END_OF_TURN, Excluded, Source, read_rows},
     error::TrainError,
-    state::refuse_finished,
+    state::Output,
 };
 use crate::files;
 use crate::text::tokenizer::PATTERN;
@@ -68,7 +68,7 @@ pub fn train_tokenizer(options: &TokenizerOptions) -> Result<Tokenizer, TrainErr
             reason: "must be at least 259, for 256 bytes and three special tokens",
         });
     }
-    refuse_finished(&options.output, None, &["tokenizer.json"])?;
+    let _output = Output::claim(&options.output, None, &["tokenizer.json"])?;
     TrainError::check_number("held-out", options.held_out, true)?;
     if options.held_out == 1.0 {
         return Err(TrainError::Setting { name: "held-out", value: "1".into(), reason: "must leave something to train on" });
