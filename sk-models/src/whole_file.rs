@@ -55,7 +55,7 @@ impl WholeFile {
             let reason = format!("folder {} does not exist; create it", folder.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         }
-        let file = tempfile::tempfile_in(folder).map_err(plain)?;
+        let file = nameless(folder).or_else(|_| tempfile::tempfile_in(folder)).map_err(plain)?;
         Ok(Self { file: BufWriter::new(file), target: Some(target) })
     }
 
@@ -66,8 +66,16 @@ impl WholeFile {
     pub fn finish(self) -> io::Result<()> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let Some(target) = self.target else { return Ok(()) };
-        file.rewind()?;
+        file.sync_all()?;
         let kept = fs::metadata(&target).ok().map(|found| found.permissions());
+        if let Some(permissions) = kept.clone() {
+            file.set_permissions(permissions)?;
+        }
+        // A name of its own for a moment, since a name that is taken cannot be given.
+        if let Ok(named) = tempfile::Builder::new().make_in(folder(&target), |path| name(&file, path)) {
+            return named.persist(&target).map(drop).map_err(|error| error.error);
+        }
+        file.rewind()?;
         let mut builder = tempfile::Builder::new();
         // Private until it is complete, if there are permissions to keep.
         #[cfg(unix)]
@@ -96,6 +104,38 @@ impl Write for WholeFile {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// Creates a file without a name that can be given one, with the permissions of a new file.
+#[cfg(target_os = "linux")]
+fn nameless(folder: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666))?.into())
+}
+
+/// Gives a name to a file without one.
+#[cfg(target_os = "linux")]
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::{AtFlags, CWD};
+
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+/// Other systems have no files without a name.
+#[cfg(not(target_os = "linux"))]
+fn nameless(_: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Other systems cannot name an open file.
+#[cfg(not(target_os = "linux"))]
+fn name(_: &File, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Returns the target of a path, which may not exist yet.
@@ -209,5 +249,27 @@ mod tests {
         let missing = folder.path().join("missing");
         let error = write(&missing.join("file"), b"").unwrap_err();
         assert_eq!(error.to_string(), format!("folder {} does not exist; create it", missing.display()));
+    }
+
+    /// A copy would be a second file, which a program that is killed leaves behind.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_was_written_takes_the_path_without_a_copy() {
+        use std::os::unix::fs::MetadataExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        // Some file systems have no files without a name.
+        if nameless(folder.path()).is_err() {
+            return;
+        }
+        let path = folder.path().join("whole");
+        for text in ["first", "second"] {
+            let mut file = WholeFile::create(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let inode = file.file.get_ref().metadata().unwrap().ino();
+            file.finish().unwrap();
+            assert_eq!((fs::read_to_string(&path).unwrap(), path.metadata().unwrap().ino()), (text.to_owned(), inode));
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
     }
 }
