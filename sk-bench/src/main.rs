@@ -15,6 +15,10 @@ fn main() -> ExitCode {
         Err(error) => return usage::report(&error),
     };
     usage::set_color(cli.color);
+    if let Some(threads) = threads_beyond_reason() {
+        usage::complain(&format!("RAYON_NUM_THREADS is {threads}; it must be at most {MOST_THREADS}"));
+        return ExitCode::from(usage::BAD_INPUT);
+    }
     std::panic::set_hook(Box::new(|panic| usage::complain(&format!("this is a bug: {panic}"))));
     match std::panic::catch_unwind(|| cli.command.run()) {
         Ok(Ok(())) if interrupt::requested() => ExitCode::from(interrupt::EXIT_CODE),
@@ -27,6 +31,14 @@ fn main() -> ExitCode {
         // The hook has said it.
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Most threads that RAYON_NUM_THREADS may ask for: each takes memory, and a machine has only so many.
+const MOST_THREADS: usize = 1024;
+
+/// What RAYON_NUM_THREADS says, if that is more than [`MOST_THREADS`].
+fn threads_beyond_reason() -> Option<usize> {
+    std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok().filter(|&threads| threads > MOST_THREADS)
 }
 
 /// Has `-1` taken for the value of an option, which then says what is wrong with it, and not for an option of its own.

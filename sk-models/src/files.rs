@@ -54,6 +54,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Contents> {
     if let Some(bytes) = assets::find(path) {
         return bytes.map(Contents::Embedded);
     }
+    check_regular(path)?;
     let file = File::open(path)?;
     // SAFETY: the map is read-only and private to this process's view of the file. As with every
     // mapped file, a writer that truncates it while it is read would fault; checkpoints are
@@ -63,7 +64,16 @@ pub(crate) fn open(path: &Path) -> io::Result<Contents> {
 
 /// Reads a file.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    assets::find(path).map_or_else(|| fs::read(path), |bytes| bytes.map(<[u8]>::to_vec))
+    assets::find(path).map_or_else(|| check_regular(path).and_then(|()| fs::read(path)), |bytes| bytes.map(<[u8]>::to_vec))
+}
+
+/// Refuses what is not a regular file: to open a pipe may take for ever, and a device may have no end.
+fn check_regular(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")) }
 }
 
 /// Reads a text file.

@@ -321,6 +321,17 @@ fn a_tokenizer_that_does_not_belong() {
     assert_refused(Checkpoint::from_directory(model.path()).map(drop), &["97", "96", "do not belong together"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_device_in_the_place_of_a_file() {
+    let model = model();
+    for (name, reason) in [(WEIGHTS, "neither model.safetensors nor"), ("config.json", "not a regular file")] {
+        fs::remove_file(model.path().join(name)).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", model.path().join(name)).unwrap();
+        assert_refused(load(model.path()), &[reason]);
+    }
+}
+
 #[test]
 fn a_model_that_is_nowhere() {
     let outcome = Checkpoint::open("./no/such/directory", &mut ()).map(drop);

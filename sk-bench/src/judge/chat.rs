@@ -299,7 +299,7 @@ impl ChatJudge {
                 let text = choice.message.content.as_deref().unwrap_or_default();
                 answer::object(text, scale).map(|(score, reason)| Score {
                     value: scale.to_unit(score as f64),
-                    reason,
+                    reason: reason.map(|reason| self.endpoint.without_key(reason)),
                     mass: None,
                 })
             }
@@ -347,7 +347,7 @@ impl Judge for ChatJudge {
             }
             turns.push(Turn::assistant(choice.message.content.unwrap_or_default()));
         }
-        Ok(Verdict::Abstention(fault))
+        Ok(Verdict::Abstention(self.endpoint.without_key(fault)))
     }
 }
 

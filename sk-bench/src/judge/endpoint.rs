@@ -172,13 +172,19 @@ impl Endpoint {
             error.get("message").or(Some(error)).and_then(Value::as_str)
         });
         let mut text = message.unwrap_or(body).split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some(Key(key)) = &self.key {
-            text = text.replace(key, "…");
-        }
+        text = self.without_key(text);
         if text.chars().count() > SHOWN {
             text = text.chars().take(SHOWN).chain(['…']).collect();
         }
         if text.is_empty() { "(no message)".to_owned() } else { text }
+    }
+
+    /// A text of the server as it may be kept: without the key, which a server may echo.
+    pub(super) fn without_key(&self, text: String) -> String {
+        match &self.key {
+            Some(Key(key)) => text.replace(key, "…"),
+            None => text,
+        }
     }
 
     /// Whether a key is sent.

@@ -159,7 +159,10 @@ fn a_key_is_sent_and_written_nowhere() {
     const KEY: &str = "sk-very-secret-0123456789";
     let server = Server::start(|request, number| match number {
         0 => Reply::error(500, &format!("trouble with {}", request.authorization.clone().unwrap_or_default())),
-        _ => Reply::score(1),
+        // A judge that echoes what it was sent.
+        _ => Reply::says(
+            &json!({"reason": format!("because of {}", request.authorization.clone().unwrap()), "score": 1}).to_string(),
+        ),
     });
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path(), 1);
