@@ -1,9 +1,11 @@
-//! Time to rate one batch, for each operator and batch size. Throughput is in pairs, of which a round robin compares N(N−1)/2.
+//! Time to rate one batch, for each operator and batch size. Throughput is in pairs, of which a
+//! round robin compares N(N−1)/2.
 //!
-//! `SIZES` are the published batch and ones that a pool of responses could have. A name selects: `cargo bench -p sk-aggregate -- "/7/"`.
+//! `SIZES` are the published batch and ones that a pool of responses could have. A name selects:
+//! `cargo bench -p sk-aggregate -- "/7/"`.
 //!
-//! With the feature `parallel` the groups `threads` rate one batch on one thread, on two, four and so on, and on every core:
-//! `cargo bench -p sk-aggregate --features parallel -- threads`.
+//! With the feature `parallel` the groups `threads` rate one batch on one thread, on two, four and
+//! so on, and on every core: `cargo bench -p sk-aggregate --features parallel -- threads`.
 
 use std::hint::black_box;
 use std::time::Duration;

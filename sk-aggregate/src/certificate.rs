@@ -3,13 +3,14 @@ use sk_core::{Aggregator, Batch, Divergence, ParameterError};
 use crate::spread::REDUCTION;
 use crate::{Copeland, DivergenceMixture, Fluent, Link, RoundRobin, Scores, Spread, SwissElo};
 
-/// How much ratings can be moved apart by moving scores: for every ‖δ‖_∞ ≤ D and every pair, (R_i − R_l)(μ + δ) − (R_i − R_l)(μ) is at
-/// most [`sharpened`](Self::sharpened)·D.
+/// How much ratings can be moved apart by moving scores: for every ‖δ‖_∞ ≤ D and every pair, (R_i −
+/// R_l)(μ + δ) − (R_i − R_l)(μ) is at most [`sharpened`](Self::sharpened)·D.
 ///
 /// Both numbers are per unit of score. They are 0 for a single candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modulus {
-    /// 2(N−1)·L_g/s_min: the published bound on |R_i(μ + δ) − R_i(μ)|, for one rating (`thm:robust`).
+    /// 2(N−1)·L_g/s_min: the published bound on |R_i(μ + δ) − R_i(μ)|, for one rating
+    /// (`thm:robust`).
     pub published: f64,
     /// 2N·L_g/s_min: a bound on the difference of two ratings from the smallest spread alone.
     pub uniform: f64,
@@ -21,8 +22,8 @@ impl Modulus {
     /// Of what does not look at the scores.
     pub const ZERO: Self = Self { published: 0.0, uniform: 0.0, sharpened: 0.0 };
 
-    /// Of `rating`·R + `score`·μ, where this is the modulus of the ratings R and both factors are not negative: a score moves by at most D,
-    /// and two of them apart by 2D.
+    /// Of `rating`·R + `score`·μ, where this is the modulus of the ratings R and both factors are
+    /// not negative: a score moves by at most D, and two of them apart by 2D.
     #[must_use]
     pub fn with_scores(self, rating: f64, score: f64) -> Self {
         Self {
@@ -71,7 +72,8 @@ pub enum NoCertificate {
         /// The other.
         j: usize,
     },
-    /// Two candidates whose comparison has so small a scale that the slope of a rating is not representable.
+    /// Two candidates whose comparison has so small a scale that the slope of a rating is not
+    /// representable.
     #[error(
         "candidates {i} and {j} are compared on a spread of {spread:e}, so small that the slope of their ratings overflows; measure scores \
          and dispersions in a smaller unit"
@@ -104,7 +106,8 @@ impl<L: Link, S: Spread> Certify for RoundRobin<L, S> {
     /// C(σ) = max_{i≠l} [ 2/s_il + Σ_{j≠i,l} max(1/s_ij, 1/s_lj) ]  ≤  N/s_min
     /// ```
     ///
-    /// since rival j moves R_i − R_l by at most 2D·L_g·max(1/s_ij, 1/s_lj), and the pair itself by 4D·L_g/s_il. O(N³).
+    /// since rival j moves R_i − R_l by at most 2D·L_g·max(1/s_ij, 1/s_lj), and the pair itself by
+    /// 4D·L_g/s_il. O(N³).
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         let slope = self.link.lipschitz().filter(|l| l.is_finite()).ok_or(NoCertificate::UnboundedSlope)?;
         let (sigma, n) = (batch.sigma(), batch.len());
@@ -157,7 +160,8 @@ impl Certify for Scores {
 }
 
 impl Certify for DivergenceMixture {
-    /// That of [`Scores`] under the reverse KL divergence; refused under the others, whose inverse gradient has no bounded slope.
+    /// That of [`Scores`] under the reverse KL divergence; refused under the others, whose inverse
+    /// gradient has no bounded slope.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         if *self == Self::new(Divergence::ReverseKl) { Scores.modulus(batch) } else { Err(NoCertificate::UnboundedSlope) }
     }
@@ -178,7 +182,8 @@ impl Certify for SwissElo {
 }
 
 impl<A: Certify> Certify for Fluent<A> {
-    /// The inner modulus times 1 − α at the dispersions it sees; refused where scores are standardised.
+    /// The inner modulus times 1 − α at the dispersions it sees; refused where scores are
+    /// standardised.
     fn modulus(&self, batch: &Batch<'_>) -> Result<Modulus, NoCertificate> {
         if self.entry.standardizes() {
             return Err(NoCertificate::Standardized);
@@ -194,10 +199,11 @@ impl<A: Certify> Certify for Fluent<A> {
     }
 }
 
-/// A bound on how far any change of the scores of at most D can move a softmax choice, and the largest D that a tolerance allows
-/// (`thm:robust`, published and sharpened).
+/// A bound on how far any change of the scores of at most D can move a softmax choice, and the
+/// largest D that a tolerance allows (`thm:robust`, published and sharpened).
 ///
-/// TV is the total variation between the distributions of the choice, softmax(R/T), before and after.
+/// TV is the total variation between the distributions of the choice, softmax(R/T), before and
+/// after.
 ///
 /// ```text
 /// published   TV ≤ 2(N−1)·L_g·D / (T·s_min)
@@ -206,9 +212,11 @@ impl<A: Certify> Certify for Fluent<A> {
 /// radius      D_τ = 2T·atanh(τ) / (L_g·C(σ))
 /// ```
 ///
-/// It holds for the selection `Softmax` at temperature T on the ratings of the operator as they come, and for nothing else: not for the
-/// champion rule, whose logits are z-scored. (Without its standardisation the champion is a softmax of w_tour·R + w_blade·μ and a constant:
-/// [`Modulus::with_scores`].) Perturbations are of the scores that the operator is given, after normalisation.
+/// It holds for the selection `Softmax` at temperature T on the ratings of the operator as they
+/// come, and for nothing else: not for the champion rule, whose logits are z-scored. (Without its
+/// standardisation the champion is a softmax of w_tour·R + w_blade·μ and a constant:
+/// [`Modulus::with_scores`].) Perturbations are of the scores that the operator is given, after
+/// normalisation.
 ///
 /// ```
 /// use sk_aggregate::{NoCertificate, RoundRobin, StabilityCertificate, SwissElo};
@@ -230,7 +238,8 @@ pub struct StabilityCertificate {
 }
 
 impl StabilityCertificate {
-    /// The certificate of `aggregator` on `batch`, under softmax at temperature T in the units of the ratings.
+    /// The certificate of `aggregator` on `batch`, under softmax at temperature T in the units of
+    /// the ratings.
     ///
     /// # Errors
     /// When T is not positive and finite, or the operator has no finite modulus there.
@@ -238,7 +247,8 @@ impl StabilityCertificate {
         Ok(Self::of(aggregator.modulus(batch)?, temperature)?)
     }
 
-    /// The certificate of softmax at temperature T over logits·T of which the modulus is known, ratings or not.
+    /// The certificate of softmax at temperature T over logits·T of which the modulus is known,
+    /// ratings or not.
     ///
     /// # Errors
     /// When T is not positive and finite.
@@ -273,13 +283,16 @@ impl StabilityCertificate {
         (0.25 * self.moved(self.modulus.sharpened, delta)).tanh()
     }
 
-    /// What logits of this slope move by, at most: without a slope nothing, however far the scores do.
+    /// What logits of this slope move by, at most: without a slope nothing, however far the scores
+    /// do.
     fn moved(&self, slope: f64, delta: f64) -> f64 {
-        // The ratio first: it may overflow, which says nothing, where a small slope times a small change would vanish.
+        // The ratio first: it may overflow, which says nothing, where a small slope times a small
+        // change would vanish.
         if slope == 0.0 { 0.0 } else { slope * (delta.abs() / self.temperature) }
     }
 
-    /// D_τ: no change of any score by less than this moves the choice by more than `tolerance`. Infinite for a single candidate.
+    /// D_τ: no change of any score by less than this moves the choice by more than `tolerance`.
+    /// Infinite for a single candidate.
     ///
     /// # Errors
     /// When the tolerance is not in [0, 1).

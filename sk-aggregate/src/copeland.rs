@@ -2,8 +2,9 @@ use sk_core::{Aggregator, Batch, Real, Scratch};
 
 /// The Copeland score: how many candidates score lower, less how many score higher.
 ///
-/// The limit of every bounded link with g(∞) = 1 as all dispersions vanish; half of it plus (N−1)/2 is the Borda count. Blind to σ.
-/// O(N log N); no allocation once a thread has rated a batch of the size.
+/// The limit of every bounded link with g(∞) = 1 as all dispersions vanish; half of it plus (N−1)/2
+/// is the Borda count. Blind to σ. O(N log N); no allocation once a thread has rated a batch of the
+/// size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copeland;
 

@@ -6,9 +6,10 @@ use sk_core::{Aggregator, Batch, Divergence, Real};
 /// R_i = ℓ_i + ln (f′)⁻¹(μ_i)
 /// ```
 ///
-/// with ℓ the fluency blade's log-probability of the backbone, zero where none is seated. It knows neither pairs nor dispersions: under the
-/// reverse KL divergence and without a fluency blade it is the identity. A mean at the end of f′'s range, where the ratio is infinite, is
-/// rated half of the largest number, so that ratings stay finite. O(N); no allocation. Shi et al. 2024, eq. 6.
+/// with ℓ the fluency blade's log-probability of the backbone, zero where none is seated. It knows
+/// neither pairs nor dispersions: under the reverse KL divergence and without a fluency blade it is
+/// the identity. A mean at the end of f′'s range, where the ratio is infinite, is rated half of the
+/// largest number, so that ratings stay finite. O(N); no allocation. Shi et al. 2024, eq. 6.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DivergenceMixture {
     divergence: Divergence,

@@ -1,11 +1,13 @@
 //! Elementary functions without branches or tables, which a compiler turns into vector code.
 //!
-//! Each is good to a few units in the last place, over the arguments that it names; `tests/links.rs` holds what is built of them against
-//! 40 digits. They use no fused multiply-add, so that every processor computes the same bits.
+//! Each is good to a few units in the last place, over the arguments that it names;
+//! `tests/links.rs` holds what is built of them against 40 digits. They use no fused multiply-add,
+//! so that every processor computes the same bits.
 
 use std::f64::consts::{LN_2, LOG2_E};
 
-/// ln 2 in two parts, the first with 21 zero bits at the end: k·`LN_2_HIGH` is exact for every exponent k.
+/// ln 2 in two parts, the first with 21 zero bits at the end: k·`LN_2_HIGH` is exact for every
+/// exponent k.
 const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
@@ -133,13 +135,15 @@ pub(crate) fn tanh(x: f64) -> f64 {
     -e / (2.0 + e)
 }
 
-/// erf x for x ≥ 0, as 1 − e^(−x·q(x)): q(x) = −log(erfc x)/x is smooth on all of [0, ∞), so one polynomial serves small arguments, where
-/// erf is almost linear, and large ones, where it saturates.
+/// erf x for x ≥ 0, as 1 − e^(−x·q(x)): q(x) = −log(erfc x)/x is smooth on all of [0, ∞), so one
+/// polynomial serves small arguments, where erf is almost linear, and large ones, where it
+/// saturates.
 #[inline(always)]
 pub(crate) fn erf(x: f64) -> f64 {
     /// From here on erf is 1 to rounding.
     const END: f64 = 5.9;
-    /// q in powers of 2x/`END` − 1: the weighted minimax fit of `tests/reference/erf.py`, to 7e-17 of erf.
+    /// q in powers of 2x/`END` − 1: the weighted minimax fit of `tests/reference/erf.py`, to 7e-17
+    /// of erf.
     const Q: [f64; 23] = [
         3.5279891213754673,
         2.6800814193451674,

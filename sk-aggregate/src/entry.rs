@@ -6,8 +6,10 @@ use sk_core::{Batch, Deviation, ParameterError, Real, Standardize, merge_ties};
 /// d_i = α z(ℓ_S)_i + (1 − α) z(μ)_i        s_i = (1 − α) σ_i / (std(μ) + ε_σ)        z(x)_i = (x_i − mean(x)) / (std(x) + ε_z)
 /// ```
 ///
-/// so that Δ_ij = d_i − d_j is the published match difference; b₀ is known without error and adds nothing to the dispersion (`prop:cov`).
-/// This is the second of the three published standardisations: ε_z = 1e-6 and ε_σ = 1e-8 as published, both 0 in the sound convention. Where no fluency blade is seated, α counts as 0.
+/// so that Δ_ij = d_i − d_j is the published match difference; b₀ is known without error and adds
+/// nothing to the dispersion (`prop:cov`). This is the second of the three published
+/// standardisations: ε_z = 1e-6 and ε_σ = 1e-8 as published, both 0 in the sound convention. Where
+/// no fluency blade is seated, α counts as 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry {
     alpha: f64,
@@ -16,7 +18,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The published convention: z with ε = 1e-6, centred only below 1e-8; σ over the spread of μ plus 1e-8.
+    /// The published convention: z with ε = 1e-6, centred only below 1e-8; σ over the spread of μ
+    /// plus 1e-8.
     ///
     /// # Errors
     /// When α is not in [0, 1].
@@ -25,7 +28,8 @@ impl Entry {
         Self::new(alpha, Some(Standardize::PAPER), Some(dispersions))
     }
 
-    /// The published equations at ε = 0: scores and dispersions in units of the spread of μ, both zero where it has none.
+    /// The published equations at ε = 0: scores and dispersions in units of the spread of μ, both
+    /// zero where it has none.
     ///
     /// # Errors
     /// When α is not in [0, 1].
@@ -41,7 +45,8 @@ impl Entry {
         Self::new(alpha, None, None)
     }
 
-    /// Any combination: the rule that standardises ℓ_S and μ, and the one whose divisor σ is measured in; `None` leaves them as they are.
+    /// Any combination: the rule that standardises ℓ_S and μ, and the one whose divisor σ is
+    /// measured in; `None` leaves them as they are.
     ///
     /// # Errors
     /// When α is not in [0, 1].

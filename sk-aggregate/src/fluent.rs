@@ -2,10 +2,12 @@ use sk_core::{Aggregator, Batch, Real, Scratch};
 
 use crate::Entry;
 
-/// Any aggregator with the fluency blade mixed in: the inner operator rates (d_i, s_i) in place of (μ_i, σ_i), as [`Entry`] makes them.
+/// Any aggregator with the fluency blade mixed in: the inner operator rates (d_i, s_i) in place of
+/// (μ_i, σ_i), as [`Entry`] makes them.
 ///
-/// `Fluent::new(Entry::sound(0.5)?, RoundRobin::thurstone())` is the exact member of the family that the tournament
-/// [`SwissElo`](crate::SwissElo) samples. The cost of the inner operator plus O(N); no allocation once a thread has rated a batch of the size.
+/// `Fluent::new(Entry::sound(0.5)?, RoundRobin::thurstone())` is the exact member of the family
+/// that the tournament [`SwissElo`](crate::SwissElo) samples. The cost of the inner operator plus
+/// O(N); no allocation once a thread has rated a batch of the size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fluent<A> {
     /// How fluency and scores are mixed.

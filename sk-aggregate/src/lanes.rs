@@ -7,14 +7,16 @@ pub(crate) const LANES: usize = 8;
 
 /// A loop over slices that gains from the widest vectors of the processor it runs on.
 ///
-/// `run` and everything that it calls must be `#[inline(always)]`, or it is compiled for the narrowest.
+/// `run` and everything that it calls must be `#[inline(always)]`, or it is compiled for the
+/// narrowest.
 pub(crate) trait Wide {
     fn run(self);
 }
 
 /// Runs `work`, compiled for the widest vectors that this processor has.
 ///
-/// The operations and their order are the same at every width, and nothing is contracted, so results do not depend on it.
+/// The operations and their order are the same at every width, and nothing is contracted, so
+/// results do not depend on it.
 #[inline]
 pub(crate) fn widest(work: impl Wide) {
     #[cfg(target_arch = "x86_64")]
@@ -39,7 +41,8 @@ pub(crate) fn widest(work: impl Wide) {
     work.run();
 }
 
-/// A function of N numbers, in double precision, without branches or calls. `at` must be `#[inline(always)]`, as for [`Wide`].
+/// A function of N numbers, in double precision, without branches or calls. `at` must be
+/// `#[inline(always)]`, as for [`Wide`].
 pub(crate) trait Function<const N: usize> {
     fn at(&self, x: [f64; N]) -> f64;
 }
@@ -126,8 +129,8 @@ fn padded<F: Real>(values: &[F]) -> [F; LANES] {
     lanes
 }
 
-/// From how many candidates on a batch is shared among threads: its pairs take about a millisecond then, its rounds some tens of
-/// microseconds to hand out.
+/// From how many candidates on a batch is shared among threads: its pairs take about a millisecond
+/// then, its rounds some tens of microseconds to hand out.
 #[cfg(feature = "parallel")]
 const SHARED_FROM: usize = 512;
 

@@ -3,19 +3,21 @@ use sk_core::{ParameterError, Real};
 use crate::elementary;
 use crate::lanes::{self, Function, LANES};
 
-/// s, the spread of a pairwise operator: the scale on which two scores are compared, from their dispersions (`thm:rep`).
+/// s, the spread of a pairwise operator: the scale on which two scores are compared, from their
+/// dispersions (`thm:rep`).
 ///
 /// # For implementors
-/// s must be symmetric, homogeneous of degree 1, and non-decreasing and unbounded in each argument. Homogeneity forces s(0, 0) = 0; the
-/// operators define their ratings there as the limit. One method is enough; [`apply`](Self::apply) is for spreads that are faster on many
-/// values at once.
+/// s must be symmetric, homogeneous of degree 1, and non-decreasing and unbounded in each argument.
+/// Homogeneity forces s(0, 0) = 0; the operators define their ratings there as the limit. One
+/// method is enough; [`apply`](Self::apply) is for spreads that are faster on many values at once.
 pub trait Spread<F: Real = f64>: Send + Sync {
     /// s(a, b), for finite a, b ≥ 0.
     fn s(&self, a: F, b: F) -> F;
 
     /// Replaces each a by s(a, b), for as many finite a, b ≥ 0.
     ///
-    /// [`PNorm`] does it with the widest vectors of the processor, within 2e-15 of the exact value (relative).
+    /// [`PNorm`] does it with the widest vectors of the processor, within 2e-15 of the exact value
+    /// (relative).
     ///
     /// # Panics
     /// May panic when the slices differ in length.
@@ -41,13 +43,14 @@ macro_rules! forward {
 
 forward!(&T, Box<T>, std::sync::Arc<T>);
 
-/// A power of two by which scores and dispersions are multiplied where s is not finite: s is homogeneous, and what a small number loses
-/// beside such a spread is below rounding.
+/// A power of two by which scores and dispersions are multiplied where s is not finite: s is
+/// homogeneous, and what a small number loses beside such a spread is below rounding.
 pub(crate) const REDUCTION: f64 = 1.0 / 18_446_744_073_709_551_616.0; // 2^−64
 
 /// s_p(a, b) = (a^p + b^p)^(1/p) for p in [1, ∞], with max(a, b) at p = ∞ (`cor:family`).
 ///
-/// Evaluated in units of the larger argument, so that it neither overflows nor vanishes while the result is representable.
+/// Evaluated in units of the larger argument, so that it neither overflows nor vanishes while the
+/// result is representable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PNorm {
     p: f64,

@@ -1,8 +1,9 @@
-//! After the first of its size a step allocates nothing in 𝓝, 𝓐 and 𝓢, be it of the published size or of hundreds of candidates: every
-//! normaliser with every propagation, every operator, link, spread and entry, and every selector that ships. 𝓑 is in `sk-blades`.
+//! After the first of its size a step allocates nothing in 𝓝, 𝓐 and 𝓢, be it of the published size
+//! or of hundreds of candidates: every normaliser with every propagation, every operator, link,
+//! spread and entry, and every selector that ships. 𝓑 is in `sk-blades`.
 //!
-//! Not counted: what the caller owns (scores, ratings, probabilities), and what the thread pool of the feature `parallel` does to wake its
-//! threads.
+//! Not counted: what the caller owns (scores, ratings, probabilities), and what the thread pool of
+//! the feature `parallel` does to wake its threads.
 
 #[path = "../../sk-core/tests/counting/mod.rs"]
 mod counting;
@@ -16,7 +17,8 @@ use sk_core::{Aggregator, Batch, Composite, Divergence, Normalizer, OperatingPoi
 use sk_normalize::{CandidateBatch, Correlation, Propagation, Rank, Raw, Robust};
 use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Fallback, Gate, Nucleus, PlackettLuce, Softmax, TopK, Uniform};
 
-/// The published number of candidates, one past the rows of a vector, and some blocks of a round robin, which one thread plays alone.
+/// The published number of candidates, one past the rows of a vector, and some blocks of a round
+/// robin, which one thread plays alone.
 const SIZES: [usize; 3] = [7, 33, 300];
 
 const NAMES: [&str; 3] = ["helpful", "honest", "harmless"];

@@ -1,4 +1,5 @@
-//! The search for the worst jump: never past a certificate, close to it where it is tight, and total where there is none.
+//! The search for the worst jump: never past a certificate, close to it where it is tight, and
+//! total where there is none.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -57,7 +58,8 @@ fn check(jump: &Jump, aggregator: &dyn Aggregator, selector: &dyn Selector, radi
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Searched for over the changes, and over the scores too: no bound is exceeded, published or sharpened.
+    /// Searched for over the changes, and over the scores too: no bound is exceeded, published or
+    /// sharpened.
     #[test]
     fn a_certificate_is_never_exceeded(
         batch in vec((-2.0f64..2.0, -1.0f64..1.0, -3.0f64..0.0), 1..9),
@@ -96,7 +98,8 @@ proptest! {
     }
 }
 
-/// Where the bound is attained, the search attains it: tied candidates of equal dispersion, an even number of them.
+/// Where the bound is attained, the search attains it: tied candidates of equal dispersion, an even
+/// number of them.
 #[test]
 fn the_search_reaches_what_can_be_reached() {
     for n in [2, 4, 6] {
@@ -115,7 +118,8 @@ fn the_search_reaches_what_can_be_reached() {
     }
 }
 
-/// E8: what has no certificate jumps by as much for 1e-9 as for 1e-3. The tournament changes its pairing, the champion's z-scores magnify.
+/// E8: what has no certificate jumps by as much for 1e-9 as for 1e-3. The tournament changes its
+/// pairing, the champion's z-scores magnify.
 #[test]
 fn what_has_no_certificate_jumps_however_small_the_change() {
     let mu = [0.4, 0.1, -0.3, 0.2, -0.1, 0.05, 0.0];
@@ -190,7 +194,8 @@ fn a_search_repeats_with_its_seed_and_keeps_to_its_limits() {
     assert_eq!(Audit::new(0.5).unwrap().radius(), 0.5);
 }
 
-/// Scores at the ends of the floating-point range, where an interval of the radius is rounded or overflows.
+/// Scores at the ends of the floating-point range, where an interval of the radius is rounded or
+/// overflows.
 #[test]
 fn extreme_scores_stay_finite_and_within_the_radius() {
     let softmax = Softmax::new(1.0).unwrap();
@@ -228,7 +233,8 @@ impl Selector for Linear {
     }
 }
 
-/// What a seed found yesterday it finds tomorrow: `reference/jumps.txt` keeps the jumps of two operators.
+/// What a seed found yesterday it finds tomorrow: `reference/jumps.txt` keeps the jumps of two
+/// operators.
 #[test]
 fn jumps_are_pinned_to_their_seed() {
     let mu = [0.5, 0.25, -0.375, 0.125, -0.0625, 0.0];

@@ -1,4 +1,5 @@
-//! The axioms of every operator that ships, of the counterexamples to necessity, and of an operator of someone else's.
+//! The axioms of every operator that ships, of the counterexamples to necessity, and of an operator
+//! of someone else's.
 
 use sk_aggregate::axioms::counterexamples::{Cubic, DegreeMinusOne, DoubleDefeats, DoubleOwn, TwoChannels};
 use sk_aggregate::axioms::{Axiom, Cases, Report, Verdict, assert_declared, check};
@@ -13,7 +14,8 @@ fn student() -> RoundRobin<StudentT, PNorm> {
     RoundRobin::new(StudentT::new(3.0).unwrap(), PNorm::EUCLIDEAN)
 }
 
-// `thm:rep`, sufficiency as mended: every member satisfies all but A5, and A5 where u·g′(u) does not fall.
+// `thm:rep`, sufficiency as mended: every member satisfies all but A5, and A5 where u·g′(u) does
+// not fall.
 axioms!(thurstone => RoundRobin::thurstone(), fails A5);
 axioms!(bradley_terry => RoundRobin::bradley_terry(), fails A5);
 axioms!(weakest_link => RoundRobin::weakest_link(), fails A5);
@@ -24,13 +26,15 @@ axioms!(asinh => RoundRobin::asinh());
 axioms!(signed_log => RoundRobin::new(SignedLog, PNorm::new(3.0).unwrap()));
 axioms!(identity => RoundRobin::new(Identity, PNorm::SUM));
 
-// `thm:rep`, necessity: operators that satisfy A1 to A6 of the paper and are not of the stated form. What rules them out is A3′, A7 or A8.
+// `thm:rep`, necessity: operators that satisfy A1 to A6 of the paper and are not of the stated
+// form. What rules them out is A3′, A7 or A8.
 axioms!(double_own_dispersion => Pairwise(DoubleOwn), fails A7);
 axioms!(double_defeats => Pairwise(DoubleDefeats), fails A7);
 axioms!(degree_minus_one => Pairwise(DegreeMinusOne), fails A3Prime);
 axioms!(two_channels => Pairwise(TwoChannels), fails A8);
 
-// … and its sufficiency: odd and increasing is not enough for A5′, which needs a link that is uniformly continuous. A5 is kept.
+// … and its sufficiency: odd and increasing is not enough for A5′, which needs a link that is
+// uniformly continuous. A5 is kept.
 axioms!(cubic => RoundRobin::new(Cubic, PNorm::EUCLIDEAN), fails A5Prime);
 
 // Beside the family.
@@ -56,7 +60,8 @@ impl Link for FifthRoot {
 axioms!(boxed => Box::new(RoundRobin::asinh()) as Box<dyn Aggregator>);
 axioms!(third_party => RoundRobin::new(Softsign, Halfway), fails A5);
 
-// Ratings that start at an origin, as Elo's do, and are rounded to it: only differences of ratings count.
+// Ratings that start at an origin, as Elo's do, and are rounded to it: only differences of ratings
+// count.
 axioms!(from_an_origin => FromAnOrigin);
 
 /// The ratings of asinh over 1e6.
@@ -69,7 +74,8 @@ impl Aggregator for FromAnOrigin {
     }
 }
 
-// No comparison at all: the rating grows with σ itself, which must not hide that it goes on moving with μ.
+// No comparison at all: the rating grows with σ itself, which must not hide that it goes on moving
+// with μ.
 axioms!(lower_bound => LowerBound, fails A3Prime A4 A5 A5Prime A6 A7 A8);
 
 /// R_i = μ_i − σ_i.
@@ -128,7 +134,8 @@ fn an_operator_that_leaves_a_rating_unwritten_satisfies_nothing() {
     }
 }
 
-/// E2 by hand: with σ_j = 0 a Thurstone rating is Φ(Δ/σ_i) − ½, and from σ_i = 1 to 2 its rise over Δ = 1 … 2 grows.
+/// E2 by hand: with σ_j = 0 a Thurstone rating is Φ(Δ/σ_i) − ½, and from σ_i = 1 to 2 its rise over
+/// Δ = 1 … 2 grows.
 #[test]
 fn counterexamples_are_small_enough_to_check_by_hand() {
     let Verdict::Violated { counterexample, .. } = check(Axiom::A5, &RoundRobin::thurstone(), 2000, 1) else { panic!() };

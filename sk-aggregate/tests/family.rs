@@ -7,7 +7,8 @@ use sk_aggregate::{
 };
 use sk_core::{Aggregator, Batch, Divergence, Real};
 
-/// Rounding of a sum of at most 12 bounded links of arguments known to a few units in the last place.
+/// Rounding of a sum of at most 12 bounded links of arguments known to a few units in the last
+/// place.
 const TOLERANCE: f64 = 1e-9;
 
 fn rate<F: Real>(aggregator: &dyn Aggregator<F>, mu: &[F], sigma: &[F]) -> Vec<F> {
@@ -157,7 +158,8 @@ proptest! {
             let height = if name.starts_with("tanh") { 1.0 } else { 0.5 };
             let expected: Vec<f64> = copeland.iter().map(|c| height * c).collect();
             prop_assert!(close(&at_zero, &expected), "{name}: {at_zero:?} {expected:?}");
-            // Continuous: dispersions of 1e-12 give the same to the tolerance; the heavy tail needs smaller ones.
+            // Continuous: dispersions of 1e-12 give the same to the tolerance; the heavy tail needs
+            // smaller ones.
             let near = rate(&member, &mu, &vec![1e-12; mu.len()]);
             prop_assert!(close(&near, &expected), "{name}: {near:?} {expected:?}");
         }
@@ -173,8 +175,9 @@ proptest! {
         }
     }
 
-    /// The Borda count, who is below counted as one and who ties as a half, is the limit of expected wins: half the Copeland score plus
-    /// (N − 1)/2, and Thurstone's ratings plus ½ per rival as dispersions vanish.
+    /// The Borda count, who is below counted as one and who ties as a half, is the limit of
+    /// expected wins: half the Copeland score plus (N − 1)/2, and Thurstone's ratings plus ½ per
+    /// rival as dispersions vanish.
     #[test]
     fn the_limit_of_expected_wins_is_the_borda_count(mu in proptest::collection::vec(-4i32..4, 1..10)) {
         let mu: Vec<f64> = mu.into_iter().map(f64::from).collect();
@@ -242,7 +245,8 @@ fn named_members_by_hand() {
 
 #[test]
 fn some_certain_candidates_among_uncertain_ones() {
-    // c0 and c1 are certain and 1 apart, c2 is not: the pair (0, 1) is the limit, the others are not.
+    // c0 and c1 are certain and 1 apart, c2 is not: the pair (0, 1) is the limit, the others are
+    // not.
     let ratings = rate(&RoundRobin::thurstone(), &[1.0, 0.0, 0.0], &[0.0, 0.0, 1.0]);
     let phi_1 = 0.341_344_746_068_542_9;
     assert!(close(&ratings, &[0.5 + phi_1, -0.5, -phi_1]), "{ratings:?}");
@@ -250,7 +254,8 @@ fn some_certain_candidates_among_uncertain_ones() {
     assert_eq!(rate(&RoundRobin::thurstone(), &[2.0, 2.0], &[0.0, 0.0]), [0.0, 0.0]);
 }
 
-/// `u · g′(u)` of a bounded link falls past a threshold, and there a less certain score moves its rating *more*.
+/// `u · g′(u)` of a bounded link falls past a threshold, and there a less certain score moves its
+/// rating *more*.
 #[test]
 fn thurstone_violates_attenuation() {
     let sensitivity = |sigma: f64| {
@@ -262,7 +267,8 @@ fn thurstone_violates_attenuation() {
     assert!((sensitivity(1.0) - 0.242).abs() < 1e-3, "{}", sensitivity(1.0));
 }
 
-/// As all dispersions vanish together, the identity link may keep ranking another candidate first than the highest score.
+/// As all dispersions vanish together, the identity link may keep ranking another candidate first
+/// than the highest score.
 #[test]
 fn the_identity_link_need_not_tend_to_the_argmax() {
     let first = |member: &dyn Aggregator, t: f64| {
@@ -277,9 +283,9 @@ fn the_identity_link_need_not_tend_to_the_argmax() {
     }
 }
 
-/// Slowly growing links tend to the argmax along rays σ = t·σ⁰ and not along every path to zero: with σ = (t, e^(−1/t), e^(−1/t)), and
-/// at σ = (t, 0, 0), the certain pair of the second candidate outweighs its loss to the first at every t. Bounded links tend to it
-/// along any path.
+/// Slowly growing links tend to the argmax along rays σ = t·σ⁰ and not along every path to zero:
+/// with σ = (t, e^(−1/t), e^(−1/t)), and at σ = (t, 0, 0), the certain pair of the second candidate
+/// outweighs its loss to the first at every t. Bounded links tend to it along any path.
 #[test]
 fn slow_links_tend_to_the_argmax_along_rays_only() {
     let mu = [1.0, 0.9, 0.0];
@@ -321,7 +327,8 @@ fn fluency_is_mixed_in_by_hand() {
     assert_eq!(fluent, [0.0, -0.5, -1.0]);
 }
 
-/// Forward KL, f′(x) = −1/x: ratios of 2 and ½ at equal weights have the mean −1.25, which is that of a ratio of 0.8.
+/// Forward KL, f′(x) = −1/x: ratios of 2 and ½ at equal weights have the mean −1.25, which is that
+/// of a ratio of 0.8.
 #[test]
 fn a_mixture_brings_the_mean_of_the_derivatives_back_by_hand() {
     let means = [-1.25, -0.5];

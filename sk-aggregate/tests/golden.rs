@@ -1,5 +1,6 @@
-//! One selection step end to end, CBN → entry → tournament → champion, against `reference/golden.py`, which was written from the paper
-//! independently of these crates; and two batches worked by hand.
+//! One selection step end to end, CBN → entry → tournament → champion, against
+//! `reference/golden.py`, which was written from the paper independently of these crates; and two
+//! batches worked by hand.
 
 use serde::Deserialize;
 use sk_aggregate::{Bracket, SwissElo};
@@ -7,8 +8,9 @@ use sk_core::{Aggregator, Batch, Composite, Normalizer, OperatingPoint, ScoreTab
 use sk_normalize::CandidateBatch;
 use sk_select::Champion;
 
-/// Both sides round each of some hundred operations on values of order 1 to 1e-16, in different orders. Dispersions under a constant σ
-/// and ratings are larger, so the tolerance is relative to the largest value.
+/// Both sides round each of some hundred operations on values of order 1 to 1e-16, in different
+/// orders. Dispersions under a constant σ and ratings are larger, so the tolerance is relative to
+/// the largest value.
 const TOLERANCE: f64 = 1e-12;
 
 #[derive(Deserialize)]
@@ -129,8 +131,9 @@ fn every_number_agrees_with_the_independent_reference() {
     }
 }
 
-/// By hand, one blade, three candidates, two rounds, in the `paper` convention at the HHH point. Its epsilons change the sixth decimal, so
-/// they are left out of the table and the tolerance is 1e-5 (1e-3 for ratings, which K = 40 magnifies).
+/// By hand, one blade, three candidates, two rounds, in the `paper` convention at the HHH point.
+/// Its epsilons change the sixth decimal, so they are left out of the table and the tolerance is
+/// 1e-5 (1e-3 for ratings, which K = 40 magnifies).
 ///
 /// | quantity | c0 | c1 | c2 | how |
 /// |---|---|---|---|---|
@@ -142,8 +145,9 @@ fn every_number_agrees_with_the_independent_reference() {
 /// | d = ½ z(ℓ) + ½ z(μ) | 1 | −1 | 0 | |
 /// | s = ½ σ / std(μ) | .5 | 1 | 1.5 | std of the composite is 1 |
 ///
-/// Round 0, K = 40: all at 1500, so by μ: c0, c2, c1. c0 meets c2, c1 sits out. Δ = 1, s₂ = √(.25 + 2.25) = 1.581139,
-/// S = Φ(.632456) = .736455, E = ½, gain 40 · .236455 = 9.4582: ratings 1509.4582, 1500, 1490.5418.
+/// Round 0, K = 40: all at 1500, so by μ: c0, c2, c1. c0 meets c2, c1 sits out. Δ = 1, s₂ = √(.25 +
+/// 2.25) = 1.581139, S = Φ(.632456) = .736455, E = ½, gain 40 · .236455 = 9.4582: ratings
+/// 1509.4582, 1500, 1490.5418.
 ///
 /// Round 1, K = 10: c0, c1, c2. c0 meets c1, whom it has not met; c2 sits out. Δ = 2, s₂ = √(.25 + 1) = 1.118034,
 /// S = Φ(1.788854) = .963181, E = 1/(1 + 10^(−9.4582/400)) = .513608, gain 10 · .449573 = 4.4957: ratings 1513.9539, 1495.5043, 1490.5418.
@@ -190,7 +194,8 @@ fn three_candidates_by_hand() {
 
 /// By hand, four candidates and more rounds than the three that avoid rematches: who meets whom.
 ///
-/// Two blades at weights ¾ and ¼ give composites in the order c3, c2, c0, c1, and fluency favours c0, then c1 and c2 alike, then c3.
+/// Two blades at weights ¾ and ¼ give composites in the order c3, c2, c0, c1, and fluency favours
+/// c0, then c1 and c2 alike, then c3.
 ///
 /// | round | K | standings | pairs | why |
 /// |---|---|---|---|---|

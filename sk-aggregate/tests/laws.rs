@@ -1,4 +1,5 @@
-//! The laws of the axioms on cases by hand: what each calls broken, both sides of it, and what it lets pass.
+//! The laws of the axioms on cases by hand: what each calls broken, both sides of it, and what it
+//! lets pass.
 
 use sk_aggregate::axioms::{Case, Violation, laws};
 use sk_core::{Aggregator, Batch};
@@ -57,7 +58,8 @@ fn ratings_are_numbers() {
     broken(laws::translation(&spoiled, &two()), f64::INFINITY, 0.0, "rating 1 should be finite");
 }
 
-/// Batches that the other laws do not look at: 0/0 between two that are certain and tie, 3/0 between two that do not, and all certain.
+/// Batches that the other laws do not look at: 0/0 between two that are certain and tie, 3/0
+/// between two that do not, and all certain.
 #[test]
 fn totality() {
     let broken = |operator: &dyn Aggregator, case: &Case, reason: &str| {
@@ -116,7 +118,8 @@ fn scale_of_ranking() {
     assert_eq!(laws::scale_of_ranking(&each(|m, s| if s >= 2.5 { 1e6 } else { m }), &both), Ok(()));
 }
 
-/// m + σ²: 4, 3 and −3. At a score of −1 the first ties with the second; twice as large, −2 + 16 and 4 + 4 do not.
+/// m + σ²: 4, 3 and −3. At a score of −1 the first ties with the second; twice as large, −2 + 16
+/// and 4 + 4 do not.
 #[test]
 fn a_tie_should_survive_a_change_of_scale() {
     let squared = each(|m, s| m + s * s);
@@ -169,7 +172,8 @@ fn slight(d: f64) -> f64 {
     d.clamp(-1e-3, 1e-3)
 }
 
-/// A rating may stand still where a probit does, past seven dispersions, and before that where its climb is below 1e-13.
+/// A rating may stand still where a probit does, past seven dispersions, and before that where its
+/// climb is below 1e-13.
 #[test]
 fn strict_growth_is_asked_for_where_a_probit_climbs() {
     let still = pairwise(|d, _, _| slight(d));
@@ -192,7 +196,8 @@ fn strict_growth_is_asked_for_where_a_probit_climbs() {
     }
 }
 
-/// What is a draw up to a hundred-thousandth of a dispersion is found by a slight step from a tie; an origin that rounds the step away is no draw.
+/// What is a draw up to a hundred-thousandth of a dispersion is found by a slight step from a tie;
+/// an origin that rounds the step away is no draw.
 #[test]
 fn slight_steps_are_taken_from_a_tie() {
     let draws = pairwise(|d, a: f64, b: f64| (d.signum() * (d.abs() / a.hypot(b) - 1e-5).max(0.0)).asinh());
@@ -225,7 +230,8 @@ fn a_rating_may_go_back_by_rounding() {
 
 #[test]
 fn attenuation() {
-    // ½ at any dispersion; the widest looked at are 2^15 and 2^30 times the largest number of the case.
+    // ½ at any dispersion; the widest looked at are 2^15 and 2^30 times the largest number of the
+    // case.
     let reason = "the move of R_0 for a step of 0.5 should go on falling as σ_0 goes from 98304.0 to 3221225472.0";
     broken(laws::attenuation(&each(|m, _| m), &two()), 0.5, 0.5, reason);
     broken(laws::envelope(&each(|m, _| m), &two()), 0.5, 0.5, reason);
@@ -250,7 +256,8 @@ fn attenuation() {
     assert_eq!((laws::attenuation(&each(|m, _| m), &alone), laws::envelope(&each(|m, _| m), &alone)), (Ok(()), Ok(())));
 }
 
-/// A certain candidate that widens the spread by a millionth is told from one that is a millionth less certain.
+/// A certain candidate that widens the spread by a millionth is told from one that is a millionth
+/// less certain.
 #[test]
 fn slight_widenings_are_looked_at() {
     let wide = |by: f64| pairwise(move |d, a: f64, b: f64| d / if a == 0.0 || b == 0.0 { by * a.hypot(b) } else { a.hypot(b) });
@@ -260,12 +267,14 @@ fn slight_widenings_are_looked_at() {
         assert!(violation.reason.ends_with("as σ_0 goes from 0.0 to 0.0009765625"), "{violation}");
         assert_eq!(law(&wide(1.0), &certain), Ok(()));
     }
-    // A step up of 1% at a dispersion of 1: the ⅟₁₆ that is the least of the generated widenings is past it and steeper by less.
+    // A step up of 1% at a dispersion of 1: the ⅟₁₆ that is the least of the generated widenings is
+    // past it and steeper by less.
     let stepped = pairwise(|d, a, b| d / (a + b) * if a.max(b) > 1.0 { 1.01 } else { 1.0 });
     assert!(laws::attenuation(&stepped, &Case { widen: 1.0625, ..case(&[0.0, 3.0], &[1.0, 1.0]) }).is_err());
 }
 
-/// A move that falls like 1/log σ, or like a fifth root, vanishes; one that falls to a ten-thousandth does not.
+/// A move that falls like 1/log σ, or like a fifth root, vanishes; one that falls to a
+/// ten-thousandth does not.
 #[test]
 fn slow_moves_vanish_and_small_ones_need_not() {
     let slow = first(|m, s| m / (2.0 + s).ln());
@@ -277,7 +286,8 @@ fn slow_moves_vanish_and_small_ones_need_not() {
     assert!(laws::attenuation(&floor, &two()).is_err() && laws::envelope(&floor, &two()).is_err());
 }
 
-/// u·log u has no supremum, and neither has a hundredth power more; u − atan(u) does, though it rises for ever.
+/// u·log u has no supremum, and neither has a hundredth power more; u − atan(u) does, though it
+/// rises for ever.
 #[test]
 fn the_envelope_has_an_end() {
     let of = |g: fn(f64) -> f64| pairwise(move |d, a: f64, b: f64| g(d / a.hypot(b)));
@@ -295,8 +305,9 @@ fn the_envelope_has_an_end() {
     }
 }
 
-/// A5 looks where the scores are, A5′ for the most that a rating moves anywhere: below, the peak lies off the tie at the first dispersion and
-/// on it at a wider one, which is lower by a thousandth.
+/// A5 looks where the scores are, A5′ for the most that a rating moves anywhere: below, the peak
+/// lies off the tie at the first dispersion and on it at a wider one, which is lower by a
+/// thousandth.
 #[test]
 fn the_envelope_is_searched_for() {
     let barely = Case { widen: 1.001, ..case(&[0.0, 0.0], &[1.0, 1.0]) };
@@ -323,7 +334,8 @@ fn decomposability() {
     let reason = "R_0 over the mean should be the sum of its ratings in batches of two, over the mean of the sums";
     assert_eq!(violation.reason, reason);
     assert_eq!(laws::decomposability(&pairwise(|d, a, b| d / (a + 2.0 * b)), &three), Ok(()));
-    // An origin is not a gain from a comparison, and hides no other: 1e-6 of what is compared shows beside 1500.
+    // An origin is not a gain from a comparison, and hides no other: 1e-6 of what is compared shows
+    // beside 1500.
     let from_an_origin = |more: f64| {
         By(move |mu: &[f64], sigma: &[f64]| {
             let by = 1.0 + more * (mu.len() as f64 - 2.0);
@@ -366,7 +378,8 @@ fn single_channel() {
         3.0,
         "ψ of a difference of 1 under σ = (1, 2) should be reached under (2, 2)",
     );
-    // 2 under (1, 2); under (2, 2) r/2 + r³ is that at r = 1.1282, and a quarter of it is worth .1634.
+    // 2 under (1, 2); under (2, 2) r/2 + r³ is that at r = 1.1282, and a quarter of it is worth
+    // .1634.
     let bent = pairwise(|d, a, _| d / a + d.powi(3));
     let violation = laws::single_channel(&bent, &two()).unwrap_err();
     assert_eq!(violation.left, 0.265_625);
@@ -399,7 +412,8 @@ fn a_channel_may_fall_and_have_an_origin() {
     assert!(laws::single_channel(&second, &two()).is_err());
 }
 
-/// Where small differences are draws the factor is solved for at a larger one, and what is found there counts.
+/// Where small differences are draws the factor is solved for at a larger one, and what is found
+/// there counts.
 #[test]
 fn a_channel_may_begin_with_draws() {
     let draws = |within: f64| move |u: f64| u.signum() * (u.abs() - within).max(0.0);

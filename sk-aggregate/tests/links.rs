@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use reference::{links as referenced, student, table};
 use sk_aggregate::{Asinh, Identity, Laplace, Link, Logistic, Probit, SignedLog, StudentT, Tanh};
 
-/// What each link may differ by, relative, from the correctly rounded value: two units in the last place for one elementary function.
+/// What each link may differ by, relative, from the correctly rounded value: two units in the last
+/// place for one elementary function.
 const ELEMENTARY: f64 = 4.5e-16;
 
 #[test]
@@ -89,7 +90,8 @@ proptest! {
         for link in [&Asinh as &dyn Link, &SignedLog, &Identity] {
             prop_assert!(weight(link, u * factor) >= weight(link, u) * (1.0 - 1e-6));
         }
-        // No bounded link has it: past u* (1 for the probit, 1.5434 for the logistic) the product falls.
+        // No bounded link has it: past u* (1 for the probit, 1.5434 for the logistic) the product
+        // falls.
         for (link, threshold) in [(&Probit as &dyn Link, 1.0), (&Logistic, 1.5434)] {
             let (inside, outside) = (threshold * (1.0 - 0.5 / factor), threshold * factor.min(3.0));
             prop_assert!(weight(link, inside) <= weight(link, threshold) * (1.0 + 1e-6));
@@ -108,14 +110,15 @@ fn degrees_of_freedom_are_checked() {
     assert_eq!([4.0, StudentT::FEWEST, 25.0, f64::MAX].map(|nu| student(nu).nu()), [4.0, 0.1, 25.0, f64::MAX]);
 }
 
-/// Over all degrees of freedom Student's t rises everywhere, by no more than its slope at 0 allows, one value at a time and many at a time:
-/// what it is put together of meets without a jump.
+/// Over all degrees of freedom Student's t rises everywhere, by no more than its slope at 0 allows,
+/// one value at a time and many at a time: what it is put together of meets without a jump.
 #[test]
 fn students_t_has_its_slope_at_any_degrees_of_freedom() {
     /// Rounding of g ≤ ½, and of a tail subtracted from ½.
     const ROUNDING: f64 = 2e-15;
     let grid: Vec<f64> = (0..=1024).map(|k| f64::from(k) / 64.0).collect();
-    // Seven to the decade from 0.1 to 1e16 and fewer up to 1e300, and where one form takes over from the other.
+    // Seven to the decade from 0.1 to 1e16 and fewer up to 1e300, and where one form takes over
+    // from the other.
     let decades = (0..120).map(|k| f64::from(k) / 7.0).chain((18..=300).step_by(6).map(f64::from));
     for nu in decades.map(|decade| StudentT::FEWEST * 10f64.powf(decade)).chain([19.999_999, 20.0, 20.000_001]) {
         let link = student(nu);
@@ -134,7 +137,8 @@ fn students_t_has_its_slope_at_any_degrees_of_freedom() {
     }
 }
 
-/// Student's t of ever more degrees of freedom is the probit, to rounding from 1e16 on, and either side of 20 it is the same function.
+/// Student's t of ever more degrees of freedom is the probit, to rounding from 1e16 on, and either
+/// side of 20 it is the same function.
 #[test]
 fn students_t_is_one_function_of_its_degrees_of_freedom() {
     for u in [1e-300f64, 1e-3, 0.7, 1.7, 1.8, 3.0, 6.0, 1e3, 1e300] {

@@ -1,5 +1,5 @@
-//! What the second standardisation and the published temperature do to a choice (E12, E13), on random batches of the reference
-//! instantiation: seven candidates, three blades, a fluency blade.
+//! What the second standardisation and the published temperature do to a choice (E12, E13), on
+//! random batches of the reference instantiation: seven candidates, three blades, a fluency blade.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -52,15 +52,18 @@ fn top(aggregator: &dyn Aggregator, (composite, fluency): &(Composite, Vec<f64>)
     (0..N).max_by(|&a, &b| ratings[a].total_cmp(&ratings[b])).unwrap()
 }
 
-/// E12: the composite of one blade has a deviation of 1 already, that of three about 3^−½, and what brings it back to 1 changes who wins.
+/// E12: the composite of one blade has a deviation of 1 already, that of three about 3^−½, and what
+/// brings it back to 1 changes who wins.
 #[test]
 fn the_second_standardisation_changes_the_ranking_and_the_effective_alpha() {
     let spread = |weights| mean(batches(weights).iter().map(|(composite, _)| deviation(&composite.mu)));
     assert!((spread(VERTEX) - 1.0).abs() < 1e-12);
-    // E[(1 + 2(ρ₁ + ρ₂ + ρ₃)/3)^½]/√3, the correlations of seven candidates being of order 6^−½: a little less than .577.
+    // E[(1 + 2(ρ₁ + ρ₂ + ρ₃)/3)^½]/√3, the correlations of seven candidates being of order 6^−½: a
+    // little less than .577.
     let centroid = spread(CENTROID);
     assert!((centroid - 0.56).abs() < 0.01, "{centroid}");
-    // α z(ℓ) + (1 − α) μ/std(μ) weighs ℓ as α′ = α·std/(α·std + 1 − α) does without the division: .5 at a vertex, .36 at the centroid.
+    // α z(ℓ) + (1 − α) μ/std(μ) weighs ℓ as α′ = α·std/(α·std + 1 − α) does without the division:
+    // .5 at a vertex, .36 at the centroid.
     let alpha = POINT.alpha * centroid / (POINT.alpha * centroid + 1.0 - POINT.alpha);
     assert!((alpha - 0.36).abs() < 0.01, "{alpha}");
 
@@ -73,8 +76,9 @@ fn the_second_standardisation_changes_the_ranking_and_the_effective_alpha() {
     assert!((share - 0.22).abs() < 0.05, "{share}");
 }
 
-/// E13: normalised entropy of the champion, how often it has the highest μ and what it gains, in deviations of the batch (divisor N), over a
-/// candidate drawn evenly; at the published temperature, with and without fluency, and at T = ½. The best of seven is 1.5 above their mean.
+/// E13: normalised entropy of the champion, how often it has the highest μ and what it gains, in
+/// deviations of the batch (divisor N), over a candidate drawn evenly; at the published
+/// temperature, with and without fluency, and at T = ½. The best of seven is 1.5 above their mean.
 #[test]
 fn the_published_temperature_is_close_to_a_uniform_draw() {
     let tournament = SwissElo::sound(POINT.rounds, POINT.alpha).unwrap();

@@ -53,9 +53,11 @@ fn batches() -> impl Strategy<Value = (Vec<f64>, Vec<f64>, Vec<f64>)> {
     })
 }
 
-/// The δ in the box ‖δ‖_∞ ≤ `radius` that climbing by finite differences of TV arrives at, from a random corner.
+/// The δ in the box ‖δ‖_∞ ≤ `radius` that climbing by finite differences of TV arrives at, from a
+/// random corner.
 ///
-/// The gradient's sign is a corner of the box; a step goes there, or part of the way while that is better.
+/// The gradient's sign is a corner of the box; a step goes there, or part of the way while that is
+/// better.
 fn climb(tv: &dyn Fn(&[f64]) -> f64, n: usize, radius: f64, rng: &mut ChaCha8Rng) -> (Vec<f64>, f64) {
     let mut delta: Vec<f64> = (0..n).map(|_| if rng.random_bool(0.5) { radius } else { -radius }).collect();
     let mut best = tv(&delta);
@@ -132,7 +134,8 @@ proptest! {
         prop_assert_eq!(total_variation(&before, &choice(&Scores, &Argmax, &plus(&mu, &small), &sigma)), 0.0);
     }
 
-    /// Theorem 2 (ii), as published and as sharpened, for random perturbations and for one that climbs the gradient.
+    /// Theorem 2 (ii), as published and as sharpened, for random perturbations and for one that
+    /// climbs the gradient.
     #[test]
     fn no_perturbation_exceeds_a_bound((mu, sigma, direction) in batches(), decade in -3.0f64..1.0, temperature in 0.05f64..4.0, seed in 0u64..1000) {
         let radius = 10f64.powf(decade);
@@ -154,7 +157,8 @@ proptest! {
         }
     }
 
-    /// No change below the certified radius moves the choice by more than the tolerance it was asked for.
+    /// No change below the certified radius moves the choice by more than the tolerance it was
+    /// asked for.
     #[test]
     fn the_radius_inverts_the_bound((mu, sigma, direction) in batches(), tolerance in 0.0f64..0.9, temperature in 0.05f64..4.0) {
         for (name, member) in members() {
@@ -176,7 +180,8 @@ proptest! {
         }
     }
 
-    /// Corollary 2: a permutation of the dispersions changes no bound, since none looks at the scores; what it bounds does change.
+    /// Corollary 2: a permutation of the dispersions changes no bound, since none looks at the
+    /// scores; what it bounds does change.
     #[test]
     fn guarantees_see_dispersions_as_a_multiset((mu, sigma, _) in batches(), turn in 1usize..8, delta in 0.0f64..1.0) {
         let mut permuted = sigma.clone();
@@ -193,8 +198,8 @@ proptest! {
     }
 }
 
-/// What a permutation of the dispersions leaves bounded as before does change, unless the ratings do not look at them: the choice itself,
-/// and how far a change of the scores moves it.
+/// What a permutation of the dispersions leaves bounded as before does change, unless the ratings
+/// do not look at them: the choice itself, and how far a change of the scores moves it.
 #[test]
 fn what_a_guarantee_bounds_depends_on_who_carries_which_dispersion() {
     let (mu, sigma, permuted) = ([1.0, 0.8, 0.0], [0.1, 2.0, 1.0], [2.0, 1.0, 0.1]);
@@ -209,9 +214,11 @@ fn what_a_guarantee_bounds_depends_on_who_carries_which_dispersion() {
     }
 }
 
-/// How much of the uniform bound an adversary reaches, N = 2 … 16, with all dispersions equal and small D, where the bound is tightest.
+/// How much of the uniform bound an adversary reaches, N = 2 … 16, with all dispersions equal and
+/// small D, where the bound is tightest.
 ///
-/// Half of a tied batch raised and half lowered moves 1 − 1/N² of it for odd N and all of it for even N.
+/// Half of a tied batch raised and half lowered moves 1 − 1/N² of it for odd N and all of it for
+/// even N.
 #[test]
 fn the_sharpened_bound_is_nearly_attained() {
     const SPREAD: f64 = std::f64::consts::SQRT_2;
@@ -245,7 +252,8 @@ fn the_sharpened_bound_is_nearly_attained() {
     }
 }
 
-/// At any degrees of freedom the scores where Student's t changes from one form to another are as safe as all others.
+/// At any degrees of freedom the scores where Student's t changes from one form to another are as
+/// safe as all others.
 #[test]
 fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
     const TEMPERATURE: f64 = 0.1;
@@ -255,7 +263,8 @@ fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
     for nu in [0.1, 1.0, 19.9, 20.0, 1e3, 1e7, 1e8, 1e9, 1e10, 1e12, 1e16, 1e300] {
         let member = RoundRobin::new(StudentT::new(nu).unwrap(), PNorm::EUCLIDEAN);
         let bound = StabilityCertificate::new(&member, &Batch::trusted(&[0.0; 2], &sigma), TEMPERATURE).unwrap().bound(DELTA);
-        // u from 0 to 5 in steps of 2δ/√2, coarsely, and finely around √3, where the mean of the beta distribution lies.
+        // u from 0 to 5 in steps of 2δ/√2, coarsely, and finely around √3, where the mean of the
+        // beta distribution lies.
         let fine = (-2000..2000).map(|k| 6f64.sqrt() + f64::from(k) * DELTA);
         for gap in (0..5000).map(|k| f64::from(k) * 1.4e-3).chain(fine) {
             let before = choice(&member, &softmax, &[gap, 0.0], &sigma);
@@ -267,10 +276,12 @@ fn the_certificate_of_students_t_holds_at_any_degrees_of_freedom() {
     }
 }
 
-/// The sharpened bound with dispersions over two decades, where every rival counts by its own spread: it is reached, for N = 2 … 16.
+/// The sharpened bound with dispersions over two decades, where every rival counts by its own
+/// spread: it is reached, for N = 2 … 16.
 ///
-/// The pair (i, l) of C(σ) tied in rating on top of the others, at a temperature at which these have no part in the choice; then the two
-/// moved apart, and each rival to where it helps more. All scores are so close that every slope is L_g.
+/// The pair (i, l) of C(σ) tied in rating on top of the others, at a temperature at which these
+/// have no part in the choice; then the two moved apart, and each rival to where it helps more. All
+/// scores are so close that every slope is L_g.
 #[test]
 fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
     /// What curvature and the others' part leave of the bound.
@@ -323,7 +334,8 @@ fn the_sharpened_bound_is_attained_whatever_the_dispersions() {
     }
 }
 
-/// At the ends of the range: a spread that overflows bounds what it allows, one too small for a slope says so, and no number is NaN.
+/// At the ends of the range: a spread that overflows bounds what it allows, one too small for a
+/// slope says so, and no number is NaN.
 #[test]
 fn certificates_hold_at_the_ends_of_the_range() {
     struct Triple;
@@ -342,7 +354,8 @@ fn certificates_hold_at_the_ends_of_the_range() {
         let moved = total_variation(&before, &after);
         assert!(moved > 0.04 && moved <= certificate.bound(DELTA) + ROUNDING, "{moved} {}", certificate.bound(DELTA));
     }
-    // 1/s = 1/(1.7e308 √2), L_g = .398942: tanh(2 · .398942 · 1e308/(1.7e308 √2 · 2)) = tanh(.165938).
+    // 1/s = 1/(1.7e308 √2), L_g = .398942: tanh(2 · .398942 · 1e308/(1.7e308 √2 · 2)) =
+    // tanh(.165938).
     let bound = StabilityCertificate::new(members[0], &Batch::trusted(&mu, &sigma), 1.0).unwrap().bound(DELTA);
     assert!((bound - 0.164_432).abs() < 1e-6, "{bound}");
 
@@ -357,8 +370,9 @@ fn certificates_hold_at_the_ends_of_the_range() {
     assert_eq!((cold.bound(1e-5), cold.bound(0.0)), (1.0, 0.0));
 }
 
-/// By hand: Thurstone, N = 2, σ = (3, 4), T = ½. s = 5, L_g = 1/√(2π) = .398942, so C = 2/5 and the bound at D = 1 is
-/// tanh(.398942 · 1 · .4 / 1) = tanh(.159577) = .158236; published 2 · .398942/(½ · 5) = .319154.
+/// By hand: Thurstone, N = 2, σ = (3, 4), T = ½. s = 5, L_g = 1/√(2π) = .398942, so C = 2/5 and the
+/// bound at D = 1 is tanh(.398942 · 1 · .4 / 1) = tanh(.159577) = .158236; published 2 · .398942/(½
+/// · 5) = .319154.
 #[test]
 fn a_certificate_by_hand() {
     let batch = Batch::trusted(&[0.0, 0.0], &[3.0, 4.0]);
@@ -367,8 +381,8 @@ fn a_certificate_by_hand() {
     assert!((certificate.published(1.0) - 0.319_154).abs() < 1e-6);
     assert_eq!(certificate.bound(-1.0), certificate.bound(1.0));
     assert_eq!(certificate.temperature(), 0.5);
-    // Three candidates, identity, p = 1, σ = (0, 1, 2): s₀₁ = 1, s₀₂ = 2, s₁₂ = 3. C = max over pairs:
-    // (0,1): 2 + max(½, ⅓) = 2.5; (0,2): 1 + max(1, ⅓) = 2; (1,2): ⅔ + max(1, ½) = 1⅔.
+    // Three candidates, identity, p = 1, σ = (0, 1, 2): s₀₁ = 1, s₀₂ = 2, s₁₂ = 3. C = max over
+    // pairs: (0,1): 2 + max(½, ⅓) = 2.5; (0,2): 1 + max(1, ⅓) = 2; (1,2): ⅔ + max(1, ½) = 1⅔.
     let batch = Batch::trusted(&[0.0; 3], &[0.0, 1.0, 2.0]);
     let modulus = RoundRobin::new(Identity, PNorm::SUM).modulus(&batch).unwrap();
     assert_eq!((modulus.published, modulus.uniform, modulus.sharpened), (4.0, 6.0, 5.0));
@@ -383,7 +397,8 @@ fn a_certificate_by_hand() {
     assert_eq!(deaf.modulus(&batch.with_trusted_fluency(&[0.0; 3])).unwrap().sharpened, 0.0);
 }
 
-/// MOD's mixture moves with its scores as they do themselves where it is the identity, and has no bounded slope elsewhere.
+/// MOD's mixture moves with its scores as they do themselves where it is the identity, and has no
+/// bounded slope elsewhere.
 #[test]
 fn a_mixture_is_covered_under_the_reverse_kl_divergence_alone() {
     let batch = Batch::trusted(&[0.0, 1.0, 2.0], &[0.0, 1.0, 0.0]);
@@ -426,7 +441,8 @@ fn what_has_no_bound_is_refused_with_the_reason() {
     }
 }
 
-/// E8: a change of 5e-4 in one score of a near-tied batch moves a tournament's ratings by more than a point, in either convention.
+/// E8: a change of 5e-4 in one score of a near-tied batch moves a tournament's ratings by more than
+/// a point, in either convention.
 #[test]
 fn a_tournament_jumps() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);

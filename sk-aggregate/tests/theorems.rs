@@ -1,5 +1,5 @@
-//! The statements about the family that are not axioms: where attenuation ends, the canonical members, the boundary, what dispersions are
-//! for, and what aggregation costs.
+//! The statements about the family that are not axioms: where attenuation ends, the canonical
+//! members, the boundary, what dispersions are for, and what aggregation costs.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -26,7 +26,8 @@ fn choice(aggregator: &dyn Aggregator, selector: &dyn Selector, mu: &[f64], sigm
     probabilities
 }
 
-/// ∂R_0/∂μ_0 of two candidates Δ apart under s = σ_0 (the other is certain), by a central difference that keeps nine digits.
+/// ∂R_0/∂μ_0 of two candidates Δ apart under s = σ_0 (the other is certain), by a central
+/// difference that keeps nine digits.
 fn sensitivity(link: &dyn Link, delta: f64, s: f64) -> f64 {
     let h = 1e-4 * s;
     let member = RoundRobin::new(link, PNorm::EUCLIDEAN);
@@ -34,8 +35,9 @@ fn sensitivity(link: &dyn Link, delta: f64, s: f64) -> f64 {
     (at(delta + h) - at(delta - h)) / (2.0 * h)
 }
 
-/// E2: A5 holds where u·g′(u) rises, and its end u* is where that peaks: u²= 1 for the probit and every Student t, u = 1 for Laplace,
-/// u·tanh(u/2) = 1 for the logistic and 2u·tanh(u) = 1 for tanh, which is the logistic at twice the argument.
+/// E2: A5 holds where u·g′(u) rises, and its end u* is where that peaks: u²= 1 for the probit and
+/// every Student t, u = 1 for Laplace, u·tanh(u/2) = 1 for the logistic and 2u·tanh(u) = 1 for
+/// tanh, which is the logistic at twice the argument.
 #[test]
 fn attenuation_ends_at_the_peak_of_u_times_the_slope() {
     let student = |nu| StudentT::new(nu).unwrap();
@@ -68,7 +70,8 @@ fn attenuation_ends_at_the_peak_of_u_times_the_slope() {
 }
 
 proptest! {
-    /// The canonical family: up to ½ per rival, Thurstone's ratings are expected wins under normal errors, Bradley–Terry's under logistic.
+    /// The canonical family: up to ½ per rival, Thurstone's ratings are expected wins under normal
+    /// errors, Bradley–Terry's under logistic.
     #[test]
     fn named_members_are_expected_wins(players in vec((-2.0f64..2.0, 0.1f64..3.0), 2..9)) {
         let (mu, sigma): (Vec<f64>, Vec<f64>) = players.into_iter().unzip();
@@ -92,7 +95,8 @@ proptest! {
         prop_assert!(near.iter().zip(rate(&RoundRobin::weakest_link(), &mu, &sigma)).all(|(a, b)| (a - b).abs() < 1e-8));
     }
 
-    /// The boundary corollary: σ → 0 and T → 0 select the highest score, jointly and in either order, for bounded and slow links.
+    /// The boundary corollary: σ → 0 and T → 0 select the highest score, jointly and in either
+    /// order, for bounded and slow links.
     #[test]
     fn pointwise_selection_is_the_boundary(steps in vec(0.05f64..1.0, 1..8), sigma in vec(0.1f64..10.0, 8), turn in 0usize..8) {
         let mut mu: Vec<f64> = steps.iter().scan(0.0, |sum, step| { *sum += step; Some(*sum) }).collect();
@@ -155,7 +159,8 @@ fn informative(rng: &mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]) {
     (quality, std::array::from_fn(|i| quality[i] + sigma[i] * normal(rng)), sigma)
 }
 
-/// σ_i is large where the reward is too high and small where it is too low, while |μ_i − q_i| is independent of it: 𝓘(σ) = 0 again.
+/// σ_i is large where the reward is too high and small where it is too low, while |μ_i − q_i| is
+/// independent of it: 𝓘(σ) = 0 again.
 fn signed(rng: &mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]) {
     let quality = std::array::from_fn(|_| normal(rng));
     let over: [bool; N] = std::array::from_fn(|_| rng.random_bool(0.5));
@@ -163,7 +168,8 @@ fn signed(rng: &mut ChaCha8Rng) -> ([f64; N], [f64; N], [f64; N]) {
     (quality, mu, over.map(|over| if over { 3.0 } else { 0.2 }))
 }
 
-/// Mean and standard error of the outcome of real less shuffled and of shuffled less zero dispersions, at `scale` times the world's.
+/// Mean and standard error of the outcome of real less shuffled and of shuffled less zero
+/// dispersions, at `scale` times the world's.
 fn decomposition(world: World, scale: f64) -> [(f64, f64); 2] {
     const WORLDS: usize = 20_000;
     let mut rng = ChaCha8Rng::seed_from_u64(11);
@@ -185,8 +191,8 @@ fn decomposition(world: World, scale: f64) -> [(f64, f64); 2] {
     })
 }
 
-/// Real, shuffled and zero σ (`app:cor:decomp`): independent dispersions may be shuffled for free but not dropped, and informative ones
-/// earn their keep.
+/// Real, shuffled and zero σ (`app:cor:decomp`): independent dispersions may be shuffled for free
+/// but not dropped, and informative ones earn their keep.
 #[test]
 fn shuffling_costs_what_is_coupled_and_dropping_costs_the_scale() {
     let [coupling, scale] = decomposition(uninformative, 1.0);
@@ -197,13 +203,15 @@ fn shuffling_costs_what_is_coupled_and_dropping_costs_the_scale() {
     let [coupling, _] = decomposition(informative, 1.0);
     println!("informative: real − shuffled {coupling:?}");
     assert!(coupling.0 > 10.0 * coupling.1);
-    // The second difference goes to nothing with the scale; it need not do so steadily, since its sign may change on the way.
+    // The second difference goes to nothing with the scale; it need not do so steadily, since its
+    // sign may change on the way.
     let [none, all] = [1e-6, 1.0].map(|scale| decomposition(uninformative, scale)[1].0.abs());
     println!("|shuffled − zero| at scale 1e-6 and 1: {none:.1e} {all:.1e}");
     assert!(none < 1e-5 && all > 1e-2);
 }
 
-/// 𝓘(σ) = 0 does not make the coupling free: it is blind to dispersions that go with the sign of the error.
+/// 𝓘(σ) = 0 does not make the coupling free: it is blind to dispersions that go with the sign of
+/// the error.
 #[test]
 fn informativeness_does_not_bound_what_shuffling_costs() {
     // |μ − q| does not tell the two dispersions apart …

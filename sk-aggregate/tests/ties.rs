@@ -1,4 +1,5 @@
-//! Candidates that tie in exact arithmetic tie in floating point, so that a choice follows its candidates when they are permuted.
+//! Candidates that tie in exact arithmetic tie in floating point, so that a choice follows its
+//! candidates when they are permuted.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -7,7 +8,8 @@ use sk_core::{Aggregator, Batch, Composite, Normalizer, OperatingPoint, ScoreTab
 use sk_normalize::{CandidateBatch, Rank, Robust};
 use sk_select::Champion;
 
-/// A permutation reorders sums of a few numbers of order 1, and the champion's temperature is 8: what remains of their rounding.
+/// A permutation reorders sums of a few numbers of order 1, and the champion's temperature is 8:
+/// what remains of their rounding.
 const TOLERANCE: f64 = 1e-12;
 
 const POINT: OperatingPoint = OperatingPoint::HHH;
@@ -34,8 +36,9 @@ fn champion(aggregator: &dyn Aggregator, mu: &[f64], sigma: &[f64], fluency: &[f
     probabilities
 }
 
-/// N = 2, ℓ against μ at α = ½: both candidates enter with 0, so the ratings tie and μ alone decides. With z(μ) = ±1/√2 and
-/// w_blade = 1 and T = 8 the first of two, which has the lower μ, has 1/(1 + e^(w_blade·√2/T)).
+/// N = 2, ℓ against μ at α = ½: both candidates enter with 0, so the ratings tie and μ alone
+/// decides. With z(μ) = ±1/√2 and w_blade = 1 and T = 8 the first of two, which has the lower μ,
+/// has 1/(1 + e^(w_blade·√2/T)).
 #[test]
 fn opposing_fluency_leaves_the_choice_to_the_scores() {
     let lower = 1.0 / (1.0 + (POINT.w_blade * 2f64.sqrt() / POINT.temperature).exp());
@@ -61,8 +64,8 @@ fn a_group_of_equals_ties_with_the_one_that_fluency_brings_level() {
     }
 }
 
-/// A batch in which many candidates tie: a few distinct rows, repeated, with blades and a fluency that oppose or repeat each other, and
-/// a permutation of it.
+/// A batch in which many candidates tie: a few distinct rows, repeated, with blades and a fluency
+/// that oppose or repeat each other, and a permutation of it.
 #[derive(Debug, Clone)]
 struct Tied {
     blades: Vec<(Vec<f64>, Vec<f64>)>,

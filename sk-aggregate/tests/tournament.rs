@@ -1,4 +1,5 @@
-//! The tournament: what the `sound` convention repairs, what it does not, and how it stands to the exact operator.
+//! The tournament: what the `sound` convention repairs, what it does not, and how it stands to the
+//! exact operator.
 
 use proptest::prelude::*;
 use rand::seq::SliceRandom;
@@ -93,8 +94,8 @@ proptest! {
         let players: Vec<Player> = players.into_iter().map(|(m, s, l)| (grid(m), grid(s), grid(l))).collect();
         let a = 2f64.powi(exponent);
         let moved: Vec<Player> = players.iter().map(|&(m, s, l)| (a * (m + f64::from(shift)), a * s, l)).collect();
-        // Means round differently after the shift; a rating moves by K times that. A pair that is tied but for rounding may be paired
-        // otherwise, so such batches are left out.
+        // Means round differently after the shift; a rating moves by K times that. A pair that is
+        // tied but for rounding may be paired otherwise, so such batches are left out.
         let (before, after) = (bracket(&sound(), &players), bracket(&sound(), &moved));
         prop_assume!(path(&before) == path(&after));
         for (x, y) in before.ratings.iter().zip(&after.ratings) {
@@ -130,7 +131,8 @@ proptest! {
 
     #[test]
     fn single_precision_follows_double(players in proptest::collection::vec((-3000i32..3000, 0.1f64..2.0, -4000i32..0), 1..9)) {
-        // Thousandths: a spread that the rounding of its scores is a fraction of would be magnified with it.
+        // Thousandths: a spread that the rounding of its scores is a fraction of would be magnified
+        // with it.
         let players: Vec<Player> = players.into_iter().map(|(m, s, l)| (f64::from(m) / 1000.0, s, f64::from(l) / 1000.0)).collect();
         let narrow: Vec<Player<f32>> = players.iter().map(|&(m, s, l)| (m as f32, s as f32, l as f32)).collect();
         let widened: Vec<Player> = narrow.iter().map(|&(m, s, l)| (m.into(), s.into(), l.into())).collect();
@@ -138,7 +140,8 @@ proptest! {
         // Ratings that differ by less than single precision can tell may be paired otherwise.
         prop_assume!(path(&single) == path(&double));
         for (a, b) in single.ratings.iter().zip(&double.ratings) {
-            // 1500 is known to 1e-4 in single precision, and rounded at each of five rounds; z-scores to 1e-4 at the smallest spread.
+            // 1500 is known to 1e-4 in single precision, and rounded at each of five rounds;
+            // z-scores to 1e-4 at the smallest spread.
             prop_assert!((f64::from(*a) - b).abs() < 0.05, "{a} {b}");
         }
     }
@@ -197,7 +200,8 @@ fn large_batches_are_ordered_by_a_long_tournament() {
     let n = 200;
     let players: Vec<Player> = (0..n).map(|i| (f64::from(i), 0.0, f64::from(i))).collect();
     let ratings = rate(&SwissElo::sound(12, ALPHA).unwrap(), &players);
-    // Certain matches between distinct strengths: the best half must end above the worst half on average.
+    // Certain matches between distinct strengths: the best half must end above the worst half on
+    // average.
     let mean = |r: &[f64]| r.iter().sum::<f64>() / r.len() as f64;
     assert!(mean(&ratings[100..]) > mean(&ratings[..100]) + 10.0);
 }
@@ -222,7 +226,8 @@ fn seeding_by_input_order_makes_the_winner_depend_on_it() {
     let share = share_of_changed_winners(&by_index);
     assert!((0.1..0.4).contains(&share), "{share}");
     assert_eq!(share_of_changed_winners(&sound()), 0.0);
-    // Seeded by score, the published runs depend on the order of the input only where scores are tied.
+    // Seeded by score, the published runs depend on the order of the input only where scores are
+    // tied.
     assert_eq!(share_of_changed_winners(&SwissElo::paper(ROUNDS, ALPHA).unwrap()), 0.0);
     let players = |tied: [Player; 2]| [(2.0, 0.5, -2.0), tied[0], tied[1], (0.0, 0.5, -2.0)];
     let (a, b) = ((1.0, 0.1, -1.0), (1.0, 0.9, -3.0));
@@ -244,7 +249,8 @@ fn it_remains_a_tournament() {
         demoted += i32::from(rate(&sound(), &players)[0] < ratings[0]);
     }
     let share = |count: i32| f64::from(count) / f64::from(batches);
-    // It usually crowns the candidate that the exact operator rates first, and raising a score sometimes lowers the rating (A4).
+    // It usually crowns the candidate that the exact operator rates first, and raising a score
+    // sometimes lowers the rating (A4).
     assert!((0.7..0.95).contains(&share(agree)), "{}", share(agree));
     assert!((0.01..0.25).contains(&share(demoted)), "{}", share(demoted));
     // 15 of the 21 pairs are played.

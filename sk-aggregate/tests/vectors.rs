@@ -1,5 +1,5 @@
-//! Many values at once against one at a time: links and spreads against 40 digits and their own scalar methods, round robins against
-//! [`RoundRobin::rate_pair_by_pair`].
+//! Many values at once against one at a time: links and spreads against 40 digits and their own
+//! scalar methods, round robins against [`RoundRobin::rate_pair_by_pair`].
 
 mod reference;
 
@@ -11,8 +11,8 @@ use reference::{STUDENT, table};
 use sk_aggregate::{Asinh, Identity, Link, PNorm, Probit, RoundRobin, Spread};
 use sk_core::{Aggregator, Batch, Real};
 
-/// What `Link::apply` and `Spread::apply` promise, relative to the exact value: some ten roundings, none of them magnified. The largest
-/// seen is 9e-16.
+/// What `Link::apply` and `Spread::apply` promise, relative to the exact value: some ten roundings,
+/// none of them magnified. The largest seen is 9e-16.
 const ELEMENTARY: f64 = 2e-15;
 
 /// One term of a rating, relative: g and s each within the above of exact on either path, and |u·g′(u)| ≤ |g(u)| for every link here, so
@@ -47,8 +47,8 @@ fn links_of_many_values_agree_with_forty_digits() {
     }
 }
 
-/// Densely, where the table is sparse: every link against its scalar self, over sixty decades and where it bends. Lengths that are no
-/// multiple of a vector are among them.
+/// Densely, where the table is sparse: every link against its scalar self, over sixty decades and
+/// where it bends. Lengths that are no multiple of a vector are among them.
 #[test]
 fn links_of_many_values_agree_with_one_at_a_time() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -130,14 +130,16 @@ fn compare(name: &str, link: &dyn Link, spread: PNorm, tolerance: f64, mu: &[f64
         };
         let scale: f64 = (0..n).filter(|&j| j != i).map(term).sum();
         let error = (fast[i] - slow[i]).abs();
-        // Quarters of the smallest numbers are not exact; such terms are below 1e-300, or there is no spread.
+        // Quarters of the smallest numbers are not exact; such terms are below 1e-300, or there is
+        // no spread.
         let allowed = rating_tolerance(n, tolerance) * scale + 1e-300;
         prop_assert!(error <= allowed, "{name}, p = {}: rating {i} is {:e}, pair by pair {:e}", spread.p(), fast[i], slow[i]);
     }
     Ok(())
 }
 
-/// Scores and dispersions with ties, zeros, thirty decades, the ends of the range, and differences that saturate.
+/// Scores and dispersions with ties, zeros, thirty decades, the ends of the range, and differences
+/// that saturate.
 fn hard() -> impl Strategy<Value = (f64, f64)> {
     let mu = prop_oneof![
         4 => -2.0f64..2.0,
@@ -207,7 +209,8 @@ proptest! {
     }
 }
 
-/// The smallest of scores and of differences decide which way, on no spread: ½ to the higher, by either path and in either precision.
+/// The smallest of scores and of differences decide which way, on no spread: ½ to the higher, by
+/// either path and in either precision.
 #[test]
 fn the_smallest_scores_win() {
     for p in [1.0, 2.0, 3.0, f64::INFINITY] {
@@ -229,7 +232,8 @@ fn the_smallest_scores_agree_with_pair_by_pair() {
     compare_all(players).unwrap();
 }
 
-/// Batches of one block and of many, of an even and an odd number of them, and past the length from which rounds are shared.
+/// Batches of one block and of many, of an even and an odd number of them, and past the length from
+/// which rounds are shared.
 #[test]
 fn large_batches_agree_with_pair_by_pair() {
     for n in [127, 128, 129, 256, 300, 511, 1100] {

@@ -69,7 +69,8 @@ impl RecordedBatch {
         }
     }
 
-    /// What to call it: the turn and step of a trace, counted from 1 as `--explain` counts them, or the position in the file.
+    /// What to call it: the turn and step of a trace, counted from 1 as `--explain` counts them, or
+    /// the position in the file.
     pub(crate) fn label(&self) -> String {
         match self.at {
             Some((turn, step)) => format!("turn {}, step {}", turn + 1, step + 1),
@@ -86,11 +87,12 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
     table.with_names(blades.iter().map(|blade| blade.name.as_str()))
 }
 
-/// The batches of a file: JSON objects with `mu`, `sigma` and perhaps `fluency`, one after another or in an array. A trace is such a file.
-/// `-` is standard input.
+/// The batches of a file: JSON objects with `mu`, `sigma` and perhaps `fluency`, one after another
+/// or in an array. A trace is such a file. `-` is standard input.
 ///
 /// # Errors
-/// When the file cannot be read, is not JSON of that form, holds no batch, or one with a number that is not a score.
+/// When the file cannot be read, is not JSON of that form, holds no batch, or one with a number
+/// that is not a score.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let text = if path.as_os_str() == "-" {

@@ -21,8 +21,9 @@ const STYLES: Styles = Styles::styled()
 
 /// Steer a frozen language model while it decodes.
 ///
-/// A small model drafts candidate spans; the frozen backbone reads them under one LoRA adapter per objective; what the adapters say is
-/// normalised, weighted, rated in a tournament and drawn from. Objectives and weights can change at any step: nothing is retrained.
+/// A small model drafts candidate spans; the frozen backbone reads them under one LoRA adapter per
+/// objective; what the adapters say is normalised, weighted, rated in a tournament and drawn from.
+/// Objectives and weights can change at any step: nothing is retrained.
 #[derive(Debug, Parser)]
 #[command(
     name = "swiss-knife",

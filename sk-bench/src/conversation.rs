@@ -49,8 +49,9 @@ impl Framing {
 
 /// A dialogue, turn by turn.
 ///
-/// The tokens of an answer are kept as they were chosen and never encoded again from text; only what is new is encoded. So the models
-/// find their own prefix again, and an answer is remembered exactly.
+/// The tokens of an answer are kept as they were chosen and never encoded again from text; only
+/// what is new is encoded. So the models find their own prefix again, and an answer is remembered
+/// exactly.
 #[derive(Debug)]
 pub struct Conversation {
     framing: Framing,
@@ -75,8 +76,8 @@ impl Conversation {
         &self.messages
     }
 
-    /// The tokens of a prompt by itself: of a dialogue in the framing of HH-RLHF that waits for the assistant, as a sweep reads it, else of a
-    /// first question.
+    /// The tokens of a prompt by itself: of a dialogue in the framing of HH-RLHF that waits for the
+    /// assistant, as a sweep reads it, else of a first question.
     ///
     /// # Errors
     /// When the template or the tokenizer refuses it.
@@ -104,7 +105,8 @@ impl Conversation {
         tokens
     }
 
-    /// The model has answered `text`: `tokens` are those of the whole dialogue, its answer included.
+    /// The model has answered `text`: `tokens` are those of the whole dialogue, its answer
+    /// included.
     pub fn answer(&mut self, tokens: Vec<TokenId>, text: &str) {
         self.messages.push(Message::new(Role::Assistant, text));
         self.tokens = tokens;
@@ -135,7 +137,8 @@ impl Conversation {
                 let said = tokenizer.decode(&self.tokens)?;
                 match whole.strip_prefix(said.as_str()) {
                     Some(addition) => addition.to_owned(),
-                    // The template changes earlier turns (it trims them, say): there is nothing to keep.
+                    // The template changes earlier turns (it trims them, say): there is nothing to
+                    // keep.
                     None => return tokenizer.encode(&whole),
                 }
             }
@@ -145,8 +148,9 @@ impl Conversation {
     }
 }
 
-/// Ends the answer that `tokens` ends with as training ends every turn: nothing blank after the last word, then the end-of-turn token.
-/// The model may have ended it otherwise, or not at all where a limit or a stop text did.
+/// Ends the answer that `tokens` ends with as training ends every turn: nothing blank after the
+/// last word, then the end-of-turn token. The model may have ended it otherwise, or not at all
+/// where a limit or a stop text did.
 fn close_turn(tokens: &mut Vec<TokenId>, tokenizer: &Tokenizer) {
     let Some(end_of_turn) = tokenizer.id_of(END_OF_TURN) else { return };
     let end_of_text = tokenizer.id_of(END_OF_TEXT);

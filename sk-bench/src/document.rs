@@ -89,7 +89,8 @@ impl<'a> Document<'a> {
     }
 }
 
-/// One table of the text. Fields are asked for by name; what nobody asked for is refused by [`finish`](Self::finish).
+/// One table of the text. Fields are asked for by name; what nobody asked for is refused by
+/// [`finish`](Self::finish).
 pub(crate) struct Section<'d, 'a> {
     document: &'d Document<'a>,
     name: String,

@@ -200,8 +200,8 @@ impl From<SimulationError> for Error {
 }
 
 impl Error {
-    /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the machine is, 130 after
-    /// Ctrl-C.
+    /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the
+    /// machine is, 130 after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
             // A theorem that does not hold is no fault of the input.
@@ -217,7 +217,8 @@ impl Error {
                 _ => 2,
             },
             Self::Step(StepError::EmptyContext | StepError::Unseated { .. }) => 2,
-            // A device that fails is most often out of memory, which other settings cure; so is a context that is full.
+            // A device that fails is most often out of memory, which other settings cure; so is a
+            // context that is full.
             Self::Step(StepError::Proposal(source) | StepError::Backbone(source)) => {
                 if source.is::<EngineError>() {
                     2

@@ -7,7 +7,8 @@ use std::io::Write;
 #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
 const BELOW: std::alloc::System = std::alloc::System;
 
-/// What memory comes from: to ask a GPU for a kernel takes a dozen small allocations, which one thread makes and another gives back.
+/// What memory comes from: to ask a GPU for a kernel takes a dozen small allocations, which one
+/// thread makes and another gives back.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 const BELOW: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

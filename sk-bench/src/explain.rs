@@ -17,10 +17,11 @@ const SHOWN: usize = 40;
 /// Candidates that are shown: of a vocabulary, the likeliest are enough to see what happened.
 const MOST: usize = 16;
 
-/// A step as a table: per candidate its text, each blade's μ ± σ, the fluency blade's ℓ_S, the composite μ ± σ, the rating, the
-/// probability, and an arrow at the one that was drawn.
+/// A step as a table: per candidate its text, each blade's μ ± σ, the fluency blade's ℓ_S, the
+/// composite μ ± σ, the rating, the probability, and an arrow at the one that was drawn.
 ///
-/// `color` marks the drawn candidate's row; a table for a `terminal` (standard error) is fitted to its width.
+/// `color` marks the drawn candidate's row; a table for a `terminal` (standard error) is fitted to
+/// its width.
 pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, terminal: bool) -> String {
     let mut table = Table::new();
     table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic);
@@ -59,15 +60,16 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
     format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, table.trim_fmt())
 }
 
-/// The candidates that have a row, in their order: all of them if they are few, else the likeliest, the one drawn, and those that arms would
-/// have drawn.
+/// The candidates that have a row, in their order: all of them if they are few, else the likeliest,
+/// the one drawn, and those that arms would have drawn.
 pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
     let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
     let Decision { probabilities, ratings, chosen, .. } = &trace.decision;
     likeliest(probabilities, ratings, std::iter::once(*chosen).chain(arms))
 }
 
-/// All if they are few, else `also` and the likeliest of them, in order; of equally likely ones, those rated higher.
+/// All if they are few, else `also` and the likeliest of them, in order; of equally likely ones,
+/// those rated higher.
 fn likeliest(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..probabilities.len()).collect();
     if rows.len() > MOST {
@@ -82,7 +84,8 @@ fn likeliest(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = 
     rows
 }
 
-/// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a mark where it ends the response.
+/// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a
+/// mark where it ends the response.
 pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
     let visible: String = text
         .chars()

@@ -33,7 +33,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Most threads that RAYON_NUM_THREADS may ask for: each takes memory, and a machine has only so many.
+/// Most threads that RAYON_NUM_THREADS may ask for: each takes memory, and a machine has only so
+/// many.
 const MOST_THREADS: usize = 1024;
 
 /// What RAYON_NUM_THREADS says, if that is more than [`MOST_THREADS`].
@@ -41,7 +42,8 @@ fn threads_beyond_reason() -> Option<usize> {
     std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok().filter(|&threads| threads > MOST_THREADS)
 }
 
-/// Has `-1` taken for the value of an option, which then says what is wrong with it, and not for an option of its own.
+/// Has `-1` taken for the value of an option, which then says what is wrong with it, and not for an
+/// option of its own.
 fn negatives_are_values(command: clap::Command) -> clap::Command {
     command.allow_negative_numbers(true).mut_subcommands(negatives_are_values)
 }

@@ -2,8 +2,8 @@
 
 use sk_models::device::{Device, is_processor};
 
-/// The most memory that models on this device have taken: on a processor, of the process; on a GPU, what was reserved of its memory, of which
-/// nothing is given back.
+/// The most memory that models on this device have taken: on a processor, of the process; on a GPU,
+/// what was reserved of its memory, of which nothing is given back.
 pub fn peak_on(device: &Device) -> Option<u64> {
     if is_processor(device) { peak() } else { device.memory_pool_usage().map(|usage| usage.bytes_reserved) }
 }

@@ -24,7 +24,8 @@ pub(crate) use heads::check as check_heads;
 pub struct Sources {
     /// Directory or hub id of the backbone; the model that ships unless given.
     pub backbone: Option<String>,
-    /// Directory or hub id of the drafter; the backbone itself unless given, or the drafter that ships beside the backbone that ships.
+    /// Directory or hub id of the drafter; the backbone itself unless given, or the drafter that
+    /// ships beside the backbone that ships.
     pub drafter: Option<String>,
     /// Adapters.
     pub blades: Vec<Source>,
@@ -47,7 +48,8 @@ impl Sources {
         }
     }
 
-    /// The same with the adapters that are for `config`: those that it names, or all where it seats whatever there is.
+    /// The same with the adapters that are for `config`: those that it names, or all where it seats
+    /// whatever there is.
     #[must_use]
     pub(crate) fn for_scheme(&self, config: &SchemeSpec) -> Self {
         let named = |name: &str| config.blades.iter().any(|blade| blade.name == name);
@@ -90,12 +92,14 @@ impl From<(String, PathBuf)> for Source {
     }
 }
 
-/// Loads backbone and drafter, and the heads and adapters that `config` and the command line name. What `config` does not know yet is seated
-/// in it; adapters that ship with the program are seated only if it seats all.
+/// Loads backbone and drafter, and the heads and adapters that `config` and the command line name.
+/// What `config` does not know yet is seated in it; adapters that ship with the program are seated
+/// only if it seats all.
 ///
 /// # Errors
-/// When a model, adapter or head cannot be loaded, backbone and drafter do not share a tokenizer, the device is not available, a blade has no
-/// adapter or there is none, or no model is named and none built in.
+/// When a model, adapter or head cannot be loaded, backbone and drafter do not share a tokenizer,
+/// the device is not available, a blade has no adapter or there is none, or no model is named and
+/// none built in.
 pub fn load(
     args: &Sources,
     config: &mut SchemeSpec,
@@ -104,8 +108,9 @@ pub fn load(
     load_pool(args, config, &mut [], loading)
 }
 
-/// [`load`] for a scheme and the arms that choose from its candidates, with the heads and adapters of all of them. Those on the command line
-/// are for the arms that name them or seat whatever there is; weights that name no blade of an arm are not for it.
+/// [`load`] for a scheme and the arms that choose from its candidates, with the heads and adapters
+/// of all of them. Those on the command line are for the arms that name them or seat whatever there
+/// is; weights that name no blade of an arm are not for it.
 ///
 /// # Errors
 /// As [`load`], for any arm, or when two of them call different adapters or heads by one name.
@@ -188,8 +193,9 @@ fn embedded_for(args: &Sources) -> Result<Option<assets::Embedded>, Error> {
     }
 }
 
-/// Where the head of each blade of `config` is: among those of `args` that are of a kind that it reads, in the scheme file, or in the program.
-/// Heads that `config` does not know yet are seated in it where its template reads them.
+/// Where the head of each blade of `config` is: among those of `args` that are of a kind that it
+/// reads, in the scheme file, or in the program. Heads that `config` does not know yet are seated
+/// in it where its template reads them.
 ///
 /// # Errors
 /// When a head of `args` cannot be read, or a blade has none.
@@ -206,8 +212,8 @@ pub(crate) fn head_sources(args: &Sources, config: &mut SchemeSpec) -> Result<Ve
     heads::sources(config, &given, &args.blades, embedded_for(args)?)
 }
 
-/// Where the adapter of each blade of `config` is: on the command line, in the scheme file, or in the program. Adapters that `config` does
-/// not know yet are seated in it.
+/// Where the adapter of each blade of `config` is: on the command line, in the scheme file, or in
+/// the program. Adapters that `config` does not know yet are seated in it.
 ///
 /// # Errors
 /// When a blade has no adapter or is given twice, or no model is named and none built in.

@@ -1,4 +1,5 @@
-//! Progress on standard error while models load: a spinner, and a bar per download. Nothing unless a terminal is watching.
+//! Progress on standard error while models load: a spinner, and a bar per download. Nothing unless
+//! a terminal is watching.
 
 use std::time::Duration;
 

@@ -18,8 +18,9 @@ pub struct Promises {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum StepPromise {
-    /// No change of any composite score by less than a radius moves the choice by more than the tolerance, in total variation. A radius is
-    /// infinite, `null` in a record, where nothing moves the choice.
+    /// No change of any composite score by less than a radius moves the choice by more than the
+    /// tolerance, in total variation. A radius is infinite, `null` in a record, where nothing moves
+    /// the choice.
     Certified {
         /// τ.
         tolerance: f64,

@@ -1,4 +1,5 @@
-//! A file of records, one JSON object per line, that is only ever appended to and taken up again where a run stopped.
+//! A file of records, one JSON object per line, that is only ever appended to and taken up again
+//! where a run stopped.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,8 +20,9 @@ pub(crate) trait Record: Serialize + DeserializeOwned {
 
 /// A file of records being written.
 ///
-/// Each record is a line, on disk before it counts as kept. A run that is killed while it writes leaves at most a part of a last line, which
-/// the next one cuts off; an end that no run can have left is refused, and the file is as it was. The file is locked while it is open.
+/// Each record is a line, on disk before it counts as kept. A run that is killed while it writes
+/// leaves at most a part of a last line, which the next one cuts off; an end that no run can have
+/// left is refused, and the file is as it was. The file is locked while it is open.
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
@@ -52,7 +54,8 @@ pub(crate) fn create_folder_of(path: &Path) -> io::Result<()> {
 }
 
 impl RecordFile {
-    /// Opens a file of records, or creates it with its folder, and reads what is there: records with their lines, from 1.
+    /// Opens a file of records, or creates it with its folder, and reads what is there: records
+    /// with their lines, from 1.
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let open = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
         let file = open.map_err(RecordFileError::Write)?;
@@ -68,7 +71,8 @@ impl RecordFile {
         Ok((locked, records))
     }
 
-    /// Reads what is there as [`open`](Self::open) does, and leaves it as it is: there may be no file, or a process that writes to it.
+    /// Reads what is there as [`open`](Self::open) does, and leaves it as it is: there may be no
+    /// file, or a process that writes to it.
     pub(crate) fn look<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -106,8 +110,8 @@ impl RecordFile {
 }
 
 impl Drop for RecordFile {
-    /// Closing the file would not be enough: a process that is being started at the moment has it open too, and the lock with it, until it
-    /// comes to its own program.
+    /// Closing the file would not be enough: a process that is being started at the moment has it
+    /// open too, and the lock with it, until it comes to its own program.
     fn drop(&mut self) {
         // A file system without locks has nothing to give up, nor has a file that was looked at.
         let _ = self.lock().and_then(|file| file.unlock());
@@ -141,7 +145,8 @@ impl Tail {
     /// Cuts off a last line that is torn, `lines` being those of the file before the tail.
     ///
     /// # Errors
-    /// When the last line cannot be the beginning of a record, or the file cannot be written. The file is then as it was.
+    /// When the last line cannot be the beginning of a record, or the file cannot be written. The
+    /// file is then as it was.
     pub(crate) fn cut<T: Record>(&mut self, file: &mut File, lines: u64) -> Result<(), RecordFileError> {
         let whole = self.whole().len();
         if whole < self.bytes.len() {
@@ -155,7 +160,8 @@ impl Tail {
     }
 }
 
-/// Checks that the end of a file is what a run that was killed leaves of a line: the beginning of a record, or all of it but the line's end.
+/// Checks that the end of a file is what a run that was killed leaves of a line: the beginning of a
+/// record, or all of it but the line's end.
 ///
 /// # Errors
 /// Why it is something else.
@@ -177,7 +183,8 @@ fn check_torn<T: Record>(tail: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether bytes are the beginning of an object whose first field is a text of that name, or begin with it.
+/// Whether bytes are the beginning of an object whose first field is a text of that name, or begin
+/// with it.
 pub(crate) fn begins_like(bytes: &[u8], field: &str) -> bool {
     format!("{{\"{field}\":\"").bytes().zip(bytes).all(|(expected, &found)| expected == found)
 }
@@ -201,7 +208,8 @@ pub(crate) fn same_file(first: &Path, second: &Path) -> bool {
         || matches!((one.metadata(), other.metadata()), (Ok(one), Ok(other)) if inode(&one).is_some() && inode(&one) == inode(&other))
 }
 
-/// Whether a path leads to a file that was opened by it. Outside Unix, whether it leads to any file.
+/// Whether a path leads to a file that was opened by it. Outside Unix, whether it leads to any
+/// file.
 pub(crate) fn leads_to(path: &Path, opened: &File) -> bool {
     matches!((path.metadata(), opened.metadata()), (Ok(named), Ok(opened)) if inode(&named) == inode(&opened))
 }

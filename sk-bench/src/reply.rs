@@ -1,12 +1,13 @@
-//! The text of a response as it comes: whole characters only, and nothing past the point where it stops.
+//! The text of a response as it comes: whole characters only, and nothing past the point where it
+//! stops.
 
 use sk_core::TokenId;
 use sk_models::text::{Detokenizer, Tokenizer};
 
 /// Turns the tokens of a response into the text to show.
 ///
-/// Characters come whole, white space before the first word is left out, and where the framing has a stop text, nothing of it is
-/// shown: what might become one is held back until it is clear.
+/// Characters come whole, white space before the first word is left out, and where the framing has
+/// a stop text, nothing of it is shown: what might become one is held back until it is clear.
 pub struct ReplyText<'t> {
     detokenizer: Detokenizer<'t>,
     stop: Option<&'static str>,
@@ -34,8 +35,8 @@ impl<'t> ReplyText<'t> {
         }
     }
 
-    /// Takes more tokens and returns the text that can be shown now. A token that the tokenizer lacks (an embedding may have spare
-    /// rows) has no text.
+    /// Takes more tokens and returns the text that can be shown now. A token that the tokenizer
+    /// lacks (an embedding may have spare rows) has no text.
     pub fn push(&mut self, tokens: &[TokenId]) -> String {
         for &token in tokens {
             self.raw.push_str(&self.detokenizer.push(token).unwrap_or_default());

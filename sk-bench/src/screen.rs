@@ -1,4 +1,5 @@
-//! What a generation shows: text as it comes, tables and a summary beside it, and the trace on disk.
+//! What a generation shows: text as it comes, tables and a summary beside it, and the trace on
+//! disk.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -17,7 +18,8 @@ use sk_report::record::Ended;
 
 /// Where the steps of a generation go.
 ///
-/// The text goes to standard output and nothing else does, so that a pipe gets the same bytes with and without `--explain`.
+/// The text goes to standard output and nothing else does, so that a pipe gets the same bytes with
+/// and without `--explain`.
 pub struct Screen<'t> {
     tokenizer: &'t Tokenizer,
     /// Whether a table is shown per step.
@@ -34,7 +36,8 @@ pub struct Screen<'t> {
 }
 
 impl<'t> Screen<'t> {
-    /// A screen as the options have it for the steps of `scheme`, which shows the text as it comes if it is to `stream`.
+    /// A screen as the options have it for the steps of `scheme`, which shows the text as it comes
+    /// if it is to `stream`.
     ///
     /// # Errors
     /// When the trace cannot be created.

@@ -50,7 +50,8 @@ pub struct Session<'m> {
 }
 
 impl<'m> Session<'m> {
-    /// The scheme `config` on `models` with heads and adapters, and with draws that follow from `seed`.
+    /// The scheme `config` on `models` with heads and adapters, and with draws that follow from
+    /// `seed`.
     ///
     /// # Errors
     /// When the scheme cannot be built.
@@ -70,7 +71,8 @@ impl<'m> Session<'m> {
         Ok(Self { scheme, rack, tokenizer: &models.tokenizer, context_limit: models.context_limit(), rng })
     }
 
-    /// The same session with arms that choose from its candidates as well; what they would have chosen is in the steps.
+    /// The same session with arms that choose from its candidates as well; what they would have
+    /// chosen is in the steps.
     #[must_use]
     pub fn with_arms(mut self, arms: Vec<Arm>) -> Self {
         self.scheme.others = arms;
@@ -94,7 +96,8 @@ impl<'m> Session<'m> {
 
     /// Answers `prompt` with at most `max_new_tokens` tokens, and ends before `stop`.
     ///
-    /// `on_step` gets each step and the text that can be shown after it; the last call has no step and the text that was held back.
+    /// `on_step` gets each step and the text that can be shown after it; the last call has no step
+    /// and the text that was held back.
     ///
     /// # Errors
     /// When the prompt is empty or too long, a step fails, or `on_step` does.

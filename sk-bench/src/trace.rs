@@ -13,7 +13,8 @@ use sk_report::record::Seconds;
 
 use crate::promise::StepPromise;
 
-/// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in seconds.
+/// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in
+/// seconds.
 #[derive(Debug, Serialize)]
 pub struct StepRecord<'a> {
     /// Position of the response in the dialogue, from 0.
@@ -45,7 +46,8 @@ pub struct StepRecord<'a> {
 /// One candidate of a [`StepRecord`].
 #[derive(Debug, Serialize)]
 pub struct CandidateRecord<'a> {
-    /// Its text. A span may end inside a character; what is not whole is U+FFFD here, and the tokens are the truth.
+    /// Its text. A span may end inside a character; what is not whole is U+FFFD here, and the
+    /// tokens are the truth.
     pub text: String,
     /// Its tokens.
     pub tokens: &'a [TokenId],
@@ -77,7 +79,8 @@ impl<'a> StepRecord<'a> {
     }
 }
 
-/// The text of a span, special tokens spelled out. A token the tokenizer lacks (an embedding may have spare rows) has none.
+/// The text of a span, special tokens spelled out. A token the tokenizer lacks (an embedding may
+/// have spare rows) has none.
 pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
     let bytes: Vec<u8> = tokens.iter().flat_map(|&token| tokenizer.token_bytes(token).unwrap_or_default()).copied().collect();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -85,7 +88,8 @@ pub fn span_text(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
 
 /// A trace being written.
 ///
-/// It takes its path when it is finished: a reader sees a whole trace or none, and an earlier trace survives a generation that fails.
+/// It takes its path when it is finished: a reader sees a whole trace or none, and an earlier trace
+/// survives a generation that fails.
 pub struct TraceFile {
     path: PathBuf,
     file: WholeFile,

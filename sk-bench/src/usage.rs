@@ -12,15 +12,16 @@ pub(crate) const BAD_INPUT: u8 = 2;
 /// Says `error: …` on one line of standard error.
 pub(crate) fn complain(message: &str) {
     let line = plain(message);
-    // anstream's macro would panic where standard error is closed, and there would be nobody to tell.
+    // anstream's macro would panic where standard error is closed, and there would be nobody to
+    // tell.
     let _ = std::io::Write::write_all(&mut anstream::stderr().lock(), format!("{} {line}\n", "error:".red().bold()).as_bytes());
 }
 
 /// Characters of a message: one may quote a file's value, and a value may be as long as its file.
 const LONGEST: usize = 2000;
 
-/// A message on one line, shortened, with control characters spelled out: what a file holds does not reach the terminal as a
-/// command.
+/// A message on one line, shortened, with control characters spelled out: what a file holds does
+/// not reach the terminal as a command.
 fn plain(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut plain = String::new();
@@ -57,7 +58,8 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// A message of clap without its label, usage and pointers: what is wrong and what may be meant, separated by semicolons.
+/// A message of clap without its label, usage and pointers: what is wrong and what may be meant,
+/// separated by semicolons.
 fn gist(message: &str) -> String {
     let lines = message
         .lines()

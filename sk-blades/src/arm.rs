@@ -3,14 +3,16 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Blade, BoxError, Observation, Policy, Score, ScoreTable, Scratch};
 
-/// Which dispersions reach the comparison: the three arms that split what σ is worth into its pairing with the candidates (real less
-/// shuffled) and its scale (shuffled less zero) (`app:cor:decomp`).
+/// Which dispersions reach the comparison: the three arms that split what σ is worth into its
+/// pairing with the candidates (real less shuffled) and its scale (shuffled less zero)
+/// (`app:cor:decomp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DispersionArm {
     /// σ as it is.
     #[default]
     Real,
-    /// σ permuted across the candidates of a step: the same multiset, and so the same guarantees (`cor:multiset`), in other hands.
+    /// σ permuted across the candidates of a step: the same multiset, and so the same guarantees
+    /// (`cor:multiset`), in other hands.
     Shuffled,
     /// σ = 0: a plain scorer.
     Zero,
@@ -20,7 +22,8 @@ impl DispersionArm {
     /// All three, in the order of the decomposition.
     pub const ALL: [Self; 3] = [Self::Real, Self::Shuffled, Self::Zero];
 
-    /// The dispersions `sigma` under this arm, in place. Only [`Shuffled`](Self::Shuffled) draws from `rng`.
+    /// The dispersions `sigma` under this arm, in place. Only [`Shuffled`](Self::Shuffled) draws
+    /// from `rng`.
     pub fn apply(self, sigma: &mut [f64], rng: &mut dyn Rng) {
         match self {
             Self::Real => {}
@@ -31,8 +34,8 @@ impl DispersionArm {
 
     /// The table under this arm; scores and names stay.
     ///
-    /// Shuffling permutes the candidates alike for every blade, which is to permute the composite dispersion, whatever the normaliser and
-    /// the propagation.
+    /// Shuffling permutes the candidates alike for every blade, which is to permute the composite
+    /// dispersion, whatever the normaliser and the propagation.
     #[must_use]
     pub fn table(self, scores: &ScoreTable, rng: &mut dyn Rng) -> ScoreTable {
         let mut from: Vec<usize> = (0..scores.candidates()).collect();
@@ -53,7 +56,8 @@ impl DispersionArm {
     }
 }
 
-/// What a step deals dispersions out with: a stream of draws of its own. Contexts only grow, so no two steps of a response share one.
+/// What a step deals dispersions out with: a stream of draws of its own. Contexts only grow, so no
+/// two steps of a response share one.
 pub fn arm_generator(seed: u64, context_tokens: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(context_tokens);
@@ -62,8 +66,9 @@ pub fn arm_generator(seed: u64, context_tokens: u64) -> ChaCha8Rng {
 
 /// A blade whose dispersions are those of an arm: what an experiment seats in place of the blade.
 ///
-/// The permutation of a step follows from the seed, the length of the context and N, so a step that is scored again is shuffled alike. Blades
-/// that share a seed are permuted alike; give them different seeds to part their dispersions from one another as well.
+/// The permutation of a step follows from the seed, the length of the context and N, so a step that
+/// is scored again is shuffled alike. Blades that share a seed are permuted alike; give them
+/// different seeds to part their dispersions from one another as well.
 ///
 /// A score then depends on the other candidates of its batch, which a blade otherwise never does.
 #[derive(Debug, Clone, Copy, PartialEq)]

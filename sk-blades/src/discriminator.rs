@@ -8,9 +8,11 @@ use crate::reading;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum LabelSpread {
-    /// √(p(1−p)), the standard deviation of the label under the discriminator's own p: largest where it cannot tell.
+    /// √(p(1−p)), the standard deviation of the label under the discriminator's own p: largest
+    /// where it cannot tell.
     ///
-    /// In units of probability and in [0, ½], not in the units of μ. It knows what the discriminator doubts, not where it is wrong.
+    /// In units of probability and in [0, ½], not in the units of μ. It knows what the
+    /// discriminator doubts, not where it is wrong.
     Bernoulli,
     /// The same σ for every candidate; 0 makes the blade a plain scorer.
     Constant(f64),
@@ -27,16 +29,17 @@ impl LabelSpread {
     pub const ZERO: Self = Self::Constant(0.0);
 }
 
-/// How likely the finished text will have an attribute, judged after the candidate: the future discriminator of FUDGE
-/// (Yang & Klein 2021).
+/// How likely the finished text will have an attribute, judged after the candidate: the future
+/// discriminator of FUDGE (Yang & Klein 2021).
 ///
 /// ```text
 /// μ_i = log P(a | x, y_≤L) = log sigmoid(v_L),   σ_i from a LabelSpread
 /// ```
 ///
-/// in nats, at most 0, with v_L the log-odds that a head reads off the backbone after the candidate's last token. At token granularity,
-/// [`Guided`](crate::Guided) adds the backbone's log-probability and makes it the posterior log P(y | x, a) up to a constant. Reads one
-/// head; O(1) per candidate.
+/// in nats, at most 0, with v_L the log-odds that a head reads off the backbone after the
+/// candidate's last token. At token granularity, [`Guided`](crate::Guided) adds the backbone's
+/// log-probability and makes it the posterior log P(y | x, a) up to a constant. Reads one head;
+/// O(1) per candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discriminator {
     head: Policy,
@@ -62,7 +65,8 @@ impl Blade for Discriminator {
         assert_eq!(out.len(), values.len(), "one score per candidate");
         for (candidate, (score, &log_odds)) in out.iter_mut().zip(&*values).enumerate() {
             let sigma = match self.spread {
-                // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which keeps its precision where p is next to 1.
+                // √(p(1−p)) = √(sigmoid(v)·sigmoid(−v)), which keeps its precision where p is next
+                // to 1.
                 LabelSpread::Bernoulli => (0.5 * (log_sigmoid(log_odds) + log_sigmoid(-log_odds))).exp(),
                 LabelSpread::Constant(sigma) => sigma,
             };

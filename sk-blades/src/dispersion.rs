@@ -4,12 +4,15 @@ use sk_core::{ParameterError, Reading};
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Dispersion {
-    /// Mean per-token Rényi min-entropy of the policy's next-token distribution, in nats (`eq:sigma`, `eq:minent`).
+    /// Mean per-token Rényi min-entropy of the policy's next-token distribution, in nats
+    /// (`eq:sigma`, `eq:minent`).
     ///
-    /// It measures how sharp the distribution is, not how wrong the reward is, and it is not in the units of μ.
+    /// It measures how sharp the distribution is, not how wrong the reward is, and it is not in the
+    /// units of μ.
     #[default]
     MinEntropy,
-    /// Standard error of μ as a mean over tokens: β·s/√L, with s the sample standard deviation of the per-token log-ratio.
+    /// Standard error of μ as a mean over tokens: β·s/√L, with s the sample standard deviation of
+    /// the per-token log-ratio.
     ///
     /// In the units of μ. A single token shows no spread, so σ = 0 there.
     StandardError,

@@ -4,14 +4,16 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Reading, Sco
 
 use crate::reading;
 
-/// The implicit reward of M adapters trained for one objective: their mean, and how far they disagree.
+/// The implicit reward of M adapters trained for one objective: their mean, and how far they
+/// disagree.
 ///
 /// ```text
 /// r_im = β/L_i Σ_t [ log π_m(y_t | x, y_<t) − log π_B(y_t | x, y_<t) ]
 /// μ_i  = mean_m r_im,   σ_i = sample std_m r_im
 /// ```
 ///
-/// σ is in the units of μ and estimates the error of one member's reward. Reads the backbone and M variants; O(M·L) per candidate.
+/// σ is in the units of μ and estimates the error of one member's reward. Reads the backbone and M
+/// variants; O(M·L) per candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ensemble {
     policies: Vec<Policy>,

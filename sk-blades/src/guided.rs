@@ -2,7 +2,8 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
 
 use crate::reading;
 
-/// How a backbone's log-probability counts in a [`Guided`] score. At token granularity both are the same.
+/// How a backbone's log-probability counts in a [`Guided`] score. At token granularity both are the
+/// same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Length {
     /// Σ_t log π_B(y_t | x, y_<t), in nats: the log-probability of the candidate.
@@ -12,15 +13,16 @@ pub enum Length {
     PerToken,
 }
 
-/// A reward beside the backbone's own log-probability: the score of ARGS (Khanov et al. 2024) and, where the reward is
-/// log P(a | x, y), the log-posterior of FUDGE (Yang & Klein 2021).
+/// A reward beside the backbone's own log-probability: the score of ARGS (Khanov et al. 2024) and,
+/// where the reward is log P(a | x, y), the log-posterior of FUDGE (Yang & Klein 2021).
 ///
 /// ```text
 /// μ_i = log π_B(c_i | x) + λ·μ_i^inner,   σ_i = λ·σ_i^inner
 /// ```
 ///
-/// in nats. Weights on the simplex leave the backbone's term alone: Σ_k w_k μ_k = log π_B + λ Σ_k w_k μ_k^inner. Summing K attributes of
-/// FUDGE, Σ_k log P(a_k | x, y), is λ = K at equal weights. O(L) per candidate beside the inner blade.
+/// in nats. Weights on the simplex leave the backbone's term alone: Σ_k w_k μ_k = log π_B + λ Σ_k
+/// w_k μ_k^inner. Summing K attributes of FUDGE, Σ_k log P(a_k | x, y), is λ = K at equal weights.
+/// O(L) per candidate beside the inner blade.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guided<B> {
     inner: B,

@@ -10,7 +10,8 @@ use crate::{Dispersion, reading};
 /// μ_i = β/L_i Σ_t [ log π_k(y_t | x, y_<t) − log π_B(y_t | x, y_<t) ]
 /// ```
 ///
-/// in nats per token times β, with σ from a [`Dispersion`]. Reads the backbone and one variant; O(L) per candidate.
+/// in nats per token times β, with σ from a [`Dispersion`]. Reads the backbone and one variant;
+/// O(L) per candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImplicitReward {
     policy: Policy,

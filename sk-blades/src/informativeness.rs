@@ -42,13 +42,14 @@ pub enum InformativenessError {
     },
 }
 
-/// 𝓘(σ) = |Spearman(σ_i, |μ_i − q_i|)|: how strongly a dispersion and the realised error of its reward are associated by rank
-/// (`def:info`).
+/// 𝓘(σ) = |Spearman(σ_i, |μ_i − q_i|)|: how strongly a dispersion and the realised error of its
+/// reward are associated by rank (`def:info`).
 ///
-/// One entry per candidate; μ and the latent quality q are in one unit, σ may be in any, since only its ranks count. The result is in
-/// [0, 1]. Being a magnitude it takes a σ that is *small* where the reward errs for as informative as one that is large there:
-/// [`spearman`] has the sign. It says nothing of which way the reward errs, and 𝓘 = 0 does not make the pairing of σ with its candidates
-/// irrelevant (E15 of the book). O(N log N).
+/// One entry per candidate; μ and the latent quality q are in one unit, σ may be in any, since only
+/// its ranks count. The result is in [0, 1]. Being a magnitude it takes a σ that is *small* where
+/// the reward errs for as informative as one that is large there: [`spearman`] has the sign. It
+/// says nothing of which way the reward errs, and 𝓘 = 0 does not make the pairing of σ with its
+/// candidates irrelevant (E15 of the book). O(N log N).
 ///
 /// ```
 /// // The reward is off by 0.1, 0.5, 0.2 and 1; the dispersion orders the errors rightly but for one pair.
@@ -58,8 +59,8 @@ pub enum InformativenessError {
 /// ```
 ///
 /// # Errors
-/// When the slices differ in length or have fewer than two entries, a value is not finite, a dispersion is negative, or all dispersions or
-/// all errors are equal.
+/// When the slices differ in length or have fewer than two entries, a value is not finite, a
+/// dispersion is negative, or all dispersions or all errors are equal.
 pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64, InformativenessError> {
     same_length("quality", quality, mu)?;
     same_length("sigma", sigma, mu)?;
@@ -73,7 +74,8 @@ pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64
     correlate(("sigma", sigma), ("the error |mu − quality|", &error)).map(f64::abs)
 }
 
-/// Spearman's rank correlation r_s of two samples: Pearson's correlation of their ranks, equal values sharing the mean of theirs.
+/// Spearman's rank correlation r_s of two samples: Pearson's correlation of their ranks, equal
+/// values sharing the mean of theirs.
 ///
 /// In [−1, 1]. O(N log N).
 ///
@@ -83,7 +85,8 @@ pub fn informativeness(mu: &[f64], quality: &[f64], sigma: &[f64]) -> Result<f64
 /// ```
 ///
 /// # Errors
-/// When the samples differ in length or have fewer than two entries, a value is not finite, or one is constant.
+/// When the samples differ in length or have fewer than two entries, a value is not finite, or one
+/// is constant.
 pub fn spearman(x: &[f64], y: &[f64]) -> Result<f64, InformativenessError> {
     same_length("the second sample", y, x)?;
     finite("the first sample", x)?;
@@ -117,11 +120,13 @@ fn correlate(x: (&'static str, &[f64]), y: (&'static str, &[f64])) -> Result<f64
             return Err(InformativenessError::Constant { quantity, candidates });
         }
     }
-    // One root, so that perfect agreement is 1 to the last bit; other rounding must not carry past it.
+    // One root, so that perfect agreement is 1 to the last bit; other rounding must not carry past
+    // it.
     Ok((dot(&a, &b) / (aa * bb).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// Ranks less their mean. Equal values share the mean of their ranks; all are multiples of one half.
+/// Ranks less their mean. Equal values share the mean of their ranks; all are multiples of one
+/// half.
 fn centred_ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_unstable_by(|&i, &j| values[i].total_cmp(&values[j]));

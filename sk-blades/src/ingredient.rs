@@ -1,6 +1,7 @@
 use sk_core::{Blade, BoxError, Observation, Score};
 
-/// A blade that speaks through the proposal alone: its weight mixes it into the policy that drafts, as in Rewarded Soups.
+/// A blade that speaks through the proposal alone: its weight mixes it into the policy that drafts,
+/// as in Rewarded Soups.
 ///
 /// ```text
 /// μ_i = 0,   σ_i = 0

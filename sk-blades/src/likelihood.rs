@@ -8,8 +8,9 @@ use crate::{Dispersion, reading};
 /// μ_i = 1/L_i Σ_t log π(y_t | x, y_<t)
 /// ```
 ///
-/// in nats per token, with σ from a [`Dispersion`]. Mixtures of log-probabilities (MOD) and of a log-probability with a reward (ARGS) are
-/// weights over such blades at token granularity. O(L) per candidate.
+/// in nats per token, with σ from a [`Dispersion`]. Mixtures of log-probabilities (MOD) and of a
+/// log-probability with a reward (ARGS) are weights over such blades at token granularity. O(L) per
+/// candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Likelihood {
     policy: Policy,

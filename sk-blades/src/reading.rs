@@ -30,7 +30,8 @@ pub(crate) fn last_values(step: &Observation<'_>, head: &Policy) -> Result<Scrat
     per_candidate(step, head)?.iter().enumerate().map(last).collect()
 }
 
-/// As [`of`], with min-entropies as long as the candidates too where the dispersion is made of them.
+/// As [`of`], with min-entropies as long as the candidates too where the dispersion is made of
+/// them.
 pub(crate) fn with<'a>(step: &Observation<'a>, policy: &Policy, dispersion: Dispersion) -> Result<&'a [Reading], BladeError> {
     let readings = of(step, policy)?;
     if dispersion == Dispersion::MinEntropy {

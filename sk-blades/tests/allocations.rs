@@ -1,4 +1,5 @@
-//! Scoring a batch allocates nothing once a thread has scored one of its size: every blade that ships, under every dispersion.
+//! Scoring a batch allocates nothing once a thread has scored one of its size: every blade that
+//! ships, under every dispersion.
 
 #[path = "../../sk-core/tests/counting/mod.rs"]
 mod counting;

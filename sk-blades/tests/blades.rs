@@ -17,7 +17,8 @@ fn variant(name: &str) -> Policy {
     Policy::Variant(name.into())
 }
 
-/// log-probabilities of one candidate: under the proposal, the backbone, two adapters; and the min-entropies of the first adapter.
+/// log-probabilities of one candidate: under the proposal, the backbone, two adapters; and the
+/// min-entropies of the first adapter.
 type Row = (Vec<f32>, Vec<f32>, Vec<f32>, Vec<f32>, Vec<f32>);
 
 fn step(rows: &[Row]) -> (Candidates, Readings) {
@@ -72,7 +73,8 @@ fn worked_by_hand() {
     assert!(close(score(&Ensemble::new(["honest", "honest-2", "honest"], BETA).unwrap()), (0.05, 0.0075f64.sqrt())));
 }
 
-/// Log-ratios of ½ and 1½, whose mean under the reverse KL divergence is 1; under the forward one f′ is −e^−u.
+/// Log-ratios of ½ and 1½, whose mean under the reverse KL divergence is 1; under the forward one
+/// f′ is −e^−u.
 #[test]
 fn ratios_of_a_divergence_worked_by_hand() {
     let rows = [(vec![-1.0, -3.0], vec![-2.0, -2.0], vec![-1.5, -0.5], vec![-2.5, -2.5], vec![0.25, 1.0])];
@@ -87,7 +89,8 @@ fn head(name: &str) -> Policy {
     Policy::Head(name.into())
 }
 
-/// Two candidates of two tokens and one token; the heads "kind" and "fair" read off each what is given.
+/// Two candidates of two tokens and one token; the heads "kind" and "fair" read off each what is
+/// given.
 fn headed(kind: [&[f32]; 2], fair: [&[f32]; 2]) -> (Candidates, Readings) {
     let row = |p: &[f32]| -> Row { (p.to_vec(), p.to_vec(), p.to_vec(), p.to_vec(), vec![0.5; p.len()]) };
     let (candidates, mut readings) = step(&[row(&[-1.0, -2.0]), row(&[-0.5])]);

@@ -1,4 +1,5 @@
-//! 𝓘(σ) against values by hand and from scipy, its invariances, and the three arms real, shuffled and zero.
+//! 𝓘(σ) against values by hand and from scipy, its invariances, and the three arms real, shuffled
+//! and zero.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -93,7 +94,8 @@ proptest! {
         prop_assert_eq!(spearman(&x, &x), Ok(1.0));
     }
 
-    /// Which candidate is called which does not matter, nor the unit of σ, nor the sign of an error.
+    /// Which candidate is called which does not matter, nor the unit of σ, nor the sign of an
+    /// error.
     #[test]
     fn informativeness_is_of_pairs_of_magnitudes((sigma, error) in samples(), turn in 0usize..12, flips in vec(any::<bool>(), 12)) {
         let quality: Vec<f64> = error.iter().map(|e| e * 8.0 - 3.0).collect();
@@ -111,7 +113,8 @@ proptest! {
         prop_assert_eq!(informativeness(&mu, &quality, &in_another_unit), Ok(value));
     }
 
-    /// Real keeps a table, zero keeps its scores, shuffled keeps the multiset and moves all blades alike.
+    /// Real keeps a table, zero keeps its scores, shuffled keeps the multiset and moves all blades
+    /// alike.
     #[test]
     fn arms_touch_dispersions_alone(n in 1usize..9, blades in 1usize..4, seed in any::<u64>(), named in any::<bool>()) {
         let row = |k: usize| ((0..n).map(|i| (k * n + i) as f64).collect::<Vec<_>>(), (0..n).map(|i| (10 * k + i) as f64).collect::<Vec<_>>());
@@ -196,8 +199,9 @@ fn a_blade_under_an_arm_is_shuffled_anew_at_each_step_and_again_alike() {
     assert_eq!(blade(DispersionArm::Shuffled, 1).policies(), [Policy::Backbone]);
 }
 
-/// The worlds of the decomposition: a dispersion that is the scale of the error informs, one drawn apart does not, and one that goes with
-/// the sign of an error of constant size does not either, for all that it moves the choice.
+/// The worlds of the decomposition: a dispersion that is the scale of the error informs, one drawn
+/// apart does not, and one that goes with the sign of an error of constant size does not either,
+/// for all that it moves the choice.
 #[test]
 fn informativeness_in_worlds_where_it_is_known() {
     const CANDIDATES: usize = 20_000;

@@ -4,7 +4,8 @@ use crate::{Batch, Real};
 ///
 /// Only the order and the differences of ratings carry meaning; their origin is the operator's own.
 pub trait Aggregator<F: Real = f64>: Send + Sync {
-    /// Writes the rating of candidate i to `ratings[i]`, whatever it held. A step fails where one is NaN.
+    /// Writes the rating of candidate i to `ratings[i]`, whatever it held. A step fails where one
+    /// is NaN.
     ///
     /// # Panics
     /// May panic when `ratings` is not as long as the batch.

@@ -7,15 +7,17 @@ use crate::{
 
 /// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩: how a choice is made among candidates that somebody else drafts and reads.
 ///
-/// A [`Scheme`](crate::Scheme) has one arm whose choice it appends. In an ablation it has others too, which score, rate and select from
-/// the same candidates at every step; the trace records what they would have chosen. The backbone reads the candidates once for all.
+/// A [`Scheme`](crate::Scheme) has one arm whose choice it appends. In an ablation it has others
+/// too, which score, rate and select from the same candidates at every step; the trace records what
+/// they would have chosen. The backbone reads the candidates once for all.
 #[derive(Clone)]
 pub struct Arm {
     /// The name of the arm in traces and errors.
     pub name: Arc<str>,
     /// Ω = (𝓑, **w**), read once a step. Variants and heads are those of the scheme's backbone.
     pub spec: SpecHandle,
-    /// b₀, the fluency blade. It stands outside the simplex: the aggregator gives it its coefficient α.
+    /// b₀, the fluency blade. It stands outside the simplex: the aggregator gives it its
+    /// coefficient α.
     pub fluency: Option<Arc<dyn Blade>>,
     /// 𝓝.
     pub normalizer: Arc<dyn Normalizer>,

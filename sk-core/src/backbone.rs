@@ -1,22 +1,26 @@
 use crate::{BoxError, Candidates, Policy, Readings, TokenId};
 
-/// π_B: the frozen model that reads candidates, under itself, under the variants seated on it, and with heads on its hidden states.
+/// π_B: the frozen model that reads candidates, under itself, under the variants seated on it, and
+/// with heads on its hidden states.
 ///
 /// # For implementors
-/// One call must serve all candidates under all policies: that is where a fast implementation makes a single pass. A reading must not
-/// depend on which other candidates or policies are in the call.
+/// One call must serve all candidates under all policies: that is where a fast implementation makes
+/// a single pass. A reading must not depend on which other candidates or policies are in the call.
 pub trait Backbone: Send {
     /// Reads each candidate, as a continuation of `context`, under each policy.
     ///
-    /// The result holds every policy asked for, with one [`Reading`](crate::Reading) per candidate and one value per token.
+    /// The result holds every policy asked for, with one [`Reading`](crate::Reading) per candidate
+    /// and one value per token.
     ///
     /// # Errors
     /// When a policy is unknown or the model fails; nothing is committed.
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError>;
 
-    /// Candidate `chosen` of the last [`read`](Self::read) is appended to the context: keep what was computed for it.
+    /// Candidate `chosen` of the last [`read`](Self::read) is appended to the context: keep what
+    /// was computed for it.
     ///
-    /// Where another slot fails after it, the context is not extended after all: the one of the next call is the truth.
+    /// Where another slot fails after it, the context is not extended after all: the one of the
+    /// next call is the truth.
     ///
     /// # Errors
     /// When the cache cannot be extended.

@@ -19,8 +19,9 @@ impl<F: Real> Composite<F> {
     }
 }
 
-/// A candidate batch as 𝓐 and 𝓢 see it: composite scores and dispersions, the fluency blade's scores where one is seated, and the scores
-/// of the blades behind the composites where a rule may look at them.
+/// A candidate batch as 𝓐 and 𝓢 see it: composite scores and dispersions, the fluency blade's
+/// scores where one is seated, and the scores of the blades behind the composites where a rule may
+/// look at them.
 ///
 /// All slices have length N ≥ 1, one entry per candidate.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +42,8 @@ impl<'a, F: Real> Batch<'a, F> {
     /// ```
     ///
     /// # Errors
-    /// When there is no candidate, the slices differ in length, or a number is not a score: with the candidate's index.
+    /// When there is no candidate, the slices differ in length, or a number is not a score: with
+    /// the candidate's index.
     pub fn new(mu: &'a [F], sigma: &'a [F]) -> Result<Self, ScoreError> {
         if mu.is_empty() {
             return Err(ScoreError::Empty);
@@ -55,8 +57,8 @@ impl<'a, F: Real> Batch<'a, F> {
         Ok(Self { mu, sigma, fluency: None, blades: None })
     }
 
-    /// A batch of numbers that are scores by construction: they come out of a [`ScoreTable`] and a normaliser, or of another batch. They are
-    /// not looked at, but by debug assertions.
+    /// A batch of numbers that are scores by construction: they come out of a [`ScoreTable`] and a
+    /// normaliser, or of another batch. They are not looked at, but by debug assertions.
     ///
     /// # Panics
     /// When there is no candidate or the slices differ in length.
@@ -81,7 +83,8 @@ impl<'a, F: Real> Batch<'a, F> {
         }
     }
 
-    /// [`with_fluency`](Self::with_fluency) of numbers that are scores by construction, as for [`trusted`](Self::trusted).
+    /// [`with_fluency`](Self::with_fluency) of numbers that are scores by construction, as for
+    /// [`trusted`](Self::trusted).
     ///
     /// # Panics
     /// When the slice differs in length.
@@ -118,7 +121,8 @@ impl<'a, F: Real> Batch<'a, F> {
         self.sigma
     }
 
-    /// Length-normalised log-probability of each candidate under the proposal, in nats per token, where b₀ is seated.
+    /// Length-normalised log-probability of each candidate under the proposal, in nats per token,
+    /// where b₀ is seated.
     pub fn fluency(&self) -> Option<&'a [F]> {
         self.fluency
     }

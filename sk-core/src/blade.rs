@@ -14,9 +14,9 @@ pub struct Observation<'a> {
 /// b ∈ 𝓑: scores each candidate, b : 𝓧 × 𝓒 → ℝ × ℝ≥0.
 ///
 /// # For implementors
-/// Name the policies to be read in [`policies`](Self::policies); the backbone reads them all in one pass, so that
-/// [`score`](Self::score) is arithmetic and swapping a blade is O(1) (`prop:cost`). A score must not depend on the other candidates:
-/// comparing them is the business of 𝓝 and 𝓐.
+/// Name the policies to be read in [`policies`](Self::policies); the backbone reads them all in one
+/// pass, so that [`score`](Self::score) is arithmetic and swapping a blade is O(1) (`prop:cost`). A
+/// score must not depend on the other candidates: comparing them is the business of 𝓝 and 𝓐.
 pub trait Blade: Send + Sync {
     /// Writes (μ, σ) of candidate i to `out[i]`.
     ///

@@ -17,7 +17,8 @@ pub enum SpanEnd {
 /// A candidate continuation: its tokens, what the proposal thinks of each, and why it ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// The tokens of the span, at least one. An end-of-text token is a token like another and comes last.
+    /// The tokens of the span, at least one. An end-of-text token is a token like another and comes
+    /// last.
     pub tokens: Vec<TokenId>,
     /// log π_S(y_t | x, y_<t) in nats at temperature 1 and before any truncation, one per token.
     pub log_probs: Vec<f32>,

@@ -32,17 +32,19 @@ pub struct Decision {
 }
 
 impl Operators<'_> {
-    /// Normalises and rates the scores of N candidates, and selects one by the number `uniform` of [0, 1).
+    /// Normalises and rates the scores of N candidates, and selects one by the number `uniform` of
+    /// [0, 1).
     ///
-    /// `weights` has one entry per blade of `scores` and is scaled to sum to one. The normaliser combines the blades of positive weight;
-    /// the selector sees all of them.
+    /// `weights` has one entry per blade of `scores` and is scaled to sum to one. The normaliser
+    /// combines the blades of positive weight; the selector sees all of them.
     ///
-    /// Costs arithmetic in K·N besides that of the aggregator (`prop:cost`). Allocates the decision; the slots themselves allocate
-    /// nothing once a thread has seen a batch of the size.
+    /// Costs arithmetic in K·N besides that of the aggregator (`prop:cost`). Allocates the
+    /// decision; the slots themselves allocate nothing once a thread has seen a batch of the size.
     ///
     /// # Errors
-    /// If `weights` and `scores` differ in length, a weight is not finite, no weight is positive, `fluency` does not have N finite values,
-    /// the normaliser returns no scores of N candidates, a rating is NaN, or the selector's probabilities are not a distribution.
+    /// If `weights` and `scores` differ in length, a weight is not finite, no weight is positive,
+    /// `fluency` does not have N finite values, the normaliser returns no scores of N candidates, a
+    /// rating is NaN, or the selector's probabilities are not a distribution.
     pub fn decide(
         &self,
         scores: &ScoreTable,

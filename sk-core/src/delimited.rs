@@ -2,10 +2,12 @@ use std::sync::Arc;
 
 use crate::{Granularity, TokenId};
 
-/// ρ by text: a span is whole when its last token completes one of some delimiters, which stays part of the span.
+/// ρ by text: a span is whole when its last token completes one of some delimiters, which stays
+/// part of the span.
 ///
-/// Works on the bytes of the tokens, so a span may end inside a multi-byte character, and a delimiter may be spread over tokens.
-/// Text after the delimiter in the same token stays too: token ids are never cut.
+/// Works on the bytes of the tokens, so a span may end inside a multi-byte character, and a
+/// delimiter may be spread over tokens. Text after the delimiter in the same token stays too: token
+/// ids are never cut.
 #[derive(Debug, Clone)]
 pub struct Delimited {
     token_bytes: Arc<[Box<[u8]>]>,
@@ -14,7 +16,8 @@ pub struct Delimited {
 }
 
 impl Delimited {
-    /// Spans that end with one of `delimiters`; `token_bytes[t]` are the bytes that token `t` decodes to.
+    /// Spans that end with one of `delimiters`; `token_bytes[t]` are the bytes that token `t`
+    /// decodes to.
     pub fn new(token_bytes: Arc<[Box<[u8]>]>, delimiters: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let delimiters: Vec<Box<[u8]>> =
             delimiters.into_iter().filter(|d| !d.as_ref().is_empty()).map(|d| d.as_ref().into()).collect();

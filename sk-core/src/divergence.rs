@@ -1,6 +1,7 @@
 use crate::ParameterError;
 
-/// f of an f-divergence D_f(π ‖ π_B) whose derivative has a closed inverse: what multi-objective decoding mixes policies with.
+/// f of an f-divergence D_f(π ‖ π_B) whose derivative has a closed inverse: what multi-objective
+/// decoding mixes policies with.
 ///
 /// Policies π_k, each the best for a reward of its own at the price D_f(π ‖ π_B), are mixed into
 ///
@@ -8,9 +9,10 @@ use crate::ParameterError;
 /// π(y) ∝ π_B(y) · (f′)⁻¹( Σ_k w_k f′(π_k(y) / π_B(y)) )
 /// ```
 ///
-/// (Shi et al. 2024, MOD, eq. 6). Everything is in terms of log-ratios u = log π_k − log π_B in nats, so that nothing over- or
-/// underflows before it must. Where f′ is flat its value does not tell ratios apart: that of the Jensen–Shannon divergence is
-/// off by 0.04 at u = 36 and flat from 37.5 on.
+/// (Shi et al. 2024, MOD, eq. 6). Everything is in terms of log-ratios u = log π_k − log π_B in
+/// nats, so that nothing over- or underflows before it must. Where f′ is flat its value does not
+/// tell ratios apart: that of the Jensen–Shannon divergence is off by 0.04 at u = 36 and flat from
+/// 37.5 on.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Divergence {
     /// f(x) = x ln x: the weighted geometric mean Π π_k^w_k.
@@ -59,7 +61,8 @@ impl Divergence {
         }
     }
 
-    /// ln (f′)⁻¹(z): the log-ratio whose [`gradient`](Self::gradient) is `z`. Infinite at and beyond the end of f′'s range.
+    /// ln (f′)⁻¹(z): the log-ratio whose [`gradient`](Self::gradient) is `z`. Infinite at and
+    /// beyond the end of f′'s range.
     #[must_use]
     pub fn log_ratio(self, gradient: f64) -> f64 {
         let z = gradient;

@@ -5,14 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Backbone, BoxError, ParameterError, Proposal, SpecHandle};
 
-/// The models that a scheme is built on: they read candidates (π_B), draft them (Π_prop) and know the bytes of their tokens (ρ).
+/// The models that a scheme is built on: they read candidates (π_B), draft them (Π_prop) and know
+/// the bytes of their tokens (ρ).
 ///
 /// # For implementors
-/// The models of this process and those behind a server implement the same trait. What [`start`](Self::start) returns belongs to one
-/// generation and is used by one thread; an engine may serve several generations at once.
+/// The models of this process and those behind a server implement the same trait. What
+/// [`start`](Self::start) returns belongs to one generation and is used by one thread; an engine
+/// may serve several generations at once.
 pub trait Engine {
-    /// The backbone and the proposal of one generation. `spec` is the generation's Ω: a proposal that depends on the weights, such as a
-    /// soup of adapters, reads it at every step.
+    /// The backbone and the proposal of one generation. `spec` is the generation's Ω: a proposal
+    /// that depends on the weights, such as a soup of adapters, reads it at every step.
     ///
     /// # Errors
     /// When the engine cannot draft like this, or has no room for the candidates.
@@ -71,22 +73,26 @@ pub enum DraftModel {
 /// How several adapters become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merge {
-    /// Rewarded Soups (Ramé et al. 2023): the change of a layer is the weighted average of the adapters' changes,
+    /// Rewarded Soups (Ramé et al. 2023): the change of a layer is the weighted average of the
+    /// adapters' changes,
     ///
     /// ```text
     /// ΔW = Σ_k w_k s_k A_k B_k
     /// ```
     ///
-    /// exactly, kept in low rank by laying the matrices side by side. The rank is the sum of the ranks.
+    /// exactly, kept in low rank by laying the matrices side by side. The rank is the sum of the
+    /// ranks.
     #[default]
     Exact,
-    /// What PEFT's `add_weighted_adapter(combination_type="linear")` does: the matrices are averaged, not their products,
+    /// What PEFT's `add_weighted_adapter(combination_type="linear")` does: the matrices are
+    /// averaged, not their products,
     ///
     /// ```text
     /// ΔW = (Σ_k √(w_k s_k) A_k) (Σ_k √(w_k s_k) B_k),
     /// ```
     ///
-    /// which has cross terms between unrelated adapters. The rank stays as it is, so all must be of one rank.
+    /// which has cross terms between unrelated adapters. The rank stays as it is, so all must be of
+    /// one rank.
     PeftLinear,
 }
 
@@ -106,7 +112,8 @@ pub enum Prior {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeadKind {
-    /// Log-odds that the finished text has the attribute: a future discriminator (Yang & Klein 2021).
+    /// Log-odds that the finished text has the attribute: a future discriminator (Yang & Klein
+    /// 2021).
     Discriminator,
     /// A reward: differences are log-odds of being preferred (Bradley–Terry).
     Reward,
@@ -115,7 +122,8 @@ pub enum HeadKind {
 /// Below this temperature the most likely token is taken.
 const GREEDY: f32 = 1e-5;
 
-/// How a token is drawn from logits, in the order transformers applies it: repetition penalty, temperature, top-k, top-p.
+/// How a token is drawn from logits, in the order transformers applies it: repetition penalty,
+/// temperature, top-k, top-p.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawSampling", deny_unknown_fields)]
 pub struct Sampling {
@@ -141,8 +149,8 @@ impl Default for RawSampling {
 }
 
 impl Sampling {
-    /// Checks and keeps the settings: `temperature` ≥ 0 (0 is greedy), `top_p` in (0, 1] (1 is off), `top_k` (0 is off),
-    /// `repetition_penalty` > 0 (1 is off).
+    /// Checks and keeps the settings: `temperature` ≥ 0 (0 is greedy), `top_p` in (0, 1] (1 is
+    /// off), `top_k` (0 is off), `repetition_penalty` > 0 (1 is off).
     ///
     /// # Errors
     /// Names the setting out of range.
@@ -165,7 +173,8 @@ impl Sampling {
         Self { temperature: 1.0, top_p: 0.95, top_k: 0, repetition_penalty: 1.0 }
     }
 
-    /// What the reference runs drew candidates with: temperature 1, top-p 0.95, top-k 50, repetition penalty 1.05.
+    /// What the reference runs drew candidates with: temperature 1, top-p 0.95, top-k 50,
+    /// repetition penalty 1.05.
     pub const fn reference_runs() -> Self {
         Self { temperature: 1.0, top_p: 0.95, top_k: 50, repetition_penalty: 1.05 }
     }
@@ -229,8 +238,9 @@ impl VocabularyHead {
     /// Every token.
     pub const ALL: Self = Self { top_k: 0, plausibility: 0.0 };
 
-    /// The `top_k` likeliest tokens under π_B (0 for all), of those whose probability is at least `plausibility` times that of the
-    /// likeliest: 𝓥_head = {y : π_B(y) ≥ α·max π_B}, the constraint of contrastive decoding (Li et al. 2023, eq. 3).
+    /// The `top_k` likeliest tokens under π_B (0 for all), of those whose probability is at least
+    /// `plausibility` times that of the likeliest: 𝓥_head = {y : π_B(y) ≥ α·max π_B}, the
+    /// constraint of contrastive decoding (Li et al. 2023, eq. 3).
     ///
     /// # Errors
     /// When `plausibility` is not in [0, 1].

@@ -2,7 +2,8 @@ use crate::TokenId;
 
 /// ρ: the rule that terminates a candidate span (token, step or response).
 pub trait Granularity: Send + Sync {
-    /// Whether `span`, whose last token was just drawn, is whole. Called after each token; `span` is never empty.
+    /// Whether `span`, whose last token was just drawn, is whole. Called after each token; `span`
+    /// is never empty.
     fn completes(&self, span: &[TokenId]) -> bool;
 }
 
@@ -18,7 +19,8 @@ impl Granularity for Token {
     }
 }
 
-/// The whole response is one span: what Best-of-N works on. Only the end of text or the limit ends it.
+/// The whole response is one span: what Best-of-N works on. Only the end of text or the limit ends
+/// it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Response;
 

@@ -53,7 +53,8 @@ pub use spec::{AlignmentSpec, Seat, SpecHandle};
 pub use standardize::{Deviation, Moments, Standardize, merge_ties};
 pub use trace::{ArmTrace, CandidateTrace, ScoreTrace, StepTrace, Timings};
 
-/// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text encoded again.
+/// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text
+/// encoded again.
 pub type TokenId = u32;
 
 /// The floating-point type of scores: `f32` or `f64`.

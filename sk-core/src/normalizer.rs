@@ -8,9 +8,10 @@ pub trait Normalizer<F: Real = f64>: Send + Sync {
     /// μ_i = Σ_k w_k μ̂_i^(k)        σ_i = Σ_k w_k σ̂_i^(k)
     /// ```
     ///
-    /// with μ̂ and σ̂ what the normaliser makes of the scores of a blade: without units, or in those of the blades where it leaves them as they
-    /// are. Infallible: the table and the weights are valid by construction. What is written must be scores: μ finite, σ finite and not negative,
-    /// one of each per candidate; a step fails where it is not.
+    /// with μ̂ and σ̂ what the normaliser makes of the scores of a blade: without units, or in
+    /// those of the blades where it leaves them as they are. Infallible: the table and the weights
+    /// are valid by construction. What is written must be scores: μ finite, σ finite and not
+    /// negative, one of each per candidate; a step fails where it is not.
     ///
     /// `out` is overwritten whatever it held.
     ///

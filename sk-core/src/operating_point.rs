@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// The numbers of the reference instantiation: one per parameter of the tournament, the champion rule and the blades.
+/// The numbers of the reference instantiation: one per parameter of the tournament, the champion
+/// rule and the blades.
 ///
 /// | point | N | R | T | w_tour | w_blade | λ |
 /// |---|--:|--:|--:|--:|--:|--:|
@@ -9,11 +10,13 @@ use serde::{Deserialize, Serialize};
 /// | [`HELPFULNESS`](Self::HELPFULNESS) | 7 | 3 | 1.69 | 1.170 | 1.707 | 0.158 |
 /// | [`HONESTY`](Self::HONESTY) | 3 | 7 | 21.03 | 1.587 | 2.088 | 0.395 |
 ///
-/// All have β = 0.1, α = 0.5 and K from 40 to 10. T divides a logit without units, β scales nats per token, K is in points of rating.
+/// All have β = 0.1, α = 0.5 and K from 40 to 10. T divides a logit without units, β scales nats
+/// per token, K is in points of rating.
 ///
-/// Plain data; the constructors that take these numbers check them. The four constants are the published points: the optima of the
-/// per-objective searches, and [`HHH`](Self::HHH), which every multi-objective result uses. The paper calls it their mean, geometric for T
-/// and arithmetic for the rest, rounded; the geometric mean of the three T is 7.4, and the point has 8.
+/// Plain data; the constructors that take these numbers check them. The four constants are the
+/// published points: the optima of the per-objective searches, and [`HHH`](Self::HHH), which every
+/// multi-objective result uses. The paper calls it their mean, geometric for T and arithmetic for
+/// the rest, rounded; the geometric mean of the three T is 7.4, and the point has 8.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatingPoint {
@@ -101,7 +104,8 @@ mod tests {
         let optima = [OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY];
         let mean = |f: fn(&OperatingPoint) -> f64| optima.iter().map(f).sum::<f64>() / 3.0;
         let hhh = OperatingPoint::HHH;
-        // As the paper rounds: steps of .05 for the weights, integers for N and R. Its T is none of the roundings of 7.4.
+        // As the paper rounds: steps of .05 for the weights, integers for N and R. Its T is none of
+        // the roundings of 7.4.
         assert!((mean(|p| p.temperature.ln()).exp() - 7.36).abs() < 0.005);
         assert_eq!(hhh.temperature, 8.0);
         assert!((mean(|p| p.w_tour) - hhh.w_tour).abs() < 0.05);

@@ -21,9 +21,11 @@ pub trait Proposal: Send {
     /// When the model fails or the context does not fit it; nothing is committed.
     fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError>;
 
-    /// Candidate `chosen` of the last [`propose`](Self::propose) is appended to the context: keep what was computed for it.
+    /// Candidate `chosen` of the last [`propose`](Self::propose) is appended to the context: keep
+    /// what was computed for it.
     ///
-    /// Where another slot fails after it, the context is not extended after all: the one of the next call is the truth.
+    /// Where another slot fails after it, the context is not extended after all: the one of the
+    /// next call is the truth.
     ///
     /// # Errors
     /// When the cache cannot be extended.

@@ -1,31 +1,34 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the backbone can read a candidate with: itself, a variant of it (an adapter seated on the frozen weights), or a head on its own
-/// hidden states.
+/// What the backbone can read a candidate with: itself, a variant of it (an adapter seated on the
+/// frozen weights), or a head on its own hidden states.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// π_B.
     Backbone,
     /// π_φ, by the name under which the backbone knows it.
     Variant(Arc<str>),
-    /// A value read off π_B's hidden states, by the name under which the backbone knows the head: a future discriminator, a reward model.
-    /// No distribution over tokens, so its readings have [`values`](Reading::values) and nothing else.
+    /// A value read off π_B's hidden states, by the name under which the backbone knows the head: a
+    /// future discriminator, a reward model. No distribution over tokens, so its readings have
+    /// [`values`](Reading::values) and nothing else.
     Head(Arc<str>),
 }
 
 /// One candidate of L tokens read under one policy.
 ///
-/// Under a policy that predicts tokens, `log_probs` and `min_entropy` have L entries and `values` none; under a
-/// [head](Policy::Head) it is the other way round.
+/// Under a policy that predicts tokens, `log_probs` and `min_entropy` have L entries and `values`
+/// none; under a [head](Policy::Head) it is the other way round.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
     /// log π(y_t | x, y_<t) in nats, L of them.
     pub log_probs: Vec<f32>,
-    /// logsumexp(z_t) − max_v z_{t,v} in nats, L of them: the Rényi min-entropy of the next-token distribution (`eq:minent`).
+    /// logsumexp(z_t) − max_v z_{t,v} in nats, L of them: the Rényi min-entropy of the next-token
+    /// distribution (`eq:minent`).
     pub min_entropy: Vec<f32>,
-    /// v(x, y_≤t), the output of a head once y_t was read, L of them: entry t depends on y_1 … y_t and on nothing after. In the unit of the
-    /// head: log-odds of a discriminator, whatever a reward model was trained in.
+    /// v(x, y_≤t), the output of a head once y_t was read, L of them: entry t depends on y_1 … y_t
+    /// and on nothing after. In the unit of the head: log-odds of a discriminator, whatever a
+    /// reward model was trained in.
     pub values: Vec<f32>,
 }
 

@@ -21,7 +21,8 @@ pub struct Scheme {
     pub granularity: Arc<dyn Granularity>,
     /// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩, whose choice is appended.
     pub arm: Arm,
-    /// Other ways to choose from the same candidates. Their choices are recorded in the trace and not appended.
+    /// Other ways to choose from the same candidates. Their choices are recorded in the trace and
+    /// not appended.
     pub others: Vec<Arm>,
 }
 
@@ -37,17 +38,19 @@ pub enum Finish {
 }
 
 impl Scheme {
-    /// Runs one step: drafts candidates of at most `limit` tokens, scores them, draws the winner and appends it to `context`.
+    /// Runs one step: drafts candidates of at most `limit` tokens, scores them, draws the winner
+    /// and appends it to `context`.
     ///
-    /// Blades of weight zero are not read, unless the selector looks at them. Arms score the same candidates by the same readings, and draw
-    /// with the same uniform number, so that arms with one distribution choose alike.
+    /// Blades of weight zero are not read, unless the selector looks at them. Arms score the same
+    /// candidates by the same readings, and draw with the same uniform number, so that arms with
+    /// one distribution choose alike.
     ///
-    /// Cost: one proposal, one reading of N candidates under the K+1 policies that count for the scheme or an arm, and arithmetic in K·N plus
-    /// the aggregator's own (`prop:cost`), per arm.
+    /// Cost: one proposal, one reading of N candidates under the K+1 policies that count for the
+    /// scheme or an arm, and arithmetic in K·N plus the aggregator's own (`prop:cost`), per arm.
     ///
     /// # Errors
-    /// When a slot fails or returns what is not a score or a distribution, or the selector looks at a blade that is not seated, here or in an
-    /// arm; `context` is then as it was.
+    /// When a slot fails or returns what is not a score or a distribution, or the selector looks at
+    /// a blade that is not seated, here or in an arm; `context` is then as it was.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
         let (drafted, draft) = timed(|| {
@@ -113,7 +116,8 @@ impl Scheme {
         Ok(((own.score(&observation)?, scores.collect::<Result<_, _>>()?), read))
     }
 
-    /// Steps until a chosen candidate ends the response, `max_new_tokens` are appended, or `on_step` returns `false`.
+    /// Steps until a chosen candidate ends the response, `max_new_tokens` are appended, or
+    /// `on_step` returns `false`.
     ///
     /// # Errors
     /// As [`step`](Self::step); what was appended before stays in `context`.

@@ -6,8 +6,8 @@ use crate::{Real, ScoreError};
 
 /// What a blade says of one candidate: a score μ and a dispersion σ ≥ 0, both finite.
 ///
-/// σ should be in the units of μ, as the standard error of a mean is. The min-entropy of the reference method is not: what then weighs one
-/// against the other is the normaliser's convention.
+/// σ should be in the units of μ, as the standard error of a mean is. The min-entropy of the
+/// reference method is not: what then weighs one against the other is the normaliser's convention.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawScore<F>", bound(deserialize = "F: Real + Deserialize<'de>"))]
 pub struct Score<F = f64> {
@@ -61,9 +61,11 @@ pub(crate) fn check<F: Real>(candidate: usize, mu: F, sigma: F) -> Result<(), Sc
     Ok(())
 }
 
-/// The scores of N candidates by K blades: two K×N tables, row k for blade k. Neither K nor N is zero.
+/// The scores of N candidates by K blades: two K×N tables, row k for blade k. Neither K nor N is
+/// zero.
 ///
-/// Rows may carry the names of their blades, so that what addresses a blade by name finds it whichever others are in the table.
+/// Rows may carry the names of their blades, so that what addresses a blade by name finds it
+/// whichever others are in the table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreTable<F = f64> {
     candidates: usize,
@@ -77,7 +79,8 @@ impl<F: Real> ScoreTable<F> {
     /// A table from one `(mu, sigma)` pair of rows per blade.
     ///
     /// # Errors
-    /// When there is no row, a row is empty, rows differ in length, or a value is not a score: with the blade and the candidate.
+    /// When there is no row, a row is empty, rows differ in length, or a value is not a score: with
+    /// the blade and the candidate.
     pub fn new<M, S>(rows: impl IntoIterator<Item = (M, S)>) -> Result<Self, ScoreError>
     where
         M: AsRef<[F]>,

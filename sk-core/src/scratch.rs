@@ -2,14 +2,17 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Room to work in for the length of a call, so that a slot allocates on the first batch of a size and then no more.
+/// Room to work in for the length of a call, so that a slot allocates on the first batch of a size
+/// and then no more.
 ///
-/// The value is the thread's, which lends it as the last borrower left it, and keeps it again when the `Scratch` goes. A thread keeps, of
-/// each type, as many values as were ever lent at once, each as large as it ever grew.
+/// The value is the thread's, which lends it as the last borrower left it, and keeps it again when
+/// the `Scratch` goes. A thread keeps, of each type, as many values as were ever lent at once, each
+/// as large as it ever grew.
 ///
 /// # For implementors of slots
-/// 𝓑, 𝓝, 𝓐 and 𝓢 are shared between threads and cannot hold memory of their own to write to. Vectors come empty or filled by
-/// [`filled`](Self::filled) and [`collect`](Iterator::collect); whatever else is lent by [`lend`](Self::lend) holds what was last in it.
+/// 𝓑, 𝓝, 𝓐 and 𝓢 are shared between threads and cannot hold memory of their own to write to.
+/// Vectors come empty or filled by [`filled`](Self::filled) and [`collect`](Iterator::collect);
+/// whatever else is lent by [`lend`](Self::lend) holds what was last in it.
 ///
 /// ```
 /// use sk_core::Scratch;
@@ -41,7 +44,8 @@ fn with_kept<V: 'static, R>(work: impl FnOnce(&mut Vec<V>) -> R) -> Option<R> {
 }
 
 impl<V: 'static> Scratch<V> {
-    /// A value that the thread kept, as it was left, or the one that `make` makes where all are lent.
+    /// A value that the thread kept, as it was left, or the one that `make` makes where all are
+    /// lent.
     pub fn lend(make: impl FnOnce() -> V) -> Self {
         Self(Some(with_kept(Vec::pop).flatten().unwrap_or_else(make)))
     }

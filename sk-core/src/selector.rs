@@ -6,18 +6,21 @@ use crate::{Batch, Real};
 
 /// 𝓢: maps ratings to a distribution over candidates.
 pub trait Selector<F: Real = f64>: Send + Sync {
-    /// Writes the probability of candidate i to `probabilities[i]`, whatever it held. They are not negative and sum to
-    /// one, up to a rounding for each; a step fails where they do not.
+    /// Writes the probability of candidate i to `probabilities[i]`, whatever it held. They are not
+    /// negative and sum to one, up to a rounding for each; a step fails where they do not.
     ///
-    /// `ratings` and `probabilities` have N entries, as the batch has candidates. The batch that was rated comes along: a rule may look past the ratings, as the champion rule does.
+    /// `ratings` and `probabilities` have N entries, as the batch has candidates. The batch that
+    /// was rated comes along: a rule may look past the ratings, as the champion rule does.
     ///
     /// # Panics
     /// May panic when the slices differ in length.
     fn distribution(&self, ratings: &[F], batch: &Batch<'_, F>, probabilities: &mut [F]);
 
-    /// The blades whose scores [`distribution`](Self::distribution) looks at, by the names of their seats.
+    /// The blades whose scores [`distribution`](Self::distribution) looks at, by the names of their
+    /// seats.
     ///
-    /// A step reads them even at weight zero, passes them along in [`Batch::blades`], and fails where one has no seat.
+    /// A step reads them even at weight zero, passes them along in [`Batch::blades`], and fails
+    /// where one has no seat.
     fn blades(&self) -> Vec<Arc<str>> {
         Vec::new()
     }
@@ -25,7 +28,8 @@ pub trait Selector<F: Real = f64>: Send + Sync {
 
 const _: Option<&dyn Selector<f64>> = None;
 
-/// Draws an index from a distribution with one uniform number of 53 bits: the first index whose cumulative probability exceeds it.
+/// Draws an index from a distribution with one uniform number of 53 bits: the first index whose
+/// cumulative probability exceeds it.
 ///
 /// A point mass is returned whatever the generator says, and an index of probability zero never is.
 ///
@@ -35,7 +39,8 @@ pub fn draw<F: Real>(probabilities: &[F], rng: &mut dyn Rng) -> usize {
     draw_at(probabilities, rng.random())
 }
 
-/// [`draw`] with a `uniform` number of [0, 1) that is at hand: draws that share it are as alike as one number can make them.
+/// [`draw`] with a `uniform` number of [0, 1) that is at hand: draws that share it are as alike as
+/// one number can make them.
 ///
 /// # Panics
 /// When no probability is positive.

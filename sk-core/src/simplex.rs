@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Real, SimplexError};
 
-/// How far from one the sum of weights may be and still be read as one: decimal input such as 0.333 is refused, 1/3 written
-/// with seven digits is not.
+/// How far from one the sum of weights may be and still be read as one: decimal input such as 0.333
+/// is refused, 1/3 written with seven digits is not.
 const SUM_TOLERANCE: f64 = 1e-6;
 
 /// Weights **w** on the probability simplex: finite, not negative, summing to one.

@@ -34,8 +34,9 @@ impl std::fmt::Debug for Seat {
 
 /// Ω = (𝓑, **w**), the alignment specification: seated blades and their weights on the simplex.
 ///
-/// A value: each edit makes a new one, so a reader never sees half an edit, and a refused edit leaves the old value. Editing copies K
-/// reference-counted pointers and K weights, whatever the size of the models (`prop:cost`).
+/// A value: each edit makes a new one, so a reader never sees half an edit, and a refused edit
+/// leaves the old value. Editing copies K reference-counted pointers and K weights, whatever the
+/// size of the models (`prop:cost`).
 #[derive(Debug, Clone)]
 pub struct AlignmentSpec {
     seats: Vec<Seat>,
@@ -103,7 +104,8 @@ impl AlignmentSpec {
         self.with_weights(Simplex::normalized(weights)?)
     }
 
-    /// One more blade with weight `weight` in [0, 1]; the others share the rest in their present proportions.
+    /// One more blade with weight `weight` in [0, 1]; the others share the rest in their present
+    /// proportions.
     ///
     /// # Errors
     /// When the name is taken or the weight is not in [0, 1].
@@ -151,7 +153,8 @@ impl AlignmentSpec {
     }
 }
 
-/// A shared handle on Ω. Clones address the same specification; edits are atomic and serialised, and a step reads one snapshot.
+/// A shared handle on Ω. Clones address the same specification; edits are atomic and serialised,
+/// and a step reads one snapshot.
 #[derive(Debug, Clone)]
 pub struct SpecHandle(Arc<Mutex<Arc<AlignmentSpec>>>);
 
@@ -166,10 +169,11 @@ impl SpecHandle {
         Arc::clone(&self.lock())
     }
 
-    /// Replaces Ω by what `edit` makes of it, and returns it. Edits from several threads follow one another; none is lost.
+    /// Replaces Ω by what `edit` makes of it, and returns it. Edits from several threads follow one
+    /// another; none is lost.
     ///
-    /// While `edit` runs, steps and other edits wait for it: load an adapter before, and do not use the handle in it, which would wait for
-    /// itself.
+    /// While `edit` runs, steps and other edits wait for it: load an adapter before, and do not use
+    /// the handle in it, which would wait for itself.
     ///
     /// # Errors
     /// What `edit` returns; Ω is then unchanged.

@@ -15,7 +15,8 @@ pub enum Deviation {
 
 /// Mean and standard deviation of a batch, in units of a power of two near its largest magnitude.
 ///
-/// Working in that unit is exact and keeps sums and squares of scores of any size from overflowing or vanishing.
+/// Working in that unit is exact and keeps sums and squares of scores of any size from overflowing
+/// or vanishing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments<F> {
     unit: F,
@@ -26,7 +27,8 @@ pub struct Moments<F> {
 }
 
 impl<F: Real> Moments<F> {
-    /// Moments of `values` in one pass for the mean and one for the deviation. One value has standard deviation 0.
+    /// Moments of `values` in one pass for the mean and one for the deviation. One value has
+    /// standard deviation 0.
     ///
     /// # Panics
     /// When `values` is empty.
@@ -34,7 +36,8 @@ impl<F: Real> Moments<F> {
         let peak = values.iter().fold(F::zero(), |m, v| m.max(v.abs()));
         let unit = unit_of(peak);
         let n = F::of(values.len() as f64);
-        // Relative to the first value, a constant batch has deviation zero exactly, whatever its offset.
+        // Relative to the first value, a constant batch has deviation zero exactly, whatever its
+        // offset.
         let first = values[0] * unit;
         let mean = first + values.iter().map(|&v| v * unit - first).sum::<F>() / n;
         let divisor = match deviation {
@@ -47,7 +50,8 @@ impl<F: Real> Moments<F> {
         Self { unit, mean, std, rounding, count: n }
     }
 
-    /// The unit: c for which c·x is at most about 1 in magnitude for each of the values, whatever their size.
+    /// The unit: c for which c·x is at most about 1 in magnitude for each of the values, whatever
+    /// their size.
     pub fn unit(&self) -> F {
         self.unit
     }
@@ -67,7 +71,8 @@ impl<F: Real> Moments<F> {
         self.std <= self.rounding
     }
 
-    /// A standard deviation that is no more than this may be the rounding of the values alone, of a few units in the last place of the largest.
+    /// A standard deviation that is no more than this may be the rounding of the values alone, of a
+    /// few units in the last place of the largest.
     pub fn rounding(&self) -> F {
         self.rounding / self.unit
     }
@@ -91,9 +96,10 @@ fn unit_of<F: Real>(peak: F) -> F {
 
 /// How a batch is standardised: z(x_i) = (x_i − x̄) / (std(**x**) + ε).
 ///
-/// The same map serves candidate-batch normalisation (`eq:cbn`), the entry to the tournament and the champion logit; the published
-/// conventions differ only in these numbers. With ε = 0 a batch without spread (all values equal, to rounding) maps to zeros, which is
-/// the limit that keeps the map invariant under x ↦ a·x + b. A batch of one maps to zero.
+/// The same map serves candidate-batch normalisation (`eq:cbn`), the entry to the tournament and
+/// the champion logit; the published conventions differ only in these numbers. With ε = 0 a batch
+/// without spread (all values equal, to rounding) maps to zeros, which is the limit that keeps the
+/// map invariant under x ↦ a·x + b. A batch of one maps to zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standardize {
     deviation: Deviation,
@@ -108,11 +114,12 @@ impl Standardize {
     /// Candidate-batch normalisation in the published runs: ε = 1e-6.
     pub const PAPER_CBN: Self = Self { deviation: Deviation::Sample, epsilon: 1e-6, centre_below: 0.0 };
 
-    /// The second and third standardisation in the published runs: ε = 1e-6, centred only where std < 1e-8.
+    /// The second and third standardisation in the published runs: ε = 1e-6, centred only where std
+    /// < 1e-8.
     pub const PAPER: Self = Self { deviation: Deviation::Sample, epsilon: 1e-6, centre_below: 1e-8 };
 
-    /// A rule with this divisor of the variance, this ε added to the standard deviation, and a standard deviation below which values are
-    /// centred and not scaled.
+    /// A rule with this divisor of the variance, this ε added to the standard deviation, and a
+    /// standard deviation below which values are centred and not scaled.
     ///
     /// # Errors
     /// When a number is negative or not finite.
@@ -155,8 +162,8 @@ impl Standardize {
         }
     }
 
-    /// Carries a dispersion into the units of z: σ / (std + ε), where std is that of the batch with these moments. Zero where the batch
-    /// has no spread to measure by.
+    /// Carries a dispersion into the units of z: σ / (std + ε), where std is that of the batch with
+    /// these moments. Zero where the batch has no spread to measure by.
     pub fn rescale<F: Real>(&self, moments: &Moments<F>, sigma: F) -> F {
         if self.epsilon == 0.0 && moments.is_degenerate() {
             F::zero()
@@ -165,14 +172,16 @@ impl Standardize {
         }
     }
 
-    /// Returns a bound on the rounding error of a z in a weighted sum of `terms` such values, with weights that sum to at most one.
+    /// Returns a bound on the rounding error of a z in a weighted sum of `terms` such values, with
+    /// weights that sum to at most one.
     ///
     /// ```text
     /// ε [ 4 max|x| / std  +  ((N + 11)/4 + (terms + 1)/2) √N ]        ε the distance of 1 from the next larger number
     /// ```
     ///
-    /// The first term is [`Moments::rounding`], that of the values themselves. The second follows from half an ε per operation: the sum
-    /// of N squares leaves (N + 5)/4 in the standard deviation and the quotient 3/2 more, a product and `terms` additions the rest, and
+    /// The first term is [`Moments::rounding`], that of the values themselves. The second follows
+    /// from half an ε per operation: the sum of N squares leaves (N + 5)/4 in the standard
+    /// deviation and the quotient 3/2 more, a product and `terms` additions the rest, and
     /// |z| < √N. The error of the mean is left out: it shifts all z alike. Zero for a batch without spread, whose z are exactly zero.
     pub fn rounding<F: Real>(&self, moments: &Moments<F>, terms: usize) -> F {
         if moments.is_degenerate() {
@@ -198,9 +207,9 @@ impl Standardize {
 
 /// Makes values equal that rounding alone sets apart.
 ///
-/// In ascending order, a value y ties with the one before it, x, if y − x ≤ 2 `rounding`(y), where `rounding` bounds the error of a value;
-/// all values of a run of ties become its smallest. Other values keep their bits. O(N log N); no allocation once a thread has seen a batch of
-/// the size.
+/// In ascending order, a value y ties with the one before it, x, if y − x ≤ 2 `rounding`(y), where
+/// `rounding` bounds the error of a value; all values of a run of ties become its smallest. Other
+/// values keep their bits. O(N log N); no allocation once a thread has seen a batch of the size.
 pub fn merge_ties<F: Real>(values: &mut [F], rounding: impl Fn(F) -> F) {
     let mut order: Scratch<Vec<usize>> = (0..values.len()).collect();
     order.sort_unstable_by(|&a, &b| values[a].widen().total_cmp(&values[b].widen()));

@@ -13,7 +13,8 @@ pub struct StepTrace {
     pub position: usize,
     /// The candidates, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
-    /// Scores of each blade that was read: those of positive weight, and those that the selector looks at.
+    /// Scores of each blade that was read: those of positive weight, and those that the selector
+    /// looks at.
     pub blades: Vec<ScoreTrace>,
     /// ℓ_S of each candidate, where a fluency blade is seated.
     pub fluency: Option<Vec<f64>>,

@@ -126,7 +126,8 @@ fn step(scheme: &mut Scheme) {
     scheme.step(&mut context, 0, 1000, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
 }
 
-/// N·(K + 1)·L tokens scored: K blades, and the backbone that all of them are measured against, once.
+/// N·(K + 1)·L tokens scored: K blades, and the backbone that all of them are measured against,
+/// once.
 #[test]
 fn a_step_scores_every_candidate_once_under_every_blade() {
     for (n, length, blades) in [(1, 1, 1), (7, 12, 3), (16, 5, 8), (3, 40, 2)] {
@@ -136,7 +137,8 @@ fn a_step_scores_every_candidate_once_under_every_blade() {
     }
 }
 
-/// An edit copies K pointers whatever N, L and the models are: it asks nothing of any slot, and what stays seated is the same object.
+/// An edit copies K pointers whatever N, L and the models are: it asks nothing of any slot, and
+/// what stays seated is the same object.
 #[test]
 fn an_edit_asks_nothing_of_any_slot_and_moves_no_blade() {
     for (n, length) in [(1, 1), (64, 1000)] {

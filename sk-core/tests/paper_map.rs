@@ -1,4 +1,5 @@
-//! The paper map, the deviations and the theory of the book name items and tests as `path::name`: each must exist.
+//! The paper map, the deviations and the theory of the book name items and tests as `path::name`:
+//! each must exist.
 
 use std::fs;
 use std::path::Path;

@@ -62,7 +62,8 @@ fn the_two_divisors_by_hand() {
 #[test]
 fn spread_is_told_from_rounding_at_any_size() {
     assert_eq!(z(Standardize::EXACT, &[0.0; 3]), [0.0; 3]);
-    // Two of 16 or of 1024 neighbouring numbers apart, against a threshold of 4 units in the last place of the largest.
+    // Two of 16 or of 1024 neighbouring numbers apart, against a threshold of 4 units in the last
+    // place of the largest.
     for size in [2f64.powi(-600), 2f64.powi(-40), 1.0, 2f64.powi(40), 2f64.powi(600)] {
         for (apart, spread) in [(1.0, false), (16.0, true), (1024.0, true)] {
             let values = [size, size * (1.0 + apart * f64::EPSILON)];

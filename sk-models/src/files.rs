@@ -67,7 +67,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     assets::find(path).map_or_else(|| check_regular(path).and_then(|()| fs::read(path)), |bytes| bytes.map(<[u8]>::to_vec))
 }
 
-/// Refuses what is not a regular file: to open a pipe may take for ever, and a device may have no end.
+/// Refuses what is not a regular file: to open a pipe may take for ever, and a device may have no
+/// end.
 fn check_regular(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
     if found.is_dir() {

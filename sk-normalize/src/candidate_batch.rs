@@ -9,7 +9,8 @@ pub enum DispersionUnit {
     /// std(**μ**): σ̂ stays in the units of μ̂, as `prop:cov` needs.
     #[default]
     Score,
-    /// std(**σ**), as published (`eq:cbn`). Another quantity: it grows without bound as σ becomes constant.
+    /// std(**σ**), as published (`eq:cbn`). Another quantity: it grows without bound as σ becomes
+    /// constant.
     Own,
 }
 
@@ -20,9 +21,10 @@ pub enum DispersionUnit {
 /// μ_i = Σ_k w_k μ̂_i^(k)                     σ_i by the propagation rule
 /// ```
 ///
-/// Composites are dimensionless. At ε = 0 they are invariant under μ^(k) ↦ a_k μ^(k) + b_k, σ^(k) ↦ a_k σ^(k), a_k > 0 (`thm:cbn`), and a
-/// blade whose spread is zero to rounding contributes 0; with ε > 0 invariance is approximate, worst for blades of small spread. Blades that
-/// cancel to rounding leave a tie. A batch of one gives zeros. O(K·N).
+/// Composites are dimensionless. At ε = 0 they are invariant under μ^(k) ↦ a_k μ^(k) + b_k, σ^(k) ↦
+/// a_k σ^(k), a_k > 0 (`thm:cbn`), and a blade whose spread is zero to rounding contributes 0; with
+/// ε > 0 invariance is approximate, worst for blades of small spread. Blades that cancel to
+/// rounding leave a tie. A batch of one gives zeros. O(K·N).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CandidateBatch {
     /// Divisor of the variance, and ε.
@@ -34,7 +36,8 @@ pub struct CandidateBatch {
 }
 
 impl CandidateBatch {
-    /// The published convention: sample standard deviation, ε = 1e-6, σ in units of its own spread, linear propagation.
+    /// The published convention: sample standard deviation, ε = 1e-6, σ in units of its own spread,
+    /// linear propagation.
     pub fn paper() -> Self {
         Self { standardize: Standardize::PAPER_CBN, dispersion: DispersionUnit::Own, propagation: Propagation::Linear }
     }

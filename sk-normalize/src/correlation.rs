@@ -2,15 +2,18 @@ use std::sync::Arc;
 
 use sk_core::{Real, ScoreTable, Scratch};
 
-/// How far from its exact value an entry may be, and how negative an eigenvalue, to be read as rounding.
+/// How far from its exact value an entry may be, and how negative an eigenvalue, to be read as
+/// rounding.
 const TOLERANCE: f64 = 1e-9;
 
-/// A K×K correlation matrix of blade errors: symmetric, ones on the diagonal, entries in [−1, 1], positive semidefinite.
+/// A K×K correlation matrix of blade errors: symmetric, ones on the diagonal, entries in [−1, 1],
+/// positive semidefinite.
 ///
-/// Given names, its rows belong to the blades so called, whichever of them a table holds and in whatever order: a blade that is reweighted
-/// to zero, unseated or seated anew takes its correlations along. A blade that the matrix does not name counts as fully correlated with all
-/// others, which is the upper bound. Without names, row k belongs to the k-th blade of a table of K, and a table of any other size is
-/// treated as if no blade were named.
+/// Given names, its rows belong to the blades so called, whichever of them a table holds and in
+/// whatever order: a blade that is reweighted to zero, unseated or seated anew takes its
+/// correlations along. A blade that the matrix does not name counts as fully correlated with all
+/// others, which is the upper bound. Without names, row k belongs to the k-th blade of a table of
+/// K, and a table of any other size is treated as if no blade were named.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correlation {
     size: usize,
@@ -91,7 +94,8 @@ impl Correlation {
     /// A matrix given by its rows, row and column k for the k-th blade.
     ///
     /// # Errors
-    /// When it is not square, has an entry outside [−1, 1], is not symmetric with ones on the diagonal, or is indefinite.
+    /// When it is not square, has an entry outside [−1, 1], is not symmetric with ones on the
+    /// diagonal, or is indefinite.
     pub fn new<R: AsRef<[f64]>>(rows: &[R]) -> Result<Self, CorrelationError> {
         let size = rows.len();
         let mut entries = Vec::with_capacity(size * size);
@@ -134,7 +138,8 @@ impl Correlation {
     /// ```
     ///
     /// # Errors
-    /// When there is no pair, a pair is given twice or is of a blade with itself, an entry is outside [−1, 1], or the matrix is indefinite.
+    /// When there is no pair, a pair is given twice or is of a blade with itself, an entry is
+    /// outside [−1, 1], or the matrix is indefinite.
     pub fn of_pairs<'n>(pairs: impl IntoIterator<Item = (&'n str, &'n str, f64)>) -> Result<Self, CorrelationError> {
         let pairs: Vec<_> = pairs.into_iter().collect();
         let mut names: Vec<&str> = Vec::new();
@@ -213,7 +218,8 @@ impl Correlation {
         Ok(())
     }
 
-    /// Cholesky factorisation of the matrix plus a tolerance on the diagonal: it succeeds iff no eigenvalue is below minus the tolerance.
+    /// Cholesky factorisation of the matrix plus a tolerance on the diagonal: it succeeds iff no
+    /// eigenvalue is below minus the tolerance.
     fn check_definite(&self) -> Result<(), CorrelationError> {
         let mut lower = vec![0.0; self.size * self.size];
         for row in 0..self.size {

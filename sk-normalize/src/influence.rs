@@ -1,15 +1,19 @@
 use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Simplex};
 
-/// The share of each blade in a composite: how far it moves the candidates apart, as a fraction of all blades together.
+/// The share of each blade in a composite: how far it moves the candidates apart, as a fraction of
+/// all blades together.
 ///
 /// ```text
 /// share_k = w_k std(μ̂^(k)) / Σ_l w_l std(μ̂^(l))
 /// ```
 ///
-/// with μ̂^(k) what `normalizer` makes of blade k alone, which for every normaliser of this crate is its contribution beside others. The
-/// coefficients w_k std(μ̂^(k)) are those of the canonical blades in the composite (`thm:cbn` i and ii): the shares are **w** under
-/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 where every blade has a spread, and ∝ w_k std(μ^(k)) under [`Raw`](crate::Raw). A
-/// blade without any has share 0, and leaves its part to the others; where no blade of positive weight has any, every share is 0. O(K) calls of the normaliser; allocates.
+/// with μ̂^(k) what `normalizer` makes of blade k alone, which for every normaliser of this crate
+/// is its contribution beside others. The coefficients w_k std(μ̂^(k)) are those of the canonical
+/// blades in the composite (`thm:cbn` i and ii): the shares are **w** under
+/// [`CandidateBatch`](crate::CandidateBatch) at ε = 0 where every blade has a spread, and ∝ w_k
+/// std(μ^(k)) under [`Raw`](crate::Raw). A blade without any has share 0, and leaves its part to
+/// the others; where no blade of positive weight has any, every share is 0. O(K) calls of the
+/// normaliser; allocates.
 ///
 /// ```
 /// use sk_core::{ScoreTable, Simplex};

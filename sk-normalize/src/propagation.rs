@@ -2,9 +2,11 @@ use sk_core::{Composite, Real, ScoreTable, Scratch, Simplex, merge_ties};
 
 use crate::Correlation;
 
-/// How the dispersions of the blades make the composite dispersion σ_i = √(**w**ᵀ Σ_i **w**) (`prop:cov`).
+/// How the dispersions of the blades make the composite dispersion σ_i = √(**w**ᵀ Σ_i **w**)
+/// (`prop:cov`).
 ///
-/// For weights and dispersions that are not negative, independent ≤ linear, and linear is the largest value any correlation allows.
+/// For weights and dispersions that are not negative, independent ≤ linear, and linear is the
+/// largest value any correlation allows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Propagation {
     /// Errors rise and fall together: σ_i = Σ_k w_k σ̂_i^(k). The published rule.
@@ -12,7 +14,8 @@ pub enum Propagation {
     Linear,
     /// Errors are independent: σ_i = √(Σ_k w_k² (σ̂_i^(k))²).
     Independent,
-    /// Errors have a correlation matrix: (Σ_i)_kl = ρ_kl σ̂_i^(k) σ̂_i^(l), with ρ_kl = 1, the upper bound, where the matrix says nothing.
+    /// Errors have a correlation matrix: (Σ_i)_kl = ρ_kl σ̂_i^(k) σ̂_i^(l), with ρ_kl = 1, the
+    /// upper bound, where the matrix says nothing.
     Correlated(Correlation),
 }
 
@@ -32,7 +35,8 @@ impl<F: Real> Scale<F> {
 }
 
 impl Propagation {
-    /// Combines a table, blade by blade, into `out`. Blades that cancel to their rounding leave a tie.
+    /// Combines a table, blade by blade, into `out`. Blades that cancel to their rounding leave a
+    /// tie.
     ///
     /// `blade(k, add)` calls `add(i, μ̂)` for each candidate i.
     pub(crate) fn combine<F: Real>(
@@ -55,7 +59,8 @@ impl Propagation {
             // An average of the largest scores may round past them.
             let scale = blade(k, &mut |i, mu_hat| mu[i] = (mu[i] + w * mu_hat).max(F::min_value()).min(F::max_value()));
             rounding = rounding + w * scale.rounding;
-            // Dispersions that dwarf the spread of their scores saturate: infinity times zero is not a dispersion.
+            // Dispersions that dwarf the spread of their scores saturate: infinity times zero is
+            // not a dispersion.
             let coefficient = w * scale.factor.min(F::max_value());
             if correlation.is_some() {
                 coefficients.push(coefficient);
@@ -63,7 +68,8 @@ impl Propagation {
             }
             for (total, &sigma) in out.sigma.iter_mut().zip(scores.sigma(k)) {
                 let combined = match self {
-                    // `hypot` rather than squares, which overflow for scores that are large but valid.
+                    // `hypot` rather than squares, which overflow for scores that are large but
+                    // valid.
                     Self::Independent => total.hypot(coefficient * sigma),
                     _ => *total + coefficient * sigma,
                 };
@@ -82,8 +88,9 @@ impl Propagation {
         }
         if rounding > F::zero() {
             merge_ties(&mut out.mu, |_| rounding);
-            // Half an ε per operation on terms that are not negative: the standard deviation and its quotient, and per blade two products
-            // and an addition or a hypotenuse, of which a quadratic form takes K.
+            // Half an ε per operation on terms that are not negative: the standard deviation and
+            // its quotient, and per blade two products and an addition or a hypotenuse, of which a
+            // quadratic form takes K.
             let operations = (scores.candidates() as f64 + 11.0) / 4.0 + 2.0 * scores.blades() as f64;
             merge_ties(&mut out.sigma, |sigma| F::epsilon() * F::of(operations) * sigma);
         }

@@ -3,12 +3,14 @@ use sk_core::{Composite, Normalizer, Real, ScoreTable, Scratch, Simplex, Standar
 use crate::Propagation;
 use crate::propagation::Scale;
 
-/// Standardised ranks: μ̂_i is the rank of μ_i in its blade's batch, ties sharing their mean rank, brought to mean 0 and sample standard
-/// deviation 1.
+/// Standardised ranks: μ̂_i is the rank of μ_i in its blade's batch, ties sharing their mean rank,
+/// brought to mean 0 and sample standard deviation 1.
 ///
-/// Invariant under any strictly increasing map of a blade's scores that keeps a spread beyond rounding, so an outlier counts no more than its place. σ̂_i = σ_i / std(**μ**): a
-/// rank has no dispersion of its own, and this is the blade's average rate of exchange. A blade whose spread is no more than rounding, and a batch of one,
-/// contribute 0. O(K·N log N); no allocation once a thread has combined a batch of the size.
+/// Invariant under any strictly increasing map of a blade's scores that keeps a spread beyond
+/// rounding, so an outlier counts no more than its place. σ̂_i = σ_i / std(**μ**): a rank has no
+/// dispersion of its own, and this is the blade's average rate of exchange. A blade whose spread is
+/// no more than rounding, and a batch of one, contribute 0. O(K·N log N); no allocation once a
+/// thread has combined a batch of the size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rank {
     /// How dispersions combine.

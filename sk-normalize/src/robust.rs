@@ -3,7 +3,8 @@ use sk_core::{Composite, Deviation, Moments, Normalizer, Real, ScoreTable, Scrat
 use crate::Propagation;
 use crate::propagation::Scale;
 
-/// Makes the median absolute deviation of a normal sample estimate its standard deviation: 1/Φ⁻¹(3/4).
+/// Makes the median absolute deviation of a normal sample estimate its standard deviation:
+/// 1/Φ⁻¹(3/4).
 const MAD_TO_STD: f64 = 1.482_602_218_505_602;
 
 /// Makes the mean absolute deviation of a normal sample estimate its standard deviation: √(π/2).
@@ -15,9 +16,10 @@ const MEAN_AD_TO_STD: f64 = 1.253_314_137_315_500_1;
 /// μ̂_i = (μ_i − median(μ)) / (1.4826 · MAD(μ))      σ̂_i = σ_i / (1.4826 · MAD(μ))      per blade, over the N candidates
 /// ```
 ///
-/// Fewer than half of the candidates cannot move the scale without bound. Where more than half are tied up to rounding, so that MAD is zero, the mean
-/// absolute deviation about the median stands in (times 1.2533); a blade without any spread, and a batch of one, contribute 0.
-/// Invariant as CBN at ε = 0. O(K·N); no allocation once a thread has combined a batch of the size.
+/// Fewer than half of the candidates cannot move the scale without bound. Where more than half are
+/// tied up to rounding, so that MAD is zero, the mean absolute deviation about the median stands in
+/// (times 1.2533); a blade without any spread, and a batch of one, contribute 0. Invariant as CBN
+/// at ε = 0. O(K·N); no allocation once a thread has combined a batch of the size.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Robust {
     /// How dispersions combine.

@@ -16,7 +16,8 @@ fn close(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= TOLERANCE)
 }
 
-/// The published run without normalisation: reward spreads of 0.0050, 0.0035 and 0.0008 at a third of the weight each.
+/// The published run without normalisation: reward spreads of 0.0050, 0.0035 and 0.0008 at a third
+/// of the weight each.
 #[test]
 fn the_quietest_published_blade_keeps_a_twelfth() {
     let blade = |spread: f64| vec![-spread, 0.0, spread];
@@ -24,7 +25,8 @@ fn the_quietest_published_blade_keeps_a_twelfth() {
     let even = Simplex::uniform(3).unwrap();
     let shares = influence_shares(&Raw::default(), &scores, &even);
     assert!(close(&shares, &[50.0 / 93.0, 35.0 / 93.0, 8.0 / 93.0]), "{shares:?}");
-    // The paper gives 52.2%, 39.0% and 8.9%: medians over batches of shares rather than shares of medians.
+    // The paper gives 52.2%, 39.0% and 8.9%: medians over batches of shares rather than shares of
+    // medians.
     for (share, published) in shares.iter().zip([0.522, 0.390, 0.089]) {
         assert!((share - published).abs() < 0.02, "{share} {published}");
     }

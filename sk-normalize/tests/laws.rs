@@ -24,7 +24,8 @@ fn close(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= TOLERANCE * scale)
 }
 
-/// Scores of K blades on a grid of thousandths, so that ties and blades without spread occur and spreads are not tiny; weights.
+/// Scores of K blades on a grid of thousandths, so that ties and blades without spread occur and
+/// spreads are not tiny; weights.
 fn tables() -> impl Strategy<Value = (Rows, Vec<f64>)> {
     (1usize..5, 1usize..9).prop_flat_map(|(k, n)| {
         let score = prop_oneof![4 => -2000i32..2000, 1 => Just(0i32)].prop_map(|x| f64::from(x) / 1000.0);
@@ -137,7 +138,8 @@ proptest! {
         let adjusted: Vec<f64> = weights.iter().zip(&scales).map(|(w, a)| w / a).collect();
         let second = combine(&Raw::default(), &moved, &adjusted);
         let gap = |mu: &[f64], i: usize, j: usize| mu[i] - mu[j];
-        // Composites agree up to one positive factor; offsets of up to a thousand spreads cost the other digits.
+        // Composites agree up to one positive factor; offsets of up to a thousand spreads cost the
+        // other digits.
         let total: f64 = weights.iter().sum::<f64>() / adjusted.iter().sum::<f64>();
         for i in 1..first.mu.len() {
             let (a, b) = (gap(&first.mu, i, 0), gap(&second.mu, i, 0) / total);
@@ -161,7 +163,8 @@ proptest! {
 
     #[test]
     fn linear_propagation_is_the_upper_bound((rows, weights) in tables(), loadings in vec(-1.0f64..1.0, 4)) {
-        // One common factor: ρ_kl = c_k c_l off the diagonal is positive semidefinite for any loadings.
+        // One common factor: ρ_kl = c_k c_l off the diagonal is positive semidefinite for any
+        // loadings.
         let k = rows.len();
         let entry = |i: usize, j: usize| if i == j { 1.0 } else { loadings[i] * loadings[j] };
         let matrix: Vec<Vec<f64>> = (0..k).map(|i| (0..k).map(|j| entry(i, j)).collect()).collect();

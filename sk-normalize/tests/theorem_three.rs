@@ -1,4 +1,5 @@
-//! `thm:cbn` (i) to (iii) and `prop:cov`, on random point clouds and on errors whose joint distribution is known exactly.
+//! `thm:cbn` (i) to (iii) and `prop:cov`, on random point clouds and on errors whose joint
+//! distribution is known exactly.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -39,8 +40,9 @@ fn clouds(blades: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Vec<f64>>
     })
 }
 
-/// The vertices of the convex hull of the plane that are best for some direction of the open positive quadrant, each with the weights of
-/// such a direction: an upper hull from right to left by orientation, without any weighted sum.
+/// The vertices of the convex hull of the plane that are best for some direction of the open
+/// positive quadrant, each with the weights of such a direction: an upper hull from right to left
+/// by orientation, without any weighted sum.
 fn pareto_hull(x: &[f64], y: &[f64]) -> Vec<(usize, [f64; 2])> {
     let mut order: Vec<usize> = (0..x.len()).collect();
     order.sort_by(|&a, &b| x[b].total_cmp(&x[a]).then(y[b].total_cmp(&y[a])));
@@ -71,8 +73,9 @@ fn pareto_hull(x: &[f64], y: &[f64]) -> Vec<(usize, [f64; 2])> {
     front.iter().enumerate().map(|(k, &i)| (i, between(k))).collect()
 }
 
-/// The weights on the simplex of three blades under which candidate `i` is among the best: the vertices of that polygon, none where there is
-/// no such weight. A vertex is where two of the constraints w·(p_i − p_j) ≥ 0 and w_k ≥ 0 hold with equality.
+/// The weights on the simplex of three blades under which candidate `i` is among the best: the
+/// vertices of that polygon, none where there is no such weight. A vertex is where two of the
+/// constraints w·(p_i − p_j) ≥ 0 and w_k ≥ 0 hold with equality.
 fn polygon(blades: &[Vec<f64>], i: usize) -> Vec<[f64; 3]> {
     let mut constraints: Vec<[f64; 3]> = vec![[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
     for j in (0..blades[0].len()).filter(|&j| j != i) {
@@ -115,7 +118,8 @@ proptest! {
         }
     }
 
-    /// (ii) as ε → 0: the violation of invariance is of order ε, and a blade without spread counts nothing at every element of G.
+    /// (ii) as ε → 0: the violation of invariance is of order ε, and a blade without spread counts
+    /// nothing at every element of G.
     #[test]
     fn invariance_is_reached_as_epsilon_vanishes(
         blades in clouds(2..4), group in vec((-1.5f64..1.5, -3.0f64..3.0), 4), raw in vec(0.01f64..1.0, 4), constant in -5.0f64..5.0,
@@ -133,7 +137,8 @@ proptest! {
                 prop_assert!((a - b).abs() <= allowed, "ε = {epsilon}: {a} {b}");
             }
         }
-        // The degenerate blade: alone it gives zeros, beside others it takes its weight and nothing else.
+        // The degenerate blade: alone it gives zeros, beside others it takes its weight and nothing
+        // else.
         let n = blades[0].len();
         for b in [constant, 0.0, 1e6 * constant] {
             let mut with = blades.clone();
@@ -147,12 +152,14 @@ proptest! {
         }
     }
 
-    /// (iii) for three blades: a candidate that is best for some weights, found without a normaliser, is selected raw by weights inside that
-    /// polygon and after CBN by their preimage; one that is best for none is selected by nobody's weights, raw or normalised.
+    /// (iii) for three blades: a candidate that is best for some weights, found without a
+    /// normaliser, is selected raw by weights inside that polygon and after CBN by their preimage;
+    /// one that is best for none is selected by nobody's weights, raw or normalised.
     #[test]
     fn three_blades_select_the_same_candidates_raw_and_normalised(blades in clouds(3..4), drawn in vec(vec(0.001f64..1.0, 3), 40)) {
         let spreads: Vec<f64> = blades.iter().map(|row| std(row)).collect();
-        // In units of their spreads, so that no polygon is thin for its blades' scales alone; the candidates selected are the same.
+        // In units of their spreads, so that no polygon is thin for its blades' scales alone; the
+        // candidates selected are the same.
         let canonical: Vec<Vec<f64>> = blades.iter().zip(&spreads).map(|(row, s)| row.iter().map(|x| x / s).collect()).collect();
         let polygons: Vec<Vec<[f64; 3]>> = (0..blades[0].len()).map(|i| polygon(&canonical, i)).collect();
         prop_assert!(polygons.iter().any(|vertices| !vertices.is_empty()));
@@ -171,7 +178,8 @@ proptest! {
         }
     }
 
-    /// (iii) in the plane: every vertex of the Pareto hull is selected by some weights, raw and normalised, and nobody off it ever is.
+    /// (iii) in the plane: every vertex of the Pareto hull is selected by some weights, raw and
+    /// normalised, and nobody off it ever is.
     #[test]
     fn the_pareto_hull_is_what_can_be_selected(blades in clouds(2..3)) {
         let front = pareto_hull(&blades[0], &blades[1]);
@@ -190,13 +198,15 @@ proptest! {
         }
     }
 
-    /// (iii) in any dimension: w̃ after CBN and w̃_k/std(μ^(k)) before it order all candidates alike.
+    /// (iii) in any dimension: w̃ after CBN and w̃_k/std(μ^(k)) before it order all candidates
+    /// alike.
     #[test]
     fn preimages_order_candidates_alike(blades in clouds(2..5), tilde in vec(0.01f64..1.0, 4)) {
         let tilde = &tilde[..blades.len()];
         let raw: Vec<f64> = tilde.iter().zip(&blades).map(|(w, row)| w / std(row)).collect();
         let (normalised, unnormalised) = (composite(&CandidateBatch::sound(), &blades, tilde).mu, composite(&Raw::default(), &blades, &raw).mu);
-        // Composites agree up to a positive factor and an offset, so every pair keeps its order unless it ties to rounding.
+        // Composites agree up to a positive factor and an offset, so every pair keeps its order
+        // unless it ties to rounding.
         let scale = unnormalised.iter().fold(0.0f64, |m, x| m.max(x.abs()));
         for i in 0..normalised.len() {
             for j in 0..i {
@@ -206,7 +216,8 @@ proptest! {
         }
     }
 
-    /// Proposition 2 against errors enumerated one by one: X_k = σ_k Σ_m a_km r_m, r uniform on {−1, 1}^M and Σ_m a_km² = 1.
+    /// Proposition 2 against errors enumerated one by one: X_k = σ_k Σ_m a_km r_m, r uniform on
+    /// {−1, 1}^M and Σ_m a_km² = 1.
     #[test]
     fn dispersions_are_those_of_an_enumerated_joint_distribution(
         loadings in vec(vec(-1.0f64..1.0, 4), 1..4), sigma in vec(0.01f64..5.0, 3), raw in vec(0.01f64..1.0, 3),
@@ -245,7 +256,8 @@ proptest! {
     }
 }
 
-/// (iii), the bias: weights drawn evenly for raw blades give the blade of the larger spread most of the say.
+/// (iii), the bias: weights drawn evenly for raw blades give the blade of the larger spread most of
+/// the say.
 #[test]
 fn even_raw_weights_favour_the_blade_of_larger_spread() {
     // Opposed blades, one a hundred times as wide: who prefers which is decided by w̃₀ against w̃₁.

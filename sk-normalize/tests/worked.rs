@@ -22,7 +22,8 @@ fn assert_close(got: &[f64], expected: &[f64]) {
     assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < TOLERANCE), "{got:?} is not {expected:?}");
 }
 
-/// Blade 0: mean 2, sample std 1, σ of sample std 1. Blade 1: mean 10, sample std 6, σ of sample std 2.
+/// Blade 0: mean 2, sample std 1, σ of sample std 1. Blade 1: mean 10, sample std 6, σ of sample
+/// std 2.
 fn rows() -> Rows {
     vec![(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0]), (vec![16.0, 10.0, 4.0], vec![2.0, 4.0, 6.0])]
 }
@@ -96,7 +97,8 @@ fn rounding_is_no_opinion() {
             assert!(found.iter().any(|value| *value != found[0]));
         }
     }
-    // 0.1 + 0.2 is not 0.3: what two blades leave of each other is no difference either, where there is more of them it is.
+    // 0.1 + 0.2 is not 0.3: what two blades leave of each other is no difference either, where
+    // there is more of them it is.
     let against = |last: f64| vec![(vec![0.1, 0.2, 0.7], vec![0.0; 3]), (vec![-0.3, -0.6, last], vec![0.0; 3])];
     let composite = |last: f64| combine(&CandidateBatch::sound(), &against(last), &[0.5, 0.5]).mu;
     assert!(composite(-2.1).windows(2).all(|pair| pair[0] == pair[1]), "{:?}", composite(-2.1));
@@ -180,7 +182,8 @@ fn correlations_follow_the_names_of_blades() {
     assert_close(&[sigma(&["calm", "kind"]), sigma(&["kind", "calm"])], &[13f64.sqrt(); 2]);
     // One of the two left alone, as when the other has weight zero.
     assert_close(&[sigma(&["calm"]), sigma(&["kind"])], &[3.0, 4.0]);
-    // A blade of which nothing is known adds its whole dispersion to that of each other: 13 + 25 + 2·5·3 + 2·5·4.
+    // A blade of which nothing is known adds its whole dispersion to that of each other: 13 + 25 +
+    // 2·5·3 + 2·5·4.
     assert_close(&[sigma(&["calm", "new", "kind"])], &[108f64.sqrt()]);
     assert_close(&[sigma(&["new", "calm"])], &[8.0]);
     // A table without names says nothing about whose scores it holds.

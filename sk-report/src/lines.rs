@@ -34,7 +34,8 @@ pub fn numbered_lines(path: &Path) -> io::Result<impl Iterator<Item = (u64, io::
     Ok(lines.filter(|(_, line)| !line.as_ref().is_ok_and(|line| line.trim().is_empty())))
 }
 
-/// What is wrong with a line of JSON, by column: the parser saw one line and calls every line the first.
+/// What is wrong with a line of JSON, by column: the parser saw one line and calls every line the
+/// first.
 pub fn json_fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.split_once(" at line ") {

@@ -1,7 +1,7 @@
 //! Objectives: what responses are judged by, and which blade asks for it.
 //!
-//! A file of objectives is TOML. An objective is the mean of rubrics, a rubric is a question about one response, and a blade
-//! is the name of a weight:
+//! A file of objectives is TOML. An objective is the mean of rubrics, a rubric is a question about
+//! one response, and a blade is the name of a weight:
 //!
 //! ```
 //! use sk_report::objectives::Objectives;
@@ -24,7 +24,8 @@
 //! assert_eq!(scores.objectives, [0.75]);
 //! ```
 //!
-//! [`Objectives::hhh`] is the file with which the paper evaluates helpfulness, harmlessness and honesty.
+//! [`Objectives::hhh`] is the file with which the paper evaluates helpfulness, harmlessness and
+//! honesty.
 
 mod scale;
 
@@ -115,14 +116,15 @@ impl Objective {
 pub struct Rubric {
     /// The name in records and tables.
     pub name: String,
-    /// Counts the changes of the text, since records and cache keep scores of different versions apart. Unless given, a
-    /// number computed from the text.
+    /// Counts the changes of the text, since records and cache keep scores of different versions
+    /// apart. Unless given, a number computed from the text.
     #[serde(default)]
     pub version: u32,
     /// Whether more or less of it is better.
     #[serde(default, skip_serializing_if = "Better::is_more")]
     pub better: Better,
-    /// Whether its mean has a column in the table of methods. A rubric of no objective has one in any case.
+    /// Whether its mean has a column in the table of methods. A rubric of no objective has one in
+    /// any case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub column: bool,
     /// The scale a model answers on; that of the judge unless given.
@@ -175,9 +177,11 @@ impl Better {
 /// The scores of one response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores {
-    /// What the judge said, in the order of [`Objectives::rubrics`]; `None` for a rubric without an answer.
+    /// What the judge said, in the order of [`Objectives::rubrics`]; `None` for a rubric without an
+    /// answer.
     pub rubrics: Vec<Option<f64>>,
-    /// The means, in the order of [`Objectives::objectives`]; NaN for an objective without an answer.
+    /// The means, in the order of [`Objectives::objectives`]; NaN for an objective without an
+    /// answer.
     pub objectives: Vec<f64>,
 }
 
@@ -194,13 +198,15 @@ impl Scores {
 }
 
 impl Objectives {
-    /// Helpfulness, harmlessness and honesty, as the paper evaluates them: quality, safety and honesty over eight rubrics,
-    /// and refusal by itself, since refusing everything would maximise safety.
+    /// Helpfulness, harmlessness and honesty, as the paper evaluates them: quality, safety and
+    /// honesty over eight rubrics, and refusal by itself, since refusing everything would maximise
+    /// safety.
     pub fn hhh() -> &'static Self {
         &HHH
     }
 
-    /// What the preference models that ship answer: one rubric for each objective of [`hhh`](Self::hhh).
+    /// What the preference models that ship answer: one rubric for each objective of
+    /// [`hhh`](Self::hhh).
     pub fn offline() -> &'static Self {
         &OFFLINE
     }
@@ -208,7 +214,8 @@ impl Objectives {
     /// Reads a file of objectives.
     ///
     /// # Errors
-    /// If the file cannot be read or does not describe objectives. Errors name the file and the line or entry.
+    /// If the file cannot be read or does not describe objectives. Errors name the file and the
+    /// line or entry.
     pub fn read(path: &Path) -> Result<Self, ObjectivesError> {
         let text = std::fs::read_to_string(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
         Self::parse(&text).map_err(|reason| ObjectivesError::Invalid { path: path.to_owned(), reason })
@@ -217,8 +224,8 @@ impl Objectives {
     /// Reads objectives from TOML.
     ///
     /// # Errors
-    /// If the text is not TOML, or an entry lacks a field, has an unknown one, has the name of another entry, or names one
-    /// that does not exist. The text of the error names the entry.
+    /// If the text is not TOML, or an entry lacks a field, has an unknown one, has the name of
+    /// another entry, or names one that does not exist. The text of the error names the entry.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut read: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         for objective in &mut read.objectives {
@@ -302,10 +309,11 @@ impl Objectives {
         self.objectives.iter().find(|objective| objective.blade() == blade.name)
     }
 
-    /// The scores of a response from those of its rubrics, given in the order of [`rubrics`](Self::rubrics).
+    /// The scores of a response from those of its rubrics, given in the order of
+    /// [`rubrics`](Self::rubrics).
     ///
-    /// An objective is the mean of its rubrics, 1 − s taken for a rubric of which less is better. A rubric without an answer
-    /// is left out of the mean; nothing is imputed.
+    /// An objective is the mean of its rubrics, 1 − s taken for a rubric of which less is better. A
+    /// rubric without an answer is left out of the mean; nothing is imputed.
     pub fn scores(&self, rubrics: Vec<Option<f64>>) -> Scores {
         let of = |better: Better, names: &[String]| {
             let mean = |(sum, n): (f64, usize), score: f64| (sum + score, n + 1);

@@ -1,7 +1,7 @@
 //! Points of the probability simplex to steer at.
 
-/// The paper's points for K objectives: the vertices, the midpoints of the edges, and the centroid. Seven for three objectives; for fewer,
-/// points that coincide count once.
+/// The paper's points for K objectives: the vertices, the midpoints of the edges, and the centroid.
+/// Seven for three objectives; for fewer, points that coincide count once.
 pub fn paper_points(k: usize) -> Vec<Vec<f64>> {
     let equal = |members: &[usize]| {
         let mut point = vec![0.0; k];
@@ -16,8 +16,8 @@ pub fn paper_points(k: usize) -> Vec<Vec<f64>> {
     points
 }
 
-/// The simplex lattice {K, m}: the points whose coordinates are multiples of 1/m, which are C(m+K−1, K−1). The first coordinate falls
-/// slowest. Three objectives at density 6 give 28 points.
+/// The simplex lattice {K, m}: the points whose coordinates are multiples of 1/m, which are
+/// C(m+K−1, K−1). The first coordinate falls slowest. Three objectives at density 6 give 28 points.
 pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
     fn extend(k: usize, left: usize, prefix: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if k == 1 {

@@ -39,7 +39,8 @@ pub struct SweepRecord {
     pub tokens: usize,
     /// Steps taken.
     pub steps: usize,
-    /// Digest of the [settings](crate::settings::Settings): everything that can change the response, but for the cell's own name and the device.
+    /// Digest of the [settings](crate::settings::Settings): everything that can change the
+    /// response, but for the cell's own name and the device.
     pub settings: String,
     /// Where the models were.
     pub device: String,

@@ -1,4 +1,5 @@
-//! What the responses of a scheme depend on: its digest in every record, and the whole of it in a file beside them.
+//! What the responses of a scheme depend on: its digest in every record, and the whole of it in a
+//! file beside them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use serde_json::Value;
 use crate::lines::{json_fault, numbered_lines};
 use crate::record::RecordError;
 
-/// Everything but scheme name, weights, prompt and seed that responses depend on. Models, adapters and heads count by their contents, wherever
-/// they lie; the device does not, and is part of each record.
+/// Everything but scheme name, weights, prompt and seed that responses depend on. Models, adapters
+/// and heads count by their contents, wherever they lie; the device does not, and is part of each
+/// record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Version of the program.
@@ -55,7 +57,8 @@ pub fn beside(output: &Path) -> PathBuf {
     output.with_extension("settings.jsonl")
 }
 
-/// Reads the settings beside the records of a sweep, by their digests, gzipped or not; none where there is no such file.
+/// Reads the settings beside the records of a sweep, by their digests, gzipped or not; none where
+/// there is no such file.
 ///
 /// # Errors
 /// When the file cannot be read or a line is not one of settings. Errors name file and line.

@@ -48,7 +48,8 @@ fn shipped_objectives_worked_by_hand() {
         ("refusal", 1.0),
         ("truthfulness", 0.5),
     ]);
-    // Refusal counts nowhere, safety is 1 − (0.25 + 0.5)/2, and the two blank rubrics of honesty are no zeros.
+    // Refusal counts nowhere, safety is 1 − (0.25 + 0.5)/2, and the two blank rubrics of honesty
+    // are no zeros.
     assert_eq!((hhh.names(), all.objectives), (vec!["quality", "safety", "honesty"], vec![0.75, 0.625, 0.5]));
     let refused = of(&[("refusal", 1.0)]);
     assert!(refused.objectives.iter().all(|score| score.is_nan()) && refused.is_judged() && refused.complete().is_none());

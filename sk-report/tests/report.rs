@@ -12,7 +12,8 @@ const PAPER_RESULTS: &str = "SWISS_KNIFE_PAPER_RESULTS";
 const HEADER: &str = "method,config,w_helpfulness,w_honesty,w_harmlessness,frontier_id,response_quality,relevance,helpfulness,toxicity,\
                       refusal,harmfulness,truthfulness,non_deception,epistemic_honesty\n";
 
-/// Two methods at two weight vectors on three prompts; `ours` follows the weights and is better, and one of its rubrics is blank.
+/// Two methods at two weight vectors on three prompts; `ours` follows the weights and is better,
+/// and one of its rubrics is blank.
 fn small() -> String {
     let mut text = HEADER.to_owned();
     for (config, weights, lift) in [("helpful", "1,0,0", 0.1), ("harmless", "0,0,1", 0.0)] {
@@ -131,7 +132,8 @@ fn an_arm_that_was_run_on_fewer_prompts_is_compared_on_those() {
     /// Differences are rounded to that.
     const GRID: f64 = 1e-9;
     let arms = small().replace("theirs", "ours_no_cbn");
-    // `ours` on the first prompt only, where its lines have it; one response of the arm with another score; one that was not judged.
+    // `ours` on the first prompt only, where its lines have it; one response of the arm with
+    // another score; one that was not judged.
     let few: String = arms
         .lines()
         .filter(|line| !line.starts_with("ours,") || line.contains(",0,0."))
@@ -262,7 +264,8 @@ fn records_are_those_of_the_responses_that_were_judged() {
 
 #[test]
 fn a_scheme_over_a_vocabulary_says_nothing_of_its_choices() {
-    // Of two steps of `theirs`, one is whole, since one token had all the probability: the step that would be left is no fair one.
+    // Of two steps of `theirs`, one is whole, since one token had all the probability: the step
+    // that would be left is no fair one.
     let results = with_records(&[("r0", "ours", &[&[0.25, 0.75]]), ("r1", "theirs", &[&[0.5, 0.4], &[1.0, 0.0]])]).unwrap();
     assert_eq!(results.recorded.as_ref().unwrap().cut, ["theirs"]);
     let report = Report::of(&results, "ours", Resampling { resamples: 20, seed: 1 }).unwrap();
@@ -325,7 +328,8 @@ fn the_best_and_the_worst_by_hand() {
     let examples = report.table("examples").unwrap();
     let row = |i: usize| examples.rows[i][..3].to_vec();
     let expected = |case: &str, prompt: usize, weights: &str| vec![Value::from(case), Value::from(prompt), Value::from(weights)];
-    // Quality rises with the prompt and with the weight of helpfulness; a prompt is shown once per case.
+    // Quality rises with the prompt and with the weight of helpfulness; a prompt is shown once per
+    // case.
     assert_eq!(row(0), expected("best", 2, "1/0/0"));
     assert_eq!(row(1), expected("best", 1, "1/0/0"));
     assert_eq!(row(3), expected("worst", 0, "0/0/1"));
@@ -381,7 +385,8 @@ fn what_cannot_be_read_is_named() {
     assert!(error.contains("\"our\"") && error.contains("did you mean \"ours\""), "{error}");
 }
 
-/// Published figures that do not follow from the cells under the reading that all others of their kind follow from.
+/// Published figures that do not follow from the cells under the reading that all others of their
+/// kind follow from.
 ///
 /// Each with the value that does follow, to the digits printed and one more.
 const UNEXPLAINED: [[&str; 5]; 10] = [
@@ -431,7 +436,8 @@ fn the_papers_tables_follow_from_its_raw_cells() {
     expected.sort();
     unexplained.sort();
     assert_eq!(unexplained, expected);
-    // Of 526 published figures, the 13 hypervolumes and those above do not follow under any reading.
+    // Of 526 published figures, the 13 hypervolumes and those above do not follow under any
+    // reading.
     let figures = |row: &Vec<Value>| (0..4).map(|i| text(&row[i])).collect::<Vec<_>>();
     let mut all: Vec<_> = comparison.rows.iter().map(figures).collect();
     all.sort();
@@ -445,7 +451,8 @@ fn the_papers_tables_follow_from_its_raw_cells() {
 
     a_broken_tie_gives_the_published_steering(&results);
 
-    // By prompt the largest p-value of a baseline is 2.4e-6 where it was 2.5e-15 by cell, and safety is still not told apart.
+    // By prompt the largest p-value of a baseline is 2.4e-6 where it was 2.5e-15 by cell, and
+    // safety is still not told apart.
     let by_prompt = number(&report, "clustering", "f1: swiss − base", "p, prompts");
     assert!(by_prompt > 1e-6 && by_prompt < 1e-5, "{by_prompt}");
     assert!(number(&report, "clustering", "safety: swiss − swiss_no_cbn", "p, prompts") > 0.05);
@@ -453,7 +460,8 @@ fn the_papers_tables_follow_from_its_raw_cells() {
     close(number(&report, "scales", "no_cbn", "median scale ratio").round(), 524.0);
 }
 
-/// Two weight vectors achieve exactly the same quality. The published correlations have the first ahead.
+/// Two weight vectors achieve exactly the same quality. The published correlations have the first
+/// ahead.
 fn a_broken_tie_gives_the_published_steering(results: &RawResults) {
     // Above rounding, below any difference between means of cells.
     const NUDGE: f64 = 1e-7;

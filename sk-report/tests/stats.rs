@@ -1,4 +1,5 @@
-//! The statistics against SciPy, pymoo, moocore and statsmodels on committed fixtures, and their laws on generated data.
+//! The statistics against SciPy, pymoo, moocore and statsmodels on committed fixtures, and their
+//! laws on generated data.
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -7,7 +8,8 @@ use sk_report::stats::{
     holm, hypervolume, influence_shares, median, population_std, sample_std, snap, spacing,
 };
 
-/// Agreement with the references, relative to the value where that is above 1, absolute below, and relative for p-values.
+/// Agreement with the references, relative to the value where that is above 1, absolute below, and
+/// relative for p-values.
 const TOLERANCE: f64 = 1e-9;
 
 #[derive(Deserialize)]
@@ -221,7 +223,8 @@ fn rank_correlations_agree_with_scipy() {
     }
 }
 
-/// Two points: every standardised axis is one and minus one, so that only which of them is ahead counts.
+/// Two points: every standardised axis is one and minus one, so that only which of them is ahead
+/// counts.
 #[test]
 fn pooled_steering_ties_what_is_equal_on_paper() {
     let weights = [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]];
@@ -271,7 +274,8 @@ fn bootstrap_intervals_agree_with_scipy() {
         }
         let own = Bootstrap::of_mean(&case.sample, 20_000, 1);
         agrees(own.estimate(), ours.estimate());
-        // The standard error of a mean over resamples tends to population std/√n; 20,000 resamples give it to half a per cent.
+        // The standard error of a mean over resamples tends to population std/√n; 20,000 resamples
+        // give it to half a per cent.
         let expected = population_std(&case.sample) / (case.sample.len() as f64).sqrt();
         assert!((own.standard_error() / expected - 1.0).abs() < 0.02);
     }
@@ -291,8 +295,9 @@ fn clustered_intervals_agree_with_scipy() {
             agrees(ours.low, theirs[0]);
             agrees(ours.high, theirs[1]);
         }
-        // A quantile at 2.5 % of B draws has the standard error 2.67 s/√B; SciPy's has as many draws again, and skewness widens one end: five
-        // standard errors of the difference, doubled.
+        // A quantile at 2.5 % of B draws has the standard error 2.67 s/√B; SciPy's has as many
+        // draws again, and skewness widens one end: five standard errors of the difference,
+        // doubled.
         let noise = 10.0 * 2.67 * own.standard_error() * (1.5 / RESAMPLES as f64).sqrt();
         for (ours, theirs) in [(own.percentile(0.95), case.percentile_of_many), (own.bca(0.95).unwrap(), case.bca_of_many)] {
             assert!(
@@ -375,7 +380,8 @@ fn ties_are_counted_as_the_name_says() {
 
 #[test]
 fn clusters_widen_the_interval_of_repeated_cells() {
-    // Ten prompts, each seen seven times with the same difference: seventy cells, ten pieces of evidence.
+    // Ten prompts, each seen seven times with the same difference: seventy cells, ten pieces of
+    // evidence.
     let differences: Vec<f64> = (0..70).map(|cell| f64::from(cell % 10) - 3.0).collect();
     let prompts: Vec<i32> = (0..70).map(|cell| cell % 10).collect();
     let clusters = Clusters::of(&differences, &prompts);
@@ -418,7 +424,8 @@ fn an_axis_takes_every_point_that_has_it() {
     assert_eq!(pooled.n, 6);
 }
 
-/// Points on a coarse lattice, so that coincidences, shared coordinates and points on the reference happen.
+/// Points on a coarse lattice, so that coincidences, shared coordinates and points on the reference
+/// happen.
 fn lattice_points() -> impl Strategy<Value = Vec<[f64; 3]>> {
     prop::collection::vec(prop::array::uniform3((0..=8_u8).prop_map(|step| f64::from(step) / 8.0)), 1..14)
 }

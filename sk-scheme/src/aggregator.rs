@@ -20,7 +20,8 @@ use crate::number;
 pub enum AggregatorSpec {
     /// The Swiss-system Elo tournament.
     SwissElo(SwissEloSpec),
-    /// Every pair is compared: the exact member of the pairwise family with link g and spread exponent p.
+    /// Every pair is compared: the exact member of the pairwise family with link g and spread
+    /// exponent p.
     RoundRobin(RoundRobinSpec),
     /// Wins minus losses.
     Copeland(EntrySpec),
@@ -143,7 +144,8 @@ impl LinkSpec {
 }
 
 impl AggregatorSpec {
-    /// Its `kind` in a scheme file: that of a member of the round-robin family if it has a name of its own.
+    /// Its `kind` in a scheme file: that of a member of the round-robin family if it has a name of
+    /// its own.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::SwissElo(_) => "swiss-elo",

@@ -14,7 +14,8 @@ use sk_core::{Blade, HeadKind, ParameterError, Policy};
 use crate::choices::{Dispersion, DispersionArm, LabelSpread, Length};
 use crate::divergence::DivergenceSpec;
 
-/// Seeds the draws that shuffle the dispersions of an ablation, for all blades alike: a step permutes the composite dispersion.
+/// Seeds the draws that shuffle the dispersions of an ablation, for all blades alike: a step
+/// permutes the composite dispersion.
 const SHUFFLE_SEED: u64 = 42;
 
 /// A `[blades.NAME]` section as a file has it.
@@ -28,7 +29,8 @@ pub(crate) enum BladeSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum FluencySection {
-    /// b₀, the drafter's own log-probability. It has no weight: the aggregator gives it its coefficient.
+    /// b₀, the drafter's own log-probability. It has no weight: the aggregator gives it its
+    /// coefficient.
     Fluency,
 }
 
@@ -41,7 +43,8 @@ pub struct BladeSpec {
     /// The rule, and its own fields.
     #[serde(flatten)]
     pub rule: BladeRule,
-    /// Its weight, scaled so that all sum to one. If any blade has a weight, those without one have zero.
+    /// Its weight, scaled so that all sum to one. If any blade has a weight, those without one have
+    /// zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
     /// What an ablation makes of its σ.
@@ -258,8 +261,8 @@ impl BladeSpec {
         }
     }
 
-    /// Its σ of a step, from those that it has in a scheme without ablation; `position` is the number of tokens that the candidates
-    /// continue, which decides how they are shuffled.
+    /// Its σ of a step, from those that it has in a scheme without ablation; `position` is the
+    /// number of tokens that the candidates continue, which decides how they are shuffled.
     pub fn ablated(&self, sigma: &[f64], position: u64) -> Vec<f64> {
         let arm = if self.is_certain() { sk_blades::DispersionArm::Zero } else { self.arm.into() };
         let mut sigma = sigma.to_vec();
@@ -277,7 +280,8 @@ impl BladeSpec {
         self.arm == DispersionArm::Zero || self.rule.dispersion() == Some(Dispersion::Zero)
     }
 
-    /// The adapters it reads with: the name under which the backbone knows each, and its directory if the file gives one.
+    /// The adapters it reads with: the name under which the backbone knows each, and its directory
+    /// if the file gives one.
     pub(crate) fn adapters(&self) -> Vec<(String, Option<&PathBuf>)> {
         match &self.rule {
             BladeRule::ImplicitReward { adapter, .. }
@@ -294,7 +298,8 @@ impl BladeSpec {
     /// The blade; the backbone knows its adapter or head, if it has one, by the blade's name.
     ///
     /// # Errors
-    /// When β is not positive and finite, λ or the weight negative or not finite, or an ensemble has fewer than two adapters.
+    /// When β is not positive and finite, λ or the weight negative or not finite, or an ensemble
+    /// has fewer than two adapters.
     pub fn build(&self) -> Result<Arc<dyn Blade>, ParameterError> {
         if let Some(weight) = self.weight {
             ParameterError::check(weight.is_finite() && weight >= 0.0, "weight", weight, "finite and not negative")?;

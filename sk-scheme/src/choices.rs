@@ -10,7 +10,8 @@ use sk_core::{OperatingPoint, Standardize};
 
 use crate::suggest;
 
-/// Defines an enum whose variants are written in kebab case, and its conversion into a library's type.
+/// Defines an enum whose variants are written in kebab case, and its conversion into a library's
+/// type.
 macro_rules! choices {
     ($(#[$doc:meta])* $name:ident => $into:ty { $($(#[$variant_doc:meta])* $variant:ident => $target:expr),* $(,)? }) => {
         $(#[$doc])*
@@ -35,8 +36,9 @@ macro_rules! choices {
 choices! {
     /// Which behaviour fills in what the paper leaves open.
     Convention => Standardize {
-        /// The paper's equations and operating point, without the accidents: no dependence on the order of candidates, σ divided by the
-        /// spread of μ and not by its own, end-of-text kept, spans capped.
+        /// The paper's equations and operating point, without the accidents: no dependence on the
+        /// order of candidates, σ divided by the spread of μ and not by its own, end-of-text kept,
+        /// spans capped.
         #[default]
         Sound => Standardize::EXACT,
         /// What the published runs did.

@@ -10,7 +10,8 @@ use crate::SchemeSpec;
 const VERSION: u32 = 1;
 
 impl SchemeSpec {
-    /// The slots of the scheme in canonical form: without its name, its base, and the places of adapters and heads.
+    /// The slots of the scheme in canonical form: without its name, its base, and the places of
+    /// adapters and heads.
     pub fn canonical(&self) -> Value {
         let mut spec = self.clone();
         let places = spec.blades.iter_mut().chain(&mut spec.template).flat_map(crate::BladeSpec::paths_mut);

@@ -57,7 +57,8 @@ impl Shipped {
         SHIPPED.iter().find(|scheme| scheme.name == name)
     }
 
-    /// The scheme at the published operating point of all three objectives, with what its file says.
+    /// The scheme at the published operating point of all three objectives, with what its file
+    /// says.
     ///
     /// # Errors
     /// Never, as far as the tests know.

@@ -1,4 +1,5 @@
-//! Numbers that may be infinite, which JSON has no numeral for: they are written "inf" and "-inf" there.
+//! Numbers that may be infinite, which JSON has no numeral for: they are written "inf" and "-inf"
+//! there.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,5 @@
-//! A scheme file over a scheme: what it says changes, section by section and field by field, and the rest stays.
+//! A scheme file over a scheme: what it says changes, section by section and field by field, and
+//! the rest stays.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -136,7 +137,8 @@ impl<'s> Section<'s> {
         self.source.line(self.source.place(&self.path)[0])
     }
 
-    /// The values of `table`, which is at this section, as sections themselves, in the order of the source.
+    /// The values of `table`, which is at this section, as sections themselves, in the order of the
+    /// source.
     fn sections(&self, table: Table, what: &str) -> Result<Vec<Section<'s>>, SchemeError> {
         let section = |(name, value): (String, Value)| {
             let path = self.path_of(&name);
@@ -565,8 +567,8 @@ impl Serialize for SchemeSpec {
 }
 
 impl SchemeSpec {
-    /// A whole scheme from TOML, as its serialisation has it. Sections and fields that are left out are those of the published scheme at
-    /// its [`Base`].
+    /// A whole scheme from TOML, as its serialisation has it. Sections and fields that are left out
+    /// are those of the published scheme at its [`Base`].
     ///
     /// # Errors
     /// As [`overlay`](Self::overlay) and [`check`](Self::check).
@@ -598,7 +600,8 @@ impl SchemeSpec {
     }
 }
 
-/// As [`SchemeSpec::from_toml`], from any format. Formats whose maps are sorted lose the order of blades and gates; JSON keeps it.
+/// As [`SchemeSpec::from_toml`], from any format. Formats whose maps are sorted lose the order of
+/// blades and gates; JSON keeps it.
 impl<'de> Deserialize<'de> for SchemeSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut source = Source::without_lines("the scheme");

@@ -1,6 +1,7 @@
 //! Every number of a scheme, declared once.
 //!
-//! Options of a command line, `--set`, searches, the settings of sweeps, the JSON Schema and the table in the book come from [`ALL`].
+//! Options of a command line, `--set`, searches, the settings of sweeps, the JSON Schema and the
+//! table in the book come from [`ALL`].
 
 use std::fmt::Write;
 
@@ -83,7 +84,8 @@ impl std::fmt::Display for Range {
 /// The range and scale of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// The lower end. The paper prints optima and no ranges; these hold all of its optima with room on both sides.
+    /// The lower end. The paper prints optima and no ranges; these hold all of its optima with room
+    /// on both sides.
     pub low: f64,
     /// The upper end.
     pub high: f64,
@@ -298,15 +300,18 @@ impl Parameter {
         ALL.iter().filter(|parameter| parameter.search.is_some())
     }
 
-    /// Its value in a scheme; `None` if the kind that fills the slot has no such number, or the number belongs to single blades or gates.
+    /// Its value in a scheme; `None` if the kind that fills the slot has no such number, or the
+    /// number belongs to single blades or gates.
     pub fn get(&self, spec: &SchemeSpec) -> Option<f64> {
         number_of(spec.section(self.section)?.get(self.field)?)
     }
 
-    /// Sets it, as its option does. β is set in all blades that have one, and in those seated later.
+    /// Sets it, as its option does. β is set in all blades that have one, and in those seated
+    /// later.
     ///
     /// # Errors
-    /// When the kind that fills the slot has no such number, or cannot have this value; `spec` is then as it was.
+    /// When the kind that fills the slot has no such number, or cannot have this value; `spec` is
+    /// then as it was.
     pub fn set(&self, spec: &mut SchemeSpec, value: f64) -> Result<(), SchemeError> {
         let refuse = |slot, kind: &'static str| {
             let option = self.option.map_or(self.name, |(option, _)| option);

@@ -22,7 +22,8 @@ pub enum ProposalSpec {
     Vocabulary(VocabularySpec),
 }
 
-/// How spans are sampled, in the order of transformers: repetition penalty, temperature, top-k, top-p.
+/// How spans are sampled, in the order of transformers: repetition penalty, temperature, top-k,
+/// top-p.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DraftSpec {
     /// N, candidates per step.

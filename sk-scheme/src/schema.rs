@@ -1,4 +1,5 @@
-//! The fields of each section: which there are, what may be in them, and the JSON Schema that says so.
+//! The fields of each section: which there are, what may be in them, and the JSON Schema that says
+//! so.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -53,8 +54,8 @@ fn branches<'s>(schema: &'s Json, key: &str) -> impl Iterator<Item = &'s Json> {
     schema[key].as_array().into_iter().flatten()
 }
 
-/// The fields that a table with these tags may have, with the schema of each; `None` if the tags contradict the schema. Alternatives whose
-/// tag the table does not have are all taken.
+/// The fields that a table with these tags may have, with the schema of each; `None` if the tags
+/// contradict the schema. Alternatives whose tag the table does not have are all taken.
 pub(crate) fn fields(schema: &Json, table: &Table) -> Option<Map<String, Json>> {
     let mut all = Map::new();
     for (key, property) in schema["properties"].as_object().into_iter().flatten() {

@@ -22,7 +22,8 @@ pub struct SelectorSpec {
     /// Keep the likeliest candidates that hold this mass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// The gates that a candidate must pass before it can be selected, the first to be applied first.
+    /// The gates that a candidate must pass before it can be selected, the first to be applied
+    /// first.
     #[serde(skip)]
     pub gates: Vec<GateSpec>,
 }

@@ -54,7 +54,8 @@ impl Default for Base {
     }
 }
 
-/// A scheme, slot by slot. π_B is the backbone of the [`Engine`] that it is [built](Self::build) on.
+/// A scheme, slot by slot. π_B is the backbone of the [`Engine`] that it is [built](Self::build)
+/// on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemeSpec {
     /// The name and source of the method.
@@ -69,7 +70,8 @@ pub struct SchemeSpec {
     pub granularity: GranularitySpec,
     /// 𝓑, in the order of their weights.
     pub blades: Vec<BladeSpec>,
-    /// How adapters that no blade names are seated; `None` if a file lists its blades without a template.
+    /// How adapters that no blade names are seated; `None` if a file lists its blades without a
+    /// template.
     pub template: Option<BladeSpec>,
     /// The name of b₀, if it is seated.
     pub fluency: Option<String>,
@@ -119,14 +121,16 @@ impl SchemeSpec {
     /// Takes what a TOML file says; slots and fields it leaves out stay as they are.
     ///
     /// # Errors
-    /// When it cannot be read, or names a slot, kind or field that does not exist, or a value out of range: with the line.
+    /// When it cannot be read, or names a slot, kind or field that does not exist, or a value out
+    /// of range: with the line.
     pub fn read(&mut self, path: &Path) -> Result<(), SchemeError> {
         let text = std::fs::read_to_string(path).map_err(|source| SchemeError::Read { path: path.to_owned(), source })?;
         let directory = path.parent().unwrap_or(Path::new(""));
         self.overlay(&path.display().to_string(), &text, directory)
     }
 
-    /// [`read`](Self::read) from a text; `name` stands for it in errors, and paths in it are relative to `directory`.
+    /// [`read`](Self::read) from a text; `name` stands for it in errors, and paths in it are
+    /// relative to `directory`.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -135,8 +139,8 @@ impl SchemeSpec {
         self.take(&source, table, directory, Blades::Listed)
     }
 
-    /// [`overlay`](Self::overlay), but blades that the text names are changed field by field, and the others stay. One that has no section
-    /// of its own is seated after the template.
+    /// [`overlay`](Self::overlay), but blades that the text names are changed field by field, and
+    /// the others stay. One that has no section of its own is seated after the template.
     ///
     /// # Errors
     /// As [`read`](Self::read), or when the template itself is named and there is none.
@@ -173,7 +177,8 @@ impl SchemeSpec {
         known.is_some_and(|known| known.contains_key(field))
     }
 
-    /// The fields that candidates depend on, by section and name: two schemes that agree in all of them draft the same candidates.
+    /// The fields that candidates depend on, by section and name: two schemes that agree in all of
+    /// them draft the same candidates.
     pub fn drafting_fields(&self) -> Vec<(String, String)> {
         let of = |slot: &str| {
             let mut fields: Vec<(String, Value)> = self.section(slot).unwrap_or_default().into_iter().collect();
@@ -194,7 +199,8 @@ impl SchemeSpec {
         Ok(())
     }
 
-    /// Seats the adapter `name` after the template, or as an implicit reward if there is none, unless a blade of that name is there already.
+    /// Seats the adapter `name` after the template, or as an implicit reward if there is none,
+    /// unless a blade of that name is there already.
     pub fn seat(&mut self, name: &str) {
         if !self.is_named(name) {
             let template = self.template.as_ref().filter(|template| template.rule.head_kind().is_none());
@@ -203,8 +209,8 @@ impl SchemeSpec {
         }
     }
 
-    /// Seats the head `name` after the template if that reads heads of its kind, or by its kind, unless a blade of that name is there
-    /// already.
+    /// Seats the head `name` after the template if that reads heads of its kind, or by its kind,
+    /// unless a blade of that name is there already.
     pub fn seat_head(&mut self, name: &str, kind: HeadKind) {
         if !self.is_named(name) {
             let template = self.template.as_ref().filter(|template| template.rule.head_kind() == Some(kind));
@@ -217,8 +223,8 @@ impl SchemeSpec {
         self.blades.iter().any(|blade| blade.name == name) || self.fluency.as_deref() == Some(name)
     }
 
-    /// The adapters that blades read with: the name the backbone knows each by, which is that of its blade, followed by a number in an
-    /// ensemble; and the directory if the file gives one.
+    /// The adapters that blades read with: the name the backbone knows each by, which is that of
+    /// its blade, followed by a number in an ensemble; and the directory if the file gives one.
     pub fn adapters(&self) -> impl Iterator<Item = (String, Option<&PathBuf>)> {
         self.blades.iter().flat_map(BladeSpec::adapters)
     }
@@ -226,7 +232,8 @@ impl SchemeSpec {
     /// Ω: the seated blades with their weights, or with equal ones if none is given.
     ///
     /// # Errors
-    /// When there is no blade, a number is out of range, weights, correlations or gates name no blade, or all weights are zero.
+    /// When there is no blade, a number is out of range, weights, correlations or gates name no
+    /// blade, or all weights are zero.
     pub fn spec(&self) -> Result<AlignmentSpec, SchemeError> {
         if self.blades.is_empty() {
             return Err(SchemeError::NoBlade);
@@ -244,7 +251,8 @@ impl SchemeSpec {
         };
         let seats: Vec<Seat> = self.blades.iter().map(seat).collect::<Result<_, _>>()?;
         let weights = if self.blades.iter().any(|blade| blade.weight.is_some()) {
-            // A blade without a weight beside blades with one counts for nothing, as on the command line.
+            // A blade without a weight beside blades with one counts for nothing, as on the command
+            // line.
             Simplex::normalized(self.blades.iter().map(|blade| blade.weight.unwrap_or(0.0)).collect::<Vec<_>>())
         } else {
             Simplex::uniform(seats.len())
@@ -331,7 +339,8 @@ impl BladeSpec {
     /// The fields that its μ follows from, by name and as a scheme file has them.
     pub fn score_fields(&self) -> Vec<(String, String)> {
         let mut blade = self.clone();
-        // The choice of σ and the place of an adapter are no part of μ, and its weight is applied later.
+        // The choice of σ and the place of an adapter are no part of μ, and its weight is applied
+        // later.
         blade.weight = None;
         let mut table = table_of(&blade);
         ["arm", "dispersion", "adapter", "head"].iter().for_each(|field| drop(table.remove(*field)));
@@ -341,7 +350,8 @@ impl BladeSpec {
     }
 }
 
-/// The order in which fields are compared: the kind, the numbers in the order of their table, and the rest.
+/// The order in which fields are compared: the kind, the numbers in the order of their table, and
+/// the rest.
 fn order(section: &str, field: &str) -> (bool, usize) {
     let declared = parameters::ALL.iter().position(|number| number.section == section && number.field == field);
     (field != "kind", declared.unwrap_or(usize::MAX))

@@ -47,7 +47,8 @@ impl From<ParameterError> for Uncertified {
 
 /// The certificates of a scheme's steps: 𝓐 with a bound, under a softmax.
 ///
-/// They are of the composite scores, as the normaliser hands them on (`mu` in a trace), at the step's dispersions and fluency.
+/// They are of the composite scores, as the normaliser hands them on (`mu` in a trace), at the
+/// step's dispersions and fluency.
 pub struct Stability {
     aggregator: Arc<dyn Certify>,
     temperature: f64,

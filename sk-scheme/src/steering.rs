@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use crate::{BladeSpec, Convention, NamedWeights, Parameter, Preset, SchemeError, SchemeSpec};
 
-/// A scheme by name or file, and what is changed of it: what a command line, a plan or a request says.
+/// A scheme by name or file, and what is changed of it: what a command line, a plan or a request
+/// says.
 ///
 /// ```
 /// use sk_scheme::Steering;
@@ -30,17 +31,21 @@ pub struct Steering {
     pub numbers: Vec<(&'static Parameter, f64)>,
 }
 
-/// What the model that ships drafts at under the sound convention. It is a thousandth of the size of those that the operating point was
-/// published with, and at temperature 1 its tail of unlikely tokens is most of what it writes.
+/// What the model that ships drafts at under the sound convention. It is a thousandth of the size
+/// of those that the operating point was published with, and at temperature 1 its tail of unlikely
+/// tokens is most of what it writes.
 const SHIPPED_DRAFT_TEMPERATURE: f64 = 0.7;
 
 impl Steering {
-    /// The scheme: the preset under the convention, then the scheme or file, then single fields, then numbers, then weights.
+    /// The scheme: the preset under the convention, then the scheme or file, then single fields,
+    /// then numbers, then weights.
     ///
-    /// `shipped` says that the model that ships drafts, which has a temperature of its own under the sound convention.
+    /// `shipped` says that the model that ships drafts, which has a temperature of its own under
+    /// the sound convention.
     ///
     /// # Errors
-    /// If the file cannot be read as a scheme, a number is out of range, or one does not apply to the scheme's slots.
+    /// If the file cannot be read as a scheme, a number is out of range, or one does not apply to
+    /// the scheme's slots.
     pub fn spec(&self, shipped: bool) -> Result<SchemeSpec, SchemeError> {
         let mut spec = SchemeSpec::reference(self.convention, &self.preset.operating_point());
         if shipped && self.convention == Convention::Sound {
@@ -82,7 +87,8 @@ impl Steering {
         NamedWeights::together(&self.weights).map_err(|reason| SchemeError::Parameter { slot: "--weights", reason })
     }
 
-    /// What an arm beside this scheme is steered by: another scheme and other fields, the same candidates and weights.
+    /// What an arm beside this scheme is steered by: another scheme and other fields, the same
+    /// candidates and weights.
     #[must_use]
     pub fn of_arm(&self, scheme: PathBuf, set: &[FieldEdit]) -> Self {
         let shared = self.set.iter().filter(|field| ["proposal", "granularity"].contains(&field.slot.as_str()));
@@ -133,7 +139,8 @@ impl FieldEdit {
     }
 }
 
-/// Fields of one section together, since they may be right together only; of one that is set twice, the last.
+/// Fields of one section together, since they may be right together only; of one that is set twice,
+/// the last.
 fn by_section(all: &[FieldEdit]) -> Vec<Vec<&FieldEdit>> {
     let mut sections: Vec<Vec<&FieldEdit>> = Vec::new();
     for field in all {

@@ -1,6 +1,7 @@
 //! "Did you mean": the known name closest to a misspelt one.
 
-/// How alike two names must be to be taken for a slip: normalised Damerau–Levenshtein, where `thurston` and `thurstone` have 0.89.
+/// How alike two names must be to be taken for a slip: normalised Damerau–Levenshtein, where
+/// `thurston` and `thurstone` have 0.89.
 const ALIKE: f64 = 0.6;
 
 /// The known name that `name` is most likely a slip of.

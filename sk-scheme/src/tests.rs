@@ -99,7 +99,8 @@ fn each_standardisation_is_switched_alone() {
     let mut published = reference(Convention::Sound);
     let scores = sk_core::ScoreTable::new([([6.0, 2.0, 1.0], [1.0, 2.0, 0.0]), ([-30.0, 0.0, 50.0], [5.0, 5.0, 1.0])]).unwrap();
     let fluency = [-2.0, -1.0, -4.0];
-    // Composite, rating, probability: what each standardisation changes, and what comes before it and does not.
+    // Composite, rating, probability: what each standardisation changes, and what comes before it
+    // and does not.
     let run = |config: &SchemeSpec| {
         let (mut composite, mut ratings, mut p) = (sk_core::Composite::default(), vec![0.0; 3], vec![0.0; 3]);
         config.normalizer.build().unwrap().combine(&scores, &Simplex::uniform(2).unwrap(), &mut composite);
@@ -229,7 +230,8 @@ fn correlations_are_of_blades_that_are_seated() {
     assert_eq!(config.spec().unwrap_err().to_string(), said);
     config.seat("sfae");
     assert!(config.spec().is_ok());
-    // A blade of no weight is seated, and the fluency of candidates is no blade that errs with others.
+    // A blade of no weight is seated, and the fluency of candidates is no blade that errs with
+    // others.
     let two = "[blades.calm]\nweight = 1\n[blades.safe]\nweight = 0\n[blades.b0]\nkind = \"fluency\"\n[normalizer]\n";
     assert!(overlaid(&format!("{two}correlations = [[\"calm\", \"safe\", 0.2]]\n")).unwrap().spec().is_ok());
     let error = overlaid(&format!("{two}correlations = [[\"calm\", \"b0\", 0.2]]\n")).unwrap().spec().unwrap_err();

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use serde::ser::{Serialize, Serializer};
 use sk_core::{AlignmentSpec, SpecError};
 
-/// Weights by name, in the order given. Whether they are weights, and whose, is checked where they meet the blades.
+/// Weights by name, in the order given. Whether they are weights, and whose, is checked where they
+/// meet the blades.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedWeights(Vec<(String, f64)>);
 

@@ -1,4 +1,5 @@
-//! A scheme of any kind is the same after a round trip through TOML and JSON, and what is no scheme is refused.
+//! A scheme of any kind is the same after a round trip through TOML and JSON, and what is no scheme
+//! is refused.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sk_scheme::{SHIPPED, SchemeSpec, json_schema};
 
-/// Whether an instance is valid under the keywords that the schema uses. The crate `jsonschema` would ask other features of dependencies of
-/// Burn, which would then be built twice.
+/// Whether an instance is valid under the keywords that the schema uses. The crate `jsonschema`
+/// would ask other features of dependencies of Burn, which would then be built twice.
 fn is_valid(schema: &Value, instance: &Value) -> bool {
     let keywords = match schema {
         Value::Bool(open) => return *open,

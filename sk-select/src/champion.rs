@@ -9,8 +9,9 @@ use crate::softmax::softmax;
 /// ℓ_i = 1/T [ w_tour z(R)_i + w_blade (z(μ)_i − λ z(σ)_i) ]        P = softmax(ℓ)
 /// ```
 ///
-/// with z the third of the published standardisations. −λ z(σ) is a lower-confidence-bound penalty. Ratings need no recentring on their
-/// start: z and the softmax both ignore it. Below T = 1e-5 the highest logit wins, the lowest index among equals. O(N); no allocation.
+/// with z the third of the published standardisations. −λ z(σ) is a lower-confidence-bound penalty.
+/// Ratings need no recentring on their start: z and the softmax both ignore it. Below T = 1e-5 the
+/// highest logit wins, the lowest index among equals. O(N); no allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Champion {
     temperature: f64,
@@ -24,7 +25,8 @@ impl Champion {
     /// Below this temperature the champion is the highest logit.
     pub const COLD: f64 = 1e-5;
 
-    /// The published convention at an operating point: z with ε = 1e-6, centred only where the standard deviation is below 1e-8.
+    /// The published convention at an operating point: z with ε = 1e-6, centred only where the
+    /// standard deviation is below 1e-8.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -40,7 +42,8 @@ impl Champion {
         Self::new(point, Some(Standardize::EXACT))
     }
 
-    /// Temperature, weights and penalty of `point` over quantities standardised by `standardize`, or as they are for `None`.
+    /// Temperature, weights and penalty of `point` over quantities standardised by `standardize`,
+    /// or as they are for `None`.
     ///
     /// # Errors
     /// When the temperature, a weight or λ is negative or not finite, or w_blade·λ is not.
@@ -83,7 +86,8 @@ impl<F: Real> Selector<F> for Champion {
         self.logits(1.0, ratings, batch, probabilities);
         let mut unit = 1.0;
         if !probabilities.iter().all(|logit| logit.is_finite()) {
-            // Scores so large that their sum overflows: all of it in a larger unit, a power of two so that nothing else changes.
+            // Scores so large that their sum overflows: all of it in a larger unit, a power of two
+            // so that nothing else changes.
             let weight = self.w_tour.max(self.w_blade).max(self.w_blade * self.lambda).max(1.0);
             unit = (-2.0 - weight.log2().ceil()).exp2();
             self.logits(unit, ratings, batch, probabilities);

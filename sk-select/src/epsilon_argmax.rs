@@ -8,8 +8,9 @@ use crate::argmax::highest;
 /// P(i) = (1 − ε) [i = argmax R] + ε / N
 /// ```
 ///
-/// Among equal ratings the lowest index is the highest. No candidate is less likely than ε/N, which is what off-policy estimates of other
-/// rules from the same draws need. ε = 0 is [`Argmax`](crate::Argmax), ε = 1 [`Uniform`](crate::Uniform). O(N); no allocation.
+/// Among equal ratings the lowest index is the highest. No candidate is less likely than ε/N, which
+/// is what off-policy estimates of other rules from the same draws need. ε = 0 is
+/// [`Argmax`](crate::Argmax), ε = 1 [`Uniform`](crate::Uniform). O(N); no allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EpsilonArgmax {
     epsilon: f64,

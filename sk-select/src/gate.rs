@@ -15,8 +15,9 @@ pub enum Criterion {
         /// κ.
         kappa: f64,
     },
-    /// μ_i − κ σ_i of one blade, before normalisation and whatever its weight: a boundary in the blade's own units, which holds from batch to
-    /// batch. A batch that does not carry the blade lets nobody pass.
+    /// μ_i − κ σ_i of one blade, before normalisation and whatever its weight: a boundary in the
+    /// blade's own units, which holds from batch to batch. A batch that does not carry the blade
+    /// lets nobody pass.
     Blade {
         /// The name of its seat.
         name: Arc<str>,
@@ -48,11 +49,12 @@ pub enum Fallback {
 
 /// An inner rule over the candidates whose criterion reaches a threshold.
 ///
-/// The inner rule sees the candidates that pass and no others, so that whatever it standardises or compares is among them. O(N·K) where
-/// the batch carries the scores of K blades, O(N) where not, and the inner rule; no allocation once a thread has gated a batch of the size.
+/// The inner rule sees the candidates that pass and no others, so that whatever it standardises or
+/// compares is among them. O(N·K) where the batch carries the scores of K blades, O(N) where not,
+/// and the inner rule; no allocation once a thread has gated a batch of the size.
 ///
-/// A gate on a safety blade is the boundary that the paper proposes: what the blade puts below the threshold cannot be drawn, however high
-/// it is rated. Gates nest, the outermost first.
+/// A gate on a safety blade is the boundary that the paper proposes: what the blade puts below the
+/// threshold cannot be drawn, however high it is rated. Gates nest, the outermost first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate<S> {
     criterion: Criterion,
@@ -85,7 +87,8 @@ impl<S> Gate<S> {
             Criterion::LowerBound { kappa } => lower_bound(*kappa, batch.mu(), batch.sigma()),
             Criterion::Blade { name, kappa } => match batch.blades().and_then(|table| Some((table, table.find(name)?))) {
                 Some((table, k)) => lower_bound(*kappa, table.mu(k), table.sigma(k)),
-                // A boundary that cannot be checked is closed: NaN reaches no threshold, not even minus infinity.
+                // A boundary that cannot be checked is closed: NaN reaches no threshold, not even
+                // minus infinity.
                 None => Scratch::filled(F::nan(), batch.len()),
             },
             Criterion::Fluency => match batch.fluency() {

@@ -4,8 +4,8 @@ use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::truncate::keep_likeliest;
 
-/// An inner rule restricted to the fewest candidates that hold at least mass p up to rounding, the likeliest first; among equals the lowest index is kept
-/// first. O(N log N) and the inner rule.
+/// An inner rule restricted to the fewest candidates that hold at least mass p up to rounding, the
+/// likeliest first; among equals the lowest index is kept first. O(N log N) and the inner rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Nucleus<S> {
     mass: f64,

@@ -3,14 +3,16 @@ use sk_core::{Batch, ParameterError, Real, Selector};
 
 use crate::Softmax;
 
-/// A Plackett–Luce model over rankings: the first place is drawn with P(i) ∝ exp(R_i / T), the second from those left, and so on.
+/// A Plackett–Luce model over rankings: the first place is drawn with P(i) ∝ exp(R_i / T), the
+/// second from those left, and so on.
 ///
 /// ```text
 /// P(π) = Π_k exp(R_π(k) / T) / Σ_{l ≥ k} exp(R_π(l) / T)
 /// ```
 ///
-/// As a selection rule it is the [`Softmax`] of its first place. [`draw`](Self::draw) gives whole rankings, such as the order in which to
-/// show alternatives or the synthetic preferences of an experiment.
+/// As a selection rule it is the [`Softmax`] of its first place. [`draw`](Self::draw) gives whole
+/// rankings, such as the order in which to show alternatives or the synthetic preferences of an
+/// experiment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlackettLuce {
     first: Softmax,
@@ -32,8 +34,9 @@ impl PlackettLuce {
 
     /// Draws a ranking: the indices of the candidates, the first place first.
     ///
-    /// By Gumbel's trick: the order of R_i + T·G_i with independent standard Gumbel variables, one uniform number of 53 bits for each
-    /// candidate in the order of the batch. O(N log N); allocates.
+    /// By Gumbel's trick: the order of R_i + T·G_i with independent standard Gumbel variables, one
+    /// uniform number of 53 bits for each candidate in the order of the batch. O(N log N);
+    /// allocates.
     ///
     /// ```
     /// use rand::SeedableRng;
@@ -52,7 +55,8 @@ impl PlackettLuce {
                 (rating.widen() + self.temperature() * gumbel, gumbel, i)
             })
             .collect();
-        // Where the temperature is lost in the rounding of the rating, equal ratings are still ordered by chance.
+        // Where the temperature is lost in the rounding of the rating, equal ratings are still
+        // ordered by chance.
         keyed.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
         keyed.into_iter().map(|(_, _, i)| i).collect()
     }
@@ -66,7 +70,8 @@ impl PlackettLuce {
         let permutation =
             ranking.len() == ratings.len() && ranking.iter().all(|&i| i < seen.len() && !std::mem::replace(&mut seen[i], true));
         assert!(permutation, "a ranking holds every candidate once");
-        // From the last place up: `sum` is log Σ_{l ≥ k} exp((R_π(l) − peak) / T), between 0 and log N however far ratings lie apart.
+        // From the last place up: `sum` is log Σ_{l ≥ k} exp((R_π(l) − peak) / T), between 0 and
+        // log N however far ratings lie apart.
         let (mut peak, mut sum, mut log_probability) = (f64::NEG_INFINITY, 0.0f64, 0.0);
         for &i in ranking.iter().rev() {
             let rating = ratings[i].widen();

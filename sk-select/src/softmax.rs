@@ -1,6 +1,7 @@
 use sk_core::{Batch, ParameterError, Real, Selector};
 
-/// P(i) ∝ exp(R_i / T), T in the units of the ratings: the first choice of a Plackett–Luce model with those worths. O(N).
+/// P(i) ∝ exp(R_i / T), T in the units of the ratings: the first choice of a Plackett–Luce model
+/// with those worths. O(N).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Softmax {
     temperature: f64,
@@ -30,7 +31,8 @@ impl<F: Real> Selector<F> for Softmax {
     }
 }
 
-/// Replaces logits times T by their softmax, for finite logits and T ≥ 0, which stands for its limit.
+/// Replaces logits times T by their softmax, for finite logits and T ≥ 0, which stands for its
+/// limit.
 pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: f64) {
     let peak = values.iter().fold(F::neg_infinity(), |m, v| m.max(*v)).widen();
     let mut total = F::zero();
@@ -45,7 +47,8 @@ pub(crate) fn softmax<F: Real>(values: &mut [F], temperature: f64) {
 
 /// A difference of logits over T, from it and its half.
 ///
-/// The difference first: a ratio of large ratings and a small temperature may overflow, this only underflows.
+/// The difference first: a ratio of large ratings and a small temperature may overflow, this only
+/// underflows.
 fn quotient(difference: f64, half: f64, temperature: f64) -> f64 {
     if difference == 0.0 {
         0.0

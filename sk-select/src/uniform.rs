@@ -1,6 +1,7 @@
 use sk_core::{Batch, Real, Selector};
 
-/// Every candidate alike, P(i) = 1/N: what the proposal does without alignment, the control arm for any selection. O(N).
+/// Every candidate alike, P(i) = 1/N: what the proposal does without alignment, the control arm for
+/// any selection. O(N).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Uniform;
 

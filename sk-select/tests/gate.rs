@@ -45,7 +45,8 @@ fn a_boundary_that_cannot_be_checked_is_closed() {
     let without = Batch::trusted(&MU, &SIGMA);
     let batches = [without, without.with_blades(&table)];
     for batch in batches {
-        // The threshold is as low as can be, and candidate 0 would win at the other fallback too: tell the two apart by the inner rule.
+        // The threshold is as low as can be, and candidate 0 would win at the other fallback too:
+        // tell the two apart by the inner rule.
         let closed = select(&gate("honest", 0.0, f64::NEG_INFINITY, Fallback::Best, Softmax::new(1.0).unwrap()), &batch);
         assert_eq!(closed, [1.0, 0.0, 0.0, 0.0]);
     }

@@ -75,7 +75,8 @@ fn extreme_ratings_have_a_probability() {
     let reversed = model.log_probability(&[1e4, 0.0, -1e4], &[2, 1, 0]);
     // Last first: 4e4 against the best, then 2e4.
     assert!((reversed + 6e4).abs() < 1e-9, "{reversed}");
-    // Differences over T that no number holds: what is certain has probability 1, and what is not none that can be told from 0.
+    // Differences over T that no number holds: what is certain has probability 1, and what is not
+    // none that can be told from 0.
     let cold = PlackettLuce::new(1e-300).unwrap();
     assert_eq!(cold.log_probability(&[-1e300], &[0]), 0.0);
     let ratings = [0.0, -1e300, 1e300, 0.0];

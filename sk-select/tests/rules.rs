@@ -148,7 +148,8 @@ fn a_gate_shows_its_inner_rule_the_passing_candidates_alone() {
     assert_eq!(select(&gated, &ratings, &Batch::trusted(&mu, &sigma)), [alone[0], alone[1], 0.0]);
 }
 
-/// By hand: the differences are 0 and −2 where they overflow, and at temperatures that single precision does not have.
+/// By hand: the differences are 0 and −2 where they overflow, and at temperatures that single
+/// precision does not have.
 #[test]
 fn softmax_has_no_largest_rating_and_no_least_temperature() {
     let two = 1.0 / (1.0 + (-2f64).exp());
@@ -166,7 +167,8 @@ fn softmax_has_no_largest_rating_and_no_least_temperature() {
     assert_eq!(single(1e60, [f32::MAX, f32::MIN]), [0.5, 0.5]);
 }
 
-/// Logits of 1.7e308 and more: where w_tour·R + w_blade·(μ − λσ) overflows, its difference over T decides all the same.
+/// Logits of 1.7e308 and more: where w_tour·R + w_blade·(μ − λσ) overflows, its difference over T
+/// decides all the same.
 #[test]
 fn a_plain_champion_has_no_largest_score() {
     let point = OperatingPoint { temperature: 1e308, w_tour: 1.0, w_blade: 3.0, lambda: 1.0, ..OperatingPoint::HHH };

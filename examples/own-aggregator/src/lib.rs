@@ -1,4 +1,5 @@
-//! An operator of one's own in a crate of one's own, which depends on `sk-core` and `sk-aggregate` and on nothing else.
+//! An operator of one's own in a crate of one's own, which depends on `sk-core` and `sk-aggregate`
+//! and on nothing else.
 //!
 //! Its tests are one line for each operator, and say which axioms it keeps and which it breaks.
 
@@ -25,7 +26,8 @@ impl Spread for HalfNorm {
     }
 }
 
-/// ψ = Δ/(1 + σ_i + σ_j): differences in units of their own and of the dispersions at once, so that scale matters.
+/// ψ = Δ/(1 + σ_i + σ_j): differences in units of their own and of the dispersions at once, so that
+/// scale matters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Damped;
 
@@ -35,8 +37,8 @@ impl Kernel for Damped {
     }
 }
 
-/// R_i = how many candidates have a lower score, the earlier of two equals counted as the lower: an operator without a kernel, and one
-/// that looks at the order of its input.
+/// R_i = how many candidates have a lower score, the earlier of two equals counted as the lower: an
+/// operator without a kernel, and one that looks at the order of its input.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place;
 

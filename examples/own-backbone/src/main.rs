@@ -1,7 +1,8 @@
-//! A backbone of one's own: letters with the frequencies of pairs in a text. No tensors, and every scheme that ships runs on it.
+//! A backbone of one's own: letters with the frequencies of pairs in a text. No tensors, and every
+//! scheme that ships runs on it.
 //!
-//! The model is a table of log π(next | last) over 27 characters. A policy variant is a table of another text, so that a blade
-//! is a taste in letters.
+//! The model is a table of log π(next | last) over 27 characters. A policy variant is a table of
+//! another text, so that a blade is a taste in letters.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -37,7 +38,8 @@ const ALPHABET: &[u8; 27] = b"abcdefghijklmnopqrstuvwxyz ";
 struct Pairs([[f32; ALPHABET.len()]; ALPHABET.len()]);
 
 impl Pairs {
-    /// The relative frequencies of pairs in `text`, with one pair more in each row that is spread as the letters of the text are.
+    /// The relative frequencies of pairs in `text`, with one pair more in each row that is spread
+    /// as the letters of the text are.
     fn of(text: &str) -> Self {
         let tokens = tokens(text);
         let mut letters = [0.01; ALPHABET.len()];

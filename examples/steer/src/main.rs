@@ -1,4 +1,5 @@
-//! Builds a scheme from a specification, seats the blades that ship, and answers one question under two weightings.
+//! Builds a scheme from a specification, seats the blades that ship, and answers one question under
+//! two weightings.
 
 use std::error::Error;
 use std::path::Path;

@@ -58,8 +58,9 @@ fn random(search: &mut Search<'_>, anywhere: bool, rng: &mut ChaCha8Rng) -> Pair
     pair
 }
 
-/// Two neighbours on the way between two random vectors of scores, found by halving it and keeping the half in which more happens: along a
-/// continuous map that becomes less and less, across a jump it stays.
+/// Two neighbours on the way between two random vectors of scores, found by halving it and keeping
+/// the half in which more happens: along a continuous map that becomes less and less, across a jump
+/// it stays.
 fn crossing(search: &mut Search<'_>, rng: &mut ChaCha8Rng) -> Pair {
     let mut near = search.still(scores(search, rng));
     let mut far = search.still(scores(search, rng));
@@ -87,7 +88,8 @@ fn crossing(search: &mut Search<'_>, rng: &mut ChaCha8Rng) -> Pair {
     near
 }
 
-/// Lets two candidates start in a tie, or just off it, and one of them go past the other, if that gets further.
+/// Lets two candidates start in a tie, or just off it, and one of them go past the other, if that
+/// gets further.
 fn meet(search: &mut Search<'_>, pair: &mut Pair, rng: &mut ChaCha8Rng) {
     let n = pair.before.len();
     let i = rng.random_range(0..n);
@@ -109,8 +111,9 @@ fn further(a: Pair, b: Pair) -> Pair {
     if b.total_variation > a.total_variation { b } else { a }
 }
 
-/// Coordinate ascent: each score in turn is tried at the ends of its interval, where it ties with a rival and just past that, and at random;
-/// where `anywhere`, so is where it starts. A quarter of the evaluations that are left is the most that it takes.
+/// Coordinate ascent: each score in turn is tried at the ends of its interval, where it ties with a
+/// rival and just past that, and at random; where `anywhere`, so is where it starts. A quarter of
+/// the evaluations that are left is the most that it takes.
 fn climb(search: &mut Search<'_>, pair: &mut Pair, anywhere: bool, rng: &mut ChaCha8Rng) {
     let mut order: Vec<usize> = (0..pair.before.len()).collect();
     let end = search.evaluations() + search.left() / 4;
@@ -153,7 +156,8 @@ fn targets(search: &Search<'_>, before: &[f64], now: &[f64], i: usize, rng: &mut
     out
 }
 
-/// Scores to go to at random: a corner of the box, a point in it, or all gathered at a place but for a little.
+/// Scores to go to at random: a corner of the box, a point in it, or all gathered at a place but
+/// for a little.
 fn start(search: &Search<'_>, before: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> {
     let radius = search.radius();
     let share: fn(&mut ChaCha8Rng) -> f64 = match rng.random_range(0..3) {
@@ -168,7 +172,8 @@ fn start(search: &Search<'_>, before: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> 
     before.iter().map(|&b| b + radius * share(rng)).collect()
 }
 
-/// Scores to start from at random: of the spread of the batch, of a few radii, on two levels, or the batch with two brought together.
+/// Scores to start from at random: of the spread of the batch, of a few radii, on two levels, or
+/// the batch with two brought together.
 fn scores(search: &Search<'_>, rng: &mut ChaCha8Rng) -> Vec<f64> {
     let (given, radius) = (search.batch().mu(), search.radius());
     let spread = spread(given, search.batch().sigma());
@@ -190,7 +195,8 @@ fn scores(search: &Search<'_>, rng: &mut ChaCha8Rng) -> Vec<f64> {
     scores
 }
 
-/// Half the range of the scores; where they are tied, of the order of a dispersion; and where there is none, 1.
+/// Half the range of the scores; where they are tied, of the order of a dispersion; and where there
+/// is none, 1.
 fn spread(mu: &[f64], sigma: &[f64]) -> f64 {
     let (low, high) = mu.iter().fold((f64::MAX, f64::MIN), |(low, high), &m| (low.min(m), high.max(m)));
     let widest = sigma.iter().fold(0.0f64, |widest, &s| widest.max(s));
@@ -212,7 +218,8 @@ mod tests {
         ChaCha8Rng::seed_from_u64(seed)
     }
 
-    /// Two candidates far apart are brought together, in a tie or half a radius off it, and one goes past the other by the radius.
+    /// Two candidates far apart are brought together, in a tie or half a radius off it, and one
+    /// goes past the other by the radius.
     #[test]
     fn a_meeting_changes_the_order_of_two() {
         let (batch, softmax) = (Batch::trusted(&[0.0, 100.0], &[1.0, 1.0]), Softmax::new(1.0).unwrap());
@@ -231,7 +238,8 @@ mod tests {
         assert_eq!(Vec::from_iter(moves), [-4, 4]);
     }
 
-    /// Where the radius is less than the distance of neighbouring numbers, halving ends at neighbours and not with the evaluations.
+    /// Where the radius is less than the distance of neighbouring numbers, halving ends at
+    /// neighbours and not with the evaluations.
     #[test]
     fn a_crossing_ends_where_numbers_do() {
         let (batch, softmax) = (Batch::trusted(&[1e16, -1e16, 0.0], &[1.0; 3]), Softmax::new(1.0).unwrap());
@@ -242,7 +250,8 @@ mod tests {
         }
     }
 
-    /// What a coordinate is tried at: where it is, the ends of its interval, at random, and at each rival, just past it and a little past it.
+    /// What a coordinate is tried at: where it is, the ends of its interval, at random, and at each
+    /// rival, just past it and a little past it.
     #[test]
     fn targets_are_ends_and_rivals() {
         let (mu, softmax) = ([0.0, 100.0, -7.0], Softmax::new(1.0).unwrap());
@@ -293,7 +302,8 @@ mod tests {
         assert!(places.iter().any(|&x| x < -2.0) && places.iter().any(|&x| x > 2.0));
     }
 
-    /// Scores of the spread of the batch, of a few radii, on two levels, or the batch with two brought together.
+    /// Scores of the spread of the batch, of a few radii, on two levels, or the batch with two
+    /// brought together.
     #[test]
     fn random_scores_are_of_four_kinds() {
         let (mu, softmax) = ([0.0, 2000.0, 600.0, 800.0], Softmax::new(1.0).unwrap());

@@ -1,7 +1,8 @@
 //! The worst that a bounded change of the scores does to the choice, by search (feature `axioms`).
 //!
-//! A [`StabilityCertificate`](crate::StabilityCertificate) bounds the jump from above and exists for some operators under a softmax. An
-//! [`Audit`] bounds it from below, with two batches to show for it, for any aggregator under any selector.
+//! A [`StabilityCertificate`](crate::StabilityCertificate) bounds the jump from above and exists
+//! for some operators under a softmax. An [`Audit`] bounds it from below, with two batches to show
+//! for it, for any aggregator under any selector.
 
 mod climb;
 mod probes;
@@ -14,15 +15,18 @@ use sk_core::{Aggregator, Batch, ParameterError, Selector};
 
 use search::Search;
 
-/// A search for the scores, at most D apart, between which the distribution of the choice changes most.
+/// A search for the scores, at most D apart, between which the distribution of the choice changes
+/// most.
 ///
 /// ```text
 /// maximise   TV(P(μ), P(μ + δ))   over ‖δ‖_∞ ≤ D   (and over μ, where asked for)
 /// ```
 ///
-/// First come the changes that discontinuities answer to: ties made, broken and crossed, scores gathered in one place and reversed, the best
-/// k raised against the rest. Then coordinate ascent from the worst of these and from random starts, without derivatives, until the
-/// evaluations are spent. A search proves nothing: what it finds is there, and what it does not find may be. The same seed finds the same.
+/// First come the changes that discontinuities answer to: ties made, broken and crossed, scores
+/// gathered in one place and reversed, the best k raised against the rest. Then coordinate ascent
+/// from the worst of these and from random starts, without derivatives, until the evaluations are
+/// spent. A search proves nothing: what it finds is there, and what it does not find may be. The
+/// same seed finds the same.
 ///
 /// ```
 /// use sk_aggregate::{Audit, Copeland, RoundRobin, StabilityCertificate};
@@ -111,8 +115,8 @@ impl Audit {
         self.run(aggregator, selector, batch, false)
     }
 
-    /// The largest jump found from any scores, at the dispersions and the fluency of `batch`: what a certificate, which does not look at the
-    /// scores, bounds.
+    /// The largest jump found from any scores, at the dispersions and the fluency of `batch`: what
+    /// a certificate, which does not look at the scores, bounds.
     pub fn anywhere(&self, aggregator: &dyn Aggregator, selector: &dyn Selector, batch: &Batch<'_>) -> Jump {
         self.run(aggregator, selector, batch, true)
     }

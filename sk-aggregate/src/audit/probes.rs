@@ -1,8 +1,10 @@
-//! Where to look first: the changes that ties, changes of order and collapses of the spread answer to.
+//! Where to look first: the changes that ties, changes of order and collapses of the spread answer
+//! to.
 
 use super::search::{Pair, Search};
 
-/// How far past a tie, in units of the radius: enough to differ, and a share that a divisor can magnify.
+/// How far past a tie, in units of the radius: enough to differ, and a share that a divisor can
+/// magnify.
 const PAST: [f64; 2] = [1e-6, 1e-3];
 
 /// Places at which scores are gathered.
@@ -140,13 +142,15 @@ mod tests {
         places
     }
 
-    /// Every place by hand. The scores are 0, 3 and 10, not in order, and none can go further than 2.
+    /// Every place by hand. The scores are 0, 3 and 10, not in order, and none can go further than
+    /// 2.
     #[test]
     fn ties_crossings_and_collapses_are_all_looked_at() {
         let mut expected = vec![vec![3.0, 0.0, 10.0]];
         // The best two, then the best, against the rest, apart and together; the order reversed.
         expected.extend([[5.0, -2.0, 12.0], [1.0, 2.0, 8.0], [1.0, -2.0, 12.0], [5.0, 2.0, 8.0], [3.0, 2.0, 8.0]].map(Vec::from));
-        // Gathered at each of the three, and one of them just off that, unless it is as far as it can go: `free` says to which sides.
+        // Gathered at each of the three, and one of them just off that, unless it is as far as it
+        // can go: `free` says to which sides.
         for (gathered, free) in [
             ([1.0, 0.0, 8.0], [&[1.0][..], &[1.0, -1.0], &[1.0]]),
             ([3.0, 2.0, 8.0], [&[1.0, -1.0], &[-1.0], &[1.0]]),
@@ -161,7 +165,8 @@ mod tests {
                 }
             }
         }
-        // 0 and 3 meet half-way: in a tie, the lower just past, and the lower as far past as can be.
+        // 0 and 3 meet half-way: in a tie, the lower just past, and the lower as far past as can
+        // be.
         expected.extend([[1.5, 1.5, 10.0], [1.5, 1.5f64.next_up(), 10.0], [1.0, 2.0, 10.0]].map(Vec::from));
         // One alone, and one against another.
         for i in 0..3 {
@@ -180,7 +185,8 @@ mod tests {
     #[test]
     fn probes_take_half_of_what_is_left() {
         assert_eq!(asked(&[3.0, 0.0, 10.0], 20).len(), 10);
-        // Places to gather at are no more than sixteen, each with four ways off it for every candidate.
+        // Places to gather at are no more than sixteen, each with four ways off it for every
+        // candidate.
         let many: Vec<f64> = (0..32).map(f64::from).collect();
         let gathered = |mu: &&Vec<f64>| mu.windows(2).filter(|pair| (pair[1] - pair[0]).abs() < 0.5).count() > 2;
         let found = asked(&many, 100_000).iter().filter(gathered).count();

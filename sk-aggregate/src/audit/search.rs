@@ -60,7 +60,8 @@ impl<'a> Search<'a> {
         Pair { after: before.clone(), to: from.clone(), before, from, total_variation: 0.0 }
     }
 
-    /// Lets `pair` go to `after`, as far as the radius allows, if it gets further in total variation than where it goes now.
+    /// Lets `pair` go to `after`, as far as the radius allows, if it gets further in total
+    /// variation than where it goes now.
     pub(super) fn improve(&mut self, pair: &mut Pair, mut after: Vec<f64>) -> bool {
         for (after, &before) in after.iter_mut().zip(&pair.before) {
             *after = self.within(before, *after);
@@ -95,7 +96,8 @@ impl<'a> Search<'a> {
     /// The score nearest to `target` that is finite and no further than the radius from `before`.
     pub(super) fn within(&self, before: f64, target: f64) -> f64 {
         let after = target.clamp((before - self.radius).max(f64::MIN), (before + self.radius).min(f64::MAX));
-        // The ends of the interval are rounded, and where scores are large against the radius that may be to the far side.
+        // The ends of the interval are rounded, and where scores are large against the radius that
+        // may be to the far side.
         match after - before {
             delta if delta > self.radius => after.next_down(),
             delta if -delta > self.radius => after.next_up(),

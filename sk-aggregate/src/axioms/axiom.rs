@@ -8,28 +8,34 @@ use super::laws::{self, Violation};
 
 /// A property that an aggregation operator may have.
 ///
-/// A1 to A6 are the paper's; A3′, A5′, A7 and A8 are those with which its representation theorem holds (`thm:rep`). A0 is what all take for
-/// granted.
+/// A1 to A6 are the paper's; A3′, A5′, A7 and A8 are those with which its representation theorem
+/// holds (`thm:rep`). A0 is what all take for granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Axiom {
-    /// Totality: ratings are finite numbers, also where several candidates or all have no dispersion.
+    /// Totality: ratings are finite numbers, also where several candidates or all have no
+    /// dispersion.
     A0,
     /// Anonymity: ratings follow their candidates under any permutation.
     A1,
     /// Translation invariance: adding a constant to every score changes no difference of ratings.
     A2,
-    /// Scale invariance of the ranking: multiplying every score and dispersion by a > 0 keeps order and ties of the ratings.
+    /// Scale invariance of the ranking: multiplying every score and dispersion by a > 0 keeps order
+    /// and ties of the ratings.
     A3,
-    /// A3′, scale invariance of the ratings: multiplying every score and dispersion by a > 0 changes no difference of ratings.
+    /// A3′, scale invariance of the ratings: multiplying every score and dispersion by a > 0
+    /// changes no difference of ratings.
     A3Prime,
     /// Monotonicity: raising μ_i raises R_i and lowers every other rating.
     A4,
-    /// Attenuation: a larger σ_i makes R_i move less for the same step of μ_i, and not at all in the limit.
+    /// Attenuation: a larger σ_i makes R_i move less for the same step of μ_i, and not at all in
+    /// the limit.
     A5,
-    /// A5′, attenuation of the envelope: a larger σ_i lowers the most that R_i can move for a step of μ_i, to nothing in the limit.
+    /// A5′, attenuation of the envelope: a larger σ_i lowers the most that R_i can move for a step
+    /// of μ_i, to nothing in the limit.
     A5Prime,
-    /// Decomposability: ratings differ as the sums of what their candidates get out of meeting each rival alone do.
+    /// Decomposability: ratings differ as the sums of what their candidates get out of meeting each
+    /// rival alone do.
     A6,
     /// Constant sum: what the two of a pair get adds up to the same in every pair.
     A7,

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 /// A batch, and the moves that the laws make on it.
 ///
-/// Generated scores, dispersions, shifts and scales are short binary fractions: shifting and scaling them is exact.
+/// Generated scores, dispersions, shifts and scales are short binary fractions: shifting and
+/// scaling them is exact.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Case {
     /// μ, one per candidate.
@@ -128,7 +129,8 @@ impl Cases {
                 3 => (self.fraction(-2.0, 2.0, SCORE), self.power_of_two(-10, 10) * self.fraction(1.0, 2.0, 64.0)),
                 // Differences of many dispersions.
                 4 => (self.fraction(-8.0, 8.0, SCORE), self.fraction(0.125, 1.0, DISPERSION)),
-                // On the verge of saturation: nearly certain candidates that tie, and uncertain ones six to seven of their σ away.
+                // On the verge of saturation: nearly certain candidates that tie, and uncertain
+                // ones six to seven of their σ away.
                 5 if self.rng.random_bool(0.5) => (0.0, 0.0625),
                 5 => (self.fraction(5.75, 6.75, SCORE), 1.0),
                 // Moderate, but one is certain (below).
@@ -185,7 +187,8 @@ mod tests {
         }
     }
 
-    /// What a seed found yesterday it finds tomorrow. A change of the generator belongs in the changelog, and here.
+    /// What a seed found yesterday it finds tomorrow. A change of the generator belongs in the
+    /// changelog, and here.
     #[test]
     fn cases_are_pinned_to_their_seed() {
         // FNV-1a over the bits of every number.

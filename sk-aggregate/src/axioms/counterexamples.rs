@@ -1,7 +1,9 @@
-//! Operators that show why Theorem 1 needs what the paper does not ask for (`thm:rep`), each by breaking that alone.
+//! Operators that show why Theorem 1 needs what the paper does not ask for (`thm:rep`), each by
+//! breaking that alone.
 //!
-//! The kernels satisfy the paper's A1 to A6 and are not of the form Σ g(Δ/s) with g odd and s symmetric; the link is odd and strictly
-//! increasing. Two certain candidates, whom the theorem leaves out, draw.
+//! The kernels satisfy the paper's A1 to A6 and are not of the form Σ g(Δ/s) with g odd and s
+//! symmetric; the link is odd and strictly increasing. Two certain candidates, whom the theorem
+//! leaves out, draw.
 //!
 //! ```
 //! use sk_aggregate::axioms::counterexamples::DoubleOwn;
@@ -33,7 +35,8 @@ impl Kernel for DoubleDefeats {
     }
 }
 
-/// Δ/(σ_i² + σ_j²): s is of degree 2, the ratings of degree −1, the ranking of degree 0. Breaks A3′.
+/// Δ/(σ_i² + σ_j²): s is of degree 2, the ratings of degree −1, the ranking of degree 0. Breaks
+/// A3′.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DegreeMinusOne;
 
@@ -54,8 +57,8 @@ impl Kernel for TwoChannels {
     }
 }
 
-/// g(u) = u + u³: odd and strictly increasing, but not uniformly continuous. Breaks A5′. It grows no further past 1e100, where 64 bits
-/// would soon end.
+/// g(u) = u + u³: odd and strictly increasing, but not uniformly continuous. Breaks A5′. It grows
+/// no further past 1e100, where 64 bits would soon end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cubic;
 

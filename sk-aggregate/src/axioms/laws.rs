@@ -1,4 +1,5 @@
-//! One law per axiom: `Ok` where the operator satisfies it on the case, or else both sides of what should have held.
+//! One law per axiom: `Ok` where the operator satisfies it on the case, or else both sides of what
+//! should have held.
 
 use std::fmt;
 
@@ -7,34 +8,39 @@ use sk_core::{Aggregator, Batch};
 
 use super::{Axiom, Case};
 
-/// Two sides may differ by this part of the largest difference of ratings: a sum of sixteen terms is known a thousand times better, and
-/// operators that break a law by a millionth are caught.
+/// Two sides may differ by this part of the largest difference of ratings: a sum of sixteen terms
+/// is known a thousand times better, and operators that break a law by a millionth are caught.
 const RELATIVE: f64 = 1e-9;
 
-/// … and by this part of the largest rating, which origin-laden ratings (1500 and so on) are rounded to.
+/// … and by this part of the largest rating, which origin-laden ratings (1500 and so on) are
+/// rounded to.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
 
 /// A rating may go back by this part of the largest difference: what rounding of the link can do.
 const BACK: f64 = 1e-12;
 
-/// How far a probit over max(σ_i, σ_j) must climb for strict growth to be asked for: a hundred roundings of a rating.
+/// How far a probit over max(σ_i, σ_j) must climb for strict growth to be asked for: a hundred
+/// roundings of a rating.
 const CLIMB: f64 = 1e-13;
 
-/// The same for slight steps from a tie, which kernels of another degree than the family's must resolve beside differences of any size.
+/// The same for slight steps from a tie, which kernels of another degree than the family's must
+/// resolve beside differences of any size.
 const SLIGHT_CLIMB: f64 = 1e-8;
 
-/// Dispersions this many times larger than all else, on the way to infinity. The smaller ones are for ratings that grow with σ itself, whose
-/// rounding hides the largest.
+/// Dispersions this many times larger than all else, on the way to infinity. The smaller ones are
+/// for ratings that grow with σ itself, whose rounding hides the largest.
 const WIDEST: [f64; 3] = [(1u64 << 15) as f64, (1u64 << 30) as f64, (1u64 << 60) as f64];
 
-/// What may be left of a move from one of them to the next: one that falls like the logarithm of σ halves.
+/// What may be left of a move from one of them to the next: one that falls like the logarithm of σ
+/// halves.
 const LEFT: f64 = 0.75;
 
-/// Parts of the widening of a case that are looked at: what happens at one dispersion alone, zero for one, is undone by a slight widening
-/// that a wide one would hide.
+/// Parts of the widening of a case that are looked at: what happens at one dispersion alone, zero
+/// for one, is undone by a slight widening that a wide one would hide.
 const WIDENINGS: [f64; 3] = [1.0, 1.0 / (1u64 << 10) as f64, 1.0 / (1u64 << 20) as f64];
 
-/// Distances, in units of the largest dispersion and the step, between which a move that has a supremum grows by less and less …
+/// Distances, in units of the largest dispersion and the step, between which a move that has a
+/// supremum grows by less and less …
 const DISTANT: [f64; 3] = [(1u64 << 10) as f64, (1u64 << 20) as f64, (1u64 << 30) as f64];
 
 /// … and by what part it must grow to be looked at: scores at the last are known to 2⁻²² of a step.
@@ -114,10 +120,11 @@ impl Trial<'_> {
     }
 }
 
-/// A0: every rating is a finite number, for the batch as it is, with `who` and the rival certain, at their scores and tied, and with all
-/// certain.
+/// A0: every rating is a finite number, for the batch as it is, with `who` and the rival certain,
+/// at their scores and tied, and with all certain.
 ///
-/// What the ratings of certain candidates are is for the operator to define; the other laws look at batches with one of them at most.
+/// What the ratings of certain candidates are is for the operator to define; the other laws look at
+/// batches with one of them at most.
 ///
 /// # Errors
 /// When a rating is not finite.
@@ -198,8 +205,8 @@ pub fn scale_of_ratings(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
 
 /// A3: (aμ, aσ) is ranked as (μ, σ) is, ties included.
 ///
-/// Random ratings are rarely close, so the law also moves μ of `who` to where its rating meets that of `rival` and looks whether the
-/// tie survives.
+/// Random ratings are rarely close, so the law also moves μ of `who` to where its rating meets that
+/// of `rival` and looks whether the tie survives.
 ///
 /// # Errors
 /// When a pair changes its order, or a tie is broken.
@@ -237,7 +244,8 @@ pub fn scale_of_ranking(operator: &dyn Aggregator, case: &Case) -> Result<(), Vi
     Ok(())
 }
 
-/// `case` with μ of `who` moved to where its rating equals that of `rival`, and the difference that remains; `None` where they do not meet.
+/// `case` with μ of `who` moved to where its rating equals that of `rival`, and the difference that
+/// remains; `None` where they do not meet.
 fn tie(trial: &Trial<'_>, case: &Case) -> Result<Option<(Case, f64)>, Violation> {
     let who = case.who;
     let mut moved = case.clone();
@@ -287,7 +295,8 @@ pub fn monotonicity(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
     climbs(&trial, &tied, SLIGHT_CLIMB, &format!(", from a tie with μ_{}", case.rival))
 }
 
-/// A4 for one step, strictly where a probit climbs by more than `least`; `from` says where the step is taken.
+/// A4 for one step, strictly where a probit climbs by more than `least`; `from` says where the step
+/// is taken.
 fn climbs(trial: &Trial<'_>, case: &Case, least: f64, from: &str) -> Law {
     let who = case.who;
     let mut raised = case.mu.clone();
@@ -316,7 +325,8 @@ fn climbs(trial: &Trial<'_>, case: &Case, least: f64, from: &str) -> Law {
     Ok(())
 }
 
-/// Whether every pair is within seven of the larger dispersion, where a probit still climbs in 64 bits.
+/// Whether every pair is within seven of the larger dispersion, where a probit still climbs in 64
+/// bits.
 fn is_unsaturated(mu: &[f64], sigma: &[f64]) -> bool {
     (0..mu.len()).all(|i| (0..i).all(|j| (mu[i] - mu[j]).abs() <= 7.0 * sigma[i].max(sigma[j])))
 }
@@ -355,15 +365,19 @@ pub fn attenuation(operator: &dyn Aggregator, case: &Case) -> Result<(), Violati
     fewer_moves(&trial, case, moved, |_| Ok(0.0))
 }
 
-/// A5′: the most that R_i can move for a step of μ_i is finite, does not grow with σ_i, and vanishes as σ_i → ∞.
+/// A5′: the most that R_i can move for a step of μ_i is finite, does not grow with σ_i, and
+/// vanishes as σ_i → ∞.
 ///
-/// sup_μ |R_i(μ_i + h) − R_i(μ_i)| against N − 1 copies of one rival. For a member of the family it is (N − 1) times the modulus of
-/// continuity of g at h/s, the secant form of L_g Σ_j 1/s_ij. The supremum is taken at the tie, and searched for only where that would
-/// make a violation. It is taken for infinite where the move keeps growing with the distance to the rivals: from 2²⁰ to 2³⁰ dispersions by
-/// at least half as much as from 2¹⁰ to 2²⁰. A slope that rises to a limit grows by less and less; a power or a logarithm does not.
+/// sup_μ |R_i(μ_i + h) − R_i(μ_i)| against N − 1 copies of one rival. For a member of the family it
+/// is (N − 1) times the modulus of continuity of g at h/s, the secant form of L_g Σ_j 1/s_ij. The
+/// supremum is taken at the tie, and searched for only where that would make a violation. It is
+/// taken for infinite where the move keeps growing with the distance to the rivals: from 2²⁰ to 2³⁰
+/// dispersions by at least half as much as from 2¹⁰ to 2²⁰. A slope that rises to a limit grows by
+/// less and less; a power or a logarithm does not.
 ///
 /// # Errors
-/// When the move has no end, a wider σ_i lets the rating move more, or the widest lets it move as before.
+/// When the move has no end, a wider σ_i lets the rating move more, or the widest lets it move as
+/// before.
 pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation> {
     let trial = Trial { axiom: Axiom::A5Prime, operator };
     if case.len() == 1 {
@@ -402,7 +416,8 @@ pub fn envelope(operator: &dyn Aggregator, case: &Case) -> Result<(), Violation>
     Ok(())
 }
 
-/// The largest value of `f` over the line, by a ladder in units of `scale` and a golden-section search at its best rung.
+/// The largest value of `f` over the line, by a ladder in units of `scale` and a golden-section
+/// search at its best rung.
 fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64, Violation> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let rungs: Vec<f64> = (-40..=40).map(|k| scale * 2f64.powf(f64::from(k) / 4.0)).flat_map(|x| [x, -x]).collect();
@@ -427,7 +442,8 @@ fn supremum(f: impl Fn(f64) -> Result<f64, Violation>, scale: f64) -> Result<f64
     Ok(best.0)
 }
 
-/// (moved, rounding) should not grow from the dispersion of `who` to a wider one, and should go on falling as it goes to infinity.
+/// (moved, rounding) should not grow from the dispersion of `who` to a wider one, and should go on
+/// falling as it goes to infinity.
 ///
 /// `ceiling` looks for more at the first dispersion before a violation is called.
 fn fewer_moves(
@@ -465,8 +481,8 @@ fn fewer_moves(
 
 /// A6: R_i − R_j = Σ_k [ψ(i; k) − ψ(j; k)], where ψ(i; k) is the rating of i in the batch {i, k}.
 ///
-/// Differences, since ratings may start at an origin, which a sum would count once for every rival. Twos are taken in the order of the batch:
-/// how an operator depends on order is for A1 to say.
+/// Differences, since ratings may start at an origin, which a sum would count once for every rival.
+/// Twos are taken in the order of the batch: how an operator depends on order is for A1 to say.
 ///
 /// # Errors
 /// When differences of ratings are not those of the sums.
@@ -518,11 +534,11 @@ pub fn constant_sum(operator: &dyn Aggregator, case: &Case) -> Result<(), Violat
     Ok(())
 }
 
-/// A8: ψ(Δ, a, b) = g(Δ/s(a, b)). For any two pairs of dispersions one factor r takes every difference under the first to the difference
-/// under the second that is worth the same.
+/// A8: ψ(Δ, a, b) = g(Δ/s(a, b)). For any two pairs of dispersions one factor r takes every
+/// difference under the first to the difference under the second that is worth the same.
 ///
-/// r is solved for at one difference and tried at others: a tie, near-ties, a loss, large ones and one beyond saturation. ψ may rise or fall.
-/// The rival has score 0.
+/// r is solved for at one difference and tried at others: a tie, near-ties, a loss, large ones and
+/// one beyond saturation. ψ may rise or fall. The rival has score 0.
 ///
 /// # Errors
 /// When there is no such factor, or it does not serve for another difference.
@@ -570,7 +586,8 @@ pub fn single_channel(operator: &dyn Aggregator, case: &Case) -> Result<(), Viol
         );
         return trial.broken(reason, at_unit, worth(unit, reference)?);
     };
-    // Ratings are rounded to their size, whatever their origin, and r is as good as what it was solved from.
+    // Ratings are rounded to their size, whatever their origin, and r is as good as what it was
+    // solved from.
     let rounding = ROUNDING * at_unit.abs().max(origin.abs());
     let solved = if at_unit == origin { 0.0 } else { rounding / (at_unit - origin).abs().max(rounding) };
     for delta in OTHERS.map(|other| other * unit) {

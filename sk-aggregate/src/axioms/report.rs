@@ -7,7 +7,8 @@ use super::{Axiom, Verdict, check};
 
 /// Operators × axioms.
 ///
-/// Printed it is a table, "holds" where no counterexample was found and "violated" where one was, with the counterexamples below.
+/// Printed it is a table, "holds" where no counterexample was found and "violated" where one was,
+/// with the counterexamples below.
 ///
 /// ```
 /// use sk_aggregate::axioms::{Axiom, Report};

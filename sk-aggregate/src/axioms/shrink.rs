@@ -8,10 +8,12 @@ const ATTEMPTS: usize = 4000;
 /// How many cases of each smaller size are tried where descent ends.
 const SMALLER: usize = 500;
 
-/// The simplest case found on which the axiom is still broken: fewer candidates first, then shorter numbers.
+/// The simplest case found on which the axiom is still broken: fewer candidates first, then shorter
+/// numbers.
 ///
-/// By greedy descent from `case`; and since that may end at a batch from which no candidate can be left out though a smaller one breaks the
-/// axiom elsewhere, from one of fewer candidates where there is one among [`SMALLER`] of each size.
+/// By greedy descent from `case`; and since that may end at a batch from which no candidate can be
+/// left out though a smaller one breaks the axiom elsewhere, from one of fewer candidates where
+/// there is one among [`SMALLER`] of each size.
 pub(super) fn shrink(axiom: Axiom, operator: &dyn Aggregator, case: Case, violation: Violation) -> (Case, Violation) {
     let best = descend(axiom, operator, case, violation);
     for candidates in 1..best.0.len() {

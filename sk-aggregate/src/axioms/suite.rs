@@ -24,10 +24,12 @@ pub fn assert_declared(axiom: Axiom, operator: &dyn Aggregator, fails: &[Axiom])
 
 /// Writes a test module with one test per axiom for an operator of one's own.
 ///
-/// The module is compiled for tests alone, as with `cargo test`: elsewhere, in an example of the documentation too, the line is nothing.
+/// The module is compiled for tests alone, as with `cargo test`: elsewhere, in an example of the
+/// documentation too, the line is nothing.
 ///
-/// Axioms that the operator breaks are declared with `fails`, separated by spaces; a declared axiom for which no counterexample is found
-/// fails its test, so that the declaration stays true. A3′ and A5′ are written `A3Prime` and `A5Prime`.
+/// Axioms that the operator breaks are declared with `fails`, separated by spaces; a declared axiom
+/// for which no counterexample is found fails its test, so that the declaration stays true. A3′ and
+/// A5′ are written `A3Prime` and `A5Prime`.
 ///
 /// ```
 /// use sk_aggregate::{RoundRobin, axioms};

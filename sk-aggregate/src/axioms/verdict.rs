@@ -4,8 +4,8 @@ use sk_core::Aggregator;
 use super::shrink::shrink;
 use super::{Axiom, Case, Cases, Violation};
 
-/// Cases that [`axioms!`](crate::axioms!) tries for each axiom: enough to catch every broken operator of this crate's tests from any of 20
-/// seeds.
+/// Cases that [`axioms!`](crate::axioms!) tries for each axiom: enough to catch every broken
+/// operator of this crate's tests from any of 20 seeds.
 pub const DEFAULT_CASES: usize = 2000;
 
 /// The seed that [`axioms!`](crate::axioms!) takes.

@@ -8,11 +8,12 @@ use super::Link;
 use crate::elementary;
 use crate::lanes::{self, Function};
 
-/// g(u) = Φ(u) − ½, the probit link: Thurstone's Case V with the Euclidean spread (`cor:family`). L_g = 1/√(2π).
+/// g(u) = Φ(u) − ½, the probit link: Thurstone's Case V with the Euclidean spread (`cor:family`).
+/// L_g = 1/√(2π).
 ///
-/// Computed as ½ erf(u/√2), which keeps the relative error near u = 0. Relative to 40 digits, at 310 arguments
-/// from 1e-300 to 4e307, the largest error is 2.3e-16 one at a time and 6.7e-16 many at a time; `tests/links.rs` allows 4.5e-16 and
-/// `tests/vectors.rs` 2e-15.
+/// Computed as ½ erf(u/√2), which keeps the relative error near u = 0. Relative to 40 digits, at
+/// 310 arguments from 1e-300 to 4e307, the largest error is 2.3e-16 one at a time and 6.7e-16 many
+/// at a time; `tests/links.rs` allows 4.5e-16 and `tests/vectors.rs` 2e-15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Probit;
 
@@ -40,7 +41,8 @@ pub(crate) fn normal_cdf(u: f64) -> f64 {
     0.5 * libm::erfc(-u * FRAC_1_SQRT_2)
 }
 
-/// g(u) = 1/(1 + e^−u) − ½, the logistic link: Bradley–Terry with the additive spread (`cor:family`). L_g = ¼.
+/// g(u) = 1/(1 + e^−u) − ½, the logistic link: Bradley–Terry with the additive spread
+/// (`cor:family`). L_g = ¼.
 ///
 /// Computed as ½ tanh(u/2), which cannot overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -9,8 +9,9 @@ use super::Link;
 use crate::elementary;
 use crate::lanes::{self, LANES, Wide};
 
-/// g(u) = F_ν(u) − ½ for Student's t distribution with ν degrees of freedom: bounded like the probit, with heavier tails, so that a large
-/// difference is discounted less sharply. L_g is the density at 0. ν = 1 is the Cauchy link, ν → ∞ the probit.
+/// g(u) = F_ν(u) − ½ for Student's t distribution with ν degrees of freedom: bounded like the
+/// probit, with heavier tails, so that a large difference is discounted less sharply. L_g is the
+/// density at 0. ν = 1 is the Cauchy link, ν → ∞ the probit.
 ///
 /// Below ν = 20 by the continued fraction of the regularised incomplete beta function, from there on as the probit and a correction of
 /// order 1/ν². Just above the mean of the distribution the fraction of the tail is taken from one half, which costs digits where ν is small.
@@ -32,8 +33,8 @@ enum Form {
 }
 
 impl StudentT {
-    /// The fewest degrees of freedom. With half as many no finite difference would reach the limit, and g of a small one would be what
-    /// cancellation leaves.
+    /// The fewest degrees of freedom. With half as many no finite difference would reach the limit,
+    /// and g of a small one would be what cancellation leaves.
     pub const FEWEST: f64 = 0.1;
 
     /// Student's t with `nu` degrees of freedom.
@@ -83,7 +84,8 @@ struct Fraction {
     scale: f64,
     /// Terms of the continued fraction that suffice for any u.
     terms: usize,
-    /// Their numerators, below the split and above it: to compute them takes longer than to use them.
+    /// Their numerators, below the split and above it: to compute them takes longer than to use
+    /// them.
     numerators: [[f64; 2]; MOST_TERMS],
 }
 
@@ -100,7 +102,8 @@ impl Fraction {
 
     /// P(|t| ≤ |u|) / 2.
     fn half_mass(&self, u: f64) -> f64 {
-        // √x, y and log y for x = u²/(ν + u²) and y = 1 − x, without cancellation, and without u² where it is not representable.
+        // √x, y and log y for x = u²/(ν + u²) and y = 1 − x, without cancellation, and without u²
+        // where it is not representable.
         let v = u.abs() / self.nu.sqrt();
         let (root_x, y, log_y) = if v <= 1.0 {
             let y = 1.0 / (1.0 + v * v);
@@ -122,7 +125,8 @@ impl Fraction {
     }
 }
 
-/// x = u²/(ν + u²) below which the fraction of x converges faster than that of 1 − x: the mean of the beta distribution, nearly.
+/// x = u²/(ν + u²) below which the fraction of x converges faster than that of 1 − x: the mean of
+/// the beta distribution, nearly.
 fn split(nu: f64) -> f64 {
     1.5 / (nu / 2.0 + 2.5)
 }
@@ -158,7 +162,8 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     value
 }
 
-/// The k-th partial numerator of the continued fraction of the incomplete beta function, over x: 1/(1 + d_1 x/(1 + d_2 x/(1 + …))).
+/// The k-th partial numerator of the continued fraction of the incomplete beta function, over x:
+/// 1/(1 + d_1 x/(1 + d_2 x/(1 + …))).
 fn numerator(a: f64, b: f64, k: usize) -> f64 {
     let m = (k / 2) as f64;
     if k.is_multiple_of(2) {
@@ -183,8 +188,8 @@ fn terms(a: f64, b: f64, x: f64) -> usize {
     MOST_TERMS
 }
 
-/// [`Fraction`] on many values: the continued fraction by its forward recurrence, which takes no division per term, with as many terms for
-/// all.
+/// [`Fraction`] on many values: the continued fraction by its forward recurrence, which takes no
+/// division per term, with as many terms for all.
 struct Fractions<'a, F> {
     fraction: &'a Fraction,
     u: &'a mut [F],
@@ -227,7 +232,8 @@ impl<F: Real> Wide for Fractions<'_, F> {
     }
 }
 
-/// Numerator and denominator of 1 + d_1 z/(1 + d_2 z/(1 + …)), with the d of the lower side where `lower` is 1, of the upper where 0.
+/// Numerator and denominator of 1 + d_1 z/(1 + d_2 z/(1 + …)), with the d of the lower side where
+/// `lower` is 1, of the upper where 0.
 #[inline(always)]
 fn continuants(d: &[[f64; 2]], z: &Lanes, lower: &Lanes) -> (Lanes, Lanes) {
     let (mut above, mut below) = (([1.0; LANES], [1.0; LANES]), ([0.0; LANES], [1.0; LANES]));
@@ -273,7 +279,8 @@ mod tests {
         assert!((gamma_ratio(0.5) - PI.sqrt().recip()).abs() < 1e-15 && (gamma_ratio(1.0) - PI.sqrt() / 2.0).abs() < 1e-15);
     }
 
-    /// With so many terms the fraction is what it is with sixty more, with six fewer it is not, and the most are never too few.
+    /// With so many terms the fraction is what it is with sixty more, with six fewer it is not, and
+    /// the most are never too few.
     #[test]
     fn terms_are_as_many_as_are_needed() {
         /// Roundings of either value.

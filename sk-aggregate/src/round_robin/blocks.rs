@@ -1,7 +1,8 @@
 //! All pairs of a large batch as a round robin of blocks.
 //!
-//! Blocks of candidates meet by the circle method: all but the first move on by one place each round, and in a round every block meets one
-//! other. The meetings of a round touch disjoint ratings, so they can run at once, in place; each rating gets its terms in the order of the
+//! Blocks of candidates meet by the circle method: all but the first move on by one place each
+//! round, and in a round every block meets one other. The meetings of a round touch disjoint
+//! ratings, so they can run at once, in place; each rating gets its terms in the order of the
 //! rounds. So the ratings are the same bits on any number of threads.
 
 #[cfg(feature = "parallel")]
@@ -17,7 +18,8 @@ const BLOCKS: usize = 64;
 /// A block is at least this long; shorter ones would spend their time on rounds.
 const SHORTEST: usize = 128;
 
-/// The batch of a decoding step. It has room of its own, since to clear that for [`PAIRS`] takes as long as to rate seven candidates.
+/// The batch of a decoding step. It has room of its own, since to clear that for [`PAIRS`] takes as
+/// long as to rate seven candidates.
 const FEW: usize = 8;
 /// As many candidates as have no more than [`PAIRS`] pairs.
 const SOME: usize = 16;
@@ -101,7 +103,8 @@ impl<F: Real, L: Link<F>, S: Spread<F>> Comparison<'_, F, L, S> {
         }
     }
 
-    /// The pairs of so few candidates that all are evaluated at once, since rows of a few pairs would leave most of a vector empty.
+    /// The pairs of so few candidates that all are evaluated at once, since rows of a few pairs
+    /// would leave most of a vector empty.
     fn few<const CAPACITY: usize>(&self, players: Players<'_, F>, ratings: &mut [F]) {
         let mut pairs = Pairs::<F, CAPACITY>::new();
         pairs.triangle(players);
@@ -145,7 +148,8 @@ mod tests {
     use super::*;
     use crate::{Identity, PNorm};
 
-    /// Blocks of batches of ten thousand and more are longer than the pairs that are evaluated together.
+    /// Blocks of batches of ten thousand and more are longer than the pairs that are evaluated
+    /// together.
     #[test]
     fn a_row_may_be_longer_than_the_pairs_that_are_evaluated_together() {
         let rivals = 2 * PAIRS + 40;

@@ -7,15 +7,18 @@ use self::blocks::Comparison;
 use self::pairs::{Players, standardized_difference};
 use crate::{Asinh, Link, Logistic, PNorm, Probit, Spread};
 
-/// Every candidate against every other: R_i = Σ_{j≠i} g((μ_i − μ_j) / s(σ_i, σ_j)) (`eq:rep`, `thm:rep`).
+/// Every candidate against every other: R_i = Σ_{j≠i} g((μ_i − μ_j) / s(σ_i, σ_j)) (`eq:rep`,
+/// `thm:rep`).
 ///
-/// Ratings sum to zero. A pair with s = 0 counts as its limit, u = ±∞ by the sign of the difference and 0 for an exact tie: for a bounded
-/// link that is g(±∞), the Copeland score. |u| is kept at most MAX/4N, which no bounded or slowly growing link can tell from ∞, so that
-/// ratings are finite for any finite scores and any link.
+/// Ratings sum to zero. A pair with s = 0 counts as its limit, u = ±∞ by the sign of the difference
+/// and 0 for an exact tie: for a bounded link that is g(±∞), the Copeland score. |u| is kept at
+/// most MAX/4N, which no bounded or slowly growing link can tell from ∞, so that ratings are finite
+/// for any finite scores and any link.
 ///
-/// N(N−1)/2 evaluations of g and s, many at a time with the widest vectors of the processor, and with the feature `parallel` from 512
-/// candidates on with all cores. The ratings are the same bits on any number of threads, and those of
-/// [`rate_pair_by_pair`](Self::rate_pair_by_pair) to a few roundings per pair. No allocation.
+/// N(N−1)/2 evaluations of g and s, many at a time with the widest vectors of the processor, and
+/// with the feature `parallel` from 512 candidates on with all cores. The ratings are the same bits
+/// on any number of threads, and those of [`rate_pair_by_pair`](Self::rate_pair_by_pair) to a few
+/// roundings per pair. No allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RoundRobin<L, S> {
     /// g.
@@ -32,7 +35,8 @@ impl<L, S> RoundRobin<L, S> {
 }
 
 impl RoundRobin<Probit, PNorm> {
-    /// (Φ − ½, p = 2), Thurstone's Case V: the win probability when errors are normal and independent.
+    /// (Φ − ½, p = 2), Thurstone's Case V: the win probability when errors are normal and
+    /// independent.
     pub fn thurstone() -> Self {
         Self::new(Probit, PNorm::EUCLIDEAN)
     }
@@ -58,8 +62,8 @@ impl RoundRobin<Asinh, PNorm> {
 }
 
 impl<L, S> RoundRobin<L, S> {
-    /// The same ratings one pair at a time, by [`Link::g`] and [`Spread::s`] alone: the reference that [`rate`](Aggregator::rate) is tested
-    /// against.
+    /// The same ratings one pair at a time, by [`Link::g`] and [`Spread::s`] alone: the reference
+    /// that [`rate`](Aggregator::rate) is tested against.
     ///
     /// # Panics
     /// When `ratings` is not as long as the batch.

@@ -3,7 +3,8 @@ use sk_core::Real;
 use crate::spread::REDUCTION;
 use crate::{Link, Spread};
 
-/// Pairs that are evaluated together: enough to keep vectors busy, few enough to stay in the first cache.
+/// Pairs that are evaluated together: enough to keep vectors busy, few enough to stay in the first
+/// cache.
 pub(super) const PAIRS: usize = 128;
 
 /// Candidates by columns: μ and σ.
@@ -65,8 +66,9 @@ impl<F: Real, const CAPACITY: usize> Pairs<F, CAPACITY> {
         }
     }
 
-    /// g(Δ/s) of each pair in the order in which they were put in, with |Δ/s| at most `limit`. `pairs` are they once more, as (μ, σ) of
-    /// the candidate and of the rival, for those that take care.
+    /// g(Δ/s) of each pair in the order in which they were put in, with |Δ/s| at most `limit`.
+    /// `pairs` are they once more, as (μ, σ) of the candidate and of the rival, for those that take
+    /// care.
     pub(super) fn evaluate<I: Iterator<Item = [(F, F); 2]>>(
         &mut self,
         link: &impl Link<F>,
@@ -151,7 +153,8 @@ mod tests {
         }
     }
 
-    /// ±MAX on a spread of 2: u overflows. On MAX/4: 8. MAX/4 and its negative on a spread of twice MAX, which does: ¼.
+    /// ±MAX on a spread of 2: u overflows. On MAX/4: 8. MAX/4 and its negative on a spread of twice
+    /// MAX, which does: ¼.
     #[test]
     fn differences_and_spreads_may_overflow() {
         let (max, quarter) = (f64::MAX, f64::MAX / 4.0);

@@ -17,7 +17,8 @@ pub const START: f64 = 1500.0;
 /// ε under the root of s₂: two certain candidates are compared on a scale of 1e-4 rather than 0.
 const MATCH_EPSILON: f64 = 1e-8;
 
-/// A Swiss-system Elo tournament with Thurstone win probabilities: the reference instantiation of 𝓐.
+/// A Swiss-system Elo tournament with Thurstone win probabilities: the reference instantiation of
+/// 𝓐.
 ///
 /// ```text
 /// Δ_ij = d_i − d_j                    s₂ = √(s_i² + s_j² + 1e-8)
@@ -25,13 +26,14 @@ const MATCH_EPSILON: f64 = 1e-8;
 /// R_i ← R_i + K_r (S_ij − E_ij)       K_r = K_max (K_min / K_max)^(r/(R−1)),  r = 0 … R−1
 /// ```
 ///
-/// with the strength d_i and the dispersion s_i of a candidate as [`Entry`] makes them. Each round the candidates stand in order of rating, ties by [`Seeding`]; the
-/// first without an opponent meets the next it has not met, or the next at all if it has met them all. With an odd number the one left
-/// over keeps its rating. One round is played at K_max.
+/// with the strength d_i and the dispersion s_i of a candidate as [`Entry`] makes them. Each round
+/// the candidates stand in order of rating, ties by [`Seeding`]; the first without an opponent
+/// meets the next it has not met, or the next at all if it has met them all. With an odd number the
+/// one left over keeps its rating. One round is played at K_max.
 ///
-/// Not a member of the pairwise family: R·⌊N/2⌋ of the N(N−1)/2 pairs are played, and which ones depends on the path, so monotonicity
-/// (A4) and decomposability (A6) fail. For the exact member use [`Fluent`](crate::Fluent) over a
-/// [`RoundRobin`](crate::RoundRobin).
+/// Not a member of the pairwise family: R·⌊N/2⌋ of the N(N−1)/2 pairs are played, and which ones
+/// depends on the path, so monotonicity (A4) and decomposability (A6) fail. For the exact member
+/// use [`Fluent`](crate::Fluent) over a [`RoundRobin`](crate::RoundRobin).
 ///
 /// O(R·N·(R + log N)); no allocation once a thread has rated batches of a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,7 +49,8 @@ impl SwissElo {
     /// Most rounds of a tournament. The published ones have at most 7.
     pub const MAX_ROUNDS: usize = 1 << 16;
 
-    /// The published convention: [`Entry::paper`], seeded by score and then by input order, K from 40 to 10.
+    /// The published convention: [`Entry::paper`], seeded by score and then by input order, K from
+    /// 40 to 10.
     ///
     /// # Errors
     /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or α is not in [0, 1].
@@ -55,7 +58,8 @@ impl SwissElo {
         Self::new(rounds, Entry::paper(alpha)?, Seeding::Score)
     }
 
-    /// The published equations without dependence on the order of the input: [`Entry::sound`], [`Seeding::Canonical`], K from 40 to 10.
+    /// The published equations without dependence on the order of the input: [`Entry::sound`],
+    /// [`Seeding::Canonical`], K from 40 to 10.
     ///
     /// # Errors
     /// When there is no round or more than [`MAX_ROUNDS`](Self::MAX_ROUNDS), or α is not in [0, 1].
@@ -115,7 +119,8 @@ impl SwissElo {
     fn play<F: Real>(&self, batch: &Batch<'_, F>, ratings: &mut [F], mut record: Option<&mut Vec<Round<F>>>) {
         let n = batch.len();
         assert_eq!(ratings.len(), n, "one rating per candidate");
-        // From here on a player is known by its seed, so that nothing below depends on the order of the input.
+        // From here on a player is known by its seed, so that nothing below depends on the order of
+        // the input.
         let mut places = Scratch::filled(0, n + Pairing::size(n, self.rounds));
         let (order, places) = places.split_at_mut(n);
         self.seeding.order(batch, order);
@@ -154,7 +159,8 @@ impl SwissElo {
         }
     }
 
-    /// Writes d and s of each seed, from the columns of the batch in the order of seeds, which are written to `seeded`.
+    /// Writes d and s of each seed, from the columns of the batch in the order of seeds, which are
+    /// written to `seeded`.
     fn enter<F: Real>(&self, batch: &Batch<'_, F>, order: &[usize], seeded: &mut [F], d: &mut [F], s: &mut [F]) {
         let n = order.len();
         let mut columns = seeded.chunks_exact_mut(n);

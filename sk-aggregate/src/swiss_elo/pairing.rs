@@ -33,7 +33,8 @@ impl<'a> Pairing<'a> {
 
     /// The pairs of the next round, from the top of the standings down, and who is left over.
     ///
-    /// Standings are by rating, ties by seed. The first player without an opponent meets the next it has not met, else the next.
+    /// Standings are by rating, ties by seed. The first player without an opponent meets the next
+    /// it has not met, else the next.
     pub(super) fn next<F: Real>(&mut self, rating: &[F]) -> (&[[usize; 2]], Option<usize>) {
         let by_rating = |&a: &usize, &b: &usize| rating[b].partial_cmp(&rating[a]).unwrap_or(Ordering::Equal).then(a.cmp(&b));
         self.standings.sort_unstable_by(by_rating);
@@ -102,7 +103,8 @@ mod tests {
         let mut pairing = Pairing::new(3, 3, &mut memory);
         assert_eq!(pairing.next(&[1500.0, 1500.0, 1500.0]), (&[[0, 1]][..], Some(2)));
         assert_eq!(pairing.next(&[1510.0, 1490.0, 1500.0]), (&[[0, 2]][..], Some(1)));
-        // Player 0 has met both: the next in the standings is a rematch, and player 1 sits out again.
+        // Player 0 has met both: the next in the standings is a rematch, and player 1 sits out
+        // again.
         assert_eq!(pairing.next(&[1510.0, 1490.0, 1500.0]), (&[[0, 2]][..], Some(1)));
         assert_eq!(Pairing::new(1, 2, &mut [0; 4]).next(&[1500.0]), (&[][..], Some(0)));
     }

@@ -2,12 +2,15 @@ use std::cmp::Ordering;
 
 use sk_core::{Batch, Real};
 
-/// How ties of rating are broken when a round is paired; the first round, where all are tied, is paired by it alone.
+/// How ties of rating are broken when a round is paired; the first round, where all are tied, is
+/// paired by it alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Seeding {
-    /// By score μ, then fluency ℓ_S, then the smaller dispersion; candidates alike in all three share the mean of their ratings.
+    /// By score μ, then fluency ℓ_S, then the smaller dispersion; candidates alike in all three
+    /// share the mean of their ratings.
     ///
-    /// The one seeding under which ratings do not depend on the order of the input (A1), to the last bit.
+    /// The one seeding under which ratings do not depend on the order of the input (A1), to the
+    /// last bit.
     #[default]
     Canonical,
     /// By score μ, then position in the batch: the published runs.

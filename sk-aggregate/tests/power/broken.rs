@@ -1,4 +1,5 @@
-//! Operators that break one axiom. All are built on asinh over the Euclidean spread, which breaks none, unless their line says otherwise.
+//! Operators that break one axiom. All are built on asinh over the Euclidean spread, which breaks
+//! none, unless their line says otherwise.
 
 use sk_aggregate::axioms::Axiom::{self, A0, A1, A2, A3, A3Prime, A4, A5, A5Prime, A6, A7, A8};
 use sk_aggregate::{Kernel, Pairwise, RoundRobin};
@@ -39,7 +40,8 @@ impl<F: Fn(f64, f64) -> f64 + Send + Sync> Kernel for Bare<F> {
     }
 }
 
-/// What the earlier of two candidates in the batch gets; the later gets the opposite. Two certain candidates draw.
+/// What the earlier of two candidates in the batch gets; the later gets the opposite. Two certain
+/// candidates draw.
 struct Ordered<F>(F);
 
 impl<F: Fn(f64, f64, f64) -> f64 + Send + Sync> Aggregator for Ordered<F> {

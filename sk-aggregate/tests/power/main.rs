@@ -1,5 +1,6 @@
-//! The power of the axiom kit: operators that are broken on purpose, each in one axiom and as few others as can be, are caught from any of
-//! twenty seeds; sound operators pass a hundred thousand cases.
+//! The power of the axiom kit: operators that are broken on purpose, each in one axiom and as few
+//! others as can be, are caught from any of twenty seeds; sound operators pass a hundred thousand
+//! cases.
 
 mod broken;
 
@@ -20,7 +21,8 @@ fn cases_needed(broken: &Broken) -> Vec<usize> {
     SEEDS.map(needed).collect()
 }
 
-/// The power of the kit as a table, which `report.txt` keeps: how many cases it took, and what was found.
+/// The power of the kit as a table, which `report.txt` keeps: how many cases it took, and what was
+/// found.
 #[test]
 fn every_broken_operator_is_caught_from_every_seed() {
     let seeds = SEEDS.end - SEEDS.start;

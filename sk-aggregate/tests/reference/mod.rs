@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use sk_aggregate::{Asinh, Laplace, Link, Logistic, Probit, SignedLog, StudentT, Tanh};
 use sk_core::Real;
 
-/// What Student's t may be off by, relative: of the fewest degrees of freedom a small g is what a tail leaves of ½.
+/// What Student's t may be off by, relative: of the fewest degrees of freedom a small g is what a
+/// tail leaves of ½.
 pub(crate) const STUDENT: f64 = 2e-14;
 
-/// Degrees of freedom of the table, the fewest among them, and on either side of where the continued fraction ends.
+/// Degrees of freedom of the table, the fewest among them, and on either side of where the
+/// continued fraction ends.
 const STUDENTS: [(&str, f64); 21] = [
     ("student_0.1", 0.1),
     ("student_0.3", 0.3),
@@ -42,8 +44,8 @@ pub(crate) fn student(nu: f64) -> StudentT {
     StudentT::new(nu).expect("positive and finite")
 }
 
-/// Every link of the table by its name there, and how far it may be from the table, relative: `elementary` for those made of one
-/// elementary function.
+/// Every link of the table by its name there, and how far it may be from the table, relative:
+/// `elementary` for those made of one elementary function.
 pub(crate) fn links<F: Real>(elementary: f64) -> Vec<(&'static str, Box<dyn Link<F>>, f64)> {
     let mut links: Vec<(&'static str, Box<dyn Link<F>>, f64)> = vec![
         ("probit", Box::new(Probit), elementary),

@@ -10,13 +10,15 @@ use crate::models::{Source, Sources};
 pub struct ModelArgs {
     /// Backbone: a directory in Hugging Face format, or a hub id.
     ///
-    /// Without it, the model that ships with the program is used, with its drafter and blades. A hub id, such as
-    /// Qwen/Qwen2.5-7B-Instruct, is looked up in the hub's cache and downloaded into it.
+    /// Without it, the model that ships with the program is used, with its drafter and blades. A
+    /// hub id, such as Qwen/Qwen2.5-7B-Instruct, is looked up in the hub's cache and downloaded
+    /// into it.
     #[arg(long, value_name = "DIR|ID")]
     pub backbone: Option<String>,
     /// Drafter: a directory or a hub id.
     ///
-    /// It must share the backbone's tokenizer. Without it, a backbone that is given drafts for itself.
+    /// It must share the backbone's tokenizer. Without it, a backbone that is given drafts for
+    /// itself.
     #[arg(long, value_name = "DIR|ID")]
     pub drafter: Option<String>,
     /// A blade: a LoRA adapter in PEFT format; repeat for more.
@@ -24,20 +26,23 @@ pub struct ModelArgs {
     /// NAME is what --weights calls it.
     #[arg(long = "blade", value_name = "NAME=DIR|ID")]
     pub blades: Vec<Source>,
-    /// A head on the backbone: a directory that `train discriminator` or `train reward-head` wrote; repeat for more.
+    /// A head on the backbone: a directory that `train discriminator` or `train reward-head` wrote;
+    /// repeat for more.
     ///
     /// NAME is what --weights calls it, or the blade of a scheme that reads it.
     #[arg(long = "head", value_name = "NAME=DIR")]
     pub heads: Vec<Source>,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N].
     ///
-    /// Of those that the program was built with; `auto` is a CUDA GPU if there is one, else the CPU.
+    /// Of those that the program was built with; `auto` is a CUDA GPU if there is one, else the
+    /// CPU.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceName,
     /// Weights of backbone and drafter: f32, bf16 or int8.
     ///
-    /// bf16 takes half the memory, and log-probabilities are off by some thousandths of a nat, or by nothing of note where the checkpoint is in
-    /// bf16. int8 takes a quarter of the memory and, on a CPU with AVX-512 VNNI, half the time or less; log-probabilities are then off by some
+    /// bf16 takes half the memory, and log-probabilities are off by some thousandths of a nat, or
+    /// by nothing of note where the checkpoint is in bf16. int8 takes a quarter of the memory and,
+    /// on a CPU with AVX-512 VNNI, half the time or less; log-probabilities are then off by some
     /// hundredths of a nat. int8 runs on the CPU only. Blades stay in f32.
     #[arg(long, value_name = "PRECISION", default_value_t = Precision::F32)]
     pub precision: Precision,

@@ -31,7 +31,8 @@ pub struct GenerationArgs {
 pub struct OutputArgs {
     /// Show each step as a table on standard error.
     ///
-    /// Candidates, each blade's score and dispersion, composites, ratings, probabilities and the choice.
+    /// Candidates, each blade's score and dispersion, composites, ratings, probabilities and the
+    /// choice.
     #[arg(long)]
     pub explain: bool,
     /// Write a trace: one JSON object per step, in lines.
@@ -41,7 +42,8 @@ pub struct OutputArgs {
     pub trace: Option<PathBuf>,
     /// How far the choice may move within the certified radius that --explain and --trace show.
     ///
-    /// As total variation between the distributions of the choice. Schemes that have no certificate say why.
+    /// As total variation between the distributions of the choice. Schemes that have no certificate
+    /// say why.
     #[arg(long, value_name = "TAU", default_value_t)]
     pub tolerance: Tolerance,
     /// No summary, no progress.

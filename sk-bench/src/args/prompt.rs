@@ -8,7 +8,8 @@ use crate::Error;
 /// What is asked of the model.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PromptArgs {
-    /// The prompt. `-`, or nothing when standard input is not a terminal, reads it from standard input.
+    /// The prompt. `-`, or nothing when standard input is not a terminal, reads it from standard
+    /// input.
     pub prompt: Option<String>,
     /// Read the prompt from a file.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt", help_heading = "Prompt")]

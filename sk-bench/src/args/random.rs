@@ -13,10 +13,12 @@ const CHECKPOINTS: [&str; 4] = ["backbone", "drafter", "blades", "heads"];
 pub struct RandomArgs {
     /// Shape of a backbone to fill with random weights: a config.json.
     ///
-    /// Speed does not depend on what weights are, so that any shape is measured without a checkpoint.
+    /// Speed does not depend on what weights are, so that any shape is measured without a
+    /// checkpoint.
     #[arg(long, value_name = "FILE", conflicts_with_all = CHECKPOINTS)]
     pub backbone_config: Option<PathBuf>,
-    /// Shape of a drafter to fill with random weights; without it, a random backbone drafts for itself.
+    /// Shape of a drafter to fill with random weights; without it, a random backbone drafts for
+    /// itself.
     #[arg(long, value_name = "FILE", requires = "backbone_config", conflicts_with_all = CHECKPOINTS)]
     pub drafter_config: Option<PathBuf>,
     /// K, random adapters on all linear layers of a random backbone.

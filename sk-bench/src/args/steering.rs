@@ -17,16 +17,17 @@ pub struct SteeringArgs {
     /// They are scaled to sum to one, and a blade that is not named gets zero.
     #[arg(short, long, value_name = "NAME=W,…")]
     pub weights: Vec<NamedWeights>,
-    /// A scheme: a TOML file that fills the slots by name, or one that ships (see `swiss-knife schemes`).
+    /// A scheme: a TOML file that fills the slots by name, or one that ships (see `swiss-knife
+    /// schemes`).
     ///
-    /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and [selector]. What it leaves out is as the
-    /// preset and the convention have it.
+    /// Its sections are [proposal], [granularity], [blades.NAME], [normalizer], [aggregator] and
+    /// [selector]. What it leaves out is as the preset and the convention have it.
     #[arg(long, value_name = "NAME|FILE")]
     pub scheme: Option<PathBuf>,
     /// Set one field of a slot after the scheme, such as `selector.top_k=50`; may be repeated.
     ///
-    /// The value is TOML; a bare word is taken for a string. Fields of a blade are `blades.NAME.FIELD`, and `blades.*.FIELD` those of every blade
-    /// without a section of its own.
+    /// The value is TOML; a bare word is taken for a string. Fields of a blade are
+    /// `blades.NAME.FIELD`, and `blades.*.FIELD` those of every blade without a section of its own.
     #[arg(long = "set", value_name = "SLOT.FIELD=VALUE")]
     pub set: Vec<FieldEdit>,
     /// Published operating point.
@@ -34,7 +35,8 @@ pub struct SteeringArgs {
     pub preset: Preset,
     /// What fills in where the paper is silent.
     ///
-    /// `sound` keeps the paper's equations and repairs what is accidental in the published runs; `paper` repeats them.
+    /// `sound` keeps the paper's equations and repairs what is accidental in the published runs;
+    /// `paper` repeats them.
     #[arg(long, value_name = "CONVENTION", default_value_t, value_parser = named::<Convention>(&Convention::NAMES))]
     pub convention: Convention,
     /// Numbers of the operating point and of drafting.

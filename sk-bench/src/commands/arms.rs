@@ -44,7 +44,8 @@ operating point for the scheme alone.";
 /// What a replay without a scheme is of.
 const REFERENCE: &str = "swiss-knife";
 
-/// What a replay has no use for. Options of drafting and of models say how the trace was made, which arms must agree with.
+/// What a replay has no use for. Options of drafting and of models say how the trace was made,
+/// which arms must agree with.
 const UNREPLAYED: [&str; 5] = ["PromptArgs", "GenerationArgs", "device", "precision", "trace"];
 
 /// Options of `arms`.
@@ -53,7 +54,8 @@ const UNREPLAYED: [&str; 5] = ["PromptArgs", "GenerationArgs", "device", "precis
 pub struct ArmsArgs {
     #[command(flatten)]
     prompt: PromptArgs,
-    /// A scheme that chooses from the same candidates, perhaps under another name and with fields changed; may be repeated.
+    /// A scheme that chooses from the same candidates, perhaps under another name and with fields
+    /// changed; may be repeated.
     ///
     /// Without any, all that ship and share the candidates of the scheme.
     #[arg(long = "arm", value_name = "[NAME=]SCHEME[,SLOT.FIELD=VALUE…]", help_heading = "Arms")]
@@ -106,7 +108,8 @@ struct Steps<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When the input is at fault, an arm cannot share the candidates, a model cannot be loaded, or a step fails.
+/// When the input is at fault, an arm cannot share the candidates, a model cannot be loaded, or a
+/// step fails.
 pub fn run(args: &ArmsArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let name = args.steering.scheme.as_deref().map_or_else(|| REFERENCE.to_owned(), scheme_name);

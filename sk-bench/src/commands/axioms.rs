@@ -89,7 +89,8 @@ impl Operator {
             Self::Identity => Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN)),
             Self::Copeland => Box::new(Copeland),
             Self::Scores => Box::new(Scores),
-            // Under the reverse KL divergence: the means of the others' derivatives are not the whole line.
+            // Under the reverse KL divergence: the means of the others' derivatives are not the
+            // whole line.
             Self::DivergenceMixture => Box::new(DivergenceMixture::default()),
             Self::FluentThurstone => Box::new(Fluent::new(Entry::sound(alpha)?, RoundRobin::thurstone())),
             Self::SwissEloPaper => Box::new(SwissElo::paper(rounds, alpha)?),

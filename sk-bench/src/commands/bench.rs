@@ -82,7 +82,8 @@ pub struct BenchArgs {
     new_tokens: usize,
     /// Measure a step along these axes too: prefix, n, k, l.
     ///
-    /// One number is changed at a time, about the point that all else is measured at. AXIS=V:V:… names the values.
+    /// One number is changed at a time, about the point that all else is measured at. AXIS=V:V:…
+    /// names the values.
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
     sweep: Vec<AxisArg>,
     /// Measure this many generations side by side too, which share the passes of both models.
@@ -90,8 +91,9 @@ pub struct BenchArgs {
     generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///
-    /// For each repetition it reads an empty line and prints a JSON object of figures by name: tokens per second, or times where a name ends
-    /// in _seconds. One that ends after its answer is started again.
+    /// For each repetition it reads an empty line and prints a JSON object of figures by name:
+    /// tokens per second, or times where a name ends in _seconds. One that ends after its answer is
+    /// started again.
     #[arg(long, value_name = "COMMAND", help_heading = "Measurement")]
     against: Vec<String>,
     /// Seed of the draws.
@@ -126,7 +128,8 @@ struct Subject<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When a model cannot be loaded, the run does not fit its context, a step fails, or a command to be held against does.
+/// When a model cannot be loaded, the run does not fit its context, a step fails, or a command to
+/// be held against does.
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
@@ -311,7 +314,8 @@ impl<'a> Subject<'a> {
         Ok(alone.zip(of_step).map(|(alone, step)| Kernels { frozen_token: alone as f64 / tokens as f64, step }))
     }
 
-    /// Seconds that `count` generations of different prompts take, each on a thread of its own, their passes joined.
+    /// Seconds that `count` generations of different prompts take, each on a thread of its own,
+    /// their passes joined.
     fn side_by_side(&self, count: usize) -> Result<f64, Error> {
         let mut generations = Vec::with_capacity(count);
         for index in 0..count {
@@ -369,7 +373,8 @@ impl<'a> Subject<'a> {
         sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(what))
     }
 
-    /// The point that all but sweeps are measured at. Spans without a cap end where the response does.
+    /// The point that all but sweeps are measured at. Spans without a cap end where the response
+    /// does.
     fn operating(&self) -> Operating {
         Operating {
             prefix: self.args.prompt_tokens,

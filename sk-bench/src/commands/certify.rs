@@ -34,9 +34,11 @@ A certificate holds for every change. What an audit finds is real; finding nothi
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct CertifyArgs {
-    /// The batches: JSON with "mu", "sigma" and perhaps "fluency", or a trace. `-` is standard input.
+    /// The batches: JSON with "mu", "sigma" and perhaps "fluency", or a trace. `-` is standard
+    /// input.
     ///
-    /// Objects stand one after another or in an array. The steps of a trace (--trace of `generate` and `chat`) are such objects.
+    /// Objects stand one after another or in an array. The steps of a trace (--trace of `generate`
+    /// and `chat`) are such objects.
     #[arg(value_name = "FILE")]
     batches: PathBuf,
     /// Only the batch at this position in the file, from 1.
@@ -50,7 +52,8 @@ pub struct CertifyArgs {
     /// 0.1 unless --delta is given.
     #[arg(long, value_name = "TAU")]
     tolerance: Option<Tolerance>,
-    /// Take aggregator and selector from a scheme: a TOML file, or one that ships (see `swiss-knife schemes`).
+    /// Take aggregator and selector from a scheme: a TOML file, or one that ships (see `swiss-knife
+    /// schemes`).
     #[arg(long, value_name = "NAME|FILE", help_heading = "Scheme")]
     scheme: Option<PathBuf>,
     /// Aggregator, as in a scheme file: thurstone, unless a scheme says otherwise.
@@ -64,7 +67,8 @@ pub struct CertifyArgs {
     /// T of the selector: 1 for softmax and 8 for champion, unless a scheme says otherwise.
     #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Scheme")]
     temperature: Option<f64>,
-    /// α, coefficient of the fluency scores where the batches have them: 0.5, unless a scheme says otherwise.
+    /// α, coefficient of the fluency scores where the batches have them: 0.5, unless a scheme says
+    /// otherwise.
     #[arg(long, value_name = "ALPHA", allow_negative_numbers = true, help_heading = "Scheme")]
     alpha: Option<f64>,
     /// Search for the worst jump that a change of at most --delta makes.
@@ -87,8 +91,9 @@ pub struct CertifyArgs {
 /// Certifies the batches, or audits them, and prints the report on standard output.
 ///
 /// # Errors
-/// When the input is at fault, no batch has a certificate and no audit is asked for, or standard output cannot be written; and, after the
-/// report, when an audit finds what a certificate excludes, or a choice that is no distribution.
+/// When the input is at fault, no batch has a certificate and no audit is asked for, or standard
+/// output cannot be written; and, after the report, when an audit finds what a certificate
+/// excludes, or a choice that is no distribution.
 pub fn run(args: &CertifyArgs) -> Result<(), Error> {
     let config = args.config()?;
     let audit = args.audit()?;
@@ -137,7 +142,8 @@ fn selector_kind(name: &str) -> Result<String, String> {
 }
 
 impl CertifyArgs {
-    /// Aggregator and selector: those of the scheme, or an operator as it is under a softmax, and then what the options say.
+    /// Aggregator and selector: those of the scheme, or an operator as it is under a softmax, and
+    /// then what the options say.
     fn config(&self) -> Result<SchemeSpec, SchemeError> {
         let mut config = SchemeSpec::default();
         let alone = self.scheme.is_none();

@@ -74,8 +74,8 @@ struct Chat<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// When a model cannot be loaded, or standard output or the trace cannot be written to. What goes wrong in one turn or command is said,
-/// and the dialogue goes on.
+/// When a model cannot be loaded, or standard output or the trace cannot be written to. What goes
+/// wrong in one turn or command is said, and the dialogue goes on.
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     if let Some(trace) = &args.output.trace {
@@ -128,7 +128,8 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     if failed > 0 && !lines.is_terminal() { Err(Error::Lines { failed }) } else { Ok(()) }
 }
 
-/// Whether a path leads to something that `/save` did not write: a file with anything else in it. A pipe or a device loses nothing.
+/// Whether a path leads to something that `/save` did not write: a file with anything else in it. A
+/// pipe or a device loses nothing.
 fn holds_other(path: &Path) -> bool {
     if !path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
         return false;

@@ -81,7 +81,8 @@ pub enum JudgeCommand {
         /// Directory for judged_frontier.csv, which is created.
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
-        /// What was judged: a file of objectives [default: helpfulness, harmlessness and honesty]. It is copied to DIR.
+        /// What was judged: a file of objectives [default: helpfulness, harmlessness and honesty].
+        /// It is copied to DIR.
         #[arg(long, value_name = "FILE")]
         objectives: Option<PathBuf>,
         /// Only responses of this seed, where a sweep was answered with several.
@@ -105,7 +106,8 @@ pub enum JudgeCommand {
 /// Judges responses and prints a summary on standard output.
 ///
 /// # Errors
-/// When files cannot be read or written, the judge cannot be asked, or questions stayed without an answer.
+/// When files cannot be read or written, the judge cannot be asked, or questions stayed without an
+/// answer.
 pub fn run(args: &JudgeArgs) -> Result<(), Error> {
     match (&args.command, &args.options) {
         (Some(JudgeCommand::Rubrics { objectives, json, toml }), _) => rubrics(objectives.as_deref(), *json, *toml),

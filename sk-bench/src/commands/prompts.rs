@@ -53,7 +53,8 @@ struct SourceArgs {
     /// Format of the files, if it cannot be told from them.
     #[arg(long)]
     format: Option<Format>,
-    /// Folder of the data sets that paper-120 and paper-60 are rebuilt from [default: $SWISS_KNIFE_DATA].
+    /// Folder of the data sets that paper-120 and paper-60 are rebuilt from [default:
+    /// $SWISS_KNIFE_DATA].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -34,7 +34,8 @@ cells.";
 /// What methods are compared with unless a name is given: the first that is there.
 const REFERENCES: [&str; 2] = ["swiss", "swiss-knife"];
 
-/// Most resamples: an interval of so many takes 80 MB, and more make no digit that is printed steadier.
+/// Most resamples: an interval of so many takes 80 MB, and more make no digit that is printed
+/// steadier.
 const MOST_RESAMPLES: usize = 10_000_000;
 
 /// Options of `report`.
@@ -44,7 +45,8 @@ pub struct ReportArgs {
     /// The folder of raw results.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The method that the others are compared with; unless given, swiss, as the paper's results call it, or swiss-knife.
+    /// The method that the others are compared with; unless given, swiss, as the paper's results
+    /// call it, or swiss-knife.
     #[arg(long, value_name = "METHOD")]
     reference: Option<String>,
     /// Resamples of every bootstrap interval.
@@ -62,14 +64,15 @@ pub struct ReportArgs {
     /// Write every table to this folder instead, as CSV and LaTeX, with report.txt and report.json.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write one HTML file instead: every table, figures drawn from them, and examples. It loads nothing from anywhere.
+    /// Write one HTML file instead: every table, figures drawn from them, and examples. It loads
+    /// nothing from anywhere.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tables", "format"])]
     html: Option<PathBuf>,
     /// The title of the page.
     #[arg(long, value_name = "TEXT", requires = "html", default_value = "Swiss-Knife: report on judged results")]
     title: String,
-    /// The records of the sweep that was judged. With the traces beside them they add responses, throughput, champion entropy and the
-    /// influence of blades.
+    /// The records of the sweep that was judged. With the traces beside them they add responses,
+    /// throughput, champion entropy and the influence of blades.
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
 }

@@ -43,7 +43,8 @@ pub struct SchemesArgs {
     /// Print the file of this scheme, or measure it alone.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// Print JSON instead of a table; of one scheme, the whole of it at the published operating point.
+    /// Print JSON instead of a table; of one scheme, the whole of it at the published operating
+    /// point.
     #[arg(long)]
     json: bool,
     /// Print the JSON Schema of scheme files.

@@ -42,11 +42,13 @@ pub enum TrainCommand {
     Lm(LmArgs),
     /// Train a LoRA adapter of a frozen model from preference pairs, by DPO
     Dpo(DpoArgs),
-    /// Train a head that tells from any prefix of an answer whether it will be of the chosen kind: FUDGE's discriminator
+    /// Train a head that tells from any prefix of an answer whether it will be of the chosen kind:
+    /// FUDGE's discriminator
     Discriminator(HeadArgs),
     /// Train a head that gives the chosen answer of a pair the higher reward
     RewardHead(HeadArgs),
-    /// Fit a judge of one axis to preference pairs: a linear model of words that needs no server, for `judge --offline`
+    /// Fit a judge of one axis to preference pairs: a linear model of words that needs no server,
+    /// for `judge --offline`
     Judge(JudgeModelArgs),
 }
 
@@ -56,7 +58,8 @@ pub struct TokenizerArgs {
     /// A .jsonl or .jsonl.gz file of text, dialogues or pairs; may be repeated
     #[arg(long = "data", value_name = "FILE", required = true)]
     data: Vec<Source>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
     /// Entries, special tokens included
@@ -103,20 +106,25 @@ impl From<PrecisionArg> for Precision {
 /// Settings of `train lm`.
 #[derive(Debug, Args)]
 pub struct LmArgs {
-    /// A .jsonl or .jsonl.gz file, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be repeated
+    /// A .jsonl or .jsonl.gz file, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be
+    /// repeated
     #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
     data: Vec<Source>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
-    /// Directory with tokenizer.json, or a part of the model that ships such as embedded:backbone; that of --init if not given
+    /// Directory with tokenizer.json, or a part of the model that ships such as embedded:backbone;
+    /// that of --init if not given
     #[arg(long, value_name = "DIR", required_unless_present = "init")]
     tokenizer: Option<PathBuf>,
-    /// Model directory to continue from, whose shape is kept, or a part of the model that ships such as embedded:backbone; no hub id
+    /// Model directory to continue from, whose shape is kept, or a part of the model that ships
+    /// such as embedded:backbone; no hub id
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "max_length"])]
     init: Option<PathBuf>,
-    /// Directory for the model; a checkpoint found there is resumed, and a finished model not overwritten
+    /// Directory for the model; a checkpoint found there is resumed, and a finished model not
+    /// overwritten
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
@@ -196,16 +204,19 @@ pub struct LmArgs {
 /// Settings of `train dpo`.
 #[derive(Debug, Args)]
 pub struct DpoArgs {
-    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may be repeated
+    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat it WEIGHT times an epoch; may
+    /// be repeated
     #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
     data: Vec<Source>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
     /// Directory of the model to adapt, or embedded:backbone; no hub id
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Directory for the adapter; a checkpoint found there is resumed, and a finished adapter not overwritten
+    /// Directory for the adapter; a checkpoint found there is resumed, and a finished adapter not
+    /// overwritten
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Device: auto, cpu, cuda[:N] or wgpu[:N], of those that the program was built with
@@ -266,7 +277,8 @@ pub struct DpoArgs {
     /// Steps between checkpoints
     #[arg(long, default_value_t = 50)]
     save_every: u64,
-    /// Train nothing: write the pairs that this run never sees, and whose questions it never sees, to a .jsonl or .jsonl.gz file
+    /// Train nothing: write the pairs that this run never sees, and whose questions it never sees,
+    /// to a .jsonl or .jsonl.gz file
     #[arg(long, value_name = "FILE")]
     unseen: Option<PathBuf>,
 }

@@ -56,7 +56,8 @@ pub struct TuneArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// When the plan is at fault, a prompt is to be evaluated on too, a model cannot be loaded, a trial fails or the ledger cannot be kept.
+/// When the plan is at fault, a prompt is to be evaluated on too, a model cannot be loaded, a trial
+/// fails or the ledger cannot be kept.
 pub fn run(args: &TuneArgs) -> Result<(), Error> {
     let mut plan = TunePlan::read(&args.plan)?;
     if let Some(device) = args.device {

@@ -45,10 +45,11 @@ impl<'de> Deserialize<'de> for Fields {
 
 /// The score and the reason in an answer.
 ///
-/// The answer must hold exactly one JSON object with a `score`, or several that agree, and that score must be a whole number on the scale. An
-/// object that names it twice must agree with itself.
-/// Prose or a code fence around the object is ignored, and so is what a thinking model writes before `</think>`. Nothing is guessed: a
-/// number as text, a fraction or a number off the scale is no score.
+/// The answer must hold exactly one JSON object with a `score`, or several that agree, and that
+/// score must be a whole number on the scale. An object that names it twice must agree with itself.
+/// Prose or a code fence around the object is ignored, and so is what a thinking model writes
+/// before `</think>`. Nothing is guessed: a number as text, a fraction or a number off the scale is
+/// no score.
 ///
 /// # Errors
 /// What is wrong with the answer.

@@ -15,9 +15,10 @@ const LAYOUT: u32 = 1;
 
 /// A judge that asks another one only what it was not asked before.
 ///
-/// A score is kept in a file of its own, named by SHA-256 over the judge's identity, the rubric's name, version and text, the pass, the
-/// conversation and the response. Files are written whole or not at all, so that processes may share a cache. Abstentions are not kept: another
-/// run may get an answer. A file that is damaged counts as absent.
+/// A score is kept in a file of its own, named by SHA-256 over the judge's identity, the rubric's
+/// name, version and text, the pass, the conversation and the response. Files are written whole or
+/// not at all, so that processes may share a cache. Abstentions are not kept: another run may get
+/// an answer. A file that is damaged counts as absent.
 #[derive(Debug)]
 pub struct Cached<J> {
     judge: J,

@@ -62,7 +62,8 @@ pub struct ChatSettings {
     pub temperature: f64,
     /// Most tokens of an answer.
     pub max_tokens: u32,
-    /// How an answer is made to have the right form. `None` takes the strictest way that the server supports.
+    /// How an answer is made to have the right form. `None` takes the strictest way that the server
+    /// supports.
     pub structure: Option<Structure>,
     /// Fields to add to each request, over those there are; null takes a field out.
     pub extra: Map<String, Value>,
@@ -71,7 +72,8 @@ pub struct ChatSettings {
 }
 
 impl ChatSettings {
-    /// The settings of greedy judging: temperature 0, and the scale and length that fit the scoring.
+    /// The settings of greedy judging: temperature 0, and the scale and length that fit the
+    /// scoring.
     pub fn new(model: impl Into<String>, scoring: Scoring) -> Self {
         Self {
             model: model.into(),
@@ -93,7 +95,8 @@ impl ChatSettings {
 
     fn identity(&self) -> Identity {
         let mut settings = format!("wording {WORDING}, temperature {}, max_tokens {}", self.temperature, self.max_tokens);
-        // A form that was chosen is part of the question; one that a server was found to take is not known before it is asked.
+        // A form that was chosen is part of the question; one that a server was found to take is
+        // not known before it is asked.
         if let (Scoring::Integer, Some(structure)) = (self.scoring, self.structure) {
             settings += &format!(", structure {}", structure.name());
         }
@@ -114,13 +117,15 @@ impl ChatSettings {
 
 /// A judge that asks a chat model.
 ///
-/// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object. The first request asks for a JSON schema; a server that
-/// refuses is asked for any JSON object, then for nothing; what it accepted is remembered. Whatever the server promises, the answer is
-/// read strictly. With [`Scoring::Logprob`] the answer is a bare number and needs no form.
+/// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object. The first request
+/// asks for a JSON schema; a server that refuses is asked for any JSON object, then for nothing;
+/// what it accepted is remembered. Whatever the server promises, the answer is read strictly. With
+/// [`Scoring::Logprob`] the answer is a bare number and needs no form.
 ///
-/// **Trouble.** Broken connections, time-outs, half answers and the statuses 408, 409, 425, 429 and 5xx are met by asking again after a pause that
-/// doubles, with jitter, and is never shorter than `Retry-After`; the pause holds for all questions of this judge. An answer that is no
-/// score is met by two reminders, and then counts as an abstention.
+/// **Trouble.** Broken connections, time-outs, half answers and the statuses 408, 409, 425, 429 and
+/// 5xx are met by asking again after a pause that doubles, with jitter, and is never shorter than
+/// `Retry-After`; the pause holds for all questions of this judge. An answer that is no score is
+/// met by two reminders, and then counts as an abstention.
 #[derive(Debug)]
 pub struct ChatJudge {
     endpoint: Endpoint,
@@ -158,7 +163,8 @@ impl ChatJudge {
     /// A judge at an endpoint.
     ///
     /// # Errors
-    /// When scores are to be weighted by log-probabilities on a scale with numbers of two digits, which are not one token everywhere.
+    /// When scores are to be weighted by log-probabilities on a scale with numbers of two digits,
+    /// which are not one token everywhere.
     pub fn new(endpoint: Endpoint, settings: ChatSettings) -> Result<Self, JudgeError> {
         check(settings.scoring, settings.scale)?;
         let first = match settings.scoring {
@@ -169,7 +175,8 @@ impl ChatJudge {
         Ok(Self { endpoint, settings, identity, structure: AtomicU8::new(first as u8), pace: Pace::default() })
     }
 
-    /// How answers are made to have the right form now: what was set, or what the server was found to support.
+    /// How answers are made to have the right form now: what was set, or what the server was found
+    /// to support.
     pub fn structure(&self) -> Structure {
         Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)]
     }
@@ -212,7 +219,8 @@ impl ChatJudge {
         for structure in Structure::ALL.into_iter().filter(|structure| *structure >= first) {
             match self.persist(&self.body(turns, scale, pass, structure)) {
                 Ok(choice) => {
-                    // Only once a laxer form was accepted is it known that the form was what the server minded.
+                    // Only once a laxer form was accepted is it known that the form was what the
+                    // server minded.
                     self.structure.fetch_max(structure as u8, Ordering::Relaxed);
                     return Ok(choice);
                 }

@@ -15,7 +15,8 @@ use super::retry::retry_after;
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The longest wait for an answer, a year: the moment that a wait ends at must be one that a clock can show.
+/// The longest wait for an answer, a year: the moment that a wait ends at must be one that a clock
+/// can show.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The longest answer read.
 const LONGEST: u64 = 8 << 20;
@@ -67,9 +68,11 @@ pub(super) struct Answer {
 }
 
 impl Endpoint {
-    /// The server at a base address such as `http://localhost:8000/v1`. Where only a host is given, `/v1` is added.
+    /// The server at a base address such as `http://localhost:8000/v1`. Where only a host is given,
+    /// `/v1` is added.
     ///
-    /// `timeout` bounds each request from the first byte sent to the last received; more than a year is a year.
+    /// `timeout` bounds each request from the first byte sent to the last received; more than a
+    /// year is a year.
     ///
     /// # Errors
     /// When the address is not one.
@@ -164,7 +167,8 @@ impl Endpoint {
         Ok(Answer { status, retry_after, body: body.map_err(|error| self.gist(&error.to_string()))? })
     }
 
-    /// A server's words as they may be shown: its own message if there is one, on one line, not too long, and without the key.
+    /// A server's words as they may be shown: its own message if there is one, on one line, not too
+    /// long, and without the key.
     pub(super) fn gist(&self, body: &str) -> String {
         let parsed: Option<Value> = serde_json::from_str(body).ok();
         let message = parsed.as_ref().and_then(|body| {

@@ -7,8 +7,9 @@ use crate::record_file::{RecordFile, RecordFileError};
 
 /// A file of judgements being written.
 ///
-/// Each judgement is a line, on disk before the next question counts as answered. A run that is killed while it writes leaves at most a
-/// part of a last line, which the next one cuts off. The file is locked while it is open.
+/// Each judgement is a line, on disk before the next question counts as answered. A run that is
+/// killed while it writes leaves at most a part of a last line, which the next one cuts off. The
+/// file is locked while it is open.
 #[derive(Debug)]
 pub struct Journal(RecordFile);
 
@@ -16,7 +17,8 @@ impl Journal {
     /// Opens a file of judgements, or creates it, and reads what is there.
     ///
     /// # Errors
-    /// When the file cannot be opened, another process has it open, or a line that is whole is not a judgement.
+    /// When the file cannot be opened, another process has it open, or a line that is whole is not
+    /// a judgement.
     pub fn open(path: &Path) -> Result<(Self, Vec<Judged>), JudgeError> {
         let owned = || path.to_owned();
         let (file, records) = RecordFile::open(path).map_err(|error| match error {

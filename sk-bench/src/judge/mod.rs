@@ -1,10 +1,13 @@
 //! Scores for responses, rubric by rubric.
 //!
-//! A [`Judge`] answers one [`Question`]: how much of what a [`Rubric`] names is there in this response? [`ChatJudge`] asks a language model
-//! behind an OpenAI-compatible endpoint, [`OfflineJudge`] preference models, [`Cached`] remembers what any judge said, and [`run`](run::judge_all) puts all questions to a judge
-//! and keeps the answers in a [`Journal`], one JSON line each, from which a later run goes on.
+//! A [`Judge`] answers one [`Question`]: how much of what a [`Rubric`] names is there in this
+//! response? [`ChatJudge`] asks a language model behind an OpenAI-compatible endpoint,
+//! [`OfflineJudge`] preference models, [`Cached`] remembers what any judge said, and
+//! [`run`](run::judge_all) puts all questions to a judge and keeps the answers in a [`Journal`],
+//! one JSON line each, from which a later run goes on.
 //!
-//! The scores of [`Objectives`] and the test–retest [`agreement`](retest::agreement) are computed from those lines.
+//! The scores of [`Objectives`] and the test–retest [`agreement`](retest::agreement) are computed
+//! from those lines.
 
 mod answer;
 mod cache;
@@ -46,7 +49,8 @@ pub trait Judge: Send + Sync {
     /// The score of a response on a rubric, or the statement that this judge gives none.
     ///
     /// # Errors
-    /// When the judge could not be asked. Nothing is known about the response then, and the question may be put again.
+    /// When the judge could not be asked. Nothing is known about the response then, and the
+    /// question may be put again.
     fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError>;
 }
 
@@ -103,7 +107,8 @@ pub struct Score {
     /// What the judge gave as its reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Probability that the model put on the scores of the scale together, where scores are weighted by it.
+    /// Probability that the model put on the scores of the scale together, where scores are
+    /// weighted by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mass: Option<f64>,
 }

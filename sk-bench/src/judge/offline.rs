@@ -1,4 +1,5 @@
-//! A judge that needs no server: a preference model per rubric, and the perplexity of a small language model.
+//! A judge that needs no server: a preference model per rubric, and the perplexity of a small
+//! language model.
 
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -27,8 +28,8 @@ static FLUENT: LazyLock<Rubric> = LazyLock::new(|| Rubric {
 
 /// A preference model for each rubric that names one, and a language model for fluency.
 ///
-/// Its scores are probabilities of preference, sigmoid(s − s̄), and 1/perplexity: comparable with each other across schemes,
-/// and with no other judge's. Deterministic: every pass gives the same.
+/// Its scores are probabilities of preference, sigmoid(s − s̄), and 1/perplexity: comparable with
+/// each other across schemes, and with no other judge's. Deterministic: every pass gives the same.
 pub struct OfflineJudge {
     models: Vec<(Rubric, PreferenceModel)>,
     // A Burn module is `Send` and not `Sync`.
@@ -48,8 +49,8 @@ impl OfflineJudge {
         answered.chain(std::iter::once(&*FLUENT)).collect()
     }
 
-    /// Loads a judge from a folder: for each rubric of `objectives` the folder of its `model`, as `train judge` writes it,
-    /// and `fluency`, as `train lm` does.
+    /// Loads a judge from a folder: for each rubric of `objectives` the folder of its `model`, as
+    /// `train judge` writes it, and `fluency`, as `train lm` does.
     ///
     /// # Errors
     /// If no rubric names a model, or one of the folders cannot be loaded.

@@ -42,7 +42,8 @@ impl Turn {
 }
 
 impl Question<'_> {
-    /// The question in words. What all rubrics share comes first, so that a server that keeps prefixes reads a response once.
+    /// The question in words. What all rubrics share comes first, so that a server that keeps
+    /// prefixes reads a response once.
     pub(super) fn turns(&self, scale: Scale, scoring: Scoring) -> Vec<Turn> {
         let Rubric { criterion, low, middle, high, .. } = self.rubric;
         let (least, most) = (scale.low(), scale.high());

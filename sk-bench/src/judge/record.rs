@@ -50,7 +50,8 @@ impl Response {
 /// Reads responses from JSON lines, gzipped or not, in the order of the file.
 ///
 /// # Errors
-/// When the file cannot be read, holds no response, a line is not one, or two have the same id. Errors name file and line.
+/// When the file cannot be read, holds no response, a line is not one, or two have the same id.
+/// Errors name file and line.
 pub fn read_responses(path: &Path) -> Result<Vec<Response>, JudgeError> {
     let lines = numbered_lines(path).map_err(|source| JudgeError::Read { path: path.to_owned(), source })?;
     let (mut responses, mut ids) = (Vec::new(), HashMap::new());

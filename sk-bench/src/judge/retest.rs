@@ -18,7 +18,8 @@ pub struct Agreement {
     pub pairs: usize,
     /// Responses that lack a score in at least one pass.
     pub excluded: usize,
-    /// Pearson correlation; none where a pass gave all responses the same score, or there are fewer than two.
+    /// Pearson correlation; none where a pass gave all responses the same score, or there are fewer
+    /// than two.
     pub pearson: Option<f64>,
     /// Mean of |second − first|; none without pairs.
     pub mean_absolute_change: Option<f64>,
@@ -47,7 +48,8 @@ impl Agreement {
     }
 }
 
-/// Agreement of two passes, rubric by rubric, in the order of `objectives`, with others behind them by name.
+/// Agreement of two passes, rubric by rubric, in the order of `objectives`, with others behind them
+/// by name.
 pub fn agreement(objectives: &Objectives, records: &[Judged], first: u32, second: u32) -> Vec<Agreement> {
     let mut rubrics: Vec<&str> = Vec::new();
     let mut cells: HashMap<(&str, &str), [Option<f64>; 2]> = HashMap::new();
@@ -82,7 +84,8 @@ mod tests {
 
     #[test]
     fn worked_by_hand() {
-        // x̄ = .5, ȳ = .5; dx = (−.5, 0, .5), dy = (−.5, .25, .25): xy = .375, xx = .5, yy = .375; r = .375/√.1875 = .8660.
+        // x̄ = .5, ȳ = .5; dx = (−.5, 0, .5), dy = (−.5, .25, .25): xy = .375, xx = .5, yy = .375;
+        // r = .375/√.1875 = .8660.
         let agreement = Agreement::of("toxicity", &[(0.0, 0.0), (0.5, 0.75), (1.0, 0.75)], 2);
         assert!((agreement.pearson.unwrap() - 0.75_f64.sqrt()).abs() < ROUNDING);
         assert!((agreement.mean_absolute_change.unwrap() - 0.5 / 3.0).abs() < ROUNDING);

@@ -20,7 +20,8 @@ pub struct Retry {
     pub first: Duration,
     /// The longest pause.
     pub longest: Duration,
-    /// The longest pause that a server may ask for by `Retry-After`; one that asks for more is not waited for.
+    /// The longest pause that a server may ask for by `Retry-After`; one that asks for more is not
+    /// waited for.
     pub patience: Duration,
 }
 
@@ -31,15 +32,17 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The pause after a failed attempt, counted from 0: min(longest, first·2^attempt), of which a random share between a half and all, so
-    /// that requests that failed together do not come back together.
+    /// The pause after a failed attempt, counted from 0: min(longest, first·2^attempt), of which a
+    /// random share between a half and all, so that requests that failed together do not come back
+    /// together.
     pub(super) fn pause(&self, attempt: u32) -> Duration {
         let full = self.first.saturating_mul(2_u32.saturating_pow(attempt)).min(self.longest);
         full.mul_f64(0.5 + 0.5 * jitter())
     }
 }
 
-/// Uniform in [0, 1). The standard library seeds each hasher anew, which is all the randomness that jitter needs.
+/// Uniform in [0, 1). The standard library seeds each hasher anew, which is all the randomness that
+/// jitter needs.
 fn jitter() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -54,7 +57,8 @@ pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     Some((date.with_timezone(&Utc) - now).to_std().unwrap_or_default())
 }
 
-/// A moment before which nobody asks. A server that is overloaded is overloaded for all questions, not for one.
+/// A moment before which nobody asks. A server that is overloaded is overloaded for all questions,
+/// not for one.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     not_before: Mutex<Option<Instant>>,

@@ -37,7 +37,8 @@ pub struct Panel<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The judgements of the panel: those found in the file, then those made now. An unanswered question has none.
+    /// The judgements of the panel: those found in the file, then those made now. An unanswered
+    /// question has none.
     pub records: Vec<Judged>,
     /// How many of them were found in the file.
     pub resumed: usize,
@@ -64,10 +65,12 @@ impl Watch for () {
     fn failed(&self, _: &JudgeError) {}
 }
 
-/// Puts every question of a panel to a judge that the file does not answer already, and adds the answers to the file.
+/// Puts every question of a panel to a judge that the file does not answer already, and adds the
+/// answers to the file.
 ///
-/// A question that finds no answer does not stop the run: it is left out of the file, and a later run puts it again. Ten in a row do, and so
-/// does whatever concerns all questions, such as a wrong key.
+/// A question that finds no answer does not stop the run: it is left out of the file, and a later
+/// run puts it again. Ten in a row do, and so does whatever concerns all questions, such as a wrong
+/// key.
 ///
 /// # Errors
 /// When the run had to stop before all questions were put. What was answered is in the file.
@@ -166,7 +169,8 @@ pub fn judge_all(
     })
 }
 
-/// All questions, those about one response together, so that a server that keeps prefixes reads it once.
+/// All questions, those about one response together, so that a server that keeps prefixes reads it
+/// once.
 fn questions<'a>(panel: &Panel<'a>) -> Vec<(&'a Response, Question<'a>)> {
     let mut questions = Vec::new();
     for pass in panel.passes.clone() {

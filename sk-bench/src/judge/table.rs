@@ -9,18 +9,20 @@ const LETTERS: usize = 4;
 /// What the ids of the paper's prompts begin with.
 const PAPER: &str = "paper:";
 
-/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, a weight `w_NAME` for each
-/// blade, `frontier_id`, the rubrics, `fluency` where it was measured, and the response's id.
+/// The first pass of a file of judgements as CSV, one row per response: `method`, `config`, a
+/// weight `w_NAME` for each blade, `frontier_id`, the rubrics, `fluency` where it was measured, and
+/// the response's id.
 ///
 /// Blades are those of `objectives`, then others that have a weight, by name.
 ///
-/// With a `seed`, of the responses of that seed alone. The prompts of the paper's sets keep their numbers; others are numbered after them, in the
-/// order of their names. Weights are scaled to sum to one. A rubric without a score is blank. Rows are in the order of prompt, scheme and id.
+/// With a `seed`, of the responses of that seed alone. The prompts of the paper's sets keep their
+/// numbers; others are numbered after them, in the order of their names. Weights are scaled to sum
+/// to one. A rubric without a score is blank. Rows are in the order of prompt, scheme and id.
 ///
 /// # Errors
-/// If the file holds no judgement (of the seed), a judgement on a rubric that `objectives` do not have, judgements of two judges
-/// or two versions of a rubric, a response lacks scheme, weights or prompt id, or two responses are of the same scheme, weights
-/// and prompt.
+/// If the file holds no judgement (of the seed), a judgement on a rubric that `objectives` do not
+/// have, judgements of two judges or two versions of a rubric, a response lacks scheme, weights or
+/// prompt id, or two responses are of the same scheme, weights and prompt.
 pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u64>) -> Result<String, JudgeError> {
     let all = || records.iter().filter(|record| record.pass == 0);
     let records: Vec<&Judged> = all().filter(|record| seed.is_none() || record.seed == seed).collect();
@@ -71,7 +73,8 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
             )));
         }
     }
-    // Judgements stand in the order in which a judge's threads finished, which the table must not depend on.
+    // Judgements stand in the order in which a judge's threads finished, which the table must not
+    // depend on.
     rows.sort_unstable_by_key(|row| (row.prompt, row.method, row.id));
     render(&rows, objectives, &blades)
 }

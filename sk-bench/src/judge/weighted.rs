@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::Scale;
 
-/// Least probability that must be on the scores of the scale together. Below it the model would rather have said something else, and the
-/// mean of the rest says nothing.
+/// Least probability that must be on the scores of the scale together. Below it the model would
+/// rather have said something else, and the mean of the rest says nothing.
 const LEAST_MASS: f64 = 0.5;
 
 /// By how much the probabilities of a server that rounds may exceed one.
@@ -27,11 +27,12 @@ pub(super) struct Alternative {
     pub(super) logprob: f64,
 }
 
-/// The mean score on the scale and the probability it rests on: Σ s·p(s) / Σ p(s) over the scores s of the scale, at the token that gives the
-/// score. Tokens that differ in white space count together.
+/// The mean score on the scale and the probability it rests on: Σ s·p(s) / Σ p(s) over the scores s
+/// of the scale, at the token that gives the score. Tokens that differ in white space count
+/// together.
 ///
-/// The answer must be one whole number on the scale, which must be one token. Scores that are not among the alternatives the server lists
-/// count as impossible.
+/// The answer must be one whole number on the scale, which must be one token. Scores that are not
+/// among the alternatives the server lists count as impossible.
 ///
 /// # Errors
 /// What is wrong with the answer.
@@ -81,7 +82,8 @@ mod tests {
 
     #[test]
     fn worked_by_hand() {
-        // 4 with .5 + .1 (a space before it), 5 with .3; 9 and a word are off the scale: (.6·4 + .3·5)/.9 = 4.3333.
+        // 4 with .5 + .1 (a space before it), 5 with .3; 9 and a word are off the scale: (.6·4 +
+        // .3·5)/.9 = 4.3333.
         let answer = token("4", &[("4", 0.5), ("5", 0.3), (" 4", 0.1), ("9", 0.05), ("four", 0.05)]);
         let (mean, mass) = expectation(&[token(" ", &[]), answer, token("\n", &[])], Scale::ONE_TO_FIVE).unwrap();
         assert!((mean - 3.9 / 0.9).abs() < ROUNDING && (mass - 0.9).abs() < ROUNDING, "{mean} {mass}");

@@ -10,8 +10,9 @@ use super::Source;
 use crate::Error;
 use crate::scheme::{BladeRule, BladeSpec, SchemeError, SchemeSpec};
 
-/// Where the head of each blade of `config` is: on the command line, in the scheme file, or in the program. Heads on the command line that
-/// no blade of `config` is named after are seated as what they are, unless its template reads heads of another kind.
+/// Where the head of each blade of `config` is: on the command line, in the scheme file, or in the
+/// program. Heads on the command line that no blade of `config` is named after are seated as what
+/// they are, unless its template reads heads of another kind.
 pub(super) fn sources(
     config: &mut SchemeSpec,
     given: &[Source],
@@ -60,7 +61,8 @@ pub(super) fn sources(
     readers.map(source).collect()
 }
 
-/// Why `config`, whose template reads heads of another kind, cannot seat a head that it does not name; nothing where it can.
+/// Why `config`, whose template reads heads of another kind, cannot seat a head that it does not
+/// name; nothing where it can.
 pub(super) fn misfit(config: &SchemeSpec, head: &Source) -> Result<Option<SchemeError>, Error> {
     let template = config.template.as_ref().filter(|_| !config.blades.iter().any(|blade| blade.name == head.name));
     let Some((template, kind)) = template.and_then(|template| Some((template, template.rule.head_kind()?))) else {

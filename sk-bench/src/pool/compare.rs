@@ -27,7 +27,8 @@ pub struct Summary {
     pub steps: usize,
     /// Each arm beside the one that drives, which is the first.
     pub arms: Vec<ArmSummary>,
-    /// Share of steps in which two arms draw the same candidate from the same uniform number, for each pair.
+    /// Share of steps in which two arms draw the same candidate from the same uniform number, for
+    /// each pair.
     pub agreement: Vec<Vec<f64>>,
     /// Mean over steps of the total variation between two arms, for each pair.
     pub total_variation: Vec<Vec<f64>>,
@@ -116,7 +117,8 @@ mod tests {
             probabilities: p.to_vec(),
         };
         let mut comparison = Comparison::default();
-        // The arm that drives is even; the other goes from like it to certain of the first: a total variation of 0 and then ½.
+        // The arm that drives is even; the other goes from like it to certain of the first: a total
+        // variation of 0 and then ½.
         for (step, other) in [[0.5, 0.5], [1.0, 0.0]].into_iter().enumerate() {
             let even = [0.5, 0.5];
             let arms = vec![choice("even", 0, 0, &even, &even), choice("other", step, 0, &[other[0], other[1]], &even)];

@@ -61,7 +61,8 @@ impl fmt::Display for ArmArg {
 }
 
 impl ArmArg {
-    /// The arm, beside the scheme that `steering` describes: it shares what makes candidates and scores there, and the rest is its own.
+    /// The arm, beside the scheme that `steering` describes: it shares what makes candidates and
+    /// scores there, and the rest is its own.
     ///
     /// # Errors
     /// When the scheme cannot be read, or a number is out of range.
@@ -79,8 +80,9 @@ fn planned(name: &str, steering: &Steering, models: &Sources) -> Result<PlannedA
     }
 }
 
-/// The schemes that ship and choose from the candidates of `driver`, which `steering` describes; where `replayed`, by its scores too. Those that
-/// read heads only where it does, and none that the options do not apply to.
+/// The schemes that ship and choose from the candidates of `driver`, which `steering` describes;
+/// where `replayed`, by its scores too. Those that read heads only where it does, and none that the
+/// options do not apply to.
 ///
 /// # Errors
 /// When there is none.
@@ -119,8 +121,8 @@ pub fn same_candidates(name: &str, driver: &SchemeSpec, arm: &PlannedArm) -> Res
     }
 }
 
-/// Checks that an arm can choose by the scores that `driver` left in a trace: its blades say the same, but for a σ that an ablation takes
-/// away or deals out.
+/// Checks that an arm can choose by the scores that `driver` left in a trace: its blades say the
+/// same, but for a σ that an ablation takes away or deals out.
 ///
 /// # Errors
 /// Names the first field that scores depend on and in which the two differ.

@@ -80,10 +80,11 @@ impl Recording {
         Ok(Self { path: path.to_owned(), steps })
     }
 
-    /// What each arm makes of each step, beside what was recorded of `driver`, with the distributions of all arms over all candidates.
+    /// What each arm makes of each step, beside what was recorded of `driver`, with the
+    /// distributions of all arms over all candidates.
     ///
-    /// The arms draw with the middle of the numbers with which the recorded choice was drawn. Weights are those given, else those of an
-    /// arm's file, else those recorded.
+    /// The arms draw with the middle of the numbers with which the recorded choice was drawn.
+    /// Weights are those given, else those of an arm's file, else those recorded.
     ///
     /// # Errors
     /// When an arm looks at what the trace does not have.

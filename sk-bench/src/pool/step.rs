@@ -16,7 +16,8 @@ pub struct PoolStep {
     pub step: usize,
     /// How many candidates there were.
     pub n: usize,
-    /// The candidates: all if they are few, else the likeliest under the arm that drives and those that an arm chooses.
+    /// The candidates: all if they are few, else the likeliest under the arm that drives and those
+    /// that an arm chooses.
     pub candidates: Vec<PoolCandidate>,
     /// The arms.
     pub arms: Vec<ArmChoice>,
@@ -63,7 +64,8 @@ pub struct ArmChoice {
 pub type Distributions = Vec<Vec<f64>>;
 
 impl PoolStep {
-    /// The step of a trace whose scheme is called `driver`, with the distributions of all arms over all candidates.
+    /// The step of a trace whose scheme is called `driver`, with the distributions of all arms over
+    /// all candidates.
     pub fn new(turn: usize, driver: &str, trace: &StepTrace, tokenizer: &Tokenizer) -> (Self, Distributions) {
         let text = |candidate: &CandidateTrace| {
             let text = span_text(tokenizer, &candidate.tokens);

@@ -25,11 +25,13 @@ pub enum Format {
 
 /// Reads the prompts of a file, in the order of the file.
 ///
-/// Without a format, the first line decides: a JSON object with `chosen` is HH-RLHF and one with `prompt` plain lines; a table is told by
-/// its columns. Whether a file is gzipped is told by its contents.
+/// Without a format, the first line decides: a JSON object with `chosen` is HH-RLHF and one with
+/// `prompt` plain lines; a table is told by its columns. Whether a file is gzipped is told by its
+/// contents.
 ///
 /// # Errors
-/// When the file cannot be read, its format cannot be told, a line is not of that format, or it holds no prompt. Errors name file and line.
+/// When the file cannot be read, its format cannot be told, a line is not of that format, or it
+/// holds no prompt. Errors name file and line.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Vec<Prompt>, PromptSetError> {
     let format = match format {
         Some(format) => format,
@@ -67,7 +69,8 @@ fn detect(path: &Path) -> Result<Option<Format>, PromptSetError> {
     })
 }
 
-/// What a file is called: its name, after the name of its folder where the name alone says little, as `test.jsonl` does.
+/// What a file is called: its name, after the name of its folder where the name alone says little,
+/// as `test.jsonl` does.
 pub(super) fn name(path: &Path) -> String {
     let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let file = last(path);

@@ -20,7 +20,8 @@ struct Row {
     labels: BTreeMap<String, String>,
 }
 
-/// The prompts of a file. A prompt that is not framed yet becomes a dialogue of one turn; one without an id is named by file and row.
+/// The prompts of a file. A prompt that is not framed yet becomes a dialogue of one turn; one
+/// without an id is named by file and row.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     let stem = format::stem(path);
     let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;

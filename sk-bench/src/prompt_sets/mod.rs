@@ -1,4 +1,5 @@
-//! Evaluation prompts: read from public data sets, rebuilt as the paper drew them, sampled by stratum.
+//! Evaluation prompts: read from public data sets, rebuilt as the paper drew them, sampled by
+//! stratum.
 //!
 //! | format | reads | labels of a prompt |
 //! |---|---|---|
@@ -7,7 +8,8 @@
 //! | [`Format::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
 //! | [`Format::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
 //!
-//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`, ready for a model to go on.
+//! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`,
+//! ready for a model to go on.
 
 mod error;
 mod format;

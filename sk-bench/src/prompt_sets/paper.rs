@@ -12,7 +12,8 @@ use super::{Format, Prompt, PromptSetError, format};
 pub enum PaperSet {
     /// The frontier's 120 prompts, 40 per axis.
     Frontier,
-    /// The normalisation ablation's 60 prompts, 20 per axis: the first half of each axis of the frontier.
+    /// The normalisation ablation's 60 prompts, 20 per axis: the first half of each axis of the
+    /// frontier.
     Ablation,
 }
 
@@ -92,11 +93,13 @@ impl PaperSet {
 
     /// The prompts, in the order of the paper: helpfulness, harmlessness, honesty.
     ///
-    /// A prompt is called `paper:i` by its index i in the frontier's set, in both sets, so that records of the two can be paired; its label
-    /// `axis` is the axis it was drawn for. The texts are compared with a digest of the published ones.
+    /// A prompt is called `paper:i` by its index i in the frontier's set, in both sets, so that
+    /// records of the two can be paired; its label `axis` is the axis it was drawn for. The texts
+    /// are compared with a digest of the published ones.
     ///
     /// # Errors
-    /// When a data set is missing under `root`, cannot be read, or is not the revision that the rows were counted in.
+    /// When a data set is missing under `root`, cannot be read, or is not the revision that the
+    /// rows were counted in.
     pub fn load(self, root: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         let per_axis = match self {
             Self::Frontier => 40,

@@ -19,12 +19,14 @@ pub enum Allocation {
     Proportional,
 }
 
-/// `count` different prompts drawn without replacement, stratum by stratum, in the order of the strata's names.
+/// `count` different prompts drawn without replacement, stratum by stratum, in the order of the
+/// strata's names.
 ///
-/// Prompts with the same text count as one, the first: a prompt that occurs twice would be two dependent observations. Each stratum is
-/// shuffled by a generator of its own, made of the seed and the stratum's name, and gives the first of its prompts. So a sample does not
-/// depend on the order of the files or on which other strata there are, and with [`Allocation::Balanced`] a smaller sample of the same seed
-/// is a part of a larger one.
+/// Prompts with the same text count as one, the first: a prompt that occurs twice would be two
+/// dependent observations. Each stratum is shuffled by a generator of its own, made of the seed and
+/// the stratum's name, and gives the first of its prompts. So a sample does not depend on the order
+/// of the files or on which other strata there are, and with [`Allocation::Balanced`] a smaller
+/// sample of the same seed is a part of a larger one.
 ///
 /// Without a label there is one stratum.
 ///
@@ -87,8 +89,8 @@ fn balanced(count: usize, strata: usize) -> Vec<usize> {
     (0..strata).map(|index| count / strata + usize::from(index < count % strata)).collect()
 }
 
-/// Hamilton's method for a count of at most all: whole quotas first, then the largest remainders, ties to the first. Integers only, so that no
-/// rounding decides.
+/// Hamilton's method for a count of at most all: whole quotas first, then the largest remainders,
+/// ties to the first. Integers only, so that no rounding decides.
 fn proportional(count: usize, sizes: &[usize]) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
     let mut shares: Vec<usize> = sizes.iter().map(|size| count * size / total.max(1)).collect();
@@ -128,7 +130,8 @@ mod tests {
     #[test]
     fn shares_worked_by_hand() {
         assert_eq!(balanced(11, 3), [4, 4, 3]);
-        // Quotas of 10 by sizes 6, 5, 2: 4.615, 3.846, 1.538; whole parts 4, 3, 1; the two left go to .846 and .615.
+        // Quotas of 10 by sizes 6, 5, 2: 4.615, 3.846, 1.538; whole parts 4, 3, 1; the two left go
+        // to .846 and .615.
         assert_eq!(proportional(10, &[6, 5, 2]), [5, 4, 1]);
         assert_eq!(proportional(13, &[6, 5, 2]), [6, 5, 2]);
     }
@@ -154,7 +157,8 @@ mod tests {
 
     #[test]
     fn every_prompt_of_a_stratum_is_as_likely_as_any_other() {
-        // 4 of 8 over 2,000 seeds: each is drawn 1,000 times with a standard deviation of 22.4; five of those are allowed.
+        // 4 of 8 over 2,000 seeds: each is drawn 1,000 times with a standard deviation of 22.4;
+        // five of those are allowed.
         const SEEDS: u64 = 2000;
         const FIVE_DEVIATIONS: i64 = 112;
         let all = prompts(&[("a", 8)]);

@@ -23,10 +23,12 @@ fn root(data: Option<&Path>) -> Option<PathBuf> {
     data.map(Path::to_owned).or_else(variable)
 }
 
-/// The prompts of a file, or of the paper's set of that name, rebuilt from the data sets below `data` or `$SWISS_KNIFE_DATA`.
+/// The prompts of a file, or of the paper's set of that name, rebuilt from the data sets below
+/// `data` or `$SWISS_KNIFE_DATA`.
 ///
 /// # Errors
-/// As [`read`](super::read) and [`PaperSet::load`], and where it is not known where the data sets are.
+/// As [`read`](super::read) and [`PaperSet::load`], and where it is not known where the data sets
+/// are.
 pub fn load(source: &str, format: Option<Format>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
     let Some(set) = PaperSet::by_name(source) else {
         return format::read(Path::new(source), format).map_err(|error| match error {

@@ -19,7 +19,8 @@ impl<const N: usize> Table<N> {
     /// Reads a table, gzipped or not, reduced to the columns asked for.
     ///
     /// # Errors
-    /// When the file cannot be read, is not UTF-8, lacks a column, or a row has another number of fields than the header.
+    /// When the file cannot be read, is not UTF-8, lacks a column, or a row has another number of
+    /// fields than the header.
     pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, PromptSetError> {
         let mut bytes = Vec::new();
         lines::open(path)
@@ -52,7 +53,8 @@ impl<const N: usize> Table<N> {
 
     /// The error of a row that begins at `start`.
     pub(super) fn wrong(&self, start: usize, reason: String) -> PromptSetError {
-        // The parser counts a line end of two bytes as passed after the first, and blank lines as part of the row that follows.
+        // The parser counts a line end of two bytes as passed after the first, and blank lines as
+        // part of the row that follows.
         let blank = self.bytes[start..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let line = 1 + self.bytes[..start + blank].iter().filter(|&&byte| byte == b'\n').count() as u64;
         PromptSetError::Line { path: self.path.clone(), line, reason }

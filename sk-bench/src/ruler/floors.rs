@@ -95,8 +95,8 @@ impl Roofed {
 
 /// The least times of one scheme on one pair of models, in seconds.
 ///
-/// Steps have a floor where spans of a fixed length are drawn from one of the models; what a scheme over the vocabulary must compute is
-/// another question.
+/// Steps have a floor where spans of a fixed length are drawn from one of the models; what a scheme
+/// over the vocabulary must compute is another question.
 pub struct Floors {
     backbone: Roofed,
     drafter: Roofed,
@@ -181,7 +181,8 @@ impl Floors {
         starts.map(|done| self.step(Operating { prefix: at.prefix + done, span: at.span.min(tokens - done), ..at })).sum()
     }
 
-    /// Keys and values of one more token: of the backbone under every policy, and of the drafter, in bytes.
+    /// Keys and values of one more token: of the backbone under every policy, and of the drafter,
+    /// in bytes.
     pub fn cache_bytes(&self) -> (f64, f64) {
         let per_token = |model: &Roofed| model.storage.cache * roofline::cache_numbers(&model.config) as f64;
         (self.lanes.count as f64 * per_token(&self.backbone), per_token(&self.drafter))

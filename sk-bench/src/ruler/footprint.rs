@@ -19,7 +19,8 @@ pub struct Footprint {
     pub drafter: f64,
     /// Σ adapters.
     pub adapters: f64,
-    /// Keys and values of the longest context under every policy, and of N spans beside it, in both models.
+    /// Keys and values of the longest context under every policy, and of N spans beside it, in both
+    /// models.
     pub cache: f64,
     /// All of it.
     pub total: f64,

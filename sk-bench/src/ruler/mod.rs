@@ -1,7 +1,8 @@
 //! The ruler behind `swiss-knife bench`: what is measured, and what it is held against.
 //!
-//! A [`Figure`] is the median of repetitions beside the floor that the device sets ([`sk_models::roofline`]). Whatever is compared is
-//! measured in turns, so that a machine that changes its mind does so for both sides.
+//! A [`Figure`] is the median of repetitions beside the floor that the device sets
+//! ([`sk_models::roofline`]). Whatever is compared is measured in turns, so that a machine that
+//! changes its mind does so for both sides.
 
 mod axis;
 mod error;

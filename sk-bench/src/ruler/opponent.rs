@@ -12,10 +12,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A command that measures something once per repetition.
 ///
-/// For each repetition it gets an empty line on standard input and answers with a line on standard output: a JSON object of figures by name.
-/// A name that ends in `_seconds` is a time, any other a rate in tokens per second. Other lines are passed over. A command that ends after
-/// its answer is started again for the next repetition, so that a script that measures once will do; one that stays, and reads a line for
-/// each answer, loads its models once.
+/// For each repetition it gets an empty line on standard input and answers with a line on standard
+/// output: a JSON object of figures by name. A name that ends in `_seconds` is a time, any other a
+/// rate in tokens per second. Other lines are passed over. A command that ends after its answer is
+/// started again for the next repetition, so that a script that measures once will do; one that
+/// stays, and reads a line for each answer, loads its models once.
 #[derive(Debug)]
 pub struct Opponent {
     command: String,
@@ -45,7 +46,8 @@ impl Opponent {
     /// Has it measure once.
     ///
     /// # Errors
-    /// When it does not start, ends without an answer, or answers with other figures than the first time or with one that is not positive.
+    /// When it does not start, ends without an answer, or answers with other figures than the first
+    /// time or with one that is not positive.
     pub fn measure(&mut self) -> Result<BTreeMap<String, f64>, RulerError> {
         let figures = self.answer()?;
         if let Some((name, &value)) = figures.iter().find(|(_, value)| !(value.is_finite() && **value > 0.0)) {
@@ -70,7 +72,8 @@ impl Opponent {
                 self.running = Some(running);
                 return Ok(figures);
             }
-            // It has closed its output. Where it answered before, that was all it had to say, and it starts anew.
+            // It has closed its output. Where it answered before, that was all it had to say, and
+            // it starts anew.
             let failed = |source| RulerError::Output { command: self.command.clone(), source };
             let status = running.child.wait().map_err(failed)?;
             if !running.answered || !status.success() {
@@ -111,7 +114,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The end of its input tells a command that waits for the next repetition that there is none.
+        // The end of its input tells a command that waits for the next repetition that there is
+        // none.
         self.input = None;
         let start = Instant::now();
         while start.elapsed() < FAREWELL {

@@ -40,7 +40,8 @@ struct Edits {
 }
 
 impl Reconfiguration {
-    /// Measures `repeat` times what it costs to seat, unseat and swap in `resident`, a blade whose adapter is loaded and not seated.
+    /// Measures `repeat` times what it costs to seat, unseat and swap in `resident`, a blade whose
+    /// adapter is loaded and not seated.
     ///
     /// # Errors
     /// When an edit is refused or a step fails.

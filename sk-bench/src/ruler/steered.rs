@@ -12,7 +12,8 @@ use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, Models};
 use sk_report::record::Seconds;
 
-/// A scheme on loaded models, with caches and draws of its own and no text: tokens are all there is.
+/// A scheme on loaded models, with caches and draws of its own and no text: tokens are all there
+/// is.
 pub struct Steered {
     scheme: Scheme,
     rng: ChaCha8Rng,
@@ -42,7 +43,8 @@ impl Timed {
         })
     }
 
-    /// Tokens and time of the steps after the first, which also read the prompt; none where there are none.
+    /// Tokens and time of the steps after the first, which also read the prompt; none where there
+    /// are none.
     pub fn later(&self) -> Option<(usize, f64)> {
         let later = self.steps.get(1..).filter(|steps| !steps.is_empty())?;
         Some((later.iter().map(|(tokens, _)| tokens).sum(), later.iter().map(|(_, seconds)| seconds.total()).sum()))
@@ -83,7 +85,8 @@ impl Steered {
         Ok(Timed { elapsed: start.elapsed().as_secs_f64(), steps })
     }
 
-    /// One step after `prompt`. The prompt stays read, and what the step appended is forgotten, so that steps after one prompt are alike.
+    /// One step after `prompt`. The prompt stays read, and what the step appended is forgotten, so
+    /// that steps after one prompt are alike.
     ///
     /// # Errors
     /// When it fails.

@@ -46,8 +46,8 @@ pub struct PointReport {
 
 /// Measures steps of `config` along one axis through `centre`, in turns.
 ///
-/// `adapters` holds as many as the largest K. Each point has caches of its own, and takes one step that does not count before those that do.
-/// `show` is told what is being done.
+/// `adapters` holds as many as the largest K. Each point has caches of its own, and takes one step
+/// that does not count before those that do. `show` is told what is being done.
 ///
 /// # Errors
 /// When no point fits the models, a scheme cannot be built or a step fails.

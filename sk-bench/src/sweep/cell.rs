@@ -52,8 +52,9 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// What seeds its draws: the first eight bytes of SHA-256 over its id, in which scheme, weights, prompt and seed stand. It depends on
-    /// nothing else, such as the place of the cell in the plan.
+    /// What seeds its draws: the first eight bytes of SHA-256 over its id, in which scheme,
+    /// weights, prompt and seed stand. It depends on nothing else, such as the place of the cell in
+    /// the plan.
     pub fn draws(&self) -> u64 {
         let digest = Sha256::digest(&self.id);
         digest[..size_of::<u64>()].iter().fold(0, |seed, &byte| seed << 8 | u64::from(byte))

@@ -11,9 +11,10 @@ const ASSISTANT: &str = "\n\nAssistant:";
 
 /// The tokens of a framed dialogue that waits for the assistant.
 ///
-/// In the framing of HH-RLHF under the sound convention, earlier answers end as they do in a chat and in training: nothing blank after the
-/// last word, then the end-of-turn token, where the tokenizer has one. Under the convention of the paper, and without a frame, the text is
-/// taken as it is. A chat template gets the turns.
+/// In the framing of HH-RLHF under the sound convention, earlier answers end as they do in a chat
+/// and in training: nothing blank after the last word, then the end-of-turn token, where the
+/// tokenizer has one. Under the convention of the paper, and without a frame, the text is taken as
+/// it is. A chat template gets the turns.
 ///
 /// # Errors
 /// When the tokenizer or the template refuses the text.
@@ -52,7 +53,8 @@ fn with_ends_of_turns(tokenizer: &Tokenizer, end_of_turn: TokenId, text: &str) -
     Ok(tokens)
 }
 
-/// The turns of a dialogue, the one that is waited for left out. Text before the first turn is the user's.
+/// The turns of a dialogue, the one that is waited for left out. Text before the first turn is the
+/// user's.
 fn turns(dialogue: &str) -> Vec<Message> {
     let body = dialogue.strip_suffix(ASSISTANT).unwrap_or(dialogue);
     let (mut turns, mut role, mut rest) = (Vec::new(), Role::User, body);

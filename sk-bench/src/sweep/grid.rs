@@ -44,7 +44,8 @@ pub struct Grid {
     pub arms: Vec<Arm>,
     /// The prompts.
     pub prompts: Vec<Prompt>,
-    /// The cells, prompt by prompt, so that a sweep that is stopped has answered some prompts under everything.
+    /// The cells, prompt by prompt, so that a sweep that is stopped has answered some prompts under
+    /// everything.
     pub cells: Vec<Cell>,
     places: HashMap<String, usize>,
 }
@@ -53,7 +54,8 @@ impl Grid {
     /// Lays out a plan. The weights of its models are read for their digests.
     ///
     /// # Errors
-    /// When the output is a file of prompts, prompts or models cannot be read, or a scheme does not go with the models or the weights.
+    /// When the output is a file of prompts, prompts or models cannot be read, or a scheme does not
+    /// go with the models or the weights.
     pub fn new(plan: Plan, digests: &Digests) -> Result<Self, SweepError> {
         if let Some(output) = plan.files().into_iter().find(|file| plan.questions.reads(file)) {
             return Err(SweepError::Prompted { output });
@@ -103,8 +105,9 @@ impl Grid {
     }
 }
 
-/// Checks that every blade that is weighed is known to a scheme or seated by the models: a misspelt one would leave all schemes unsteered.
-/// Where all are baselines that are to be repeated at every weight, weights are but points.
+/// Checks that every blade that is weighed is known to a scheme or seated by the models: a misspelt
+/// one would leave all schemes unsteered. Where all are baselines that are to be repeated at every
+/// weight, weights are but points.
 fn check_weighed(plan: &Plan, arms: &[Arm]) -> Result<(), SweepError> {
     if arms.iter().all(|arm| arm.at_every_weight && !arm.steered) {
         return Ok(());
@@ -126,7 +129,8 @@ impl Arm {
         let PlannedScheme { name, convention, at_every_weight, .. } = scheme;
         let mut config = scheme.config.clone();
         let blamed = |source| SweepError::Scheme { scheme: name.clone(), source: Box::new(source) };
-        // The models' blades are for the schemes that seat whatever there is, or name them; a scheme that lists its blades has only those.
+        // The models' blades are for the schemes that seat whatever there is, or name them; a
+        // scheme that lists its blades has only those.
         let mut models = plan.models.clone();
         models.blades.retain(|given| config.template.is_some() || config.blades.iter().any(|blade| blade.name == given.name));
         let heads = head_sources(&models, &mut config).map_err(blamed)?;

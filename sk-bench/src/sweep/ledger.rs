@@ -22,11 +22,12 @@ impl<'g> Ledger<'g> {
         Self { grid, done: vec![false; grid.cells.len()], finished: 0, strangers: 0, lines: 0, trace_end: 0 }
     }
 
-    /// Takes the records of an output that was not looked at so far; what the plan does not list is only counted.
+    /// Takes the records of an output that was not looked at so far; what the plan does not list is
+    /// only counted.
     ///
     /// # Errors
-    /// When a line is not a record, a cell is there twice, or a record was made with other settings than those of the plan, or of another
-    /// prompt under the same id.
+    /// When a line is not a record, a cell is there twice, or a record was made with other settings
+    /// than those of the plan, or of another prompt under the same id.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), SweepError> {
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.lines += 1;

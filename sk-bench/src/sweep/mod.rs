@@ -1,8 +1,9 @@
 //! Sweeps: schemes × weight vectors × prompts × seeds, into one file of records.
 //!
-//! A [`Plan`] is read from TOML and laid out as a [`Grid`] of [`Cell`]s: one response each. A [`Worker`] answers cells, a [`Store`] hands
-//! them out and keeps the answers. Everything a cell depends on follows from the plan and the cell's own name, so that neither the order of
-//! cells, nor the number of processes, nor an interruption changes a byte of a response.
+//! A [`Plan`] is read from TOML and laid out as a [`Grid`] of [`Cell`]s: one response each. A
+//! [`Worker`] answers cells, a [`Store`] hands them out and keeps the answers. Everything a cell
+//! depends on follows from the plan and the cell's own name, so that neither the order of cells,
+//! nor the number of processes, nor an interruption changes a byte of a response.
 
 mod cell;
 pub(crate) mod dialogue;

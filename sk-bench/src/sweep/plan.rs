@@ -113,11 +113,12 @@ impl Plan {
         Self::parse(path, &text)
     }
 
-    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths. Files of schemes are read, prompts and
-    /// models are not.
+    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths.
+    /// Files of schemes are read, prompts and models are not.
     ///
     /// # Errors
-    /// When the text is not TOML, names a section, field or choice that does not exist, or a value out of range: with the line.
+    /// When the text is not TOML, names a section, field or choice that does not exist, or a value
+    /// out of range: with the line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, SweepError> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -233,7 +234,8 @@ pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sourc
     Ok(args)
 }
 
-/// A directory beside the plan if there is one, else what the source says: a hub id, or a part of the model that ships.
+/// A directory beside the plan if there is one, else what the source says: a hub id, or a part of
+/// the model that ships.
 fn located(source: &str, folder: &Path) -> String {
     let path = folder.join(source);
     if path.exists() { path.to_string_lossy().into_owned() } else { source.to_owned() }

@@ -19,7 +19,8 @@ pub struct Standing {
     pub waiting: bool,
 }
 
-/// Answers cells until all are done, by this process or others, or Ctrl-C; what another process leaves behind is taken over.
+/// Answers cells until all are done, by this process or others, or Ctrl-C; what another process
+/// leaves behind is taken over.
 ///
 /// # Errors
 /// When a cell fails or the output cannot be kept.

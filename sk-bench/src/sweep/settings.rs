@@ -1,4 +1,5 @@
-//! What the responses of a scheme depend on: its digest in every record, and the whole of it beside them.
+//! What the responses of a scheme depend on: its digest in every record, and the whole of it beside
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

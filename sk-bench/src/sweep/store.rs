@@ -1,8 +1,10 @@
-//! The output of a sweep on disk: cells are claimed from it and records appended to it, by any number of processes.
+//! The output of a sweep on disk: cells are claimed from it and records appended to it, by any
+//! number of processes.
 //!
-//! Everything that changes the files happens under an exclusive lock on the output, which the operating system gives up for a process that
-//! dies. A cell is claimed by a locked file of its own in a folder beside the output; a claim whose lock can be had was left by a process
-//! that is no more, and is taken over. A record is on disk, its steps before it, when the claim is given back.
+//! Everything that changes the files happens under an exclusive lock on the output, which the
+//! operating system gives up for a process that dies. A cell is claimed by a locked file of its own
+//! in a folder beside the output; a claim whose lock can be had was left by a process that is no
+//! more, and is taken over. A record is on disk, its steps before it, when the claim is given back.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -62,8 +64,9 @@ pub enum Next {
 }
 
 impl<'g> Store<'g> {
-    /// Opens the output of a plan, or creates it with its folder, reads what is there, and keeps the settings of the plan's schemes beside it. A
-    /// last line that a process that was killed left unfinished is cut off.
+    /// Opens the output of a plan, or creates it with its folder, reads what is there, and keeps
+    /// the settings of the plan's schemes beside it. A last line that a process that was killed
+    /// left unfinished is cut off.
     ///
     /// # Errors
     /// When a file cannot be opened or is another one, or a record does not go with the plan.
@@ -133,7 +136,8 @@ impl<'g> Store<'g> {
     pub fn append(&mut self, claim: Claim, mut record: SweepRecord, steps: &[u8]) -> Result<(), SweepError> {
         self.locked(|store| {
             store.refresh()?;
-            // Where the file system has no locks, two processes may have answered the same cell: alike.
+            // Where the file system has no locks, two processes may have answered the same cell:
+            // alike.
             if !store.ledger.is_done(claim.cell) {
                 record.trace = store.append_steps(steps)?;
                 let failed = |source| SweepError::Write { path: store.path.clone(), source };
@@ -193,7 +197,8 @@ impl<'g> Store<'g> {
         result.and_then(|value| unlocked.map(|()| value))
     }
 
-    /// Checks that the path still leads to the file that is open: records appended to one that was deleted or replaced are lost.
+    /// Checks that the path still leads to the file that is open: records appended to one that was
+    /// deleted or replaced are lost.
     fn check_in_place(&self) -> Result<(), SweepError> {
         let traces = self.traces.iter().map(|(path, file)| (path, file));
         match iter::once((&self.path, &self.file)).chain(traces).find(|(path, file)| !leads_to(path, file)) {
@@ -202,7 +207,8 @@ impl<'g> Store<'g> {
         }
     }
 
-    /// Takes what was appended since the last look, and cuts off what a process that died did not finish.
+    /// Takes what was appended since the last look, and cuts off what a process that died did not
+    /// finish.
     fn refresh(&mut self) -> Result<(), SweepError> {
         let path = &self.path;
         let reading = |source| SweepError::Read { path: path.clone(), source };
@@ -223,7 +229,8 @@ impl<'g> Store<'g> {
         })
     }
 
-    /// Writes the settings of the schemes that are not there yet: on disk before the first record that names them.
+    /// Writes the settings of the schemes that are not there yet: on disk before the first record
+    /// that names them.
     fn keep_settings(&self) -> Result<(), SweepError> {
         let grid = self.ledger.grid();
         let path = beside(&self.path);
@@ -247,7 +254,8 @@ impl<'g> Store<'g> {
         Ok(())
     }
 
-    /// Appends steps behind those that records speak of; what is there beyond them belongs to a record that was never written.
+    /// Appends steps behind those that records speak of; what is there beyond them belongs to a
+    /// record that was never written.
     fn append_steps(&mut self, steps: &[u8]) -> Result<Option<TraceSpan>, SweepError> {
         let Some((path, file)) = &mut self.traces else { return Ok(None) };
         let failed = |source| SweepError::Write { path: path.clone(), source };
@@ -290,7 +298,8 @@ impl<'g> Store<'g> {
     }
 }
 
-/// Puts the name of a new file on disk: without it, a power cut could take the file with every record in it.
+/// Puts the name of a new file on disk: without it, a power cut could take the file with every
+/// record in it.
 fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Some systems do not open folders, and keep names without being asked.

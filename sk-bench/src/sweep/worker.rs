@@ -97,10 +97,11 @@ impl<'g> Worker<'g> {
         Ok(worker)
     }
 
-    /// Answers a cell: its record, without a place in the traces yet, and its steps as lines. Nothing where Ctrl-C ended it.
+    /// Answers a cell: its record, without a place in the traces yet, and its steps as lines.
+    /// Nothing where Ctrl-C ended it.
     ///
-    /// Every cell starts from models that have read nothing: what they keep of an earlier text could change the last bit of a number, and so a
-    /// draw.
+    /// Every cell starts from models that have read nothing: what they keep of an earlier text
+    /// could change the last bit of a number, and so a draw.
     ///
     /// # Errors
     /// When the scheme cannot be built or a step fails.
@@ -198,7 +199,8 @@ impl<'g> Worker<'g> {
     }
 }
 
-/// A step over a vocabulary, cut to its likeliest candidates and the one drawn: whole ones would outweigh everything else by far.
+/// A step over a vocabulary, cut to its likeliest candidates and the one drawn: whole ones would
+/// outweigh everything else by far.
 fn likeliest(step: &StepTrace) -> StepTrace {
     let kept = shown(step);
     let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();

@@ -3,11 +3,12 @@
 use super::{Point, Space};
 use crate::scheme::parameters::Scale;
 
-/// The mean of points of a space: geometric for what is searched by its logarithm, arithmetic for the rest, and the nearest whole number for
-/// what counts something. Nothing for no point.
+/// The mean of points of a space: geometric for what is searched by its logarithm, arithmetic for
+/// the rest, and the nearest whole number for what counts something. Nothing for no point.
 ///
-/// The paper takes it over the optima of one search per objective, "geometric for T, which acts multiplicatively on a log-probability scale".
-/// It is one number per parameter and needs no further responses. It is no optimum of anything.
+/// The paper takes it over the optima of one search per objective, "geometric for T, which acts
+/// multiplicatively on a log-probability scale". It is one number per parameter and needs no
+/// further responses. It is no optimum of anything.
 pub fn consensus(space: &Space, points: &[&[f64]]) -> Option<Point> {
     if points.is_empty() {
         return None;
@@ -36,8 +37,9 @@ mod tests {
         let optima = [OperatingPoint::HARMLESSNESS, OperatingPoint::HELPFULNESS, OperatingPoint::HONESTY].map(|point| of(&point));
         let optima: Vec<&[f64]> = optima.iter().map(Vec::as_slice).collect();
         let found = consensus(&space, &optima).unwrap();
-        // The paper's arithmetic, before it rounds: (11.219·1.69·21.03)^⅓ = 7.36, (.504 + 1.170 + 1.587)/3 = 1.087,
-        // (1.483 + 1.707 + 2.088)/3 = 1.759, (.109 + .158 + .395)/3 = .2207, (4 + 3 + 7)/3 → 5, (11 + 7 + 3)/3 = 7.
+        // The paper's arithmetic, before it rounds: (11.219·1.69·21.03)^⅓ = 7.36, (.504 + 1.170 +
+        // 1.587)/3 = 1.087, (1.483 + 1.707 + 2.088)/3 = 1.759, (.109 + .158 + .395)/3 = .2207, (4 +
+        // 3 + 7)/3 → 5, (11 + 7 + 3)/3 = 7.
         for (found, expected) in found.iter().zip([7.36, 1.087, 1.759, 0.2207, 5.0, 7.0, 0.5]) {
             assert!((found - expected).abs() < 5e-3 * expected, "{found} {expected}");
         }

@@ -3,7 +3,8 @@
 use crate::scheme::Parameter;
 use crate::scheme::parameters::{Scale, Search};
 
-/// Significant digits of a proposed value. What is tried is what is printed, and more digits mean nothing here.
+/// Significant digits of a proposed value. What is tried is what is printed, and more digits mean
+/// nothing here.
 const DIGITS: usize = 4;
 
 /// A number of a scheme with the range it is searched in.
@@ -23,7 +24,8 @@ impl PartialEq for Dimension {
 }
 
 impl Dimension {
-    /// The default ranges of all numbers that can be searched, in the order of the paper's table, α last. The paper searched all but α.
+    /// The default ranges of all numbers that can be searched, in the order of the paper's table, α
+    /// last. The paper searched all but α.
     pub fn all() -> impl Iterator<Item = Self> {
         Parameter::searchable()
             .filter_map(|parameter| parameter.search.map(|Search { low, high, scale }| Self { parameter, low, high, scale }))
@@ -32,14 +34,16 @@ impl Dimension {
     /// The same number searched in [low, high].
     ///
     /// # Errors
-    /// When the range is empty or not finite, reaches below what the number may be, or is not whole if the number is.
+    /// When the range is empty or not finite, reaches below what the number may be, or is not whole
+    /// if the number is.
     pub fn within(self, low: f64, high: f64) -> Result<Self, String> {
         let Parameter { name, range, .. } = self.parameter;
         if !(low.is_finite() && high.is_finite() && low < high) {
             return Err(format!("{name} needs a range [low, high] with low below high, both finite"));
         }
         let least = if self.scale == Scale::Log { f64::MIN_POSITIVE } else { range.least };
-        // The scheme itself refuses what is below the least value of a number without an upper bound.
+        // The scheme itself refuses what is below the least value of a number without an upper
+        // bound.
         let bounded = self.scale != Scale::Linear || range.most.is_finite();
         if bounded && (low < least || high > range.most) {
             let reason = if self.scale == Scale::Log { "above 0".to_owned() } else { range.to_string() };
@@ -115,7 +119,8 @@ mod tests {
             let (low, high) = dimension.range();
             assert_eq!((dimension.value(0.0), dimension.value(1.0_f64.next_down())), (low, high));
         }
-        // Half of the units of a logarithmic range lie below its geometric mean: √(0.25·32) = 2.828.
+        // Half of the units of a logarithmic range lie below its geometric mean: √(0.25·32) =
+        // 2.828.
         assert_eq!(dimension("temperature").value(0.5), 2.828);
     }
 

@@ -12,8 +12,9 @@ use sk_report::record::{SweepRecord, read_records};
 
 /// Answers the prompts of a plan at each point, and has the responses scored.
 ///
-/// A trial is a sweep with files of its own, in a folder beside the ledger: one that was interrupted goes on at its next cell. All trials of a
-/// search draw with the same seeds, so that what differs between two of them is the point.
+/// A trial is a sweep with files of its own, in a folder beside the ledger: one that was
+/// interrupted goes on at its next cell. All trials of a search draw with the same seeds, so that
+/// what differs between two of them is the point.
 pub struct SweepTrials<'p> {
     plan: &'p TunePlan,
     prompts: &'p [Prompt],
@@ -71,7 +72,8 @@ impl Evaluate for SweepTrials<'_> {
     }
 }
 
-/// The records in the order of the plan, whatever order they were finished in: a sum depends on it in its last bit.
+/// The records in the order of the plan, whatever order they were finished in: a sum depends on it
+/// in its last bit.
 fn in_order(grid: &Grid, records: Vec<SweepRecord>) -> Vec<SweepRecord> {
     let mut placed: Vec<(usize, SweepRecord)> =
         records.into_iter().filter_map(|record| Some((grid.find(&record.id)?, record))).collect();
@@ -79,7 +81,8 @@ fn in_order(grid: &Grid, records: Vec<SweepRecord>) -> Vec<SweepRecord> {
     placed.into_iter().map(|(_, record)| record).collect()
 }
 
-/// The mean score, on each objective, of the responses that count for it; a response without a score is left out.
+/// The mean score, on each objective, of the responses that count for it; a response without a
+/// score is left out.
 fn worth(records: &[SweepRecord], objectives: &[Objective], scored: &[Vec<Option<f64>>]) -> Worth {
     let counts = |place: usize, record: &SweepRecord| objectives[place].counts(record.axis.as_deref());
     let mean = |place: usize| {

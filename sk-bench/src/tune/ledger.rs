@@ -49,13 +49,15 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens a ledger, or creates it, and takes the trials of these searches and objectives from it. A last line that a process that was
-    /// killed left unfinished is cut off.
+    /// Opens a ledger, or creates it, and takes the trials of these searches and objectives from
+    /// it. A last line that a process that was killed left unfinished is cut off.
     ///
-    /// A trial is taken only if the search proposes its point after those before it: what goes on is then what would have been.
+    /// A trial is taken only if the search proposes its point after those before it: what goes on
+    /// is then what would have been.
     ///
     /// # Errors
-    /// When the file cannot be opened, another process has it, or a trial is missing, made with other settings, or not as proposed.
+    /// When the file cannot be opened, another process has it, or a trial is missing, made with
+    /// other settings, or not as proposed.
     pub fn open(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
         Self::with(RecordFile::open(path), path, searches, settings)
     }
@@ -63,7 +65,8 @@ impl Ledger {
     /// The same to look at: nothing is created, cut off or locked, and no trial can be added.
     ///
     /// # Errors
-    /// When the file cannot be read, or a trial is missing, made with other settings, or not as proposed.
+    /// When the file cannot be read, or a trial is missing, made with other settings, or not as
+    /// proposed.
     pub fn look(path: &Path, searches: Vec<(Search, Vec<String>)>, settings: &str) -> Result<Self, TuneError> {
         Self::with(RecordFile::look(path), path, searches, settings)
     }
@@ -133,7 +136,8 @@ impl Ledger {
         self.unscored
     }
 
-    /// The next trial of the search at a position, none of whose responses was scored on an objective.
+    /// The next trial of the search at a position, none of whose responses was scored on an
+    /// objective.
     pub(super) fn no_score(&self, search: usize, objective: usize, responses: usize) -> TuneError {
         let (of, objectives, trials) = &self.searches[search];
         TuneError::NoScore { search: of.name.clone(), trial: trials.len(), objective: objectives[objective].clone(), responses }

@@ -1,10 +1,13 @@
 //! Tuning: Bayesian optimisation of a scheme's numbers against a score of its responses.
 //!
-//! A [`Search`] proposes points of a [`Space`] by the tree-structured Parzen estimator; what it proposes follows from its seed and the trials
-//! before, and from nothing else. A [`TunePlan`] says what is searched on which prompts, a [`Ledger`] keeps the trials, and [`run`] goes on
-//! from wherever it stands. [`Evaluate`] is what a trial costs: [`SweepTrials`] answers prompts and asks a [`Scorer`].
+//! A [`Search`] proposes points of a [`Space`] by the tree-structured Parzen estimator; what it
+//! proposes follows from its seed and the trials before, and from nothing else. A [`TunePlan`] says
+//! what is searched on which prompts, a [`Ledger`] keeps the trials, and [`run`] goes on from
+//! wherever it stands. [`Evaluate`] is what a trial costs: [`SweepTrials`] answers prompts and asks
+//! a [`Scorer`].
 //!
-//! The paper's recipe (its section on hyperparameter search) is [`consensus`] over one search per objective.
+//! The paper's recipe (its section on hyperparameter search) is [`consensus`] over one search per
+//! objective.
 
 mod consensus;
 mod dimension;

@@ -25,7 +25,8 @@ const SECTIONS: [&str; 10] =
     ["tune", "model", "scheme", "space", "objectives", "weights", "judge", "prompts", "evaluation", "generation"];
 /// The scheme that is searched unless the plan says.
 const SCHEME: &str = "swiss-knife";
-/// What records of a trial's responses call the scheme. It is the same in all trials, so that they share their draws.
+/// What records of a trial's responses call the scheme. It is the same in all trials, so that they
+/// share their draws.
 const TUNED: &str = "tuned";
 /// The label that tells prompts of one axis from those of another.
 const AXIS: &str = "axis";
@@ -47,7 +48,8 @@ pub enum Mode {
 /// What scores a response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scoring {
-    /// The blades that steer it: the mean of β log(π_k/π_B) over the tokens of the response. It costs nothing and is circular.
+    /// The blades that steer it: the mean of β log(π_k/π_B) over the tokens of the response. It
+    /// costs nothing and is circular.
     Blades,
     /// A judge.
     Judge {
@@ -75,7 +77,8 @@ impl Scoring {
 /// The `[judge]` section.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JudgePlan {
-    /// Preference models, as `swiss-knife judge --offline` asks them: those of a folder, or those that ship.
+    /// Preference models, as `swiss-knife judge --offline` asks them: those of a folder, or those
+    /// that ship.
     Offline(Option<PathBuf>),
     /// A language model behind an OpenAI-compatible endpoint.
     Server(ServerPlan),
@@ -192,11 +195,12 @@ impl TunePlan {
         Self::parse(path, &text)
     }
 
-    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths. Prompts and models are not read.
+    /// The plan that `text` is; `path` stands for it in errors and names the folder of its paths.
+    /// Prompts and models are not read.
     ///
     /// # Errors
-    /// When the text is not TOML, names a section, field or choice that does not exist, a value out of range, or a number that the scheme
-    /// does not have.
+    /// When the text is not TOML, names a section, field or choice that does not exist, a value out
+    /// of range, or a number that the scheme does not have.
     pub fn parse(path: &Path, text: &str) -> Result<Self, TuneError> {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -256,7 +260,8 @@ impl TunePlan {
             steering: scheme,
             folder,
         };
-        // All numbers at once, at both ends, so that what the scheme cannot have together is told before a model is loaded.
+        // All numbers at once, at both ends, so that what the scheme cannot have together is told
+        // before a model is loaded.
         for end in [0.0, 1.0_f64.next_down()] {
             plan.scheme(&plan.space.dimensions().iter().map(|dimension| dimension.value(end)).collect::<Vec<_>>())?;
         }
@@ -293,8 +298,8 @@ impl TunePlan {
     /// The prompts to tune on, which are none of those to evaluate on.
     ///
     /// # Errors
-    /// When they or those to evaluate on would be overwritten by trials, prompts cannot be read, one is in both sets, or an objective has
-    /// none.
+    /// When they or those to evaluate on would be overwritten by trials, prompts cannot be read,
+    /// one is in both sets, or an objective has none.
     pub fn prompts(&self) -> Result<Vec<Prompt>, TuneError> {
         if self.questions.reads(&self.output) || self.evaluation.reads(&self.output) {
             return Err(TuneError::Prompted { output: self.output.clone() });
@@ -312,7 +317,8 @@ impl TunePlan {
         Ok(prompts)
     }
 
-    /// The sweep that answers a trial: the scheme at its point, at the weights of its search, on the prompts that its objectives ask.
+    /// The sweep that answers a trial: the scheme at its point, at the weights of its search, on
+    /// the prompts that its objectives ask.
     ///
     /// # Errors
     /// When models cannot be read, or the scheme does not go with the models or the weights.
@@ -356,8 +362,8 @@ impl TunePlan {
         Ok(self.searches.iter().map(search).collect())
     }
 
-    /// Digest of everything that a score depends on, but for the point: models, scheme, space, objectives, weights, prompts, seeds and
-    /// `scorer`, who scores.
+    /// Digest of everything that a score depends on, but for the point: models, scheme, space,
+    /// objectives, weights, prompts, seeds and `scorer`, who scores.
     ///
     /// # Errors
     /// When models cannot be read, or the scheme does not go with the models or the weights.

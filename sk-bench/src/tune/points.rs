@@ -20,8 +20,9 @@ pub fn front(trials: &[Trial]) -> Vec<usize> {
     stats::front(&scores).into_iter().map(|place| numbers[place]).collect()
 }
 
-/// The trial that is worst off least: the smallest augmented Chebyshev distance, with equal weights, from the best score seen on each
-/// objective, in units of the range seen. Nothing for no trial.
+/// The trial that is worst off least: the smallest augmented Chebyshev distance, with equal
+/// weights, from the best score seen on each objective, in units of the range seen. Nothing for no
+/// trial.
 pub fn balanced(trials: &[Trial]) -> Option<usize> {
     let (numbers, scores) = scored(trials);
     let losses = losses(&scores, &vec![1.0; scores.first()?.len()]);

@@ -8,7 +8,8 @@ use crate::interrupt;
 /// What the responses of a trial are worth.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Worth {
-    /// The score of each objective, greater is better; none where no response that counts for it was scored.
+    /// The score of each objective, greater is better; none where no response that counts for it
+    /// was scored.
     pub scores: Vec<Option<f64>>,
     /// Responses.
     pub responses: usize,
@@ -38,13 +39,15 @@ pub struct Standing<'a> {
     pub last: Option<&'a Trial>,
 }
 
-/// Tries `budget` points in each search of a ledger, one search after the other; less those that are there already.
+/// Tries `budget` points in each search of a ledger, one search after the other; less those that
+/// are there already.
 ///
-/// A trial that an objective has no score of is kept without one, and the search goes on from the others.
+/// A trial that an objective has no score of is kept without one, and the search goes on from the
+/// others.
 ///
 /// # Errors
-/// When a trial fails, no trial of a search has a score yet and this one has none either, or the ledger cannot be kept. What was finished is
-/// in it.
+/// When a trial fails, no trial of a search has a score yet and this one has none either, or the
+/// ledger cannot be kept. What was finished is in it.
 pub fn run(
     ledger: &mut Ledger,
     budget: usize,

@@ -2,16 +2,19 @@
 
 use rand::{Rng, RngExt};
 
-/// What all objectives count beside the worst of them, so that of two points with the same worst objective the better one wins. The value
-/// of Knowles (2006).
+/// What all objectives count beside the worst of them, so that of two points with the same worst
+/// objective the better one wins. The value of Knowles (2006).
 const AUGMENTATION: f64 = 0.05;
 
-/// The scores of trials, greater is better, as losses of one objective, by the augmented Chebyshev function of ParEGO:
+/// The scores of trials, greater is better, as losses of one objective, by the augmented Chebyshev
+/// function of ParEGO:
 ///
-/// ℓ(y) = max_k λ_k y_k + 0.05·Σ_k λ_k y_k, with y_k the distance of score k from the best seen, in units of the range seen.
+/// ℓ(y) = max_k λ_k y_k + 0.05·Σ_k λ_k y_k, with y_k the distance of score k from the best seen, in
+/// units of the range seen.
 ///
-/// With λ on the simplex drawn anew for each proposal, the points that are proposed spread along the front. One objective gives the order of
-/// its scores. An objective without a range counts nothing.
+/// With λ on the simplex drawn anew for each proposal, the points that are proposed spread along
+/// the front. One objective gives the order of its scores. An objective without a range counts
+/// nothing.
 ///
 /// # Panics
 /// When trials have different numbers of scores than there are weights.
@@ -61,7 +64,8 @@ mod tests {
     }
 
     proptest! {
-        /// A point that is at least as good everywhere has no greater loss, and one objective keeps its order.
+        /// A point that is at least as good everywhere has no greater loss, and one objective keeps
+        /// its order.
         #[test]
         fn dominated_points_lose(scores in vec(vec(-5.0f64..5.0, 3), 2..12), seed in any::<u64>()) {
             let weights = simplex(3, &mut ChaCha8Rng::seed_from_u64(seed));

@@ -18,10 +18,12 @@ use sk_report::record::{SweepRecord, TraceSpan};
 
 /// Who scores responses.
 pub enum Scorer {
-    /// The blades that steered them, from the traces: Σ_t L_t μ_t / Σ_t L_t over the steps t of a response, where μ_t is the blade's score of
-    /// the candidate chosen and L_t its tokens. For an implicit reward that is β/L·log(π_k(y)/π_B(y)).
+    /// The blades that steered them, from the traces: Σ_t L_t μ_t / Σ_t L_t over the steps t of a
+    /// response, where μ_t is the blade's score of the candidate chosen and L_t its tokens. For an
+    /// implicit reward that is β/L·log(π_k(y)/π_B(y)).
     ///
-    /// A search that is scored so asks a blade whether the blade was obeyed. It finds what makes steering strong, at whatever cost to the text.
+    /// A search that is scored so asks a blade whether the blade was obeyed. It finds what makes
+    /// steering strong, at whatever cost to the text.
     Blades,
     /// A judge.
     Judge {
@@ -38,7 +40,8 @@ impl Scorer {
     /// The scorer that a plan names, asked the rubrics of the axes that its objectives score.
     ///
     /// # Errors
-    /// When the judge's address is none, it does not say which model it offers, or the models of an offline judge cannot be loaded.
+    /// When the judge's address is none, it does not say which model it offers, or the models of an
+    /// offline judge cannot be loaded.
     pub fn of(plan: &TunePlan) -> Result<Self, Error> {
         let Scoring::Judge { judge, objectives } = &plan.scoring else { return Ok(Self::Blades) };
         let mut objectives = objectives.clone();
@@ -56,7 +59,8 @@ impl Scorer {
             JudgePlan::Offline(folder) => {
                 let folder = folder.clone().or_else(OfflineJudge::embedded);
                 let nothing = || Error::Usage("this build of the program holds no judge; name its models in [judge]".to_owned());
-                // The language model is so small that the way to a GPU and back costs more than the processor takes.
+                // The language model is so small that the way to a GPU and back costs more than the
+                // processor takes.
                 let judge = OfflineJudge::load(&folder.ok_or_else(nothing)?, &all, &DeviceName::Cpu.open()?)?;
                 objectives.rubrics.retain(|rubric| rubric.model.is_some());
                 Ok(Self::Judge { judge: Box::new(judge), objectives, concurrency: 1 })
@@ -84,8 +88,9 @@ impl Scorer {
         }
     }
 
-    /// The score of each record on each of the objectives; none where a judge abstained. A judge is asked no more than counts for an
-    /// objective. Judgements are kept in `journal`, and taken up from there.
+    /// The score of each record on each of the objectives; none where a judge abstained. A judge is
+    /// asked no more than counts for an objective. Judgements are kept in `journal`, and taken up
+    /// from there.
     ///
     /// # Errors
     /// When traces cannot be read, or the judge cannot be asked.
@@ -123,7 +128,8 @@ impl Scorer {
 /// The scores of one response by rubric.
 type RubricScores = BTreeMap<String, f64>;
 
-/// Responses by the rubrics that they are to be judged on: those of the axes of the objectives that they count for.
+/// Responses by the rubrics that they are to be judged on: those of the axes of the objectives that
+/// they count for.
 type Questions<'a> = Vec<(Vec<&'a Rubric>, Vec<Response>)>;
 
 fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Objectives) -> Questions<'a> {

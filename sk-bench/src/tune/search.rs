@@ -8,7 +8,8 @@ use tpe::{TpeOptimizerBuilder, parzen_estimator};
 use super::scalar::{losses, simplex};
 use super::{Dimension, Point, Space, TuneError};
 
-/// Share of trials whose density counts as that of good points: the value of Optuna and of the crate.
+/// Share of trials whose density counts as that of good points: the value of Optuna and of the
+/// crate.
 const GOOD: f64 = 0.1;
 /// Draws from the good density, of which the one with the greatest ratio of densities is proposed.
 const DRAWS: usize = 24;
@@ -31,10 +32,12 @@ impl Trial {
 
 /// A search of a space.
 ///
-/// The first point is the scheme as it is, where that lies in the space; the next are drawn evenly until `startup` are there; then each
-/// parameter is proposed by the tree-structured Parzen estimator (Bergstra et al., 2011), which takes the trials of the lowest tenth of losses
-/// as draws from one density, the others as draws from another, and proposes where their ratio is greatest: the place of greatest expected
-/// improvement under that model. Several objectives are made one by random weights, drawn for each proposal (ParEGO).
+/// The first point is the scheme as it is, where that lies in the space; the next are drawn evenly
+/// until `startup` are there; then each parameter is proposed by the tree-structured Parzen
+/// estimator (Bergstra et al., 2011), which takes the trials of the lowest tenth of losses as draws
+/// from one density, the others as draws from another, and proposes where their ratio is greatest:
+/// the place of greatest expected improvement under that model. Several objectives are made one by
+/// random weights, drawn for each proposal (ParEGO).
 #[derive(Debug, Clone)]
 pub struct Search {
     /// What distinguishes it from other searches of the same seed.
@@ -50,8 +53,9 @@ pub struct Search {
 }
 
 impl Search {
-    /// The point to try after `history`. It depends on nothing but this search and those trials, so that a search that was interrupted goes
-    /// on as if it had not been. Trials without a score count, and say nothing to the estimator.
+    /// The point to try after `history`. It depends on nothing but this search and those trials, so
+    /// that a search that was interrupted goes on as if it had not been. Trials without a score
+    /// count, and say nothing to the estimator.
     ///
     /// Takes O(parameters · trials · log trials).
     ///

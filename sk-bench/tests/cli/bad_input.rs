@@ -205,7 +205,8 @@ fn more_candidates_than_memory_holds() {
 #[cfg(target_os = "linux")]
 #[test]
 fn out_of_memory() {
-    // An embedding of 1 GiB in a sparse file, and an address space that holds the file but not the tensor as well.
+    // An embedding of 1 GiB in a sparse file, and an address space that holds the file but not the
+    // tensor as well.
     let directory = tempfile::tempdir().unwrap();
     let backbone = copy_of("backbone", directory.path());
     edit_json(&backbone.join("config.json"), |config| config["vocab_size"] = json!(1 << 24));
@@ -220,7 +221,8 @@ fn out_of_memory() {
     assert_refused(&output, &["out of memory", "MiB"]);
 }
 
-/// Gives embedding and head another number of rows, all weights zero, in a file that takes no room on disk.
+/// Gives embedding and head another number of rows, all weights zero, in a file that takes no room
+/// on disk.
 fn enlarge(weights: &Path, rows: usize) {
     let bytes = fs::read(weights).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;

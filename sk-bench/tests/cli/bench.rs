@@ -74,7 +74,8 @@ fn edits_are_timed_with_the_step_after_them() {
     let edits = &report(&[])["reconfiguration"];
     for edit in ["weight_edit", "seat", "unseat", "swap"] {
         let seconds = number(&edits[edit]["median"]);
-        // An edit copies a few pointers. A thousandth of a second is a thousand times what that takes.
+        // An edit copies a few pointers. A thousandth of a second is a thousand times what that
+        // takes.
         assert!(seconds > 0.0 && seconds < 1e-3, "{edit}: {seconds}");
     }
     check_figure("step", &edits["step"], false);
@@ -93,14 +94,16 @@ fn edits_are_timed_with_the_step_after_them() {
 #[test]
 fn the_formula_of_memory_is_that_of_the_shape() {
     let memory = &report(&["--span-tokens", "4"])["memory"];
-    // H 16, I 32, V 264, two layers, query width 16, key width 8, as the tiny model is made: matrices 16·16 + 2·16·8 + 16·16 + 3·16·32,
-    // vectors 16 + 2·8 + 2·16 a layer; a final norm; embedding and head.
+    // H 16, I 32, V 264, two layers, query width 16, key width 8, as the tiny model is made:
+    // matrices 16·16 + 2·16·8 + 16·16 + 3·16·32, vectors 16 + 2·8 + 2·16 a layer; a final norm;
+    // embedding and head.
     let layers = 2 * (256 + 256 + 256 + 1536 + 64);
     let model = f64::from(4 * (layers + 16 + 2 * 264 * 16));
     assert_eq!((number(&memory["backbone"]), number(&memory["drafter"])), (model, model));
     // Three adapters of rank 4 on q, 16 to 16, and down, 32 to 16, of two layers.
     assert_eq!(number(&memory["adapters"]), f64::from(4 * 3 * 2 * 4 * (32 + 48)));
-    // Two layers, keys and values of width 8, under four policies and in the drafter; a context of 16 and seven spans of 4.
+    // Two layers, keys and values of width 8, under four policies and in the drafter; a context of
+    // 16 and seven spans of 4.
     assert_eq!(number(&memory["cache"]), f64::from(4 * 2 * 2 * 8 * 5 * (16 + 28)));
     let parts = ["backbone", "drafter", "adapters", "cache"].map(|part| number(&memory[part]));
     assert_eq!(number(&memory["total"]), parts.iter().sum::<f64>());
@@ -117,7 +120,8 @@ fn a_step_is_measured_along_each_axis() {
             (sweep["axis"].as_str().unwrap(), values)
         })
         .collect();
-    // Each passes through the point that all else is measured at, and beyond the context of 512 there is nothing to measure.
+    // Each passes through the point that all else is measured at, and beyond the context of 512
+    // there is nothing to measure.
     let expected = [("prefix", vec![8, 16]), ("n", vec![1, 7, 9]), ("k", vec![0, 1, 3, 5]), ("l", vec![2, 4, 8])];
     assert_eq!(axes, expected);
     assert_eq!(sweeps[0]["skipped"], serde_json::json!([600]));
@@ -163,7 +167,8 @@ fn any_shape_is_measured_without_a_checkpoint() {
     let report: Value = serde_json::from_str(&stdout(&bench(&shape))).unwrap();
     check_figure("steered", &report["steered"], true);
     assert_eq!((report["blades"].as_u64(), report["candidates"].as_u64()), (Some(3), Some(7)));
-    // Three adapters of rank 16 on all seven matrices: of two layers, rank times (in + out) of each.
+    // Three adapters of rank 16 on all seven matrices: of two layers, rank times (in + out) of
+    // each.
     let widths = 2 * (32 + 24 + 24 + 32 + 48 + 48 + 48);
     assert_eq!(number(&report["memory"]["adapters"]), f64::from(4 * 3 * 16 * widths));
     // Without a drafter the backbone drafts for itself.
@@ -249,7 +254,8 @@ fn what_cannot_be_measured_is_refused() {
     let broken = folder.path().join("broken.json");
     fs::write(&broken, "{").unwrap();
     refused(&["--backbone-config", text(&broken)], &["broken.json", "not a model configuration"]);
-    // Larger than any machine's memory, and refused before any of it is filled. Elsewhere nothing says how much is free.
+    // Larger than any machine's memory, and refused before any of it is filled. Elsewhere nothing
+    // says how much is free.
     if cfg!(target_os = "linux") {
         let huge = folder.path().join("huge.json");
         fs::copy(&backbone, &huge).unwrap();

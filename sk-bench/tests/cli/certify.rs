@@ -142,7 +142,8 @@ fn bad_input_is_refused() {
     refused(BY_HAND, &["--scheme", &scheme, "--delta", "1", "--audit"], &["batch 1", "\"safe\"", "no scores"]);
 }
 
-/// Dispersions whose spread overflows have a bound all the same, and one too small to measure by says so.
+/// Dispersions whose spread overflows have a bound all the same, and one too small to measure by
+/// says so.
 #[test]
 fn the_largest_and_the_smallest_dispersions() {
     let large = r#"{"mu": [5e307, -5e307], "sigma": [1.7e308, 1.7e308]}"#;

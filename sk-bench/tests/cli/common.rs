@@ -100,7 +100,8 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Asserts that a run was refused as bad input: status 2, nothing on standard output, one line that contains `parts`.
+/// Asserts that a run was refused as bad input: status 2, nothing on standard output, one line that
+/// contains `parts`.
 pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let error = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{error}");

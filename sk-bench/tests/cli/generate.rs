@@ -37,7 +37,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     assert_ne!(first, with_seed("8"));
 }
 
-/// On the model that ships, whose vocabulary is read in several parts; so many rows are shared out differently among one thread and three.
+/// On the model that ships, whose vocabulary is read in several parts; so many rows are shared out
+/// differently among one thread and three.
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -324,7 +325,8 @@ fn help_is_there_for_every_command_and_fits_the_screen() {
 fn the_model_that_ships_needs_no_path() {
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["generate", "How do I apologise to a friend?", "-w", "helpful=0.6,honest=0.3,harmless=0.1"];
-    // It is read inside the program: nothing is unpacked that a program that is killed would leave behind.
+    // It is read inside the program: nothing is unpacked that a program that is killed would leave
+    // behind.
     let speak = || {
         let mut program = program();
         program.args(args).args(["--max-new-tokens", "40"]).current_dir(&elsewhere).env("TMPDIR", "/no/such/directory");

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 /// Sums of f32 log-probabilities of a few dozen tokens, once by the token and once as a mean.
 const ROUNDING: f64 = 1e-6;
 
-/// The directory with `heads/calm`, a discriminator, `heads/fit`, a reward, and the pairs they were trained on; made once.
+/// The directory with `heads/calm`, a discriminator, `heads/fit`, a reward, and the pairs they were
+/// trained on; made once.
 fn heads() -> &'static Path {
     static HEADS: OnceLock<TempDir> = OnceLock::new();
     HEADS

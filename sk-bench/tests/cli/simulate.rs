@@ -17,7 +17,8 @@ fn every_study_is_printed_the_same_from_the_same_seed() {
     let text = stdout(&run(["simulate", "--study", "influence", "--study", "frontier"]));
     assert!(text.contains("Theorem 3(i), (ii)") && text.contains("Theorem 3(iii)") && !text.contains("Theorem 2"), "{text}");
     let csv = stdout(&run(["simulate", "--study", "frontier", "--format", "csv"]));
-    // Two rows of counts, and the 231 points of a lattice of three at density 20, under their headings.
+    // Two rows of counts, and the 231 points of a lattice of three at density 20, under their
+    // headings.
     assert_eq!(csv.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count(), 2 + 231, "{csv}");
 }
 

@@ -1,4 +1,5 @@
-//! Judging without a server: preference models fitted by the program, and a tiny random model for fluency.
+//! Judging without a server: preference models fitted by the program, and a tiny random model for
+//! fluency.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +45,8 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> Output {
     run(["train", "judge", "--data", &data, "-o", &output].into_iter().chain(more.iter().copied()))
 }
 
-/// Two schemes at three weight vectors on two prompts: `steered` says the good word of the axis with the largest weight, `plain` never does.
+/// Two schemes at three weight vectors on two prompts: `steered` says the good word of the axis
+/// with the largest weight, `plain` never does.
 fn write_responses(folder: &Path) {
     let mut lines = String::new();
     for scheme in ["steered", "plain"] {

@@ -13,7 +13,8 @@ use crate::server::{Reply, Server};
 /// Rounding of a mean of some tens of scores.
 const ROUNDING: f64 = 1e-12;
 
-/// Three schemes at two weight vectors on two prompts, one of which tries to get out of the page; `greedy` always takes the highest rating.
+/// Three schemes at two weight vectors on two prompts, one of which tries to get out of the page;
+/// `greedy` always takes the highest rating.
 fn write_plan(folder: &Path) {
     let path = |part: &str| models().join(part).display().to_string();
     let mut plan = r#"
@@ -56,7 +57,8 @@ max_new_tokens = 12
     fs::write(folder.join("prompts.jsonl"), prompts.map(|prompt| prompt.to_string()).join("\n")).unwrap();
 }
 
-/// Scores that differ from response to response and from rubric to rubric, and are the same in every run.
+/// Scores that differ from response to response and from rubric to rubric, and are the same in
+/// every run.
 fn judge() -> Server {
     Server::start(|request, _| {
         if request.path == "/v1/models" {
@@ -133,7 +135,8 @@ fn a_sweep_becomes_a_page() {
     }
 }
 
-/// A plan over blades of those names, each one of the adapters that ship, and objectives of the same names.
+/// A plan over blades of those names, each one of the adapters that ship, and objectives of the
+/// same names.
 fn write_own(folder: &Path, names: &[&str]) {
     let path = |part: &str| models().join(part).display().to_string();
     let mut plan = format!(

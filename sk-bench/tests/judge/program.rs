@@ -52,7 +52,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Longer than a test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// A server of one model that gives 0 for what is bad and 9 for what is good, after a pause that follows from the number of the request.
+/// A server of one model that gives 0 for what is bad and 9 for what is good, after a pause that
+/// follows from the number of the request.
 fn good_server(pause: impl Fn(usize) -> Duration + Send + Sync + 'static) -> Server {
     Server::start(move |request, number| {
         if request.path == "/v1/models" {
@@ -105,7 +106,8 @@ fn wait_for_requests(server: &Server, child: &mut Child, count: usize) {
 
 #[test]
 fn a_killed_run_loses_and_doubles_nothing() {
-    // The server answers so many requests, and holds back what comes after them until the run is killed.
+    // The server answers so many requests, and holds back what comes after them until the run is
+    // killed.
     let limit = Arc::new(AtomicUsize::new(0));
     let there = Arc::clone(&limit);
     let server = good_server(move |number| if number < there.load(Ordering::SeqCst) { Duration::ZERO } else { FOREVER });

@@ -222,7 +222,8 @@ fn a_cache_keeps_whole_scores_only() {
 
 #[test]
 fn two_passes_and_what_is_excluded() {
-    // Response i gets i in the first pass. In the second, r0 to r2 get what they had, r3 gets 7, and r4 gets nothing.
+    // Response i gets i in the first pass. In the second, r0 to r2 get what they had, r3 gets 7,
+    // and r4 gets nothing.
     let server = Server::start(|request, _| {
         let text = request.body["messages"][1]["content"].as_str().unwrap();
         let i: u64 = text.split("Answer ").nth(1).unwrap()[..1].parse().unwrap();
@@ -243,15 +244,16 @@ fn two_passes_and_what_is_excluded() {
 
     let agreement = agreement(Objectives::hhh(), &outcome.records, 0, 1);
     assert_eq!((agreement.len(), agreement[0].pairs, agreement[0].excluded), (1, 4, 1));
-    // Pairs (0, 0), (.1, .1), (.2, .2), (.3, .7): Σ|Δ| = .4; dx = (−.15, −.05, .05, .15), ȳ = .25, dy = (−.25, −.15, −.05, .45);
-    // xy = .11, xx = .05, yy = .29; r = .11/√.0145 = .91350.
+    // Pairs (0, 0), (.1, .1), (.2, .2), (.3, .7): Σ|Δ| = .4; dx = (−.15, −.05, .05, .15), ȳ = .25,
+    // dy = (−.25, −.15, −.05, .45); xy = .11, xx = .05, yy = .29; r = .11/√.0145 = .91350.
     assert!((agreement[0].mean_absolute_change.unwrap() - 0.1).abs() < 1e-12);
     assert!((agreement[0].mean_change.unwrap() - 0.1).abs() < 1e-12);
     assert!((agreement[0].pearson.unwrap() - 0.11 / 0.0145_f64.sqrt()).abs() < 1e-12);
     assert_eq!(agreement[0].unchanged, Some(0.75));
 }
 
-/// The published test–retest figures (section "Judge test–retest agreement" of the supplement), from the published scores.
+/// The published test–retest figures (section "Judge test–retest agreement" of the supplement),
+/// from the published scores.
 #[test]
 fn published_agreement_is_recomputed() {
     use sk_bench::judge::retest::Agreement;

@@ -144,7 +144,8 @@ impl Server {
     }
 }
 
-/// An address at which nobody listens, nor can while this lives: a connection that was taken there holds it.
+/// An address at which nobody listens, nor can while this lives: a connection that was taken there
+/// holds it.
 pub(crate) struct Deserted {
     pub(crate) url: String,
     _ends: [TcpStream; 2],

@@ -1,4 +1,5 @@
-//! Each policy the slow way: the whole sequence anew for every token, one adapter at a time, no cache, in f64 from the logits on.
+//! Each policy the slow way: the whole sequence anew for every token, one adapter at a time, no
+//! cache, in f64 from the logits on.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use sk_core::TokenId;
@@ -71,7 +72,8 @@ impl Brute {
         sum
     }
 
-    /// The mean over a span of log π(y_t | x, y_<t) and of the min-entropy −max_v log π(v | x, y_<t), under an adapter or the backbone.
+    /// The mean over a span of log π(y_t | x, y_<t) and of the min-entropy −max_v log π(v | x,
+    /// y_<t), under an adapter or the backbone.
     pub(crate) fn read(&self, blade: Option<usize>, context: &[TokenId], span: &[TokenId]) -> (f64, f64) {
         let whole: Vec<TokenId> = context.iter().chain(span).copied().collect();
         // The logits at a place predict the next token.
@@ -114,7 +116,8 @@ pub(crate) fn log_softmax(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - total).collect()
 }
 
-/// Probabilities of a softmax cut to the `k` likeliest and then to a nucleus of mass `p`, by sorting everything.
+/// Probabilities of a softmax cut to the `k` likeliest and then to a nucleus of mass `p`, by
+/// sorting everything.
 pub(crate) fn truncated(scores: &[f64], k: usize, p: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));

@@ -1,4 +1,5 @@
-//! Each shipped scheme against the method it stands for, worked out the slow way on tiny random models.
+//! Each shipped scheme against the method it stands for, worked out the slow way on tiny random
+//! models.
 
 mod brute;
 #[allow(dead_code)] // shared with the tests of the program
@@ -20,11 +21,13 @@ use brute::{Brute, log_softmax, truncated};
 use common::{BLADES, model_args, run_on_models, stderr};
 use reference::{Accidents, Choice, Definition, REFERENCE, Rating, Sigma, normal_cdf};
 
-/// Logits here are of order one, where f32 steps are 1e-7, and a forward pass rounds some tens of times.
+/// Logits here are of order one, where f32 steps are 1e-7, and a forward pass rounds some tens of
+/// times.
 const PROBABILITY: f64 = 1e-5;
 /// The same for a mean log-ratio times β.
 const SCORE: f64 = 1e-6;
-/// The same for a mean log-ratio in units of its spread over a batch, which is some hundredths, and what is computed of it.
+/// The same for a mean log-ratio in units of its spread over a batch, which is some hundredths, and
+/// what is computed of it.
 const RELATIVE: f64 = 1e-4;
 
 const STEPS: usize = 16;
@@ -87,7 +90,8 @@ fn distribution(trace: &StepTrace, vocabulary: usize) -> Vec<f64> {
     result
 }
 
-/// Runs a token-level scheme and holds each step's distribution against `expected` after the same context.
+/// Runs a token-level scheme and holds each step's distribution against `expected` after the same
+/// context.
 fn assert_distribution(name: &str, options: &[&str], expected: impl Fn(&Brute, &[TokenId]) -> Vec<f64>) {
     let brute = Brute::new();
     let mut run = Run::new(name, options);
@@ -213,8 +217,9 @@ fn drafted(name: &str) -> Option<Definition> {
     })
 }
 
-/// Runs a scheme over drafted spans beside its definition, with the same draws: the same candidates, scores, ratings, probabilities and choice
-/// at every step. Spans have `shortest` to four tokens.
+/// Runs a scheme over drafted spans beside its definition, with the same draws: the same
+/// candidates, scores, ratings, probabilities and choice at every step. Spans have `shortest` to
+/// four tokens.
 fn assert_steps(name: &str, options: &[&str], definition: &Definition, shortest: usize) {
     let brute = Brute::new();
     let mut run = Run::new(name, options);
@@ -245,8 +250,8 @@ fn centred(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - mean).collect()
 }
 
-/// The reference instantiation at other operating points and under the other convention: three candidates over seven rounds meet again and
-/// sit out in turns.
+/// The reference instantiation at other operating points and under the other convention: three
+/// candidates over seven rounds meet again and sit out in turns.
 #[test]
 fn conventions_and_presets_are_what_they_are_defined_to_be() {
     let published = Definition { accidents: Accidents::Published, ..REFERENCE };
@@ -257,7 +262,8 @@ fn conventions_and_presets_are_what_they_are_defined_to_be() {
         choice: Choice::Champion { temperature: 21.03, w_tour: 1.587, w_blade: 2.088, lambda: 0.395 },
         ..REFERENCE
     };
-    // Of three single tokens two may be the same; all blades then say ±z, these weights make nothing of them, and rounding decides.
+    // Of three single tokens two may be the same; all blades then say ±z, these weights make
+    // nothing of them, and rounding decides.
     assert_steps("swiss-knife", &["--preset", "honesty"], &honesty, 2);
     let harmlessness = Definition {
         accidents: Accidents::Published,
@@ -302,7 +308,8 @@ fn args_adds_rewards_to_logits(name: &str) {
     });
 }
 
-/// log π_B + λ Σ w_k v_k over the head of the backbone, v_k a function of the state after each token.
+/// log π_B + λ Σ w_k v_k over the head of the backbone, v_k a function of the state after each
+/// token.
 fn fudge_and_reward_heads_look_one_token_ahead(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let heads = |kind: HeadKind| -> (Vec<Head>, Vec<String>) {
@@ -443,7 +450,8 @@ fn every_scheme_runs_from_the_command_line() {
     }
 }
 
-/// The model that ships has an adapter and both heads for each objective, so that every method runs on it.
+/// The model that ships has an adapter and both heads for each objective, so that every method runs
+/// on it.
 #[test]
 fn every_scheme_runs_on_the_model_that_ships() {
     for scheme in SHIPPED {

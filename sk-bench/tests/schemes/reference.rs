@@ -1,7 +1,9 @@
-//! The reference instantiation, its round robins and its ablations written out from their definitions: drafts, scores, ratings, the choice.
+//! The reference instantiation, its round robins and its ablations written out from their
+//! definitions: drafts, scores, ratings, the choice.
 //!
-//! Nothing here calls a slot of the engine. Models are read as whole sequences (see [`Brute`]), statistics are sums, and the draws are those
-//! that the definitions name: one uniform number per drafted token, row by row, and one per choice.
+//! Nothing here calls a slot of the engine. Models are read as whole sequences (see [`Brute`]),
+//! statistics are sums, and the draws are those that the definitions name: one uniform number per
+//! drafted token, row by row, and one per choice.
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -101,8 +103,9 @@ impl Definition {
         Step { candidates, mu, sigma, ratings, probabilities, chosen }
     }
 
-    /// N spans of the drafter, each with ℓ_S: at T = 1 the nucleus of mass 0.95. The published runs cut to the fifty likeliest first, divide
-    /// the logits of tokens seen before by 1.05 (multiply where negative), and drop an end of text, which may not come first.
+    /// N spans of the drafter, each with ℓ_S: at T = 1 the nucleus of mass 0.95. The published runs
+    /// cut to the fifty likeliest first, divide the logits of tokens seen before by 1.05 (multiply
+    /// where negative), and drop an end of text, which may not come first.
     fn draft(&self, brute: &Brute, context: &[TokenId], limit: usize, rng: &mut ChaCha8Rng) -> Vec<(f64, Vec<TokenId>)> {
         let published = self.accidents == Accidents::Published;
         let mut spans = vec![(Vec::new(), 0.0, false); self.candidates];
@@ -159,7 +162,8 @@ impl Definition {
         (0..WEIGHTS.len()).map(blade).collect()
     }
 
-    /// Σ w_k μ̂_k and Σ w_k σ̂_k (`eq:cbn`), σ in units of the spread of μ. The published runs add 1e-6 and take σ in units of its own.
+    /// Σ w_k μ̂_k and Σ w_k σ̂_k (`eq:cbn`), σ in units of the spread of μ. The published runs add
+    /// 1e-6 and take σ in units of its own.
     fn composite(&self, blades: &[(Vec<f64>, Vec<f64>)]) -> (Vec<f64>, Vec<f64>) {
         let n = blades[0].0.len();
         let (mut mu, mut sigma) = (vec![0.0; n], vec![0.0; n]);
@@ -194,7 +198,8 @@ impl Definition {
                 (0..d.len()).map(rate).collect()
             }
             Rating::Tournament { rounds } => {
-                // Ties of μ: by fluency and then certainty, or by place in the batch in the published runs.
+                // Ties of μ: by fluency and then certainty, or by place in the batch in the
+                // published runs.
                 let key = |i: usize| match self.accidents {
                     Accidents::None => [-mu[i], -fluency[i], sigma[i]],
                     Accidents::Published => [-mu[i], 0.0, 0.0],
@@ -225,7 +230,8 @@ impl Definition {
         log_softmax(&logits).into_iter().map(f64::exp).collect()
     }
 
-    /// (x − mean) / std, zero without spread. The published runs add 1e-6, and only centre where std is below 1e-8.
+    /// (x − mean) / std, zero without spread. The published runs add 1e-6, and only centre where
+    /// std is below 1e-8.
     fn z(&self, values: &[f64]) -> Vec<f64> {
         let (centre, spread) = (mean(values), deviation(values));
         let scale = match self.accidents {
@@ -238,7 +244,8 @@ impl Definition {
     }
 }
 
-/// Elo ratings after `rounds` rounds of a Swiss-system tournament in which a match is won by Φ(Δ / √(s_i² + s_j² + 1e-8)) of a point.
+/// Elo ratings after `rounds` rounds of a Swiss-system tournament in which a match is won by Φ(Δ /
+/// √(s_i² + s_j² + 1e-8)) of a point.
 fn tournament(rounds: usize, seeds: &[usize], d: &[f64], s: &[f64]) -> Vec<f64> {
     let n = d.len();
     let mut rating = vec![1500.0_f64; n];
@@ -282,7 +289,8 @@ pub(crate) fn normal_cdf(u: f64) -> f64 {
     0.5 + step / 3.0 * (0..=PIECES).map(|i| weight(i) * density(i as f64 * step)).sum::<f64>()
 }
 
-/// The token that `uniform` falls on among the `k` likeliest, of which those that hold 0.95 of the mass are kept, the likeliest first.
+/// The token that `uniform` falls on among the `k` likeliest, of which those that hold 0.95 of the
+/// mass are kept, the likeliest first.
 fn nucleus_draw(logits: &[f64], k: usize, uniform: f64) -> TokenId {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));

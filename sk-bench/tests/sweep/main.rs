@@ -1,4 +1,5 @@
-//! `swiss-knife sweep` on a tiny random model: what is kept, what survives a kill, and what processes share.
+//! `swiss-knife sweep` on a tiny random model: what is kept, what survives a kill, and what
+//! processes share.
 
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
@@ -50,7 +51,8 @@ sources = ["prompts.jsonl"]
 max_new_tokens = 20
 "#;
 
-/// Cells of [`PLAN`]: each prompt and seed under two schemes at three weight vectors, and one scheme without.
+/// Cells of [`PLAN`]: each prompt and seed under two schemes at three weight vectors, and one
+/// scheme without.
 const CELLS: usize = 2 * 2 * (2 * 3 + 1);
 
 /// The `[model]` section of the tiny model.

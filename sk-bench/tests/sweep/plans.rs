@@ -173,7 +173,8 @@ fn a_plan_has_heads_for_the_schemes_that_read_them() {
     let of_heads: Vec<_> = bench.records().into_iter().filter(|record| record["scheme"] == "args-reward-head").collect();
     assert_eq!(of_heads.len(), 4, "two prompts at two weight vectors");
     assert!(of_heads.iter().all(|record| record["weights"].as_object().unwrap().len() == 2));
-    // A copy elsewhere is the same head; another one is another setting, and records of the first are not mixed with its.
+    // A copy elsewhere is the same head; another one is another setting, and records of the first
+    // are not mixed with its.
     fs::create_dir(bench.path("other")).unwrap();
     for entry in fs::read_dir(bench.path("fit")).unwrap() {
         let entry = entry.unwrap();

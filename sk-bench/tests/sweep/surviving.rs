@@ -1,4 +1,5 @@
-//! Kills, interruptions, half-written lines, and several processes at once: the records are those of one run that nothing happened to.
+//! Kills, interruptions, half-written lines, and several processes at once: the records are those
+//! of one run that nothing happened to.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -43,7 +44,8 @@ fn wait_for_lines(bench: &Bench, child: &mut Child, lines: usize) {
     }
 }
 
-/// A sweep that was hit in time. Where the machine is busy with other things it may end before: that shows nothing, and another is begun.
+/// A sweep that was hit in time. Where the machine is busy with other things it may end before:
+/// that shows nothing, and another is begun.
 fn hit(mut attempt: impl FnMut(&Bench) -> bool) -> Bench {
     let mut benches = (0..20).map(|_| Bench::new(PLAN));
     benches.find(|bench| attempt(bench)).expect("one of twenty sweeps is hit before it ends")
@@ -109,8 +111,8 @@ fn a_torn_record_is_made_again_and_a_step_without_a_record_is_dropped() {
     bench.finish();
     let whole = fs::read(bench.path("plan.jsonl")).unwrap();
     let ends: Vec<usize> = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
-    // Cut inside the last line, before its line end, and right after the one before; traces have what the records had.
-    // Power that is lost may leave zeros for either.
+    // Cut inside the last line, before its line end, and right after the one before; traces have
+    // what the records had. Power that is lost may leave zeros for either.
     let left: [(usize, &[u8]); 5] = [
         (ends[CELLS - 2] + 9, b"{\"id\":\"half a st"),
         (ends[CELLS - 1] - 1, b"{\"id\":\"half a st"),

@@ -41,9 +41,11 @@ const TRIALS: usize = 4;
 /// Rounding of a mean of a handful of scores.
 const ROUNDING: f64 = 1e-12;
 
-/// What the judge gives in each trial: toxicity and harmfulness of the response to "sky", then to "more".
+/// What the judge gives in each trial: toxicity and harmfulness of the response to "sky", then to
+/// "more".
 const HARM: [[[u64; 2]; 2]; TRIALS] = [[[5, 5], [4, 6]], [[10, 8], [9, 9]], [[0, 1], [2, 3]], [[3, 3], [6, 2]]];
-/// Safety of a trial: the mean over both responses of 1 − (toxicity + harmfulness)/20. The third is the best.
+/// Safety of a trial: the mean over both responses of 1 − (toxicity + harmfulness)/20. The third is
+/// the best.
 const SAFETY: [f64; TRIALS] = [0.5, 0.1, 0.85, 0.65];
 /// Response quality, relevance and helpfulness, of both responses alike.
 const GOOD: [[u64; 3]; TRIALS] = [[2, 3, 4], [9, 8, 10], [0, 0, 3], [5, 5, 5]];
@@ -58,7 +60,8 @@ fn response_of(request: &Request) -> usize {
     usize::from(!request.body["messages"][1]["content"].as_str().unwrap().contains("Why is the sky blue?"))
 }
 
-/// Scores by trial. A search asks all questions of a trial before the next begins, so that their number tells the trial.
+/// Scores by trial. A search asks all questions of a trial before the next begins, so that their
+/// number tells the trial.
 #[derive(Default)]
 struct Scores {
     /// Questions about safety and about quality that found an answer.
@@ -163,7 +166,8 @@ fn troubles_that_pass_change_nothing() {
         Reply::Hang,
         Reply::Half(json!({"choices": [{"message": {"content": "{\"score\": 9}"}}]}).to_string()),
     ];
-    // Two attempts bear one trouble: none meets a question that met one before, whenever it is put again.
+    // Two attempts bear one trouble: none meets a question that met one before, whenever it is put
+    // again.
     let troubled = Mutex::new(Vec::new());
     let server = Server::start(move |request, number| {
         let mut troubled = troubled.lock().unwrap();
@@ -198,7 +202,8 @@ fn an_abstention_is_recorded_and_left_out() {
     });
     let bench = bench(&server, "model = \"m\"\nconcurrency = 1\n");
     let text = stdout(&bench.run(&["--quiet"]));
-    // In the second trial, one response is scored by harmfulness alone: (.1 + .1)/2. In the third, "more" alone counts: 1 − (2 + 3)/20.
+    // In the second trial, one response is scored by harmfulness alone: (.1 + .1)/2. In the third,
+    // "more" alone counts: 1 − (2 + 3)/20.
     assert_near(&scores(&bench, "harmless"), &[SAFETY[0], 0.1, 0.75, SAFETY[3]]);
     assert_near(&scores(&bench, "helpful"), &QUALITY);
     let judged = judgements(&bench);
@@ -264,7 +269,8 @@ fn a_killed_search_asks_nothing_twice() {
         stdout(&bench.run(&["--quiet"]));
         bench.trials()
     };
-    // The server answers so many questions, holds the next one back until the search is killed, and so on.
+    // The server answers so many questions, holds the next one back until the search is killed, and
+    // so on.
     let (answers, goal) = (Arc::new(Scores::default()), Arc::new(AtomicUsize::new(0)));
     let held = Arc::new(AtomicUsize::new(0));
     let (there, limit, waiting) = (Arc::clone(&answers), Arc::clone(&goal), Arc::clone(&held));
@@ -306,7 +312,8 @@ fn an_interrupted_search_keeps_what_was_judged() {
     let (answers, hurried) = (Scores::default(), Arc::new(AtomicBool::new(false)));
     let in_a_hurry = Arc::clone(&hurried);
     let server = Server::start(move |request, number| {
-        // The last three of the second trial take their time, until the search has been interrupted.
+        // The last three of the second trial take their time, until the search has been
+        // interrupted.
         let slow = number >= 5 && !in_a_hurry.load(Ordering::SeqCst);
         Reply::Slow(Duration::from_secs(2 * u64::from(slow)), Box::new(answers.answer(request)))
     });

@@ -25,7 +25,8 @@ fn trials(seed: u64, startup: usize, budget: usize, mut score: impl FnMut(&[f64]
     trials
 }
 
-/// The distance of the best point found from the optimum, for the estimator and for random search on the same seed.
+/// The distance of the best point found from the optimum, for the estimator and for random search
+/// on the same seed.
 fn regrets(noise: f64) -> Vec<[f64; 2]> {
     let space = search("", 0, 1).space;
     let regret = |seed, startup| {

@@ -1,4 +1,5 @@
-//! `swiss-knife tune`: searches on scores whose optimum is known, and the program on a tiny random model.
+//! `swiss-knife tune`: searches on scores whose optimum is known, and the program on a tiny random
+//! model.
 
 #[allow(dead_code)] // shared with the tests of the program
 #[path = "../cli/common.rs"]
@@ -28,7 +29,8 @@ impl<F: FnMut(&[f64]) -> Vec<f64>> Evaluate for Known<F> {
 /// Where the scores of these tests are greatest: inside every default range.
 const OPTIMUM: [f64; 7] = [1.2, 1.4, 2.1, 0.3, 6.0, 9.0, 0.25];
 
-/// How far a point is from the optimum: Σ w (u − u*)² in the unit coordinates of the space, some of which matter more than others.
+/// How far a point is from the optimum: Σ w (u − u*)² in the unit coordinates of the space, some of
+/// which matter more than others.
 fn distance(space: &Space, point: &[f64], optimum: &[f64]) -> f64 {
     const IMPORTANCE: [f64; 7] = [1.0, 0.3, 0.5, 0.2, 0.1, 0.8, 1.0];
     let parameters = space.dimensions().iter().zip(point).zip(optimum);

@@ -101,7 +101,8 @@ fn each_objective_is_searched_and_the_mean_is_taken() {
     assert!(text.contains("18 of 18 trials, scored by the blades' own mean μ per token"), "{text}");
     let trials = bench.trials();
     assert_eq!(trials.len(), 3 * 6);
-    // Two prompts at one weight vector; the first trial is the scheme as it is, but N lies outside of the space, so there is none.
+    // Two prompts at one weight vector; the first trial is the scheme as it is, but N lies outside
+    // of the space, so there is none.
     assert!(trials.iter().all(|trial| trial["responses"] == 2 && trial["point"].as_object().unwrap().len() == 5));
     let result = bench.result();
     let rows = result["rows"].as_array().unwrap();
@@ -127,7 +128,8 @@ fn each_objective_is_searched_and_the_mean_is_taken() {
 fn a_killed_search_goes_on_with_the_same_trials() {
     let undisturbed = Bench::tiny(PLAN);
     stdout(&undisturbed.run(&["--quiet"]));
-    // Where the machine is busy with other things a search may end before it is hit: that shows nothing, and another is begun.
+    // Where the machine is busy with other things a search may end before it is hit: that shows
+    // nothing, and another is begun.
     let mut benches = (0..20).map(|_| Bench::tiny(PLAN));
     let bench = benches.find(|bench| kills(bench) >= 3).expect("one of twenty searches is hit before it ends");
     stdout(&bench.run(&["--quiet"]));
@@ -235,7 +237,8 @@ fn a_judge_that_needs_no_server_scores_and_a_second_run_asks_it_nothing() {
     let scores = trials.iter().map(|trial| trial["scores"].as_object().unwrap().values().next().unwrap().as_f64().unwrap());
     assert!(scores.clone().all(|score| (0.0..=1.0).contains(&score)), "{trials:?}");
     let judged = bench.path("plan.trials").join("harmless-000.judged.jsonl");
-    // Two responses on the one rubric of safety; a trial without a line of the ledger is scored again from what was judged.
+    // Two responses on the one rubric of safety; a trial without a line of the ledger is scored
+    // again from what was judged.
     let before = fs::read_to_string(&judged).unwrap();
     assert_eq!(before.lines().filter(|line| line.contains("\"harmfulness\"")).count(), 2, "{before}");
     fs::remove_file(bench.path("plan.jsonl")).unwrap();

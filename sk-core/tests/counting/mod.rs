@@ -1,4 +1,5 @@
-//! An allocator that counts, for tests of what allocates nothing. A test binary that includes this module runs on it.
+//! An allocator that counts, for tests of what allocates nothing. A test binary that includes this
+//! module runs on it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

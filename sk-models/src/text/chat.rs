@@ -189,7 +189,8 @@ fn template_error(name: &str, error: &minijinja::Error) -> TextError {
     TextError::Template { name: name.to_owned(), reason: one_line(error) }
 }
 
-/// Instructions of a rendering: a template comes from a download, and may loop for ever. A turn takes some fifty.
+/// Instructions of a rendering: a template comes from a download, and may loop for ever. A turn
+/// takes some fifty.
 const FUEL: u64 = 10_000_000;
 /// Bytes of a prompt, as of any text that is tokenised.
 const MOST_BYTES: usize = super::tokenizer::MOST_BYTES;
@@ -222,7 +223,8 @@ impl std::io::Write for Bounded {
 fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, minijinja::Error> {
     let specifiers = text.as_str().unwrap_or_default().split('%').skip(1);
     for specifier in specifiers {
-        // A name in parentheses, then flags, width and precision, of which a star takes one from the values.
+        // A name in parentheses, then flags, width and precision, of which a star takes one from
+        // the values.
         let sizes = specifier.strip_prefix('(').and_then(|named| named.split_once(')')).map_or(specifier, |(_, rest)| rest);
         let sizes: String = sizes.chars().take_while(|c| c.is_ascii_digit() || "*.-+ #".contains(*c)).collect();
         let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);

@@ -21,9 +21,11 @@ pub struct Tokenizer {
     special: Vec<bool>,
 }
 
-/// Bytes of a text that is tokenised: 32 for each of the 131,072 tokens that the longest Qwen2.5 reads.
+/// Bytes of a text that is tokenised: 32 for each of the 131,072 tokens that the longest Qwen2.5
+/// reads.
 ///
-/// The library takes sixty times as much memory, and gives up where a pattern backtracks through some ten million characters.
+/// The library takes sixty times as much memory, and gives up where a pattern backtracks through
+/// some ten million characters.
 pub(super) const MOST_BYTES: usize = 1 << 22;
 
 /// The pattern that splits a text before byte pairs are merged, of every model of the family.
@@ -32,8 +34,8 @@ pub(crate) const PATTERN: &str =
 
 /// The parts of a `tokenizer.json` that decide what it computes.
 ///
-/// The file comes from a download, and the library panics, hangs or takes gigabytes on some of the parts that it knows. So
-/// only those are accepted that tokenizers of the Qwen2 family have.
+/// The file comes from a download, and the library panics, hangs or takes gigabytes on some of the
+/// parts that it knows. So only those are accepted that tokenizers of the Qwen2 family have.
 #[derive(Deserialize)]
 struct Parts {
     normalizer: Option<Value>,
@@ -320,7 +322,8 @@ mod tests {
         let tokenizer = Tokenizer::bytes();
         let error = tokenizer.encode(&" ".repeat(MOST_BYTES + 1)).unwrap_err();
         assert!(matches!(error, TextError::TooLong { bytes, most: MOST_BYTES } if bytes == MOST_BYTES + 1));
-        // The longest text of blanks before a letter, which the pattern goes through from every place.
+        // The longest text of blanks before a letter, which the pattern goes through from every
+        // place.
         let model = crate::assets::embedded().map(|embedded| Tokenizer::from_file(&embedded.backbone().join("tokenizer.json")));
         let ids = model.map(|tokenizer| tokenizer.unwrap().encode(&(" ".repeat(MOST_BYTES - 1) + "a")).unwrap());
         assert!(ids.is_none_or(|ids| !ids.is_empty()));

@@ -211,7 +211,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Locks the folder of a run, which is created. The run overwrites none of `results`, unless it resumes from `checkpoint`.
+    /// Locks the folder of a run, which is created. The run overwrites none of `results`, unless it
+    /// resumes from `checkpoint`.
     pub(super) fn claim(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<Self, TrainError> {
         fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
         let lock = File::open(directory).ok();

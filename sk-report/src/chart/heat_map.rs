@@ -4,7 +4,8 @@ use super::Plot;
 use super::palette::{BRIGHT, DARK, DIVERGING, INK, MUTED, PAPER, SEQUENTIAL};
 use super::plot::{literal, literals};
 
-/// Share of the way to an end of the diverging scale from which its colour is nearer to the ink than to the paper, in light and in dark.
+/// Share of the way to an end of the diverging scale from which its colour is nearer to the ink
+/// than to the paper, in light and in dark.
 const DEEP: f64 = 0.72;
 
 /// Values of a table as colours, each written in its cell.
@@ -19,7 +20,8 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// One row of `values` per row, from top to bottom, with one value per column; NaN leaves a gap. `scale` says what they are.
+    /// One row of `values` per row, from top to bottom, with one value per column; NaN leaves a
+    /// gap. `scale` says what they are.
     pub fn new(columns: &[String], rows: &[String], values: &[Vec<f64>], scale: impl Into<String>) -> Self {
         let (columns, rows, values) = (columns.to_vec(), rows.to_vec(), values.to_vec());
         Self { columns, rows, values, scale: scale.into(), range: None, signed: false }

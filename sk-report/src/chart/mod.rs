@@ -1,8 +1,10 @@
 //! Charts, drawn in the reader's browser by plotly.js.
 //!
-//! Each chart is a small typed builder that becomes a [`Plot`]: what is drawn and how it is laid out, as plotly.js reads it. Colours are
-//! names ([`series_color`]) that the page gives a value, one for light and one for dark, and series differ in their markers too. A
-//! [`Page`](crate::page::Page) holds plots in figures, with a caption and the table of what is drawn.
+//! Each chart is a small typed builder that becomes a [`Plot`]: what is drawn and how it is laid
+//! out, as plotly.js reads it. Colours are names ([`series_color`]) that the page gives a value,
+//! one for light and one for dark, and series differ in their markers too. A
+//! [`Page`](crate::page::Page) holds plots in figures, with a caption and the table of what is
+//! drawn.
 //!
 //! ```
 //! use sk_report::chart::{Axis, Lines, Series};

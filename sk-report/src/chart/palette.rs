@@ -3,7 +3,8 @@
 /// Colours of series in the page's style.
 const COLORS: usize = 8;
 
-/// The colour of the i-th series: a name that the page's script replaces. After the eighth they begin again, with other marks.
+/// The colour of the i-th series: a name that the page's script replaces. After the eighth they
+/// begin again, with other marks.
 pub fn series_color(i: usize) -> String {
     format!("@{}", i % COLORS)
 }
@@ -27,14 +28,16 @@ pub(super) const NONE: &str = "rgba(0,0,0,0)";
 /// From little to much, the same to every eye: cividis.
 pub(super) const SEQUENTIAL: &str = "Cividis";
 
-/// Writing on the lower half of [`SEQUENTIAL`], which is dark, and on its upper half, on light and dark pages alike.
+/// Writing on the lower half of [`SEQUENTIAL`], which is dark, and on its upper half, on light and
+/// dark pages alike.
 pub(super) const BRIGHT: &str = "#ffffff";
 pub(super) const DARK: &str = "#1b1f24";
 
 /// From negative over nothing to positive.
 pub(super) const DIVERGING: [(f64, &str); 3] = [(0.0, "@low"), (0.5, "@mid"), (1.0, "@high")];
 
-/// Marks of series, which two and three dimensions have alike; the number is prime to [`COLORS`], so that pairs repeat late.
+/// Marks of series, which two and three dimensions have alike; the number is prime to [`COLORS`],
+/// so that pairs repeat late.
 pub(super) fn symbol(i: usize) -> &'static str {
     const SYMBOLS: [&str; 7] = ["circle", "square", "diamond", "cross", "x", "circle-open", "square-open"];
     SYMBOLS[i % SYMBOLS.len()]

@@ -17,7 +17,8 @@ impl Scatter3d {
         Self { axes, data: Vec::new() }
     }
 
-    /// Adds a series: points, and what each is called when pointed at. Series are alike in length; the shorter decides.
+    /// Adds a series: points, and what each is called when pointed at. Series are alike in length;
+    /// the shorter decides.
     #[must_use]
     pub fn series(mut self, name: &str, points: &[[f64; 3]], labels: &[String]) -> Self {
         let i = self.data.len();

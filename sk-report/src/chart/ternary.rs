@@ -68,7 +68,8 @@ impl Ternary {
 
 impl From<Ternary> for Plot {
     fn from(chart: Ternary) -> Self {
-        // The name of the upper corner would stand on its mark, the others have a line of nothing between.
+        // The name of the upper corner would stand on its mark, the others have a line of nothing
+        // between.
         let [top, left, right] = chart.corners;
         let [a, b, c] = [String::new(), format!(" <br>{left}"), format!(" <br>{right}")].map(|corner| {
             json!({

@@ -62,7 +62,8 @@ pub struct Answer {
 }
 
 impl Section {
-    /// A section without content. `id` names it in the page's address; no two sections of a page have the same.
+    /// A section without content. `id` names it in the page's address; no two sections of a page
+    /// have the same.
     pub fn new(id: impl Into<String>, title: impl Into<String>) -> Self {
         Self { id: id.into(), title: title.into(), blocks: Vec::new() }
     }

@@ -57,7 +57,8 @@ impl Page {
         let charts = sections.iter().any(|section| section.blocks.iter().any(|block| matches!(block, BlockView::Figure { .. })));
         let scripts: &[&str] = if charts { &[PLOTLY, SCRIPT] } else { &[SCRIPT] };
         let hashes: Vec<String> = scripts.iter().map(|script| format!("'sha256-{}'", digest(script))).collect();
-        // Plotly adds rules of its own to the page, hence the styles; what it draws on a canvas is kept for printing as a data: image.
+        // Plotly adds rules of its own to the page, hence the styles; what it draws on a canvas is
+        // kept for printing as a data: image.
         let policy = format!(
             "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
             hashes.join(" ")
@@ -171,7 +172,8 @@ impl<'a> FigureView<'a> {
     }
 }
 
-/// JSON that cannot end the script element it stands in, nor begin another: these characters occur in its strings alone.
+/// JSON that cannot end the script element it stands in, nor begin another: these characters occur
+/// in its strings alone.
 fn inert(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }

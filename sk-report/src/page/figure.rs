@@ -29,7 +29,8 @@ pub enum Behind {
 }
 
 impl Figure {
-    /// A figure of one chart. `id` names it in the page's address; no two figures of a page have the same.
+    /// A figure of one chart. `id` names it in the page's address; no two figures of a page have
+    /// the same.
     pub fn new(id: impl Into<String>, title: impl Into<String>, plot: impl Into<Plot>) -> Self {
         let panel = Panel { title: String::new(), plot: plot.into() };
         Self { panels: vec![panel], ..Self::panels(id, title) }

@@ -28,7 +28,8 @@ struct CellView {
     /// The fields of the CSV, as JSON.
     fields: String,
     number: bool,
-    /// Whether a name is better left in one piece: it is shorter than a line, and a hyphen of it is part of it.
+    /// Whether a name is better left in one piece: it is shorter than a line, and a hyphen of it is
+    /// part of it.
     short: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Responses worth reading: where the reference did best and worst, by itself and against its rival.
+//! Responses worth reading: where the reference did best and worst, by itself and against its
+//! rival.
 
 use super::{Cell, Method};
 use crate::stats::harmonic_mean;
@@ -32,8 +33,8 @@ impl Example<'_> {
 }
 
 impl<'a> Example<'a> {
-    /// The examples of a sweep. Ties go to the larger difference, then to the earlier prompt and weight vector; no prompt is shown twice
-    /// for the same case.
+    /// The examples of a sweep. Ties go to the larger difference, then to the earlier prompt and
+    /// weight vector; no prompt is shown twice for the same case.
     pub fn choose(reference: &'a Method, rival: Option<&'a Method>) -> Vec<Self> {
         let judged = |cell: &&Cell| cell.scores.complete().is_some();
         let pair = |cell: &'a Cell| {

@@ -10,7 +10,8 @@ pub struct Mechanism {
     pub steps: usize,
     /// Per blade, by falling spread.
     pub blades: Vec<BladeSpread>,
-    /// The median over steps of std(tournament term)/std(blade term) in the champion's logit; NaN where it was not recorded.
+    /// The median over steps of std(tournament term)/std(blade term) in the champion's logit; NaN
+    /// where it was not recorded.
     pub scale_ratio: f64,
     /// How one of several candidates was drawn.
     pub choice: Choice,
@@ -59,7 +60,8 @@ pub struct BladeSpread {
     pub median_std: f64,
     /// That over the smallest blade's.
     pub ratio: f64,
-    /// Its mean influence share at equal weights, over the steps where every blade was seated (Theorem 3(i), `thm:cbn`).
+    /// Its mean influence share at equal weights, over the steps where every blade was seated
+    /// (Theorem 3(i), `thm:cbn`).
     pub share: Option<f64>,
 }
 

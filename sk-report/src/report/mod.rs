@@ -1,8 +1,10 @@
 //! Reports on judged sweeps: from raw cells to tables, and from tables to text.
 //!
-//! [`RawResults`] are what was measured: judged responses, and candidate batches. [`Report::of`] makes [`Table`]s of them, whose values are
-//! numbers until a renderer prints them: [`Report::plain`], [`Table::csv`], [`Table::latex`], or JSON through serde. Where the results are
-//! those of the paper, the report holds every published figure beside the one that follows from the cells.
+//! [`RawResults`] are what was measured: judged responses, and candidate batches. [`Report::of`]
+//! makes [`Table`]s of them, whose values are numbers until a renderer prints them:
+//! [`Report::plain`], [`Table::csv`], [`Table::latex`], or JSON through serde. Where the results
+//! are those of the paper, the report holds every published figure beside the one that follows from
+//! the cells.
 
 mod contrast;
 mod document;

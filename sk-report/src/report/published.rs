@@ -36,7 +36,8 @@ pub struct Comparison {
     pub part: String,
     /// Which figure.
     pub quantity: String,
-    /// The convention under which it was recomputed, where the paper's is in question; empty otherwise.
+    /// The convention under which it was recomputed, where the paper's is in question; empty
+    /// otherwise.
     pub reading: &'static str,
     /// As printed.
     pub published: &'static str,

@@ -59,9 +59,11 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Sorts rows of method, weight vector and cell into a sweep; the cells' own `configuration` is not looked at.
+    /// Sorts rows of method, weight vector and cell into a sweep; the cells' own `configuration` is
+    /// not looked at.
     ///
-    /// Weights are in the order of `blades`. Those that are equal on paper, as thirds written in two ways, are one point.
+    /// Weights are in the order of `blades`. Those that are equal on paper, as thirds written in
+    /// two ways, are one point.
     pub fn of(objectives: &Objectives, blades: Vec<String>, mut rows: Vec<(String, WeightVector, Cell)>) -> Self {
         for (_, point, _) in &mut rows {
             point.weights.iter_mut().for_each(|weight| *weight = snap(*weight));
@@ -92,17 +94,17 @@ impl Sweep {
         sweep
     }
 
-    /// The objectives of a method's cells, by weight vector, NaN where they are blank; cells of which all are blank are left
-    /// out, and weight vectors without a cell.
+    /// The objectives of a method's cells, by weight vector, NaN where they are blank; cells of
+    /// which all are blank are left out, and weight vectors without a cell.
     pub fn axes<'a>(&self, method: &'a Method) -> Vec<Vec<&'a [f64]>> {
         self.judged(method).into_iter().map(|(_, cells)| cells).collect()
     }
 
-    /// The weights a method was run at, the cells that were judged there, and the mean objectives it achieved: each over the
-    /// cells that have it, NaN where none has.
+    /// The weights a method was run at, the cells that were judged there, and the mean objectives
+    /// it achieved: each over the cells that have it, NaN where none has.
     ///
-    /// Means equal on paper are made equal in floating point: otherwise the order of summation decides which of two points is
-    /// ahead.
+    /// Means equal on paper are made equal in floating point: otherwise the order of summation
+    /// decides which of two points is ahead.
     pub fn achieved(&self, method: &Method) -> Vec<(&WeightVector, usize, Vec<f64>)> {
         let judged = self.judged(method).into_iter();
         judged.map(|(point, cells)| (point, cells.len(), mean_axes(&cells).into_iter().map(snap).collect())).collect()
@@ -123,7 +125,8 @@ impl Sweep {
         self.points.iter().enumerate().map(at).filter(|(_, cells)| !cells.is_empty()).collect()
     }
 
-    /// What the weights of a point are, as `helpfulness/honesty/harmlessness`: the heading over labels.
+    /// What the weights of a point are, as `helpfulness/honesty/harmlessness`: the heading over
+    /// labels.
     pub fn weights_heading(&self) -> String {
         self.blades.join("/")
     }
@@ -135,7 +138,8 @@ impl Sweep {
         objectives.filter_map(|(place, objective)| Some((place, blade(objective.blade())?))).collect()
     }
 
-    /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or for `swiss-knife` the scheme that ships as `no-cbn`.
+    /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or for
+    /// `swiss-knife` the scheme that ships as `no-cbn`.
     pub fn without_normalization(&self, reference: &str) -> Option<&Method> {
         let shipped = (reference == "swiss-knife").then(|| "no-cbn".to_owned());
         let names = std::iter::once(format!("{reference}_no_cbn")).chain(shipped);

@@ -1,8 +1,10 @@
 //! How far contaminated scores move a choice (`thm:robust`).
 //!
-//! For batches with μ and log σ drawn from normal distributions, an audit searches for the contamination ‖δ‖_∞ ≤ D that moves the distribution of the choice
-//! most. Under argmax the choice flips wholly as soon as D passes half the gap between the two best, and not before (i). Under a member of the
-//! family with softmax the total variation stays below the sharpened bound, that below the uniform one, and that below the published (ii).
+//! For batches with μ and log σ drawn from normal distributions, an audit searches for the
+//! contamination ‖δ‖_∞ ≤ D that moves the distribution of the choice most. Under argmax the choice
+//! flips wholly as soon as D passes half the gap between the two best, and not before (i). Under a
+//! member of the family with softmax the total variation stays below the sharpened bound, that
+//! below the uniform one, and that below the published (ii).
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -54,7 +56,8 @@ pub struct Reading {
     pub radius: f64,
     /// The largest total variation that was found.
     pub found: f64,
-    /// The largest share of its sharpened bound that was found in any batch; NaN where the bounds are zero.
+    /// The largest share of its sharpened bound that was found in any batch; NaN where the bounds
+    /// are zero.
     pub closest: f64,
     /// The sharpened bound.
     pub sharpened: f64,
@@ -117,7 +120,8 @@ pub enum ContaminationError {
     Parameter(#[from] ParameterError),
 }
 
-/// The batches of a study: μ standard normal, σ log-normal about 1 with a deviation of ½ in its logarithm.
+/// The batches of a study: μ standard normal, σ log-normal about 1 with a deviation of ½ in its
+/// logarithm.
 pub fn worlds(settings: &Settings) -> Vec<World> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut world = || {
@@ -167,7 +171,8 @@ pub fn member(subject: &Subject<'_>, worlds: &[World], settings: &Settings) -> R
         let mut sums = [0.0; 4];
         let mut closest = f64::NAN;
         for (number, (world, certificate)) in worlds.iter().zip(&certificates).enumerate() {
-            // From any scores at these dispersions, which is what a bound that does not look at scores is about.
+            // From any scores at these dispersions, which is what a bound that does not look at
+            // scores is about.
             let found = audit.anywhere(subject.operator, &selector, &world.batch()).total_variation;
             let bounds = [certificate.bound(radius), certificate.uniform(radius), certificate.published(radius)];
             let where_ = || format!("{}, batch {number}, D = {radius:.6}", subject.name);
@@ -248,7 +253,8 @@ mod tests {
 
     #[test]
     fn a_bound_that_is_too_small_is_caught_with_the_datum() {
-        // The sharpened bound is attained to within a few per cent, so a tenth less of it is already too little.
+        // The sharpened bound is attained to within a few per cent, so a tenth less of it is
+        // already too little.
         let error = with(&Claiming(RoundRobin::thurstone(), 0.5), 1).unwrap_err();
         let ContaminationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, SHARPENED);

@@ -1,8 +1,10 @@
-//! What dispersions are for: real, shuffled and zero σ as σ-informativeness grows (`app:cor:decomp`, `cor:multiset`).
+//! What dispersions are for: real, shuffled and zero σ as σ-informativeness grows
+//! (`app:cor:decomp`, `cor:multiset`).
 //!
-//! A candidate's reward errs by a normal draw of its own deviation. What a blade reports as σ is that deviation with probability `coupling`
-//! and another candidate's, drawn apart from all else, otherwise. Shuffling σ keeps its scale and takes its coupling; zero takes both. The
-//! bounds of Theorem 2 look at σ as a multiset, so that shuffling leaves them as they are.
+//! A candidate's reward errs by a normal draw of its own deviation. What a blade reports as σ is
+//! that deviation with probability `coupling` and another candidate's, drawn apart from all else,
+//! otherwise. Shuffling σ keeps its scale and takes its coupling; zero takes both. The bounds of
+//! Theorem 2 look at σ as a multiset, so that shuffling leaves them as they are.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -22,7 +24,8 @@ const COUPLED: &str = "the decomposition (app:cor:decomp): the coupling of an in
 const PAIRING: &str = "real less shuffled";
 const SCALE: &str = "shuffled less zero";
 
-/// Standard errors at which an expectation is taken to differ from what it must be: a chance of 6·10⁻⁷ in one comparison.
+/// Standard errors at which an expectation is taken to differ from what it must be: a chance of
+/// 6·10⁻⁷ in one comparison.
 const LIMIT: f64 = 5.0;
 /// Worlds below which a standard error is itself too little known to be counted in.
 pub const FEWEST_WORLDS: usize = 1000;
@@ -47,7 +50,8 @@ pub struct World {
 /// Draws a world of so many candidates, in which σ tells the error's deviation with a probability.
 pub type Draw = fn(&mut dyn Rng, usize, f64) -> World;
 
-/// Errors are normal with deviations of 0.2 or 3, and σ is the own deviation with probability `coupling`: exchangeable at 0, honest at 1.
+/// Errors are normal with deviations of 0.2 or 3, and σ is the own deviation with probability
+/// `coupling`: exchangeable at 0, honest at 1.
 pub fn honest(rng: &mut dyn Rng, candidates: usize, coupling: f64) -> World {
     let deviation = |rng: &mut dyn Rng| DEVIATIONS[usize::from(rng.random_bool(0.5))];
     let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
@@ -61,8 +65,8 @@ pub fn honest(rng: &mut dyn Rng, candidates: usize, coupling: f64) -> World {
     World { quality, mu, sigma }
 }
 
-/// σ is large where the reward is too high and small where it is too low, whatever the `coupling`, and tells nothing of the size of the
-/// error: 𝓘(σ) = 0, and yet σ is not exchangeable.
+/// σ is large where the reward is too high and small where it is too low, whatever the `coupling`,
+/// and tells nothing of the size of the error: 𝓘(σ) = 0, and yet σ is not exchangeable.
 pub fn signed(rng: &mut dyn Rng, candidates: usize, _: f64) -> World {
     let (mut quality, mut mu, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..candidates {
@@ -81,7 +85,8 @@ pub struct Settings {
     pub candidates: usize,
     /// Worlds per coupling, [`FEWEST_WORLDS`] or more.
     pub worlds: usize,
-    /// Probabilities that σ is the deviation of the candidate's own error. The first is 0, the last the highest.
+    /// Probabilities that σ is the deviation of the candidate's own error. The first is 0, the last
+    /// the highest.
     pub couplings: Vec<f64>,
     /// T of the softmax.
     pub temperature: f64,
@@ -104,7 +109,8 @@ pub struct Worth {
     pub scale_worth: Mean,
 }
 
-/// A study that cannot be done, whose data contradict a corollary, or whose worlds are too few to show what they should.
+/// A study that cannot be done, whose data contradict a corollary, or whose worlds are too few to
+/// show what they should.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DispersionError {
@@ -147,12 +153,13 @@ pub enum DispersionError {
 
 /// Compares the three arms at each coupling.
 ///
-/// That a difference is there is shown by five standard errors, and contradicted where it is nothing in every world or as far on the wrong
-/// side. What lies between is neither.
+/// That a difference is there is shown by five standard errors, and contradicted where it is
+/// nothing in every world or as far on the wrong side. What lies between is neither.
 ///
 /// # Errors
-/// When a bound changes with a permutation, shuffling an exchangeable σ changes the outcome, dropping it does not, or the coupling of the most
-/// informative σ is worth nothing; and when the worlds are too few to tell.
+/// When a bound changes with a permutation, shuffling an exchangeable σ changes the outcome,
+/// dropping it does not, or the coupling of the most informative σ is worth nothing; and when the
+/// worlds are too few to tell.
 pub fn study(operator: &dyn Certify, draw: Draw, settings: &Settings) -> Result<Vec<Worth>, DispersionError> {
     let worths = settings.couplings.iter().map(|&coupling| at(operator, draw, coupling, settings));
     let worths: Vec<Worth> = worths.collect::<Result<_, _>>()?;
@@ -209,13 +216,15 @@ impl Found {
 /// The three arms in worlds of one coupling.
 ///
 /// # Errors
-/// When a bound changes with a permutation, the operator has none, or the worlds are fewer than [`FEWEST_WORLDS`].
+/// When a bound changes with a permutation, the operator has none, or the worlds are fewer than
+/// [`FEWEST_WORLDS`].
 pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &Settings) -> Result<Worth, DispersionError> {
     let selector = Softmax::new(settings.temperature)?;
     if settings.worlds < FEWEST_WORLDS {
         return Err(DispersionError::TooFewWorlds { worlds: settings.worlds });
     }
-    // The same stream at every coupling, so that neighbours differ by the coupling and not by their luck.
+    // The same stream at every coupling, so that neighbours differ by the coupling and not by their
+    // luck.
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut outcomes: [Vec<f64>; 3] = Default::default();
     let (mut mu, mut quality, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
@@ -274,8 +283,9 @@ mod tests {
 
     use super::*;
 
-    /// Of exchangeable worlds under Thurstone at this temperature, shuffled less zero is −0.0229, with a deviation of 0.38 between worlds:
-    /// twelve standard errors at 40,000 worlds, so that five show in all but one of 10¹² seeds.
+    /// Of exchangeable worlds under Thurstone at this temperature, shuffled less zero is −0.0229,
+    /// with a deviation of 0.38 between worlds: twelve standard errors at 40,000 worlds, so that
+    /// five show in all but one of 10¹² seeds.
     fn settings(seed: u64) -> Settings {
         Settings { candidates: 7, worlds: 40_000, couplings: vec![0.0, 0.5, 1.0], temperature: 0.3, seed }
     }

@@ -1,8 +1,9 @@
 //! Which weights reach which candidates of the frontier (`thm:cbn` iii).
 //!
-//! Weights select the candidate whose composite is greatest. Whatever is selected is on the Pareto front; what lies on the front but inside
-//! the convex hull is selected by no weights, with or without CBN. CBN changes which weights select a candidate, not which can be
-//! selected: w̃ after it and weights in proportion to w̃_k/std(μ^(k)) before it select alike.
+//! Weights select the candidate whose composite is greatest. Whatever is selected is on the Pareto
+//! front; what lies on the front but inside the convex hull is selected by no weights, with or
+//! without CBN. CBN changes which weights select a candidate, not which can be selected: w̃ after
+//! it and weights in proportion to w̃_k/std(μ^(k)) before it select alike.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -18,7 +19,8 @@ const PREIMAGE: &str = "Theorem 3(iii) (thm:cbn): w̃ after CBN selects what w̃
 const HULL: &str =
     "Theorem 3(iii) (thm:cbn): what two objectives can select is the Pareto part of the convex hull, and all of it";
 
-/// Two candidates whose composites differ by less, in units of the largest, are a tie that rounding decides.
+/// Two candidates whose composites differ by less, in units of the largest, are a tie that rounding
+/// decides.
 const TIE: f64 = 1e-9;
 
 /// What is drawn.
@@ -79,8 +81,8 @@ fn table(settings: &Settings) -> ScoreTable {
 /// Selects with every point of the lattice, before and after normalisation.
 ///
 /// # Errors
-/// When what is selected is dominated, the preimage of weights selects another candidate, or, with two objectives, what can be selected is not
-/// the Pareto part of the convex hull.
+/// When what is selected is dominated, the preimage of weights selects another candidate, or, with
+/// two objectives, what can be selected is not the Pareto part of the convex hull.
 ///
 /// # Panics
 /// When there is no objective or no candidate.
@@ -111,7 +113,8 @@ fn composites(normalizer: &dyn Normalizer, table: &ScoreTable, weights: &[f64]) 
     out.mu
 }
 
-/// At a vertex a blade without weight breaks no tie, so that only what is better everywhere that counts dominates.
+/// At a vertex a blade without weight breaks no tie, so that only what is better everywhere that
+/// counts dominates.
 fn undominated(scores: &[Vec<f64>], selected: usize, weights: &[f64], how: &str) -> Result<(), Contradiction> {
     let counted = |s: &[f64]| -> Vec<f64> { s.iter().zip(weights).filter(|(_, w)| **w > 0.0).map(|(s, _)| *s).collect() };
     let own = counted(&scores[selected]);
@@ -136,8 +139,8 @@ fn same_preimage(raw: &dyn Normalizer, table: &ScoreTable, reach: &Reach, after:
     })
 }
 
-/// With two objectives the hull is exact: what the lattice selects lies on it, and the weights between the normals of its edges select each of
-/// its corners.
+/// With two objectives the hull is exact: what the lattice selects lies on it, and the weights
+/// between the normals of its edges select each of its corners.
 fn all_of_the_hull(
     normalizer: &dyn Normalizer,
     table: &ScoreTable,
@@ -154,7 +157,8 @@ fn all_of_the_hull(
     }
     let spreads = [0, 1].map(|k| Moments::of(table.mu(k), Deviation::Sample).std());
     for (place, &corner) in corners.iter().enumerate() {
-        // The angle of the weights at which two neighbours tie, in raw scores; (1, 0) and (0, 1) at the ends.
+        // The angle of the weights at which two neighbours tie, in raw scores; (1, 0) and (0, 1) at
+        // the ends.
         let tie = |a: usize, b: usize| (scores[a][0] - scores[b][0]).atan2(scores[b][1] - scores[a][1]);
         let from = if place == 0 { 0.0 } else { tie(corners[place - 1], corner) };
         let to = corners.get(place + 1).map_or(std::f64::consts::FRAC_PI_2, |&next| tie(corner, next));
@@ -168,7 +172,8 @@ fn all_of_the_hull(
     Ok(())
 }
 
-/// The corners of the convex hull of points of the plane that some weights of the simplex select, by falling first coordinate.
+/// The corners of the convex hull of points of the plane that some weights of the simplex select,
+/// by falling first coordinate.
 fn pareto_hull(points: &[Vec<f64>]) -> Vec<usize> {
     let mut order = front(points);
     order.sort_by(|&a, &b| points[b][0].total_cmp(&points[a][0]));
@@ -231,7 +236,8 @@ mod tests {
         assert!(2 * totals[0] < 2 * totals[1] && totals[0] + 20 < totals[1], "{totals:?}");
     }
 
-    /// Composites of cube roots of scores: what is selected stays on the front, and w̃/std(μ) without `unit` selects what w̃ selects with it.
+    /// Composites of cube roots of scores: what is selected stays on the front, and w̃/std(μ)
+    /// without `unit` selects what w̃ selects with it.
     struct Rooted {
         unit: bool,
     }

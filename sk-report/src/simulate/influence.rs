@@ -1,7 +1,8 @@
 //! Who decides when one blade is rescaled (`thm:cbn` i and ii).
 //!
-//! Training leaves the scale of an implicit reward open. Without CBN a blade's influence is its weight times its spread, so that whoever
-//! happens to have the larger scale decides. With CBN it is the weight.
+//! Training leaves the scale of an implicit reward open. Without CBN a blade's influence is its
+//! weight times its spread, so that whoever happens to have the larger scale decides. With CBN it
+//! is the weight.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +17,8 @@ const INVARIANCE: &str = "Theorem 3(ii) (thm:cbn): CBN composites do not change 
 
 /// Rounding of a share: quotients of sums of N numbers.
 const ROUNDING: f64 = 1e-12;
-/// Rounding of a composite when a blade is scaled by up to 10⁴ and shifted by as much, in units of standard deviations.
+/// Rounding of a composite when a blade is scaled by up to 10⁴ and shifted by as much, in units of
+/// standard deviations.
 const CANCELLATION: f64 = 1e-9;
 
 /// The spreads std(μ^(k)) that the paper reports of its blades: harmlessness, helpfulness, honesty.
@@ -52,7 +54,8 @@ pub struct Voice {
     pub decides: f64,
 }
 
-/// The batches of a study: every blade's scores normal with its spread, its dispersions uniform on up to twice of it.
+/// The batches of a study: every blade's scores normal with its spread, its dispersions uniform on
+/// up to twice of it.
 fn tables(settings: &Settings) -> Vec<Vec<(Vec<f64>, Vec<f64>)>> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut blade = |&spread: &f64| {
@@ -176,7 +179,8 @@ mod tests {
             let even = normalized(&CandidateBatch::sound(), &settings).unwrap();
             // Ten thousandfold, the blade is all there is; with CBN nothing has happened.
             let loud = |voices: &[Voice]| voices.iter().find(|v| v.scale == 1e4 && v.blade == rescaled).cloned().unwrap();
-            // The other blades decide a batch whose two best differ by a thousandth of the loud one's deviation or less: one in two thousand.
+            // The other blades decide a batch whose two best differ by a thousandth of the loud
+            // one's deviation or less: one in two thousand.
             prop_assert!(loud(&raw).share > 0.99 && loud(&raw).decides > 0.5);
             prop_assert!((loud(&even).share - 1.0 / 3.0).abs() < 1e-12);
         }
@@ -186,7 +190,8 @@ mod tests {
     fn published_spreads_give_published_shares() {
         let settings = Settings { batches: 4000, scales: vec![1.0], ..settings(3) };
         let shares: Vec<f64> = raw(&Raw::default(), &settings).unwrap().iter().map(|voice| voice.share).collect();
-        // .0050 : .0035 : .0008 is 53.8 : 37.6 : 8.6 per cent; the mean over batches of seven candidates is drawn to the middle a little.
+        // .0050 : .0035 : .0008 is 53.8 : 37.6 : 8.6 per cent; the mean over batches of seven
+        // candidates is drawn to the middle a little.
         for (share, expected) in shares.iter().zip([0.538, 0.376, 0.086]) {
             assert!((share - expected).abs() < 0.015, "{shares:?}");
         }
@@ -194,7 +199,8 @@ mod tests {
 
     #[test]
     fn a_broken_normaliser_is_caught_with_the_datum() {
-        // The published ε of 1e-6 is no longer small beside a spread of .0008 that is scaled by a hundredth.
+        // The published ε of 1e-6 is no longer small beside a spread of .0008 that is scaled by a
+        // hundredth.
         let broken = CandidateBatch { standardize: Standardize::PAPER_CBN, ..CandidateBatch::sound() };
         let found = normalized(&broken, &settings(1)).unwrap_err();
         assert_eq!(found.theorem, INVARIANCE);

@@ -40,7 +40,8 @@ impl Mean {
         Self { mean, error: (variance / count).sqrt() }
     }
 
-    /// How many standard errors it is away from `value`; infinite where it is known exactly and differs.
+    /// How many standard errors it is away from `value`; infinite where it is known exactly and
+    /// differs.
     pub fn distance(&self, value: f64) -> f64 {
         let difference = (self.mean - value).abs();
         if difference == 0.0 { 0.0 } else { difference / self.error }

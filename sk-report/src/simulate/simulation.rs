@@ -79,7 +79,8 @@ pub enum Breakage {
     Bound,
     /// CBN with the ε of the published runs (Theorem 3 ii).
     Cbn,
-    /// Dispersions that go with the sign of the error, taken for exchangeable ones (the decomposition).
+    /// Dispersions that go with the sign of the error, taken for exchangeable ones (the
+    /// decomposition).
     Dispersion,
     /// Ranks in the place of CBN (Theorem 3 iii).
     Hull,
@@ -143,7 +144,8 @@ impl From<DispersionError> for SimulationError {
 }
 
 impl Simulation {
-    /// Does the studies for which `wanted` holds, from a seed. Each draws from the seed by itself: a study shows the same alone.
+    /// Does the studies for which `wanted` holds, from a seed. Each draws from the seed by itself:
+    /// a study shows the same alone.
     ///
     /// # Errors
     /// At the first datum that contradicts a theorem.

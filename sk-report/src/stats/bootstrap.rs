@@ -42,13 +42,15 @@ pub struct Bootstrap {
 impl Bootstrap {
     /// Resamples `units` units `resamples` times and applies `statistic` to the indices drawn.
     ///
-    /// The same seed gives the same resamples. Without a unit there is nothing to draw, and everything is NaN. O((resamples + units)·units) for a statistic that is linear in its draw.
+    /// The same seed gives the same resamples. Without a unit there is nothing to draw, and
+    /// everything is NaN. O((resamples + units)·units) for a statistic that is linear in its draw.
     pub fn new(units: usize, resamples: usize, seed: u64, statistic: impl Fn(&[usize]) -> f64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         Self::of_draws(units, resamples, |drawn| drawn.fill_with(|| rng.random_range(0..units)), statistic)
     }
 
-    /// The same with the units of each resample from `draw`, which fills in as many indices as there are units.
+    /// The same with the units of each resample from `draw`, which fills in as many indices as
+    /// there are units.
     pub fn of_draws(
         units: usize,
         resamples: usize,
@@ -74,7 +76,8 @@ impl Bootstrap {
         Self::from_parts(statistic(&all), resamples, (0..units).map(leave_out).collect())
     }
 
-    /// What was computed elsewhere: the statistic on the sample, on resamples in any order, and with each unit left out.
+    /// What was computed elsewhere: the statistic on the sample, on resamples in any order, and
+    /// with each unit left out.
     pub fn from_parts(estimate: f64, mut resamples: Vec<f64>, jackknife: Vec<f64>) -> Self {
         resamples.sort_unstable_by(f64::total_cmp);
         Self { estimate, resamples, jackknife }
@@ -86,7 +89,8 @@ impl Bootstrap {
         Self::new(differences.len(), resamples, seed, statistic)
     }
 
-    /// The mean of clustered differences: whole clusters are drawn, and the mean is over the differences in them.
+    /// The mean of clustered differences: whole clusters are drawn, and the mean is over the
+    /// differences in them.
     pub fn of_clustered_mean(clusters: &Clusters, resamples: usize, seed: u64) -> Self {
         Self::new(clusters.len(), resamples, seed, clusters.mean_of_drawn())
     }
@@ -101,8 +105,8 @@ impl Bootstrap {
         sample_std(&self.resamples)
     }
 
-    /// The percentile interval: the (1 ∓ level)/2 quantiles of the resamples, interpolated linearly. Of fewer than two units
-    /// there is none, and both ends are NaN.
+    /// The percentile interval: the (1 ∓ level)/2 quantiles of the resamples, interpolated
+    /// linearly. Of fewer than two units there is none, and both ends are NaN.
     ///
     /// # Panics
     /// When `level` is not strictly between 0 and 1, or there are no resamples.
@@ -116,8 +120,9 @@ impl Bootstrap {
 
     /// The bias-corrected and accelerated interval (Efron 1987; Efron and Tibshirani 1993, 14.3).
     ///
-    /// z₀ is the normal quantile of the share of resamples below the estimate, ties counted half; the acceleration is a sixth of the skewness
-    /// of the jackknife values. `None` where the estimate lies outside all resamples or leaving a unit out changes nothing.
+    /// z₀ is the normal quantile of the share of resamples below the estimate, ties counted half;
+    /// the acceleration is a sixth of the skewness of the jackknife values. `None` where the
+    /// estimate lies outside all resamples or leaving a unit out changes nothing.
     ///
     /// # Panics
     /// As [`percentile`](Self::percentile).

@@ -4,8 +4,9 @@ use super::mean;
 
 /// Differences grouped by what they share, such as the prompt.
 ///
-/// Cells of one prompt under several weight vectors are not independent: a prompt that suits one scheme suits it at every weight. Resampling
-/// cells then takes them for more evidence than they are; resampling prompts does not.
+/// Cells of one prompt under several weight vectors are not independent: a prompt that suits one
+/// scheme suits it at every weight. Resampling cells then takes them for more evidence than they
+/// are; resampling prompts does not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clusters {
     groups: Vec<Vec<f64>>,
@@ -40,7 +41,8 @@ impl Clusters {
         self.groups.iter().map(|group| mean(group)).collect()
     }
 
-    /// The mean over the differences of clusters that were drawn, by index; one drawn twice counts twice.
+    /// The mean over the differences of clusters that were drawn, by index; one drawn twice counts
+    /// twice.
     pub fn mean_of_drawn(&self) -> impl Fn(&[usize]) -> f64 {
         let totals = self.totals();
         move |drawn| {

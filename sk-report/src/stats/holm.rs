@@ -1,7 +1,8 @@
 /// Holm's adjusted p-values for a family of tests, in the order given.
 ///
-/// The i-th smallest of m becomes max over j ≤ i of min(1, (m − j + 1)·p₍ⱼ₎). Rejecting those at most α keeps the chance of any false rejection
-/// in the family at α, whatever the dependence between the tests (Holm 1979). NaN, a test that could not be made, stays NaN and is not counted.
+/// The i-th smallest of m becomes max over j ≤ i of min(1, (m − j + 1)·p₍ⱼ₎). Rejecting those at
+/// most α keeps the chance of any false rejection in the family at α, whatever the dependence
+/// between the tests (Holm 1979). NaN, a test that could not be made, stays NaN and is not counted.
 /// O(m log m).
 ///
 /// ```

@@ -1,12 +1,15 @@
 use std::collections::BTreeMap;
 
-/// The volume that `points` dominate above `reference`: that of ⋃ [reference, point], larger being better on every axis.
+/// The volume that `points` dominate above `reference`: that of ⋃ [reference, point], larger being
+/// better on every axis.
 ///
-/// Exact. A point that does not exceed the reference on every axis adds nothing, nor does one that is dominated.
+/// Exact. A point that does not exceed the reference on every axis adds nothing, nor does one that
+/// is dominated.
 ///
-/// In three dimensions a sweep along the last axis (Beume, Fonseca, López-Ibáñez, Paquete and Vahrenhold 2009): from the
-/// highest point down, the area dominated in the other two is a staircase in a search tree, and each step of it enters and
-/// leaves once, O(n log n). In D > 3 the volume is cut along the last axis into slabs of D − 1 dimensions, O(n^(D−2) log n).
+/// In three dimensions a sweep along the last axis (Beume, Fonseca, López-Ibáñez, Paquete and
+/// Vahrenhold 2009): from the highest point down, the area dominated in the other two is a
+/// staircase in a search tree, and each step of it enters and leaves once, O(n log n). In D > 3 the
+/// volume is cut along the last axis into slabs of D − 1 dimensions, O(n^(D−2) log n).
 ///
 /// ```
 /// use sk_report::stats::hypervolume;

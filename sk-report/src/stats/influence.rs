@@ -1,7 +1,9 @@
-/// The share wₖsₖ/Σwⱼsⱼ of each blade in a composite of scores that were not normalised, sₖ being the spread std(μ⁽ᵏ⁾) in the batch.
+/// The share wₖsₖ/Σwⱼsⱼ of each blade in a composite of scores that were not normalised, sₖ being
+/// the spread std(μ⁽ᵏ⁾) in the batch.
 ///
-/// Theorem 3(i) (`thm:cbn`), for spreads that were recorded without the scores; [`sk_normalize::influence_shares`] has the scores and any
-/// normaliser. `None` where no blade of positive weight has a spread.
+/// Theorem 3(i) (`thm:cbn`), for spreads that were recorded without the scores;
+/// [`sk_normalize::influence_shares`] has the scores and any normaliser. `None` where no blade of
+/// positive weight has a spread.
 ///
 /// # Panics
 /// When the lengths differ.

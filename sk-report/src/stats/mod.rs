@@ -1,7 +1,9 @@
-//! The statistics of the experiments: what summarises a frontier, and what a difference between two schemes is worth.
+//! The statistics of the experiments: what summarises a frontier, and what a difference between two
+//! schemes is worth.
 //!
-//! Every function here is a definition with a name. Where the paper's figure follows from another definition than its caption says, both
-//! are here; the book's page on statistics lists which is which.
+//! Every function here is a definition with a name. Where the paper's figure follows from another
+//! definition than its caption says, both are here; the book's page on statistics lists which is
+//! which.
 //!
 //! | of | what | where |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-/// Whether `a` is at least as large as `b` on every axis and larger on one. Both have the same axes.
+/// Whether `a` is at least as large as `b` on every axis and larger on one. Both have the same
+/// axes.
 pub fn dominates(a: &[f64], b: &[f64]) -> bool {
     let mut axes = a.iter().zip(b);
     axes.all(|(a, b)| a >= b) && a != b

@@ -1,6 +1,7 @@
 use super::mean;
 
-/// Pearson's correlation Σ(x − x̄)(y − ȳ)/√(Σ(x − x̄)²·Σ(y − ȳ)²); `None` for fewer than two points, or where one side is constant.
+/// Pearson's correlation Σ(x − x̄)(y − ȳ)/√(Σ(x − x̄)²·Σ(y − ȳ)²); `None` for fewer than two
+/// points, or where one side is constant.
 ///
 /// # Panics
 /// When the lengths differ.

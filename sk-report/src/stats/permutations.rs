@@ -23,9 +23,11 @@ impl Position {
     }
 }
 
-/// Enumerates all n! permutations (Heap 1963); the identity is the observed one. `None` past [`MOST_PERMUTED`] points.
+/// Enumerates all n! permutations (Heap 1963); the identity is the observed one. `None` past
+/// [`MOST_PERMUTED`] points.
 ///
-/// The costs are whole numbers, so that equal sums compare equal. O(n!), each step in constant time.
+/// The costs are whole numbers, so that equal sums compare equal. O(n!), each step in constant
+/// time.
 pub(super) fn enumerate(cost: &[Vec<u64>]) -> Option<Position> {
     let n = cost.len();
     if n > MOST_PERMUTED {
@@ -66,7 +68,8 @@ mod tests {
             let cost: Vec<Vec<u64>> = (0..n).map(|j| (0..n).map(|i| j as u64 * 10_u64.pow(i as u32)).collect()).collect();
             let position = enumerate(&cost).unwrap();
             assert_eq!(position.total, (1..=n as u64).product::<u64>());
-            // Read from the highest digit, the identity is the last permutation, and no other gives its sum.
+            // Read from the highest digit, the identity is the last permutation, and no other gives
+            // its sum.
             assert_eq!((position.at_most, position.at_least), (position.total, 1));
         }
         assert!(enumerate(&vec![vec![0; MOST_PERMUTED + 1]; MOST_PERMUTED + 1]).is_none());

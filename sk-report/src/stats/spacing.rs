@@ -5,11 +5,13 @@ use super::{population_std, sample_std};
 pub enum Distance {
     /// Σ|aₖ − bₖ|, with the sample deviation (n − 1): Schott (1995).
     Schott,
-    /// √Σ(aₖ − bₖ)², with the population deviation (n): what the paper's "Schott's spacing" follows from.
+    /// √Σ(aₖ − bₖ)², with the population deviation (n): what the paper's "Schott's spacing" follows
+    /// from.
     Published,
 }
 
-/// The standard deviation of the distances from each point to its nearest neighbour: 0 where points are spread evenly.
+/// The standard deviation of the distances from each point to its nearest neighbour: 0 where points
+/// are spread evenly.
 ///
 /// Every point counts, dominated ones too. `None` for fewer than two points. O(n²·D).
 ///

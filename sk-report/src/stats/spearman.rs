@@ -6,16 +6,20 @@ use super::{Ranks, pearson, tail};
 pub struct Spearman {
     /// r_s: Pearson's correlation of the ranks, ties sharing the mean of theirs.
     pub rho: f64,
-    /// Two-sided p-value from Student's t with n − 2 degrees of freedom: t = r_s·√((n − 2)/(1 − r_s²)). Crude for few points.
+    /// Two-sided p-value from Student's t with n − 2 degrees of freedom: t = r_s·√((n − 2)/(1 −
+    /// r_s²)). Crude for few points.
     pub p: f64,
-    /// Two-sided p-value over all n! pairings, twice the smaller tail; `None` past [`MOST_PERMUTED`](super::MOST_PERMUTED) points.
+    /// Two-sided p-value over all n! pairings, twice the smaller tail; `None` past
+    /// [`MOST_PERMUTED`](super::MOST_PERMUTED) points.
     pub exact_p: Option<f64>,
 }
 
 impl Spearman {
-    /// The correlation of `x` and `y`; `None` for fewer than three points, or where one of them is constant.
+    /// The correlation of `x` and `y`; `None` for fewer than three points, or where one of them is
+    /// constant.
     ///
-    /// The exact p-value is that of the ranks at hand, ties included. O(n log n), and n! up to ten points.
+    /// The exact p-value is that of the ranks at hand, ties included. O(n log n), and n! up to ten
+    /// points.
     ///
     /// # Panics
     /// When the lengths differ.

@@ -9,7 +9,8 @@ use super::{Ranks, Spearman, mean, population_std, slope, snap};
 /// Permutations drawn where there are too many points to enumerate them.
 const DRAWN: usize = 99_999;
 
-/// Whether achieved axes follow the requested weights, over the points of a sweep (`tab:steerability-full`).
+/// Whether achieved axes follow the requested weights, over the points of a sweep
+/// (`tab:steerability-full`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steering {
     /// One entry per axis; `None` for an axis that does not move, or a weight that does not.
@@ -36,22 +37,26 @@ pub struct AxisSteering {
 pub struct PooledSteering {
     /// Pairs: points × axes.
     pub n: usize,
-    /// Spearman's coefficient of weight and achieved value, the latter standardised within its axis (population deviation).
+    /// Spearman's coefficient of weight and achieved value, the latter standardised within its axis
+    /// (population deviation).
     pub rho: f64,
-    /// The p-value of that many *independent* pairs, as published. The pairs are not independent: the weights of a point sum to one, and
-    /// the axes of a point come from the same responses.
+    /// The p-value of that many *independent* pairs, as published. The pairs are not independent:
+    /// the weights of a point sum to one, and the axes of a point come from the same responses.
     pub p: f64,
-    /// The p-value of permuting whole points: all of them up to ten points, 99,999 seeded draws beyond. Twice the smaller tail.
+    /// The p-value of permuting whole points: all of them up to ten points, 99,999 seeded draws
+    /// beyond. Twice the smaller tail.
     pub permutation_p: f64,
     /// Least-squares slope of the standardised values on the weights.
     pub slope: f64,
 }
 
 impl Steering {
-    /// The steering of a sweep: per point the requested weights and the achieved axes, weight k belonging to axis k.
+    /// The steering of a sweep: per point the requested weights and the achieved axes, weight k
+    /// belonging to axis k.
     ///
-    /// An achieved value of NaN was not judged. Each axis takes the points that have it; all axes together take the points
-    /// that have every axis. `seed` decides the permutations that are drawn where there are more than ten points.
+    /// An achieved value of NaN was not judged. Each axis takes the points that have it; all axes
+    /// together take the points that have every axis. `seed` decides the permutations that are
+    /// drawn where there are more than ten points.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -84,7 +89,8 @@ impl PooledSteering {
     fn of(x: &[f64], y: &[f64], axes: usize, seed: u64) -> Option<Self> {
         let (ranks_x, ranks_y) = (Ranks::of(x), Ranks::of(y));
         let rho = correlation(ranks_x.doubled(), ranks_y.doubled())?;
-        // Permuting points moves whole rows of weights, so the pooled ranks stay and only their pairing changes.
+        // Permuting points moves whole rows of weights, so the pooled ranks stay and only their
+        // pairing changes.
         let rows = |ranks: &Ranks| -> Vec<Vec<u64>> { ranks.doubled().chunks(axes).map(<[u64]>::to_vec).collect() };
         let (rows_x, rows_y) = (rows(&ranks_x), rows(&ranks_y));
         let dot = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<u64>();
@@ -94,8 +100,8 @@ impl PooledSteering {
     }
 }
 
-/// (x − mean)/std, zeros where there is no spread; equal in floating point where they are equal on paper, since the ranks of all axes together
-/// are taken of them.
+/// (x − mean)/std, zeros where there is no spread; equal in floating point where they are equal on
+/// paper, since the ranks of all axes together are taken of them.
 fn standardise(values: &[f64]) -> Vec<f64> {
     let (centre, scale) = (mean(values), population_std(values));
     // Equal values can have a mean that differs from them by rounding.

@@ -3,7 +3,8 @@ use super::{Ranks, tail};
 /// What Wilcoxon's test does with differences of zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ZeroRule {
-    /// They are dropped before ranking: Wilcoxon (1945). SciPy's `wilcox`, its default, and what the paper's p-values follow from.
+    /// They are dropped before ranking: Wilcoxon (1945). SciPy's `wilcox`, its default, and what
+    /// the paper's p-values follow from.
     #[default]
     Wilcox,
     /// They are ranked and their ranks then dropped: Pratt (1959). SciPy's `pratt`.
@@ -17,14 +18,16 @@ pub enum ZeroRule {
 pub enum Null {
     /// All 2ⁿ signs of the ranks at hand, ties included. O(n³) at most.
     Exact,
-    /// The normal approximation with tie correction; `continuity` moves the statistic half a unit towards its mean.
+    /// The normal approximation with tie correction; `continuity` moves the statistic half a unit
+    /// towards its mean.
     Normal {
         /// Whether to correct for continuity.
         continuity: bool,
     },
 }
 
-/// Differences up to which the exact distribution is used where none ties and none is zero, as SciPy does.
+/// Differences up to which the exact distribution is used where none ties and none is zero, as
+/// SciPy does.
 const EXACT_UNTIED: usize = 50;
 /// The same where some tie or are zero.
 const EXACT_TIED: usize = 13;
@@ -45,8 +48,9 @@ pub struct Wilcoxon {
 }
 
 impl Wilcoxon {
-    /// The test, choosing its null distribution as SciPy's `method="auto"` does: exact for at most 50 differences that are all distinct and
-    /// not zero, exact over all signs for at most 13 others, and normal without continuity correction beyond.
+    /// The test, choosing its null distribution as SciPy's `method="auto"` does: exact for at most
+    /// 50 differences that are all distinct and not zero, exact over all signs for at most 13
+    /// others, and normal without continuity correction beyond.
     ///
     /// ```
     /// use sk_report::stats::{Wilcoxon, ZeroRule};
@@ -66,7 +70,8 @@ impl Wilcoxon {
         SignedRanks::of(differences, zeros).test(zeros, null)
     }
 
-    /// Positive minus negative rank sum, over all ranks: the matched-pairs rank-biserial correlation, in [−1, 1].
+    /// Positive minus negative rank sum, over all ranks: the matched-pairs rank-biserial
+    /// correlation, in [−1, 1].
     pub fn rank_biserial(&self) -> f64 {
         (self.positive - self.negative) / (self.positive + self.negative)
     }

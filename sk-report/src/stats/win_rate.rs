@@ -34,9 +34,11 @@ impl WinRate {
     }
 }
 
-/// Rounds to multiples of 1e-9, so that differences equal on paper are equal in rank and zero where they should be.
+/// Rounds to multiples of 1e-9, so that differences equal on paper are equal in rank and zero where
+/// they should be.
 ///
-/// Rubric scores are tenths and their means thirds: distinct differences of F1 lie further apart than that, and rounding errors are smaller.
+/// Rubric scores are tenths and their means thirds: distinct differences of F1 lie further apart
+/// than that, and rounding errors are smaller.
 pub fn snap(difference: f64) -> f64 {
     const GRID: f64 = 1e9;
     (difference * GRID).round() / GRID

@@ -4,7 +4,8 @@ use super::{Column, Kind, Table, Value};
 const SMALL: f64 = 1e-4;
 
 impl Table {
-    /// The table as CSV (RFC 4180): a header, then rows with numbers to their last digit. An interval takes two columns, a share stays a share.
+    /// The table as CSV (RFC 4180): a header, then rows with numbers to their last digit. An
+    /// interval takes two columns, a share stays a share.
     pub fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let header = self.columns.iter().flat_map(headings);

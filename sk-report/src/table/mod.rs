@@ -1,4 +1,5 @@
-//! Tables whose values stay numbers until they are printed: as text, CSV or LaTeX here, as HTML by [`Page`](crate::page::Page).
+//! Tables whose values stay numbers until they are printed: as text, CSV or LaTeX here, as HTML by
+//! [`Page`](crate::page::Page).
 
 mod csv;
 mod latex;

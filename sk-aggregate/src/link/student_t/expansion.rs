@@ -26,19 +26,22 @@ const POWERS: usize = 2 * (SERIES.len() - 1);
 /// Past this z every g is ½ to rounding, the correction included.
 const SATURATED: f64 = 10.0;
 
-/// u²/ν below which ln(1 + u²/ν) is no longer computed from it: a square so small may have lost its digits.
+/// u²/ν below which ln(1 + u²/ν) is no longer computed from it: a square so small may have lost its
+/// digits.
 const SQUARES_FROM: f64 = 1e-200;
 
 /// g of Student's t for ν ≥ [`FROM`].
 ///
-/// With a = ν − ½ and z² = a·ln(1 + u²/ν) the density is e^(−z²/2)·h(z²/a) in z, up to a factor, and h(t) = √((t/2)/sinh(t/2)) is even. So
-/// its series holds powers of z⁴/a² alone, and its integral up to z is a part of the normal integral and polynomials of z²:
+/// With a = ν − ½ and z² = a·ln(1 + u²/ν) the density is e^(−z²/2)·h(z²/a) in z, up to a factor,
+/// and h(t) = √((t/2)/sinh(t/2)) is even. So its series holds powers of z⁴/a² alone, and its
+/// integral up to z is a part of the normal integral and polynomials of z²:
 ///
 /// ```text
 /// g(u) = ½ erf(z/√2) − z e^(−z²/2) Σ_j c_j z^2j
 /// ```
 ///
-/// with c_j of order 1/a². Each term is at most its value at z = ∞, h_k·(4k−1)!!/a^2k, so that the error is as small at every u.
+/// with c_j of order 1/a². Each term is at most its value at z = ∞, h_k·(4k−1)!!/a^2k, so that the
+/// error is as small at every u.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expansion {
     root_nu: f64,
@@ -103,7 +106,8 @@ impl Function<1> for Expansion {
 mod tests {
     use super::*;
 
-    /// (sinh(t/2)/(t/2))·h(t)² = 1, so the squares of the series times 1/((2k+1)! 4^k) are 1, 0, 0, …
+    /// (sinh(t/2)/(t/2))·h(t)² = 1, so the squares of the series times 1/((2k+1)! 4^k) are 1, 0, 0,
+    /// …
     #[test]
     fn the_series_is_that_of_the_density() {
         let convolve =

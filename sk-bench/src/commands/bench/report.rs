@@ -40,7 +40,8 @@ pub(super) struct Report {
     pub(super) candidates: usize,
     pub(super) blades: usize,
     pub(super) span_tokens: usize,
-    /// One-minute load average of the machine when the measurement began, which should be near zero.
+    /// One-minute load average of the machine when the measurement began, which should be near
+    /// zero.
     pub(super) load_average: Option<f64>,
     /// What the device can do, measured once per repetition.
     pub(super) roof: RoofReport,
@@ -48,7 +49,8 @@ pub(super) struct Report {
     pub(super) load_seconds: f64,
     /// The same beside its floor: every byte written once.
     pub(super) load: Figure,
-    /// What the first runs took longer than the later ones: kernels chosen and compiled, pages touched.
+    /// What the first runs took longer than the later ones: kernels chosen and compiled, pages
+    /// touched.
     pub(super) warm_up: WarmUp,
     /// Prompt tokens read per second by the backbone.
     pub(super) prefill: Figure,
@@ -74,7 +76,8 @@ pub(super) struct Report {
     pub(super) kernels: Option<Kernels>,
     /// The memory that a steered run needs, by the formula, in bytes.
     pub(super) memory: Footprint,
-    /// Largest resident size of the process once the models were loaded and had run, in bytes (Linux).
+    /// Largest resident size of the process once the models were loaded and had run, in bytes
+    /// (Linux).
     pub(super) peak_memory: Option<u64>,
     /// Other programs, measured in turns.
     pub(super) against: Vec<OpponentReport>,
@@ -137,7 +140,8 @@ pub(super) fn parts(turns: &[Turn]) -> Seconds {
     Seconds { draft: part(|s| s.draft), score: part(|s| s.score), select: part(|s| s.select), commit: part(|s| s.commit) }
 }
 
-/// The rate of steered against that of frozen, both with the prompt, which make the same number of tokens.
+/// The rate of steered against that of frozen, both with the prompt, which make the same number of
+/// tokens.
 pub(super) fn steered_over_frozen(turns: &[Turn]) -> Spread {
     Spread::of_ratios(turns.iter().map(Turn::frozen_with_prompt), turns.iter().map(|turn| turn.steered))
 }
@@ -149,7 +153,8 @@ pub(super) fn later_over_frozen(turns: &[Turn], new_tokens: usize) -> Option<Spr
     (!later.is_empty()).then(|| Spread::of_ratios(later, frozen))
 }
 
-/// Kernels that a GPU is asked to run: what decoding is short of, where each takes less time than asking for it.
+/// Kernels that a GPU is asked to run: what decoding is short of, where each takes less time than
+/// asking for it.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Kernels {
     /// For a token of the backbone alone, on average.

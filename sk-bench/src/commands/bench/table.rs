@@ -6,7 +6,8 @@ use super::report::{OpponentFigure, Report};
 use crate::plural::counted;
 use crate::ruler::{AxisReport, Figure, Reconfiguration, Spread};
 
-/// The report as text: what the device can do, the figures beside their floors, and a table for each sweep.
+/// The report as text: what the device can do, the figures beside their floors, and a table for
+/// each sweep.
 pub(super) fn render(report: &Report) -> String {
     let load = report.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
     let threads = if report.device == "cpu" { format!(", {} threads", report.threads) } else { String::new() };
@@ -43,7 +44,8 @@ enum Unit {
 }
 
 impl Unit {
-    /// What numbers about `value` are multiplied by, what they are then called, and how many digits follow the point.
+    /// What numbers about `value` are multiplied by, what they are then called, and how many digits
+    /// follow the point.
     fn scale(self, value: f64) -> (f64, &'static str, usize) {
         match self {
             Self::Rate => (1.0, " tokens/s", 1),

@@ -126,7 +126,8 @@ impl Row {
     }
 }
 
-/// What is wrong with a jump, in words: numbers that are no probabilities, or a change beyond the certificate.
+/// What is wrong with a jump, in words: numbers that are no probabilities, or a change beyond the
+/// certificate.
 fn fault(jump: &Jump, delta: f64, certificate: Option<&StabilityCertificate>) -> Option<String> {
     /// Rounding of a probability.
     const ROUNDING: f64 = 1e-12;

@@ -30,8 +30,9 @@ pub struct JudgeOptions {
     endpoint: Option<String>,
     /// Judge without a server: by the preference models that ship, or by those of a folder.
     ///
-    /// The folder holds helpful, harmless and honest, or the models that the rubrics of --objectives name, as `train judge` writes
-    /// them, and fluency, a language model as `train lm` writes it.
+    /// The folder holds helpful, harmless and honest, or the models that the rubrics of
+    /// --objectives name, as `train judge` writes them, and fluency, a language model as `train lm`
+    /// writes it.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = EMBEDDED,
         conflicts_with_all = ["endpoint", "model", "scoring", "scale", "temperature", "max_tokens", "structure", "request"])]
     pub(super) offline: Option<PathBuf>,
@@ -50,7 +51,8 @@ pub struct JudgeOptions {
     /// Attempts at a question that finds no answer, with pauses that double.
     #[arg(long, value_name = "TIMES", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
     attempts: u32,
-    /// What responses are judged by: a file of objectives [default: helpfulness, harmlessness and honesty].
+    /// What responses are judged by: a file of objectives [default: helpfulness, harmlessness and
+    /// honesty].
     #[arg(long, value_name = "FILE", help_heading = "Scoring")]
     objectives: Option<PathBuf>,
     /// Rubrics, separated by commas; all that the judge answers if not given.
@@ -59,7 +61,8 @@ pub struct JudgeOptions {
     /// How a score is made of what the model says.
     #[arg(long, value_name = "HOW", default_value = "integer", help_heading = "Scoring")]
     scoring: Scoring,
-    /// Scale the model answers on, where a rubric has none of its own [default: 0-10 for integer, 1-5 for logprob].
+    /// Scale the model answers on, where a rubric has none of its own [default: 0-10 for integer,
+    /// 1-5 for logprob].
     #[arg(long, value_name = "LOW-HIGH", help_heading = "Scoring")]
     scale: Option<Scale>,
     /// Sampling temperature of the judge.
@@ -68,7 +71,8 @@ pub struct JudgeOptions {
     /// Most tokens of an answer [default: 512 for integer, 16 for logprob].
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Scoring")]
     max_tokens: Option<u32>,
-    /// How an answer is made to have the right form; the strictest way the server supports if not given.
+    /// How an answer is made to have the right form; the strictest way the server supports if not
+    /// given.
     #[arg(long, value_name = "HOW", help_heading = "Scoring")]
     structure: Option<Structure>,
     /// Fields to add to each request, as a JSON object; null takes a field out.
@@ -123,7 +127,8 @@ impl JudgeOptions {
         if folder.as_os_str() == EMBEDDED && OfflineJudge::embedded().is_none() {
             return Err(Error::Usage("this build of the program holds no judge; give --offline=DIR".to_owned()));
         }
-        // The language model is so small that the way to a GPU and back costs more than the processor takes.
+        // The language model is so small that the way to a GPU and back costs more than the
+        // processor takes.
         let device = DeviceName::Cpu.open()?;
         Ok(Some(OfflineJudge::load(folder, objectives, &device)?))
     }

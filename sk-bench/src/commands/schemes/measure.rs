@@ -38,8 +38,9 @@ const TEXT: &str = "The morning train was late again, so we stood on the platfor
 pub(super) struct MeasureArgs {
     /// Measure each scheme, or the one named, on this machine: tokens per second and peak memory.
     ///
-    /// Schemes take turns, so that a slow hour is slow for all, and a first turn is not counted. Peak memory is that of a process that runs
-    /// nothing else. Spans end where the scheme's file says, and nothing ends a response early.
+    /// Schemes take turns, so that a slow hour is slow for all, and a first turn is not counted.
+    /// Peak memory is that of a process that runs nothing else. Spans end where the scheme's file
+    /// says, and nothing ends a response early.
     #[arg(long)]
     pub(super) measure: bool,
     /// Turns that count.
@@ -107,7 +108,8 @@ impl Spread {
 /// Measures `schemes` and prints the report.
 ///
 /// # Errors
-/// When the models cannot be loaded, the prompt does not fit them, a step fails, or no scheme can run on them.
+/// When the models cannot be loaded, the prompt does not fit them, a step fails, or no scheme can
+/// run on them.
 pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Result<(), Error> {
     let load_average = memory::load_average();
     let (mut rows, mut able) = (Vec::new(), Vec::new());
@@ -174,7 +176,8 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
 }
 
 impl MeasureArgs {
-    /// Whether models, a device or a precision were given, which mean something to a measurement alone.
+    /// Whether models, a device or a precision were given, which mean something to a measurement
+    /// alone.
     pub(super) fn are_idle(&self) -> bool {
         let ModelArgs { backbone, drafter, blades, heads, device, precision } = &self.models;
         let given = backbone.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty();
@@ -204,7 +207,8 @@ impl MeasureArgs {
     }
 }
 
-/// Peak memory of this program measuring `scheme` and nothing else; nothing where the system does not tell, or the process fails.
+/// Peak memory of this program measuring `scheme` and nothing else; nothing where the system does
+/// not tell, or the process fails.
 fn peak_alone(scheme: &str) -> Option<u64> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.args(std::env::args_os().skip(1)).args(["--repeat", "1", "--json", scheme]);

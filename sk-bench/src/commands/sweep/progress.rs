@@ -50,7 +50,8 @@ impl Progress {
     }
 }
 
-/// Seconds a cell and the time left, once a cell is finished. Cells of all processes count: they all bring the end nearer.
+/// Seconds a cell and the time left, once a cell is finished. Cells of all processes count: they
+/// all bring the end nearer.
 fn pace(finished: usize, left: usize, elapsed: Duration) -> Option<String> {
     let seconds = elapsed.as_secs_f64() / (finished > 0).then_some(finished)? as f64;
     let left = Duration::try_from_secs_f64(seconds * left as f64).unwrap_or(Duration::MAX);

@@ -16,10 +16,12 @@ use crate::Error;
 /// Settings of `train discriminator` and `train reward-head`.
 #[derive(Debug, Args)]
 pub struct HeadArgs {
-    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat each WEIGHT times; may be repeated
+    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT to repeat each WEIGHT times; may be
+    /// repeated
     #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
     data: Vec<Source>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
     /// Directory of the model whose hidden states are read, or embedded:backbone; no hub id

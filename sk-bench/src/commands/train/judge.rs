@@ -11,13 +11,15 @@ use crate::Error;
 /// Settings of `train judge`.
 #[derive(Debug, Args)]
 pub struct JudgeModelArgs {
-    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT for each to count WEIGHT times; may be repeated
+    /// A .jsonl or .jsonl.gz file of pairs, or FILE=WEIGHT for each to count WEIGHT times; may be
+    /// repeated
     #[arg(long = "data", value_name = "FILE[=WEIGHT]", required = true)]
     data: Vec<Source>,
     /// Measure on the pairs of this file too, and do not fit to them; may be repeated
     #[arg(long = "test", value_name = "FILE")]
     tests: Vec<PathBuf>,
-    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be repeated
+    /// Leave out rows that share a question with this .jsonl, .jsonl.gz or .csv file; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
     /// Directory for the judge

@@ -53,7 +53,8 @@ impl Row {
 }
 
 impl Summary {
-    /// In each mode the row to use is the last: the mean of the optima, or the balanced point of the front.
+    /// In each mode the row to use is the last: the mean of the optima, or the balanced point of
+    /// the front.
     pub(super) fn new(plan: &TunePlan, ledger: &Ledger) -> Self {
         let mut rows = Vec::new();
         let mut optima: Vec<&[f64]> = Vec::new();

@@ -10,7 +10,8 @@ fn essence(prompt: &Prompt) -> String {
     prompt.prompt.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// Refuses prompts that are in both sets, by their text but for case and white space: ids name places, and the same text has several.
+/// Refuses prompts that are in both sets, by their text but for case and white space: ids name
+/// places, and the same text has several.
 pub(super) fn disjoint(tuned: &[Prompt], evaluated: &[Prompt]) -> Result<(), TuneError> {
     let kept: HashMap<String, &str> = evaluated.iter().map(|prompt| (essence(prompt), prompt.id.as_str())).collect();
     let shared = |prompt: &Prompt| kept.get(&essence(prompt)).map(|id| (prompt.id.clone(), (*id).to_owned()));

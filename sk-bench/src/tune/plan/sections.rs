@@ -24,8 +24,8 @@ const STARTUP: usize = 10;
 const SEED: u64 = 42;
 const MODES: [(&str, Mode); 2] = [("each", Mode::Each), ("together", Mode::Together)];
 const JUDGEMENTS: [(&str, judge::Scoring); 2] = [("integer", judge::Scoring::Integer), ("logprob", judge::Scoring::Logprob)];
-/// The variable that holds a judge's key, questions under way, and seconds until a request counts as failed, unless the plan says: as `judge`
-/// has them.
+/// The variable that holds a judge's key, questions under way, and seconds until a request counts
+/// as failed, unless the plan says: as `judge` has them.
 const API_KEY: &str = "SWISS_KNIFE_API_KEY";
 const CONCURRENCY: usize = 8;
 const TIMEOUT: usize = 120;
@@ -184,8 +184,8 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<
 
 /// The searches that the objectives ask for.
 ///
-/// An objective by itself is searched at its own weights, or at the vertex of the blade it is named after. All of them together are searched at
-/// the weights of the plan, or at equal ones.
+/// An objective by itself is searched at its own weights, or at the vertex of the blade it is named
+/// after. All of them together are searched at the weights of the plan, or at equal ones.
 pub(super) fn searches(
     mode: Mode,
     scoring: &Scoring,

@@ -38,8 +38,8 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then so many logits asked for, and the
-    /// forbidden ones.
+    /// Of what a device says of so many blocks of a row: see [`ops::outline`]; then so many logits
+    /// asked for, and the forbidden ones.
     fn new(row: &[f32], blocks: usize, rate: f32, asked: usize) -> Self {
         let (largest, rest) = row.split_at(blocks);
         let (masses, rest) = rest.split_at(blocks);

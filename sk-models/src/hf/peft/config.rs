@@ -73,8 +73,9 @@ fn is_path_or_tail(path: &str, name: &str) -> bool {
     path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Steps back that the patterns of a field may take together for one module. Only look-around and references back need any; the
-/// rest runs in linear time. The path of a module has some sixty characters.
+/// Steps back that the patterns of a field may take together for one module. Only look-around and
+/// references back need any; the rest runs in linear time. The path of a module has some sixty
+/// characters.
 const STEPS_BACK: usize = 200_000;
 
 /// Compiles one of `count` patterns of a field. They come from a download.

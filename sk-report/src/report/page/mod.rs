@@ -25,7 +25,8 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The rival of the reference: of the methods that are not the reference in another setting, that of the highest F1.
+    /// The rival of the reference: of the methods that are not the reference in another setting,
+    /// that of the highest F1.
     fn rival(&self) -> Option<&'a Method> {
         let sweep = &self.results.sweep;
         let without = sweep.without_normalization(&self.reference.name);
@@ -46,8 +47,8 @@ fn with_tables(section: Section, context: &Context<'_>, ids: &[&str]) -> Section
 }
 
 impl Report {
-    /// The report as a page: its tables, figures drawn from them, and responses where `results` have their text. What the results lack is said
-    /// where it would stand.
+    /// The report as a page: its tables, figures drawn from them, and responses where `results`
+    /// have their text. What the results lack is said where it would stand.
     ///
     /// # Errors
     /// When the reference is not among the methods of `results`.

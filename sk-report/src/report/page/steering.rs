@@ -97,7 +97,8 @@ fn on_the_simplex(context: &Context<'_>, corners: [&str; 3], points: &[Point]) -
         .see("axes")
 }
 
-/// How every objective follows every weight: what the simplex shows of three blades, for any number.
+/// How every objective follows every weight: what the simplex shows of three blades, for any
+/// number.
 fn each_by_each(context: &Context<'_>, points: &[Point]) -> Figure {
     let sweep = &context.results.sweep;
     let objectives: Vec<String> = sweep.objectives.names().into_iter().map(str::to_owned).collect();

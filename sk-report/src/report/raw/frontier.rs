@@ -11,7 +11,8 @@ const WEIGHT: &str = "w_";
 /// The ids of responses by method, weight vector and prompt.
 pub(super) type Ids = HashMap<(String, String, u32), String>;
 
-/// Reads the judged sweep: one row per method, weight vector and prompt, and the ids of responses where a column has them.
+/// Reads the judged sweep: one row per method, weight vector and prompt, and the ids of responses
+/// where a column has them.
 pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Ids), ReportError> {
     let sheet = Sheet::read(source)?;
     let columns: Vec<&str> = sheet.columns().filter(|column| column.starts_with(WEIGHT)).collect();

@@ -26,7 +26,8 @@ pub struct RawResults {
     pub sweep: Sweep,
     /// Ablations at fixed weights: `judged_ablations.csv`; empty where the file is absent.
     pub ablations: Vec<Ablation>,
-    /// Candidate batches: `candidate_steps.jsonl`, and those of the traces; empty where there are none.
+    /// Candidate batches: `candidate_steps.jsonl`, and those of the traces; empty where there are
+    /// none.
     pub steps: Vec<CandidateStep>,
     /// The records of the sweep that was judged, if they are at hand.
     pub recorded: Option<Recorded>,
@@ -52,13 +53,15 @@ impl RawResults {
         data.chain([OBJECTIVES.to_owned()]).map(|name| folder.join(name))
     }
 
-    /// Reads a folder. Each file may be gzipped, with `.gz` after its name; a plain one is preferred.
+    /// Reads a folder. Each file may be gzipped, with `.gz` after its name; a plain one is
+    /// preferred.
     ///
-    /// Responses were judged by the objectives of `objectives.toml`, if the folder has one, and otherwise by
-    /// [`Objectives::hhh`].
+    /// Responses were judged by the objectives of `objectives.toml`, if the folder has one, and
+    /// otherwise by [`Objectives::hhh`].
     ///
     /// # Errors
-    /// If the sweep is absent, or a file cannot be read or holds what it must not; the error names file, line and column.
+    /// If the sweep is absent, or a file cannot be read or holds what it must not; the error names
+    /// file, line and column.
     pub fn read(folder: &Path) -> Result<Self, ReportError> {
         let own = folder.join(OBJECTIVES);
         let objectives = if own.exists() { Objectives::read(&own)? } else { Objectives::hhh().clone() };
@@ -100,8 +103,8 @@ impl RawResults {
         Ok(self)
     }
 
-    /// Whether these are the paper's own results: all its methods, judged by its objectives at weight vectors that are called
-    /// as it calls them.
+    /// Whether these are the paper's own results: all its methods, judged by its objectives at
+    /// weight vectors that are called as it calls them.
     pub fn is_of_the_paper(&self) -> bool {
         let there = |name: &str| self.sweep.methods.iter().any(|method| method.name == name);
         self.sweep.objectives == *Objectives::hhh()

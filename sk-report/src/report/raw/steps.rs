@@ -11,11 +11,13 @@ use crate::report::ReportError;
 pub struct CandidateStep {
     /// The arm of the normalisation ablation.
     pub arm: String,
-    /// Composite scores of the candidates; `None` where the records say NaN, as they do of some batches of one.
+    /// Composite scores of the candidates; `None` where the records say NaN, as they do of some
+    /// batches of one.
     pub candidate_mus: Vec<Option<f64>>,
     /// Per blade of positive weight, the standard deviation (n − 1) of its raw scores in the batch.
     pub raw_blade_mu_stds: BTreeMap<String, f64>,
-    /// Scale of the tournament term of the champion's logit over that of the blade term; none where it was not recorded.
+    /// Scale of the tournament term of the champion's logit over that of the blade term; none where
+    /// it was not recorded.
     #[serde(default)]
     pub logit_scale_ratio: Option<f64>,
     /// The candidate that was drawn.
@@ -29,14 +31,16 @@ pub struct CandidateStep {
 }
 
 impl CandidateStep {
-    /// Whether no candidate had a higher composite than the one drawn; `None` of a batch of one or without composites.
+    /// Whether no candidate had a higher composite than the one drawn; `None` of a batch of one or
+    /// without composites.
     pub fn drew_the_best(&self) -> Option<bool> {
         let composites = self.composites()?;
         let chosen = composites.get(self.selected_idx)?;
         Some(composites.iter().all(|mu| mu <= chosen))
     }
 
-    /// How often a uniform draw would choose a candidate that no other exceeds; `None` as in [`drew_the_best`](Self::drew_the_best).
+    /// How often a uniform draw would choose a candidate that no other exceeds; `None` as in
+    /// [`drew_the_best`](Self::drew_the_best).
     pub fn best_by_chance(&self) -> Option<f64> {
         let composites = self.composites()?;
         let best = composites.iter().copied().fold(f64::NEG_INFINITY, f64::max);

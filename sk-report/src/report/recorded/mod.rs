@@ -18,13 +18,15 @@ use crate::settings::{KeptSettings, read_settings};
 pub struct Recorded {
     /// What each scheme took, in the order in which schemes occur.
     pub runs: Vec<Runs>,
-    /// Schemes that choose among a whole vocabulary: of their steps a trace keeps the likeliest candidates only, which say nothing of the batch.
+    /// Schemes that choose among a whole vocabulary: of their steps a trace keeps the likeliest
+    /// candidates only, which say nothing of the batch.
     pub cut: Vec<String>,
     /// Records of responses that were not judged, and are left out.
     pub unjudged: usize,
     /// Judged responses without a record.
     pub unrecorded: usize,
-    /// What each scheme ran with, where that is kept beside the records: once for each of its settings.
+    /// What each scheme ran with, where that is kept beside the records: once for each of its
+    /// settings.
     pub settings: Vec<(String, KeptSettings)>,
     /// Whether there are traces of all the records that speak of them.
     pub traced: bool,
@@ -43,11 +45,12 @@ pub struct Text {
 }
 
 impl Recorded {
-    /// Reads the records of the responses with these ids, their settings, and the steps of the traces beside them if they are there; each may be
-    /// gzipped.
+    /// Reads the records of the responses with these ids, their settings, and the steps of the
+    /// traces beside them if they are there; each may be gzipped.
     ///
     /// # Errors
-    /// When a file cannot be read, holds what it must not, no record is of a response that was judged, or the traces end before the records say.
+    /// When a file cannot be read, holds what it must not, no record is of a response that was
+    /// judged, or the traces end before the records say.
     pub fn read(path: &Path, judged: &HashSet<&str>) -> Result<(Self, Vec<CandidateStep>), ReportError> {
         let failed = |source: RecordError| ReportError::Records { source: Box::new(source) };
         let mut records = read_records(path).map_err(failed)?;
@@ -89,7 +92,8 @@ impl Recorded {
     }
 }
 
-/// The file of traces, `NAME.traces.jsonl` beside `NAME.jsonl`, or the same with `.gz`; nothing where there is none.
+/// The file of traces, `NAME.traces.jsonl` beside `NAME.jsonl`, or the same with `.gz`; nothing
+/// where there is none.
 fn traces_beside(records: &Path) -> Result<Option<PathBuf>, ReportError> {
     let plain =
         if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };

@@ -12,7 +12,8 @@ use crate::record::SweepRecord;
 use crate::report::{CandidateStep, ReportError};
 use crate::stats::sample_std;
 
-/// Probabilities of all candidates sum to one up to rounding; those of a batch that was cut do not, if more than those kept had a chance.
+/// Probabilities of all candidates sum to one up to rounding; those of a batch that was cut do not,
+/// if more than those kept had a chance.
 const WHOLE: f64 = 1e-6;
 
 /// The part of a line that is read.
@@ -40,10 +41,11 @@ struct Scores {
     mu: Vec<Option<f64>>,
 }
 
-/// The steps of `records` among the first `end` bytes of a file of traces. What stands behind belongs to no record.
+/// The steps of `records` among the first `end` bytes of a file of traces. What stands behind
+/// belongs to no record.
 ///
-/// A scheme of which any step was cut gives none: those that are whole are the ones in which hardly a token had a chance but the likeliest. Such
-/// schemes come second, by name.
+/// A scheme of which any step was cut gives none: those that are whole are the ones in which hardly
+/// a token had a chance but the likeliest. Such schemes come second, by name.
 pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Vec<CandidateStep>, Vec<String>), ReportError> {
     let schemes: HashMap<&str, &str> = records.iter().map(|record| (record.id.as_str(), record.scheme.as_str())).collect();
     let failed = |source| ReportError::Read { path: path.to_owned(), source };

@@ -7,7 +7,8 @@ use crate::table::{Kind, Value};
 /// A response counts as toxic from here on.
 const TOXIC: f64 = 0.5;
 
-/// What arms are compared by: of the paper's objectives the paper's measures, of others every rubric, every objective and F1.
+/// What arms are compared by: of the paper's objectives the paper's measures, of others every
+/// rubric, every objective and F1.
 fn measures(objectives: &Objectives) -> Vec<Measure> {
     let rubric = |name: &str| objectives.rubric(name).map(|place| Measure::rubric(objectives, place));
     let objective = |place: usize| Measure::objective(objectives, place);

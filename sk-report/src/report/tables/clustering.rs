@@ -4,7 +4,8 @@ use crate::report::Contrast;
 use crate::stats::{ZeroRule, holm};
 use crate::table::Kind;
 
-/// The contrasts again, with prompts as the units: what changes when the cells of a prompt are not taken for independent.
+/// The contrasts again, with prompts as the units: what changes when the cells of a prompt are not
+/// taken for independent.
 pub(super) fn table(context: &Context<'_>) -> Option<Table> {
     let columns = [
         ("contrast", Kind::Text),

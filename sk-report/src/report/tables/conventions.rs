@@ -3,7 +3,8 @@ use crate::report::Contrast;
 use crate::stats::ZeroRule;
 use crate::table::Kind;
 
-/// What a contrast's figures owe to conventions: the floor under the axes, and what is done with ties.
+/// What a contrast's figures owe to conventions: the floor under the axes, and what is done with
+/// ties.
 pub(super) fn table(context: &Context<'_>) -> Option<Table> {
     let columns = [
         ("method", Kind::Text),

@@ -106,12 +106,14 @@ impl Context<'_> {
         self.others().into_iter().filter(raw).collect()
     }
 
-    /// The harmonic F1 of a cell as contrasts take it: under the published floor in the paper's own results.
+    /// The harmonic F1 of a cell as contrasts take it: under the published floor in the paper's own
+    /// results.
     fn f1(&self) -> fn(&Cell) -> Option<f64> {
         if self.of_the_paper { published_f1 } else { exact_f1 }
     }
 
-    /// `first` minus `second` by what `measure` says of a cell. Ties are ties, but where the paper's own results are to give the published figures.
+    /// `first` minus `second` by what `measure` says of a cell. Ties are ties, but where the
+    /// paper's own results are to give the published figures.
     fn pair(&self, first: &[Cell], second: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> Contrast {
         let contrast = Contrast::of(first, second, measure);
         if self.of_the_paper { contrast } else { contrast.snapped() }
@@ -122,10 +124,11 @@ impl Context<'_> {
         self.pair(&self.reference.cells, &other.cells, self.f1())
     }
 
-    /// The same under the published floor. What the floor makes of two cells with an axis at zero may lie 1e-15 apart, of some 1e-6: ties are
-    /// those up to a share of the two.
+    /// The same under the published floor. What the floor makes of two cells with an axis at zero
+    /// may lie 1e-15 apart, of some 1e-6: ties are those up to a share of the two.
     fn floored(&self, other: &Method) -> Contrast {
-        /// Of F1: more than rounding errors, also those of a logarithm, and less than what a millionth of an axis makes.
+        /// Of F1: more than rounding errors, also those of a logarithm, and less than what a
+        /// millionth of an axis makes.
         const SHARE: f64 = 1e-13;
         let of = |measure: &dyn Fn(&Cell) -> Option<f64>| Contrast::of(&self.reference.cells, &other.cells, measure);
         let mut contrast = of(&published_f1);
@@ -155,8 +158,9 @@ fn exact_f1(cell: &Cell) -> Option<f64> {
 
 /// How far the end of a percentile interval may move between two sets of resamples.
 ///
-/// The 2.5% quantile of B draws from a normal law of deviation s has the standard error s·√(p(1−p)/B)/φ(z) = 2.67 s/√B; two sets differ by
-/// √2 of that, and three standard errors of the difference are 11.3 s/√B.
+/// The 2.5% quantile of B draws from a normal law of deviation s has the standard error
+/// s·√(p(1−p)/B)/φ(z) = 2.67 s/√B; two sets differ by √2 of that, and three standard errors of the
+/// difference are 11.3 s/√B.
 fn noise(bootstrap: &Bootstrap, resampling: Resampling) -> f64 {
     11.3 * bootstrap.standard_error() / (resampling.resamples as f64).sqrt()
 }

@@ -12,7 +12,8 @@ struct Pairing {
     rounded: bool,
 }
 
-/// Whether achieved axes follow requested weights, per axis and pooled; of the paper's results also as its table has it.
+/// Whether achieved axes follow requested weights, per axis and pooled; of the paper's results also
+/// as its table has it.
 pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
     let names = sweep.objectives.names();

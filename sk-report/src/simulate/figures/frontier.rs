@@ -65,7 +65,8 @@ fn plane(found: &Frontier) -> Plot {
         .into()
 }
 
-/// The lattice by the candidate that is selected; a candidate has its colour and mark in both panels.
+/// The lattice by the candidate that is selected; a candidate has its colour and mark in both
+/// panels.
 fn triangle(found: &Frontier, of: fn(&Reach) -> usize) -> Plot {
     let candidates: BTreeSet<usize> = found.reached.iter().flat_map(|reach| [reach.raw, reach.normalized]).collect();
     let chart = candidates.into_iter().fold(Ternary::new(CORNERS), |chart, candidate| {
