@@ -1,7 +1,7 @@
 //! A dialogue as the model sees it: token ids that only ever grow.
 
 use sk_core::TokenId;
-use sk_models::text::{ChatTemplate, Message, Role, TextError, Tokenizer, plain_prompt};
+use sk_models::text::{ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, plain_prompt};
 use sk_models::train::data::{END_OF_TEXT, END_OF_TURN};
 
 use crate::prompt_sets::is_framed;
@@ -35,7 +35,7 @@ pub enum Framing {
 impl Framing {
     /// The text that ends a response.
     pub fn stop(&self) -> Option<&'static str> {
-        matches!(self, Self::Hh { stop: true }).then_some("\n\nHuman:")
+        matches!(self, Self::Hh { stop: true }).then_some(HUMAN)
     }
 
     fn render(&self, messages: &[Message]) -> Result<String, TextError> {

@@ -41,7 +41,7 @@ impl SchemeSpec {
 pub fn digest(value: &impl Serialize) -> String {
     let mut text = String::new();
     write_canonical(&json!(value), &mut text);
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(text))
 }
 
 /// JSON without spaces, whose keys are sorted.

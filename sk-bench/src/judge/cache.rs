@@ -83,8 +83,7 @@ impl<J: Judge> Cached<J> {
             response: question.response,
         };
         // Numbers and texts always serialise; a failure would only mean a key that is never found.
-        let key: String =
-            Sha256::digest(serde_json::to_vec(&material).unwrap_or_default()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = format!("{:x}", Sha256::digest(serde_json::to_vec(&material).unwrap_or_default()));
         self.directory.join(&key[..2]).join(format!("{}.json", &key[2..]))
     }
 

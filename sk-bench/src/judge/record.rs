@@ -41,7 +41,7 @@ impl Response {
     /// A short digest of what is judged, by which a judgement is tied to its text.
     pub fn digest(&self) -> String {
         let digest = Sha256::new().chain_update(&self.prompt).chain_update([0]).chain_update(&self.response).finalize();
-        let mut text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut text = format!("{digest:x}");
         text.truncate(DIGITS);
         text
     }

@@ -1,9 +1,7 @@
 //! The framing of HH-RLHF: `"\n\nHuman: …\n\nAssistant: …"`.
 
-/// Begins a turn of the person.
-const HUMAN: &str = "\n\nHuman:";
-/// Begins a turn of the assistant.
-pub(super) const ASSISTANT: &str = "\n\nAssistant:";
+pub(super) use sk_models::text::ASSISTANT;
+use sk_models::text::HUMAN;
 
 /// Whether a text is a dialogue that waits for the assistant to go on.
 pub fn is_framed(text: &str) -> bool {

@@ -131,7 +131,7 @@ impl Block {
             digest.update([0]);
             prompts.push(prompt.clone());
         }
-        let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = format!("{:x}", digest.finalize());
         if digest != self.digest {
             return Err(PromptSetError::Revision { path, axis: self.axis, revision: self.revision });
         }

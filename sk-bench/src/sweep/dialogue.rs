@@ -1,13 +1,10 @@
 //! A prompt of a set as the model sees it.
 
 use sk_core::TokenId;
-use sk_models::text::{Message, Role, TextError, Tokenizer};
+use sk_models::text::{ASSISTANT, HUMAN, Message, Role, TextError, Tokenizer};
 use sk_models::train::data::END_OF_TURN;
 
 use crate::conversation::Framing;
-
-const HUMAN: &str = "\n\nHuman:";
-const ASSISTANT: &str = "\n\nAssistant:";
 
 /// The tokens of a framed dialogue that waits for the assistant.
 ///

@@ -282,7 +282,7 @@ impl<'g> Store<'g> {
     }
 
     fn try_claim(&self, cell: usize, id: &str) -> Result<Option<Claim>, SweepError> {
-        let mut name: String = Sha256::digest(id).iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut name = format!("{:x}", Sha256::digest(id));
         name.truncate(DIGITS);
         let path = self.claims.join(name);
         let failed = |source| SweepError::Write { path: path.clone(), source };

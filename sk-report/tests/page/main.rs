@@ -205,7 +205,7 @@ fn tables_hold_the_digits_of_their_csv() {
 #[test]
 fn the_library_is_the_one_its_readme_names() {
     let library = include_str!("../../src/page/plotly/plotly.min.js");
-    let digest: String = Sha256::digest(library).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = format!("{:x}", Sha256::digest(library));
     assert!(include_str!("../../src/page/plotly/README.md").contains(&format!("{digest}  plotly.min.js")), "{digest}");
     assert!(!library.contains("</script"));
 }
