@@ -71,13 +71,14 @@ impl Shipped {
 }
 
 impl SchemeSpec {
-    /// Takes what the scheme `name` says: a file, or one that ships.
+    /// Takes what the scheme `name` says: one that ships, or else a file. A file that is called like a
+    /// scheme that ships is named by a path, such as `./base`.
     ///
     /// # Errors
     /// When there is neither, or as [`read`](Self::read).
     pub fn adopt(&mut self, name: &Path) -> Result<(), SchemeError> {
         let text = name.to_string_lossy();
-        if let (Some(shipped), false) = (Shipped::named(&text), name.is_file()) {
+        if let Some(shipped) = Shipped::named(&text) {
             return self.overlay(&format!("{}.toml", shipped.name), shipped.text, Path::new(""));
         }
         let is_path = name.extension().is_some() || name.components().count() != 1;

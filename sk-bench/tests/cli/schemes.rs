@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{assert_refused, run, run_on_models, stdout};
+use crate::common::{assert_refused, models, program, run, run_on_models, stdout};
 
 #[test]
 fn a_measurement_has_every_scheme_that_the_models_can_run() {
@@ -49,4 +49,17 @@ fn what_makes_no_sense_together_is_refused() {
     }
     let only = ["schemes", "fudge", "--measure"];
     assert_refused(&run_on_models("schemes", &only[1..]), &["no blade is seated"]);
+}
+
+#[test]
+fn a_name_that_ships_is_not_a_file_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("greedy"), "no scheme [").unwrap();
+    let backbone = models().join("backbone").display().to_string();
+    let run = |scheme: &str| {
+        let args = ["generate", "Hi", "--scheme", scheme, "--backbone", &backbone, "--max-new-tokens", "2", "--quiet"];
+        program().current_dir(folder.path()).args(args).output().unwrap()
+    };
+    assert!(run("greedy").status.success());
+    assert_eq!(run("./greedy").status.code(), Some(2));
 }
