@@ -123,7 +123,7 @@ pub(crate) fn whole_lines(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)]
 }
 
-/// The end of a file of records: whole lines, and perhaps a part of a last one.
+/// The last bytes of a file of records. The last line may be incomplete.
 pub(crate) struct Tail {
     start: u64,
     bytes: Vec<u8>,

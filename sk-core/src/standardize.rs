@@ -176,13 +176,16 @@ impl Standardize {
     /// weights that sum to at most one.
     ///
     /// ```text
-    /// ε [ 4 max|x| / std  +  ((N + 11)/4 + (terms + 1)/2) √N ]        ε the distance of 1 from the next larger number
+    /// ε [ 4 max|x| / std  +  ((N + 11)/4 + (terms + 1)/2) √N ]
     /// ```
+    ///
+    /// with ε the distance of 1 from the next larger number.
     ///
     /// The first term is [`Moments::rounding`], that of the values themselves. The second follows
     /// from half an ε per operation: the sum of N squares leaves (N + 5)/4 in the standard
     /// deviation and the quotient 3/2 more, a product and `terms` additions the rest, and
-    /// |z| < √N. The error of the mean is left out: it shifts all z alike. Zero for a batch without spread, whose z are exactly zero.
+    /// |z| < √N. The error of the mean is left out: it shifts all z alike. Zero for a batch without
+    /// spread, whose z are exactly zero.
     pub fn rounding<F: Real>(&self, moments: &Moments<F>, terms: usize) -> F {
         if moments.is_degenerate() {
             return F::zero();

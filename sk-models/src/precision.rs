@@ -24,8 +24,8 @@ pub enum Precision {
     /// Eight bits per weight and a scale per output: a quarter of the memory. Activations are
     /// rounded to sixteen bits.
     ///
-    /// A weight is off by up to 1/254 of the largest of its output. Sums are exact. For CPUs, and
-    /// fast with AVX-512 VNNI.
+    /// The error of a weight is at most 1/254 of the largest weight of the same output. Sums are
+    /// exact. For CPUs; fast with AVX-512 VNNI.
     Int8,
 }
 

@@ -426,6 +426,10 @@ fn two_runs_do_not_share_a_folder() {
     wrong.tokenizer = workspace.root.path().join("nowhere");
     train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
     assert!(!workspace.root.path().join("other").exists());
+    // It leaves a folder that was there.
+    fs::create_dir(workspace.root.path().join("other")).unwrap();
+    train_lm(&wrong, &device, &mut |_| {}).unwrap_err();
+    assert!(workspace.root.path().join("other").exists());
 }
 
 #[test]

@@ -53,12 +53,16 @@ fn shipped(text: &str) -> Objectives {
 /// Columns of the table of judgements that no rubric and no blade may be called like.
 const COLUMNS: [&str; 5] = ["method", "config", "frontier_id", "id", FLUENCY];
 
+/// Headings of other columns and rows in the tables of a report.
+const HEADINGS: [&str; 12] =
+    ["", "all", "axis", "cells", "method", "n", "pooled", "prompt", "response", "rival", "weights", FLUENCY];
+
 /// The measure that needs no rubric: 1/perplexity of a response.
 pub const FLUENCY: &str = "fluency";
 
 /// The objectives of an evaluation, with their rubrics and blades.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Entries")]
 pub struct Objectives {
     /// The blades, in the order in which weights are printed; those of the objectives unless given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,6 +71,46 @@ pub struct Objectives {
     pub objectives: Vec<Objective>,
     /// The rubrics.
     pub rubrics: Vec<Rubric>,
+}
+
+/// What a file of objectives says, before it is checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entries {
+    #[serde(default)]
+    blades: Vec<Blade>,
+    objectives: Vec<Objective>,
+    rubrics: Vec<Rubric>,
+}
+
+impl TryFrom<Entries> for Objectives {
+    type Error = String;
+
+    fn try_from(entries: Entries) -> Result<Self, String> {
+        let Entries { mut blades, mut objectives, mut rubrics } = entries;
+        for objective in &mut objectives {
+            if objective.rubrics.is_empty() {
+                objective.rubrics = vec![objective.name.clone()];
+            }
+            let blade = objective.blade();
+            match blades.iter().find(|known| known.is_called(blade)) {
+                Some(known) => objective.blade = Some(known.name.clone()),
+                None => {
+                    let blade = Blade { name: blade.to_owned(), aliases: Vec::new() };
+                    objective.blade = Some(blade.name.clone());
+                    blades.push(blade);
+                }
+            }
+        }
+        for rubric in &mut rubrics {
+            if rubric.version == 0 {
+                rubric.version = rubric.fingerprint();
+            }
+        }
+        let read = Self { blades, objectives, rubrics };
+        read.check()?;
+        Ok(read)
+    }
 }
 
 /// The name of a weight.
@@ -227,28 +271,7 @@ impl Objectives {
     /// If the text is not TOML, or an entry lacks a field, has an unknown one, has the name of
     /// another entry, or names one that does not exist. The text of the error names the entry.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut read: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
-        for objective in &mut read.objectives {
-            if objective.rubrics.is_empty() {
-                objective.rubrics = vec![objective.name.clone()];
-            }
-            let blade = objective.blade();
-            match read.blades.iter().find(|known| known.is_called(blade)) {
-                Some(known) => objective.blade = Some(known.name.clone()),
-                None => {
-                    let blade = Blade { name: blade.to_owned(), aliases: Vec::new() };
-                    objective.blade = Some(blade.name.clone());
-                    read.blades.push(blade);
-                }
-            }
-        }
-        for rubric in &mut read.rubrics {
-            if rubric.version == 0 {
-                rubric.version = rubric.fingerprint();
-            }
-        }
-        read.check()?;
-        Ok(read)
+        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
     }
 
     fn check(&self) -> Result<(), String> {
@@ -273,6 +296,10 @@ impl Objectives {
             return Err(format!(
                 "[[rubrics]] names \"{name}\", which is a column of the table of judgements; choose another name"
             ));
+        }
+        let is_heading = |name: &&&str| HEADINGS.contains(name) || name.to_lowercase().starts_with("f1");
+        if let Some(name) = objectives.iter().find(is_heading) {
+            return Err(format!("[[objectives]] names \"{name}\", which is a heading in the report; choose another name"));
         }
         for objective in &self.objectives {
             for (i, name) in objective.rubrics.iter().enumerate() {

@@ -129,6 +129,10 @@ fn what_is_wrong_is_named() {
     refused("scale = \"1-5\"", "scale = \"5-1\"", &["line 19", "LOW-HIGH"]);
     refused("better = \"less\"", "better = \"fewer\"", &["`fewer`", "`less`"]);
     refused("name = \"calm\"", "name = \"\"", &["empty name"]);
+    refused("name = \"calm\"", "name = \"pooled\"", &["\"pooled\"", "heading"]);
+    refused("name = \"calm\"", "name = \"F1 of mean axes\"", &["\"F1 of mean axes\"", "heading"]);
+    // Read by any format, they are checked as in a file.
+    assert!(serde_json::from_str::<Objectives>(r#"{"objectives": [], "rubrics": []}"#).is_err());
     let none = Objectives::parse("objectives = []\nrubrics = []").unwrap_err();
     assert!(none.contains("[[objectives]]"), "{none}");
     let error = Objectives::read(std::path::Path::new("nowhere.toml")).unwrap_err().to_string();

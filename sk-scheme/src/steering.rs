@@ -10,7 +10,8 @@ use crate::{BladeSpec, Convention, NamedWeights, Parameter, Preset, SchemeError,
 /// ```
 /// use sk_scheme::Steering;
 ///
-/// let steering = Steering { scheme: Some("softmax-mu".into()), set: vec!["proposal.candidates=3".parse().unwrap()], ..Steering::default() };
+/// let set = vec!["proposal.candidates=3".parse().unwrap()];
+/// let steering = Steering { scheme: Some("softmax-mu".into()), set, ..Steering::default() };
 /// let spec = steering.spec(false)?;
 /// assert_eq!(sk_scheme::Parameter::named("candidates").unwrap().get(&spec), Some(3.0));
 /// # Ok::<(), sk_scheme::SchemeError>(())

@@ -80,7 +80,7 @@ impl Dimension {
         value.clamp(self.low, self.high)
     }
 
-    /// Where a value lies in [0, 1): in the middle of its share, for a whole number.
+    /// Maps a value to [0, 1). A whole number maps to the middle of its share of the interval.
     pub fn unit(&self, value: f64) -> f64 {
         let u = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),

@@ -189,8 +189,7 @@ fn template_error(name: &str, error: &minijinja::Error) -> TextError {
     TextError::Template { name: name.to_owned(), reason: one_line(error) }
 }
 
-/// Instructions of a rendering: a template comes from a download, and may loop for ever. A turn
-/// takes some fifty.
+/// Instructions of a rendering: a template comes from a download, and may loop for ever.
 const FUEL: u64 = 10_000_000;
 /// Bytes of a prompt, as of any text that is tokenised.
 const MOST_BYTES: usize = super::tokenizer::MOST_BYTES;
@@ -245,7 +244,9 @@ fn python_method(
 ) -> Result<Value, minijinja::Error> {
     let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
     let text = value.as_str().filter(|_| method == "format").unwrap_or_default();
-    if text.split(|c: char| !c.is_ascii_digit()).any(wide) || text.contains(":{") {
+    // What stands between a brace that opens and the next one of either kind.
+    let mut fields = text.split('{').skip(1).map(|rest| rest.split('}').next().unwrap_or_default());
+    if fields.any(|field| field.split(|c: char| !c.is_ascii_digit()).any(wide)) || text.contains(":{") {
         let reason = format!("format pads a value to more than {WIDEST} characters");
         return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
     }
@@ -424,6 +425,7 @@ mod tests {
             assert!(refused(source).contains(reason), "{source}: {}", refused(source));
         }
         // Numbers that are no widths.
+        assert_eq!(rendered("{{ 'In 2024 {}, {:>3}'.format('x', 7) }}"), "In 2024 x,   7");
         assert_eq!(rendered("{{ 'In 2024 %3d %% %s' | format(7, 'x') }}"), "In 2024   7 % x");
     }
 }

@@ -206,6 +206,8 @@ fn digest<'a>(progress: &str, tensors: impl Iterator<Item = (&'a str, &'a [usize
 /// The folder of a run, which no other run may write to until this is dropped.
 pub(super) struct Output {
     directory: PathBuf,
+    /// Whether the folder was there before the run.
+    existed: bool,
     /// The folder itself, locked; absent where the system does not open or lock folders.
     _lock: Option<File>,
 }
@@ -214,12 +216,13 @@ impl Output {
     /// Locks the folder of a run, which is created. The run overwrites none of `results`, unless it
     /// resumes from `checkpoint`.
     pub(super) fn claim(directory: &Path, checkpoint: Option<&Path>, results: &[&str]) -> Result<Self, TrainError> {
+        let existed = directory.exists();
         fs::create_dir_all(directory).map_err(|source| TrainError::io(directory, source))?;
         let lock = File::open(directory).ok();
         if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
             return Err(TrainError::Busy { path: directory.display().to_string() });
         }
-        let output = Self { directory: directory.to_owned(), _lock: lock };
+        let output = Self { directory: directory.to_owned(), existed, _lock: lock };
         if checkpoint.is_some_and(Path::exists) {
             return Ok(output);
         }
@@ -233,7 +236,9 @@ impl Output {
 impl Drop for Output {
     /// Leaves no empty folder of a run that failed.
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.directory);
+        if !self.existed {
+            let _ = fs::remove_dir(&self.directory);
+        }
     }
 }
 
