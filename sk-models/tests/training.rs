@@ -19,7 +19,7 @@ use sk_models::{
         data::{ASSISTANT, Corpus, Excluded, HUMAN, Row, frame},
         data::{
             Cursor, END_OF_TEXT, END_OF_TURN, Marks, Source, Windows, encode, encode_document, encode_prompt, read_rows,
-            write_pairs,
+            write_rows,
         },
         dpo::{DpoEvent, DpoOptions, train_dpo, unseen_pairs},
         head::{HeadEvent, HeadOptions, train_head},
@@ -366,7 +366,7 @@ fn unseen_pairs_are_those_whose_questions_a_run_never_sees() {
     assert!(long.iter().all(|row| short.contains(row)));
     // What is written is read back, and what is left of the pairs without it was seen.
     let path = workspace.root.path().join("unseen.jsonl.gz");
-    write_pairs(&path, &short).unwrap();
+    write_rows(&path, short.clone()).unwrap();
     assert_eq!(read_rows(&path).unwrap(), short);
     let excluded = Excluded::load(&[path]).unwrap();
     assert_eq!(all.iter().filter(|row| !excluded.contains(row)).count(), all.len() - short.len());
@@ -590,7 +590,9 @@ fn a_question_is_excluded_in_whatever_turn_it_is_asked() {
     let later = "Tell me about the tides of the sea, please.";
     let line = serde_json::json!({ "text": format!("{} Hello.{HUMAN} Yes, please.{ASSISTANT} What?{HUMAN} {later}{ASSISTANT} So.", frame("Good day")) });
     fs::write(&dialogues, format!("{line}\n")).unwrap();
-    let excluded = Excluded::load(&[table, dialogues]).unwrap();
+    let prompts = folder.path().join("prompts.jsonl");
+    fs::write(&prompts, "{\"id\": \"a\", \"prompt\": \"Is it far?\"}\n").unwrap();
+    let excluded = Excluded::load(&[table, dialogues, prompts]).unwrap();
 
     let asks = |turn: &str| {
         let whole = Row::Exchange { prompt: turn.into(), response: "So.".into() };
@@ -599,6 +601,7 @@ fn a_question_is_excluded_in_whatever_turn_it_is_asked() {
     };
     assert_eq!(asks("who is it  REALLY"), (true, true));
     assert_eq!(asks("Good day!"), (true, true));
+    assert_eq!(asks("Is it far?"), (true, true));
     assert_eq!(asks(later), (true, true));
     assert_eq!(asks("Yes, please."), (false, false), "too short for a question of its own");
     assert_eq!(asks("Who was it, really?"), (false, false));

@@ -16,8 +16,10 @@ use sk_models::{
     head::HeadKind,
     lora::Target,
     train::{
-        data::{HELD_OUT, Source, write_pairs},
+        TrainError,
+        data::{HELD_OUT, Source, write_rows},
         dpo::{DpoOptions, train_dpo, unseen_pairs},
+        grammar::Grammar,
         lm::{LmOptions, train_lm},
         optimizer::{OptimizerSettings, Rule},
         preference::PreferenceLoss,
@@ -36,6 +38,8 @@ pub use judge::JudgeModelArgs;
 /// What to train.
 #[derive(Debug, Subcommand)]
 pub enum TrainCommand {
+    /// Draw dialogues and preference pairs from a grammar
+    Text(TextArgs),
     /// Train a byte-level BPE tokenizer in Qwen's manner
     Tokenizer(TokenizerArgs),
     /// Train a Qwen2 language model, from scratch or from another's weights
@@ -50,6 +54,25 @@ pub enum TrainCommand {
     /// Fit a judge of one axis to preference pairs: a linear model of words that needs no server,
     /// for `judge --offline`
     Judge(JudgeModelArgs),
+}
+
+/// Settings of `train text`.
+#[derive(Debug, Args)]
+pub struct TextArgs {
+    /// Folder with the .toml files of the grammar
+    #[arg(long, value_name = "DIR")]
+    grammar: PathBuf,
+    /// Dialogues to draw
+    #[arg(long, value_name = "COUNT")]
+    dialogues: usize,
+    /// Preference pairs to draw for each axis of the grammar
+    #[arg(long, value_name = "COUNT")]
+    pairs: usize,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Directory to write dialogues.jsonl.gz and pairs-AXIS.jsonl.gz to
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
 }
 
 /// Settings of `train tokenizer`.
@@ -298,6 +321,7 @@ fn target(name: &str) -> Result<Target, String> {
 /// When the device cannot be had, or as [`TrainError`](sk_models::train::TrainError) says.
 pub fn run(command: TrainCommand) -> Result<(), Error> {
     match command {
+        TrainCommand::Text(args) => text(&args),
         TrainCommand::Tokenizer(args) => tokenizer(args),
         TrainCommand::Lm(args) => lm(args),
         TrainCommand::Dpo(args) => dpo(args),
@@ -305,6 +329,21 @@ pub fn run(command: TrainCommand) -> Result<(), Error> {
         TrainCommand::RewardHead(args) => head::run(args, HeadKind::Reward),
         TrainCommand::Judge(args) => judge::run(args),
     }
+}
+
+fn text(args: &TextArgs) -> Result<(), Error> {
+    let grammar = Grammar::read(&args.grammar)?;
+    let folder = args.output.display().to_string();
+    std::fs::create_dir_all(&args.output).map_err(|source| TrainError::Io { path: folder, source })?;
+    let path = args.output.join("dialogues.jsonl.gz");
+    write_rows(&path, grammar.dialogues(args.seed).take(args.dialogues))?;
+    println!("{} in {}", counted(args.dialogues, "dialogue"), path.display());
+    for axis in grammar.axes() {
+        let path = args.output.join(format!("pairs-{axis}.jsonl.gz"));
+        write_rows(&path, grammar.pairs(axis, args.seed)?.take(args.pairs))?;
+        println!("{} in {}", counted(args.pairs, "pair"), path.display());
+    }
+    Ok(())
 }
 
 fn tokenizer(args: TokenizerArgs) -> Result<(), Error> {
@@ -407,8 +446,9 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         let read = options.sources.iter().map(|source| source.path.as_path());
         spare(read.chain(options.exclude.iter().map(PathBuf::as_path)), &path)?;
         let pairs = unseen_pairs(&options)?;
-        write_pairs(&path, &pairs)?;
-        println!("{} in {}", counted(pairs.len(), "pair"), path.display());
+        let count = pairs.len();
+        write_rows(&path, pairs)?;
+        println!("{} in {}", counted(count, "pair"), path.display());
         return Ok(());
     }
     let device = args.device.open()?;

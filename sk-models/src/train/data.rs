@@ -112,6 +112,16 @@ pub fn frame(prompt: &str) -> String {
 }
 
 impl Row {
+    /// As [`parse`](Self::parse), with nothing for an answer that is not there.
+    fn question(raw: RawRow) -> Result<Self, String> {
+        match raw {
+            RawRow { prompt: Some(prompt), response: None, chosen: None, .. } => {
+                Ok(Self::Exchange { prompt, response: String::new() })
+            }
+            raw => Self::parse(raw),
+        }
+    }
+
     fn parse(raw: RawRow) -> Result<Self, String> {
         match raw {
             RawRow { text: Some(text), .. } => Ok(Self::Text(text)),
@@ -162,18 +172,23 @@ impl Row {
     }
 }
 
-/// Writes preference pairs as [`read_rows`] reads them, one pair of whole dialogues per line,
-/// gzipped if the name ends in `.gz`.
+/// Writes rows as [`read_rows`] reads them, a pair as two whole dialogues, gzipped if the name ends
+/// in `.gz`.
 ///
 /// # Errors
 ///
-/// If the file cannot be written, or a row is not a pair. The file is complete or unchanged.
-pub fn write_pairs(path: &Path, rows: &[Row]) -> Result<(), TrainError> {
+/// If the file cannot be written. It is complete or unchanged.
+pub fn write_rows(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<(), TrainError> {
     let mut lines = Vec::new();
     for row in rows {
-        let Row::Pair { prompt, chosen, rejected } = row else { return Err(TrainError::not_pairs(path)) };
-        let dialogues = serde_json::json!({ "chosen": format!("{prompt}{chosen}"), "rejected": format!("{prompt}{rejected}") });
-        lines.extend_from_slice(dialogues.to_string().as_bytes());
+        let line = match row {
+            Row::Text(text) => serde_json::json!({ "text": text }),
+            Row::Exchange { prompt, response } => serde_json::json!({ "prompt": prompt, "response": response }),
+            Row::Pair { prompt, chosen, rejected } => {
+                serde_json::json!({ "chosen": format!("{prompt}{chosen}"), "rejected": format!("{prompt}{rejected}") })
+            }
+        };
+        lines.extend_from_slice(line.to_string().as_bytes());
         lines.push(b'\n');
     }
     let mut write = || {
@@ -222,6 +237,10 @@ fn hash(key: &str) -> u64 {
 ///
 /// If the file cannot be read or a line is not a row.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
+    read(path, Row::parse)
+}
+
+fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Row, String>) -> Result<Vec<Row>, TrainError> {
     let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
     let reader: Box<dyn Read> =
         if path.extension().is_some_and(|extension| extension == "gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
@@ -244,7 +263,7 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>, TrainError> {
             reason: error.to_string(),
         })?;
         let dialogues = raw.prompt.is_none() && raw.text.is_none();
-        match Row::parse(raw) {
+        match parse(raw) {
             Ok(Row::Pair { chosen, rejected, .. })
                 if chosen.trim().is_empty() || rejected.trim().is_empty() || chosen == rejected => {}
             Ok(row) => rows.push(row),
@@ -271,8 +290,8 @@ impl Excluded {
     /// Later turns of at most this many letters and digits do not count as questions.
     pub const INCIDENTAL: usize = 25;
 
-    /// Collects the questions of the given files: rows as [`read_rows`] takes them, or a `.csv`
-    /// table with a column `prompt` or `question`.
+    /// Collects the questions of the given files: rows as [`read_rows`] takes them, prompts without
+    /// an answer, or a `.csv` table with a column `prompt` or `question`.
     ///
     /// # Errors
     ///
@@ -284,7 +303,7 @@ impl Excluded {
                 excluded.questions.extend(read_questions(path)?);
                 continue;
             }
-            read_rows(path)?.iter().for_each(|row| excluded.add(row));
+            read(path, Row::question)?.iter().for_each(|row| excluded.add(row));
         }
         excluded.questions.remove("");
         Ok(excluded)

@@ -29,6 +29,14 @@ pub enum TrainError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A grammar that cannot be drawn from.
+    #[error("{path}: {reason}")]
+    Grammar {
+        /// The file or folder.
+        path: String,
+        /// What is wrong with it, and where.
+        reason: String,
+    },
     /// The data leave nothing to train or measure with.
     #[error("{reason}")]
     NoData {

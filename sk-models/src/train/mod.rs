@@ -3,6 +3,7 @@
 pub mod data;
 pub mod dpo;
 mod error;
+pub mod grammar;
 pub mod head;
 pub mod judge;
 mod lbfgs;
