@@ -318,7 +318,7 @@ fn target(name: &str) -> Result<Target, String> {
 ///
 /// # Errors
 ///
-/// When the device cannot be had, or as [`TrainError`](sk_models::train::TrainError) says.
+/// When the device cannot be had, or as [`TrainError`] says.
 pub fn run(command: TrainCommand) -> Result<(), Error> {
     match command {
         TrainCommand::Text(args) => text(&args),
