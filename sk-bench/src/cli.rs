@@ -7,9 +7,9 @@ use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
-    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, generate::GenerateArgs,
-    judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs, simulate::SimulateArgs,
-    sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
+    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, compare::CompareArgs,
+    generate::GenerateArgs, judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs,
+    simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
 };
 use crate::{Error, commands};
 
@@ -50,6 +50,8 @@ pub enum Command {
     Generate(Box<GenerateArgs>),
     /// Talk to a steered model, and change what steers it while it talks.
     Chat(Box<ChatArgs>),
+    /// Answer a prompt under several weightings or schemes, side by side.
+    Compare(Box<CompareArgs>),
     /// Let several schemes choose from the very same candidates, and compare them step by step.
     Arms(Box<ArmsArgs>),
     /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
@@ -87,6 +89,7 @@ impl Command {
         match self {
             Self::Generate(args) => commands::generate::run(&args),
             Self::Chat(args) => commands::chat::run(&args),
+            Self::Compare(args) => commands::compare::run(&args),
             Self::Arms(args) => commands::arms::run(&args),
             Self::Schemes(args) => commands::schemes::run(&args),
             Self::Train(command) => Ok(commands::train::run(*command)?),

@@ -2,9 +2,12 @@
 
 use std::time::Instant;
 
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Arm, Context, Finish, Scheme, SpecHandle, StepTrace, TokenId};
+use sk_core::{
+    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Finish, Proposal, Scheme, Simplex, SpanEnd, SpecHandle,
+    StepTrace, TokenId,
+};
 use sk_models::engine::AdapterRack;
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
@@ -94,6 +97,33 @@ impl<'m> Session<'m> {
         self.rng = ChaCha8Rng::seed_from_u64(seed);
     }
 
+    /// What each blade of the scheme thinks of whole answers to `prompt`: the name and μ of each, in
+    /// one list per answer. An answer without a token has no scores.
+    ///
+    /// # Errors
+    /// When an answer does not fit the context, or the models fail.
+    pub fn scores(mut self, prompt: &[TokenId], answers: &[Vec<TokenId>]) -> Result<Vec<Vec<(String, f64)>>, Error> {
+        let candidate = |tokens: &Vec<TokenId>| Candidate {
+            tokens: tokens.clone(),
+            log_probs: vec![0.0; tokens.len()],
+            end: SpanEnd::Complete,
+        };
+        let written: Vec<Candidate> = answers.iter().filter(|answer| !answer.is_empty()).map(candidate).collect();
+        if written.is_empty() {
+            return Ok(vec![Vec::new(); answers.len()]);
+        }
+        // Blades of weight zero are not read.
+        self.scheme.arm.spec.edit(|spec| spec.with_weights(Simplex::uniform(spec.seats().len())?))?;
+        self.scheme.proposal = Box::new(Given(written));
+        let limit = self.context_limit.saturating_sub(prompt.len());
+        let step = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
+        let of = |place: usize| step.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place])).collect::<Vec<_>>();
+        let mut places = 0..;
+        let scores =
+            answers.iter().map(|answer| if answer.is_empty() { Vec::new() } else { of(places.next().unwrap_or_default()) });
+        Ok(scores.collect())
+    }
+
     /// Answers `prompt` with at most `max_new_tokens` tokens, and ends before `stop`.
     ///
     /// `on_step` gets each step and the text that can be shown after it; the last call has no step
@@ -143,5 +173,15 @@ impl<'m> Session<'m> {
         };
         let tokens = context.response()[..text.kept_tokens()].to_vec();
         Ok(Reply { text: text.text().to_owned(), tokens, ended, steps, seconds, elapsed: start.elapsed().as_secs_f64() })
+    }
+}
+
+/// Answers that were written elsewhere, as the candidates of a step.
+#[derive(Debug)]
+struct Given(Vec<Candidate>);
+
+impl Proposal for Given {
+    fn propose(&mut self, _: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        Ok(Candidates::new(self.0.clone())?)
     }
 }

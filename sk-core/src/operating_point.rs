@@ -57,6 +57,10 @@ impl OperatingPoint {
         k_min: 10.0,
     };
 
+    /// [`HHH`](Self::HHH) with T = 1/4: not published. The champion's softmax is then sharp enough
+    /// for the choice to follow the weights; at T = 8 it is close to a draw among the best.
+    pub const RESPONSIVE: Self = Self { temperature: 0.25, ..Self::HHH };
+
     /// Harmlessness alone, and the single-objective ablations. The search table rounds T to 11.22.
     pub const HARMLESSNESS: Self =
         Self { candidates: 11, rounds: 4, temperature: 11.219, w_tour: 0.504, w_blade: 1.483, lambda: 0.109, ..Self::HHH };

@@ -47,10 +47,12 @@ choices! {
 }
 
 choices! {
-    /// The published operating points.
+    /// Operating points: one whose choices follow the weights, and the published ones.
     Preset => OperatingPoint {
-        /// Helpful, honest and harmless together: N 7, R 5, T 8.
+        /// As hhh, but T 0.25: the choice follows the weights.
         #[default]
+        Responsive => OperatingPoint::RESPONSIVE,
+        /// Helpful, honest and harmless together: N 7, R 5, T 8.
         Hhh => OperatingPoint::HHH,
         /// Harmlessness alone: N 11, R 4, T 11.2.
         Harmlessness => OperatingPoint::HARMLESSNESS,
@@ -186,7 +188,15 @@ impl FromStr for Convention {
 
 impl Preset {
     /// The names of the operating points.
-    pub const NAMES: [&str; 4] = ["hhh", "harmlessness", "helpfulness", "honesty"];
+    pub const NAMES: [&str; 5] = ["responsive", "hhh", "harmlessness", "helpfulness", "honesty"];
+
+    /// The one that is taken where none is named: the paper's under its convention.
+    pub fn of_convention(convention: Convention) -> Self {
+        match convention {
+            Convention::Sound => Self::Responsive,
+            Convention::Paper => Self::Hhh,
+        }
+    }
 
     /// Its numbers.
     pub fn operating_point(self) -> OperatingPoint {

@@ -379,18 +379,17 @@ impl Parameter {
     /// Its default under each convention and at each operating point, as far as they differ.
     fn default_in_words(&self) -> String {
         let at = |convention, preset: Preset| (self.default)(&Base::new(convention, &preset.operating_point()), "");
-        let Some(sound) = at(Convention::Sound, Preset::Hhh) else { return String::new() };
-        let points =
-            [Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty].map(|preset| (preset, at(Convention::Sound, preset)));
+        let Some(sound) = at(Convention::Sound, Preset::Responsive) else { return String::new() };
+        let points = [Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty];
+        let points = points.map(|preset| (preset, at(Convention::Sound, preset)));
         let mut words = sound.to_string();
-        if points.iter().any(|(_, value)| *value != Some(sound)) {
-            words = format!("{words} (`hhh`)");
-            for (preset, value) in points {
-                let _ = write!(words, ", {} (`{preset}`)", value.unwrap_or_default());
+        for (preset, value) in points {
+            if let Some(value) = value.filter(|value| *value != sound) {
+                let _ = write!(words, ", {value} (`{preset}`)");
             }
         }
         match at(Convention::Paper, Preset::Hhh) {
-            Some(paper) if paper != sound => format!("{words} (`sound`), {paper} (`paper`)"),
+            Some(paper) if Some(paper) != at(Convention::Sound, Preset::Hhh) => format!("{words} (`sound`), {paper} (`paper`)"),
             _ => words,
         }
     }

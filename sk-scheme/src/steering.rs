@@ -24,8 +24,8 @@ pub struct Steering {
     pub scheme: Option<PathBuf>,
     /// Fields that are set after the scheme, in this order.
     pub set: Vec<FieldEdit>,
-    /// The published operating point.
-    pub preset: Preset,
+    /// The operating point; that of the convention unless given.
+    pub preset: Option<Preset>,
     /// What fills in where the paper is silent.
     pub convention: Convention,
     /// Numbers that are set last.
@@ -48,7 +48,8 @@ impl Steering {
     /// If the file cannot be read as a scheme, a number is out of range, or one does not apply to
     /// the scheme's slots.
     pub fn spec(&self, shipped: bool) -> Result<SchemeSpec, SchemeError> {
-        let mut spec = SchemeSpec::reference(self.convention, &self.preset.operating_point());
+        let preset = self.preset.unwrap_or_else(|| Preset::of_convention(self.convention));
+        let mut spec = SchemeSpec::reference(self.convention, &preset.operating_point());
         if shipped && self.convention == Convention::Sound {
             spec = spec.with_draft_temperature(SHIPPED_DRAFT_TEMPERATURE);
         }

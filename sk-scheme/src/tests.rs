@@ -257,7 +257,7 @@ fn round_trips(spec: &SchemeSpec) {
 #[test]
 fn shipped_schemes_round_trip() {
     for convention in [Convention::Sound, Convention::Paper] {
-        for preset in [Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty] {
+        for preset in [Preset::Responsive, Preset::Hhh, Preset::Harmlessness, Preset::Helpfulness, Preset::Honesty] {
             for scheme in SHIPPED {
                 let mut spec = SchemeSpec::reference(convention, &preset.operating_point());
                 spec.adopt(Path::new(scheme.name)).unwrap();

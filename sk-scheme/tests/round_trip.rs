@@ -208,7 +208,13 @@ fn selector() -> impl Strategy<Value = SelectorSpec> {
 
 fn scheme() -> impl Strategy<Value = SchemeSpec> {
     let about = ("[a-z ü\"]{0,9}", "[a-z ]{0,9}").prop_map(|(method, source)| About { method, source });
-    let preset = prop_oneof![Just(Preset::Hhh), Just(Preset::Harmlessness), Just(Preset::Helpfulness), Just(Preset::Honesty)];
+    let preset = prop_oneof![
+        Just(Preset::Responsive),
+        Just(Preset::Hhh),
+        Just(Preset::Harmlessness),
+        Just(Preset::Helpfulness),
+        Just(Preset::Honesty)
+    ];
     let base = (convention(), preset, not_negative()).prop_map(|(convention, preset, draft_temperature)| Base {
         draft_temperature,
         ..Base::new(convention, &preset.operating_point())

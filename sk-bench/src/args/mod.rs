@@ -14,4 +14,4 @@ pub use output::{GenerationArgs, OutputArgs};
 pub(crate) use output::{few, positive};
 pub use prompt::PromptArgs;
 pub use random::RandomArgs;
-pub use steering::{NumberArgs, SteeringArgs};
+pub use steering::{NumberArgs, OperatingArgs, SteeringArgs};

@@ -24,15 +24,27 @@ pub struct SteeringArgs {
     /// [selector]. What it leaves out is as the preset and the convention have it.
     #[arg(long, value_name = "NAME|FILE")]
     pub scheme: Option<PathBuf>,
+    /// What is changed of the scheme.
+    #[command(flatten)]
+    pub operating: OperatingArgs,
+}
+
+/// What is changed of a scheme.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Steering")]
+pub struct OperatingArgs {
     /// Set one field of a slot after the scheme, such as `selector.top_k=50`; may be repeated.
     ///
     /// The value is TOML; a bare word is taken for a string. Fields of a blade are
     /// `blades.NAME.FIELD`, and `blades.*.FIELD` those of every blade without a section of its own.
     #[arg(long = "set", value_name = "SLOT.FIELD=VALUE")]
     pub set: Vec<FieldEdit>,
-    /// Published operating point.
-    #[arg(long, value_name = "PRESET", default_value_t, value_parser = named::<Preset>(&Preset::NAMES))]
-    pub preset: Preset,
+    /// Operating point: responsive unless given, and hhh under --convention paper.
+    ///
+    /// `responsive` is hhh with a temperature of 0.25, at which the choice follows the weights. The
+    /// others are published.
+    #[arg(long, value_name = "PRESET", value_parser = named::<Preset>(&Preset::NAMES))]
+    pub preset: Option<Preset>,
     /// What fills in where the paper is silent.
     ///
     /// `sound` keeps the paper's equations and repairs what is accidental in the published runs;
@@ -102,11 +114,18 @@ fn named<T: FromStr<Err = String> + Clone + Send + Sync + 'static>(
     PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
+impl OperatingArgs {
+    /// The options as data, for weights and a scheme.
+    pub fn steering(&self, weights: Vec<NamedWeights>, scheme: Option<PathBuf>) -> Steering {
+        let Self { set, preset, convention, numbers } = self.clone();
+        Steering { weights, scheme, set, preset, convention, numbers: numbers.0 }
+    }
+}
+
 impl SteeringArgs {
     /// The options as data.
     pub fn steering(&self) -> Steering {
-        let Self { weights, scheme, set, preset, convention, numbers } = self.clone();
-        Steering { weights, scheme, set, preset, convention, numbers: numbers.0 }
+        self.operating.steering(self.weights.clone(), self.scheme.clone())
     }
 
     /// The scheme that these options describe for `models`.

@@ -168,7 +168,7 @@ impl ArmsArgs {
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
         let mut session = Session::new(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
         drop(loading);
-        let mut conversation = conversation(&models, &self.generation, &self.steering)?;
+        let mut conversation = conversation(&models, &self.generation, self.steering.operating.convention)?;
         let tokens = conversation.begin(&models.tokenizer, &prompt)?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
         let promises = Promises::new(config, Tolerance::default());

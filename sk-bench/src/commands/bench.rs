@@ -148,7 +148,7 @@ impl<'a> Subject<'a> {
     fn load(args: &'a BenchArgs, loading: &mut Loading) -> Result<Self, Error> {
         let mut config = args.steering.scheme(&args.models)?;
         if args.steering.scheme.is_none() {
-            let span_tokens = args.steering.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
+            let span_tokens = args.steering.operating.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
             config.granularity = GranularitySpec::FixedLength { span_tokens };
         }
         let start = Instant::now();

@@ -92,7 +92,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         screen: Screen::new(&models.tokenizer, &args.output, &config, true)?,
         config,
         session,
-        conversation: generate::conversation(&models, &args.generation, &args.steering)?,
+        conversation: generate::conversation(&models, &args.generation, args.steering.operating.convention)?,
         max_new_tokens: args.generation.max_new_tokens,
         seed,
         quiet,

@@ -86,7 +86,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let mut session = Session::new(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
     let mut screen = Screen::new(&models.tokenizer, &args.output, &config, !args.json)?;
-    let mut conversation = conversation(&models, &args.generation, &args.steering)?;
+    let mut conversation = conversation(&models, &args.generation, args.steering.operating.convention)?;
     let tokens = conversation.begin(&models.tokenizer, &prompt)?;
 
     interrupt::listen();
@@ -103,12 +103,12 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
 ///
 /// # Errors
 /// When the chat template is asked for and the backbone has none.
-pub(super) fn conversation(models: &Models, generation: &GenerationArgs, steering: &SteeringArgs) -> Result<Conversation, Error> {
+pub(super) fn conversation(models: &Models, generation: &GenerationArgs, convention: Convention) -> Result<Conversation, Error> {
     let framing = match generation.framing {
         DialogueFraming::Chat => Framing::Chat(Box::new(models.chat_template()?)),
         DialogueFraming::None => Framing::Bare,
         // The published runs had no stop text: they ran to the limit.
-        DialogueFraming::Hh => Framing::Hh { stop: steering.convention == Convention::Sound },
+        DialogueFraming::Hh => Framing::Hh { stop: convention == Convention::Sound },
     };
     Ok(Conversation::new(framing, generation.system.as_deref()))
 }

@@ -5,6 +5,7 @@ pub mod axioms;
 pub mod bench;
 pub mod certify;
 pub mod chat;
+pub mod compare;
 pub mod generate;
 pub mod judge;
 pub mod prompts;

@@ -27,7 +27,8 @@ const MAX_NEW_TOKENS: usize = 256;
 const FRAMINGS: [(&str, DialogueFraming); 3] =
     [("hh", DialogueFraming::Hh), ("chat", DialogueFraming::Chat), ("none", DialogueFraming::None)];
 const CONVENTIONS: [(&str, Convention); 2] = [("sound", Convention::Sound), ("paper", Convention::Paper)];
-const PRESETS: [(&str, Preset); 4] = [
+const PRESETS: [(&str, Preset); 5] = [
+    ("responsive", Preset::Responsive),
     ("hhh", Preset::Hhh),
     ("harmlessness", Preset::Harmlessness),
     ("helpfulness", Preset::Helpfulness),
@@ -264,7 +265,7 @@ pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Pa
     let set: Result<Vec<FieldEdit>, String> = set.iter().map(|text| text.parse()).collect();
     Ok(Steering {
         scheme: Some(if is_path && !is_shipped { folder.join(path) } else { path.to_owned() }),
-        preset: section.choice("preset", "preset", &PRESETS)?.unwrap_or_default(),
+        preset: section.choice("preset", "preset", &PRESETS)?,
         convention,
         set: set.map_err(|reason| section.fault(reason))?,
         ..Steering::default()

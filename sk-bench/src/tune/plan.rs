@@ -4,7 +4,6 @@ mod disjoint;
 mod sections;
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::document::Document;
 use crate::judge::{self, Objectives};
 use crate::models::Sources;
 use crate::prompt_sets::Prompt;
-use crate::scheme::{SchemeError, SchemeSpec, Steering, digest};
+use crate::scheme::{Convention, SchemeError, SchemeSpec, Steering, digest};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
 use crate::sweep::{Digests, Generation, Grid, Plan, PlannedScheme, Questions, Weights};
 use disjoint::disjoint;
@@ -290,7 +289,9 @@ impl TunePlan {
     pub fn scheme_option(&self) -> String {
         let Steering { scheme, preset, convention, set, .. } = &self.steering;
         let scheme = scheme.iter().map(|path| format!("--scheme {}", path.display()));
-        let starts = [chosen("preset", preset), chosen("convention", convention)].into_iter().flatten();
+        let preset = preset.map(|preset| format!("--preset {preset}"));
+        let convention = (*convention != Convention::default()).then(|| format!("--convention {convention}"));
+        let starts = [preset, convention].into_iter().flatten();
         let set = set.iter().map(|set| format!("--set {set}"));
         scheme.chain(starts).chain(set).collect::<Vec<_>>().join(" ")
     }
@@ -409,8 +410,4 @@ impl Objective {
         };
         Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
     }
-}
-/// An option with the name of its value, unless it is the default.
-fn chosen<T: Display + Default + PartialEq>(option: &str, value: &T) -> Option<String> {
-    (*value != T::default()).then(|| format!("--{option} {value}"))
 }

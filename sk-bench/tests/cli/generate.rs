@@ -105,7 +105,7 @@ fn weights_presets_conventions_and_numbers_change_what_is_written() {
     }
     // What is the default already.
     let spelled =
-        ["-w", "helpful=2,honest=2,harmless=2", "--preset", "hhh", "--convention", "sound", "--n", "7", "--alpha", "0.5"];
+        ["-w", "helpful=2,honest=2,harmless=2", "--preset", "responsive", "--convention", "sound", "--n", "7", "--alpha", "0.5"];
     assert_eq!(with(&spelled), default);
 }
 

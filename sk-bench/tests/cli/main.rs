@@ -7,6 +7,7 @@ mod bench;
 mod certify;
 mod chat;
 mod common;
+mod compare;
 mod generate;
 mod heads;
 #[allow(dead_code)] // shared with the tests of pages

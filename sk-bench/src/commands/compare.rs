@@ -1,0 +1,217 @@
+//! `swiss-knife compare`: one prompt under several weightings and schemes, side by side.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
+use serde::Serialize;
+
+use super::generate::conversation;
+use crate::args::{GenerationArgs, ModelArgs, OperatingArgs, PromptArgs};
+use crate::explain::RULED;
+use crate::pool::PlannedArm;
+use crate::progress::Loading;
+use crate::scheme::{NamedWeights, SchemeSpec};
+use crate::session::{Reply, Session};
+use crate::{Error, interrupt, models};
+use sk_report::record::Ended;
+
+const EXAMPLES: &str = "\
+Examples:
+  # All weight on one blade after the other
+  swiss-knife compare \"How do I clean my bicycle?\"
+
+  # Two weightings
+  swiss-knife compare \"How do I clean my bicycle?\" -w helpful=1 -w harmless=1
+
+  # Two schemes, at the same weights
+  swiss-knife compare \"How do I clean my bicycle?\" -w helpful=1,honest=1 \\
+      --scheme swiss-knife --scheme best-of-n";
+
+/// Columns of text below which answers stand below one another.
+const NARROWEST: usize = 20;
+/// Columns of an output that is no terminal.
+const PLAIN: usize = 80;
+
+/// Options of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// Weights of the blades in one column; may be repeated.
+    ///
+    /// They are scaled to sum to one, and a blade that is not named gets zero. Without any, each
+    /// blade has a column with all the weight.
+    #[arg(short, long, value_name = "NAME=W,…", help_heading = "Steering")]
+    weights: Vec<NamedWeights>,
+    /// A scheme, by name or file; may be repeated. Each has a column for each weighting.
+    #[arg(long = "scheme", value_name = "NAME|FILE", help_heading = "Steering")]
+    schemes: Vec<PathBuf>,
+    #[command(flatten)]
+    operating: OperatingArgs,
+    #[command(flatten)]
+    generation: GenerationArgs,
+    #[command(flatten)]
+    models: ModelArgs,
+    /// Print JSON instead of a table.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// No progress.
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// One answer, and what the blades think of it.
+#[derive(Debug, Serialize)]
+struct Column {
+    scheme: Option<PathBuf>,
+    weights: NamedWeights,
+    text: String,
+    tokens: usize,
+    steps: usize,
+    ended: Ended,
+    seconds: f64,
+    /// μ of each blade over the whole answer.
+    scores: Vec<(String, f64)>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the input is at fault, a model cannot be loaded, or a step fails.
+pub fn run(args: &CompareArgs) -> Result<(), Error> {
+    let sources = args.models.sources();
+    let schemes: Vec<Option<PathBuf>> =
+        if args.schemes.is_empty() { vec![None] } else { args.schemes.iter().cloned().map(Some).collect() };
+    let mut arms = Vec::new();
+    for scheme in &schemes {
+        let name = scheme.as_ref().map_or_else(String::new, |scheme| scheme.display().to_string());
+        arms.push(PlannedArm { name, config: args.operating.steering(Vec::new(), scheme.clone()).spec(sources.are_shipped())? });
+    }
+    // The reference scheme reads every answer with every blade.
+    let mut reader = args.operating.steering(Vec::new(), None).spec(sources.are_shipped())?;
+    let prompt = args.prompt.read()?;
+    let mut loading = Loading::new(args.quiet);
+    let (models, adapters) = models::load_pool(&sources, &mut reader, &mut arms, &mut loading)?;
+
+    let mut plans: Vec<(Option<PathBuf>, NamedWeights, SchemeSpec)> = Vec::new();
+    for (scheme, PlannedArm { config, .. }) in schemes.iter().zip(arms) {
+        for weights in args.weightings(&config) {
+            let config = SchemeSpec { weights: Some(weights.clone()), ..config.clone() };
+            config.spec()?;
+            plans.push((scheme.clone(), weights, config));
+        }
+    }
+    let mut dialogue = conversation(&models, &args.generation, args.operating.convention)?;
+    let tokens = dialogue.begin(&models.tokenizer, &prompt)?;
+    interrupt::listen();
+    let (mut columns, mut answers) = (Vec::new(), Vec::new());
+    for (place, (scheme, weights, config)) in plans.iter().enumerate() {
+        loading.show(format!("answer {} of {}", place + 1, plans.len()));
+        let mut session = Session::new(&models, config, &models.heads, adapters.clone(), args.generation.seed)?;
+        let reply = session.reply(&tokens, dialogue.framing().stop(), args.generation.max_new_tokens, |_, _| Ok(()))?;
+        columns.push(Column::new(scheme.clone(), weights.clone(), &reply));
+        answers.push(reply.tokens);
+        if interrupt::requested() {
+            break;
+        }
+    }
+    loading.show("scores");
+    let scores = Session::new(&models, &reader, &models.heads, adapters, args.generation.seed)?.scores(&tokens, &answers)?;
+    for (column, scores) in columns.iter_mut().zip(scores) {
+        column.scores = scores;
+    }
+    drop(loading);
+    let shown = if args.json {
+        serde_json::to_string(&columns).map_err(|error| Error::Output(error.into()))?
+    } else {
+        // The width of the terminal, if standard output is one.
+        let width = Table::new().width().map_or(PLAIN, usize::from);
+        render(&columns, args.schemes.len() > 1, width)
+    };
+    writeln!(io::stdout().lock(), "{shown}").map_err(Error::Output)
+}
+
+impl CompareArgs {
+    /// The weightings of a scheme's columns.
+    fn weightings(&self, config: &SchemeSpec) -> Vec<NamedWeights> {
+        let corner = |name: &str| NamedWeights::from_iter([(name.to_owned(), 1.0)]);
+        match (&self.weights[..], &config.weights) {
+            ([], Some(weights)) => vec![weights.clone()],
+            ([], None) => config.blades.iter().map(|blade| corner(&blade.name)).collect(),
+            (given, _) => given.to_vec(),
+        }
+    }
+}
+
+impl Column {
+    fn new(scheme: Option<PathBuf>, weights: NamedWeights, reply: &Reply) -> Self {
+        Self {
+            scheme,
+            weights,
+            text: reply.text.trim().to_owned(),
+            tokens: reply.tokens.len(),
+            steps: reply.steps,
+            ended: reply.ended,
+            seconds: reply.elapsed,
+            scores: Vec::new(),
+        }
+    }
+
+    fn heading(&self, with_scheme: bool) -> String {
+        let weights: Vec<String> = self.weights.names().map(|name| format!("{name} {}", short(self.weights.of(name)))).collect();
+        match &self.scheme {
+            Some(scheme) if with_scheme => format!("{}: {}", scheme.display(), weights.join(", ")),
+            _ => weights.join(", "),
+        }
+    }
+}
+
+/// A weight with three digits at most.
+fn short(weight: f64) -> String {
+    let text = format!("{weight:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Answers side by side, or below one another where there is no room; a star marks the highest
+/// score of each blade.
+fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
+    let label = columns.iter().flat_map(|column| &column.scores).map(|(name, _)| name.len()).max().unwrap_or(0);
+    let room = width.saturating_sub(label + 3) / columns.len().max(1);
+    let score = |column: &Column, place: usize| {
+        let value = column.scores[place].1;
+        let best = columns.iter().all(|other| other.scores.get(place).is_none_or(|(_, score)| *score <= value));
+        format!("{value:+.3}{}", if best && columns.len() > 1 { " *" } else { "  " })
+    };
+    let scored = columns.iter().find(|column| !column.scores.is_empty());
+    let names: Vec<&str> = scored.map_or_else(Vec::new, |column| column.scores.iter().map(|(name, _)| name.as_str()).collect());
+    let cell = |column: &Column, place| if column.scores.is_empty() { String::new() } else { score(column, place) };
+    if room < NARROWEST {
+        let block = |column: &Column| {
+            let mut table = Table::new();
+            table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
+            table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+            table.set_header([column.heading(with_scheme)]).add_row([column.text.clone()]);
+            let scores = names.iter().enumerate().map(|(place, name)| format!("{name} {}", cell(column, place).trim_end()));
+            table.add_row([scores.collect::<Vec<_>>().join("   ")]);
+            table.trim_fmt()
+        };
+        return columns.iter().map(block).collect::<Vec<_>>().join("\n\n");
+    }
+    let mut table = Table::new();
+    table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    table.set_header(std::iter::once(String::new()).chain(columns.iter().map(|column| column.heading(with_scheme))));
+    table.add_row(std::iter::once(String::new()).chain(columns.iter().map(|column| column.text.clone())));
+    for (place, name) in names.iter().enumerate() {
+        let scores = columns.iter().map(|column| Cell::new(cell(column, place)).set_alignment(CellAlignment::Right));
+        table.add_row(std::iter::once(Cell::new(name)).chain(scores));
+    }
+    let share = u16::try_from(room).unwrap_or(u16::MAX);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(share)));
+    }
+    format!("{}\n\nμ of each blade over the whole answer; * the highest of a row", table.trim_fmt())
+}

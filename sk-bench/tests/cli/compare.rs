@@ -1,0 +1,80 @@
+//! `swiss-knife compare`, run as a program on a tiny random model.
+
+use serde_json::Value;
+
+use crate::common::{BLADES, assert_refused, run_on_models, stderr, stdout};
+
+const LIMIT: [&str; 3] = ["--quiet", "--max-new-tokens", "40"];
+
+fn columns(args: &[&str]) -> Vec<Value> {
+    let text = stdout(&run_on_models("compare", &[&["Hello there", "--json"], &LIMIT[..], args].concat()));
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn every_blade_has_a_column_with_all_the_weight() {
+    let columns = columns(&[]);
+    assert_eq!(columns.len(), BLADES.len());
+    for (column, name) in columns.iter().zip(BLADES) {
+        assert_eq!(column["weights"], serde_json::json!({ name: 1.0 }));
+        let scored: Vec<&str> = column["scores"].as_array().unwrap().iter().map(|score| score[0].as_str().unwrap()).collect();
+        assert_eq!(scored, BLADES);
+        assert!(column["scores"].as_array().unwrap().iter().all(|score| score[1].as_f64().unwrap().is_finite()));
+    }
+}
+
+/// A column is what `generate` writes, and an answer in one step has the scores of that step.
+#[test]
+fn a_column_is_what_generate_writes() {
+    let options = ["--scheme", "best-of-n", "--span-tokens", "40", "-w", "helpful=3,honest=1"];
+    let column = &columns(&options)[0];
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    let same = [&["Hello there", "--trace", trace.to_str().unwrap()], &LIMIT[..], &options].concat();
+    let text = stdout(&run_on_models("generate", &same));
+    assert_eq!(column["text"], text.trim());
+    let step: Value = serde_json::from_str(std::fs::read_to_string(&trace).unwrap().lines().next().unwrap()).unwrap();
+    let chosen = usize::try_from(step["chosen"].as_u64().unwrap()).unwrap();
+    for blade in step["blades"].as_array().unwrap().iter().filter(|blade| blade["weight"] != 0.0) {
+        let scores = column["scores"].as_array().unwrap();
+        let score = scores.iter().find(|score| score[0] == blade["name"]).unwrap()[1].as_f64().unwrap();
+        // Rows of another batch have the same bits; μ is a mean of as many terms.
+        assert!((score - blade["mu"][chosen].as_f64().unwrap()).abs() < 1e-6, "{score} {blade}");
+    }
+}
+
+#[test]
+fn schemes_and_weightings_are_crossed() {
+    let options = ["--scheme", "swiss-knife", "--scheme", "softmax-mu", "-w", "helpful=1", "-w", "honest=1,helpful=1"];
+    let columns = columns(&options);
+    let found: Vec<(&str, f64)> = columns
+        .iter()
+        .map(|column| (column["scheme"].as_str().unwrap(), column["weights"]["helpful"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(found, [("swiss-knife", 1.0), ("swiss-knife", 1.0), ("softmax-mu", 1.0), ("softmax-mu", 1.0)]);
+    assert!(columns[1]["weights"]["honest"] == 1.0 && columns[3]["weights"]["honest"] == 1.0);
+}
+
+#[test]
+fn a_table_fits_eighty_columns() {
+    for weights in [
+        &["-w", "helpful=1", "-w", "honest=1"][..],
+        &[],
+        &["-w", "helpful=1,honest=2", "-w", "helpful=1", "-w", "honest=1", "-w", "harmless=1"],
+    ] {
+        let output = run_on_models("compare", &[&["Hello there"], &LIMIT[..], weights].concat());
+        let text = stdout(&output);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("helpful 1") && text.contains('*'), "{text}");
+        assert_eq!(stderr(&output), "");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let refused = |args: &[&str], parts: &[&str]| assert_refused(&run_on_models("compare", args), parts);
+    refused(&["Hi", "-w", "kind=1"], &["\"kind\"", "helpful"]);
+    refused(&["Hi", "--scheme", "swiss-knive"], &["swiss-knive", "swiss-knife"]);
+    refused(&["Hi", "-w", "helpful=-1"], &["helpful"]);
+    refused(&["  "], &["prompt is empty"]);
+}
