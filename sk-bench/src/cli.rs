@@ -4,7 +4,8 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::commands::{
     arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, compare::CompareArgs,
@@ -31,7 +32,6 @@ const STYLES: Styles = Styles::styled()
     styles = STYLES,
     max_term_width = 100,
     subcommand_required = true,
-    disable_help_subcommand = true,
     after_help = "Run `swiss-knife <COMMAND> --help` for the options of a command and examples."
 )]
 pub struct Cli {
@@ -76,6 +76,11 @@ pub enum Command {
     Axioms(AxiomsArgs),
     /// Show the theorems on simulated batches, and check them on every datum shown.
     Simulate(SimulateArgs),
+    /// Print the completions of commands and options for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
     /// Bound how far a change of the scores can move a choice, or search for the worst.
     Certify(Box<CertifyArgs>),
 }
@@ -100,6 +105,10 @@ impl Command {
             Self::Bench(args) => commands::bench::run(&args),
             Self::Report(args) => commands::report::run(&args),
             Self::Axioms(args) => commands::axioms::run(&args),
+            Self::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "swiss-knife", &mut std::io::stdout());
+                Ok(())
+            }
             Self::Simulate(args) => commands::simulate::run(&args),
             Self::Certify(args) => commands::certify::run(&args),
         }
@@ -108,8 +117,6 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// Columns that help is wrapped at on a wide terminal, less those that it may be indented by.

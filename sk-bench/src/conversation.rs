@@ -1,51 +1,12 @@
 //! A dialogue as the model sees it: token ids that only ever grow.
 
 use sk_core::TokenId;
-use sk_models::text::{ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, plain_prompt};
+use sk_models::engine::Instruction;
+use sk_models::text::{Message, Role, TextError, Tokenizer};
 use sk_models::train::data::{END_OF_TEXT, END_OF_TURN};
 
+use crate::framing::{self, Framing};
 use crate::prompt_sets::is_framed;
-use crate::sweep::dialogue;
-
-/// The name of a [`Framing`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum DialogueFraming {
-    /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
-    Hh,
-    /// The chat template of the backbone's tokenizer.
-    Chat,
-    /// The prompt as it is; the model continues it.
-    None,
-}
-
-/// How a dialogue becomes a text for the model.
-#[derive(Debug)]
-pub enum Framing {
-    /// `"\n\nHuman: …\n\nAssistant: …"`.
-    Hh {
-        /// Whether a response ends where the model goes on to play the human.
-        stop: bool,
-    },
-    /// The chat template of a checkpoint.
-    Chat(Box<ChatTemplate>),
-    /// No frame: what is said is what the model continues.
-    Bare,
-}
-
-impl Framing {
-    /// The text that ends a response.
-    pub fn stop(&self) -> Option<&'static str> {
-        matches!(self, Self::Hh { stop: true }).then_some(HUMAN)
-    }
-
-    fn render(&self, messages: &[Message]) -> Result<String, TextError> {
-        match self {
-            Self::Hh { .. } => Ok(plain_prompt(messages)),
-            Self::Chat(template) => template.prompt(messages),
-            Self::Bare => Ok(messages.iter().map(|message| message.content.as_str()).collect()),
-        }
-    }
-}
 
 /// A dialogue, turn by turn.
 ///
@@ -57,13 +18,25 @@ pub struct Conversation {
     framing: Framing,
     messages: Vec<Message>,
     tokens: Vec<TokenId>,
+    opening: Opening,
+}
+
+/// The beginning of a dialogue, which an instruction changes.
+#[derive(Debug, Default)]
+struct Opening {
+    /// The text, if it was framed when it came.
+    framed: Option<String>,
+    /// Messages, the system message included, otherwise.
+    messages: usize,
+    /// Its tokens, in number.
+    tokens: usize,
 }
 
 impl Conversation {
     /// A dialogue in which nobody has spoken.
     pub fn new(framing: Framing, system: Option<&str>) -> Self {
         let messages = system.map(|text| Message::new(Role::System, text)).into_iter().collect();
-        Self { framing, messages, tokens: Vec::new() }
+        Self { framing, messages, tokens: Vec::new(), opening: Opening::default() }
     }
 
     /// How it is framed.
@@ -82,14 +55,41 @@ impl Conversation {
     /// # Errors
     /// When the template or the tokenizer refuses it.
     pub fn begin(&mut self, tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>, TextError> {
-        let system = self.messages.first().map(|message| message.content.as_str());
-        if is_framed(prompt) { dialogue::tokens(&self.framing, system, tokenizer, prompt) } else { self.ask(tokenizer, prompt) }
+        if !is_framed(prompt) {
+            return self.ask(tokenizer, prompt);
+        }
+        let tokens = framing::tokens(&self.framing, self.system(), tokenizer, prompt)?;
+        self.opening = Opening { framed: Some(prompt.to_owned()), messages: 0, tokens: tokens.len() };
+        Ok(tokens)
+    }
+
+    fn system(&self) -> Option<&str> {
+        self.messages.first().filter(|message| message.role == Role::System).map(|message| message.content.as_str())
+    }
+
+    /// The dialogue that was begun, with an instruction in the system message, after one that is
+    /// there already.
+    ///
+    /// # Errors
+    /// When the template or the tokenizer refuses it.
+    pub fn instructed(&self, tokenizer: &Tokenizer, instruction: &str) -> Result<Instruction, TextError> {
+        let system = framing::instructed(self.system(), instruction);
+        let tokens = match &self.opening.framed {
+            Some(text) => framing::tokens(&self.framing, Some(&system), tokenizer, text)?,
+            None => {
+                let spoken = self.messages[..self.opening.messages].iter().filter(|message| message.role != Role::System);
+                let messages: Vec<Message> = std::iter::once(Message::new(Role::System, system)).chain(spoken.cloned()).collect();
+                tokenizer.encode(&self.framing.render(&messages)?)?
+            }
+        };
+        Ok(Instruction::new(self.opening.tokens, tokens))
     }
 
     /// Forgets what was said, but not the system message.
     pub fn restart(&mut self) {
         self.messages.retain(|message| message.role == Role::System);
         self.tokens.clear();
+        self.opening = Opening::default();
     }
 
     /// The user speaks: the tokens of the whole dialogue, ready for the answer.
@@ -119,9 +119,16 @@ impl Conversation {
         }
     }
 
-    fn extended(&self, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, TextError> {
+    /// The whole dialogue as an opening.
+    fn open(&mut self, tokens: Vec<TokenId>) -> Vec<TokenId> {
+        self.opening = Opening { framed: None, messages: self.messages.len(), tokens: tokens.len() };
+        tokens
+    }
+
+    fn extended(&mut self, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, TextError> {
         if self.tokens.is_empty() {
-            return tokenizer.encode(&self.framing.render(&self.messages)?);
+            let tokens = tokenizer.encode(&self.framing.render(&self.messages)?)?;
+            return Ok(self.open(tokens));
         }
         let mut tokens = self.tokens.clone();
         // A turn of the plain framings does not depend on the turns before it.
@@ -139,7 +146,10 @@ impl Conversation {
                     Some(addition) => addition.to_owned(),
                     // The template changes earlier turns (it trims them, say): there is nothing to
                     // keep.
-                    None => return tokenizer.encode(&whole),
+                    None => {
+                        let tokens = tokenizer.encode(&whole)?;
+                        return Ok(self.open(tokens));
+                    }
                 }
             }
         };
@@ -166,6 +176,7 @@ fn close_turn(tokens: &mut Vec<TokenId>, tokenizer: &Tokenizer) {
 mod tests {
     use std::path::Path;
 
+    use sk_models::text::ChatTemplate;
     use sk_models::train::data::{Marks, encode_prompt};
     use sk_models::train::tokenizer::load_tokenizer;
 
@@ -216,6 +227,38 @@ mod tests {
         let text: String = TURNS.iter().map(|(q, a)| format!("{q} {a}")).collect();
         let said = tokenizer.decode(&asked(&tokenizer, Framing::Bare, |_| vec![])).unwrap();
         assert_eq!(said, format!("{text}Bye."));
+    }
+
+    /// The lane of an instruction reads what the backbone reads where the instruction is its system
+    /// message, whatever is said after the first question.
+    #[test]
+    fn an_instruction_is_a_system_message() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let template = || ChatTemplate::from_directory(Path::new(TOKENIZER).parent().unwrap()).unwrap();
+        let framings: [fn(ChatTemplate) -> Framing; 4] = [
+            |_| Framing::Hh { stop: true },
+            |_| Framing::Hh { stop: false },
+            |_| Framing::Bare,
+            |template| Framing::Chat(Box::new(template)),
+        ];
+        let dialogue = "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Go on\n\nAssistant:";
+        for framing in framings {
+            for prompt in ["How do I apologise?", dialogue] {
+                for (system, whole) in [(None, "Be calm."), (Some("You are kind."), "You are kind.\n\nBe calm.")] {
+                    let mut told = Conversation::new(framing(template()), Some(whole));
+                    let expected = told.begin(&tokenizer, prompt).unwrap();
+                    let mut conversation = Conversation::new(framing(template()), system);
+                    let tokens = conversation.begin(&tokenizer, prompt).unwrap();
+                    let instruction = Instruction::new(tokens.len(), expected);
+                    assert_eq!(conversation.instructed(&tokenizer, "Be calm.").unwrap(), instruction, "{prompt:?}");
+                    if prompt != dialogue {
+                        conversation.answer(tokens, "Say sorry.");
+                        conversation.ask(&tokenizer, "And then?").unwrap();
+                        assert_eq!(conversation.instructed(&tokenizer, "Be calm.").unwrap(), instruction);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

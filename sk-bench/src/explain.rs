@@ -3,10 +3,20 @@
 use std::collections::BTreeSet;
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Row, Table, TableStyle};
+use owo_colors::OwoColorize;
 use sk_core::{Decision, SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
 
 use crate::trace::span_text;
+
+/// How much `--explain` shows of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Detail {
+    /// Per candidate its probability, one figure per blade, and the text.
+    Brief,
+    /// Every number of the step.
+    Full,
+}
 
 /// A rule under the header and nothing else.
 pub(crate) const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
@@ -16,6 +26,73 @@ const SHOWN: usize = 40;
 
 /// Candidates that are shown: of a vocabulary, the likeliest are enough to see what happened.
 const MOST: usize = 16;
+
+/// Columns of a step that is told briefly.
+const WIDTH: usize = 80;
+
+/// Blocks of a probability bar.
+const BAR: usize = 8;
+
+/// Characters of a blade's name that are shown above its figures.
+const NAME: usize = 9;
+
+/// A step in lines of [`WIDTH`] columns, one per candidate: an arrow at the one that was drawn, its
+/// probability with a bar, each blade's μ as its distance from the mean of the step in standard
+/// deviations, and the beginning of the text.
+pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool) -> String {
+    let heading = |name: &str| name.chars().take(NAME).collect::<String>();
+    let headings: Vec<String> = trace.blades.iter().map(|blade| heading(&blade.name)).collect();
+    let widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count().max(4)).collect();
+    let figures: Vec<Vec<f64>> = trace.blades.iter().map(|blade| standardized(&blade.mu)).collect();
+    let left = "  0.00 ".len() + BAR + widths.iter().map(|width| width + 1).sum::<usize>() + 1;
+    let room = WIDTH.saturating_sub(left).max(SHOWN / 2);
+    let weights: Vec<String> = trace.blades.iter().map(|blade| format!("{} {:.2}", blade.name, blade.weight)).collect();
+    let titles: String = headings.iter().zip(&widths).map(|(heading, &width)| format!(" {heading:>width$}")).collect();
+    let mut text =
+        format!("step {}: {}\n  {:<width$}{titles}  candidate", trace.step + 1, weights.join(", "), "p", width = BAR + 5);
+    let rows = shown(trace);
+    for &i in &rows {
+        let probability = trace.decision.probabilities[i];
+        let chosen = i == trace.decision.chosen;
+        let numbers: String =
+            figures.iter().zip(&widths).map(|(figures, &width)| format!(" {:>width$}", format!("{:+.1}", figures[i]))).collect();
+        let candidate = &trace.candidates[i];
+        let words = fit(&shorten(&span_text(tokenizer, &candidate.tokens), candidate.end), room);
+        let line = format!("{} {probability:.2} {}{numbers}  {words}", if chosen { '→' } else { ' ' }, bar(probability));
+        let line = if chosen && color { line.green().to_string() } else { line };
+        text += "\n";
+        text += line.trim_end();
+    }
+    if trace.candidates.len() > rows.len() {
+        text += &format!("\n  … and {} less likely candidates", trace.candidates.len() - rows.len());
+    }
+    text
+}
+
+/// A bar of at most [`BAR`] columns, in eighths of a column.
+fn bar(share: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * (8 * BAR) as f64).round() as usize;
+    let text = "█".repeat(eighths / 8) + EIGHTHS[eighths % 8];
+    format!("{text:<BAR$}")
+}
+
+/// Distances from the mean in standard deviations; zero where all are equal.
+fn standardized(values: &[f64]) -> Vec<f64> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
+    values.iter().map(|value| if deviation > 0.0 { (value - mean) / deviation } else { 0.0 }).collect()
+}
+
+/// The beginning of a line, and an ellipsis where there is more.
+fn fit(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{}…", head.trim_end())
+}
 
 /// A step as a table: per candidate its text, each blade's μ ± σ, the fluency blade's ℓ_S, the
 /// composite μ ± σ, the rating, the probability, and an arrow at the one that was drawn.

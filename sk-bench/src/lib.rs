@@ -8,6 +8,7 @@ mod conversation;
 mod document;
 mod error;
 mod explain;
+mod framing;
 pub mod interrupt;
 pub mod judge;
 pub mod memory;
@@ -26,8 +27,9 @@ pub mod sweep;
 pub mod trace;
 pub mod tune;
 
-pub use conversation::{Conversation, DialogueFraming, Framing};
+pub use conversation::Conversation;
 pub use error::Error;
+pub use framing::{DialogueFraming, Framing};
 pub use progress::Loading;
 pub use reply::ReplyText;
 pub use screen::Screen;

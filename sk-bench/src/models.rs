@@ -65,13 +65,24 @@ impl Sources {
     }
 }
 
-/// `NAME=DIR`: an adapter or head and the name it is seated under.
+/// `NAME=DIR` or `NAME=instruction:TEXT`: an adapter, a head or an instruction, and the name it is
+/// seated under.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The name.
     pub name: String,
-    /// Directory or hub id.
+    /// Directory or hub id, or `instruction:` and a text.
     pub source: String,
+}
+
+/// What the source of a blade begins with that is an instruction.
+const INSTRUCTION: &str = "instruction:";
+
+impl Source {
+    /// The instruction, if the blade is one and no adapter.
+    pub fn instruction(&self) -> Option<&str> {
+        self.source.strip_prefix(INSTRUCTION).map(str::trim)
+    }
 }
 
 impl FromStr for Source {
@@ -81,7 +92,7 @@ impl FromStr for Source {
             Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
                 Ok(Self { name: name.trim().to_owned(), source: source.to_owned() })
             }
-            _ => Err("a blade is given as NAME=DIR, such as helpful=adapters/helpful".to_owned()),
+            _ => Err("a blade is given as NAME=DIR, such as helpful=adapters/helpful, or as NAME=instruction:TEXT".to_owned()),
         }
     }
 }
@@ -228,7 +239,12 @@ pub(crate) fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result
     if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
         built_in.iter().for_each(|name| config.seat(name));
     }
-    given.iter().for_each(|blade| config.seat(&blade.name));
+    for blade in given {
+        match blade.instruction() {
+            Some(instruction) => config.seat_instruction(&blade.name, instruction)?,
+            None => config.seat(&blade.name),
+        }
+    }
 
     let source = |(name, in_file): (String, Option<&PathBuf>)| {
         let on_command_line = given.iter().find(|blade| blade.name == name).map(|blade| blade.source.clone());

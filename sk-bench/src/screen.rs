@@ -8,6 +8,7 @@ use sk_core::StepTrace;
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
+use crate::explain::Detail;
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeSpec;
@@ -22,12 +23,14 @@ use sk_report::record::Ended;
 /// and without `--explain`.
 pub struct Screen<'t> {
     tokenizer: &'t Tokenizer,
-    /// Whether a table is shown per step.
-    pub explain: bool,
+    /// What is shown of each step.
+    pub explain: Option<Detail>,
     stream: bool,
     quiet: bool,
     trace: Option<TraceFile>,
     promises: Promises,
+    /// Whether certificates are shown.
+    certify: bool,
     /// Whether it was said that the scheme has no certificate.
     said_why_not: bool,
     turn: usize,
@@ -48,7 +51,8 @@ impl<'t> Screen<'t> {
             stream,
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
-            promises: Promises::new(scheme, options.tolerance),
+            promises: Promises::new(scheme, options.tolerance.unwrap_or_default()),
+            certify: options.tolerance.is_some(),
             said_why_not: false,
             turn: 0,
             line_open: false,
@@ -62,8 +66,8 @@ impl<'t> Screen<'t> {
     pub fn step(&mut self, step: Option<&StepTrace>, text: &str) -> Result<(), Error> {
         if let Some(step) = step {
             let promise = self.promises.of(step);
-            if self.explain {
-                self.table(step, &promise);
+            if let Some(detail) = self.explain {
+                self.table(step, detail, &promise);
             }
             if let Some(trace) = &mut self.trace {
                 trace.write(&StepRecord::new(self.turn, step, promise, self.tokenizer))?;
@@ -118,16 +122,20 @@ impl<'t> Screen<'t> {
         self.trace.take().map_or(Ok(()), TraceFile::finish)
     }
 
-    fn table(&mut self, step: &StepTrace, promise: &StepPromise) {
+    fn table(&mut self, step: &StepTrace, detail: Detail, promise: &StepPromise) {
         let error = io::stderr();
         let terminal = error.is_terminal();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
         // On a shared terminal the table must not start in the middle of a line of text.
         let gap = if self.line_open && terminal && io::stdout().is_terminal() { "\n" } else { "" };
         // A failure of standard error must not end a generation.
-        let _ = writeln!(error.lock(), "{gap}{}", explain::table(step, self.tokenizer, color, terminal));
+        let shown = match detail {
+            Detail::Brief => explain::brief(step, self.tokenizer, color),
+            Detail::Full => explain::table(step, self.tokenizer, color, terminal),
+        };
+        let _ = writeln!(error.lock(), "{gap}{shown}");
         // What holds for the scheme is said once.
-        if !self.promises.never() || !std::mem::replace(&mut self.said_why_not, true) {
+        if self.certify && (!self.promises.never() || !std::mem::replace(&mut self.said_why_not, true)) {
             let _ = writeln!(error.lock(), "{promise}");
         }
     }

@@ -8,7 +8,7 @@ use sk_core::{
     Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Finish, Proposal, Scheme, Simplex, SpanEnd, SpecHandle,
     StepTrace, TokenId,
 };
-use sk_models::engine::AdapterRack;
+use sk_models::engine::{AdapterRack, Instruction, InstructionRack};
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 use sk_models::text::Tokenizer;
@@ -47,6 +47,11 @@ impl Reply {
 pub struct Session<'m> {
     scheme: Scheme,
     rack: AdapterRack,
+    /// The instructions by the names of their lanes.
+    instructions: Vec<(String, String)>,
+    instructed: InstructionRack,
+    /// How much longer the longest context of a lane is than that of the backbone.
+    extra: usize,
     tokenizer: &'m Tokenizer,
     context_limit: usize,
     rng: ChaCha8Rng,
@@ -69,9 +74,59 @@ impl<'m> Session<'m> {
         for (name, adapter) in adapters {
             rack.insert(name, adapter);
         }
-        let scheme = config.build(&models.engine(&rack, heads))?;
+        let instructed = InstructionRack::default();
+        let scheme = config.build(&models.engine(&rack, heads).with_instructions(&instructed))?;
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        Ok(Self { scheme, rack, tokenizer: &models.tokenizer, context_limit: models.context_limit(), rng })
+        let tokenizer = &models.tokenizer;
+        let context_limit = models.context_limit();
+        let mut session = Self { scheme, rack, instructions: Vec::new(), instructed, extra: 0, tokenizer, context_limit, rng };
+        session.add_instructions(config)?;
+        Ok(session)
+    }
+
+    /// Adds the instructions of `config`, which stand before the prompt unless
+    /// [`instruct`](Self::instruct) says otherwise.
+    ///
+    /// # Errors
+    /// When an instruction cannot be tokenized, or a lane of its name has another.
+    pub fn add_instructions(&mut self, config: &SchemeSpec) -> Result<(), SchemeError> {
+        for (name, text) in config.instructions() {
+            if text.trim().is_empty() {
+                return Err(SchemeError::Parameter { slot: "blades", reason: format!("the instruction of \"{name}\" is empty") });
+            }
+            if let Some((_, known)) = self.instructions.iter().find(|(lane, _)| *lane == name) {
+                if known != text {
+                    let reason = format!("blade \"{name}\" has two instructions; give each a name of its own");
+                    return Err(SchemeError::Parameter { slot: "blades", reason });
+                }
+                continue;
+            }
+            let tokens = self.tokenizer.encode(text).map_err(|error| SchemeError::Engine(error.into()))?;
+            self.extra = self.extra.max(tokens.len());
+            self.instructed.insert(name.as_str(), Instruction::new(0, tokens));
+            self.instructions.push((name, text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Puts the instructions into the dialogue that is answered next: `context` makes the beginning
+    /// of a lane's context of an instruction.
+    ///
+    /// # Errors
+    /// What `context` returns.
+    pub fn instruct(&mut self, mut context: impl FnMut(&str) -> Result<Instruction, Error>) -> Result<(), Error> {
+        self.extra = 0;
+        for (name, text) in &self.instructions {
+            let instruction = context(text)?;
+            self.extra = self.extra.max(instruction.extra());
+            self.instructed.insert(name.as_str(), instruction);
+        }
+        Ok(())
+    }
+
+    /// Forgets the instructions of a blade.
+    pub fn drop_instructions(&mut self, blade: &str) {
+        self.instructions.retain(|(lane, _)| lane != blade && lane.strip_prefix(blade).is_none_or(|rest| rest != "/against"));
     }
 
     /// The same session with arms that choose from its candidates as well; what they would have
@@ -115,7 +170,7 @@ impl<'m> Session<'m> {
         // Blades of weight zero are not read.
         self.scheme.arm.spec.edit(|spec| spec.with_weights(Simplex::uniform(spec.seats().len())?))?;
         self.scheme.proposal = Box::new(Given(written));
-        let limit = self.context_limit.saturating_sub(prompt.len());
+        let limit = self.context_limit.saturating_sub(prompt.len() + self.extra);
         let step = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
         let of = |place: usize| step.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place])).collect::<Vec<_>>();
         let mut places = 0..;
@@ -141,9 +196,10 @@ impl<'m> Session<'m> {
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        let room = self.context_limit.saturating_sub(prompt.len());
+        let longest = prompt.len() + self.extra;
+        let room = self.context_limit.saturating_sub(longest);
         if room == 0 {
-            return Err(Error::PromptTooLong { tokens: prompt.len(), limit: self.context_limit });
+            return Err(Error::PromptTooLong { tokens: longest, limit: self.context_limit });
         }
         let start = Instant::now();
         let mut context = Context::new(prompt)?;

@@ -4,17 +4,19 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
 
 use crate::{Dispersion, reading};
 
-/// The length-normalised implicit reward of a DPO-trained policy against the backbone.
+/// The length-normalised implicit reward of a policy against the backbone.
 ///
 /// ```text
 /// μ_i = β/L_i Σ_t [ log π_k(y_t | x, y_<t) − log π_B(y_t | x, y_<t) ]
 /// ```
 ///
-/// in nats per token times β, with σ from a [`Dispersion`]. Reads the backbone and one variant;
-/// O(L) per candidate.
+/// in nats per token times β, with σ from a [`Dispersion`]. π_k is an adapter trained by DPO, or the
+/// backbone under an instruction; [`against`](Self::against) puts another variant in the place of
+/// π_B. Reads two policies; O(L) per candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImplicitReward {
     policy: Policy,
+    reference: Policy,
     beta: f64,
     dispersion: Dispersion,
 }
@@ -26,7 +28,14 @@ impl ImplicitReward {
     /// When β is not positive and finite, or a constant dispersion is not finite and not negative.
     pub fn new(name: impl Into<Arc<str>>, beta: f64, dispersion: Dispersion) -> Result<Self, ParameterError> {
         ParameterError::check(beta.is_finite() && beta > 0.0, "beta", beta, "positive and finite")?;
-        Ok(Self { policy: Policy::Variant(name.into()), beta, dispersion: dispersion.checked()? })
+        Ok(Self { policy: Policy::Variant(name.into()), reference: Policy::Backbone, beta, dispersion: dispersion.checked()? })
+    }
+
+    /// The same reward against the variant `name`, such as the backbone under the opposite
+    /// instruction.
+    #[must_use]
+    pub fn against(self, name: impl Into<Arc<str>>) -> Self {
+        Self { reference: Policy::Variant(name.into()), ..self }
     }
 
     /// β.
@@ -37,11 +46,11 @@ impl ImplicitReward {
 
 impl Blade for ImplicitReward {
     fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
-        let backbone = reading::of(step, &Policy::Backbone)?;
+        let reference = reading::of(step, &self.reference)?;
         let policy = reading::with(step, &self.policy, self.dispersion)?;
         assert_eq!(out.len(), policy.len(), "one score per candidate");
         for (candidate, score) in out.iter_mut().enumerate() {
-            let (k, b) = (&policy[candidate], &backbone[candidate]);
+            let (k, b) = (&policy[candidate], &reference[candidate]);
             let ratios = k.log_probs.iter().zip(&b.log_probs).map(|(&k, &b)| f64::from(k) - f64::from(b));
             let mu = self.beta * ratios.clone().sum::<f64>() / k.log_probs.len() as f64;
             *score = reading::score(candidate, mu, self.dispersion.sigma(k, self.beta, ratios))?;
@@ -50,6 +59,6 @@ impl Blade for ImplicitReward {
     }
 
     fn policies(&self) -> Vec<Policy> {
-        vec![Policy::Backbone, self.policy.clone()]
+        vec![self.reference.clone(), self.policy.clone()]
     }
 }

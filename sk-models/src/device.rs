@@ -55,7 +55,7 @@ pub enum DeviceError {
         name: String,
     },
     /// A backend that is not part of this program.
-    #[error("this program was built without {name}; it has {}", built())]
+    #[error("this program was built without {name}: build it with `--features {}`, or use {}", name.feature(), built())]
     NotBuilt {
         /// The device.
         name: DeviceName,
@@ -148,6 +148,11 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
+    /// The feature of the build that has it.
+    fn feature(self) -> &'static str {
+        if matches!(self, Self::Wgpu(_)) { "wgpu" } else { "cuda" }
+    }
+
     /// Returns the device and the name of the one found for [`Auto`](Self::Auto).
     ///
     /// # Errors

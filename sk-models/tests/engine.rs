@@ -12,7 +12,7 @@ use sk_core::{
 };
 use sk_models::Qwen2Config;
 use sk_models::decoder::{Batcher, Decoder, Precision};
-use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier};
+use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Instruction, InstructionRack, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
 
@@ -236,6 +236,60 @@ fn a_context_edited_between_steps_is_followed() {
         let readings = verifier.read(&context, &candidates, &policy).unwrap();
         expect(&readings, &policy[0], Some(&helpful()), &context, &candidates);
     }
+}
+
+#[test]
+fn an_instruction_is_read_in_a_context_of_its_own() {
+    let mut rng = ChaCha8Rng::seed_from_u64(16);
+    let instructions = InstructionRack::default();
+    let mut verifier = verifier().with_instructions(instructions.clone());
+    // The lane of "calm" begins with five tokens for the first two, that of "honest" has an adapter
+    // and four tokens before all, and that of "curt" is shorter.
+    let lanes: [(&str, usize, &[TokenId], Option<LoraAdapter>); 3] =
+        [("calm", 2, &[40, 41, 42, 17, 3], None), ("honest", 0, &[50, 51, 52, 53], Some(honest())), ("curt", 3, &[60], None)];
+    for (name, opening, tokens, _) in &lanes {
+        instructions.insert(*name, Instruction::new(*opening, tokens.to_vec()));
+    }
+    let mut context: Vec<TokenId> = vec![5, 17, 96, 0];
+    let all = [Policy::Backbone, variant("helpful"), variant("calm"), variant("honest"), variant("curt")];
+    // Lanes leave and come back, candidates are of several tokens or of one.
+    let steps: [(&[usize], usize, &[Policy]); 6] = [
+        (&[4, 1, 6], 2, &all),
+        (&[3, 3], 0, &all[1..]),
+        (&[1, 1, 1], 1, &all),
+        (&[5, 2], 1, &all[..2]),
+        (&[2, 4], 0, &all),
+        (&[3], 0, &all[2..3]),
+    ];
+    for (lengths, chosen, policies) in steps {
+        let candidates = candidates(&mut rng, lengths);
+        let readings = verifier.read(&context, &candidates, policies).unwrap();
+        assert_eq!(readings.policies().count(), policies.len());
+        for policy in policies {
+            let Policy::Variant(name) = policy else {
+                expect(&readings, policy, None, &context, &candidates);
+                continue;
+            };
+            match lanes.iter().find(|(lane, ..)| *lane == &**name) {
+                None => expect(&readings, policy, Some(&helpful()), &context, &candidates),
+                Some((_, opening, tokens, adapter)) => {
+                    let own = [tokens, &context[*opening..]].concat();
+                    expect(&readings, policy, adapter.as_ref(), &own, &candidates);
+                }
+            }
+        }
+        verifier.commit(chosen).unwrap();
+        context.extend(&candidates[chosen].tokens);
+    }
+    // Another instruction of the same name is another lane.
+    instructions.insert("calm", Instruction::new(0, vec![77]));
+    let last = candidates(&mut rng, &[3, 2]);
+    let readings = verifier.read(&context, &last, &all[2..3]).unwrap();
+    expect(&readings, &all[2], None, &[&[77], &context[..]].concat(), &last);
+    // What does not fit is refused by its own length.
+    instructions.insert("calm", Instruction::new(0, vec![1; 60]));
+    let error = verifier.read(&context, &last, &all[2..3]).unwrap_err().to_string();
+    assert!(error.contains("64"), "{error}");
 }
 
 fn drafter(candidates: usize, keep_end_of_text: bool) -> Drafter {

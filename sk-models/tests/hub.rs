@@ -51,6 +51,8 @@ struct State {
     corrupt_small: bool,
     /// Whether ranges are answered from the beginning.
     ignore_ranges: bool,
+    /// Whether the hub leaves out the scheme of the host of contents.
+    without_scheme: bool,
     /// The token without which nothing is given.
     token: Option<&'static str>,
 }
@@ -81,6 +83,7 @@ impl FakeHub {
                 respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
             } else if let Some((name, bytes)) = file.and_then(|name| Some((name, state.files.get(name)?))) {
                 if name.ends_with(".safetensors") {
+                    let storage = if state.without_scheme { storage.trim_start_matches("http:") } else { &storage };
                     let headers = [
                         ("location", format!("{storage}/blob/{name}")),
                         ("x-linked-etag", format!("\"{}\"", sha256(bytes))),
@@ -247,6 +250,15 @@ fn a_broken_connection_is_taken_up_where_it_broke() {
     assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
     assert!(count.resumed > 0);
     assert!(fake.requests().iter().any(|request| request.range.is_some()));
+}
+
+#[test]
+fn contents_may_lie_at_a_host_named_without_a_scheme() {
+    let fake = FakeHub::start(State { files: sharded(), without_scheme: true, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    let name = "model-00001-of-00002.safetensors";
+    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), fake.state.files[name]);
 }
 
 #[test]

@@ -68,6 +68,25 @@ pub enum BladeRule {
         #[serde(flatten)]
         guidance: Option<Guidance>,
     },
+    /// The implicit reward of the backbone under an instruction.
+    Instruction {
+        /// What the model is told before the dialogue: in the system turn of a chat template, else in
+        /// front of the first turn.
+        instruction: String,
+        /// An instruction to the contrary, which takes the place of the backbone alone in the ratio.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        against: Option<String>,
+        /// Directory of an adapter under which the instruction is read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adapter: Option<PathBuf>,
+        /// β, scale of the log-ratio.
+        beta: f64,
+        /// Where σ comes from.
+        dispersion: Dispersion,
+        /// The backbone's log-probability beside the score.
+        #[serde(flatten)]
+        guidance: Option<Guidance>,
+    },
     /// The mean implicit reward of several adapters, with their disagreement for σ.
     Ensemble {
         /// Directories of the adapters, at least two.
@@ -143,6 +162,7 @@ impl BladeRule {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ImplicitReward { .. } => "implicit-reward",
+            Self::Instruction { .. } => "instruction",
             Self::Ensemble { .. } => "ensemble",
             Self::Likelihood { .. } => "likelihood",
             Self::BackboneLikelihood { .. } => "backbone-likelihood",
@@ -183,6 +203,7 @@ impl BladeRule {
     pub(crate) fn dispersion(&self) -> Option<Dispersion> {
         match self {
             Self::ImplicitReward { dispersion, .. }
+            | Self::Instruction { dispersion, .. }
             | Self::Likelihood { dispersion, .. }
             | Self::BackboneLikelihood { dispersion } => Some(*dispersion),
             _ => None,
@@ -191,9 +212,10 @@ impl BladeRule {
 
     pub(crate) fn guidance(&self) -> Option<Guidance> {
         match self {
-            Self::ImplicitReward { guidance, .. } | Self::Discriminator { guidance, .. } | Self::RewardHead { guidance, .. } => {
-                *guidance
-            }
+            Self::ImplicitReward { guidance, .. }
+            | Self::Instruction { guidance, .. }
+            | Self::Discriminator { guidance, .. }
+            | Self::RewardHead { guidance, .. } => *guidance,
             _ => None,
         }
     }
@@ -204,6 +226,21 @@ impl BladeSpec {
     pub fn implicit_reward(name: &str, beta: f64) -> Self {
         let rule = BladeRule::ImplicitReward { adapter: None, beta, dispersion: Dispersion::default(), guidance: None };
         Self { name: name.to_owned(), rule, weight: None, arm: DispersionArm::default() }
+    }
+
+    /// An implicit reward like this one, of the backbone under `instruction`; `None` if this is no
+    /// implicit reward.
+    pub(crate) fn instructed(&self, name: &str, instruction: &str) -> Option<Self> {
+        let BladeRule::ImplicitReward { beta, dispersion, guidance, .. } = self.rule else { return None };
+        let instruction = instruction.to_owned();
+        let rule = BladeRule::Instruction { instruction, against: None, adapter: None, beta, dispersion, guidance };
+        Some(Self { name: name.to_owned(), rule, ..self.clone() })
+    }
+
+    /// The implicit reward of the backbone under `instruction`.
+    pub fn instruction(name: &str, instruction: &str, beta: f64) -> Self {
+        let plain = Self::implicit_reward(name, beta);
+        plain.instructed(name, instruction).unwrap_or(plain)
     }
 
     /// The blade that reads with the head called `name`.
@@ -228,20 +265,23 @@ impl BladeSpec {
     /// β, for the rules that have one.
     pub fn beta_mut(&mut self) -> Option<&mut f64> {
         match &mut self.rule {
-            BladeRule::ImplicitReward { beta, .. } | BladeRule::Ensemble { beta, .. } => Some(beta),
+            BladeRule::ImplicitReward { beta, .. } | BladeRule::Instruction { beta, .. } | BladeRule::Ensemble { beta, .. } => {
+                Some(beta)
+            }
             _ => None,
         }
     }
 
     /// Whether it has a scale β.
     pub fn has_beta(&self) -> bool {
-        matches!(self.rule, BladeRule::ImplicitReward { .. } | BladeRule::Ensemble { .. })
+        matches!(self.rule, BladeRule::ImplicitReward { .. } | BladeRule::Instruction { .. } | BladeRule::Ensemble { .. })
     }
 
     /// Visits the directories that it names.
     pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let paths: &mut [PathBuf] = match &mut self.rule {
             BladeRule::ImplicitReward { adapter: Some(path), .. }
+            | BladeRule::Instruction { adapter: Some(path), .. }
             | BladeRule::Likelihood { adapter: Some(path), .. }
             | BladeRule::DivergenceRatio { adapter: Some(path), .. }
             | BladeRule::Ingredient { adapter: Some(path) }
@@ -288,8 +328,20 @@ impl BladeSpec {
             | BladeRule::Likelihood { adapter, .. }
             | BladeRule::DivergenceRatio { adapter, .. }
             | BladeRule::Ingredient { adapter } => vec![(self.name.clone(), adapter.as_ref())],
+            BladeRule::Instruction { adapter: Some(path), .. } => vec![(self.name.clone(), Some(path))],
             BladeRule::Ensemble { adapters, .. } => {
                 (0..).zip(adapters).map(|(member, path): (usize, _)| (format!("{}/{member}", self.name), Some(path))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The instructions it reads under: the name of the lane of each, and its text.
+    pub(crate) fn instructions(&self) -> Vec<(String, &str)> {
+        match &self.rule {
+            BladeRule::Instruction { instruction, against, .. } => {
+                let against = against.iter().map(|against| (contrary(&self.name), against.as_str()));
+                std::iter::once((self.name.clone(), instruction.as_str())).chain(against).collect()
             }
             _ => Vec::new(),
         }
@@ -308,6 +360,10 @@ impl BladeSpec {
         let blade: Arc<dyn Blade> = match &self.rule {
             BladeRule::ImplicitReward { beta, dispersion, .. } => {
                 Arc::new(ImplicitReward::new(name, *beta, (*dispersion).into())?)
+            }
+            BladeRule::Instruction { beta, dispersion, against, .. } => {
+                let reward = ImplicitReward::new(name, *beta, (*dispersion).into())?;
+                Arc::new(if against.is_some() { reward.against(contrary(name)) } else { reward })
             }
             BladeRule::Ensemble { beta, .. } => {
                 Arc::new(Ensemble::new(self.adapters().into_iter().map(|(name, _)| name), *beta)?)
@@ -331,4 +387,9 @@ impl BladeSpec {
             arm => Arc::new(Ablated::new(blade, arm.into(), SHUFFLE_SEED)),
         })
     }
+}
+
+/// The name of the lane that reads under the instruction to the contrary.
+fn contrary(name: &str) -> String {
+    format!("{name}/against")
 }

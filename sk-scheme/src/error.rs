@@ -160,7 +160,9 @@ pub enum SchemeError {
         second: String,
     },
     /// No blade to weigh.
-    #[error("no blade is seated; give --blade NAME=DIR, or a [blades] section that names one")]
+    #[error(
+        "no blade is seated; give an adapter with --blade NAME=DIR, an instruction with --blade NAME=\"instruction:TEXT\", or a [blades] section"
+    )]
     NoBlade,
     /// Blades or weights that Ω refuses.
     #[error(transparent)]

@@ -219,6 +219,29 @@ impl SchemeSpec {
         }
     }
 
+    /// Seats a blade made of an instruction, with the numbers of the template if that is an implicit
+    /// reward, unless it is there already.
+    ///
+    /// # Errors
+    /// When another blade of that name is there, or the template is for blades of another kind.
+    pub fn seat_instruction(&mut self, name: &str, instruction: &str) -> Result<(), SchemeError> {
+        if self.instructions().any(|(lane, text)| lane == name && text == instruction) {
+            return Ok(());
+        }
+        if self.is_named(name) {
+            return Err(SchemeError::GivenTwice { option: "blade", name: name.to_owned() });
+        }
+        let plain = BladeSpec::implicit_reward(name, self.base.point.beta);
+        let template = self.template.as_ref().unwrap_or(&plain);
+        let seated = template.instructed(name, instruction).ok_or_else(|| {
+            let kind = template.rule.kind();
+            let reason = format!("\"{name}\" is an instruction, and the blades of this scheme are of kind \"{kind}\"");
+            parameter("blades", reason)
+        })?;
+        self.blades.push(seated);
+        Ok(())
+    }
+
     fn is_named(&self, name: &str) -> bool {
         self.blades.iter().any(|blade| blade.name == name) || self.fluency.as_deref() == Some(name)
     }
@@ -227,6 +250,11 @@ impl SchemeSpec {
     /// its blade, followed by a number in an ensemble; and the directory if the file gives one.
     pub fn adapters(&self) -> impl Iterator<Item = (String, Option<&PathBuf>)> {
         self.blades.iter().flat_map(BladeSpec::adapters)
+    }
+
+    /// The instructions that blades read under: the name of the lane of each, and its text.
+    pub fn instructions(&self) -> impl Iterator<Item = (String, &str)> {
+        self.blades.iter().flat_map(BladeSpec::instructions)
     }
 
     /// Ω: the seated blades with their weights, or with equal ones if none is given.

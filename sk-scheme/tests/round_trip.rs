@@ -89,6 +89,11 @@ fn blade(name: String) -> impl Strategy<Value = BladeSpec> {
         (path(), positive(), sigma(), guidance()).prop_map(|(adapter, beta, dispersion, guidance)| {
             BladeRule::ImplicitReward { adapter, beta, dispersion, guidance }
         }),
+        ("[A-Z][a-z ]{0,8}\\.", option::of("[A-Z][a-z ]{0,8}\\."), path(), positive(), sigma(), guidance()).prop_map(
+            |(instruction, against, adapter, beta, dispersion, guidance)| {
+                BladeRule::Instruction { instruction, against, adapter, beta, dispersion, guidance }
+            }
+        ),
         (2usize..5, positive()).prop_map(|(count, beta)| {
             BladeRule::Ensemble { adapters: (0..count).map(|member| format!("m{member}").into()).collect(), beta }
         }),
@@ -260,7 +265,7 @@ fn every_kind_has_a_case() {
             if slot == "blades" { &schema["properties"][slot]["additionalProperties"] } else { &schema["properties"][slot] };
         slot["anyOf"].as_array().unwrap().len()
     });
-    assert_eq!(kinds, [4, 6, 10, 4, 9, 5], "four of the aggregators are members of the round-robin family");
+    assert_eq!(kinds, [4, 6, 11, 4, 9, 5], "four of the aggregators are members of the round-robin family");
 }
 
 #[test]

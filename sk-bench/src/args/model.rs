@@ -21,10 +21,10 @@ pub struct ModelArgs {
     /// itself.
     #[arg(long, value_name = "DIR|ID")]
     pub drafter: Option<String>,
-    /// A blade: a LoRA adapter in PEFT format; repeat for more.
+    /// A blade: a LoRA adapter in PEFT format, or an instruction to the backbone; repeat for more.
     ///
     /// NAME is what --weights calls it.
-    #[arg(long = "blade", value_name = "NAME=DIR|ID")]
+    #[arg(long = "blade", value_name = "NAME=DIR|ID|instruction:TEXT")]
     pub blades: Vec<Source>,
     /// A head on the backbone: a directory that `train discriminator` or `train reward-head` wrote;
     /// repeat for more.

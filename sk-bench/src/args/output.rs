@@ -2,7 +2,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::conversation::DialogueFraming;
+use crate::explain::Detail;
+use crate::framing::DialogueFraming;
 use crate::promise::Tolerance;
 
 /// How long a response may be, how the dialogue is framed, and what decides the draws.
@@ -29,12 +30,13 @@ pub struct GenerationArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Show each step as a table on standard error.
+    /// Show each step on standard error.
     ///
-    /// Candidates, each blade's score and dispersion, composites, ratings, probabilities and the
-    /// choice.
-    #[arg(long)]
-    pub explain: bool,
+    /// Per candidate its probability, what each blade makes of it, in standard deviations from the
+    /// mean of the step, and the text; with `full` a table of every score and dispersion,
+    /// composites and ratings.
+    #[arg(long, value_name = "DETAIL", num_args = 0..=1, require_equals = true, default_missing_value = "brief")]
+    pub explain: Option<Detail>,
     /// Write a trace: one JSON object per step, in lines.
     ///
     /// The file appears, whole, when the generation ends.
@@ -42,10 +44,10 @@ pub struct OutputArgs {
     pub trace: Option<PathBuf>,
     /// How far the choice may move within the certified radius that --explain and --trace show.
     ///
-    /// As total variation between the distributions of the choice. Schemes that have no certificate
-    /// say why.
-    #[arg(long, value_name = "TAU", default_value_t)]
-    pub tolerance: Tolerance,
+    /// As total variation between the distributions of the choice; 0.1 in traces unless given. With
+    /// it, --explain prints certificates, or why a scheme has none.
+    #[arg(long, value_name = "TAU")]
+    pub tolerance: Option<Tolerance>,
     /// No summary, no progress.
     #[arg(short, long)]
     pub quiet: bool,

@@ -167,9 +167,13 @@ impl ArmsArgs {
         let (models, adapters) = models::load_pool(&self.models.sources(), config, arms, &mut loading)?;
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
         let mut session = Session::new(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
+        for arm in &*arms {
+            session.add_instructions(&arm.config)?;
+        }
         drop(loading);
         let mut conversation = conversation(&models, &self.generation, self.steering.operating.convention)?;
         let tokens = conversation.begin(&models.tokenizer, &prompt)?;
+        session.instruct(|text| Ok(conversation.instructed(&models.tokenizer, text)?))?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
         let promises = Promises::new(config, Tolerance::default());
 

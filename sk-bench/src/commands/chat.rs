@@ -142,6 +142,7 @@ impl Chat<'_> {
     fn answer(&mut self, line: &str) -> Result<(), Error> {
         interrupt::clear();
         let prompt = self.conversation.ask(&self.models.tokenizer, line)?;
+        self.session.instruct(|text| Ok(self.conversation.instructed(&self.models.tokenizer, text)?))?;
         let stop = self.conversation.framing().stop();
         let screen = &mut self.screen;
         let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| screen.step(step, text));
@@ -177,11 +178,12 @@ impl Chat<'_> {
             Command::Unseat(name) => {
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
                 self.session.rack().remove(&name);
+                self.session.drop_instructions(&name);
                 self.config.blades.retain(|blade| blade.name != name);
                 say(&weights_line(&self.session.spec().snapshot()));
             }
             Command::Swap(old, blade) => self.swap(&old, &blade)?,
-            Command::Explain(on) => self.screen.explain = on,
+            Command::Explain(detail) => self.screen.explain = detail,
             Command::Seed(seed) => {
                 self.seed = seed;
                 self.session.reseed(seed);
@@ -219,6 +221,7 @@ impl Chat<'_> {
         self.install(blade, |spec, seat| spec.swap(old, seat))?;
         if old != blade.name {
             self.session.rack().remove(old);
+            self.session.drop_instructions(old);
             self.config.blades.retain(|other| other.name != old);
         }
         Ok(())
@@ -230,16 +233,26 @@ impl Chat<'_> {
         blade: &Source,
         edit: impl Fn(&AlignmentSpec, Seat) -> Result<AlignmentSpec, sk_core::SpecError>,
     ) -> Result<(), Error> {
-        let config = BladeSpec::implicit_reward(&blade.name, self.config.base.point.beta);
+        let beta = self.config.base.point.beta;
+        let config = match blade.instruction() {
+            Some(text) => BladeSpec::instruction(&blade.name, text, beta),
+            None => BladeSpec::implicit_reward(&blade.name, beta),
+        };
         let built = config.build().map_err(|e| SchemeError::Parameter { slot: "blades", reason: e.to_string() })?;
         let seat = Seat::new(blade.name.as_str(), built);
         // An edit that will be refused must not replace an adapter in use.
         edit(&self.session.spec().snapshot(), seat.clone())?;
-        let adapter = self.models.adapter(&blade.name, &blade.source, &mut Loading::new(self.quiet))?;
-        self.session.rack().insert(blade.name.as_str(), adapter);
+        if blade.instruction().is_some() {
+            self.session.rack().remove(&blade.name);
+        } else {
+            let adapter = self.models.adapter(&blade.name, &blade.source, &mut Loading::new(self.quiet))?;
+            self.session.rack().insert(blade.name.as_str(), adapter);
+        }
         let spec = self.session.spec().edit(|spec| edit(spec, seat))?;
         self.config.blades.retain(|other| other.name != blade.name);
         self.config.blades.push(config);
+        self.session.drop_instructions(&blade.name);
+        self.session.add_instructions(&self.config)?;
         say(&weights_line(&spec));
         Ok(())
     }

@@ -111,6 +111,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     for (place, (scheme, weights, config)) in plans.iter().enumerate() {
         loading.show(format!("answer {} of {}", place + 1, plans.len()));
         let mut session = Session::new(&models, config, &models.heads, adapters.clone(), args.generation.seed)?;
+        session.instruct(|text| Ok(dialogue.instructed(&models.tokenizer, text)?))?;
         let reply = session.reply(&tokens, dialogue.framing().stop(), args.generation.max_new_tokens, |_, _| Ok(()))?;
         columns.push(Column::new(scheme.clone(), weights.clone(), &reply));
         answers.push(reply.tokens);
@@ -119,7 +120,9 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
         }
     }
     loading.show("scores");
-    let scores = Session::new(&models, &reader, &models.heads, adapters, args.generation.seed)?.scores(&tokens, &answers)?;
+    let mut session = Session::new(&models, &reader, &models.heads, adapters, args.generation.seed)?;
+    session.instruct(|text| Ok(dialogue.instructed(&models.tokenizer, text)?))?;
+    let scores = session.scores(&tokens, &answers)?;
     for (column, scores) in columns.iter_mut().zip(scores) {
         column.scores = scores;
     }

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::Models;
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
-use crate::conversation::DialogueFraming;
-use crate::conversation::{Conversation, Framing};
+use crate::conversation::Conversation;
+use crate::framing::{DialogueFraming, Framing};
 use crate::models;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -88,6 +88,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let mut screen = Screen::new(&models.tokenizer, &args.output, &config, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, args.steering.operating.convention)?;
     let tokens = conversation.begin(&models.tokenizer, &prompt)?;
+    session.instruct(|text| Ok(conversation.instructed(&models.tokenizer, text)?))?;
 
     interrupt::listen();
     let stop = conversation.framing().stop();

@@ -6,7 +6,6 @@
 //! nor the number of processes, nor an interruption changes a byte of a response.
 
 mod cell;
-pub(crate) mod dialogue;
 mod error;
 mod grid;
 mod ledger;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use sk_models::assets;
 
 use super::{SweepError, Weights};
-use crate::conversation::DialogueFraming;
 use crate::document::{Document, Section};
+use crate::framing::DialogueFraming;
 use crate::models::{Source, Sources};
 use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
 use crate::record_file::same_file;

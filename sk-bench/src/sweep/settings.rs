@@ -13,7 +13,7 @@ use sk_report::settings::{KeptSettings, Settings};
 
 use super::{Plan, PlannedScheme, SweepError};
 use crate::Error;
-use crate::conversation::DialogueFraming;
+use crate::framing::DialogueFraming;
 use crate::progress::Loading;
 use crate::record_file::Record;
 use crate::scheme::{Convention, Parameter, SchemeSpec, digest};

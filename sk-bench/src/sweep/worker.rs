@@ -4,17 +4,17 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use sk_core::{ArmTrace, CandidateTrace, Decision, ScoreTrace, StepTrace, TokenId};
+use sk_models::engine::Instruction;
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 
 use sk_report::record::{Ended, SweepRecord};
 
-use super::{Arm, Cell, Grid, SweepError, dialogue};
+use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
 use crate::Models;
-use crate::conversation::DialogueFraming;
-use crate::conversation::Framing;
 use crate::explain::shown;
+use crate::framing::{self, DialogueFraming, Framing};
 use crate::models::check_heads;
 use crate::progress::Loading;
 use crate::promise::Tolerance;
@@ -123,6 +123,10 @@ impl<'g> Worker<'g> {
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stop());
+        session.instruct(|instruction| {
+            let system = framing::instructed(grid.plan.generation.system.as_deref(), instruction);
+            Ok(Instruction::new(tokens.len(), self.tokens_under(cell.arm, cell.prompt, Some(&system))?))
+        })?;
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| match step {
             Some(step) if grid.plan.traces => self.write_step(&mut steps, cell, &config, step, promises.of(step)),
             _ => Ok(()),
@@ -177,9 +181,12 @@ impl<'g> Worker<'g> {
     }
 
     fn tokens(&self, arm: usize, prompt: usize) -> Result<Vec<TokenId>, Error> {
-        let system = self.grid.plan.generation.system.as_deref();
+        self.tokens_under(arm, prompt, self.grid.plan.generation.system.as_deref())
+    }
+
+    fn tokens_under(&self, arm: usize, prompt: usize, system: Option<&str>) -> Result<Vec<TokenId>, Error> {
         let text = &self.grid.prompts[prompt].prompt;
-        Ok(dialogue::tokens(&self.framings[arm], system, &self.models.tokenizer, text)?)
+        Ok(framing::tokens(&self.framings[arm], system, &self.models.tokenizer, text)?)
     }
 
     fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), SweepError> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use crate::common::{CONTEXT, assert_refused, copy_of, edit_json, models, run, run_on_models, run_with_input};
+use crate::common::{CONTEXT, assert_refused, copy_of, edit_json, models, run, run_on_models, run_with_input, stderr, stdout};
 use serde_json::{Value, json};
 
 fn refused(args: &[&str], parts: &[&str]) {
@@ -28,6 +28,27 @@ fn refused_with(option: &str, value: &str, parts: &[&str]) {
 
 fn path(path: &Path) -> String {
     path.display().to_string()
+}
+
+#[test]
+fn a_device_of_another_build_says_how_to_build_it() {
+    for (device, feature) in [("cuda:0", "cuda"), ("wgpu", "wgpu")] {
+        let output = run_on_models("generate", &["Hi", "--device", device]);
+        if !output.status.success() && stderr(&output).contains("built without") {
+            assert_refused(&output, &[&format!("--features {feature}"), "cpu"]);
+        }
+    }
+}
+
+#[test]
+fn completions_and_help_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(&run(["completions", shell]));
+        assert!(["compare", "--draft-temperature"].iter().all(|word| script.contains(word)), "{shell}");
+    }
+    let help = stdout(&run(["help", "compare"]));
+    assert!(help.contains("side by side") && help.contains("--weights"), "{help}");
+    assert_refused(&run(["completions", "basic"]), &["basic", "bash"]);
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn explanations_can_be_switched() {
     stdout(&output);
     let error = stderr(&output);
     let turns: Vec<&str> = error.split("tokens/s").collect();
-    assert!(!turns[0].contains('←') && turns[1].contains('←') && !turns[2].contains('←'), "{error}");
+    assert!(!turns[0].contains('→') && turns[1].contains('→') && !turns[2].contains('→'), "{error}");
 }
 
 #[test]

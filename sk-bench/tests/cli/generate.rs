@@ -113,7 +113,7 @@ fn weights_presets_conventions_and_numbers_change_what_is_written() {
 fn an_explanation_is_a_table_per_step_and_leaves_the_text_alone() {
     let args = ["Hello", "--max-new-tokens", "40", "--span-tokens", "10", "--n", "5"];
     let plain = run_on_models("generate", &args);
-    let explained = run_on_models("generate", &[&args[..], &["--explain"]].concat());
+    let explained = run_on_models("generate", &[&args[..], &["--explain=full"]].concat());
     assert_eq!(stdout(&explained), stdout(&plain));
     let error = stderr(&explained);
     let steps = error.lines().filter(|line| line.starts_with("step ")).count();
@@ -126,6 +126,31 @@ fn an_explanation_is_a_table_per_step_and_leaves_the_text_alone() {
     }
     let rows = |step: &str| step.lines().skip(1).filter(|line| line.contains('±')).count();
     assert!(error.split("step ").skip(1).all(|step| rows(step) == 5), "{error}");
+}
+
+#[test]
+fn a_brief_explanation_has_a_line_per_candidate_within_eighty_columns() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("steps.jsonl");
+    let args =
+        ["Hello", "--max-new-tokens", "40", "--span-tokens", "10", "--n", "5", "--explain", "--trace", trace.to_str().unwrap()];
+    let output = run_on_models("generate", &args);
+    let error = stderr(&output);
+    assert!(error.lines().all(|line| line.chars().count() <= 80), "{error}");
+    let shown: Vec<&str> = error.split("step ").skip(1).collect();
+    let steps = records(&trace);
+    assert_eq!(shown.len(), steps.len());
+    for (shown, step) in shown.iter().zip(&steps) {
+        let lines: Vec<&str> = shown.lines().skip(2).take(5).collect();
+        let probabilities = step["probabilities"].as_array().unwrap();
+        for (i, (line, probability)) in lines.iter().zip(probabilities).enumerate() {
+            assert!(line.contains(&format!(" {:.2} ", probability.as_f64().unwrap())), "{line}");
+            assert_eq!(line.starts_with('→'), step["chosen"] == i, "{line}");
+        }
+        assert_eq!(shown.matches('→').count(), 1, "{shown}");
+        assert!(BLADES.iter().all(|name| shown.contains(&format!("{name} 0.33"))), "{shown}");
+    }
+    assert!(!error.contains("certificate"), "{error}");
 }
 
 /// Scores as they come, every pair compared, and a softmax: a scheme that is certified.
@@ -159,7 +184,7 @@ fn steps_say_within_which_radius_they_are_certified_or_why_not() {
         assert!(kept["radius"].as_f64().unwrap() > kept["published_radius"].as_f64().unwrap());
     }
     // The reference scheme has none, which is said once.
-    let refused = run_on_models("generate", &args);
+    let refused = run_on_models("generate", &[&args[..], &["--tolerance", "0.1"]].concat());
     let error = stderr(&refused);
     assert!(error.lines().filter(|line| line.starts_with("step ")).count() > 1, "{error}");
     assert_eq!((error.matches("no certificate: ").count(), error.matches("certified radius").count()), (1, 0), "{error}");

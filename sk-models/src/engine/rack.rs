@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sk_core::TokenId;
+
 use super::EngineError;
 use crate::head::Head;
 use crate::lora::LoraAdapter;
@@ -10,6 +12,38 @@ pub type AdapterRack = Rack<LoraAdapter>;
 
 /// The heads of a backbone by name.
 pub type HeadRack = Rack<Head>;
+
+/// The instructions of a generation by the names of their lanes.
+pub type InstructionRack = Rack<Instruction>;
+
+/// What a lane reads in the place of the beginning of the dialogue: the same beginning with an
+/// instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instruction {
+    opening: usize,
+    tokens: Vec<TokenId>,
+}
+
+impl Instruction {
+    /// A lane whose context begins with `tokens` where that of the backbone begins with `opening`
+    /// tokens. The rest is the same in both.
+    #[must_use]
+    pub fn new(opening: usize, tokens: Vec<TokenId>) -> Self {
+        Self { opening, tokens }
+    }
+
+    /// The context of the lane, from that of the backbone.
+    pub(super) fn context(&self, context: &[TokenId]) -> Vec<TokenId> {
+        let rest = context.get(self.opening..).unwrap_or_default();
+        [&self.tokens, rest].concat()
+    }
+
+    /// How many tokens the context of the lane is longer.
+    #[must_use]
+    pub fn extra(&self) -> usize {
+        self.tokens.len().saturating_sub(self.opening)
+    }
+}
 
 /// Parts of a model by name. Clones share one rack, so parts can be loaded, replaced and dropped
 /// during a generation.
@@ -50,6 +84,11 @@ impl<T> Rack<T> {
         let rack = self.lock();
         let loaded = || rack.keys().map(|k| &**k).collect::<Vec<_>>().join(", ");
         rack.get(name).cloned().ok_or_else(|| unknown(name.to_owned(), loaded()))
+    }
+
+    /// Returns the part with that name, if there is one.
+    pub(super) fn peek(&self, name: &str) -> Option<Arc<T>> {
+        self.lock().get(name).cloned()
     }
 
     /// Returns the name of a part that is still in the rack.

@@ -6,7 +6,7 @@ use super::EngineError;
 use super::drafter::inputs_of;
 use super::follower::{Follower, check_context, check_vocabulary};
 use super::heads::AskedHeads;
-use super::rack::{AdapterRack, HeadRack};
+use super::rack::{AdapterRack, HeadRack, Instruction, InstructionRack};
 use super::sampling::log_softmax;
 use crate::decoder::{Decoder, Hidden, Seats, Suffix};
 use crate::lora::LoraAdapter;
@@ -54,16 +54,28 @@ struct Ahead {
 /// Heads are read off the same pass, in which every row then reads its last token too: one position
 /// per candidate and lane more, and no product with the vocabulary where nothing but heads is asked
 /// for.
+///
+/// A variant that has an instruction is read in a lane with a context of its own, in a pass of its
+/// own, under the adapter of its name if there is one.
 pub struct Verifier {
     model: Arc<Decoder>,
     rack: AdapterRack,
     heads: HeadRack,
+    instructions: InstructionRack,
+    /// The lanes of the last reading that have instructions.
+    instructed: Vec<Instructed>,
     seated: Option<Seated>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
     /// The policies under which one-token candidates were read last: the next look ahead computes
     /// them too.
     last_policies: Vec<Policy>,
+}
+
+/// A lane with a context of its own.
+struct Instructed {
+    name: Arc<str>,
+    verifier: Verifier,
 }
 
 impl Verifier {
@@ -76,7 +88,23 @@ impl Verifier {
     /// Returns the backbone `model` with the adapters of `rack` and the heads of `heads`.
     #[must_use]
     pub fn with_racks(model: Arc<Decoder>, rack: AdapterRack, heads: HeadRack) -> Self {
-        Self { model, rack, heads, seated: None, pending: None, ahead: None, last_policies: Vec::new() }
+        Self {
+            model,
+            rack,
+            heads,
+            instructions: InstructionRack::default(),
+            instructed: Vec::new(),
+            seated: None,
+            pending: None,
+            ahead: None,
+            last_policies: Vec::new(),
+        }
+    }
+
+    /// Returns the backbone with the instructions of `rack`.
+    #[must_use]
+    pub fn with_instructions(self, rack: InstructionRack) -> Self {
+        Self { instructions: rack, ..self }
     }
 
     /// Returns the rack of the adapters.
@@ -241,9 +269,11 @@ impl Verifier {
     }
 }
 
-impl Backbone for Verifier {
-    fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+impl Verifier {
+    /// Reads under policies without an instruction.
+    fn read_plain(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
         if policies.is_empty() {
+            self.pending = None;
             return Ok(Readings::new());
         }
         let single: Option<Vec<TokenId>> =
@@ -297,7 +327,52 @@ impl Backbone for Verifier {
         Ok(readings)
     }
 
+    /// Reads under the variant `name`, which has an instruction.
+    fn read_instructed(
+        &mut self,
+        (name, instruction): (&Arc<str>, &Instruction),
+        context: &[TokenId],
+        candidates: &Candidates,
+    ) -> Result<Vec<Reading>, BoxError> {
+        let place = self.instructed.iter().position(|lane| lane.name == *name).unwrap_or(self.instructed.len());
+        if place == self.instructed.len() {
+            let verifier = Self::with_racks(Arc::clone(&self.model), self.rack.clone(), HeadRack::default());
+            self.instructed.push(Instructed { name: Arc::clone(name), verifier });
+        }
+        let verifier = &mut self.instructed[place].verifier;
+        let policy = if self.rack.peek(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
+        let readings = verifier.read_plain(&instruction.context(context), candidates, std::slice::from_ref(&policy))?;
+        Ok(readings.get(&policy).unwrap_or_default().to_vec())
+    }
+}
+
+impl Backbone for Verifier {
+    fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        let instruction = |policy: &Policy| match policy {
+            Policy::Variant(name) => self.instructions.peek(name).map(|instruction| (Arc::clone(name), instruction)),
+            _ => None,
+        };
+        let instructed: Vec<(Arc<str>, Arc<Instruction>)> = policies.iter().filter_map(instruction).collect();
+        if instructed.is_empty() {
+            self.instructed.clear();
+            return self.read_plain(context, candidates, policies);
+        }
+        let is_plain =
+            |policy: &&Policy| !instructed.iter().any(|(name, _)| matches!(policy, Policy::Variant(variant) if variant == name));
+        let plain: Vec<Policy> = policies.iter().filter(is_plain).cloned().collect();
+        self.instructed.retain(|lane| instructed.iter().any(|(name, _)| *name == lane.name));
+        let mut readings = self.read_plain(context, candidates, &plain)?;
+        for (name, instruction) in instructed {
+            let lane = self.read_instructed((&name, &instruction), context, candidates)?;
+            readings.insert(Policy::Variant(name), lane);
+        }
+        Ok(readings)
+    }
+
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
+        for lane in &mut self.instructed {
+            lane.verifier.commit(chosen)?;
+        }
         if let (Some(pending), Some(seated)) = (self.pending.take(), &mut self.seated) {
             let row = if pending.shared { 0 } else { chosen };
             seated.follower.adopt(&pending.suffix, row, &pending.inputs[row]);

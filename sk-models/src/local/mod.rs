@@ -13,7 +13,8 @@ use crate::assets;
 use crate::decoder::{Batcher, Decoder, Precision, PrecisionError};
 use crate::device::{Device, DeviceError, DeviceName, free_memory, is_processor};
 use crate::engine::{
-    AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, SharedVerifier, Soup, TokenPrior, Verifier, Vocabulary,
+    AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, SharedVerifier, Soup, TokenPrior, Verifier,
+    Vocabulary,
 };
 use crate::head::Head;
 use crate::hf::{Checkpoint, CheckpointError, Progress};
@@ -240,7 +241,7 @@ impl Models {
     pub fn engine(&self, adapters: &AdapterRack, heads: &[(String, Head)]) -> LocalEngine<'_> {
         let rack = HeadRack::default();
         heads.iter().for_each(|(name, head)| rack.insert(name.as_str(), head.clone()));
-        LocalEngine { models: self, adapters: adapters.clone(), heads: rack }
+        LocalEngine { models: self, adapters: adapters.clone(), heads: rack, instructions: InstructionRack::default() }
     }
 
     /// Checks that the CPU's memory has room for the candidates of `model`: the keys and values of
@@ -262,12 +263,22 @@ pub struct LocalEngine<'m> {
     models: &'m Models,
     adapters: AdapterRack,
     heads: HeadRack,
+    instructions: InstructionRack,
+}
+
+impl LocalEngine<'_> {
+    /// The engine with the instructions of `rack`.
+    #[must_use]
+    pub fn with_instructions(self, rack: &InstructionRack) -> Self {
+        Self { instructions: rack.clone(), ..self }
+    }
 }
 
 impl Engine for LocalEngine<'_> {
     fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<Generation, BoxError> {
         let Models { backbone, drafter, end_of_text, .. } = self.models;
-        let verifier = SharedVerifier::new(Verifier::with_racks(Arc::clone(backbone), self.adapters.clone(), self.heads.clone()));
+        let verifier = Verifier::with_racks(Arc::clone(backbone), self.adapters.clone(), self.heads.clone());
+        let verifier = SharedVerifier::new(verifier.with_instructions(self.instructions.clone()));
         let proposal: Box<dyn Proposal> = match *drafting {
             Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens } => {
                 let candidates = candidates.get();

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::explain::Detail;
 use crate::models::Source;
 use crate::scheme::NamedWeights;
 use crate::suggest;
@@ -10,10 +11,11 @@ pub(super) const COMMANDS: &str = "\
 /weights              show the weights
 /weights NAME=W,…     set them; they are scaled to sum to one
 /blades               list the seated blades
-/seat NAME=DIR        load an adapter and seat it; the others keep their proportions
+/seat NAME=DIR        load an adapter and seat it; the others keep their proportions. An instruction
+                      is seated as NAME=instruction:TEXT
 /unseat NAME          drop a blade
 /swap OLD NEW=DIR     put another adapter in a blade's seat, with its weight
-/explain on|off       show a table of each step
+/explain on|full|off  show each step, briefly or as a table
 /new                  start another dialogue
 /seed N               start the draws anew
 /save FILE            write the dialogue as JSON
@@ -32,7 +34,7 @@ pub(super) enum Command {
     Seat(Source),
     Unseat(String),
     Swap(String, Source),
-    Explain(bool),
+    Explain(Option<Detail>),
     Save(PathBuf),
     Seed(u64),
 }
@@ -60,9 +62,10 @@ impl FromStr for Command {
                 None => Err(needs("OLD NEW=DIR")),
             },
             "explain" => match rest {
-                "on" => Ok(Self::Explain(true)),
-                "off" => Ok(Self::Explain(false)),
-                _ => Err(needs("on or off")),
+                "on" | "brief" => Ok(Self::Explain(Some(Detail::Brief))),
+                "full" => Ok(Self::Explain(Some(Detail::Full))),
+                "off" => Ok(Self::Explain(None)),
+                _ => Err(needs("on, full or off")),
             },
             "save" => Ok(Self::Save(given("the name of a file")?.into())),
             "seed" => rest.parse().map(Self::Seed).map_err(|_| needs("a whole number")),
@@ -81,13 +84,13 @@ mod tests {
         assert_eq!("weights".parse(), Ok(Command::Weights(None)));
         assert_eq!("weights a=1".parse(), Ok(Command::Weights(Some("a=1".parse().unwrap()))));
         assert_eq!("swap a b=c d".parse(), Ok(Command::Swap("a".into(), "b=c d".parse().unwrap())));
-        assert_eq!("explain on".parse(), Ok(Command::Explain(true)));
+        assert_eq!("explain on".parse(), Ok(Command::Explain(Some(Detail::Brief))));
         assert_eq!("seed 7".parse(), Ok(Command::Seed(7)));
         for (wrong, says) in [
             ("wieghts", "did you mean \"weights\"?"),
             ("swap a", "OLD NEW=DIR"),
             ("seat", "NAME=DIR"),
-            ("explain maybe", "on or off"),
+            ("explain maybe", "on, full or off"),
             ("seed x", "whole number"),
         ] {
             let error = wrong.parse::<Command>().unwrap_err();

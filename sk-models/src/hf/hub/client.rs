@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use ureq::{Agent, Body, http::Response, tls::RootCerts, tls::TlsConfig};
+use ureq::{Agent, Body, http::Response, http::Uri, tls::RootCerts, tls::TlsConfig};
 
 use super::{error::HubError, id::ModelId};
 
@@ -11,6 +11,9 @@ use super::{error::HubError, id::ModelId};
 const SILENCE: Duration = Duration::from_secs(30);
 /// Redirections followed before giving up.
 const MAX_HOPS: usize = 8;
+
+/// Bytes of a listing: some thousand files, with what the hub says of each.
+const LONGEST_LISTING: u64 = 64 << 20;
 
 /// The hub's description of a file.
 #[derive(Debug, Clone, Default)]
@@ -76,8 +79,9 @@ impl Client {
     pub(super) fn listing(&self, id: &ModelId) -> Result<Listing, HubError> {
         let url = format!("{}/api/models/{}/revision/{}", self.endpoint, id.repository, id.revision);
         let (_, mut response) = self.get(&url, None)?;
-        let listing: Listing = serde_json::from_reader(response.body_mut().as_reader())
-            .map_err(|error| HubError::Answer { url: url.clone(), reason: error.to_string() })?;
+        let body = response.body_mut().with_config().limit(LONGEST_LISTING).reader();
+        let listing: Listing =
+            serde_json::from_reader(body).map_err(|error| HubError::Answer { url: url.clone(), reason: error.to_string() })?;
         if !is_hash(&listing.sha) {
             return Err(HubError::Answer { url, reason: format!("`{}` is not a commit", listing.sha) });
         }
@@ -115,14 +119,25 @@ impl Client {
             if !status.is_redirection() {
                 return Err(HubError::Status { url: target, status: status.as_u16(), hint: hint(status.as_u16()) });
             }
-            target = match header("location") {
-                Some(path) if path.starts_with('/') => format!("{}{path}", self.endpoint),
-                Some(elsewhere) => elsewhere.to_owned(),
-                None => return Err(HubError::Answer { url: target, reason: "redirects to nowhere".to_owned() }),
+            let Some(next) = header("location").and_then(|location| redirected(&target, location)) else {
+                return Err(HubError::Answer { url: target, reason: "redirects to nowhere".to_owned() });
             };
+            target = next;
         }
         Err(HubError::Answer { url: url.to_owned(), reason: format!("redirects more than {MAX_HOPS} times") })
     }
+}
+
+/// The address that a location means, which may leave out the scheme, or scheme and host.
+fn redirected(from: &str, location: &str) -> Option<String> {
+    let from: Uri = from.parse().ok()?;
+    let (scheme, authority) = (from.scheme_str()?, from.authority()?);
+    Some(match location.strip_prefix('/') {
+        Some(rest) if rest.starts_with('/') => format!("{scheme}:{location}"),
+        Some(_) => format!("{scheme}://{authority}{location}"),
+        None if location.starts_with("http://") || location.starts_with("https://") => location.to_owned(),
+        None => return None,
+    })
 }
 
 fn hint(status: u16) -> &'static str {
@@ -147,6 +162,16 @@ pub(super) fn is_hash(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_location_may_be_relative() {
+        let to = |location| redirected("https://hub.example/owner/file", location);
+        assert_eq!(to("/api/other?x=1").as_deref(), Some("https://hub.example/api/other?x=1"));
+        assert_eq!(to("//cdn.example/blob").as_deref(), Some("https://cdn.example/blob"));
+        assert_eq!(to("http://cdn.example/blob").as_deref(), Some("http://cdn.example/blob"));
+        assert_eq!(to("file:///etc/passwd"), None);
+        assert_eq!(to(""), None);
+    }
 
     #[test]
     fn etags_lose_their_decoration() {

@@ -1,10 +1,52 @@
-//! A prompt of a set as the model sees it.
+//! How a dialogue becomes a text for the model.
 
 use sk_core::TokenId;
-use sk_models::text::{ASSISTANT, HUMAN, Message, Role, TextError, Tokenizer};
+use sk_models::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, plain_prompt};
 use sk_models::train::data::END_OF_TURN;
 
-use crate::conversation::Framing;
+/// The name of a [`Framing`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DialogueFraming {
+    /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
+    Hh,
+    /// The chat template of the backbone's tokenizer.
+    Chat,
+    /// The prompt as it is; the model continues it.
+    None,
+}
+
+/// How a dialogue becomes a text for the model.
+#[derive(Debug)]
+pub enum Framing {
+    /// `"\n\nHuman: …\n\nAssistant: …"`.
+    Hh {
+        /// Whether a response ends where the model goes on to play the human.
+        stop: bool,
+    },
+    /// The chat template of a checkpoint.
+    Chat(Box<ChatTemplate>),
+    /// No frame: what is said is what the model continues.
+    Bare,
+}
+
+impl Framing {
+    /// The text that ends a response.
+    pub fn stop(&self) -> Option<&'static str> {
+        matches!(self, Self::Hh { stop: true }).then_some(HUMAN)
+    }
+
+    /// The text of a dialogue that waits for the assistant.
+    ///
+    /// # Errors
+    /// When the chat template refuses it.
+    pub(crate) fn render(&self, messages: &[Message]) -> Result<String, TextError> {
+        match self {
+            Self::Hh { .. } => Ok(plain_prompt(messages)),
+            Self::Chat(template) => template.prompt(messages),
+            Self::Bare => Ok(messages.iter().map(|message| message.content.as_str()).collect()),
+        }
+    }
+}
 
 /// The tokens of a framed dialogue that waits for the assistant.
 ///
@@ -34,6 +76,11 @@ pub(crate) fn tokens(
             tokenizer.encode(&template.prompt(&messages)?)
         }
     }
+}
+
+/// The system message with an instruction after it.
+pub(crate) fn instructed(system: Option<&str>, instruction: &str) -> String {
+    system.map_or_else(|| instruction.to_owned(), |system| format!("{system}\n\n{instruction}"))
 }
 
 fn with_ends_of_turns(tokenizer: &Tokenizer, end_of_turn: TokenId, text: &str) -> Result<Vec<TokenId>, TextError> {

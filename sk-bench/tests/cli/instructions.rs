@@ -1,0 +1,120 @@
+//! Blades made of instructions, on a tiny random model.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{assert_refused, models, program, run_on_models, run_with_input, stderr, stdout};
+
+/// Rounding of a mean over tokens of differences of log-probabilities in f32.
+const ROUNDING: f64 = 1e-5;
+
+const SHORT: [&str; 5] = ["--max-new-tokens", "24", "--span-tokens", "8", "--quiet"];
+
+/// A command on the tiny backbone, without drafter and adapters.
+fn bare(command: &str, args: &[&str]) -> std::process::Output {
+    let backbone = models().join("backbone");
+    program().arg(command).args(["--device", "cpu", "--backbone"]).arg(backbone).args(args).output().unwrap()
+}
+
+fn steps(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn mu(step: &Value, blade: &str) -> Vec<f64> {
+    let blades = step["blades"].as_array().unwrap();
+    let blade = blades.iter().find(|found| found["name"] == blade).unwrap();
+    blade["mu"].as_array().unwrap().iter().map(|mu| mu.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_model_without_adapters_is_steered_by_an_instruction() {
+    let calm = |text: &str, more: &[&str]| {
+        let blade = format!("calm=instruction:{text}");
+        let args = [&["Hello there", "--blade", &blade, "--temperature", "0", "--alpha", "0"], &SHORT[..], more].concat();
+        stdout(&bare("generate", &args))
+    };
+    let first = calm("Answer calmly.", &[]);
+    assert_eq!(first, calm(" Answer calmly.", &[]));
+    assert_ne!(first, calm("Shout!", &[]));
+    for framing in ["hh", "chat", "none"] {
+        assert!(!calm("Answer calmly.", &["--framing", framing, "--system", "You are kind."]).is_empty());
+    }
+}
+
+#[test]
+fn instructions_stand_beside_adapters_and_against_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let scheme = folder.path().join("pair.toml");
+    let pair = |instruction: &str, against: &str| {
+        let text = format!(
+            "[blades.calm]\nkind = \"instruction\"\ninstruction = \"{instruction}\"\nagainst = \"{against}\"\n[blades.helpful]\n"
+        );
+        fs::write(&scheme, text).unwrap();
+        let trace = folder.path().join("steps.jsonl");
+        let args = ["Hello", "--scheme", scheme.to_str().unwrap(), "--trace", trace.to_str().unwrap()];
+        stdout(&run_on_models("generate", &[&args, &SHORT[..]].concat()));
+        steps(&trace)[0].clone()
+    };
+    let (forth, back) = (pair("Be calm.", "Be loud."), pair("Be loud.", "Be calm."));
+    for (a, b) in mu(&forth, "calm").iter().zip(mu(&back, "calm")) {
+        assert!((a + b).abs() < ROUNDING, "{a} {b}");
+    }
+    assert_eq!(mu(&forth, "helpful"), mu(&back, "helpful"));
+    assert!(mu(&pair("Be calm.", "Be calm."), "calm").iter().all(|mu| *mu == 0.0));
+}
+
+#[test]
+fn a_chat_seats_swaps_and_drops_them() {
+    let input = "/seat calm=instruction:Answer calmly.\n/weights calm=1\nHello\nAnd then?\n/swap calm loud=instruction:Shout!\n\
+                 /blades\nAgain?\n/weights loud=1,helpful=1\n/unseat loud\n/new\nHi\n";
+    let output = run_with_input("chat", &SHORT, input);
+    stdout(&output);
+    let said = stderr(&output);
+    assert!(said.contains("calm=1.000") && said.contains("loud=1.000"), "{said}");
+    assert!(said.contains("instruction") && !said.contains("error"), "{said}");
+}
+
+#[test]
+fn a_sweep_weighs_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = format!(
+        r#"
+[schemes.swiss-knife]
+
+[weights]
+kind = "lattice"
+density = 2
+
+[prompts]
+sources = ["prompts.jsonl"]
+
+[generation]
+max_new_tokens = 8
+
+[model]
+backbone = {:?}
+device = "cpu"
+blades = {{ calm = "instruction:Answer calmly.", curt = "instruction:Use few words." }}
+"#,
+        models().join("backbone").display().to_string()
+    );
+    fs::write(folder.path().join("plan.toml"), plan).unwrap();
+    fs::write(folder.path().join("prompts.jsonl"), "{\"id\": \"a\", \"prompt\": \"Hello\"}\n").unwrap();
+    stdout(&program().current_dir(&folder).args(["sweep", "plan.toml"]).output().unwrap());
+    let records = steps(&folder.path().join("plan.jsonl"));
+    let found: Vec<f64> = records.iter().map(|record| record["weights"]["calm"].as_f64().unwrap()).collect();
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!([0.0, 0.5, 1.0].iter().all(|weight| found.contains(weight)), "{found:?}");
+}
+
+#[test]
+fn what_is_no_instruction_is_refused() {
+    let refused = |args: &[&str], parts: &[&str]| assert_refused(&run_on_models("generate", args), parts);
+    refused(&["Hi", "--blade", "calm=instruction: "], &["calm", "empty"]);
+    refused(&["Hi", "--blade", "helpful=instruction:Help."], &["helpful"]);
+    refused(&["Hi", "--scheme", "mod", "--blade", "calm=instruction:Be calm."], &["calm", "likelihood"]);
+    let long = format!("calm=instruction:{}", "Be calm. ".repeat(80));
+    refused(&["Hi", "--blade", &long], &["512"]);
+}
