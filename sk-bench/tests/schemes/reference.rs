@@ -77,7 +77,14 @@ pub(crate) const REFERENCE: Definition = Definition {
     sigma: Sigma::MinEntropy,
     standardized: [true; 3],
     rating: Rating::Tournament { rounds: 5 },
+    choice: Choice::Champion { temperature: 0.25, w_tour: 1.1, w_blade: 1.75, lambda: 0.2 },
+};
+
+/// The reference instantiation as published, at the paper's operating point.
+pub(crate) const PUBLISHED: Definition = Definition {
+    accidents: Accidents::Published,
     choice: Choice::Champion { temperature: 8.0, w_tour: 1.1, w_blade: 1.75, lambda: 0.2 },
+    ..REFERENCE
 };
 
 /// What a definition makes of a step.

@@ -199,7 +199,7 @@ fn settings_are_kept_beside_the_records_that_name_them() {
     fs::write(bench.path("plan.settings.jsonl"), &text[..text.len() - 9]).unwrap();
     bench.plan(&PLAN.replace(
         "[schemes.base]",
-        "[schemes.base]\n[schemes.cold]\nscheme = \"swiss-knife\"\nset = [\"selector.temperature=0.25\"]",
+        "[schemes.base]\n[schemes.cold]\nscheme = \"swiss-knife\"\nset = [\"selector.temperature=0.1\"]",
     ));
     bench.finish();
     let grown = fs::read_to_string(bench.path("plan.settings.jsonl")).unwrap();
