@@ -3,6 +3,8 @@
 // Doc comments of arguments are the program's help, where brackets mark what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+use std::io::Write;
+
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -106,8 +108,9 @@ impl Command {
             Self::Report(args) => commands::report::run(&args),
             Self::Axioms(args) => commands::axioms::run(&args),
             Self::Completions { shell } => {
-                clap_complete::generate(shell, &mut Cli::command(), "swiss-knife", &mut std::io::stdout());
-                Ok(())
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "swiss-knife", &mut script);
+                std::io::stdout().write_all(&script).map_err(Error::Output)
             }
             Self::Simulate(args) => commands::simulate::run(&args),
             Self::Certify(args) => commands::certify::run(&args),

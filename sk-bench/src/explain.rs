@@ -57,7 +57,11 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool) -> St
         let numbers: String =
             figures.iter().zip(&widths).map(|(figures, &width)| format!(" {:>width$}", format!("{:+.1}", figures[i]))).collect();
         let candidate = &trace.candidates[i];
-        let words = fit(&shorten(&span_text(tokenizer, &candidate.tokens), candidate.end), room);
+        // The token that ends a response is a mark, and no text.
+        let ends = candidate.end == SpanEnd::EndOfText;
+        let spoken = &candidate.tokens[..candidate.tokens.len() - usize::from(ends)];
+        let words = fit(visible(&span_text(tokenizer, spoken)).trim_start(), room - 2 * usize::from(ends));
+        let words = if ends { format!("{words} ■") } else { words };
         let line = format!("{} {probability:.2} {}{numbers}  {words}", if chosen { '→' } else { ' ' }, bar(probability));
         let line = if chosen && color { line.green().to_string() } else { line };
         text += "\n";
@@ -164,14 +168,7 @@ fn likeliest(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = 
 /// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a
 /// mark where it ends the response.
 pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
-    let visible: String = text
-        .chars()
-        .flat_map(|c| match c {
-            '\n' => vec!['⏎'],
-            c if c.is_control() => c.escape_default().collect(),
-            c => vec![c],
-        })
-        .collect();
+    let visible = visible(text);
     let length = visible.chars().count();
     let shown = if length <= SHOWN {
         visible
@@ -184,6 +181,16 @@ pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
         SpanEnd::EndOfText => format!("{shown} ■"),
         SpanEnd::Complete | SpanEnd::Limit => shown,
     }
+}
+
+/// A text in one line: line breaks and other control characters spelled out.
+fn visible(text: &str) -> String {
+    let spell = |c: char| match c {
+        '\n' => vec!['⏎'],
+        c if c.is_control() => c.escape_default().collect(),
+        c => vec![c],
+    };
+    text.chars().flat_map(spell).collect()
 }
 
 #[cfg(test)]

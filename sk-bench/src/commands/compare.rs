@@ -182,7 +182,8 @@ fn short(weight: f64) -> String {
 /// score of each blade.
 fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
     let label = columns.iter().flat_map(|column| &column.scores).map(|(name, _)| name.len()).max().unwrap_or(0);
-    let room = width.saturating_sub(label + 3) / columns.len().max(1);
+    // A blank on both sides of the names, and one before and after each column.
+    let room = (width.saturating_sub(label + 2) / columns.len().max(1)).saturating_sub(1);
     let score = |column: &Column, place: usize| {
         let value = column.scores[place].1;
         let best = columns.iter().all(|other| other.scores.get(place).is_none_or(|(_, score)| *score <= value));
@@ -212,9 +213,9 @@ fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
         let scores = columns.iter().map(|column| Cell::new(cell(column, place)).set_alignment(CellAlignment::Right));
         table.add_row(std::iter::once(Cell::new(name)).chain(scores));
     }
-    let share = u16::try_from(room).unwrap_or(u16::MAX);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(share)));
+    let fixed = |width: usize| ColumnConstraint::Absolute(Width::Fixed(u16::try_from(width).unwrap_or(u16::MAX)));
+    for (place, column) in table.column_iter_mut().enumerate() {
+        column.set_constraint(fixed(if place == 0 { label + 2 } else { room }));
     }
     format!("{}\n\nμ of each blade over the whole answer; * the highest of a row", table.trim_fmt())
 }

@@ -66,6 +66,9 @@ fn a_table_fits_eighty_columns() {
         let text = stdout(&output);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("helpful 1") && text.contains('*'), "{text}");
+        for name in BLADES {
+            assert!(text.lines().any(|line| line.contains(name) && line.contains('.')), "{name} is split: {text}");
+        }
         assert_eq!(stderr(&output), "");
     }
 }
