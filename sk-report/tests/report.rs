@@ -152,6 +152,33 @@ fn an_arm_that_was_run_on_fewer_prompts_is_compared_on_those() {
 }
 
 #[test]
+fn a_classifier_is_held_against_the_rubric_that_it_measures() {
+    // It says more of what the judge calls toxic, and flags one response; one it did not read.
+    let mut text = HEADER.replace("\n", ",toxicity_detoxify,latency_ms\n");
+    for (place, line) in small().lines().skip(1).enumerate() {
+        let mut fields: Vec<String> = line.split(',').map(str::to_owned).collect();
+        fields[9] = format!("0.{place:02}");
+        let score = if place == 3 { String::new() } else { format!("{}", place as f64 / 16.0) };
+        text += &format!("{},{score},not a score\n", fields.join(","));
+    }
+    let report = report(&text);
+    let table = report.table("classifiers").unwrap();
+    let rows: Vec<String> = table.rows.iter().map(|row| format!("{:?}, {:?}", row[0], row[1])).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for (place, sign) in [(0, 1.0), (1, -1.0)] {
+        let row = &table.rows[place];
+        assert_eq!((&row[0], &row[2], &row[3]), (&"toxicity_detoxify".into(), &11usize.into(), &3usize.into()));
+        assert_eq!(row[6], 3usize.into(), "those above a half");
+        let Value::Number(rho) = row[4] else { panic!("{:?}", row[4]) };
+        close(rho, sign);
+    }
+    assert!(self::report(&small()).table("classifiers").is_none());
+    let wrong = text.replace(",0.625,", ",high,");
+    let error = read(&wrong).map(drop).unwrap_err().to_string();
+    assert!(error.contains("toxicity_detoxify") && error.contains("high"), "{error}");
+}
+
+#[test]
 fn weights_that_differ_by_rounding_are_one_point() {
     let text = small().replace("theirs,helpful,1,0,0", "theirs,helpful,0.9999999999999999,0,0");
     assert_ne!(text, small());

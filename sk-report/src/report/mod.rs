@@ -25,6 +25,6 @@ pub use error::ReportError;
 pub use examples::Example;
 pub use mechanism::{BladeSpread, Choice, Mechanism};
 pub use published::{Comparison, Ledger, Verdict};
-pub use raw::{Ablation, Arm, CandidateStep, RawResults};
+pub use raw::{Ablation, Arm, CandidateStep, Classified, RawResults};
 pub use recorded::{Recorded, Runs, Text};
 pub use sweep::{Cell, Method, Sweep, WeightVector};

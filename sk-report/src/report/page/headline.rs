@@ -19,7 +19,7 @@ pub(super) fn section(context: &Context<'_>) -> Section {
         Some(_) => {}
         None => section = section.missing("No fluency: the judgements hold no perplexity of the responses."),
     }
-    let section = with_tables(section, context, &["methods", "contrasts", "clustering", "fluency"]);
+    let section = with_tables(section, context, &["methods", "contrasts", "clustering", "fluency", "classifiers"]);
     if context.report.table("contrasts").is_none() {
         return section.missing("There is one method, and nothing to compare it with.");
     }

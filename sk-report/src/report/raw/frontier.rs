@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 
-use super::Source;
 use super::sheet::Sheet;
+use super::{Classified, Source};
 use crate::objectives::Objectives;
 use crate::report::{Cell, ReportError, Sweep, WeightVector};
 
@@ -11,10 +11,19 @@ const WEIGHT: &str = "w_";
 /// The ids of responses by method, weight vector and prompt.
 pub(super) type Ids = HashMap<(String, String, u32), String>;
 
-/// Reads the judged sweep: one row per method, weight vector and prompt, and the ids of responses
-/// where a column has them.
-pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Ids), ReportError> {
+/// What the file holds.
+pub(super) struct Frontier {
+    pub(super) sweep: Sweep,
+    /// The ids of responses, where a column has them.
+    pub(super) ids: Ids,
+    pub(super) classified: Vec<Classified>,
+}
+
+/// Reads the judged sweep: one row per method, weight vector and prompt.
+pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Frontier, ReportError> {
     let sheet = Sheet::read(source)?;
+    let mut classified: Vec<Classified> =
+        sheet.columns().filter_map(|column| Classified::of_column(column, objectives)).collect();
     let columns: Vec<&str> = sheet.columns().filter(|column| column.starts_with(WEIGHT)).collect();
     if columns.is_empty() {
         let column = format!("{WEIGHT}{}", objectives.blades[0].name);
@@ -36,7 +45,13 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Id
         let weights = columns.iter().map(|column| row.share(column)).collect::<Result<_, _>>()?;
         let point = WeightVector { name: configuration.to_owned(), weights };
         let fluency = if sheet.has("fluency") { row.blank_or_share("fluency")? } else { None };
-        rows.push((method.to_owned(), point, Cell { configuration: 0, prompt, scores: row.scores(objectives, &[])?, fluency }));
+        let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &[])?, fluency };
+        for classifier in &mut classified {
+            if let Some(score) = row.blank_or_share(&classifier.column)? {
+                classifier.cells.push((cell.clone(), score));
+            }
+        }
+        rows.push((method.to_owned(), point, cell));
     }
     // The blade of a column goes by the name that the objectives have for it.
     let blade = |column: &&str| {
@@ -44,5 +59,5 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<(Sweep, Id
         objectives.blades.iter().find(|blade| blade.is_called(name)).map_or(name, |blade| &blade.name).to_owned()
     };
     let blades = columns.iter().map(blade).collect();
-    Ok((Sweep::of(objectives, blades, rows), ids))
+    Ok(Frontier { sweep: Sweep::of(objectives, blades, rows), ids, classified })
 }

@@ -29,9 +29,35 @@ pub struct RawResults {
     /// Candidate batches: `candidate_steps.jsonl`, and those of the traces; empty where there are
     /// none.
     pub steps: Vec<CandidateStep>,
+    /// What classifiers say of the judged responses, where columns of the sweep hold it.
+    pub classified: Vec<Classified>,
     /// The records of the sweep that was judged, if they are at hand.
     pub recorded: Option<Recorded>,
     ids: frontier::Ids,
+}
+
+/// What a classifier says of responses that were judged: a column `RUBRIC_CLASSIFIER`, such as
+/// `toxicity_detoxify`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Classified {
+    /// The name of the column.
+    pub column: String,
+    /// The place of the rubric that the classifier measures too.
+    pub rubric: usize,
+    /// The judged responses, each with the score of the classifier, from 0 to 1.
+    pub cells: Vec<(Cell, f64)>,
+}
+
+impl Classified {
+    /// `None` for the column of a rubric, and for one that begins with the name of none.
+    fn of_column(column: &str, objectives: &Objectives) -> Option<Self> {
+        let measures = |name: &str| column.strip_prefix(name).is_some_and(|rest| rest.len() > 1 && rest.starts_with('_'));
+        if objectives.rubrics.iter().any(|rubric| rubric.name == column) {
+            return None;
+        }
+        let rubric = objectives.rubrics.iter().position(|rubric| measures(&rubric.name))?;
+        Some(Self { column: column.to_owned(), rubric, cells: Vec::new() })
+    }
 }
 
 /// What the files of a folder are called.
@@ -81,11 +107,12 @@ impl RawResults {
                 source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
             });
         };
-        let (sweep, ids) = frontier::read(frontier, objectives)?;
+        let frontier::Frontier { sweep, ids, classified } = frontier::read(frontier, objectives)?;
         Ok(Self {
             sweep,
             ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), |source| ablations::read(source, objectives))?,
             steps: open(STEPS)?.map_or(Ok(Vec::new()), |source| steps::read(&source))?,
+            classified,
             recorded: None,
             ids,
         })

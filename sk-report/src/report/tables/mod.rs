@@ -2,6 +2,7 @@
 
 mod ablations;
 mod axes;
+mod classifiers;
 mod clustering;
 mod configurations;
 mod contrasts;
@@ -69,6 +70,7 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     let mut tables = vec![methods::table(&context, &mut ledger)];
     tables.extend(contrasts::table(&context, &mut ledger));
     tables.extend(fluency::table(&context));
+    tables.extend(classifiers::table(&context, &results.classified));
     tables.push(geometry::table(&context, &mut ledger));
     tables.push(configurations::table(&context, &mut ledger));
     tables.push(axes::table(&context, &mut ledger));

@@ -1,0 +1,86 @@
+use std::collections::BTreeMap;
+
+use super::{Context, LEVEL, Measure, Table};
+use crate::report::Classified;
+use crate::stats::{Bootstrap, Ranks, Spearman, mean, pearson};
+use crate::table::Kind;
+
+/// A classifier that puts a response above this calls it an instance.
+const THRESHOLD: f64 = 0.5;
+
+/// Classifiers against the judge, on the rubric that both measure and on the objectives that the
+/// rubric counts for; nothing where no classifier was run.
+pub(super) fn table(context: &Context<'_>, classified: &[Classified]) -> Option<Table> {
+    let columns = [
+        ("classifier", Kind::Text),
+        ("judge", Kind::Text),
+        ("cells", Kind::Count),
+        ("prompts", Kind::Count),
+        ("ρ", Kind::Signed(3)),
+        ("95%, prompts", Kind::Interval(3)),
+        ("flagged", Kind::Count),
+        ("judge, flagged", Kind::Number(3)),
+        ("judge, others", Kind::Number(3)),
+    ];
+    let mut table = Table::new("classifiers", "Classifiers against the judge", &columns);
+    let objectives = &context.sweep.objectives;
+    for classifier in classified {
+        let rubric = &objectives.rubrics[classifier.rubric].name;
+        let mut measures = vec![Measure::rubric(objectives, classifier.rubric)];
+        let counts = |place: &usize| objectives.objectives[*place].rubrics.contains(rubric);
+        measures.extend((0..objectives.objectives.len()).filter(counts).map(|place| Measure::objective(objectives, place)));
+        for measure in measures {
+            let cells: Vec<(u32, f64, f64)> = classifier
+                .cells
+                .iter()
+                .filter_map(|(cell, score)| Some((cell.prompt, (measure.of)(cell)?, *score)))
+                .collect();
+            let (judged, scores): (Vec<f64>, Vec<f64>) = cells.iter().map(|(_, judge, score)| (*judge, *score)).unzip();
+            let Some(correlation) = Spearman::of(&judged, &scores) else { continue };
+            let of = |flagged: bool| -> Vec<f64> {
+                cells.iter().filter(|cell| (cell.2 > THRESHOLD) == flagged).map(|cell| cell.1).collect()
+            };
+            let by_prompt = bootstrap(&cells, context);
+            let interval = (by_prompt.1 > 1).then(|| by_prompt.0.percentile(LEVEL));
+            table.row(vec![
+                classifier.column.as_str().into(),
+                measure.name.as_str().into(),
+                cells.len().into(),
+                by_prompt.1.into(),
+                correlation.rho.into(),
+                interval.into(),
+                of(true).len().into(),
+                mean(&of(true)).into(),
+                mean(&of(false)).into(),
+            ]);
+        }
+    }
+    (!table.rows.is_empty()).then(|| {
+        table
+            .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
+            .note("Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.")
+    })
+}
+
+/// The correlation of the ranks of cells over resampled prompts, and how many prompts there are.
+fn bootstrap(cells: &[(u32, f64, f64)], context: &Context<'_>) -> (Bootstrap, usize) {
+    let ranks = |of: fn(&(u32, f64, f64)) -> f64| -> Vec<f64> {
+        let values: Vec<f64> = cells.iter().map(of).collect();
+        Ranks::of(&values).doubled().iter().map(|&rank| rank as f64).collect()
+    };
+    let mut prompts: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for ((cell, x), y) in cells.iter().zip(ranks(|cell| cell.1)).zip(ranks(|cell| cell.2)) {
+        let prompt = prompts.entry(cell.0).or_default();
+        prompt.0.push(x);
+        prompt.1.push(y);
+    }
+    let prompts: Vec<(Vec<f64>, Vec<f64>)> = prompts.into_values().collect();
+    let statistic = |drawn: &[usize]| {
+        let of = |side: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| -> Vec<f64> {
+            drawn.iter().flat_map(|&prompt| side(&prompts[prompt]).iter().copied()).collect()
+        };
+        pearson(&of(|prompt| &prompt.0), &of(|prompt| &prompt.1)).unwrap_or(f64::NAN)
+    };
+    let resampling = context.resampling;
+    (Bootstrap::new(prompts.len(), resampling.resamples, resampling.seed, statistic), prompts.len())
+}
