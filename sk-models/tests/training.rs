@@ -107,6 +107,7 @@ impl Workspace {
                 pad_token_id: None,
             },
             initial: None,
+            keep_layers: None,
             tokenizer: self.root.path().join("tokenizer"),
             sources: vec![source(&self.texts)],
             exclude: Vec::new(),
@@ -667,6 +668,28 @@ fn a_run_continues_from_another_models_weights() {
     let further = LmOptions { steps: 30, initial: Some(first.output), ..workspace.lm("further") };
     let further = train_lm(&further, &Device::flex(), &mut |_| {}).unwrap();
     assert!((further - trained).abs() > 1e-3, "thirty more steps change the model");
+}
+
+#[test]
+fn a_run_keeps_some_layers_of_another_model() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    let mut whole = workspace.lm("whole");
+    whole.config.num_hidden_layers = 4;
+    train_lm(&whole, &Device::flex(), &mut |_| {}).unwrap();
+    let thin = LmOptions { steps: 1, rate: 1e-12, initial: Some(whole.output.clone()), keep_layers: Some(3), ..workspace.lm("thin") };
+    train_lm(&thin, &Device::flex(), &mut |_| {}).unwrap();
+    let device = Device::flex();
+    let model = |path: &Path| Checkpoint::from_directory(path).unwrap().model(&device).unwrap();
+    let (of, kept) = (model(&whole.output), model(&thin.output));
+    assert_eq!((kept.layers.len(), kept.config.num_hidden_layers), (3, 3));
+    for (layer, from) in kept.layers.iter().zip([0, 2, 3]) {
+        let query = |layer: &sk_models::model::Layer| layer.self_attn.q_proj.weight.val().into_data();
+        assert_eq!(query(layer), query(&of.layers[from]));
+    }
+    let more = LmOptions { keep_layers: Some(5), output: workspace.root.path().join("more"), ..thin };
+    let message = train_lm(&more, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("`layers` is 5 and the model to continue from has 4"), "{message}");
 }
 
 #[test]

@@ -141,10 +141,10 @@ pub struct LmArgs {
     /// that of --init if not given
     #[arg(long, value_name = "DIR", required_unless_present = "init")]
     tokenizer: Option<PathBuf>,
-    /// Model directory to continue from, whose shape is kept, or a part of the model that ships
-    /// such as embedded:backbone; no hub id
+    /// Model directory to continue from, whose shape is kept but for --layers, or a part of the
+    /// model that ships such as embedded:backbone; no hub id
     #[arg(long, value_name = "DIR",
-        conflicts_with_all = ["hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "max_length"])]
+        conflicts_with_all = ["hidden", "intermediate", "heads", "kv_heads", "head_dim", "max_length"])]
     init: Option<PathBuf>,
     /// Directory for the model; a checkpoint found there is resumed, and a finished model not
     /// overwritten
@@ -159,9 +159,9 @@ pub struct LmArgs {
     /// Width of the feed-forward layers
     #[arg(long, default_value_t = 704)]
     intermediate: usize,
-    /// Layers
-    #[arg(long, default_value_t = 6)]
-    layers: usize,
+    /// Layers, 6 if not given; of --init, those to keep, evenly spaced from the first to the last
+    #[arg(long)]
+    layers: Option<usize>,
     /// Query heads
     #[arg(long, default_value_t = 4)]
     heads: usize,
@@ -368,7 +368,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
             vocab_size: 1,
             hidden_size: args.hidden,
             intermediate_size: args.intermediate,
-            num_hidden_layers: args.layers,
+            num_hidden_layers: args.layers.unwrap_or(6),
             num_attention_heads: args.heads,
             num_key_value_heads: args.kv_heads,
             head_dim: args.head_dim,
@@ -382,6 +382,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         },
         // One of the two is required.
         tokenizer: args.tokenizer.or_else(|| args.init.clone()).unwrap_or_default(),
+        keep_layers: args.layers.filter(|_| args.init.is_some()),
         initial: args.init,
         sources: args.data,
         exclude: args.exclude,

@@ -41,6 +41,9 @@ pub struct LmOptions {
     pub config: Qwen2Config,
     /// A model directory to continue from, with its shape; `None` for random weights.
     pub initial: Option<PathBuf>,
+    /// How many layers of `initial` to keep, evenly spaced from the first to the last; `None` for
+    /// all. A model without some of its layers, trained on, drafts for the whole one.
+    pub keep_layers: Option<usize>,
     /// The directory with `tokenizer.json`.
     pub tokenizer: PathBuf,
     /// The text.
@@ -137,6 +140,7 @@ impl LmOptions {
             // Resolved already.
             config: _,
             initial: _,
+            keep_layers: _,
             tokenizer: _,
             sources,
             exclude,
@@ -183,6 +187,12 @@ impl LmOptions {
     }
 }
 
+/// Returns `count` of `0..of`, evenly spaced from the first to the last; the first if it is one.
+fn spread(count: usize, of: usize) -> impl Iterator<Item = usize> {
+    let steps = count.saturating_sub(1).max(1);
+    (0..count).map(move |index| (2 * index * (of - 1) + steps) / (2 * steps))
+}
+
 /// Trains a model from scratch or from another's weights, or resumes a run whose checkpoint is in
 /// the output directory.
 ///
@@ -214,6 +224,14 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     }
     config.eos_token_ids = vec![marks.end_of_turn];
     config.pad_token_id = Some(marks.end_of_text);
+    let held = config.num_hidden_layers;
+    if let Some(kept) = options.keep_layers {
+        if !(1..=held).contains(&kept) {
+            let value = format!("{kept} and the model to continue from has {held}");
+            return Err(TrainError::Setting { name: "layers", value, reason: "keep at least one and at most all" });
+        }
+        config.num_hidden_layers = kept;
+    }
     config.validate("model shape")?;
     if options.length > config.max_position_embeddings {
         let value = format!("{} and the model's longest context is {}", options.length, config.max_position_embeddings);
@@ -232,7 +250,13 @@ pub fn train_lm(options: &LmOptions, device: &Device, report: &mut dyn FnMut(LmE
     let device = device.clone().autodiff();
     device.seed(options.seed);
     let mut model = match &initial {
-        Some(checkpoint) => Qwen2 { config: config.clone(), ..checkpoint.model(&device)? },
+        Some(checkpoint) => {
+            let mut model = checkpoint.model(&device)?;
+            let kept: Vec<usize> = spread(config.num_hidden_layers, held).collect();
+            let layers = model.layers.into_iter().enumerate().filter(|(index, _)| kept.contains(index));
+            model.layers = layers.map(|(_, layer)| layer).collect();
+            Qwen2 { config: config.clone(), ..model }
+        }
         None => Qwen2::init(&config, &device),
     };
     let mut optimizer = Optimizer::new(options.optimizer);
