@@ -11,7 +11,7 @@ use sk_core::{
     Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, Readings, Response, SpanEnd, TokenId,
 };
 use sk_models::Qwen2Config;
-use sk_models::decoder::{Batcher, Decoder, Precision};
+use sk_models::decoder::{Decoder, Precision, Scheduler, Stop};
 use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Instruction, InstructionRack, Sampling, Verifier};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
@@ -483,14 +483,14 @@ fn generate(model: &Arc<Decoder>, own: u64) -> (Vec<TokenId>, Vec<Reading>) {
 #[test]
 fn generations_side_by_side_are_what_each_is_alone() {
     let alone: Vec<_> = (0..7).map(|own| generate(&decoder(), own)).collect();
-    let batcher = Batcher::new();
-    let model = Arc::new(Decoder::from((*model()).clone()).batched(&batcher));
+    let scheduler = Scheduler::new();
+    let model = Arc::new(Decoder::from((*model()).clone()).scheduled(&scheduler));
     let gate = std::sync::Barrier::new(7);
     let side_by_side: Vec<_> = std::thread::scope(|scope| {
         let generation = |own| {
-            let (model, batcher, gate) = (&model, &batcher, &gate);
+            let (model, scheduler, gate) = (&model, &scheduler, &gate);
             scope.spawn(move || {
-                let _here = batcher.join();
+                let _here = scheduler.enter(&Stop::new());
                 gate.wait();
                 generate(model, own)
             })

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use sk_core::{Backbone, Candidate, Candidates, DraftRequest, FixedLength, Policy, Proposal, Reading, SpanEnd, TokenId};
 use sk_models::{
     Qwen2Config,
-    decoder::{Batcher, Decoder, Precision},
+    decoder::{Decoder, Precision, Scheduler, Stop},
     engine::{Drafter, DrafterConfig, EngineError, Frozen, Sampling, Verifier},
     hf::{TensorFiles, load_adapter, save_adapter},
     lora::{AdapterStack, Lanes, LoraAdapter},
@@ -415,8 +415,8 @@ fn what_is_no_number_is_found_wherever_it_is_looked_at() {
 fn generations_side_by_side_are_each_as_alone() {
     let device = device();
     let name = FIXTURES[0];
-    let batcher = Batcher::new();
-    let decoder = Arc::new(Decoder::from(backbone(name, &device)).batched(&batcher));
+    let scheduler = Scheduler::new();
+    let decoder = Arc::new(Decoder::from(backbone(name, &device)).scheduled(&scheduler));
     let expected = expected(name);
     let adapters: Vec<Arc<LoraAdapter>> =
         expected.adapters().iter().map(|reader| Arc::new(adapter(name, reader, &device))).collect();
@@ -427,9 +427,9 @@ fn generations_side_by_side_are_each_as_alone() {
     let gate = std::sync::Barrier::new(texts.len());
     let beside: Vec<_> = std::thread::scope(|scope| {
         let start = |text: &Vec<TokenId>| {
-            let (text, batcher, gate, decoder, lanes) = (text.clone(), &batcher, &gate, &decoder, &lanes);
+            let (text, scheduler, gate, decoder, lanes) = (text.clone(), &scheduler, &gate, &decoder, &lanes);
             scope.spawn(move || {
-                let _here = batcher.join();
+                let _here = scheduler.enter(&Stop::new());
                 gate.wait();
                 decoded(decoder, &text, lanes)
             })

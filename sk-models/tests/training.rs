@@ -677,7 +677,8 @@ fn a_run_keeps_some_layers_of_another_model() {
     let mut whole = workspace.lm("whole");
     whole.config.num_hidden_layers = 4;
     train_lm(&whole, &Device::flex(), &mut |_| {}).unwrap();
-    let thin = LmOptions { steps: 1, rate: 1e-12, initial: Some(whole.output.clone()), keep_layers: Some(3), ..workspace.lm("thin") };
+    let thin =
+        LmOptions { steps: 1, rate: 1e-12, initial: Some(whole.output.clone()), keep_layers: Some(3), ..workspace.lm("thin") };
     train_lm(&thin, &Device::flex(), &mut |_| {}).unwrap();
     let device = Device::flex();
     let model = |path: &Path| Checkpoint::from_directory(path).unwrap().model(&device).unwrap();

@@ -14,6 +14,7 @@ use clap::Args;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{Seat, TokenId};
+use sk_models::decoder::Stop;
 use sk_models::device::{counting_kernels, is_processor};
 use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
@@ -329,7 +330,7 @@ impl<'a> Subject<'a> {
             let start = |(mut steered, prompt): (Steered, Vec<TokenId>)| {
                 let gate = &gate;
                 scope.spawn(move || {
-                    let _here = self.models.batcher.join();
+                    let _here = self.models.scheduler.enter(&Stop::new());
                     gate.wait();
                     steered.generate(&prompt, self.args.new_tokens)
                 })

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-use super::batcher::{Batcher, Job, PassKey};
 use super::logits::Logits;
+use super::prefix_tree::Piece;
+use super::scheduler::{Job, PassKey, Scheduler};
 use crate::config::Qwen2Config;
 use crate::device::DeviceFailure;
 use crate::lora::{AdapterError, LoraAdapter};
@@ -117,6 +118,14 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
     fn select_lanes(&mut self, lanes: &[usize]);
     /// Appends the lanes of another prefix of the same tokens.
     fn join_lanes(&mut self, other: Self);
+
+    /// Some tokens of one lane.
+    type Piece: Send + Sync + 'static;
+    /// Copies `count` tokens of a lane from the `first`-th on, both multiples of 32; `None` if the
+    /// engine does not.
+    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Self::Piece>;
+    /// Appends the `count` tokens of each piece, one piece per lane.
+    fn paste(&mut self, pieces: &[&Self::Piece], count: usize);
 }
 
 /// Keys and values that rows have added to a prefix.
@@ -160,7 +169,7 @@ pub(crate) enum Cache<P, S> {
     },
 }
 
-/// Rows to read, as a job for the [`Batcher`].
+/// Rows to read, as a job for the [`Scheduler`].
 struct Forward<'a, E: Engine> {
     engine: &'a E,
     /// Taken when the job runs.
@@ -183,7 +192,7 @@ unsafe impl<E: Engine> Job for Forward<'_, E> {
     }
 }
 
-/// States whose logits are wanted, as a job for the [`Batcher`].
+/// States whose logits are wanted, as a job for the [`Scheduler`].
 struct Head<'a, E: Engine> {
     engine: &'a E,
     states: &'a E::States,
@@ -223,9 +232,9 @@ pub(super) trait AnyEngine: fmt::Debug + Send + Sync {
         seats: &dyn Any,
         cache: Cache<&mut dyn AnyPrefix, &mut dyn AnySuffix>,
         states: bool,
-        batcher: Option<&Batcher>,
+        scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send>;
-    fn logits(&self, states: &dyn Any, seats: &dyn Any, batcher: Option<&Batcher>) -> Logits;
+    fn logits(&self, states: &dyn Any, seats: &dyn Any, scheduler: Option<&Scheduler>) -> Logits;
     fn place(&self, states: &dyn Any, row: usize, step: usize) -> usize;
     fn read(
         &self,
@@ -253,6 +262,8 @@ pub(super) trait AnyPrefix: Any + fmt::Debug + Send {
     fn adopt(&mut self, suffix: &dyn AnySuffix, row: usize, tokens: usize);
     fn select_lanes(&mut self, lanes: &[usize]);
     fn join_lanes(&mut self, other: Box<dyn AnyPrefix>);
+    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece>;
+    fn paste(&mut self, pieces: &[Piece], count: usize);
 }
 
 /// A [`SuffixCache`] without its type.
@@ -295,6 +306,13 @@ impl<P: PrefixCache> AnyPrefix for P {
         let other: Box<dyn Any> = other;
         PrefixCache::join_lanes(self, *other.downcast().expect(FOREIGN));
     }
+    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece> {
+        PrefixCache::copy(self, lane, first, count).map(|piece| Arc::new(piece) as Piece)
+    }
+    fn paste(&mut self, pieces: &[Piece], count: usize) {
+        let pieces: Vec<&P::Piece> = pieces.iter().map(|piece| of(&**piece)).collect();
+        PrefixCache::paste(self, &pieces, count);
+    }
 }
 
 impl<S: SuffixCache> AnySuffix for S {
@@ -335,23 +353,27 @@ impl<E: Engine> AnyEngine for E {
         seats: &dyn Any,
         cache: Cache<&mut dyn AnyPrefix, &mut dyn AnySuffix>,
         states: bool,
-        batcher: Option<&Batcher>,
+        scheduler: Option<&Scheduler>,
     ) -> Box<dyn Any + Send> {
         let cache: Cache<&mut E::Prefix, &mut E::Suffix> = match cache {
             Cache::Prefill(prefix) => Cache::Prefill(of_mut(prefix)),
             Cache::Extend { prefix, suffix } => Cache::Extend { prefix: of_mut(prefix), suffix: of_mut(suffix) },
         };
+        let lanes = match &cache {
+            Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => PrefixCache::lanes(&**prefix),
+        };
+        let positions = lanes * tokens.iter().map(|row| row.len()).sum::<usize>();
         let rows = Rows { tokens, seats: of(seats), cache };
         let key = self.forward_key(&rows, states);
-        let joined = batcher.is_some();
+        let joined = scheduler.is_some();
         let mut job = Forward { engine: self, rows: Some(rows), states, joined, out: None };
-        Batcher::run(batcher, self, key, &mut job);
+        Scheduler::run(scheduler, self, key, positions, &mut job);
         Box::new(job.out.expect("an engine returns the states of every group"))
     }
 
-    fn logits(&self, states: &dyn Any, seats: &dyn Any, batcher: Option<&Batcher>) -> Logits {
+    fn logits(&self, states: &dyn Any, seats: &dyn Any, scheduler: Option<&Scheduler>) -> Logits {
         let mut job = Head { engine: self, states: of(states), seats: of(seats), out: None };
-        Batcher::run(batcher, self, self.logits_key(job.seats), &mut job);
+        Scheduler::run(scheduler, self, self.logits_key(job.seats), 1, &mut job);
         job.out.expect("an engine returns the logits of all states")
     }
 

@@ -13,30 +13,34 @@
 //! Prefixes, suffixes, seats and states belong to the decoder that made them: with another one,
 //! methods panic.
 
-mod batcher;
 mod cpu;
 mod engine;
 mod gpu;
 mod kv;
 mod logits;
+mod prefix_tree;
+mod scheduler;
 #[cfg(test)]
 mod tests;
 
 use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-pub use batcher::{Batcher, Member};
 pub(crate) use cpu::products;
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub use kv::{Prefix, Suffix};
 pub(crate) use logits::{HostLogits, Logits};
+pub(crate) use prefix_tree::NODE_TOKENS;
+pub(crate) use scheduler::is_under_way;
+pub use scheduler::{Away, PATIENCE, Request, Scheduler, Stop, Stopped};
 
 use engine::{AnyEngine, Cache};
+use prefix_tree::PrefixTree;
 
 use crate::config::Qwen2Config;
 pub use crate::device::DeviceFailure;
@@ -52,14 +56,16 @@ pub use crate::precision::{Precision, PrecisionError};
 #[derive(Debug)]
 pub struct Decoder {
     engine: Box<dyn AnyEngine>,
-    batcher: Option<Batcher>,
+    scheduler: Option<Scheduler>,
+    /// What contexts share, if anything.
+    prefixes: Option<PrefixTree>,
 }
 
 /// The adapters that lanes run under, in a form that the decoder reads.
 #[derive(Clone)]
 pub struct Seats {
     of: Arc<dyn Any + Send + Sync>,
-    lanes: usize,
+    lanes: Arc<[Option<Weak<LoraAdapter>>]>,
 }
 
 /// Final-norm states of the tokens of one pass.
@@ -67,7 +73,7 @@ pub struct Hidden(Box<dyn Any + Send>);
 
 impl fmt::Debug for Seats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seats").field("lanes", &self.lanes).finish_non_exhaustive()
+        f.debug_struct("Seats").field("lanes", &self.count()).finish_non_exhaustive()
     }
 }
 
@@ -81,7 +87,7 @@ impl Seats {
     /// Returns the number of lanes.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.lanes
+        self.lanes.len()
     }
 }
 
@@ -136,19 +142,60 @@ impl Decoder {
             let format = (precision == Precision::Bf16).then_some(DType::BF16);
             Box::new(gpu::GpuEngine::assemble(embedding, config, parts, format)?)
         };
-        Ok(Self { engine, batcher: None })
+        Ok(Self { engine, scheduler: None, prefixes: None })
     }
 
-    /// Returns the decoder with its passes joined for threads that have joined `batcher`; on a GPU,
+    /// Returns the decoder with its passes joined for threads that have entered `scheduler`; on a GPU,
     /// passes under the same seats.
     #[must_use]
-    pub fn batched(self, batcher: &Batcher) -> Self {
-        Self { batcher: Some(batcher.clone()), ..self }
+    pub fn scheduled(self, scheduler: &Scheduler) -> Self {
+        Self { scheduler: Some(scheduler.clone()), ..self }
     }
 
-    /// Returns the batcher if the calling thread has joined it.
-    fn batcher(&self) -> Option<&Batcher> {
-        self.batcher.as_ref().filter(|batcher| batcher.is_joined())
+    /// Returns the decoder with up to `bytes` of keys and values kept for contexts that begin alike.
+    ///
+    /// Contexts share whole blocks of 64 tokens under one adapter; a block is copied when a context
+    /// begins, which costs its bytes and no arithmetic. On a GPU nothing is kept.
+    #[must_use]
+    pub fn sharing_prefixes(self, bytes: usize) -> Self {
+        Self { prefixes: (bytes > 0).then(|| PrefixTree::new(bytes)), ..self }
+    }
+
+    /// Returns the bytes kept for contexts that begin alike.
+    #[must_use]
+    pub fn shared_bytes(&self) -> usize {
+        self.prefixes.as_ref().map_or(0, PrefixTree::bytes)
+    }
+
+    /// Fills an empty prefix with the blocks at the beginning of `tokens` that are kept, and
+    /// returns how many tokens they are.
+    pub(crate) fn recall(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix) -> usize {
+        let Some(tree) = self.prefixes.as_ref().filter(|_| prefix.is_empty()) else { return 0 };
+        let lanes = tree.find(&seats.lanes, tokens);
+        let blocks = lanes.first().map_or(0, Vec::len);
+        prefix.change();
+        for block in 0..blocks {
+            let pieces: Vec<_> = lanes.iter().map(|pieces| Arc::clone(&pieces[block])).collect();
+            prefix.cache.paste(&pieces, NODE_TOKENS);
+        }
+        blocks * NODE_TOKENS
+    }
+
+    /// Keeps the whole blocks among tokens `from..` of a prefix, which holds `tokens`.
+    pub(crate) fn keep(&self, tokens: &[TokenId], from: usize, seats: &Seats, prefix: &Prefix) {
+        let Some(tree) = &self.prefixes else { return };
+        let per_token = prefix.bytes() / (prefix.len() * prefix.lanes()).max(1);
+        for block in from.div_ceil(NODE_TOKENS)..tokens.len() / NODE_TOKENS {
+            for (lane, adapter) in seats.lanes.iter().enumerate() {
+                let Some(piece) = prefix.cache.copy(lane, block * NODE_TOKENS, NODE_TOKENS) else { return };
+                tree.insert(adapter.as_ref(), tokens, block, piece, per_token * NODE_TOKENS);
+            }
+        }
+    }
+
+    /// Returns the scheduler if the calling thread has entered it.
+    fn scheduler(&self) -> Option<&Scheduler> {
+        self.scheduler.as_ref().filter(|scheduler| scheduler.has_entered())
     }
 
     /// Returns the precision of the weights.
@@ -190,7 +237,8 @@ impl Decoder {
     /// If there is no lane.
     pub fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Seats, AdapterError> {
         assert!(!lanes.is_empty(), "seats need at least one lane");
-        Ok(Seats { of: self.engine.seat(lanes)?, lanes: lanes.len() })
+        let of = self.engine.seat(lanes)?;
+        Ok(Seats { of, lanes: lanes.iter().map(|lane| lane.as_ref().map(Arc::downgrade)).collect() })
     }
 
     /// Appends `tokens` to the context of every lane. Only keys and values are kept.
@@ -219,7 +267,7 @@ impl Decoder {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         prefix.change();
         let cache = Cache::Prefill(&mut *prefix.cache);
-        Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.batcher()))
+        Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.scheduler()))
     }
 
     /// Reads `rows`, the same in every lane, each after the prefix of its lane and its own part of
@@ -241,7 +289,7 @@ impl Decoder {
         prefix.continue_with(suffix);
         suffix.grow(rows.iter().all(|row| row.len() == width));
         let cache = Cache::Extend { prefix: &mut *prefix.cache, suffix: &mut *suffix.cache };
-        Hidden(self.engine.forward(rows, &*seats.of, cache, true, self.batcher()))
+        Hidden(self.engine.forward(rows, &*seats.of, cache, true, self.scheduler()))
     }
 
     /// Returns the logits of states in the order of lanes, rows and tokens: `[M, V]`.
@@ -257,7 +305,7 @@ impl Decoder {
 
     /// Returns the logits of [`logits`](Self::logits) where the engine left them.
     pub(crate) fn next(&self, hidden: &Hidden, seats: &Seats) -> Logits {
-        self.engine.logits(&*hidden.0, &*seats.of, self.batcher())
+        self.engine.logits(&*hidden.0, &*seats.of, self.scheduler())
     }
 
     /// Returns the argmax after each state in the order of [`logits`](Self::logits), the first of

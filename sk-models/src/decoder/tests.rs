@@ -9,7 +9,7 @@ fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> De
     let embedding = never(parts.embedding());
     let format = (precision == Precision::Bf16).then_some(DType::BF16);
     let engine = never(gpu::GpuEngine::assemble(embedding, config, parts, format));
-    Decoder { engine: Box::new(engine), batcher: None }
+    Decoder { engine: Box::new(engine), scheduler: None, prefixes: None }
 }
 
 /// Logits after a context, and of a row that goes on from it, under the backbone and an adapter.
@@ -63,14 +63,14 @@ fn generations_side_by_side_read_what_each_would_alone() {
     // passes of their own too, and the bits are the same.
     let panels = Decoder::random(&config, 3, &device, Precision::F32).unwrap();
     for (decoder, length, tolerance) in [(on_tensors(&config, &device, Precision::F32), 6, 1e-4), (panels, 300, 0.0)] {
-        let batcher = Batcher::new();
-        let decoder = decoder.batched(&batcher);
-        side_by_side(&decoder, &batcher, &adapter, length, tolerance);
+        let scheduler = Scheduler::new();
+        let decoder = decoder.scheduled(&scheduler);
+        side_by_side(&decoder, &scheduler, &adapter, length, tolerance);
     }
 }
 
 /// Checks three generations that begin with texts of `length` tokens and a few.
-fn side_by_side(decoder: &Decoder, batcher: &Batcher, adapter: &Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
+fn side_by_side(decoder: &Decoder, scheduler: &Scheduler, adapter: &Option<Arc<LoraAdapter>>, length: u32, tolerance: f32) {
     // Of two generations under one adapter and one under none, in different places of their texts.
     let generate = |index: u32| {
         let seats = decoder.seat(&[None, adapter.clone()][..if index == 2 { 1 } else { 2 }]).unwrap();
@@ -95,7 +95,7 @@ fn side_by_side(decoder: &Decoder, batcher: &Batcher, adapter: &Option<Arc<LoraA
         let start = |index| {
             let (gate, generate) = (&gate, &generate);
             scope.spawn(move || {
-                let _member = batcher.join();
+                let _member = scheduler.enter(&Stop::new());
                 gate.wait();
                 generate(index)
             })

@@ -6,6 +6,7 @@ use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, SpanEnd, 
 use super::EngineError;
 use super::Sampling;
 use super::drawing::{Draw, draw};
+use super::error::proceed;
 use super::follower::{Follower, check_context};
 use super::sampling::{Drawn, Sampler, uniform};
 use crate::decoder::{Decoder, Seats, Suffix};
@@ -90,13 +91,14 @@ impl Drafter {
         check_context(&self.model, ROLE, context, 1)?;
         let limit = request.limit.min(self.model.config().max_position_embeddings - context.len()).max(1);
         self.seat()?;
-        self.follower.follow(&self.model, &self.seats, context);
+        self.follower.follow(&self.model, &self.seats, context)?;
 
         let rows = self.config.candidates.max(1);
         let mut suffix = self.model.suffix(1, rows);
         let mut spans: Vec<Span> = (0..rows).map(|_| Span::default()).collect();
         let last = context[context.len() - 1];
         while spans.iter().any(|span| span.end.is_none()) {
+            proceed()?;
             // Rows that have ended are still read, and ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);

@@ -1,5 +1,6 @@
 use sk_core::TokenId;
 
+use crate::decoder::{Stopped, is_under_way};
 use crate::device::DeviceFailure;
 
 /// Why a model could not draft, read or decode.
@@ -75,6 +76,14 @@ pub enum EngineError {
         /// The token it was reading.
         token: TokenId,
     },
+    /// The request was stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+/// Fails if the request of this thread was stopped.
+pub(super) fn proceed() -> Result<(), EngineError> {
+    Ok(is_under_way()?)
 }
 
 impl From<DeviceFailure> for EngineError {

@@ -1,7 +1,8 @@
 use sk_core::TokenId;
 
 use super::EngineError;
-use crate::decoder::{Decoder, Hidden, Prefix, Seats, Suffix};
+use super::error::proceed;
+use crate::decoder::{Decoder, Hidden, NODE_TOKENS, Prefix, Seats, Suffix};
 use crate::device::is_processor;
 
 /// Tokens per pass while a context is read. Bounds the memory of the attention scores.
@@ -39,22 +40,49 @@ impl Follower {
     }
 
     /// Makes the prefix hold `context` without its last token. The common beginning is kept, the
-    /// rest is computed.
-    pub(super) fn follow(&mut self, model: &Decoder, seats: &Seats, context: &[TokenId]) {
+    /// rest is computed, or copied from what contexts share if nothing was held.
+    ///
+    /// Whole blocks of a context are read apart from the rest: their bits are the same whether they
+    /// are computed or copied.
+    ///
+    /// # Errors
+    ///
+    /// If the request was stopped.
+    pub(super) fn follow(&mut self, model: &Decoder, seats: &Seats, context: &[TokenId]) -> Result<(), EngineError> {
         let target = &context[..context.len().saturating_sub(1)];
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
         self.tokens.truncate(common);
         self.prefix.truncate(common);
+        let fresh = self.tokens.is_empty();
+        if fresh {
+            let recalled = model.recall(target, seats, &mut self.prefix);
+            self.tokens.extend_from_slice(&target[..recalled]);
+        }
+        let first = self.tokens.len();
+        let whole = target.len() - target.len() % NODE_TOKENS;
+        if first < whole {
+            self.read(model, seats, &target[first..whole])?;
+            if fresh {
+                model.keep(&self.tokens, first, seats, &self.prefix);
+            }
+        }
+        let rest = self.tokens.len();
+        self.read(model, seats, &target[rest..])
+    }
+
+    /// Appends tokens, in passes of bounded memory that other requests' passes go between.
+    fn read(&mut self, model: &Decoder, seats: &Seats, mut rest: &[TokenId]) -> Result<(), EngineError> {
         let is_processor = is_processor(&model.device());
         let rows = seats.count() * model.config().num_attention_heads;
-        let mut rest = &target[common..];
         while !rest.is_empty() {
+            proceed()?;
             let size = if is_processor { CHUNK } else { chunk_on_gpu(rows, self.tokens.len()) };
             let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
             rest = after;
         }
+        Ok(())
     }
 
     /// Appends row `row` of `suffix`, whose input was `inputs`.

@@ -6,6 +6,7 @@ use sk_core::TokenId;
 use super::EngineError;
 use super::Sampling;
 use super::drawing::{self, Draw};
+use super::error::proceed;
 use super::follower::{Follower, check_context};
 use super::sampling::{Sampler, uniform};
 use crate::decoder::{Decoder, Hidden, Seats};
@@ -35,8 +36,7 @@ impl Frozen {
     /// If the context does not fit the model.
     pub fn prefill(&mut self, context: &[TokenId]) -> Result<(), EngineError> {
         check_context(&self.model, ROLE, context, 1)?;
-        self.follower.follow(&self.model, &self.seats, context);
-        Ok(())
+        self.follower.follow(&self.model, &self.seats, context)
     }
 
     /// Returns the logits of the next token, one per entry of the vocabulary.
@@ -77,6 +77,7 @@ impl Frozen {
     /// it in the cache.
     fn read(&mut self, context: &[TokenId]) -> Result<(Hidden, TokenId), EngineError> {
         self.prefill(context)?;
+        proceed()?;
         let last = context[context.len() - 1];
         Ok((self.follower.advance(&self.model, &self.seats, last), last))
     }

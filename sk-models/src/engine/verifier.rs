@@ -4,6 +4,7 @@ use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readin
 
 use super::EngineError;
 use super::drafter::inputs_of;
+use super::error::proceed;
 use super::follower::{Follower, check_context, check_vocabulary};
 use super::heads::AskedHeads;
 use super::rack::{AdapterRack, HeadRack, Instruction, InstructionRack};
@@ -135,7 +136,7 @@ impl Verifier {
             Some(seated) if same(&seated.lanes, &lanes) => seated,
             previous => self.reseat(previous, lanes, context)?,
         };
-        seated.follower.follow(&self.model, &seated.seats, context);
+        seated.follower.follow(&self.model, &seated.seats, context)?;
         Ok(seated)
     }
 
@@ -151,11 +152,11 @@ impl Verifier {
         }
         let kept: Vec<usize> = stay.iter().filter_map(|lane| find(lane, &previous)).collect();
         previous.follower.select_lanes(&kept);
-        previous.follower.follow(&self.model, &self.model.seat(&stay)?, context);
+        previous.follower.follow(&self.model, &self.model.seat(&stay)?, context)?;
         let mut order = stay;
         if !join.is_empty() {
             let mut newcomers = Follower::new(&self.model, join.len());
-            newcomers.follow(&self.model, &self.model.seat(&join)?, context);
+            newcomers.follow(&self.model, &self.model.seat(&join)?, context)?;
             previous.follower.join_lanes(newcomers);
             order.extend(join);
         }
@@ -231,6 +232,7 @@ impl Verifier {
         check_context(&self.model, ROLE, context, 1)?;
         let mut seated = self.seat(lanes, context)?;
         let (count, last) = (seated.lanes.len(), context[context.len() - 1]);
+        proceed()?;
         let mut suffix = self.model.suffix(count, 1);
         let hidden = self.model.extend(&[[last]], &seated.seats, seated.follower.prefix_mut(), &mut suffix);
         let logits = self.model.logits(&hidden, &seated.seats)?;
@@ -307,6 +309,7 @@ impl Verifier {
             input.iter().chain(extra).copied().collect::<Vec<_>>()
         };
         let rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
+        proceed()?;
         let mut suffix = self.model.suffix(count, candidates.len());
         let hidden = self.model.extend(&rows, &seated.seats, seated.follower.prefix_mut(), &mut suffix);
         let mut readings = Readings::new();

@@ -10,7 +10,7 @@ use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, Prior, Proposa
 
 use crate::ConfigError;
 use crate::assets;
-use crate::decoder::{Batcher, Decoder, Precision, PrecisionError};
+use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
 use crate::device::{Device, DeviceError, DeviceName, free_memory, is_processor};
 use crate::engine::{
     AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, SharedVerifier, Soup, TokenPrior, Verifier,
@@ -24,6 +24,9 @@ use crate::text::{ChatTemplate, TextError, Tokenizer};
 /// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
 /// with them even if its backbone was never tuned and does not list them.
 const END_TOKENS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
+
+/// Bytes of keys and values that each model keeps for contexts that begin alike.
+const SHARED: usize = 256 << 20;
 
 /// Tokens of a span that count in the estimate of the candidates' memory.
 const FIRST_TOKENS: usize = 32;
@@ -133,8 +136,8 @@ pub struct Models {
     pub backbone: Arc<Decoder>,
     /// The model that drafts; the backbone itself if there is no other.
     pub drafter: Arc<Decoder>,
-    /// Combines the passes of generations that run on several threads.
-    pub batcher: Batcher,
+    /// Joins the passes of requests that run on several threads.
+    pub scheduler: Scheduler,
     /// The tokenizer of both.
     pub tokenizer: Tokenizer,
     /// Tokens that end a response.
@@ -179,17 +182,27 @@ impl Models {
         end_of_text.dedup();
 
         progress.stage("loading the backbone");
-        let batcher = Batcher::new();
-        let backbone = Arc::new(checkpoint.decoder(&device, options.precision)?.batched(&batcher));
+        let scheduler = Scheduler::new();
+        let backbone = Arc::new(checkpoint.decoder(&device, options.precision)?.scheduled(&scheduler).sharing_prefixes(SHARED));
         let drafter = match &drafter {
             Some(drafter) => {
                 progress.stage("loading the drafter");
-                Arc::new(drafter.decoder(&device, options.precision)?.batched(&batcher))
+                Arc::new(drafter.decoder(&device, options.precision)?.scheduled(&scheduler).sharing_prefixes(SHARED))
             }
             None => Arc::clone(&backbone),
         };
         let heads = Vec::new();
-        Ok(Self { backbone, drafter, batcher, tokenizer, end_of_text, heads, checkpoint: Some(checkpoint), device_name, device })
+        Ok(Self {
+            backbone,
+            drafter,
+            scheduler,
+            tokenizer,
+            end_of_text,
+            heads,
+            checkpoint: Some(checkpoint),
+            device_name,
+            device,
+        })
     }
 
     /// Loads heads for the backbone, each from its directory, by the names of their blades.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{ModelError, Models};
-use crate::decoder::{Batcher, Decoder, Precision};
+use crate::decoder::{Decoder, Precision, Scheduler};
 use crate::device::{Device, DeviceName, free_memory, is_processor};
 use crate::hf::Progress;
 use crate::lora::LoraAdapter;
@@ -54,19 +54,19 @@ impl Models {
         let needed = shapes.into_iter().flatten().map(|config| precision.bytes(config)).sum();
         check_memory(backbone, &device, needed, free_memory())?;
         progress.stage("filling the backbone");
-        let batcher = Batcher::new();
-        let backbone = Arc::new(Decoder::random(&large, seed, &device, precision)?.batched(&batcher));
+        let scheduler = Scheduler::new();
+        let backbone = Arc::new(Decoder::random(&large, seed, &device, precision)?.scheduled(&scheduler));
         let drafter = match small {
             Some((_, small)) => {
                 progress.stage("filling the drafter");
-                Arc::new(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?.batched(&batcher))
+                Arc::new(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?.scheduled(&scheduler))
             }
             None => Arc::clone(&backbone),
         };
         let models = Self {
             backbone,
             drafter,
-            batcher,
+            scheduler,
             tokenizer: Tokenizer::bytes(),
             end_of_text: Vec::new(),
             heads: Vec::new(),

@@ -11,9 +11,9 @@ use super::kv::KvCache;
 use super::plan::{Group, Places};
 use super::{CpuEngine, Pace};
 use crate::config::Qwen2Config;
-use crate::decoder::batcher::PassKey;
 use crate::decoder::engine::{Engine, Formats, Rows};
 use crate::decoder::logits::{HostLogits, Logits};
+use crate::decoder::scheduler::PassKey;
 use crate::device::DeviceFailure;
 use crate::kernels::simd::{dot, widened};
 use crate::lora::{AdapterError, LoraAdapter};
@@ -26,7 +26,7 @@ pub(crate) struct States {
     places: Places,
 }
 
-/// The kinds of passes for the batcher.
+/// The kinds of passes for the scheduler.
 fn kind(pace: Pace, states: bool) -> usize {
     2 * usize::from(pace == Pace::Read) + usize::from(states)
 }

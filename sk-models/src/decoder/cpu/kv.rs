@@ -70,6 +70,20 @@ impl Block {
         Place { start: self.values[column.min(self.values.len())..].as_ptr(), stride: width.next_multiple_of(WIDTH) }
     }
 
+    /// Returns a copy of `count` positions from the `first`-th on, which begins a panel.
+    fn piece(&self, first: usize, count: usize, width: usize) -> Self {
+        let (panel, stride) = (width * WIDTH, width.next_multiple_of(WIDTH));
+        let copy = |from: &[f32]| {
+            let mut to = Numbers::new(from.len());
+            to.copy_from_slice(from);
+            to
+        };
+        Self {
+            keys: copy(&self.keys[first / WIDTH * panel..][..count.div_ceil(WIDTH) * panel]),
+            values: copy(&self.values[first * stride..][..count * stride]),
+        }
+    }
+
     /// Appends the first `tokens` positions of another block.
     fn adopt(&mut self, length: usize, other: &Self, tokens: usize, width: usize) {
         let values = self.make_room([length, tokens, width]);
@@ -180,6 +194,26 @@ impl PrefixCache for KvCache {
         self.length += tokens;
     }
 
+    type Piece = Self;
+
+    fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Self> {
+        let heads = lane * self.heads..(lane + 1) * self.heads;
+        let piece =
+            |blocks: &Vec<Block>| blocks[heads.clone()].iter().map(|block| block.piece(first, count, self.width)).collect();
+        let layers = self.layers.iter().map(piece).collect();
+        Some(Self { layers, heads: self.heads, width: self.width, sequences: 1, length: count })
+    }
+
+    fn paste(&mut self, pieces: &[&Self], count: usize) {
+        for (layer, own) in self.layers.iter_mut().enumerate() {
+            for (index, block) in own.iter_mut().enumerate() {
+                let (lane, head) = (index / self.heads, index % self.heads);
+                block.adopt(self.length, &pieces[lane].layers[layer][head], count, self.width);
+            }
+        }
+        self.length += count;
+    }
+
     fn bytes(&self) -> usize {
         self.layers.iter().flatten().map(|b| size_of_val::<[f32]>(&b.keys) + size_of_val::<[f32]>(&b.values)).sum()
     }
@@ -278,5 +312,15 @@ mod tests {
             block.adopt(length, &other, count, D);
             same(&block, &tokens.block(0, &[length + count]));
         }
+    }
+
+    #[test]
+    fn a_piece_holds_what_was_there() {
+        let tokens = Tokens::new();
+        let whole = tokens.block(0, &[TOKENS]);
+        let mut copy = Block::default();
+        copy.adopt(0, &whole.piece(0, WIDTH, D), WIDTH, D);
+        copy.adopt(WIDTH, &whole.piece(WIDTH, WIDTH, D), WIDTH, D);
+        same(&copy, &tokens.block(0, &[2 * WIDTH]));
     }
 }

@@ -1,0 +1,247 @@
+//! Keys and values of beginnings that several contexts share.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use sk_core::TokenId;
+
+use crate::lora::LoraAdapter;
+
+/// Tokens of a node: whole panels of every engine's cache, and enough to be read as many rows.
+pub(crate) const NODE_TOKENS: usize = 64;
+
+/// Keys and values of the tokens of a node in one lane, in the form of the engine that read them.
+pub(super) type Piece = Arc<dyn Any + Send + Sync>;
+
+/// A tree of contexts, a node for each [`NODE_TOKENS`] tokens under one adapter, within a budget of
+/// bytes.
+///
+/// A lane without an adapter and one for each adapter are the roots; what an instruction adds to a
+/// context are tokens like others. Pieces are counted references: one that is evicted while a
+/// request copies it is freed after that. Leaves that were used least recently go first.
+#[derive(Debug)]
+pub(crate) struct PrefixTree {
+    budget: usize,
+    nodes: Mutex<Nodes>,
+}
+
+#[derive(Debug, Default)]
+struct Nodes {
+    /// Adapters and their numbers. The number 0 is the lane without one.
+    roots: Vec<(Weak<LoraAdapter>, u64)>,
+    by_id: HashMap<u64, Node>,
+    /// The nodes by parent and tokens. Parents of first nodes are roots.
+    children: HashMap<(u64, Box<[TokenId]>), u64>,
+    next: u64,
+    clock: u64,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Node {
+    key: (u64, Box<[TokenId]>),
+    piece: Piece,
+    bytes: usize,
+    children: usize,
+    used: u64,
+}
+
+impl PrefixTree {
+    /// Returns an empty tree that holds at most `budget` bytes.
+    pub(crate) fn new(budget: usize) -> Self {
+        Self { budget, nodes: Mutex::new(Nodes { next: 1, ..Nodes::default() }) }
+    }
+
+    /// Returns, for each lane, the pieces of the longest beginning of `tokens` that the tree holds
+    /// in every lane.
+    pub(super) fn find(&self, lanes: &[Option<Weak<LoraAdapter>>], tokens: &[TokenId]) -> Vec<Vec<Piece>> {
+        let mut nodes = self.lock();
+        nodes.clock += 1;
+        let mut found: Vec<Vec<Piece>> = lanes.iter().map(|lane| nodes.walk(lane.as_ref(), tokens)).collect();
+        let common = found.iter().map(Vec::len).min().unwrap_or(0);
+        found.iter_mut().for_each(|pieces| pieces.truncate(common));
+        found
+    }
+
+    /// Adds node `index` of `tokens` in a lane. Nothing happens if the nodes before it are not
+    /// there, or it is there already.
+    pub(super) fn insert(&self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId], index: usize, piece: Piece, bytes: usize) {
+        let mut nodes = self.lock();
+        if bytes > self.budget {
+            return;
+        }
+        nodes.clock += 1;
+        let before = nodes.path(lane, &tokens[..index * NODE_TOKENS]);
+        let parent = match before.last() {
+            Some(last) if before.len() == index => *last,
+            None if index == 0 => nodes.root(lane),
+            _ => return,
+        };
+        let key = (parent, Box::from(&tokens[index * NODE_TOKENS..][..NODE_TOKENS]));
+        if nodes.children.contains_key(&key) {
+            return;
+        }
+        // The path is in use while the node is made room for.
+        for id in before {
+            nodes.touch(id);
+        }
+        while nodes.bytes + bytes > self.budget {
+            if !nodes.evict() {
+                return;
+            }
+        }
+        if !nodes.has_parent(parent) {
+            return;
+        }
+        let (id, used) = (nodes.next, nodes.clock);
+        nodes.next += 1;
+        nodes.bytes += bytes;
+        if let Some(node) = nodes.by_id.get_mut(&parent) {
+            node.children += 1;
+        }
+        nodes.children.insert(key.clone(), id);
+        nodes.by_id.insert(id, Node { key, piece, bytes, children: 0, used });
+    }
+
+    /// Returns the bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Nodes> {
+        // No method panics between two changes that belong together.
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Roots have numbers of their own, so that no node is taken for one.
+const ROOT: u64 = 1 << 63;
+
+impl Nodes {
+    /// Returns the number of a lane's root. The nodes of adapters that nobody holds are not found
+    /// again, and are evicted in time.
+    fn root(&mut self, lane: Option<&Weak<LoraAdapter>>) -> u64 {
+        let Some(adapter) = lane else { return ROOT };
+        self.roots.retain(|(known, _)| known.strong_count() > 0);
+        if let Some((_, id)) = self.roots.iter().find(|(known, _)| Weak::ptr_eq(known, adapter)) {
+            return *id;
+        }
+        let id = ROOT | self.next;
+        self.next += 1;
+        self.roots.push((Weak::clone(adapter), id));
+        id
+    }
+
+    fn has_parent(&self, parent: u64) -> bool {
+        parent & ROOT != 0 || self.by_id.contains_key(&parent)
+    }
+
+    /// Returns the nodes along `tokens`.
+    fn path(&mut self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId]) -> Vec<u64> {
+        let mut at = self.root(lane);
+        let mut path = Vec::new();
+        for block in tokens.chunks_exact(NODE_TOKENS) {
+            let Some(&id) = self.children.get(&(at, Box::from(block))) else { break };
+            path.push(id);
+            at = id;
+        }
+        path
+    }
+
+    fn touch(&mut self, id: u64) -> Option<Piece> {
+        let clock = self.clock;
+        let node = self.by_id.get_mut(&id)?;
+        node.used = clock;
+        Some(Arc::clone(&node.piece))
+    }
+
+    fn walk(&mut self, lane: Option<&Weak<LoraAdapter>>, tokens: &[TokenId]) -> Vec<Piece> {
+        self.path(lane, tokens).into_iter().filter_map(|id| self.touch(id)).collect()
+    }
+
+    /// Drops the leaf that was used least recently, of those not in use now.
+    fn evict(&mut self) -> bool {
+        let leaves = self.by_id.iter().filter(|(_, node)| node.children == 0 && node.used < self.clock);
+        let Some(id) = leaves.min_by_key(|(id, node)| (node.used, **id)).map(|(id, _)| *id) else { return false };
+        let Some(node) = self.by_id.remove(&id) else { return false };
+        self.bytes -= node.bytes;
+        self.children.remove(&node.key);
+        if let Some(parent) = self.by_id.get_mut(&node.key.0) {
+            parent.children -= 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(blocks: &[u32]) -> Vec<TokenId> {
+        blocks.iter().flat_map(|&block| std::iter::repeat_n(block, NODE_TOKENS)).collect()
+    }
+
+    fn add(tree: &PrefixTree, lane: Option<&Weak<LoraAdapter>>, blocks: &[u32]) {
+        let tokens = tokens(blocks);
+        for index in 0..blocks.len() {
+            tree.insert(lane, &tokens, index, Arc::new(blocks[..=index].to_vec()), 10);
+        }
+    }
+
+    fn found(tree: &PrefixTree, blocks: &[u32]) -> usize {
+        let mut tokens = tokens(blocks);
+        // A part of a block is no block.
+        tokens.extend([99; NODE_TOKENS - 1]);
+        let pieces = tree.find(&[None], &tokens).remove(0);
+        for (index, piece) in pieces.iter().enumerate() {
+            assert_eq!(piece.downcast_ref::<Vec<u32>>().unwrap(), &blocks[..=index]);
+        }
+        pieces.len()
+    }
+
+    #[test]
+    fn the_longest_common_beginning_is_found() {
+        let tree = PrefixTree::new(1000);
+        add(&tree, None, &[1, 2, 3]);
+        add(&tree, None, &[1, 2, 4]);
+        assert_eq!(tree.bytes(), 40);
+        assert_eq!([&[1, 2, 4, 5][..], &[1, 2], &[1, 3], &[2, 2]].map(|blocks| found(&tree, blocks)), [3, 2, 1, 0]);
+        // A node whose parent is missing is not added.
+        tree.insert(None, &tokens(&[7, 8]), 1, Arc::new(()), 10);
+        assert_eq!(tree.bytes(), 40);
+    }
+
+    #[test]
+    fn lanes_share_what_all_of_them_hold() {
+        let tree = PrefixTree::new(1000);
+        let config = crate::Qwen2Config::from_json(
+            "inline",
+            r#"{"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}"#,
+        )
+        .unwrap();
+        let adapter = |seed| Arc::new(LoraAdapter::random(&config, 2, seed, &burn::tensor::Device::flex()));
+        let (calm, kind) = (adapter(1), adapter(2));
+        add(&tree, None, &[1, 2, 3]);
+        add(&tree, Some(&Arc::downgrade(&calm)), &[1, 2]);
+        let count =
+            |lanes: &[Option<Weak<LoraAdapter>>]| tree.find(lanes, &tokens(&[1, 2, 3])).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(count(&[None, Some(Arc::downgrade(&calm))]), [2, 2]);
+        assert_eq!(count(&[None, Some(Arc::downgrade(&kind))]), [0, 0]);
+    }
+
+    #[test]
+    fn the_leaf_that_was_used_least_recently_goes_first() {
+        let tree = PrefixTree::new(40);
+        add(&tree, None, &[1, 2, 3]);
+        add(&tree, None, &[5]);
+        assert_eq!(found(&tree, &[1, 2, 3]), 3);
+        // The leaf 5 goes, then the leaf 3; their parents stay.
+        add(&tree, None, &[6, 7]);
+        assert_eq!(tree.bytes(), 40);
+        assert_eq!([&[5][..], &[1, 2, 3], &[6, 7]].map(|blocks| found(&tree, blocks)), [0, 2, 2]);
+        // What is larger than the budget is not kept, and evicts nothing.
+        tree.insert(None, &tokens(&[9]), 0, Arc::new(()), 41);
+        assert_eq!(tree.bytes(), 40);
+    }
+}

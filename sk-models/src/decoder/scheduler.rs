@@ -1,0 +1,570 @@
+//! Joins the passes of several requests.
+//!
+//! A pass over one request's few rows reads all weights once, and so does a pass over the rows of
+//! sixteen. Each request runs on a thread of its own, which enters the scheduler and asks for one
+//! pass at a time. Passes with equal keys run as one:
+//!
+//! - when every request that has entered waits, or
+//! - when the positions of one key fill a pass, or
+//! - when the first of those that wait has waited for [`PATIENCE`].
+//!
+//! So nobody waits for a request that selects, tokenises or writes to a slow socket. The key with
+//! most positions goes first, unless another one was passed over too often; within a key, requests
+//! go in the order of the positions they were served (start-time fair queueing: Goyal, Vin and
+//! Cheng, 1996). Rows do not see each other, so every request gets the bits that it gets alone.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the first of those that wait waits for others to join its pass.
+pub const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Positions that fill a pass: more read no weight less often.
+const FULL: usize = 512;
+
+/// How many passes of other keys a job lets go before it.
+const PASSED_OVER: usize = 4;
+
+/// Joins the passes of the threads that have [entered](Self::enter).
+///
+/// [`Decoder::scheduled`](super::Decoder::scheduled) gives it to a decoder. A thread that has not
+/// entered neither waits nor is waited for.
+#[derive(Debug, Clone, Default)]
+pub struct Scheduler(Arc<Shared>);
+
+/// Stops a request. Clones stop the same one.
+///
+/// A request that is stopped fails before its next pass; what it holds is free once its thread
+/// drops it.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Returns a stop that has not been called for.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops the request.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the request was stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A request was [stopped](Stop::stop).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the request was stopped")]
+pub struct Stopped;
+
+/// The part of a [`Scheduler`] that its threads share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Requests that compute, and those of them that wait.
+    present: usize,
+    waiting: usize,
+    /// Whether a pass is running.
+    running: bool,
+    jobs: Vec<Entry>,
+    next: u64,
+    /// When the first job began to wait, or the last pass ended, whichever was later.
+    since: Option<Instant>,
+    /// Positions served to the least served job of the last pass: where a request that was away
+    /// begins.
+    clock: u64,
+}
+
+/// The part of a pass's key that an engine chooses: passes of one engine with equal keys can be one
+/// pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PassKey {
+    /// The address of the seats, or zero if rows under different seats can share a pass.
+    pub(super) seats: usize,
+    /// The kind of pass, numbered by the engine.
+    pub(super) kind: usize,
+}
+
+/// The whole key: the address of the engine, the type of the job, and what the engine says.
+type Key = (usize, u8, PassKey);
+
+/// A part of a pass.
+///
+/// # Safety
+///
+/// Types that are submitted for one engine have different values of `TYPE`.
+pub(super) unsafe trait Job {
+    /// Tells the types of jobs apart.
+    const TYPE: u8;
+
+    /// Runs jobs of one key in one pass.
+    fn run(jobs: &mut [&mut Self]);
+}
+
+/// A job that waits.
+struct Entry {
+    id: u64,
+    key: Key,
+    positions: usize,
+    /// Positions that its request was served before.
+    start: u64,
+    /// Passes that have gone before it.
+    passed_over: usize,
+    job: Erased,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Pending,
+    /// In the hands of the thread that runs it.
+    Taken,
+    Done,
+    Panicked(String),
+}
+
+/// A job on the stack of the thread that waits for it, and how jobs of its type run.
+#[derive(Clone, Copy)]
+struct Erased {
+    job: *mut (),
+    run: unsafe fn(&[*mut ()]),
+}
+
+// SAFETY: the job belongs to a thread that does nothing until the job's outcome is known, and one
+// other thread at a time uses it. Jobs hold references to what is shared between threads, and to
+// caches of the thread that waits.
+unsafe impl Send for Erased {}
+
+impl Erased {
+    fn new<J: Job>(job: &mut J) -> Self {
+        /// # Safety
+        /// Every pointer is to a different live `J` that nothing else uses.
+        unsafe fn run<J: Job>(jobs: &[*mut ()]) {
+            // SAFETY: as the caller promises.
+            let mut jobs: Vec<&mut J> = jobs.iter().map(|&job| unsafe { &mut *job.cast::<J>() }).collect();
+            J::run(&mut jobs);
+        }
+        Self { job: std::ptr::from_mut(job).cast(), run: run::<J> }
+    }
+}
+
+thread_local! {
+    /// The request of this thread.
+    static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
+}
+
+/// What a thread knows of its request.
+struct Own {
+    scheduler: usize,
+    stop: Stop,
+    /// Positions served, at least the clock when it last asked.
+    served: u64,
+}
+
+/// Fails if the request of this thread was stopped.
+pub(crate) fn is_under_way() -> Result<(), Stopped> {
+    OWN.with_borrow(|own| if own.as_ref().is_some_and(|own| own.stop.is_stopped()) { Err(Stopped) } else { Ok(()) })
+}
+
+/// A thread's place in a [`Scheduler`]. The thread leaves when it is dropped.
+#[derive(Debug)]
+pub struct Request<'a> {
+    shared: &'a Shared,
+    /// A request stays on its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+/// A request that does not compute at present. It computes again when this is dropped.
+#[derive(Debug)]
+pub struct Away<'a>(&'a Shared);
+
+impl Scheduler {
+    /// Returns a scheduler that no thread has entered.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Enters with the calling thread, which `stop` stops.
+    ///
+    /// # Panics
+    ///
+    /// If the thread has entered a scheduler already.
+    #[must_use]
+    pub fn enter(&self, stop: &Stop) -> Request<'_> {
+        OWN.with_borrow_mut(|own| {
+            assert!(own.is_none(), "a thread enters one scheduler at a time");
+            *own = Some(Own { scheduler: self.address(), stop: stop.clone(), served: 0 });
+        });
+        self.0.arrive();
+        Request { shared: &self.0, _thread: PhantomData }
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// Whether the calling thread has entered.
+    pub(super) fn has_entered(&self) -> bool {
+        OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.scheduler == self.address()))
+    }
+
+    /// Runs a job of `engine` over `positions` positions: in one pass with others of its key, or
+    /// alone without a scheduler.
+    pub(super) fn run<E, J: Job>(scheduler: Option<&Self>, engine: &E, key: PassKey, positions: usize, job: &mut J) {
+        match scheduler {
+            Some(scheduler) => scheduler.0.submit((std::ptr::from_ref(engine).addr(), J::TYPE, key), positions, job),
+            None => J::run(&mut [job]),
+        }
+    }
+}
+
+impl Request<'_> {
+    /// Leaves until the result is dropped: passes are not held up for this request. Call it before
+    /// waiting for anything that is not a pass.
+    #[must_use]
+    pub fn away(&self) -> Away<'_> {
+        self.shared.leave();
+        Away(self.shared)
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        OWN.set(None);
+        self.shared.leave();
+    }
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        self.0.arrive();
+    }
+}
+
+impl State {
+    fn pending(&self) -> impl Iterator<Item = &Entry> {
+        self.jobs.iter().filter(|entry| matches!(entry.outcome, Outcome::Pending))
+    }
+
+    /// The key that goes next, and how many positions wait for it.
+    fn next_key(&self) -> Option<(Key, usize)> {
+        let waiting = |key: Key| self.pending().filter(|entry| entry.key == key).map(|entry| entry.positions).sum::<usize>();
+        if let Some(entry) = self.pending().find(|entry| entry.passed_over >= PASSED_OVER) {
+            return Some((entry.key, waiting(entry.key)));
+        }
+        // Of equally many positions, the key that has waited longest.
+        let mut best: Option<(Key, usize)> = None;
+        for entry in self.pending() {
+            let positions = waiting(entry.key);
+            if best.is_none_or(|(_, most)| positions > most) {
+                best = Some((entry.key, positions));
+            }
+        }
+        best
+    }
+
+    /// Takes the jobs of the next pass, those of `key` that were served least.
+    fn take(&mut self, key: Key) -> Vec<(u64, Erased)> {
+        let mut of_key: Vec<&mut Entry> = Vec::new();
+        for entry in self.jobs.iter_mut().filter(|entry| matches!(entry.outcome, Outcome::Pending)) {
+            if entry.key == key { of_key.push(entry) } else { entry.passed_over += 1 }
+        }
+        of_key.sort_by_key(|entry| (entry.start, entry.id));
+        self.clock = self.clock.max(of_key.first().map_or(0, |entry| entry.start));
+        let (mut jobs, mut positions) = (Vec::new(), 0);
+        for entry in of_key {
+            if positions >= FULL {
+                entry.passed_over += 1;
+                continue;
+            }
+            positions += entry.positions;
+            entry.outcome = Outcome::Taken;
+            jobs.push((entry.id, entry.job));
+        }
+        jobs
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic of a pass is caught and passed on to the threads that asked for it, so the state
+        // is never torn.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn arrive(&self) {
+        self.lock().present += 1;
+    }
+
+    fn leave(&self) {
+        self.lock().present -= 1;
+        // All that remain may be waiting now.
+        self.changed.notify_all();
+    }
+
+    /// Runs `job` in one pass with others of its key. Jobs of one key have one type.
+    ///
+    /// # Panics
+    ///
+    /// If the pass panics.
+    fn submit<J: Job>(&self, key: Key, positions: usize, job: &mut J) {
+        let mut state = self.lock();
+        let start = OWN.with_borrow_mut(|own| {
+            let Some(own) = own else { return state.clock };
+            let start = own.served.max(state.clock);
+            own.served = start + positions as u64;
+            start
+        });
+        let id = state.next;
+        state.next += 1;
+        state.waiting += 1;
+        if state.pending().next().is_none() && !state.running {
+            state.since = Some(Instant::now());
+        }
+        state.jobs.push(Entry { id, key, positions, start, passed_over: 0, job: Erased::new(job), outcome: Outcome::Pending });
+        loop {
+            let own = state.jobs.iter().position(|entry| entry.id == id).expect("an entry stays until its thread takes it");
+            if matches!(state.jobs[own].outcome, Outcome::Done | Outcome::Panicked(_)) {
+                let entry = state.jobs.swap_remove(own);
+                drop(state);
+                if let Outcome::Panicked(message) = entry.outcome {
+                    resume_unwind(Box::new(message));
+                }
+                return;
+            }
+            state = match state.next_key() {
+                Some((key, positions)) if !state.running => {
+                    let left = PATIENCE.saturating_sub(state.since.map_or(PATIENCE, |since| since.elapsed()));
+                    if state.waiting >= state.present || positions >= FULL || left.is_zero() {
+                        self.lead(state, key)
+                    } else {
+                        self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    }
+                }
+                // A pass is running, or all are done and their threads have not woken yet.
+                _ => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Runs a pass of `key`.
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, key: Key) -> MutexGuard<'a, State> {
+        let jobs = state.take(key);
+        state.running = true;
+        drop(state);
+        let pointers: Vec<*mut ()> = jobs.iter().map(|(_, erased)| erased.job).collect();
+        // SAFETY: each job lies on the stack of a thread that waits in `submit` until its outcome
+        // is set, below, and nothing else uses it. Jobs of one key have one type, which `run` was
+        // made for.
+        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (jobs[0].1.run)(&pointers) }));
+        let mut state = self.lock();
+        for entry in &mut state.jobs {
+            if jobs.iter().any(|(id, _)| *id == entry.id) {
+                entry.outcome = match &outcome {
+                    Ok(()) => Outcome::Done,
+                    Err(panic) => Outcome::Panicked(message(panic.as_ref())),
+                };
+            }
+        }
+        state.running = false;
+        state.since = Some(Instant::now());
+        state.waiting -= jobs.len();
+        self.changed.notify_all();
+        state
+    }
+}
+
+/// Returns the message of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a joined pass panicked".to_owned())
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler").field("present", &self.lock().present).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    /// A number to be doubled, and how often anything was.
+    struct Double<'a>(usize, &'a AtomicUsize);
+
+    // SAFETY: the only type of job of its scheduler.
+    unsafe impl Job for Double<'_> {
+        const TYPE: u8 = 0;
+
+        fn run(jobs: &mut [&mut Self]) {
+            jobs[0].1.fetch_add(1, Ordering::Relaxed);
+            jobs.iter_mut().for_each(|job| job.0 *= 2);
+        }
+    }
+
+    struct Broken;
+
+    // SAFETY: the only type of job of its scheduler.
+    unsafe impl Job for Broken {
+        const TYPE: u8 = 0;
+
+        fn run(_: &mut [&mut Self]) {
+            panic!("broken");
+        }
+    }
+
+    fn key(engine: usize) -> Key {
+        (engine, 0, PassKey { seats: 0, kind: 0 })
+    }
+
+    /// Each of `threads` does its own number of jobs; returns how many passes that took.
+    fn passes(threads: usize, rounds: impl Fn(usize) -> usize + Sync, keys: usize) -> usize {
+        let count = AtomicUsize::new(0);
+        let scheduler = Scheduler::new();
+        let gate = std::sync::Barrier::new(threads);
+        thread::scope(|scope| {
+            for own in 0..threads {
+                let (scheduler, count, gate, rounds) = (&scheduler, &count, &gate, &rounds);
+                scope.spawn(move || {
+                    let _here = scheduler.enter(&Stop::new());
+                    gate.wait();
+                    for round in 0..rounds(own) {
+                        let mut job = Double(own + round, count);
+                        scheduler.0.submit(key((round + own) % keys), 1, &mut job);
+                        assert_eq!(job.0, 2 * (own + round));
+                    }
+                });
+            }
+        });
+        let state = scheduler.0.lock();
+        assert_eq!((state.present, state.waiting, state.jobs.len(), state.running), (0, 0, 0, false));
+        drop(state);
+        count.into_inner()
+    }
+
+    #[test]
+    fn jobs_of_all_threads_share_passes() {
+        let found = passes(8, |_| 50, 1);
+        assert!((50..200).contains(&found), "{found} passes for 400 jobs");
+    }
+
+    #[test]
+    fn threads_that_differ_in_key_and_number_of_passes_all_end() {
+        let found = passes(6, |own| 20 * own, 3);
+        // Nobody has more rounds than the last, and joining saves some of the 300.
+        assert!((100..300).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_request_that_does_not_compute() {
+        let (scheduler, count) = (Scheduler::new(), AtomicUsize::new(0));
+        let (ask, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let here = scheduler.enter(&Stop::new());
+                ask.wait();
+                done.wait();
+                let away = here.away();
+                ask.wait();
+                done.wait();
+                drop(away);
+            });
+            let _here = scheduler.enter(&Stop::new());
+            for _ in 0..2 {
+                ask.wait();
+                (0..10).for_each(|_| scheduler.0.submit(key(0), 1, &mut Double(1, &count)));
+                done.wait();
+            }
+        });
+        assert_eq!(count.into_inner(), 20);
+    }
+
+    /// Jobs that wait: engine, positions, positions served.
+    fn waiting(jobs: &[(usize, usize, u64)]) -> State {
+        let mut state = State::default();
+        for &(engine, positions, start) in jobs {
+            let (id, job) = (state.next, Erased::new(&mut Broken));
+            state.next += 1;
+            let outcome = Outcome::Pending;
+            state.jobs.push(Entry { id, key: key(engine), positions, start, passed_over: 0, job, outcome });
+        }
+        state
+    }
+
+    fn taken(state: &mut State) -> Vec<u64> {
+        let (key, _) = state.next_key().unwrap();
+        let ids = state.take(key).into_iter().map(|(id, _)| id).collect();
+        state.jobs.retain(|entry| matches!(entry.outcome, Outcome::Pending));
+        ids
+    }
+
+    #[test]
+    fn a_full_pass_takes_the_least_served() {
+        let mut state = waiting(&[(0, 400, 900), (0, 300, 20), (0, 300, 10), (0, 300, 20)]);
+        assert_eq!(taken(&mut state), [2, 1]);
+        assert_eq!(state.clock, 10);
+        assert_eq!(taken(&mut state), [3, 0]);
+        assert_eq!(state.clock, 20);
+    }
+
+    #[test]
+    fn the_key_with_most_positions_goes_first_but_passes_nobody_over_for_ever() {
+        let mut state = waiting(&[(0, 1, 0), (1, 9, 0)]);
+        for round in 0..PASSED_OVER {
+            assert_eq!(state.next_key(), Some((key(1), 9)), "round {round}");
+            assert_eq!(taken(&mut state), [1 + round as u64]);
+            let more = waiting(&[(1, 9, 0)]).jobs.remove(0);
+            state.jobs.push(Entry { id: 2 + round as u64, ..more });
+        }
+        assert_eq!(taken(&mut state), [0]);
+    }
+
+    #[test]
+    fn a_request_that_is_stopped_goes_no_further() {
+        let (scheduler, stop) = (Scheduler::new(), Stop::new());
+        let here = scheduler.enter(&stop);
+        assert_eq!(is_under_way(), Ok(()));
+        stop.clone().stop();
+        assert_eq!(is_under_way(), Err(Stopped));
+        drop(here);
+        assert_eq!(is_under_way(), Ok(()));
+    }
+
+    #[test]
+    fn a_panic_reaches_everybody_who_asked() {
+        let scheduler = Scheduler::new();
+        let gate = std::sync::Barrier::new(3);
+        let told = thread::scope(|scope| {
+            let ask = || {
+                let _here = scheduler.enter(&Stop::new());
+                gate.wait();
+                let panic = catch_unwind(AssertUnwindSafe(|| scheduler.0.submit(key(0), 1, &mut Broken))).unwrap_err();
+                message(panic.as_ref())
+            };
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(told, ["broken"; 3]);
+        assert_eq!(scheduler.0.lock().present, 0);
+    }
+}
