@@ -135,6 +135,7 @@ impl Workspace {
             sources: vec![source(&self.pairs)],
             exclude: Vec::new(),
             held_out: 0.2,
+            tests: Vec::new(),
             output: self.root.path().join(output),
             targets: Target::ALL.to_vec(),
             rank: 2,
@@ -347,10 +348,20 @@ fn preferences_are_learned_and_generalise_to_held_out_prompts() {
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
     let mut options = workspace.dpo("model", "adapter");
     options.steps = 60;
-    let report = train_dpo(&options, &device, &mut |_| {}).unwrap();
+    options.tests = vec![workspace.pairs.clone()];
+    let mut tested = None;
+    let report = train_dpo(&options, &device, &mut |event| {
+        if let DpoEvent::Tested { test: 0, report } = event {
+            tested = Some(report);
+        }
+    })
+    .unwrap();
     // "You can …" against "Who would …": a constant pattern.
     assert!(report.pairs >= 6 && report.accuracy > 0.9, "{report:?}");
     assert!(report.loss < std::f64::consts::LN_2, "{report:?}");
+    // A test file is measured whole.
+    let tested = tested.unwrap();
+    assert!(tested.pairs == read_rows(&workspace.pairs).unwrap().len() && tested.accuracy > 0.9, "{tested:?}");
 }
 
 #[test]

@@ -235,6 +235,10 @@ pub struct DpoArgs {
     /// repeated
     #[arg(long, value_name = "FILE")]
     exclude: Vec<PathBuf>,
+    /// Measure the finished adapter on the pairs of this .jsonl or .jsonl.gz file too; may be
+    /// repeated
+    #[arg(long = "test", value_name = "FILE")]
+    tests: Vec<PathBuf>,
     /// Directory of the model to adapt, or embedded:backbone; no hub id
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
@@ -422,6 +426,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         sources: args.data,
         exclude: args.exclude,
         held_out: args.held_out,
+        tests: args.tests,
         output: args.output,
         targets: args.targets,
         rank: args.rank,

@@ -49,6 +49,9 @@ pub struct DpoOptions {
     pub exclude: Vec<PathBuf>,
     /// Share of the prompts held out.
     pub held_out: f64,
+    /// More files of pairs to measure the finished adapter on; nothing of them is trained on or
+    /// left out.
+    pub tests: Vec<PathBuf>,
     /// The directory of the adapter and the checkpoint.
     pub output: PathBuf,
     /// The changed layers.
@@ -131,6 +134,13 @@ pub enum DpoEvent {
         /// The measurement.
         report: PreferenceReport,
     },
+    /// The finished adapter was measured on a file of `tests`.
+    Tested {
+        /// The place of the file.
+        test: usize,
+        /// The measurement.
+        report: PreferenceReport,
+    },
     /// A checkpoint was written.
     Saved {
         /// Steps done.
@@ -197,6 +207,7 @@ impl DpoOptions {
             loss: PreferenceLoss { beta, label_smoothing, length_normalised },
             // A resumed run may run longer, and report and save at other steps.
             steps: _,
+            tests: _,
             evaluate_every: _,
             save_every: _,
             batch,
@@ -255,6 +266,14 @@ pub fn train_dpo(
     let checkpoint = Checkpoint::from_directory(&options.model)?;
     let plain = checkpoint.model(device)?;
     let config = plain.config.clone();
+    let mut tests = Vec::new();
+    for path in &options.tests {
+        let pairs = PairFiles::encode(path, &Excluded::default(), options.length, &tokenizer, marks)?;
+        if pairs.is_empty() {
+            return Err(TrainError::NoData { reason: format!("{}: no pairs to measure on", path.display()) });
+        }
+        tests.push(pairs.into_iter().map(|(_, pair)| pair).collect::<Vec<Pair>>());
+    }
     let (mut train, mut held_out) =
         PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length }
             .load(&tokenizer, marks)?;
@@ -342,6 +361,10 @@ pub fn train_dpo(
     let matrices = matrices.valid();
     let measured = measure(&plain, &matrices, options, &held_out)?;
     report(DpoEvent::HeldOut { step, report: measured });
+    for (test, pairs) in tests.iter_mut().enumerate() {
+        pairs.chunks_mut(options.batch).for_each(|group| set_reference(&plain, group));
+        report(DpoEvent::Tested { test, report: measure(&plain, &matrices, options, pairs)? });
+    }
     hf::save_adapter(&matrices.adapter(&config, &options.targets, scale), &config, "", &options.output)?;
     std::fs::remove_file(&path).map_err(|source| TrainError::io(&path, source))?;
     Ok(measured)

@@ -1,6 +1,6 @@
 //! Preference pairs as token ids.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokenizers::Tokenizer;
 
@@ -57,6 +57,38 @@ pub(super) struct PairFiles<'a> {
 }
 
 impl PairFiles<'_> {
+    /// The pairs of a file, all of them, each with its row; those whose sides are equal up to
+    /// `length` tokens are left out.
+    pub(super) fn encode(
+        path: &Path,
+        excluded: &Excluded,
+        length: usize,
+        tokenizer: &Tokenizer,
+        marks: Marks,
+    ) -> Result<Vec<(Row, Pair)>, TrainError> {
+        let mut pairs = Vec::new();
+        for row in read_rows(path)? {
+            if excluded.contains(&row) {
+                continue;
+            }
+            let Row::Pair { prompt, chosen, rejected } = &row else {
+                return Err(TrainError::not_pairs(path));
+            };
+            let prompt = encode_prompt(tokenizer, marks, prompt)?;
+            let side = |text: &str| -> Result<Side, TrainError> {
+                let mut completion = encode(tokenizer, text)?;
+                completion.push(marks.end_of_turn);
+                Ok(Side::new(&prompt, &completion, length))
+            };
+            let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
+            // Completions that differ only beyond the length limit carry no preference.
+            if pair.chosen != pair.rejected {
+                pairs.push((row, pair));
+            }
+        }
+        Ok(pairs)
+    }
+
     /// Encoded training and held-out pairs; a source's weight repeats its training pairs, rounded
     /// up.
     pub(super) fn load(&self, tokenizer: &Tokenizer, marks: Marks) -> Result<(Vec<Pair>, Vec<Pair>), TrainError> {
@@ -70,24 +102,7 @@ impl PairFiles<'_> {
         let mut loaded = Loaded::default();
         let excluded = Excluded::load(self.exclude)?;
         for source in self.sources {
-            for row in read_rows(&source.path)? {
-                if excluded.contains(&row) {
-                    continue;
-                }
-                let Row::Pair { prompt, chosen, rejected } = &row else {
-                    return Err(TrainError::not_pairs(&source.path));
-                };
-                let prompt = encode_prompt(tokenizer, marks, prompt)?;
-                let side = |text: &str| -> Result<Side, TrainError> {
-                    let mut completion = encode(tokenizer, text)?;
-                    completion.push(marks.end_of_turn);
-                    Ok(Side::new(&prompt, &completion, self.length))
-                };
-                let pair = Pair { chosen: side(chosen)?, rejected: side(rejected)? };
-                // Completions that differ only beyond the length limit carry no preference.
-                if pair.chosen == pair.rejected {
-                    continue;
-                }
+            for (row, pair) in Self::encode(&source.path, &excluded, self.length, tokenizer, marks)? {
                 if row.is_held_out(self.held_out) {
                     loaded.held_out.push((row, pair));
                 } else {

@@ -118,7 +118,8 @@ impl Bar {
                     )
                 });
             }
-            DpoEvent::HeldOut { step, report } => self.line(&format!("step {step}: {}", summary(&report))),
+            DpoEvent::HeldOut { step, report } => self.line(&format!("step {step}, held out: {}", summary(&report))),
+            DpoEvent::Tested { test, report } => self.line(&format!("test {}: {}", test + 1, summary(&report))),
             _ => {}
         }
     }
@@ -146,7 +147,7 @@ impl Bar {
 fn summary(report: &PreferenceReport) -> String {
     let PreferenceReport { pairs, loss, accuracy, interval: (low, high), margin, .. } = report;
     format!(
-        "{pairs} held-out pairs: loss {loss:.4}, accuracy {accuracy:.3} [{low:.3}, {high:.3}], margin {margin:.3}, \
+        "{pairs} pairs: loss {loss:.4}, accuracy {accuracy:.3} [{low:.3}, {high:.3}], margin {margin:.3}, \
          tokens {:.1} chosen {:.1} rejected, longer side chosen {:.3} preferred {:.3}",
         report.chosen_length, report.rejected_length, report.longer_chosen, report.longer_preferred
     )
