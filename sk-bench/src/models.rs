@@ -237,7 +237,9 @@ pub(crate) fn adapter_sources(args: &Sources, config: &mut SchemeSpec) -> Result
     }
     let built_in = embedded.map(assets::Embedded::blades).unwrap_or_default();
     if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
-        built_in.iter().for_each(|name| config.seat(name));
+        // An instruction takes the place of the blade of its name.
+        let instructed = |name: &&&str| given.iter().any(|blade| blade.name == ***name && blade.instruction().is_some());
+        built_in.iter().filter(|name| !instructed(name)).for_each(|name| config.seat(name));
     }
     for blade in given {
         match blade.instruction() {

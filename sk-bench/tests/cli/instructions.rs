@@ -110,6 +110,17 @@ blades = {{ calm = "instruction:Answer calmly.", curt = "instruction:Use few wor
 }
 
 #[test]
+fn an_instruction_takes_the_place_of_the_blade_of_its_name() {
+    let answer = |blade: &[&str]| {
+        let args = [&["How do I bake bread?", "-w", "helpful=1", "--device", "cpu"], &SHORT[..], blade].concat();
+        stdout(&program().arg("generate").args(args).output().unwrap())
+    };
+    let shouted = answer(&["--blade", "helpful=instruction:Shout!"]);
+    assert_ne!(shouted, answer(&[]));
+    assert_eq!(shouted, answer(&["--blade", "helpful=instruction:Shout!"]));
+}
+
+#[test]
 fn what_is_no_instruction_is_refused() {
     let refused = |args: &[&str], parts: &[&str]| assert_refused(&run_on_models("generate", args), parts);
     refused(&["Hi", "--blade", "calm=instruction: "], &["calm", "empty"]);
