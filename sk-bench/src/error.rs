@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use sk_core::{SpecError, StepError};
 use sk_models::device::DeviceError;
+use sk_models::dialogue::SessionError;
 use sk_models::engine::EngineError;
 use sk_models::hf::CheckpointError;
 use sk_models::local::ModelError;
@@ -54,6 +55,9 @@ pub enum Error {
     /// A step that failed.
     #[error(transparent)]
     Step(#[from] StepError),
+    /// A dialogue that cannot be answered.
+    #[error(transparent)]
+    Session(SessionError),
     /// A model that failed by itself, unsteered.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -196,6 +200,17 @@ impl From<TrainError> for Error {
 impl From<SimulationError> for Error {
     fn from(error: SimulationError) -> Self {
         Self::Simulation(Box::new(error))
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::EmptyPrompt => Self::EmptyPrompt,
+            SessionError::PromptTooLong { tokens, limit } => Self::PromptTooLong { tokens, limit },
+            SessionError::Step(error) => Self::Step(error),
+            error => Self::Session(error),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Ctrl-C: the first one ends the response after the step under way, the second one the program.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -20,6 +21,11 @@ pub fn listen() {
 /// Whether Ctrl-C was pressed since the last [`clear`].
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
+}
+
+/// Whether to go on: not after Ctrl-C.
+pub fn flow() -> ControlFlow<()> {
+    if requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Forgets that it was pressed.

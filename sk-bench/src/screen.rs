@@ -12,10 +12,10 @@ use crate::explain::Detail;
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeSpec;
-use crate::session::Reply;
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, explain};
-use sk_report::record::Ended;
+use sk_core::Ended;
+use sk_models::dialogue::Reply;
 
 /// Where the steps of a generation go.
 ///

@@ -9,7 +9,7 @@ use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
 use crate::Error;
-use sk_report::record::Seconds;
+use sk_core::Seconds;
 
 use crate::promise::StepPromise;
 

@@ -51,7 +51,7 @@ pub use selector::{Selector, draw, draw_at};
 pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
 pub use standardize::{Deviation, Moments, Standardize, merge_ties};
-pub use trace::{ArmTrace, CandidateTrace, ScoreTrace, StepTrace, Timings};
+pub use trace::{ArmTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace, Timings};
 
 /// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text
 /// encoded again.

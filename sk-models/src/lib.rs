@@ -3,6 +3,7 @@ pub mod assets;
 pub mod config;
 pub mod decoder;
 pub mod device;
+pub mod dialogue;
 pub mod engine;
 mod files;
 pub mod head;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use sk_core::StepTrace;
+use sk_core::{Ended, Seconds};
 
 use crate::lines::{json_fault, numbered_lines};
 
@@ -75,62 +75,6 @@ pub enum RecordError {
         /// What is wrong with it.
         reason: String,
     },
-}
-
-/// Why a response ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// The model ended it.
-    EndOfText,
-    /// The limit on new tokens was reached.
-    Limit,
-    /// The model's context is full.
-    ContextFull,
-    /// The model began to play the other side of the dialogue.
-    StopText,
-    /// Ctrl-C.
-    Interrupted,
-}
-
-/// Wall time of each part of a step, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seconds {
-    /// Π_prop.
-    pub draft: f64,
-    /// π_B and the blades.
-    pub score: f64,
-    /// 𝓝, 𝓐 and 𝓢.
-    pub select: f64,
-    /// Keeping the winner.
-    pub commit: f64,
-}
-
-impl Seconds {
-    /// The times of a step.
-    pub fn of(trace: &StepTrace) -> Self {
-        let t = &trace.timings;
-        Self {
-            draft: t.draft.as_secs_f64(),
-            score: t.score.as_secs_f64(),
-            select: t.select.as_secs_f64(),
-            commit: t.commit.as_secs_f64(),
-        }
-    }
-
-    /// All parts together.
-    pub fn total(&self) -> f64 {
-        self.draft + self.score + self.select + self.commit
-    }
-}
-
-impl std::ops::AddAssign for Seconds {
-    fn add_assign(&mut self, other: Self) {
-        self.draft += other.draft;
-        self.score += other.score;
-        self.select += other.select;
-        self.commit += other.commit;
-    }
 }
 
 /// A part of the file of traces.

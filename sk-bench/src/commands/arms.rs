@@ -18,7 +18,7 @@ use crate::promise::Promises;
 use crate::promise::Tolerance;
 use crate::record_file::spare;
 use crate::scheme::SchemeSpec;
-use crate::session::Session;
+use crate::session;
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, interrupt};
 
@@ -166,26 +166,27 @@ impl ArmsArgs {
         let mut loading = Loading::new(self.quiet);
         let (models, adapters) = models::load_pool(&self.models.sources(), config, arms, &mut loading)?;
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
-        let mut session = Session::new(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
+        let mut session = session::open(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
         for arm in &*arms {
-            session.add_instructions(&arm.config)?;
+            session.add_instructions(session::instructions(&arm.config))?;
         }
         drop(loading);
         let mut conversation = conversation(&models, &self.generation, self.steering.operating.convention)?;
         let tokens = conversation.begin(&models.tokenizer, &prompt)?;
-        session.instruct(|text| Ok(conversation.instructed(&models.tokenizer, text)?))?;
+        session.instruct(|text| conversation.instructed(&models.tokenizer, text))?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
         let promises = Promises::new(config, Tolerance::default());
 
         interrupt::listen();
-        let stop = conversation.framing().stop();
-        let reply = session.reply(&tokens, stop, self.generation.max_new_tokens, |step, _| {
-            let Some(step) = step else { return Ok(()) };
+        let stop = conversation.framing().stops();
+        let reply = session.reply(&tokens, stop, self.generation.max_new_tokens, |step, _| -> Result<_, Error> {
+            let Some(step) = step else { return Ok(interrupt::flow()) };
             if let Some(trace) = &mut trace {
                 trace.write(&StepRecord::new(0, step, promises.of(step), &models.tokenizer))?;
             }
             let (step, distributions) = PoolStep::new(0, name, step, &models.tokenizer);
-            steps.take(step, &distributions)
+            steps.take(step, &distributions)?;
+            Ok(interrupt::flow())
         })?;
         trace.map_or(Ok(()), TraceFile::finish)?;
         Ok(reply.text)

@@ -15,17 +15,18 @@ use sk_models::text::Message;
 use crate::Models;
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
-use crate::conversation::Conversation;
 use crate::models;
 use crate::models::Source;
 use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::scheme::{BladeSpec, NamedWeights, SchemeError, SchemeSpec};
 use crate::screen::Screen;
-use crate::session::Session;
+use crate::session;
 use crate::{Error, interrupt, whole_file};
 use command::{COMMANDS, Command};
 use lines::Lines;
+use sk_models::dialogue::Conversation;
+use sk_models::dialogue::Session;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,7 +86,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut loading = Loading::new(quiet);
     let (models, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
     let seed = args.generation.seed;
-    let session = Session::new(&models, &config, &models.heads, adapters, seed)?;
+    let session = session::open(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
         models: &models,
@@ -142,10 +143,13 @@ impl Chat<'_> {
     fn answer(&mut self, line: &str) -> Result<(), Error> {
         interrupt::clear();
         let prompt = self.conversation.ask(&self.models.tokenizer, line)?;
-        self.session.instruct(|text| Ok(self.conversation.instructed(&self.models.tokenizer, text)?))?;
-        let stop = self.conversation.framing().stop();
+        self.session.instruct(|text| self.conversation.instructed(&self.models.tokenizer, text))?;
+        let stop = self.conversation.framing().stops();
         let screen = &mut self.screen;
-        let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| screen.step(step, text));
+        let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| -> Result<_, Error> {
+            screen.step(step, text)?;
+            Ok(interrupt::flow())
+        });
         interrupt::clear();
         let reply = match answered {
             Ok(reply) => reply,
@@ -252,7 +256,7 @@ impl Chat<'_> {
         self.config.blades.retain(|other| other.name != blade.name);
         self.config.blades.push(config);
         self.session.drop_instructions(&blade.name);
-        self.session.add_instructions(&self.config)?;
+        self.session.add_instructions(session::instructions(&self.config))?;
         say(&weights_line(&spec));
         Ok(())
     }

@@ -13,9 +13,10 @@ use crate::explain::RULED;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{NamedWeights, SchemeSpec};
-use crate::session::{Reply, Session};
+use crate::session;
 use crate::{Error, interrupt, models};
-use sk_report::record::Ended;
+use sk_core::Ended;
+use sk_models::dialogue::Reply;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -110,9 +111,11 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let (mut columns, mut answers) = (Vec::new(), Vec::new());
     for (place, (scheme, weights, config)) in plans.iter().enumerate() {
         loading.show(format!("answer {} of {}", place + 1, plans.len()));
-        let mut session = Session::new(&models, config, &models.heads, adapters.clone(), args.generation.seed)?;
-        session.instruct(|text| Ok(dialogue.instructed(&models.tokenizer, text)?))?;
-        let reply = session.reply(&tokens, dialogue.framing().stop(), args.generation.max_new_tokens, |_, _| Ok(()))?;
+        let mut session = session::open(&models, config, &models.heads, adapters.clone(), args.generation.seed)?;
+        session.instruct(|text| dialogue.instructed(&models.tokenizer, text))?;
+        let reply = session.reply(&tokens, dialogue.framing().stops(), args.generation.max_new_tokens, |_, _| {
+            Ok::<_, Error>(interrupt::flow())
+        })?;
         columns.push(Column::new(scheme.clone(), weights.clone(), &reply));
         answers.push(reply.tokens);
         if interrupt::requested() {
@@ -120,8 +123,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
         }
     }
     loading.show("scores");
-    let mut session = Session::new(&models, &reader, &models.heads, adapters, args.generation.seed)?;
-    session.instruct(|text| Ok(dialogue.instructed(&models.tokenizer, text)?))?;
+    let mut session = session::open(&models, &reader, &models.heads, adapters, args.generation.seed)?;
+    session.instruct(|text| dialogue.instructed(&models.tokenizer, text))?;
     let scores = session.scores(&tokens, &answers)?;
     for (column, scores) in columns.iter_mut().zip(scores) {
         column.scores = scores;

@@ -7,16 +7,16 @@ use serde::Serialize;
 
 use crate::Models;
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
-use crate::conversation::Conversation;
-use crate::framing::{DialogueFraming, Framing};
 use crate::models;
 use crate::progress::Loading;
 use crate::record_file::spare;
 use crate::scheme::Convention;
 use crate::screen::Screen;
-use crate::session::{Reply, Session};
+use crate::session;
 use crate::{Error, interrupt};
-use sk_report::record::{Ended, Seconds};
+use sk_core::{Ended, Seconds};
+use sk_models::dialogue::Conversation;
+use sk_models::dialogue::{Reply, Session};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,16 +83,19 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     let (models, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
     args.steering.steering().check_effect(&config)?;
     let seed = args.generation.seed;
-    let mut session = Session::new(&models, &config, &models.heads, adapters, seed)?;
+    let mut session = session::open(&models, &config, &models.heads, adapters, seed)?;
     drop(loading);
     let mut screen = Screen::new(&models.tokenizer, &args.output, &config, !args.json)?;
     let mut conversation = conversation(&models, &args.generation, args.steering.operating.convention)?;
     let tokens = conversation.begin(&models.tokenizer, &prompt)?;
-    session.instruct(|text| Ok(conversation.instructed(&models.tokenizer, text)?))?;
+    session.instruct(|text| conversation.instructed(&models.tokenizer, text))?;
 
     interrupt::listen();
-    let stop = conversation.framing().stop();
-    let reply = session.reply(&tokens, stop, args.generation.max_new_tokens, |step, text| screen.step(step, text))?;
+    let stop = conversation.framing().stops();
+    let reply = session.reply(&tokens, stop, args.generation.max_new_tokens, |step, text| -> Result<_, Error> {
+        screen.step(step, text)?;
+        Ok(interrupt::flow())
+    })?;
     screen.finish()?;
     if args.json {
         print_json(&report(&prompt, &reply, &session, &models, seed))?;
@@ -105,13 +108,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
 /// # Errors
 /// When the chat template is asked for and the backbone has none.
 pub(super) fn conversation(models: &Models, generation: &GenerationArgs, convention: Convention) -> Result<Conversation, Error> {
-    let framing = match generation.framing {
-        DialogueFraming::Chat => Framing::Chat(Box::new(models.chat_template()?)),
-        DialogueFraming::None => Framing::Bare,
-        // The published runs had no stop text: they ran to the limit.
-        DialogueFraming::Hh => Framing::Hh { stop: convention == Convention::Sound },
-    };
-    Ok(Conversation::new(framing, generation.system.as_deref()))
+    Ok(Conversation::new(generation.framing.of(models, convention)?, generation.system.as_deref()))
 }
 
 fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, models: &Models, seed: u64) -> Report<'a> {

@@ -3,11 +3,6 @@
 pub(super) use sk_models::text::ASSISTANT;
 use sk_models::text::HUMAN;
 
-/// Whether a text is a dialogue that waits for the assistant to go on.
-pub fn is_framed(text: &str) -> bool {
-    text.contains(HUMAN) && text.ends_with(ASSISTANT)
-}
-
 /// A question as a dialogue of one turn.
 pub(super) fn frame(question: &str) -> String {
     format!("{HUMAN} {question}{ASSISTANT}")
@@ -20,6 +15,7 @@ pub(super) fn before_last_answer(dialogue: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::is_framed;
     use super::*;
 
     #[test]

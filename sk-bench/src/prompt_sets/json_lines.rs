@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Prompt, PromptSetError, format, framing};
+use super::{Prompt, PromptSetError, format, framing, is_framed};
 use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         }
         prompts.push(Prompt {
             id,
-            prompt: if framing::is_framed(&prompt) { prompt } else { framing::frame(&prompt) },
+            prompt: if is_framed(&prompt) { prompt } else { framing::frame(&prompt) },
             source: source.unwrap_or_else(|| format::name(path)),
             row: row.unwrap_or(index),
             labels,

@@ -29,10 +29,10 @@ use serde::{Deserialize, Serialize};
 
 pub use error::PromptSetError;
 pub use format::{Format, read};
-pub use framing::is_framed;
 pub use json_lines::write;
 pub use paper::{AXES, PaperSet};
 pub use sample::{Allocation, sample};
+pub use sk_models::dialogue::is_framed;
 pub(crate) use source::files;
 pub use source::{load, load_all};
 

@@ -10,7 +10,7 @@ use sk_models::lora::LoraAdapter;
 
 use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, Models};
-use sk_report::record::Seconds;
+use sk_core::Seconds;
 
 /// A scheme on loaded models, with caches and draws of its own and no text: tokens are all there
 /// is.

@@ -9,7 +9,7 @@ use sk_models::lora::LoraAdapter;
 use super::{Axis, AxisArg, Figure, Floors, Operating, Roofs, RulerError, Spread, Steered};
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 use crate::{Error, Models};
-use sk_report::record::Seconds;
+use sk_core::Seconds;
 
 /// A scheme without an adapter: candidates are read under the backbone alone.
 const NO_BLADE: &str = "[blades.fluency]\nkind = \"fluency\"\n[blades.backbone]\nkind = \"backbone-likelihood\"\n";

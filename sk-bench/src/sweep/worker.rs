@@ -8,21 +8,23 @@ use sk_models::engine::Instruction;
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
 
-use sk_report::record::{Ended, SweepRecord};
+use sk_core::Ended;
+use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
 use crate::Models;
 use crate::explain::shown;
-use crate::framing::{self, DialogueFraming, Framing};
+use crate::interrupt;
 use crate::models::check_heads;
 use crate::progress::Loading;
 use crate::promise::Tolerance;
 use crate::promise::{Promises, StepPromise};
 use crate::prompt_sets::Prompt;
-use crate::scheme::{Convention, NamedWeights, SchemeSpec};
-use crate::session::Session;
+use crate::scheme::{NamedWeights, SchemeSpec};
+use crate::session;
 use crate::trace::StepRecord;
+use sk_models::dialogue::{self, Framing};
 
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
@@ -80,14 +82,8 @@ impl<'g> Worker<'g> {
     /// When a prompt cannot be encoded or is too long.
     pub fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
         let Loaded { models, adapters, heads } = loaded;
-        let framing = |arm: &Arm| {
-            Ok::<_, Error>(match grid.plan.generation.framing {
-                DialogueFraming::Chat => Framing::Chat(Box::new(models.chat_template()?)),
-                DialogueFraming::None => Framing::Bare,
-                DialogueFraming::Hh => Framing::Hh { stop: arm.convention == Convention::Sound },
-            })
-        };
-        let framings = grid.arms.iter().map(framing).collect::<Result<_, _>>()?;
+        let framing = |arm: &Arm| grid.plan.generation.framing.of(models, arm.convention);
+        let framings = grid.arms.iter().map(framing).collect::<Result<_, Error>>()?;
         let worker = Self { grid, models, adapters, heads, framings };
         for prompt in 0..grid.prompts.len() {
             for arm in 0..grid.arms.len() {
@@ -119,17 +115,19 @@ impl<'g> Worker<'g> {
         }
         let adapter = |(name, source): &(String, String)| Some((name.clone(), self.adapters.get(source)?.clone()));
         let adapters = arm.adapters.iter().filter_map(adapter).collect();
-        let mut session = Session::new(self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
+        let mut session = session::open(self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
-        let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stop());
-        session.instruct(|instruction| {
-            let system = framing::instructed(grid.plan.generation.system.as_deref(), instruction);
+        let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stops());
+        session.instruct(|instruction| -> Result<_, Error> {
+            let system = dialogue::instructed(grid.plan.generation.system.as_deref(), instruction);
             Ok(Instruction::new(tokens.len(), self.tokens_under(cell.arm, cell.prompt, Some(&system))?))
         })?;
-        let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| match step {
-            Some(step) if grid.plan.traces => self.write_step(&mut steps, cell, &config, step, promises.of(step)),
-            _ => Ok(()),
+        let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
+            if let Some(step) = step.filter(|_| grid.plan.traces) {
+                self.write_step(&mut steps, cell, &config, step, promises.of(step))?;
+            }
+            Ok(interrupt::flow())
         })?;
         if reply.ended == Ended::Interrupted {
             return Ok(None);
@@ -186,7 +184,7 @@ impl<'g> Worker<'g> {
 
     fn tokens_under(&self, arm: usize, prompt: usize, system: Option<&str>) -> Result<Vec<TokenId>, Error> {
         let text = &self.grid.prompts[prompt].prompt;
-        Ok(framing::tokens(&self.framings[arm], system, &self.models.tokenizer, text)?)
+        Ok(dialogue::tokens(&self.framings[arm], system, &self.models.tokenizer, text)?)
     }
 
     fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), SweepError> {

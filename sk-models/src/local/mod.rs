@@ -279,7 +279,25 @@ pub struct LocalEngine<'m> {
     instructions: InstructionRack,
 }
 
-impl LocalEngine<'_> {
+impl<'m> LocalEngine<'m> {
+    /// The models.
+    #[must_use]
+    pub fn models(&self) -> &'m Models {
+        self.models
+    }
+
+    /// The adapters that the backbone reads with.
+    #[must_use]
+    pub fn adapters(&self) -> &AdapterRack {
+        &self.adapters
+    }
+
+    /// The instructions that lanes read under.
+    #[must_use]
+    pub fn instructions(&self) -> &InstructionRack {
+        &self.instructions
+    }
+
     /// The engine with the instructions of `rack`.
     #[must_use]
     pub fn with_instructions(self, rack: &InstructionRack) -> Self {

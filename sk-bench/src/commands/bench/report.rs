@@ -6,7 +6,7 @@ use serde::Serialize;
 use sk_models::roofline::{Bandwidth, Peak};
 
 use crate::ruler::{AxisReport, Figure, Footprint, Reconfiguration, Roofs, Spread};
-use sk_report::record::Seconds;
+use sk_core::Seconds;
 
 /// One turn of frozen and steered, in seconds.
 pub(super) struct Turn {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ use crate::plural::counted;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::Shipped;
-use crate::session::Session;
+use crate::session;
 use crate::{Error, memory};
 use sk_report::stats::median;
 
@@ -202,8 +203,8 @@ impl MeasureArgs {
         adapters: &[(String, LoraAdapter)],
         prompt: &[TokenId],
     ) -> Result<f64, Error> {
-        let mut session = Session::new(models, &scheme.config, &models.heads, adapters.to_vec(), self.seed)?;
-        Ok(session.reply(prompt, None, self.new_tokens, |_, _| Ok(()))?.rate())
+        let mut session = session::open(models, &scheme.config, &models.heads, adapters.to_vec(), self.seed)?;
+        Ok(session.reply(prompt, &[], self.new_tokens, |_, _| Ok::<_, Error>(ControlFlow::Continue(())))?.rate())
     }
 }
 

@@ -148,9 +148,8 @@ impl PrefixCache for Prefix {
     }
 
     fn paste(&mut self, pieces: &[&Infallible], _: usize) {
-        match pieces.first() {
-            Some(&&never) => match never {},
-            None => {}
+        if let Some(&&never) = pieces.first() {
+            match never {}
         }
     }
 }

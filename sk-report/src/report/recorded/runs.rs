@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 
-use crate::record::{Ended, Seconds, SweepRecord};
+use sk_core::{Ended, Seconds};
+
+use crate::record::SweepRecord;
 use crate::report::CandidateStep;
 use crate::stats::median;
 

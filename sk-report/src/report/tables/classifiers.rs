@@ -30,11 +30,8 @@ pub(super) fn table(context: &Context<'_>, classified: &[Classified]) -> Option<
         let counts = |place: &usize| objectives.objectives[*place].rubrics.contains(rubric);
         measures.extend((0..objectives.objectives.len()).filter(counts).map(|place| Measure::objective(objectives, place)));
         for measure in measures {
-            let cells: Vec<(u32, f64, f64)> = classifier
-                .cells
-                .iter()
-                .filter_map(|(cell, score)| Some((cell.prompt, (measure.of)(cell)?, *score)))
-                .collect();
+            let cells: Vec<(u32, f64, f64)> =
+                classifier.cells.iter().filter_map(|(cell, score)| Some((cell.prompt, (measure.of)(cell)?, *score))).collect();
             let (judged, scores): (Vec<f64>, Vec<f64>) = cells.iter().map(|(_, judge, score)| (*judge, *score)).unzip();
             let Some(correlation) = Spearman::of(&judged, &scores) else { continue };
             let of = |flagged: bool| -> Vec<f64> {
@@ -58,7 +55,9 @@ pub(super) fn table(context: &Context<'_>, classified: &[Classified]) -> Option<
     (!table.rows.is_empty()).then(|| {
         table
             .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
-            .note("Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.")
+            .note(
+                "Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.",
+            )
     })
 }
 
@@ -76,10 +75,9 @@ fn bootstrap(cells: &[(u32, f64, f64)], context: &Context<'_>) -> (Bootstrap, us
     }
     let prompts: Vec<(Vec<f64>, Vec<f64>)> = prompts.into_values().collect();
     let statistic = |drawn: &[usize]| {
-        let of = |side: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| -> Vec<f64> {
-            drawn.iter().flat_map(|&prompt| side(&prompts[prompt]).iter().copied()).collect()
-        };
-        pearson(&of(|prompt| &prompt.0), &of(|prompt| &prompt.1)).unwrap_or(f64::NAN)
+        let judged: Vec<f64> = drawn.iter().flat_map(|&prompt| &prompts[prompt].0).copied().collect();
+        let scores: Vec<f64> = drawn.iter().flat_map(|&prompt| &prompts[prompt].1).copied().collect();
+        pearson(&judged, &scores).unwrap_or(f64::NAN)
     };
     let resampling = context.resampling;
     (Bootstrap::new(prompts.len(), resampling.resamples, resampling.seed, statistic), prompts.len())

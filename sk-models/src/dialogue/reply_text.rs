@@ -1,16 +1,16 @@
 //! The text of a response as it comes: whole characters only, and nothing past the point where it
 //! stops.
 
+use crate::text::{Detokenizer, Tokenizer};
 use sk_core::TokenId;
-use sk_models::text::{Detokenizer, Tokenizer};
 
 /// Turns the tokens of a response into the text to show.
 ///
-/// Characters come whole, white space before the first word is left out, and where the framing has
-/// a stop text, nothing of it is shown: what might become one is held back until it is clear.
+/// Characters come whole, white space before the first word is left out, and where there are
+/// stop texts, nothing of them is shown: what might become one is held back until it is clear.
 pub struct ReplyText<'t> {
     detokenizer: Detokenizer<'t>,
-    stop: Option<&'static str>,
+    stops: Vec<String>,
     /// What the tokens read.
     raw: String,
     /// Length of `raw` after each token.
@@ -22,11 +22,12 @@ pub struct ReplyText<'t> {
 }
 
 impl<'t> ReplyText<'t> {
-    /// A response that ends before `stop`.
-    pub fn new(tokenizer: &'t Tokenizer, stop: Option<&'static str>) -> Self {
+    /// A response that ends before the first text of `stops`.
+    #[must_use]
+    pub fn new(tokenizer: &'t Tokenizer, stops: &[&str]) -> Self {
         Self {
             detokenizer: Detokenizer::new(tokenizer),
-            stop,
+            stops: stops.iter().filter(|stop| !stop.is_empty()).map(|&stop| stop.to_owned()).collect(),
             raw: String::new(),
             ends: Vec::new(),
             passed: 0,
@@ -53,16 +54,19 @@ impl<'t> ReplyText<'t> {
     }
 
     /// Whether the stop text came.
+    #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
     /// How many of the tokens belong to the response: all, or those that end before the stop text.
+    #[must_use]
     pub fn kept_tokens(&self) -> usize {
         if self.stopped { self.ends.partition_point(|&end| end <= self.passed) } else { self.ends.len() }
     }
 
     /// All text handed out so far.
+    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -72,13 +76,13 @@ impl<'t> ReplyText<'t> {
             return String::new();
         }
         let rest = &self.raw[self.passed..];
-        let clear = match self.stop.map(|stop| (stop, rest.find(stop))) {
-            Some((_, Some(at))) => {
+        let clear = match self.stops.iter().filter_map(|stop| rest.find(stop.as_str())).min() {
+            Some(at) => {
                 self.stopped = true;
                 at
             }
-            Some((stop, None)) if !last => rest.len() - beginning_of(stop, rest),
-            _ => rest.len(),
+            None if last => rest.len(),
+            None => rest.len() - self.stops.iter().map(|stop| beginning_of(stop, rest)).max().unwrap_or(0),
         };
         let piece = &rest[..clear];
         let shown = if self.text.is_empty() { piece.trim_start() } else { piece }.to_owned();
@@ -103,7 +107,7 @@ mod tests {
 
     /// One token per byte: token `b` is the byte `b`.
     fn bytes() -> Tokenizer {
-        Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap()
+        Tokenizer::from_json("bytes.json", include_bytes!("../../tests/fixtures/bytes.json")).unwrap()
     }
 
     fn tokens(text: &str) -> Vec<TokenId> {
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn characters_come_whole_and_leading_space_is_left_out() {
         let tokenizer = bytes();
-        let mut reply = ReplyText::new(&tokenizer, None);
+        let mut reply = ReplyText::new(&tokenizer, &[]);
         let ids = tokens("  \n é☃");
         let pieces: Vec<String> = ids.iter().map(|&id| reply.push(&[id])).collect();
         assert_eq!(pieces, ["", "", "", "", "", "é", "", "", "☃"]);
@@ -123,7 +127,7 @@ mod tests {
     #[test]
     fn a_character_that_is_never_whole_is_replaced_at_the_end() {
         let tokenizer = bytes();
-        let mut reply = ReplyText::new(&tokenizer, None);
+        let mut reply = ReplyText::new(&tokenizer, &[]);
         assert_eq!(reply.push(&tokens("a☃")[..3]), "a");
         assert_eq!(reply.finish(), "\u{fffd}");
     }
@@ -133,7 +137,7 @@ mod tests {
         let tokenizer = bytes();
         let ids = tokens("Hi.\n\nHow\n\nHuman: more");
         for cut in 1..ids.len() {
-            let mut reply = ReplyText::new(&tokenizer, Some("\n\nHuman:"));
+            let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"]);
             let mut shown = String::new();
             for piece in ids.chunks(cut) {
                 shown += &reply.push(piece);
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn what_only_looked_like_the_stop_text_is_shown_in_the_end() {
         let tokenizer = bytes();
-        let mut reply = ReplyText::new(&tokenizer, Some("\n\nHuman:"));
+        let mut reply = ReplyText::new(&tokenizer, &["\n\nHuman:"]);
         assert_eq!(reply.push(&tokens("Hi.\n\nHum")), "Hi.");
         assert_eq!(reply.finish(), "\n\nHum");
         assert!(!reply.is_stopped());

@@ -1,12 +1,11 @@
 //! A dialogue as the model sees it: token ids that only ever grow.
 
+use crate::engine::Instruction;
+use crate::text::{Message, Role, TextError, Tokenizer};
+use crate::train::data::{END_OF_TEXT, END_OF_TURN};
 use sk_core::TokenId;
-use sk_models::engine::Instruction;
-use sk_models::text::{Message, Role, TextError, Tokenizer};
-use sk_models::train::data::{END_OF_TEXT, END_OF_TURN};
 
-use crate::framing::{self, Framing};
-use crate::prompt_sets::is_framed;
+use super::framing::{self, Framing, is_framed};
 
 /// A dialogue, turn by turn.
 ///
@@ -34,17 +33,20 @@ struct Opening {
 
 impl Conversation {
     /// A dialogue in which nobody has spoken.
+    #[must_use]
     pub fn new(framing: Framing, system: Option<&str>) -> Self {
         let messages = system.map(|text| Message::new(Role::System, text)).into_iter().collect();
         Self { framing, messages, tokens: Vec::new(), opening: Opening::default() }
     }
 
     /// How it is framed.
+    #[must_use]
     pub fn framing(&self) -> &Framing {
         &self.framing
     }
 
     /// What was said so far.
+    #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -176,14 +178,14 @@ fn close_turn(tokens: &mut Vec<TokenId>, tokenizer: &Tokenizer) {
 mod tests {
     use std::path::Path;
 
-    use sk_models::text::ChatTemplate;
-    use sk_models::train::data::{Marks, encode_prompt};
-    use sk_models::train::tokenizer::load_tokenizer;
+    use crate::text::ChatTemplate;
+    use crate::train::data::{Marks, encode_prompt};
+    use crate::train::tokenizer::load_tokenizer;
 
     use super::*;
 
     /// The tokenizer of the model that ships with the program, which merges bytes into words.
-    const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sk-models/assets/backbone/tokenizer.json");
+    const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/backbone/tokenizer.json");
 
     const TURNS: [(&str, &str); 3] = [
         ("How do I apologise?", "Say what you did, and that you're sorry."),
@@ -239,7 +241,7 @@ mod tests {
             |_| Framing::Hh { stop: true },
             |_| Framing::Hh { stop: false },
             |_| Framing::Bare,
-            |template| Framing::Chat(Box::new(template)),
+            |template| Framing::Chat(template.into()),
         ];
         let dialogue = "\n\nHuman: Hi\n\nAssistant: Hello.\n\nHuman: Go on\n\nAssistant:";
         for framing in framings {

@@ -1,0 +1,149 @@
+//! How a dialogue becomes a text for the model.
+
+use std::sync::Arc;
+
+use sk_core::TokenId;
+
+use crate::text::{ASSISTANT, ChatTemplate, HUMAN, Message, Role, TextError, Tokenizer, plain_prompt};
+use crate::train::data::END_OF_TURN;
+
+/// How a dialogue becomes a text for the model.
+#[derive(Debug, Clone)]
+pub enum Framing {
+    /// `"\n\nHuman: …\n\nAssistant: …"`.
+    Hh {
+        /// Whether a response ends where the model goes on to play the human.
+        stop: bool,
+    },
+    /// The chat template of a checkpoint.
+    Chat(Arc<ChatTemplate>),
+    /// No frame: what is said is what the model continues.
+    Bare,
+}
+
+impl Framing {
+    /// The texts that end a response.
+    #[must_use]
+    pub fn stops(&self) -> &'static [&'static str] {
+        if matches!(self, Self::Hh { stop: true }) { &[HUMAN] } else { &[] }
+    }
+
+    /// The text of a dialogue that waits for the assistant.
+    ///
+    /// # Errors
+    /// When the chat template refuses it.
+    pub(crate) fn render(&self, messages: &[Message]) -> Result<String, TextError> {
+        match self {
+            Self::Hh { .. } => Ok(plain_prompt(messages)),
+            Self::Chat(template) => template.prompt(messages),
+            Self::Bare => Ok(messages.iter().map(|message| message.content.as_str()).collect()),
+        }
+    }
+}
+
+/// The tokens of a framed dialogue that waits for the assistant.
+///
+/// In the framing of HH-RLHF under the sound convention, earlier answers end as they do in a chat
+/// and in training: nothing blank after the last word, then the end-of-turn token, where the
+/// tokenizer has one. Under the convention of the paper, and without a frame, the text is taken as
+/// it is. A chat template gets the turns.
+///
+/// # Errors
+/// When the tokenizer or the template refuses the text.
+pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, dialogue: &str) -> Result<Vec<TokenId>, TextError> {
+    let whole = || format!("{}{dialogue}", system.unwrap_or_default());
+    match framing {
+        Framing::Hh { stop: true } => match tokenizer.id_of(END_OF_TURN) {
+            Some(end_of_turn) => with_ends_of_turns(tokenizer, end_of_turn, &whole()),
+            None => tokenizer.encode(&whole()),
+        },
+        Framing::Hh { stop: false } | Framing::Bare => tokenizer.encode(&whole()),
+        Framing::Chat(template) => {
+            let system = system.map(|text| Message::new(Role::System, text));
+            let messages: Vec<Message> = system.into_iter().chain(turns(dialogue)).collect();
+            tokenizer.encode(&template.prompt(&messages)?)
+        }
+    }
+}
+
+/// Whether a text is a dialogue in the framing of HH-RLHF that waits for the assistant.
+#[must_use]
+pub fn is_framed(text: &str) -> bool {
+    text.contains(HUMAN) && text.ends_with(ASSISTANT)
+}
+
+/// The system message with an instruction after it.
+#[must_use]
+pub fn instructed(system: Option<&str>, instruction: &str) -> String {
+    system.map_or_else(|| instruction.to_owned(), |system| format!("{system}\n\n{instruction}"))
+}
+
+fn with_ends_of_turns(tokenizer: &Tokenizer, end_of_turn: TokenId, text: &str) -> Result<Vec<TokenId>, TextError> {
+    let (mut tokens, mut rest) = (Vec::new(), text);
+    while let Some(start) = rest.find(ASSISTANT) {
+        let answer = start + ASSISTANT.len();
+        let Some(length) = rest[answer..].find(HUMAN) else { break };
+        let (turn, next) = rest.split_at(answer + length);
+        tokens.extend(tokenizer.encode(turn.trim_end())?);
+        tokens.push(end_of_turn);
+        rest = next;
+    }
+    tokens.extend(tokenizer.encode(rest)?);
+    Ok(tokens)
+}
+
+/// The turns of a dialogue, the one that is waited for left out. Text before the first turn is the
+/// user's.
+fn turns(dialogue: &str) -> Vec<Message> {
+    let body = dialogue.strip_suffix(ASSISTANT).unwrap_or(dialogue);
+    let (mut turns, mut role, mut rest) = (Vec::new(), Role::User, body);
+    loop {
+        let human = rest.find(HUMAN).map(|at| (at, HUMAN, Role::User));
+        let assistant = rest.find(ASSISTANT).map(|at| (at, ASSISTANT, Role::Assistant));
+        let next = [human, assistant].into_iter().flatten().min_by_key(|(at, ..)| *at);
+        let content = rest[..next.map_or(rest.len(), |(at, ..)| at)].trim();
+        if !content.is_empty() {
+            turns.push(Message::new(role, content));
+        }
+        let Some((at, mark, speaker)) = next else { return turns };
+        (role, rest) = (speaker, &rest[at + mark.len()..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::train::data::{Marks, encode_prompt};
+    use sk_models::train::tokenizer::load_tokenizer;
+
+    use super::*;
+
+    const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/backbone/tokenizer.json");
+    const DIALOGUE: &str =
+        "\n\nHuman: Hi\n\nAssistant: Hello. \n\nHuman: Bye\n\nAssistant: Farewell.\n\nHuman: Hm?\n\nAssistant:";
+
+    #[test]
+    fn a_dialogue_reads_as_it_was_trained() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let trained = load_tokenizer(Path::new(TOKENIZER)).unwrap();
+        let marks = Marks::of(&trained, Path::new(TOKENIZER)).unwrap();
+        let sound = tokens(&Framing::Hh { stop: true }, None, &tokenizer, DIALOGUE).unwrap();
+        assert_eq!(sound, encode_prompt(&trained, marks, DIALOGUE).unwrap());
+        let published = tokens(&Framing::Hh { stop: false }, None, &tokenizer, DIALOGUE).unwrap();
+        assert_eq!(tokenizer.decode(&published).unwrap(), DIALOGUE);
+        assert!(published != sound);
+        assert_eq!(tokens(&Framing::Bare, None, &tokenizer, DIALOGUE).unwrap(), published);
+        let told = tokens(&Framing::Bare, Some("Be brief."), &tokenizer, DIALOGUE).unwrap();
+        assert_eq!(tokenizer.decode(&told).unwrap(), format!("Be brief.{DIALOGUE}"));
+    }
+
+    #[test]
+    fn a_template_gets_the_turns() {
+        let turns = |text| -> Vec<(Role, String)> { turns(text).into_iter().map(|m| (m.role, m.content)).collect() };
+        let (user, assistant) = (Role::User, Role::Assistant);
+        let expected = [(user, "Hi"), (assistant, "Hello."), (user, "Bye"), (assistant, "Farewell."), (user, "Hm?")];
+        assert_eq!(turns(DIALOGUE), expected.map(|(role, text)| (role, text.to_owned())));
+        assert_eq!(turns("Hi"), [(user, "Hi".to_owned())]);
+    }
+}

@@ -1,0 +1,11 @@
+//! Dialogues with a steered model: how one becomes a text for the model, and how it is answered.
+
+mod conversation;
+mod framing;
+mod reply_text;
+mod session;
+
+pub use conversation::Conversation;
+pub use framing::{Framing, instructed, is_framed, tokens};
+pub use reply_text::ReplyText;
+pub use session::{Reply, Session, SessionError};

@@ -1,0 +1,284 @@
+//! A steered model answering a dialogue.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use sk_core::{
+    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Finish, Proposal, Scheme, Seconds, Simplex, SpanEnd,
+    SpecError, SpecHandle, StepError, StepTrace, TokenId,
+};
+
+use super::ReplyText;
+use crate::engine::{AdapterRack, Instruction, InstructionRack};
+use crate::local::{LocalEngine, Models};
+use crate::text::{TextError, Tokenizer};
+
+/// A response.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// Its text.
+    pub text: String,
+    /// Its tokens, those of a stop text left out.
+    pub tokens: Vec<TokenId>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Steps taken.
+    pub steps: usize,
+    /// Where the time went, summed over steps.
+    pub seconds: Seconds,
+    /// Wall time, in seconds.
+    pub elapsed: f64,
+}
+
+impl Reply {
+    /// Tokens per second of wall time.
+    pub fn rate(&self) -> f64 {
+        self.tokens.len() as f64 / self.elapsed.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// A scheme at work on loaded models, with the generator of its draws.
+pub struct Session<'m> {
+    scheme: Scheme,
+    rack: AdapterRack,
+    /// The instructions by the names of their lanes.
+    instructions: Vec<(String, String)>,
+    instructed: InstructionRack,
+    /// How much longer the longest context of a lane is than that of the backbone.
+    extra: usize,
+    tokenizer: &'m Tokenizer,
+    context_limit: usize,
+    rng: ChaCha8Rng,
+}
+
+impl<'m> Session<'m> {
+    /// A scheme that was built on `engine`, which reads with the blades' instructions: the name of a
+    /// lane and a text each. Draws follow from `seed`.
+    ///
+    /// # Errors
+    /// As [`add_instructions`](Self::add_instructions).
+    pub fn new(
+        engine: &LocalEngine<'m>,
+        scheme: Scheme,
+        instructions: impl IntoIterator<Item = (String, String)>,
+        seed: u64,
+    ) -> Result<Self, SessionError> {
+        let Models { tokenizer, .. } = engine.models();
+        let mut session = Self {
+            scheme,
+            rack: engine.adapters().clone(),
+            instructions: Vec::new(),
+            instructed: engine.instructions().clone(),
+            extra: 0,
+            tokenizer,
+            context_limit: engine.models().context_limit(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+        };
+        session.add_instructions(instructions)?;
+        Ok(session)
+    }
+
+    /// Adds instructions, which stand before the prompt unless [`instruct`](Self::instruct) says
+    /// otherwise.
+    ///
+    /// # Errors
+    /// When an instruction is empty or cannot be tokenized, or a lane of its name has another.
+    pub fn add_instructions(&mut self, instructions: impl IntoIterator<Item = (String, String)>) -> Result<(), SessionError> {
+        for (name, text) in instructions {
+            if text.trim().is_empty() {
+                return Err(SessionError::EmptyInstruction { name });
+            }
+            if let Some((_, known)) = self.instructions.iter().find(|(lane, _)| *lane == name) {
+                if *known != text {
+                    return Err(SessionError::TwoInstructions { name });
+                }
+                continue;
+            }
+            let tokens = self.tokenizer.encode(&text)?;
+            self.extra = self.extra.max(tokens.len());
+            self.instructed.insert(name.as_str(), Instruction::new(0, tokens));
+            self.instructions.push((name, text));
+        }
+        Ok(())
+    }
+
+    /// Puts the instructions into the dialogue that is answered next: `context` makes the beginning
+    /// of a lane's context of an instruction.
+    ///
+    /// # Errors
+    /// What `context` returns.
+    pub fn instruct<E>(&mut self, mut context: impl FnMut(&str) -> Result<Instruction, E>) -> Result<(), E> {
+        self.extra = 0;
+        for (name, text) in &self.instructions {
+            let instruction = context(text)?;
+            self.extra = self.extra.max(instruction.extra());
+            self.instructed.insert(name.as_str(), instruction);
+        }
+        Ok(())
+    }
+
+    /// Forgets the instructions of a blade.
+    pub fn drop_instructions(&mut self, blade: &str) {
+        self.instructions.retain(|(lane, _)| lane != blade && lane.strip_prefix(blade).is_none_or(|rest| rest != "/against"));
+    }
+
+    /// The same session with arms that choose from its candidates as well; what they would have
+    /// chosen is in the steps.
+    #[must_use]
+    pub fn with_arms(mut self, arms: Vec<Arm>) -> Self {
+        self.scheme.others = arms;
+        self
+    }
+
+    /// Ω. Edits take effect at the next step.
+    pub fn spec(&self) -> &SpecHandle {
+        &self.scheme.arm.spec
+    }
+
+    /// The adapters that the backbone can read with.
+    pub fn rack(&self) -> &AdapterRack {
+        &self.rack
+    }
+
+    /// Starts the draws anew.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = ChaCha8Rng::seed_from_u64(seed);
+    }
+
+    /// What each blade of the scheme thinks of whole answers to `prompt`: the name and μ of each, in
+    /// one list per answer. An answer without a token has no scores.
+    ///
+    /// # Errors
+    /// When an answer does not fit the context, or the models fail.
+    pub fn scores(mut self, prompt: &[TokenId], answers: &[Vec<TokenId>]) -> Result<Vec<Vec<(String, f64)>>, SessionError> {
+        let candidate = |tokens: &Vec<TokenId>| Candidate {
+            tokens: tokens.clone(),
+            log_probs: vec![0.0; tokens.len()],
+            end: SpanEnd::Complete,
+        };
+        let written: Vec<Candidate> = answers.iter().filter(|answer| !answer.is_empty()).map(candidate).collect();
+        if written.is_empty() {
+            return Ok(vec![Vec::new(); answers.len()]);
+        }
+        // Blades of weight zero are not read.
+        self.scheme.arm.spec.edit(|spec| spec.with_weights(Simplex::uniform(spec.seats().len())?))?;
+        self.scheme.proposal = Box::new(Given(written));
+        let limit = self.context_limit.saturating_sub(prompt.len() + self.extra);
+        let step = self.scheme.step(&mut Context::new(prompt)?, 0, limit, &mut self.rng)?;
+        let of = |place: usize| step.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place])).collect::<Vec<_>>();
+        let mut places = 0..;
+        let scores =
+            answers.iter().map(|answer| if answer.is_empty() { Vec::new() } else { of(places.next().unwrap_or_default()) });
+        Ok(scores.collect())
+    }
+
+    /// Answers `prompt` with at most `max_new_tokens` tokens, and ends before the first text of
+    /// `stop`.
+    ///
+    /// `on_step` gets each step and the text that can be shown after it, and says whether to go on;
+    /// the last call has no step and the text that was held back.
+    ///
+    /// # Errors
+    /// When the prompt is empty or too long, a step fails, or `on_step` does.
+    pub fn reply<E: From<SessionError>>(
+        &mut self,
+        prompt: &[TokenId],
+        stop: &[&str],
+        max_new_tokens: usize,
+        mut on_step: impl FnMut(Option<&StepTrace>, &str) -> Result<ControlFlow<()>, E>,
+    ) -> Result<Reply, E> {
+        if prompt.is_empty() {
+            return Err(SessionError::EmptyPrompt.into());
+        }
+        let longest = prompt.len() + self.extra;
+        let room = self.context_limit.saturating_sub(longest);
+        if room == 0 {
+            return Err(SessionError::PromptTooLong { tokens: longest, limit: self.context_limit }.into());
+        }
+        let start = Instant::now();
+        let mut context = Context::new(prompt).map_err(SessionError::from)?;
+        let mut text = ReplyText::new(self.tokenizer, stop);
+        let mut seconds = Seconds::default();
+        let mut steps = 0;
+        let mut failure = None;
+        let limit = max_new_tokens.min(room);
+        let generated = self.scheme.generate(&mut context, limit, &mut self.rng, |step| {
+            steps += 1;
+            seconds += Seconds::of(step);
+            let piece = text.push(&step.chosen().tokens);
+            let go_on = match on_step(Some(step), &piece) {
+                Ok(flow) => flow.is_continue(),
+                Err(error) => {
+                    failure = Some(error);
+                    false
+                }
+            };
+            go_on && !text.is_stopped()
+        });
+        let finish = generated.map_err(SessionError::from)?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let rest = text.finish();
+        let _ = on_step(None, &rest)?;
+        let ended = match finish {
+            _ if text.is_stopped() => Ended::StopText,
+            Finish::EndOfText => Ended::EndOfText,
+            Finish::Stopped => Ended::Interrupted,
+            Finish::Limit if limit < max_new_tokens => Ended::ContextFull,
+            Finish::Limit => Ended::Limit,
+        };
+        let tokens = context.response()[..text.kept_tokens()].to_vec();
+        Ok(Reply { text: text.text().to_owned(), tokens, ended, steps, seconds, elapsed: start.elapsed().as_secs_f64() })
+    }
+}
+
+/// Why a dialogue cannot be answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// A prompt without a token.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// A prompt that leaves no room for a response.
+    #[error("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt")]
+    PromptTooLong {
+        /// Tokens of the framed prompt.
+        tokens: usize,
+        /// The shorter of the two models' contexts.
+        limit: usize,
+    },
+    /// An instruction without a word.
+    #[error("the instruction of \"{name}\" is empty")]
+    EmptyInstruction {
+        /// The lane.
+        name: String,
+    },
+    /// A lane with two instructions.
+    #[error("blade \"{name}\" has two instructions; give each a name of its own")]
+    TwoInstructions {
+        /// The lane.
+        name: String,
+    },
+    /// An instruction that cannot be tokenized.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// Weights that were refused.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A step that failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+/// Answers that were written elsewhere, as the candidates of a step.
+#[derive(Debug)]
+struct Given(Vec<Candidate>);
+
+impl Proposal for Given {
+    fn propose(&mut self, _: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        Ok(Candidates::new(self.0.clone())?)
+    }
+}
