@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use crate::commands::{
     arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, compare::CompareArgs,
     generate::GenerateArgs, judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs,
-    simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
+    serve::ServeArgs, simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
 };
 use crate::{Error, commands};
 
@@ -54,6 +54,8 @@ pub enum Command {
     Chat(Box<ChatArgs>),
     /// Answer a prompt under several weightings or schemes, side by side.
     Compare(Box<CompareArgs>),
+    /// Serve a steered model to clients of OpenAI's API.
+    Serve(Box<ServeArgs>),
     /// Let several schemes choose from the very same candidates, and compare them step by step.
     Arms(Box<ArmsArgs>),
     /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
@@ -97,6 +99,7 @@ impl Command {
             Self::Generate(args) => commands::generate::run(&args),
             Self::Chat(args) => commands::chat::run(&args),
             Self::Compare(args) => commands::compare::run(&args),
+            Self::Serve(args) => commands::serve::run(&args),
             Self::Arms(args) => commands::arms::run(&args),
             Self::Schemes(args) => commands::schemes::run(&args),
             Self::Train(command) => Ok(commands::train::run(*command)?),

@@ -104,6 +104,14 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// An address that cannot be served at.
+    #[error("cannot listen at {address}: {source}; --port chooses another")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why it failed.
+        source: io::Error,
+    },
     /// A file without batches of scores.
     #[error("{file}: {reason}")]
     Batches {

@@ -11,6 +11,7 @@ pub mod judge;
 pub mod prompts;
 pub mod report;
 pub mod schemes;
+pub mod serve;
 pub mod simulate;
 pub mod sweep;
 pub mod train;

@@ -16,4 +16,5 @@ mod html;
 mod instructions;
 mod report;
 mod schemes;
+mod serve;
 mod simulate;

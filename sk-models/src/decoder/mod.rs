@@ -388,6 +388,13 @@ impl Decoder {
         self.engine.formats().states
     }
 
+    /// Returns the bytes of the keys and values of a token in one lane.
+    #[must_use]
+    pub fn bytes_per_token(&self) -> usize {
+        let config = self.config();
+        2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.key_format().size()
+    }
+
     /// Returns the bytes of the weights in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {

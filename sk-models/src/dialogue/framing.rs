@@ -66,6 +66,31 @@ pub fn tokens(framing: &Framing, system: Option<&str>, tokenizer: &Tokenizer, di
     }
 }
 
+/// The tokens of turns that wait for the assistant, with an instruction after the system message if
+/// there is one.
+///
+/// # Errors
+/// When the tokenizer or the template refuses the text.
+pub fn tokens_of(
+    framing: &Framing,
+    tokenizer: &Tokenizer,
+    messages: &[Message],
+    instruction: Option<&str>,
+) -> Result<Vec<TokenId>, TextError> {
+    let (system, turns): (Vec<&Message>, Vec<&Message>) = messages.iter().partition(|message| message.role == Role::System);
+    let system: Vec<&str> = system.into_iter().map(|message| message.content.as_str()).collect();
+    let system = (!system.is_empty()).then(|| system.join("\n\n"));
+    let system = instruction.map(|text| instructed(system.as_deref(), text)).or(system);
+    let turns: Vec<Message> = turns.into_iter().cloned().collect();
+    match framing {
+        Framing::Hh { .. } => tokens(framing, system.as_deref(), tokenizer, &plain_prompt(&turns)),
+        Framing::Chat(_) | Framing::Bare => {
+            let system = system.map(|text| Message::new(Role::System, text));
+            tokenizer.encode(&framing.render(&system.into_iter().chain(turns).collect::<Vec<_>>())?)
+        }
+    }
+}
+
 /// Whether a text is a dialogue in the framing of HH-RLHF that waits for the assistant.
 #[must_use]
 pub fn is_framed(text: &str) -> bool {
@@ -115,7 +140,7 @@ mod tests {
     use std::path::Path;
 
     use crate::train::data::{Marks, encode_prompt};
-    use sk_models::train::tokenizer::load_tokenizer;
+    use crate::train::tokenizer::load_tokenizer;
 
     use super::*;
 

@@ -6,6 +6,6 @@ mod reply_text;
 mod session;
 
 pub use conversation::Conversation;
-pub use framing::{Framing, instructed, is_framed, tokens};
+pub use framing::{Framing, instructed, is_framed, tokens, tokens_of};
 pub use reply_text::ReplyText;
 pub use session::{Reply, Session, SessionError};

@@ -1,0 +1,330 @@
+//! The server, as clients of OpenAI's API use it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::common::{assert_refused, model_args, program, run_on_models, stdout};
+
+/// Long enough for anything that is not stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server, ended with the test.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+/// A reply: status, headers and body.
+struct Reply(u16, String, String);
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.2).unwrap_or_else(|error| panic!("{error}: {}", self.2))
+    }
+}
+
+impl Server {
+    /// The tiny model, or the one that ships if `args` says so.
+    fn start(args: &[&str]) -> Self {
+        Self::of(program().arg("serve").args(["--port", "0"]).args(model_args()).args(args))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let address = loop {
+            let line = lines.next().expect("the server says where it listens").unwrap();
+            if let Some((_, rest)) = line.split_once("listening at http://") {
+                break rest.split('/').next().unwrap().to_owned();
+            }
+        };
+        thread::spawn(move || lines.for_each(drop));
+        Self { process, address }
+    }
+
+    /// Sends a request and leaves the connection open.
+    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n");
+        // What is refused by its length need not be read to its end.
+        let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> Reply {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut text = String::new();
+        self.send(method, path, headers, &body).read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+        Reply(status, head.to_owned(), body)
+    }
+
+    fn chat(&self, body: &Value) -> Reply {
+        self.ask("POST", "/v1/chat/completions", "", body)
+    }
+
+    /// The value of a counter.
+    fn metric(&self, name: &str) -> f64 {
+        let Reply(_, _, text) = self.ask("GET", "/metrics", "", &Value::Null);
+        let line = text.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
+        line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Joins the pieces of a chunked body.
+fn unchunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        whole.push_str(&rest[..size]);
+        body = rest.get(size + 2..).unwrap_or_default();
+    }
+    whole
+}
+
+/// The data of a stream, without the last, which is `[DONE]`.
+fn chunks(body: &str) -> Vec<Value> {
+    let mut data: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(data.pop(), Some("[DONE]"), "{body}");
+    assert!(!body.contains("event:"), "a named event is not a chunk");
+    data.into_iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn hello(more: Value) -> Value {
+    let mut body = json!({"messages": [{"role": "user", "content": "Hello there"}], "seed": 7, "max_tokens": 40});
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+fn text(reply: &Reply) -> String {
+    assert_eq!(reply.0, 200, "{}", reply.2);
+    reply.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_answer_is_what_generate_writes() {
+    let server = Server::start(&[]);
+    let weights = json!({"swiss_knife": {"weights": {"helpful": 0.7, "honest": 0.3}}});
+    let reply = server.chat(&hello(weights.clone()));
+    let args = ["Hello there", "-w", "helpful=0.7,honest=0.3", "--seed", "7", "--max-new-tokens", "40", "--json", "-q"];
+    let generated: Value = serde_json::from_str(&stdout(&run_on_models("generate", &args))).unwrap();
+    assert_eq!(text(&reply), generated["text"]);
+    let body = reply.json();
+    assert_eq!((&body["object"], &body["model"]), (&json!("chat.completion"), &json!("swiss-knife")));
+    assert_eq!(body["usage"]["completion_tokens"], generated["tokens"]);
+    assert_eq!(body["usage"]["swiss_knife"]["steps"], generated["steps"]);
+    assert_eq!(body["choices"][0]["finish_reason"], "length");
+    // A header steers where the body does not.
+    let header = format!("X-Swiss-Knife: {}\r\n", weights["swiss_knife"]);
+    assert_eq!(text(&server.ask("POST", "/v1/chat/completions", &header, &hello(json!({})))), generated["text"]);
+    assert_ne!(text(&server.chat(&hello(json!({"seed": 8})))), generated["text"]);
+    // The prompt as it is, and as tokens.
+    let completed = server.ask("POST", "/v1/completions", "", &json!({"prompt": "Hello", "seed": 1, "max_tokens": 9}));
+    assert_eq!(completed.0, 200, "{}", completed.2);
+    let tokens: Vec<u32> = "Hello".bytes().map(u32::from).collect();
+    let of_tokens = server.ask("POST", "/v1/completions", "", &json!({"prompt": tokens, "seed": 1, "max_tokens": 9}));
+    assert_eq!(completed.json()["choices"][0]["text"], of_tokens.json()["choices"][0]["text"]);
+}
+
+#[test]
+fn spans_stream_as_they_are_chosen() {
+    let server = Server::start(&["--span-tokens", "8"]);
+    let whole = server.chat(&hello(json!({"n": 2})));
+    let streamed = server.chat(&hello(json!({"n": 2, "stream": true, "stream_options": {"include_usage": true},
+        "swiss_knife": {"explain": true}})));
+    assert!(streamed.1.contains("text/event-stream"), "{}", streamed.1);
+    let mut chunks = chunks(&streamed.2);
+    let usage = chunks.pop().unwrap();
+    assert_eq!((&usage["choices"], &usage["usage"]["prompt_tokens"]), (&json!([]), &whole.json()["usage"]["prompt_tokens"]));
+    assert!(chunks.iter().all(|chunk| chunk.get("usage").is_none() && chunk["id"] == usage["id"]));
+    for choice in 0..2 {
+        let of: Vec<&Value> = chunks.iter().filter(|chunk| chunk["choices"][0]["index"] == choice).collect();
+        assert_eq!(of[0]["choices"][0]["delta"]["role"], "assistant");
+        assert_eq!(of[of.len() - 1]["choices"][0]["finish_reason"], "length");
+        let joined: String = of.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+        assert_eq!(joined, whole.json()["choices"][choice]["message"]["content"]);
+        let steps: Vec<&Value> = of.iter().map(|chunk| &chunk["swiss_knife"]["step"]).filter(|step| !step.is_null()).collect();
+        assert!(steps.len() >= 5, "{}", steps.len());
+        for step in steps {
+            let candidates = step["candidates"].as_array().unwrap();
+            let mass: f64 = candidates.iter().map(|candidate| candidate["probability"].as_f64().unwrap()).sum();
+            assert!((mass - 1.0).abs() < 1e-9 && candidates[0]["blades"].as_array().unwrap().len() == 3, "{step}");
+        }
+    }
+    let without = server.chat(&hello(json!({"stream": true})));
+    assert!(!without.2.contains("usage") && !without.2.contains("swiss_knife\""), "{}", without.2);
+    // Nothing of a stop text is shown.
+    let all = text(&server.chat(&hello(json!({}))));
+    let (at, _) = all.char_indices().nth(10).unwrap();
+    let end = all[at..].char_indices().nth(2).map_or(all.len(), |(length, _)| at + length);
+    let stopped = server.chat(&hello(json!({"stop": &all[at..end]})));
+    assert_eq!(stopped.json()["choices"][0]["finish_reason"], "stop");
+    assert!(!text(&stopped).contains(&all[at..end]));
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_in_openais_shape() {
+    let server = Server::start(&[]);
+    for (body, status, param) in [
+        (hello(json!({"tools": [{"type": "function"}]})), 400, "tools"),
+        (hello(json!({"response_format": {"type": "json_object"}})), 400, "response_format"),
+        (hello(json!({"swiss_knife": {"weights": {"kind": 1}}})), 400, "swiss_knife.weights"),
+        (hello(json!({"swiss_knife": {"weights": {"helpful": -1}}})), 400, "swiss_knife.weights"),
+        (hello(json!({"swiss_knife": {"scheme": "/etc/passwd"}})), 400, "swiss_knife.scheme"),
+        (hello(json!({"swiss_knife": {"set": ["blades.helpful.adapter=/etc"]}})), 400, "swiss_knife.set"),
+        (hello(json!({"swiss_knife": {"blades": {"calm": "/etc"}}})), 400, "swiss_knife.blades"),
+        (hello(json!({"messages": [{"role": "user", "content": "a".repeat(600)}]})), 400, "messages"),
+        (json!([]), 400, "body"),
+    ] {
+        let reply = server.chat(&body);
+        let error = &reply.json()["error"];
+        assert_eq!((reply.0, error["param"].as_str().unwrap()), (status, param), "{error}");
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()) && error.get("code").is_some());
+    }
+    let known = server.chat(&hello(json!({"swiss_knife": {"weights": {"kind": 1}}})));
+    assert!(known.2.contains("helpful"), "the known blades are named: {}", known.2);
+    let elsewhere = server.chat(&hello(json!({"model": "gpt-5"})));
+    assert_eq!((elsewhere.0, elsewhere.json()["error"]["code"].as_str()), (404, Some("not_found")));
+    assert_eq!(server.ask("GET", "/v2", "", &Value::Null).0, 404);
+    assert_eq!(server.ask("POST", "/v1/chat/completions", "", &json!("x".repeat(2 << 20))).0, 413);
+    // Schemes are models, and instructions are blades.
+    let scheme = hello(json!({"model": "swiss-knife:best-of-n"}));
+    assert_ne!(text(&server.chat(&scheme)), text(&server.chat(&hello(json!({})))));
+    let calm = json!({"swiss_knife": {"blades": {"calm": "instruction:Be calm."}, "weights": {"calm": 1}}});
+    assert!(!text(&server.chat(&hello(calm))).is_empty());
+    let models = server.ask("GET", "/v1/models", "", &Value::Null).json();
+    assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "swiss-knife:best-of-n"));
+    let preflight = server.ask(
+        "OPTIONS",
+        "/v1/chat/completions",
+        "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-stainless-os\r\n",
+        &Value::Null,
+    );
+    assert!(preflight.1.contains("x-stainless-os"), "{}", preflight.1);
+}
+
+#[test]
+fn a_key_is_asked_for() {
+    let mut command = program();
+    command.env("SWISS_KNIFE_SERVE_KEY", "secret").arg("serve").args(["--port", "0"]).args(model_args());
+    let server = Server::of(&mut command);
+    for header in ["", "Authorization: Bearer wrong\r\n", "Authorization: secret\r\n"] {
+        let reply = server.ask("GET", "/v1/models", header, &Value::Null);
+        assert_eq!((reply.0, reply.json()["error"]["code"].as_str()), (401, Some("invalid_api_key")));
+    }
+    assert_eq!(server.ask("GET", "/v1/models", "Authorization: Bearer secret\r\n", &Value::Null).0, 200);
+    assert_eq!(server.ask("GET", "/health", "", &Value::Null).0, 200);
+}
+
+#[test]
+fn weights_change_while_it_answers() {
+    let server = Server::start(&["--span-tokens", "4"]);
+    let body = hello(json!({"stream": true, "max_tokens": 440, "swiss_knife": {"explain": true, "weights": {"helpful": 1}}}));
+    let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+    let mut weights = Vec::new();
+    let mut edited = false;
+    while let Some(Ok(line)) = lines.next() {
+        let Some(data) = line.strip_prefix("data: ").filter(|data| *data != "[DONE]") else { continue };
+        let chunk: Value = serde_json::from_str(data).unwrap();
+        if !edited {
+            // The id comes with the first chunk.
+            let path = format!("/swiss-knife/generations/{}", chunk["id"].as_str().unwrap());
+            assert_eq!(server.ask("PATCH", &path, "", &json!({"weights": {"kind": 1}})).0, 400);
+            let reply = server.ask("PATCH", &path, "", &json!({"weights": {"honest": 3, "harmless": 1}}));
+            assert_eq!((reply.0, &reply.json()["weights"]["honest"]), (200, &json!(0.75)), "{}", reply.2);
+            edited = true;
+        }
+        if let Some(step) = chunk["swiss_knife"]["step"].as_object() {
+            weights.push(step["weights"].clone());
+        }
+    }
+    assert_eq!(weights[weights.len() - 1], json!([["honest", 0.75], ["harmless", 0.25]]));
+    assert_eq!(server.ask("GET", "/swiss-knife/generations/chatcmpl-0", "", &Value::Null).0, 404);
+}
+
+#[test]
+fn an_answer_ends_with_its_client() {
+    let server = Server::start(&["--span-tokens", "2", "--concurrent", "4"]);
+    for stream in [true, false] {
+        let body = hello(json!({"stream": stream, "max_tokens": 440, "n": 4}));
+        let connection = server.send("POST", "/v1/chat/completions", "", &body.to_string());
+        let start = Instant::now();
+        while server.metric("swiss_knife_answers_under_way") < 1.0 {
+            assert!(start.elapsed() < PATIENCE);
+        }
+        drop(connection);
+        while server.metric("swiss_knife_answers_under_way") > 0.0 {
+            assert!(start.elapsed() < PATIENCE, "still under way");
+        }
+    }
+    assert!(server.metric("swiss_knife_answers_total") >= 2.0);
+    // None of the eight was written to its end.
+    assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
+    assert!(!text(&server.chat(&hello(json!({})))).is_empty());
+}
+
+#[test]
+fn many_clients_get_what_each_gets_alone() {
+    let server = Server::start(&["--concurrent", "6", "--waiting", "64"]);
+    let body = |client: usize| {
+        let weights = [json!({"helpful": 1}), json!({"honest": 1, "harmless": 2}), json!({"helpful": 1, "honest": 1})];
+        let content = format!("{}Client {client}", "The same beginning. ".repeat(8));
+        json!({"messages": [{"role": "user", "content": content}], "seed": client, "max_tokens": 30,
+            "swiss_knife": {"weights": weights[client % 3]}})
+    };
+    let alone: Vec<String> = (0..12).map(|client| text(&server.chat(&body(client)))).collect();
+    let beside: Vec<String> = thread::scope(|scope| {
+        let (server, body) = (&server, &body);
+        let clients: Vec<_> = (0..12).map(|client| scope.spawn(move || text(&server.chat(&body(client))))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert_eq!(beside, alone);
+}
+
+#[test]
+fn too_many_requests_are_told_to_come_back() {
+    let server = Server::start(&["--concurrent", "1", "--waiting", "1", "--span-tokens", "2"]);
+    let replies: Vec<Reply> = thread::scope(|scope| {
+        let ask = |seed: usize| {
+            let server = &server;
+            scope.spawn(move || server.chat(&hello(json!({"max_tokens": 300, "seed": seed}))))
+        };
+        let clients: Vec<_> = (0..8).map(ask).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let refused: Vec<&Reply> = replies.iter().filter(|reply| reply.0 == 429).collect();
+    assert!(!refused.is_empty() && refused.len() < 8, "{} of 8 refused", refused.len());
+    assert!(refused[0].1.contains("retry-after: 1") && refused[0].json()["error"]["type"] == "rate_limit_error");
+    // What never fits is refused for good.
+    let small = Server::start(&["--memory", "0"]);
+    assert_eq!(small.chat(&hello(json!({}))).0, 400);
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let server = Server::start(&[]);
+    let port = server.address.rsplit(':').next().unwrap();
+    let output = run_on_models("serve", &["--port", port]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains(&server.address) && error.contains("--port"), "{error}");
+    assert_refused(&run_on_models("serve", &["--concurrent", "0"]), &[]);
+}

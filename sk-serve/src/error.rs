@@ -1,0 +1,103 @@
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use sk_core::StepError;
+use sk_models::dialogue::SessionError;
+use sk_models::engine::EngineError;
+use sk_scheme::SchemeError;
+
+/// A refusal in the shape of OpenAI's API.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    status: StatusCode,
+    message: String,
+    /// The field at fault.
+    param: Option<String>,
+    code: Option<&'static str>,
+}
+
+impl ApiError {
+    /// A request that cannot be understood or served: 400.
+    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, message: message.into(), param: Some(param.into()), code: None }
+    }
+
+    pub(crate) fn unsupported(param: &str) -> Self {
+        let message = format!("this server does not support `{param}`; leave it out");
+        Self { code: Some("unsupported_parameter"), ..Self::invalid(param, message) }
+    }
+
+    pub(crate) fn of_scheme(error: &SchemeError) -> Self {
+        Self::invalid("swiss_knife", error.to_string())
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        let message = "send the key of this server as `Authorization: Bearer KEY`".to_owned();
+        Self { status: StatusCode::UNAUTHORIZED, message, param: None, code: Some("invalid_api_key") }
+    }
+
+    pub(crate) fn not_found(what: String) -> Self {
+        Self { status: StatusCode::NOT_FOUND, message: what, param: None, code: Some("not_found") }
+    }
+
+    pub(crate) fn busy() -> Self {
+        let message = "the server has as many requests as it takes; try again in a moment".to_owned();
+        Self { status: StatusCode::TOO_MANY_REQUESTS, message, param: None, code: Some("rate_limit_exceeded") }
+    }
+
+    pub(crate) fn draining() -> Self {
+        let message = "the server is shutting down".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, message, param: None, code: Some("unavailable") }
+    }
+
+    pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
+        let message = error.to_string();
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message, param: None, code: None }
+    }
+
+    /// A generation that failed: the client's fault where the input does not fit.
+    pub(crate) fn of_session(error: &SessionError) -> Self {
+        match error {
+            SessionError::PromptTooLong { .. } => {
+                Self { code: Some("context_length_exceeded"), ..Self::invalid("messages", error.to_string()) }
+            }
+            SessionError::EmptyPrompt => Self::invalid("messages", error.to_string()),
+            SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } => {
+                Self::invalid("swiss_knife.blades", error.to_string())
+            }
+            SessionError::Text(_) => Self::invalid("messages", error.to_string()),
+            _ => Self::internal(error),
+        }
+    }
+
+    /// The error as OpenAI's clients read it.
+    pub(crate) fn body(&self) -> Value {
+        let kind = match self.status.as_u16() {
+            401 => "authentication_error",
+            429 => "rate_limit_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        };
+        json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// Whether a request failed because it was stopped.
+pub(crate) fn was_stopped(error: &SessionError) -> bool {
+    let (SessionError::Step(StepError::Proposal(source)) | SessionError::Step(StepError::Backbone(source))) = error else {
+        return false;
+    };
+    matches!(source.downcast_ref(), Some(EngineError::Stopped(_)))
+}

@@ -1,0 +1,312 @@
+//! Bodies of requests, as plain data.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use sk_models::text::{Message, Role};
+
+use crate::ApiError;
+
+/// Answers to one prompt, at most.
+const MOST_CHOICES: usize = 8;
+
+/// Stop texts, at most.
+const MOST_STOPS: usize = 4;
+
+/// What is asked for, whatever the endpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) model: Option<String>,
+    pub(crate) prompt: Prompt,
+    pub(crate) max_new_tokens: Option<usize>,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) top_p: Option<f64>,
+    pub(crate) choices: usize,
+    pub(crate) seed: Option<u64>,
+    pub(crate) stop: Vec<String>,
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+    pub(crate) steering: SteeringBody,
+}
+
+/// What is to be answered or continued.
+#[derive(Debug, Clone)]
+pub(crate) enum Prompt {
+    /// Turns of a dialogue.
+    Messages(Vec<Message>),
+    /// A text as it is.
+    Text(String),
+    /// Its tokens.
+    Tokens(Vec<u32>),
+}
+
+/// The field `swiss_knife`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SteeringBody {
+    /// Weights of the blades by name.
+    pub(crate) weights: Option<BTreeMap<String, f64>>,
+    /// A scheme that ships, by name.
+    pub(crate) scheme: Option<String>,
+    /// The operating point.
+    pub(crate) preset: Option<String>,
+    /// Fields, each `SLOT.FIELD=VALUE`.
+    #[serde(default)]
+    pub(crate) set: Vec<String>,
+    /// Blades of this request, each `instruction:TEXT`.
+    #[serde(default)]
+    pub(crate) blades: BTreeMap<String, String>,
+    /// Whether each chunk tells of its step.
+    #[serde(default)]
+    pub(crate) explain: bool,
+}
+
+/// A JSON object whose fields are taken one by one; those that are left are refused.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Takes a field; a null is none.
+    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
+        match self.0.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => {
+                serde_json::from_value(value).map(Some).map_err(|error| ApiError::invalid(name, format!("`{name}`: {error}")))
+            }
+        }
+    }
+
+    /// Takes a number within a range.
+    fn number(&mut self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
+        match self.take::<f64>(name)? {
+            Some(value) if !(least..=most).contains(&value) => {
+                Err(ApiError::invalid(name, format!("`{name}` is {value}; it must be between {least} and {most}")))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// Takes a field that does nothing unless it is one of `idle`.
+    fn refuse_unless(&mut self, name: &str, idle: &[Value]) -> Result<(), ApiError> {
+        match self.0.remove(name) {
+            None | Some(Value::Null) => Ok(()),
+            Some(value) if idle.contains(&value) => Ok(()),
+            Some(_) => Err(ApiError::unsupported(name)),
+        }
+    }
+
+    fn end(self) -> Result<(), ApiError> {
+        self.0.keys().next().map_or(Ok(()), |name| Err(ApiError::unsupported(name)))
+    }
+}
+
+impl Job {
+    /// The body of `/v1/chat/completions`; `header` is the steering of a header, which the body
+    /// precedes.
+    pub(crate) fn chat(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
+        let mut fields = Fields(body);
+        let messages: Vec<MessageBody> =
+            fields.take("messages")?.ok_or_else(|| ApiError::invalid("messages", "`messages` is missing"))?;
+        let messages = messages.into_iter().map(MessageBody::message).collect::<Result<Vec<_>, _>>()?;
+        if !messages.iter().any(|message| message.role == Role::User) {
+            return Err(ApiError::invalid("messages", "`messages` has no message of a user"));
+        }
+        fields.refuse_unless("logprobs", &[Value::Bool(false)])?;
+        fields.refuse_unless("response_format", &[serde_json::json!({"type": "text"})])?;
+        let newest = fields.take("max_completion_tokens")?;
+        Self::rest(fields, Prompt::Messages(messages), newest, header)
+    }
+
+    /// The body of `/v1/completions`.
+    pub(crate) fn completion(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
+        let mut fields = Fields(body);
+        let prompt = match fields.take::<PromptBody>("prompt")? {
+            Some(PromptBody::Text(text)) => Prompt::Text(text),
+            Some(PromptBody::Texts(mut texts)) if texts.len() == 1 => Prompt::Text(texts.remove(0)),
+            Some(PromptBody::Tokens(tokens)) => Prompt::Tokens(tokens),
+            Some(PromptBody::Many(mut many)) if many.len() == 1 => Prompt::Tokens(many.remove(0)),
+            Some(_) => return Err(ApiError::invalid("prompt", "`prompt` holds several prompts; send one a request")),
+            None => return Err(ApiError::invalid("prompt", "`prompt` is missing")),
+        };
+        fields.refuse_unless("echo", &[Value::Bool(false)])?;
+        fields.refuse_unless("logprobs", &[])?;
+        fields.refuse_unless("best_of", &[Value::from(1)])?;
+        fields.refuse_unless("suffix", &[])?;
+        Self::rest(fields, prompt, None, header)
+    }
+
+    fn rest(mut fields: Fields, prompt: Prompt, newest: Option<usize>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
+        let older = fields.take("max_tokens")?;
+        let max_new_tokens = newest.or(older);
+        if max_new_tokens == Some(0) {
+            return Err(ApiError::invalid("max_tokens", "`max_tokens` is 0; it must be at least 1"));
+        }
+        let choices = fields.take("n")?.unwrap_or(1);
+        if !(1..=MOST_CHOICES).contains(&choices) {
+            return Err(ApiError::invalid("n", format!("`n` is {choices}; it must be between 1 and {MOST_CHOICES}")));
+        }
+        let stop = match fields.take::<StopBody>("stop")? {
+            None => Vec::new(),
+            Some(StopBody::One(text)) => vec![text],
+            Some(StopBody::Several(texts)) => texts,
+        };
+        if stop.len() > MOST_STOPS || stop.iter().any(String::is_empty) {
+            return Err(ApiError::invalid("stop", format!("`stop` holds at most {MOST_STOPS} texts, none of them empty")));
+        }
+        let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
+        let steering = fields.take("swiss_knife")?.or(header).unwrap_or_default();
+        let job = Self {
+            model: fields.take("model")?,
+            prompt,
+            max_new_tokens,
+            temperature: fields.number("temperature", 0.0, 2.0)?,
+            top_p: fields.number("top_p", f64::MIN_POSITIVE, 1.0)?,
+            choices,
+            seed: fields.take::<i64>("seed")?.map(i64::cast_unsigned),
+            stop,
+            stream: fields.take("stream")?.unwrap_or(false),
+            include_usage: options.include_usage,
+            steering,
+        };
+        // Labels for whoever runs the server, which change nothing.
+        for label in ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"] {
+            let _: Option<Value> = fields.take(label)?;
+        }
+        for (name, idle) in [("frequency_penalty", Value::from(0)), ("presence_penalty", Value::from(0))] {
+            fields.refuse_unless(name, &[idle, Value::from(0.0)])?;
+        }
+        for empty in ["tools", "logit_bias"] {
+            fields.refuse_unless(empty, &[Value::Array(Vec::new()), Value::Object(Map::new())])?;
+        }
+        fields.end()?;
+        Ok(job)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StopBody {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PromptBody {
+    Text(String),
+    Tokens(Vec<u32>),
+    Texts(Vec<String>),
+    Many(Vec<Vec<u32>>),
+}
+
+#[derive(Deserialize)]
+struct MessageBody {
+    role: String,
+    content: Option<ContentBody>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ContentBody {
+    Text(String),
+    Parts(Vec<PartBody>),
+}
+
+#[derive(Deserialize)]
+struct PartBody {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+}
+
+impl MessageBody {
+    fn message(self) -> Result<Message, ApiError> {
+        let role = match self.role.as_str() {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" | "developer" => Role::System,
+            other => {
+                return Err(ApiError::invalid(
+                    "messages",
+                    format!("a message is of role \"{other}\"; use system, user or assistant"),
+                ));
+            }
+        };
+        if let Some(field) = ["tool_calls", "tool_call_id", "function_call", "audio"]
+            .iter()
+            .find(|field| self.rest.get(**field).is_some_and(|value| !value.is_null()))
+        {
+            return Err(ApiError::unsupported(&format!("messages.{field}")));
+        }
+        let text = match self.content {
+            None => String::new(),
+            Some(ContentBody::Text(text)) => text,
+            Some(ContentBody::Parts(parts)) => {
+                if let Some(part) = parts.iter().find(|part| part.kind != "text") {
+                    return Err(ApiError::unsupported(&format!("messages.content of type {}", part.kind)));
+                }
+                parts.into_iter().filter_map(|part| part.text).collect::<Vec<_>>().concat()
+            }
+        };
+        Ok(Message::new(role, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn chat(body: Value) -> Result<Job, ApiError> {
+        let Value::Object(mut body) = body else { panic!("an object") };
+        body.entry("messages").or_insert_with(|| json!([{"role": "user", "content": "Hi"}]));
+        Job::chat(body, None)
+    }
+
+    #[test]
+    fn the_newer_limit_precedes_the_older() {
+        assert_eq!(chat(json!({"max_tokens": 5, "max_completion_tokens": 7})).unwrap().max_new_tokens, Some(7));
+        assert_eq!(chat(json!({"max_tokens": 5})).unwrap().max_new_tokens, Some(5));
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        for (body, param) in [
+            (json!({"tools": [{"type": "function"}]}), "tools"),
+            (json!({"response_format": {"type": "json_object"}}), "response_format"),
+            (json!({"logprobs": true}), "logprobs"),
+            (json!({"frequency_penalty": 0.5}), "frequency_penalty"),
+            (json!({"temprature": 0.5}), "temprature"),
+            (json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}), "image_url"),
+            (json!({"n": 9}), "n"),
+            (json!({"temperature": -1}), "temperature"),
+            (json!({"stop": ["a", ""]}), "stop"),
+            (json!({"max_tokens": 0}), "max_tokens"),
+            (json!({"swiss_knife": {"weight": {}}}), "swiss_knife"),
+            (json!({"messages": []}), "messages"),
+        ] {
+            let error = chat(body).unwrap_err();
+            assert!(error.to_string().contains(param), "{param}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_taken() {
+        let idle = json!({"user": "me", "frequency_penalty": 0, "tools": [], "store": false, "seed": -1, "logit_bias": {}, "stop": null});
+        assert_eq!(chat(idle).unwrap().seed, Some(u64::MAX));
+        let parts = json!({"messages": [{"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]});
+        let Prompt::Messages(messages) = chat(parts).unwrap().prompt else { panic!("messages") };
+        assert_eq!((messages[0].role, messages[1].content.as_str()), (Role::System, "Hi"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Answers in the shapes of OpenAI's API.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use sk_core::Ended;
+
+use crate::generation::{Step, Summary};
+
+/// The shape of an endpoint's answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Chat,
+    Text,
+}
+
+impl Shape {
+    pub(crate) fn id_prefix(self) -> &'static str {
+        match self {
+            Self::Chat => "chatcmpl",
+            Self::Text => "cmpl",
+        }
+    }
+}
+
+/// What all chunks of an answer say.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub(crate) shape: Shape,
+    pub(crate) id: String,
+    pub(crate) created: u64,
+    pub(crate) model: String,
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn reason(ended: Option<Ended>) -> &'static str {
+    match ended {
+        Some(Ended::Limit | Ended::ContextFull) => "length",
+        _ => "stop",
+    }
+}
+
+impl Head {
+    fn object(&self, streamed: bool) -> &'static str {
+        match (self.shape, streamed) {
+            (Shape::Chat, true) => "chat.completion.chunk",
+            (Shape::Chat, false) => "chat.completion",
+            (Shape::Text, _) => "text_completion",
+        }
+    }
+
+    fn chunk(&self, choices: &Value) -> Value {
+        json!({"id": self.id, "object": self.object(true), "created": self.created, "model": self.model, "choices": choices})
+    }
+
+    fn part(&self, choice: usize, delta: &Value, text: &str, reason: Option<&str>) -> Value {
+        match self.shape {
+            Shape::Chat => json!([{"index": choice, "delta": delta, "logprobs": null, "finish_reason": reason}]),
+            Shape::Text => json!([{"index": choice, "text": text, "logprobs": null, "finish_reason": reason}]),
+        }
+    }
+
+    /// The chunk that opens a choice; a text has none.
+    pub(crate) fn opening(&self, choice: usize) -> Option<Value> {
+        (self.shape == Shape::Chat)
+            .then(|| self.chunk(&self.part(choice, &json!({"role": "assistant", "content": ""}), "", None)))
+    }
+
+    /// The chunk of a span, with its step under a key of its own.
+    pub(crate) fn span(&self, choice: usize, text: &str, step: Option<&Step>) -> Value {
+        let mut chunk = self.chunk(&self.part(choice, &json!({"content": text}), text, None));
+        if let Some(step) = step {
+            chunk["swiss_knife"] = json!({"step": step});
+        }
+        chunk
+    }
+
+    /// The chunk that ends a choice.
+    pub(crate) fn closing(&self, choice: usize, ended: Option<Ended>) -> Value {
+        self.chunk(&self.part(choice, &json!({}), "", Some(reason(ended))))
+    }
+
+    /// The chunk of usage, which has no choices.
+    pub(crate) fn usage_chunk(&self, usage: &Value) -> Value {
+        let mut chunk = self.chunk(&json!([]));
+        chunk["usage"] = usage.clone();
+        chunk
+    }
+
+    /// The whole answer.
+    pub(crate) fn whole(&self, choices: &[Choice], usage: &Value) -> Value {
+        let choice = |(index, choice): (usize, &Choice)| {
+            let reason = reason(choice.summary.ended);
+            let mut value = match self.shape {
+                Shape::Chat => json!({"index": index, "message": {"role": "assistant", "content": choice.text, "refusal": null},
+                    "logprobs": null, "finish_reason": reason}),
+                Shape::Text => json!({"index": index, "text": choice.text, "logprobs": null, "finish_reason": reason}),
+            };
+            if !choice.steps.is_empty() {
+                value["swiss_knife"] = json!({"steps": choice.steps});
+            }
+            value
+        };
+        let choices: Vec<Value> = choices.iter().enumerate().map(choice).collect();
+        json!({"id": self.id, "object": self.object(false), "created": self.created, "model": self.model, "choices": choices,
+            "usage": usage})
+    }
+}
+
+/// A choice that is whole.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    pub(crate) text: String,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) summary: Summary,
+}
+
+/// Tokens read and written, and what the search cost.
+pub(crate) fn usage(prompt: usize, choices: &[Summary]) -> Value {
+    let completion: usize = choices.iter().map(|summary| summary.tokens).sum();
+    let mut cost = Summary::default();
+    for summary in choices {
+        cost.steps += summary.steps;
+        cost.drafted_tokens += summary.drafted_tokens;
+        cost.seconds += summary.seconds;
+    }
+    json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion, "swiss_knife": cost})
+}
