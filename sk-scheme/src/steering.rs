@@ -35,22 +35,30 @@ pub struct Steering {
 /// What the model that ships drafts at under the sound convention. It is a thousandth of the size
 /// of those that the operating point was published with, and at temperature 1 its tail of unlikely
 /// tokens is most of what it writes.
-const SHIPPED_DRAFT_TEMPERATURE: f64 = 0.7;
+const SHIPPED_DRAFT_TEMPERATURE: f64 = 0.75;
+
+/// How many candidates it drafts without a preset: more of what it writes is no answer.
+const SHIPPED_CANDIDATES: usize = 12;
 
 impl Steering {
     /// The scheme: the preset under the convention, then the scheme or file, then single fields,
     /// then numbers, then weights.
     ///
-    /// `shipped` says that the model that ships drafts, which has a temperature of its own under
-    /// the sound convention.
+    /// `shipped` says that the model that ships drafts, which has a temperature and, without a
+    /// preset, a number of candidates of its own under the sound convention.
     ///
     /// # Errors
     /// If the file cannot be read as a scheme, a number is out of range, or one does not apply to
     /// the scheme's slots.
     pub fn spec(&self, shipped: bool) -> Result<SchemeSpec, SchemeError> {
         let preset = self.preset.unwrap_or_else(|| Preset::of_convention(self.convention));
-        let mut spec = SchemeSpec::reference(self.convention, &preset.operating_point());
-        if shipped && self.convention == Convention::Sound {
+        let mut point = preset.operating_point();
+        let shipped = shipped && self.convention == Convention::Sound;
+        if shipped && self.preset.is_none() {
+            point.candidates = SHIPPED_CANDIDATES;
+        }
+        let mut spec = SchemeSpec::reference(self.convention, &point);
+        if shipped {
             spec = spec.with_draft_temperature(SHIPPED_DRAFT_TEMPERATURE);
         }
         if let Some(path) = &self.scheme {

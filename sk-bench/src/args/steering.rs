@@ -42,7 +42,7 @@ pub struct OperatingArgs {
     /// Operating point: responsive unless given, and hhh under --convention paper.
     ///
     /// `responsive` is hhh with a temperature of 0.25, at which the choice follows the weights. The
-    /// others are published.
+    /// others are published. Without any, the model that ships drafts twelve candidates.
     #[arg(long, value_name = "PRESET", value_parser = named::<Preset>(&Preset::NAMES))]
     pub preset: Option<Preset>,
     /// What fills in where the paper is silent.
