@@ -21,6 +21,8 @@ use crate::service::{Live, Progress, Service};
 /// What an answer sends while it is written.
 #[derive(Debug)]
 pub(crate) enum Event {
+    /// The answer is under way, and can be edited.
+    Started { choice: usize },
     /// A span was chosen.
     Span { choice: usize, text: String, step: Option<Box<Step>> },
     /// The answer is whole.
@@ -136,6 +138,7 @@ impl Answer {
         let progress = Arc::new(Mutex::new(Progress::default()));
         let live = Live { spec: session.spec().clone(), progress: Arc::clone(&progress) };
         let _listed = Listed::new(service, &self.id, self.choice, live);
+        events.blocking_send(Event::Started { choice: self.choice }).map_err(|_| Failure::Gone)?;
 
         let request = models.scheduler.enter(&self.stop);
         let stops: Vec<&str> =

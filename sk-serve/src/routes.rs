@@ -1,6 +1,6 @@
 //! The endpoints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
 
@@ -191,6 +191,7 @@ async fn answer(service: &Arc<Service>, job: Job, shape: Shape) -> Result<Respon
     let mut left = listener.choices;
     while left > 0 {
         match listener.events.recv().await {
+            Some(Event::Started { .. }) => {}
             Some(Event::Span { choice, text, step }) => {
                 choices[choice].text.push_str(&text);
                 choices[choice].steps.extend(step.map(|step| *step));
@@ -210,8 +211,7 @@ async fn answer(service: &Arc<Service>, job: Job, shape: Shape) -> Result<Respon
 
 /// A stream of chunks. If it is dropped, the answers stop.
 fn streamed(listener: Listener, head: Head, include_usage: bool) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let opening = (0..listener.choices).filter_map(|choice| head.opening(choice)).collect::<Vec<_>>();
-    let state = (listener, head, opening.into_iter().collect::<std::collections::VecDeque<_>>(), Vec::new(), false);
+    let state = (listener, head, VecDeque::<Value>::new(), Vec::new(), false);
     let chunks = stream::unfold(state, move |(mut listener, head, mut ready, mut done, mut ended)| async move {
         loop {
             if let Some(chunk) = ready.pop_front() {
@@ -222,6 +222,7 @@ fn streamed(listener: Listener, head: Head, include_usage: bool) -> Sse<impl Str
                 return None;
             }
             match listener.events.recv().await {
+                Some(Event::Started { choice }) => ready.extend(head.opening(choice)),
                 Some(Event::Span { choice, text, step }) => ready.push_back(head.span(choice, &text, step.as_deref())),
                 Some(Event::Done { choice, summary }) => {
                     count(&summary);

@@ -147,7 +147,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
 
 impl<'a> Subject<'a> {
     fn load(args: &'a BenchArgs, loading: &mut Loading) -> Result<Self, Error> {
-        let mut config = args.steering.scheme(&args.models)?;
+        let shipped = args.models.sources().are_shipped() && args.random.backbone_config.is_none();
+        let mut config = args.steering.steering().spec(shipped)?;
         if args.steering.scheme.is_none() {
             let span_tokens = args.steering.operating.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
             config.granularity = GranularitySpec::FixedLength { span_tokens };

@@ -107,7 +107,7 @@ fn chunks(body: &str) -> Vec<Value> {
     data.into_iter().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn hello(more: Value) -> Value {
+fn hello(more: &Value) -> Value {
     let mut body = json!({"messages": [{"role": "user", "content": "Hello there"}], "seed": 7, "max_tokens": 40});
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
@@ -124,7 +124,7 @@ fn text(reply: &Reply) -> String {
 fn an_answer_is_what_generate_writes() {
     let server = Server::start(&[]);
     let weights = json!({"swiss_knife": {"weights": {"helpful": 0.7, "honest": 0.3}}});
-    let reply = server.chat(&hello(weights.clone()));
+    let reply = server.chat(&hello(&weights));
     let args = ["Hello there", "-w", "helpful=0.7,honest=0.3", "--seed", "7", "--max-new-tokens", "40", "--json", "-q"];
     let generated: Value = serde_json::from_str(&stdout(&run_on_models("generate", &args))).unwrap();
     assert_eq!(text(&reply), generated["text"]);
@@ -135,8 +135,8 @@ fn an_answer_is_what_generate_writes() {
     assert_eq!(body["choices"][0]["finish_reason"], "length");
     // A header steers where the body does not.
     let header = format!("X-Swiss-Knife: {}\r\n", weights["swiss_knife"]);
-    assert_eq!(text(&server.ask("POST", "/v1/chat/completions", &header, &hello(json!({})))), generated["text"]);
-    assert_ne!(text(&server.chat(&hello(json!({"seed": 8})))), generated["text"]);
+    assert_eq!(text(&server.ask("POST", "/v1/chat/completions", &header, &hello(&json!({})))), generated["text"]);
+    assert_ne!(text(&server.chat(&hello(&json!({"seed": 8})))), generated["text"]);
     // The prompt as it is, and as tokens.
     let completed = server.ask("POST", "/v1/completions", "", &json!({"prompt": "Hello", "seed": 1, "max_tokens": 9}));
     assert_eq!(completed.0, 200, "{}", completed.2);
@@ -148,8 +148,8 @@ fn an_answer_is_what_generate_writes() {
 #[test]
 fn spans_stream_as_they_are_chosen() {
     let server = Server::start(&["--span-tokens", "8"]);
-    let whole = server.chat(&hello(json!({"n": 2})));
-    let streamed = server.chat(&hello(json!({"n": 2, "stream": true, "stream_options": {"include_usage": true},
+    let whole = server.chat(&hello(&json!({"n": 2})));
+    let streamed = server.chat(&hello(&json!({"n": 2, "stream": true, "stream_options": {"include_usage": true},
         "swiss_knife": {"explain": true}})));
     assert!(streamed.1.contains("text/event-stream"), "{}", streamed.1);
     let mut chunks = chunks(&streamed.2);
@@ -170,13 +170,13 @@ fn spans_stream_as_they_are_chosen() {
             assert!((mass - 1.0).abs() < 1e-9 && candidates[0]["blades"].as_array().unwrap().len() == 3, "{step}");
         }
     }
-    let without = server.chat(&hello(json!({"stream": true})));
+    let without = server.chat(&hello(&json!({"stream": true})));
     assert!(!without.2.contains("usage") && !without.2.contains("swiss_knife\""), "{}", without.2);
     // Nothing of a stop text is shown.
-    let all = text(&server.chat(&hello(json!({}))));
+    let all = text(&server.chat(&hello(&json!({}))));
     let (at, _) = all.char_indices().nth(10).unwrap();
     let end = all[at..].char_indices().nth(2).map_or(all.len(), |(length, _)| at + length);
-    let stopped = server.chat(&hello(json!({"stop": &all[at..end]})));
+    let stopped = server.chat(&hello(&json!({"stop": &all[at..end]})));
     assert_eq!(stopped.json()["choices"][0]["finish_reason"], "stop");
     assert!(!text(&stopped).contains(&all[at..end]));
 }
@@ -185,14 +185,14 @@ fn spans_stream_as_they_are_chosen() {
 fn what_cannot_be_served_is_refused_in_openais_shape() {
     let server = Server::start(&[]);
     for (body, status, param) in [
-        (hello(json!({"tools": [{"type": "function"}]})), 400, "tools"),
-        (hello(json!({"response_format": {"type": "json_object"}})), 400, "response_format"),
-        (hello(json!({"swiss_knife": {"weights": {"kind": 1}}})), 400, "swiss_knife.weights"),
-        (hello(json!({"swiss_knife": {"weights": {"helpful": -1}}})), 400, "swiss_knife.weights"),
-        (hello(json!({"swiss_knife": {"scheme": "/etc/passwd"}})), 400, "swiss_knife.scheme"),
-        (hello(json!({"swiss_knife": {"set": ["blades.helpful.adapter=/etc"]}})), 400, "swiss_knife.set"),
-        (hello(json!({"swiss_knife": {"blades": {"calm": "/etc"}}})), 400, "swiss_knife.blades"),
-        (hello(json!({"messages": [{"role": "user", "content": "a".repeat(600)}]})), 400, "messages"),
+        (hello(&json!({"tools": [{"type": "function"}]})), 400, "tools"),
+        (hello(&json!({"response_format": {"type": "json_object"}})), 400, "response_format"),
+        (hello(&json!({"swiss_knife": {"weights": {"kind": 1}}})), 400, "swiss_knife.weights"),
+        (hello(&json!({"swiss_knife": {"weights": {"helpful": -1}}})), 400, "swiss_knife.weights"),
+        (hello(&json!({"swiss_knife": {"scheme": "/etc/passwd"}})), 400, "swiss_knife.scheme"),
+        (hello(&json!({"swiss_knife": {"set": ["blades.helpful.adapter=/etc"]}})), 400, "swiss_knife.set"),
+        (hello(&json!({"swiss_knife": {"blades": {"calm": "/etc"}}})), 400, "swiss_knife.blades"),
+        (hello(&json!({"messages": [{"role": "user", "content": "a".repeat(600)}]})), 400, "messages"),
         (json!([]), 400, "body"),
     ] {
         let reply = server.chat(&body);
@@ -200,17 +200,17 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
         assert_eq!((reply.0, error["param"].as_str().unwrap()), (status, param), "{error}");
         assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()) && error.get("code").is_some());
     }
-    let known = server.chat(&hello(json!({"swiss_knife": {"weights": {"kind": 1}}})));
+    let known = server.chat(&hello(&json!({"swiss_knife": {"weights": {"kind": 1}}})));
     assert!(known.2.contains("helpful"), "the known blades are named: {}", known.2);
-    let elsewhere = server.chat(&hello(json!({"model": "gpt-5"})));
+    let elsewhere = server.chat(&hello(&json!({"model": "gpt-5"})));
     assert_eq!((elsewhere.0, elsewhere.json()["error"]["code"].as_str()), (404, Some("not_found")));
     assert_eq!(server.ask("GET", "/v2", "", &Value::Null).0, 404);
     assert_eq!(server.ask("POST", "/v1/chat/completions", "", &json!("x".repeat(2 << 20))).0, 413);
     // Schemes are models, and instructions are blades.
-    let scheme = hello(json!({"model": "swiss-knife:best-of-n"}));
-    assert_ne!(text(&server.chat(&scheme)), text(&server.chat(&hello(json!({})))));
+    let scheme = hello(&json!({"model": "swiss-knife:best-of-n"}));
+    assert_ne!(text(&server.chat(&scheme)), text(&server.chat(&hello(&json!({})))));
     let calm = json!({"swiss_knife": {"blades": {"calm": "instruction:Be calm."}, "weights": {"calm": 1}}});
-    assert!(!text(&server.chat(&hello(calm))).is_empty());
+    assert!(!text(&server.chat(&hello(&calm))).is_empty());
     let models = server.ask("GET", "/v1/models", "", &Value::Null).json();
     assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "swiss-knife:best-of-n"));
     let preflight = server.ask(
@@ -238,7 +238,9 @@ fn a_key_is_asked_for() {
 #[test]
 fn weights_change_while_it_answers() {
     let server = Server::start(&["--span-tokens", "4"]);
-    let body = hello(json!({"stream": true, "max_tokens": 440, "swiss_knife": {"explain": true, "weights": {"helpful": 1}}}));
+    // Chunks so large that the answer waits for its reader.
+    let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
+        {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
     let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
     let mut weights = Vec::new();
     let mut edited = false;
@@ -265,7 +267,7 @@ fn weights_change_while_it_answers() {
 fn an_answer_ends_with_its_client() {
     let server = Server::start(&["--span-tokens", "2", "--concurrent", "4"]);
     for stream in [true, false] {
-        let body = hello(json!({"stream": stream, "max_tokens": 440, "n": 4}));
+        let body = hello(&json!({"stream": stream, "max_tokens": 440, "n": 4}));
         let connection = server.send("POST", "/v1/chat/completions", "", &body.to_string());
         let start = Instant::now();
         while server.metric("swiss_knife_answers_under_way") < 1.0 {
@@ -279,7 +281,7 @@ fn an_answer_ends_with_its_client() {
     assert!(server.metric("swiss_knife_answers_total") >= 2.0);
     // None of the eight was written to its end.
     assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
-    assert!(!text(&server.chat(&hello(json!({})))).is_empty());
+    assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
 }
 
 #[test]
@@ -306,7 +308,7 @@ fn too_many_requests_are_told_to_come_back() {
     let replies: Vec<Reply> = thread::scope(|scope| {
         let ask = |seed: usize| {
             let server = &server;
-            scope.spawn(move || server.chat(&hello(json!({"max_tokens": 300, "seed": seed}))))
+            scope.spawn(move || server.chat(&hello(&json!({"max_tokens": 300, "seed": seed}))))
         };
         let clients: Vec<_> = (0..8).map(ask).collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()
@@ -316,7 +318,7 @@ fn too_many_requests_are_told_to_come_back() {
     assert!(refused[0].1.contains("retry-after: 1") && refused[0].json()["error"]["type"] == "rate_limit_error");
     // What never fits is refused for good.
     let small = Server::start(&["--memory", "0"]);
-    assert_eq!(small.chat(&hello(json!({}))).0, 400);
+    assert_eq!(small.chat(&hello(&json!({}))).0, 400);
 }
 
 #[test]

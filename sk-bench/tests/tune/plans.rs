@@ -42,7 +42,7 @@ fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
         assert!(weights.contains(&format!("{name}=1")), "{name} at {weights}");
     }
     let origin = plan.space.point_of(&plan.origin().unwrap()).unwrap();
-    assert_eq!(origin, [0.25, 1.1, 1.75, 0.2, 5.0, 7.0, 0.5], "the operating point of the scheme");
+    assert_eq!(origin, [0.25, 1.1, 1.75, 0.2, 5.0, 12.0, 0.5], "the operating point of the scheme on the model that ships");
     let fixed = parse("[space]\nfixed = [\"alpha\"]\ntemperature = [0.5, 4]\n").unwrap();
     assert_eq!(fixed.space.dimensions().len(), 6);
     assert_eq!(fixed.space.dimensions()[0].range(), (0.5, 4.0));
