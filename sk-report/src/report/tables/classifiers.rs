@@ -30,11 +30,8 @@ pub(super) fn table(context: &Context<'_>, classified: &[Classified]) -> Option<
         let counts = |place: &usize| objectives.objectives[*place].rubrics.contains(rubric);
         measures.extend((0..objectives.objectives.len()).filter(counts).map(|place| Measure::objective(objectives, place)));
         for measure in measures {
-            let cells: Vec<(u32, f64, f64)> = classifier
-                .cells
-                .iter()
-                .filter_map(|(cell, score)| Some((cell.prompt, (measure.of)(cell)?, *score)))
-                .collect();
+            let cells: Vec<(u32, f64, f64)> =
+                classifier.cells.iter().filter_map(|(cell, score)| Some((cell.prompt, (measure.of)(cell)?, *score))).collect();
             let (judged, scores): (Vec<f64>, Vec<f64>) = cells.iter().map(|(_, judge, score)| (*judge, *score)).unzip();
             let Some(correlation) = Spearman::of(&judged, &scores) else { continue };
             let of = |flagged: bool| -> Vec<f64> {
@@ -58,7 +55,9 @@ pub(super) fn table(context: &Context<'_>, classified: &[Classified]) -> Option<
     (!table.rows.is_empty()).then(|| {
         table
             .note("ρ: Spearman's coefficient over cells; interval by resampling prompts, the ranks being those of all cells.")
-            .note("Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.")
+            .note(
+                "Flagged: cells that the classifier puts above 0.5, and the mean score of the judge on these and on the others.",
+            )
     })
 }
 
