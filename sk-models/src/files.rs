@@ -3,50 +3,95 @@
 use std::{
     fs::{self, File},
     io,
-    ops::{Deref, Range},
+    ops::Range,
     path::Path,
 };
-
-use memmap2::Mmap;
-#[cfg(unix)]
-use memmap2::UncheckedAdvice;
 
 use crate::assets;
 pub(crate) use crate::whole_file::write as write_atomically;
 
 /// The contents of a file.
+///
+/// A file on disk is read, not mapped: if another process shortens it, reading fails with an error,
+/// and a mapping would end the program.
 #[derive(Debug)]
 pub(crate) enum Contents {
-    /// On disk, mapped.
-    Mapped(Mmap),
+    /// On disk.
+    OnDisk {
+        /// The open file. It stays the same if another one takes its path.
+        file: File,
+        /// Its length when it was opened.
+        length: usize,
+    },
     /// Inside the program.
     Embedded(&'static [u8]),
 }
 
 impl Contents {
-    /// Releases the memory of bytes that have been read. They are read from disk again if needed.
-    pub(crate) fn release(&self, bytes: Range<usize>) {
-        #[cfg(unix)]
-        if let Self::Mapped(map) = self {
-            // SAFETY: pages of a file that are mapped to be read, and of which there is no other
-            // copy to lose, come back as they were. Without this they stay in memory, and the rest
-            // is the same.
-            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, bytes.len()) };
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::OnDisk { length, .. } => *length,
+            Self::Embedded(bytes) => bytes.len(),
         }
-        #[cfg(not(unix))]
-        let _ = bytes;
+    }
+
+    /// Returns the bytes at a place, which are read to `buffer` if they are on disk.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or ends before.
+    ///
+    /// # Panics
+    ///
+    /// If an embedded file ends before.
+    pub(crate) fn bytes<'a>(&'a self, place: Range<usize>, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+        match self {
+            Self::OnDisk { file, .. } => {
+                buffer.resize(place.len(), 0);
+                read_exact_at(file, buffer, place.start as u64).map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => {
+                        io::Error::new(error.kind(), "the file was shortened while it was in use; fetch it again")
+                    }
+                    _ => error,
+                })?;
+                Ok(buffer)
+            }
+            Self::Embedded(bytes) => Ok(&bytes[place]),
+        }
+    }
+
+    /// Shows all bytes, piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes).
+    pub(crate) fn visit(&self, see: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        const PIECE: usize = 1 << 20;
+        let mut buffer = Vec::new();
+        for start in (0..self.len()).step_by(PIECE) {
+            see(self.bytes(start..self.len().min(start + PIECE), &mut buffer)?);
+        }
+        Ok(())
     }
 }
 
-impl Deref for Contents {
-    type Target = [u8];
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
 
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Embedded(bytes) => bytes,
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let count = std::os::windows::fs::FileExt::seek_read(file, buffer, offset)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        buffer = &mut buffer[count..];
+        offset += count as u64;
     }
+    Ok(())
 }
 
 /// Opens a file without reading it.
@@ -56,10 +101,8 @@ pub(crate) fn open(path: &Path) -> io::Result<Contents> {
     }
     check_regular(path)?;
     let file = File::open(path)?;
-    // SAFETY: the map is read-only and private to this process's view of the file. As with every
-    // mapped file, a writer that truncates it while it is read would fault; checkpoints are
-    // replaced by renaming, never in place.
-    unsafe { Mmap::map(&file) }.map(Contents::Mapped)
+    let length = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    Ok(Contents::OnDisk { file, length })
 }
 
 /// Reads a file.
