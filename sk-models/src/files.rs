@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, BufRead, Read},
     ops::Range,
     path::Path,
 };
@@ -125,6 +125,52 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
+/// Bytes of the longest line: a device or a packed file may have one without an end.
+const LONGEST_LINE: u64 = 64 << 20;
+/// Bytes of the longest table.
+const LONGEST_TABLE: u64 = 1 << 30;
+
+/// The lines of a reader, without their ends. They stop after a line that is too long.
+pub(crate) fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
+    let mut ended = false;
+    std::iter::from_fn(move || {
+        if ended {
+            return None;
+        }
+        let mut line = Vec::new();
+        if let Err(error) = reader.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut line) {
+            ended = true;
+            return Some(Err(error));
+        }
+        if line.len() as u64 > LONGEST_LINE {
+            ended = true;
+            let reason = format!("a line is longer than {} MiB", LONGEST_LINE >> 20);
+            return Some(Err(io::Error::new(io::ErrorKind::FileTooLarge, reason)));
+        }
+        if line.is_empty() {
+            return None;
+        }
+        let end = line.strip_suffix(b"\n").map_or(line.len(), |line| line.strip_suffix(b"\r").unwrap_or(line).len());
+        line.truncate(end);
+        Some(String::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error())))
+    })
+}
+
+/// A reader that fails after a gibibyte.
+pub(crate) fn limited(reader: impl Read) -> impl Read {
+    struct Limited<R>(io::Take<R>);
+    impl<R: Read> Read for Limited<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.limit() == 0 {
+                let reason = format!("it is longer than {} MiB", LONGEST_TABLE >> 20);
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+            }
+            self.0.read(buffer)
+        }
+    }
+    Limited(reader.take(LONGEST_TABLE))
+}
+
 /// Whether the path is a file.
 pub(crate) fn is_file(path: &Path) -> bool {
     assets::find(path).map_or_else(|| path.is_file(), |bytes| bytes.is_ok())
@@ -138,4 +184,19 @@ pub(crate) fn is_dir(path: &Path) -> bool {
 /// Creates a directory and its parents.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let mut endless = lines(io::BufReader::new(io::repeat(0)));
+        assert_eq!(endless.next().unwrap().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert!(endless.next().is_none());
+        assert!(io::copy(&mut limited(io::repeat(0)), &mut io::sink()).is_err());
+        let text: Vec<String> = lines(&b"one\r\n\ntwo"[..]).map(Result::unwrap).collect();
+        assert_eq!(text, ["one", "", "two"]);
+    }
 }
