@@ -1,6 +1,5 @@
 //! Candidate batches in a file: written down by hand, or the steps of a trace.
 
-use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -96,11 +95,9 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let text = if path.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-        text
+        crate::scheme::text::read_from(std::io::stdin()).map_err(failed)?
     } else {
-        std::fs::read_to_string(path).map_err(failed)?
+        crate::scheme::text::read(path).map_err(failed)?
     };
     parse(&text, &path.display().to_string())
 }

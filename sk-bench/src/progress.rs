@@ -44,6 +44,10 @@ impl Progress for Loading {
         self.show(what);
     }
 
+    fn warn(&mut self, warning: &str) {
+        self.spinner.suspend(|| eprintln!("warning: {warning}"));
+    }
+
     fn begin(&mut self, file: &str, length: Option<u64>, present: u64) {
         if self.spinner.is_hidden() {
             return;

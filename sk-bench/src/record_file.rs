@@ -53,12 +53,24 @@ pub(crate) fn create_folder_of(path: &Path) -> io::Result<()> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or(Ok(()), std::fs::create_dir_all)
 }
 
+/// Refuses what is not a file: a device may have no end.
+fn check_regular(found: &Metadata) -> io::Result<()> {
+    if found.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
+}
+
+/// Reads a file, which is neither a device nor a pipe.
+pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    check_regular(&std::fs::metadata(path)?)?;
+    std::fs::read(path)
+}
+
 impl RecordFile {
     /// Opens a file of records, or creates it with its folder, and reads what is there: records
     /// with their lines, from 1.
     pub(crate) fn open<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
         let open = create_folder_of(path).and_then(|()| OpenOptions::new().read(true).append(true).create(true).open(path));
         let file = open.map_err(RecordFileError::Write)?;
+        check_regular(&file.metadata().map_err(RecordFileError::Read)?).map_err(RecordFileError::Read)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RecordFileError::Locked),
@@ -74,7 +86,7 @@ impl RecordFile {
     /// Reads what is there as [`open`](Self::open) does, and leaves it as it is: there may be no
     /// file, or a process that writes to it.
     pub(crate) fn look<T: Record>(path: &Path) -> Result<(Self, Vec<(u64, T)>), RecordFileError> {
-        let bytes = match std::fs::read(path) {
+        let bytes = match read_regular(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(RecordFileError::Read)?,
         };

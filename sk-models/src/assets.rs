@@ -133,7 +133,9 @@ mod tests {
             for entry in std::fs::read_dir(on_disk).unwrap() {
                 let path = entry.unwrap().path();
                 let embedded = part.join(path.file_name().unwrap());
-                assert_eq!(files::open(&embedded).unwrap()[..], std::fs::read(&path).unwrap(), "{}", embedded.display());
+                let mut bytes = Vec::new();
+                files::open(&embedded).unwrap().visit(&mut |piece| bytes.extend_from_slice(piece)).unwrap();
+                assert_eq!(bytes, std::fs::read(&path).unwrap(), "{}", embedded.display());
                 assert!(files::is_file(&embedded));
             }
         }

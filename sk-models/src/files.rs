@@ -2,51 +2,96 @@
 
 use std::{
     fs::{self, File},
-    io,
-    ops::{Deref, Range},
+    io::{self, BufRead, Read},
+    ops::Range,
     path::Path,
 };
-
-use memmap2::Mmap;
-#[cfg(unix)]
-use memmap2::UncheckedAdvice;
 
 use crate::assets;
 pub(crate) use crate::whole_file::write as write_atomically;
 
 /// The contents of a file.
+///
+/// A file on disk is read, not mapped: if another process shortens it, reading fails with an error,
+/// and a mapping would end the program.
 #[derive(Debug)]
 pub(crate) enum Contents {
-    /// On disk, mapped.
-    Mapped(Mmap),
+    /// On disk.
+    OnDisk {
+        /// The open file. It stays the same if another one takes its path.
+        file: File,
+        /// Its length when it was opened.
+        length: usize,
+    },
     /// Inside the program.
     Embedded(&'static [u8]),
 }
 
 impl Contents {
-    /// Releases the memory of bytes that have been read. They are read from disk again if needed.
-    pub(crate) fn release(&self, bytes: Range<usize>) {
-        #[cfg(unix)]
-        if let Self::Mapped(map) = self {
-            // SAFETY: pages of a file that are mapped to be read, and of which there is no other
-            // copy to lose, come back as they were. Without this they stay in memory, and the rest
-            // is the same.
-            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, bytes.len()) };
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::OnDisk { length, .. } => *length,
+            Self::Embedded(bytes) => bytes.len(),
         }
-        #[cfg(not(unix))]
-        let _ = bytes;
+    }
+
+    /// Returns the bytes at a place, which are read to `buffer` if they are on disk.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or ends before.
+    ///
+    /// # Panics
+    ///
+    /// If an embedded file ends before.
+    pub(crate) fn bytes<'a>(&'a self, place: Range<usize>, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+        match self {
+            Self::OnDisk { file, .. } => {
+                buffer.resize(place.len(), 0);
+                read_exact_at(file, buffer, place.start as u64).map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => {
+                        io::Error::new(error.kind(), "the file was shortened while it was in use; fetch it again")
+                    }
+                    _ => error,
+                })?;
+                Ok(buffer)
+            }
+            Self::Embedded(bytes) => Ok(&bytes[place]),
+        }
+    }
+
+    /// Shows all bytes, piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes).
+    pub(crate) fn visit(&self, see: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        const PIECE: usize = 1 << 20;
+        let mut buffer = Vec::new();
+        for start in (0..self.len()).step_by(PIECE) {
+            see(self.bytes(start..self.len().min(start + PIECE), &mut buffer)?);
+        }
+        Ok(())
     }
 }
 
-impl Deref for Contents {
-    type Target = [u8];
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
 
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Embedded(bytes) => bytes,
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let count = std::os::windows::fs::FileExt::seek_read(file, buffer, offset)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        buffer = &mut buffer[count..];
+        offset += count as u64;
     }
+    Ok(())
 }
 
 /// Opens a file without reading it.
@@ -56,10 +101,8 @@ pub(crate) fn open(path: &Path) -> io::Result<Contents> {
     }
     check_regular(path)?;
     let file = File::open(path)?;
-    // SAFETY: the map is read-only and private to this process's view of the file. As with every
-    // mapped file, a writer that truncates it while it is read would fault; checkpoints are
-    // replaced by renaming, never in place.
-    unsafe { Mmap::map(&file) }.map(Contents::Mapped)
+    let length = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    Ok(Contents::OnDisk { file, length })
 }
 
 /// Reads a file.
@@ -82,6 +125,52 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
+/// Bytes of the longest line: a device or a packed file may have one without an end.
+const LONGEST_LINE: u64 = 64 << 20;
+/// Bytes of the longest table.
+const LONGEST_TABLE: u64 = 1 << 30;
+
+/// The lines of a reader, without their ends. They stop after a line that is too long.
+pub(crate) fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
+    let mut ended = false;
+    std::iter::from_fn(move || {
+        if ended {
+            return None;
+        }
+        let mut line = Vec::new();
+        if let Err(error) = reader.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut line) {
+            ended = true;
+            return Some(Err(error));
+        }
+        if line.len() as u64 > LONGEST_LINE {
+            ended = true;
+            let reason = format!("a line is longer than {} MiB", LONGEST_LINE >> 20);
+            return Some(Err(io::Error::new(io::ErrorKind::FileTooLarge, reason)));
+        }
+        if line.is_empty() {
+            return None;
+        }
+        let end = line.strip_suffix(b"\n").map_or(line.len(), |line| line.strip_suffix(b"\r").unwrap_or(line).len());
+        line.truncate(end);
+        Some(String::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error())))
+    })
+}
+
+/// A reader that fails after a gibibyte.
+pub(crate) fn limited(reader: impl Read) -> impl Read {
+    struct Limited<R>(io::Take<R>);
+    impl<R: Read> Read for Limited<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.limit() == 0 {
+                let reason = format!("it is longer than {} MiB", LONGEST_TABLE >> 20);
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+            }
+            self.0.read(buffer)
+        }
+    }
+    Limited(reader.take(LONGEST_TABLE))
+}
+
 /// Whether the path is a file.
 pub(crate) fn is_file(path: &Path) -> bool {
     assets::find(path).map_or_else(|| path.is_file(), |bytes| bytes.is_ok())
@@ -95,4 +184,19 @@ pub(crate) fn is_dir(path: &Path) -> bool {
 /// Creates a directory and its parents.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let mut endless = lines(io::BufReader::new(io::repeat(0)));
+        assert_eq!(endless.next().unwrap().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert!(endless.next().is_none());
+        assert!(io::copy(&mut limited(io::repeat(0)), &mut io::sink()).is_err());
+        let text: Vec<String> = lines(&b"one\r\n\ntwo"[..]).map(Result::unwrap).collect();
+        assert_eq!(text, ["one", "", "two"]);
+    }
 }

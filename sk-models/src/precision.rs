@@ -5,6 +5,7 @@ use burn::tensor::{DType, Device};
 use half::bf16;
 
 use crate::config::Qwen2Config;
+use crate::decoder::MOST_INPUTS;
 use crate::kernels::is_fused;
 
 /// The number format of a decoder's weights.
@@ -45,6 +46,14 @@ pub enum PrecisionError {
         /// The precision.
         precision: Precision,
     },
+    /// A layer with more inputs than a sum of products in this precision holds.
+    #[error("its layers have {inputs} inputs and products in int8 sum at most {most} exactly; use --precision bf16 or f32")]
+    Inputs {
+        /// The inputs of the widest layer.
+        inputs: usize,
+        /// The most.
+        most: usize,
+    },
 }
 
 impl Precision {
@@ -64,8 +73,19 @@ impl Precision {
         }
     }
 
+    /// Checks that the device has weights of this precision, and that the layers of a model are not
+    /// too wide for it.
+    pub(crate) fn check(self, config: &Qwen2Config, device: &Device) -> Result<(), PrecisionError> {
+        self.check_device(device)?;
+        let inputs = config.hidden_size.max(config.query_size()).max(config.intermediate_size);
+        if self == Self::Int8 && inputs > MOST_INPUTS {
+            return Err(PrecisionError::Inputs { inputs, most: MOST_INPUTS });
+        }
+        Ok(())
+    }
+
     /// Checks that the device has weights of this precision.
-    pub(crate) fn check(self, device: &Device) -> Result<(), PrecisionError> {
+    pub(crate) fn check_device(self, device: &Device) -> Result<(), PrecisionError> {
         let has = match self {
             Self::F32 => true,
             Self::Bf16 => is_fused(device, DType::F32) || device.supports_dtype(DType::BF16),

@@ -49,6 +49,8 @@ struct State {
     corrupt: bool,
     /// The same of files that lie at the hub itself.
     corrupt_small: bool,
+    /// Whether all small files have one etag, which is no hash.
+    opaque: bool,
     /// Whether ranges are answered from the beginning.
     ignore_ranges: bool,
     /// Whether the hub leaves out the scheme of the host of contents.
@@ -92,7 +94,7 @@ impl FakeHub {
                     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
                     respond(stream, "302 Found", &headers, b"");
                 } else {
-                    let etag = format!("\"{}\"", git_blob(bytes));
+                    let etag = format!("\"{}\"", if state.opaque { "v1".to_owned() } else { git_blob(bytes) });
                     let mut bytes = bytes.clone();
                     if state.corrupt_small {
                         bytes[0] ^= 1;
@@ -293,6 +295,18 @@ fn contents_that_differ_from_their_hash_are_refused() {
     let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
     assert!(matches!(error, HubError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("model-00001-of-00002.safetensors"), "{error}");
+}
+
+/// Some hubs give all files of a revision one etag.
+#[test]
+fn files_with_one_etag_are_kept_apart() {
+    let fake = FakeHub::start(State { files: sharded(), opaque: true, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap();
+    for (name, bytes) in sharded().iter().filter(|(name, _)| snapshot.join(name).exists()) {
+        assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), *bytes, "{name}");
+    }
+    assert!(snapshot.join("config.json").exists() && snapshot.join("tokenizer.json").exists());
 }
 
 #[test]

@@ -261,7 +261,7 @@ impl Objectives {
     /// If the file cannot be read or does not describe objectives. Errors name the file and the
     /// line or entry.
     pub fn read(path: &Path) -> Result<Self, ObjectivesError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
+        let text = sk_scheme::text::read(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
         Self::parse(&text).map_err(|reason| ObjectivesError::Invalid { path: path.to_owned(), reason })
     }
 

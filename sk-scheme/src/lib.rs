@@ -22,6 +22,7 @@ pub mod suggest;
 mod summary;
 #[cfg(test)]
 mod tests;
+pub mod text;
 mod weights;
 
 pub use aggregator::{AggregatorSpec, EntrySpec, LinkSpec, RoundRobinSpec, SwissEloSpec};

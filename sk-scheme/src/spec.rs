@@ -124,7 +124,7 @@ impl SchemeSpec {
     /// When it cannot be read, or names a slot, kind or field that does not exist, or a value out
     /// of range: with the line.
     pub fn read(&mut self, path: &Path) -> Result<(), SchemeError> {
-        let text = std::fs::read_to_string(path).map_err(|source| SchemeError::Read { path: path.to_owned(), source })?;
+        let text = crate::text::read(path).map_err(|source| SchemeError::Read { path: path.to_owned(), source })?;
         let directory = path.parent().unwrap_or(Path::new(""));
         self.overlay(&path.display().to_string(), &text, directory)
     }

@@ -1,9 +1,10 @@
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::Error;
+use crate::scheme::text;
 
 /// What is asked of the model.
 #[derive(Debug, Clone, Default, Args)]
@@ -23,16 +24,10 @@ impl PromptArgs {
     /// When there is none, it is blank, or it cannot be read as UTF-8.
     pub fn read(&self) -> Result<String, Error> {
         let text = match (&self.prompt, &self.file) {
-            (_, Some(path)) => std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?,
+            (_, Some(path)) => text::read(path).map_err(|source| Error::Read { path: path.clone(), source })?,
             (Some(prompt), None) if prompt != "-" => prompt.clone(),
             (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
-            _ => {
-                let mut text = String::new();
-                std::io::stdin()
-                    .read_to_string(&mut text)
-                    .map_err(|source| Error::Read { path: "standard input".into(), source })?;
-                text
-            }
+            _ => text::read_from(std::io::stdin()).map_err(|source| Error::Read { path: "standard input".into(), source })?,
         };
         let text = text.trim_end_matches(['\n', '\r']);
         if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }

@@ -57,6 +57,8 @@ pub struct Endpoint {
     agent: Agent,
     base: String,
     key: Option<Key>,
+    /// Whether the key is sent to another machine without encryption.
+    exposed: bool,
 }
 
 /// An answer of the server, whatever its status.
@@ -89,6 +91,7 @@ impl Endpoint {
         let trimmed = url.trim_end_matches('/').trim_end_matches("/chat/completions");
         let base = if uri.path() == "/" { format!("{trimmed}/v1") } else { trimmed.to_owned() };
         let here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        let exposed = key.is_some() && !here && uri.scheme_str() == Some("http");
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             // A key must not travel to where a redirection points.
@@ -102,7 +105,7 @@ impl Endpoint {
             // No proxy leads back to this machine.
             config = config.proxy(None);
         }
-        Ok(Self { agent: Agent::new_with_config(config.build()), base, key })
+        Ok(Self { agent: Agent::new_with_config(config.build()), base, key, exposed })
     }
 
     /// Where chat completions are asked for.
@@ -191,6 +194,13 @@ impl Endpoint {
         }
     }
 
+    /// Says on standard error that whoever is on the way to the server can read the key, if so.
+    pub fn warn(&self) {
+        if self.exposed {
+            eprintln!("warning: the API key is sent without encryption; use an address that begins with https://");
+        }
+    }
+
     /// Whether a key is sent.
     pub(super) fn has_key(&self) -> bool {
         self.key.is_some()
@@ -218,6 +228,16 @@ mod tests {
         for wrong in ["localhost:8000", "ftp://host/v1", "", "http://user:pw@host/v1", "/v1"] {
             assert!(endpoint(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_key_is_exposed_on_the_way_to_another_machine_without_tls() {
+        for (url, exposed) in
+            [("http://host/v1", true), ("https://host/v1", false), ("http://localhost:1", false), ("http://[::1]:1", false)]
+        {
+            assert_eq!(endpoint(url).unwrap().exposed, exposed, "{url}");
+        }
+        assert!(!Endpoint::new("http://host/v1", None, Duration::from_secs(1)).unwrap().exposed);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The formats prompts come in, and how one is recognised.
 
-use std::io::BufRead;
 use std::path::Path;
 
 use serde_json::Value;
@@ -48,7 +47,7 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Vec<Prompt>, PromptSe
 
 fn detect(path: &Path) -> Result<Option<Format>, PromptSetError> {
     let failed = |source| PromptSetError::Read { path: path.to_owned(), source };
-    let mut lines = lines::open(path).map_err(failed)?.lines();
+    let mut lines = lines::lines(lines::open(path).map_err(failed)?);
     let first = loop {
         match lines.next().transpose().map_err(failed)? {
             Some(line) if line.trim().is_empty() => {}

@@ -22,10 +22,7 @@ impl<const N: usize> Table<N> {
     /// When the file cannot be read, is not UTF-8, lacks a column, or a row has another number of
     /// fields than the header.
     pub(super) fn read(path: &Path, columns: [&'static str; N]) -> Result<Self, PromptSetError> {
-        let mut bytes = Vec::new();
-        lines::open(path)
-            .and_then(|mut file| file.read_to_end(&mut bytes))
-            .map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
+        let bytes = lines::read(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
         let mut table = Self { path: path.to_owned(), bytes, rows: Vec::new() };
         table.rows = table.parse(columns)?;
         Ok(table)

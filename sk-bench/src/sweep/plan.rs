@@ -110,7 +110,7 @@ impl Plan {
     /// # Errors
     /// When the file cannot be read, or as [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Self, SweepError> {
-        let text = std::fs::read_to_string(path).map_err(|source| SweepError::Read { path: path.to_owned(), source })?;
+        let text = crate::scheme::text::read(path).map_err(|source| SweepError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 

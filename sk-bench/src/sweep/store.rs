@@ -18,7 +18,9 @@ use sk_report::record::{SweepRecord, TraceSpan};
 use sk_report::settings::{KeptSettings, beside};
 
 use super::{Grid, Ledger, SweepError};
-use crate::record_file::{Record, RecordFile, RecordFileError, Tail, begins_like, create_folder_of, leads_to, whole_lines};
+use crate::record_file::{
+    Record, RecordFile, RecordFileError, Tail, begins_like, create_folder_of, leads_to, read_regular, whole_lines,
+};
 
 /// Hexadecimal digits of the name of a claim.
 const DIGITS: usize = 16;
@@ -98,7 +100,7 @@ impl<'g> Store<'g> {
     /// When the output cannot be read, or a record does not go with the plan.
     pub fn peek(grid: &'g Grid) -> Result<Ledger<'g>, SweepError> {
         let mut ledger = Ledger::new(grid);
-        match fs::read(&grid.plan.output) {
+        match read_regular(&grid.plan.output) {
             Ok(bytes) => ledger.take(whole_lines(&bytes))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(SweepError::Read { path: grid.plan.output.clone(), source }),

@@ -67,6 +67,7 @@ impl Scorer {
             }
             JudgePlan::Server(server) => {
                 let endpoint = Endpoint::new(&server.endpoint, Key::from_env(&server.api_key_env)?, server.timeout)?;
+                endpoint.warn();
                 let model = server.model.clone().map_or_else(|| endpoint.only_model(), Ok)?;
                 let retry = Retry { attempts: server.attempts, ..Retry::default() };
                 let settings = ChatSettings { retry, ..ChatSettings::new(model, server.scoring) };

@@ -31,7 +31,7 @@ use std::sync::{Arc, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-pub(crate) use cpu::products;
+pub(crate) use cpu::{MOST_INPUTS, products};
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub use kv::{Prefix, Suffix};
 pub(crate) use logits::{HostLogits, Logits};
@@ -106,9 +106,9 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// If the device has no weights of that precision.
+    /// If the device has no weights of that precision, or a layer is too wide for it.
     pub fn new(model: Qwen2, precision: Precision) -> Result<Self, PrecisionError> {
-        precision.check(&model.device())?;
+        precision.check(&model.config, &model.device())?;
         Ok(Self::whole(model, precision))
     }
 
@@ -116,9 +116,9 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// If the device has no weights of that precision.
+    /// If the device has no weights of that precision, or a layer is too wide for it.
     pub fn random(config: &Qwen2Config, seed: u64, device: &Device, precision: Precision) -> Result<Self, PrecisionError> {
-        precision.check(device)?;
+        precision.check(config, device)?;
         Ok(never(Self::assemble(config, Initial::from_seed(seed, config, device), precision, device)))
     }
 

@@ -27,7 +27,7 @@ use crate::{
 
 /// A checkpoint that has been opened and checked. Its weights are still on disk.
 ///
-/// The weights stay mapped, so adapters can be checked against them at any time.
+/// The files stay open, so adapters can be checked against them at any time.
 #[derive(Debug)]
 pub struct Checkpoint {
     directory: PathBuf,
@@ -196,7 +196,7 @@ impl Checkpoint {
     ///
     /// As [`model`](Self::model), or if the device has no weights of that precision.
     pub fn decoder(&self, device: &Device, precision: Precision) -> Result<Decoder, CheckpointError> {
-        precision.check(device)?;
+        precision.check(&self.config, device)?;
         self.check_memory(device, precision, free_memory())?;
         let decoder = Decoder::assemble(&self.config, Source::new(&self.config, &self.tensors, device)?, precision, device)?;
         self.wait(device)?;

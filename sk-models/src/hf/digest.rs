@@ -16,8 +16,6 @@ use crate::files;
 
 /// The files of a head.
 const HEAD_FILES: [&str; 2] = ["head_config.json", "head.safetensors"];
-/// Bytes read before the memory of earlier ones is released.
-const PIECE: usize = 1 << 24;
 
 /// Returns SHA-256, in hexadecimal, over everything that loading a model, adapter or head reads:
 /// the names and bytes of its settings, tokenizer and weights. The source is a directory or hub id,
@@ -55,11 +53,7 @@ pub fn digest(source: &str, progress: &mut dyn Progress) -> Result<String, Check
 fn digest_of_file(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     let contents = files::open(path).map_err(|source| io_error("open", path, source))?;
     let mut digest = Sha256::new();
-    for start in (0..contents.len()).step_by(PIECE) {
-        let piece = start..contents.len().min(start + PIECE);
-        digest.update(&contents[piece.clone()]);
-        contents.release(piece);
-    }
+    contents.visit(&mut |piece| digest.update(piece)).map_err(|source| io_error("read", path, source))?;
     Ok(digest.finalize().to_vec())
 }
 
@@ -78,7 +72,7 @@ mod tests {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let index = r#"{"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}"#;
         // Longer than a piece, so that a change far into a shard is seen.
-        let long = vec![7; PIECE + 3];
+        let long = vec![7; (1 << 24) + 3];
         for folder in [&first, &second] {
             let files: [(&str, &[u8]); 5] = [
                 ("config.json", b"{}"),

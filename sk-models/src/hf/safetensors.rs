@@ -2,13 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
+    io,
     path::{Path, PathBuf},
 };
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use safetensors::{Dtype, SafeTensors, tensor::Metadata};
+use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
 use serde::Deserialize;
 
 use super::error::{CheckpointError, io_error};
@@ -19,7 +19,7 @@ pub(crate) const SINGLE_FILE: &str = "model.safetensors";
 /// The index of a model in several files.
 pub(crate) const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// A mapped file and its table of tensors.
+/// An open file and its table of tensors.
 #[derive(Debug)]
 struct Shard {
     path: PathBuf,
@@ -32,25 +32,44 @@ struct Shard {
 impl Shard {
     fn open(path: PathBuf) -> Result<Self, CheckpointError> {
         let contents = files::open(&path).map_err(|source| io_error("open", &path, source))?;
-        let (header, metadata) = SafeTensors::read_metadata(&contents).map_err(|source| match trailing(&contents) {
-            Some(bytes) => CheckpointError::Trailing { path: path.clone(), bytes },
-            None => CheckpointError::Safetensors { path: path.clone(), bytes: contents.len() as u64, source },
-        })?;
-        Ok(Self { path, contents, metadata, data_start: header + size_of::<u64>() })
+        let header = header(&contents).map_err(|source| io_error("read", &path, source))?;
+        let (length, metadata) = header
+            .and_then(|header| {
+                let text = std::str::from_utf8(&header).map_err(SafeTensorError::InvalidHeader)?;
+                let metadata: Metadata = serde_json::from_str(text).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
+                Ok((header.len(), metadata))
+            })
+            .map_err(|source| CheckpointError::Safetensors { path: path.clone(), bytes: contents.len() as u64, source })?;
+        let data_start = size_of::<u64>() + length;
+        let missing = || SafeTensorError::MetadataIncompleteBuffer;
+        match data_start.checked_add(metadata.data_len()).and_then(|end| contents.len().checked_sub(end)) {
+            Some(0) => Ok(Self { path, contents, metadata, data_start }),
+            Some(bytes) => Err(CheckpointError::Trailing { path, bytes }),
+            None => Err(CheckpointError::Safetensors { path, bytes: contents.len() as u64, source: missing() }),
+        }
     }
 }
 
-/// Returns the number of bytes beyond the end that the header states, if there are any.
-fn trailing(contents: &[u8]) -> Option<usize> {
-    let (length, rest) = contents.split_first_chunk::<{ size_of::<u64>() }>()?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    let header: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(rest.get(..length)?).ok()?;
-    let ends = header.values().filter_map(|entry| entry.get("data_offsets")?.get(1)?.as_u64());
-    let end = length.checked_add(usize::try_from(ends.max()?).ok()?)?;
-    rest.len().checked_sub(end).filter(|&bytes| bytes > 0)
+/// Bytes of the longest header, as in the library.
+const LONGEST_HEADER: usize = 100_000_000;
+
+/// Reads the header, whose length comes before it.
+fn header(contents: &Contents) -> io::Result<Result<Vec<u8>, SafeTensorError>> {
+    const WORD: usize = size_of::<u64>();
+    if contents.len() < WORD {
+        return Ok(Err(SafeTensorError::HeaderTooSmall));
+    }
+    let mut buffer = Vec::new();
+    let word = contents.bytes(0..WORD, &mut buffer)?.try_into().expect("as many bytes as were asked for");
+    let length = usize::try_from(u64::from_le_bytes(word)).ok().filter(|&length| length <= LONGEST_HEADER);
+    let Some(length) = length else { return Ok(Err(SafeTensorError::HeaderTooLarge)) };
+    if length > contents.len() - WORD {
+        return Ok(Err(SafeTensorError::InvalidHeaderLength));
+    }
+    contents.bytes(WORD..WORD + length, &mut buffer).map(<[u8]>::to_vec).map(Ok)
 }
 
-/// The named tensors of a checkpoint, read on demand from memory-mapped files.
+/// The named tensors of a checkpoint, read on demand.
 ///
 /// Opening reads only the headers. Each read converts one tensor to f32.
 #[derive(Debug)]
@@ -147,16 +166,13 @@ impl TensorFiles {
         Ok(Self { shards, place, hint: MODEL_HINT })
     }
 
-    /// Shows the bytes of its files, piece by piece, and keeps none of them in memory.
-    pub(crate) fn visit(&self, see: &mut dyn FnMut(&[u8])) {
-        const PIECE: usize = 1 << 24;
-        for Shard { contents, .. } in &self.shards {
-            for start in (0..contents.len()).step_by(PIECE) {
-                let place = start..contents.len().min(start + PIECE);
-                see(&contents[place.clone()]);
-                contents.release(place);
-            }
-        }
+    /// Shows the bytes of its files, piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read.
+    pub(crate) fn visit(&self, see: &mut dyn FnMut(&[u8])) -> Result<(), CheckpointError> {
+        self.shards.iter().try_for_each(|shard| shard.contents.visit(see).map_err(|source| io_error("read", &shard.path, source)))
     }
 
     /// The names of all tensors, sorted.
@@ -207,18 +223,16 @@ impl TensorFiles {
     /// # Errors
     ///
     /// If the tensor is missing, of another shape, not of a floating-point type, or holds NaN or
-    /// infinity.
+    /// infinity, or if the file cannot be read.
     pub fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, CheckpointError> {
         let tensor = self.find(name, shape)?;
-        let (dtype, bytes) = (tensor.dtype, tensor.bytes());
         let mut values = vec![0.0; shape.iter().product()];
-        let width = dtype.width();
-        let finite = values.par_chunks_mut(CHUNK).zip(bytes.par_chunks(CHUNK * width)).map(|(out, raw)| {
-            dtype.decode(raw, out);
-            are_finite(out)
+        let finite = values.par_chunks_mut(CHUNK).enumerate().map_init(Vec::new, |buffer, (chunk, out)| {
+            tensor.dtype.decode(tensor.values(chunk * CHUNK, out.len(), buffer)?, out);
+            Ok(are_finite(out))
         });
-        let finite = finite.reduce(|| true, |a, b| a & b);
-        tensor.release();
+        let finite =
+            finite.try_reduce(|| true, |a, b| Ok(a & b)).map_err(|source| io_error("read", self.path_of(name), source))?;
         if finite { Ok(values) } else { Err(self.not_finite(name)) }
     }
 
@@ -231,28 +245,35 @@ impl TensorFiles {
     /// As [`read`](Self::read).
     pub fn read_transposed(&self, name: &str, [rows, columns]: [usize; 2]) -> Result<Vec<f32>, CheckpointError> {
         let tensor = self.find(name, &[rows, columns])?;
-        let (dtype, bytes) = (tensor.dtype, tensor.bytes());
-        let width = dtype.width();
+        let (dtype, width) = (tensor.dtype, tensor.dtype.width());
         let mut values = vec![0.0; rows * columns];
-        // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and
-        // walks down the source: each loaded cache line gives a full block of values.
-        let finite = values.par_chunks_mut((BLOCK * rows).max(1)).enumerate().map(|(block, out)| {
-            let first = block * BLOCK;
-            let count = BLOCK.min(columns - first);
-            let mut line = [0.0; BLOCK];
-            let mut finite = true;
-            for row in 0..rows {
-                let start = (row * columns + first) * width;
-                dtype.decode(&bytes[start..start + count * width], &mut line[..count]);
-                finite &= are_finite(&line[..count]);
-                for (column, &value) in line[..count].iter().enumerate() {
-                    out[column * rows + row] = value;
+        let mut buffer = Vec::new();
+        let mut finite = true;
+        // As many rows at a time as fit into the buffer.
+        let band = (BAND / (columns * width).max(1)).clamp(1, rows.max(1));
+        for top in (0..rows).step_by(band) {
+            let height = band.min(rows - top);
+            let bytes = tensor.values(top * columns, height * columns, &mut buffer);
+            let bytes = bytes.map_err(|source| io_error("read", self.path_of(name), source))?;
+            // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and
+            // walks down the source: each loaded cache line gives a full block of values.
+            let blocks = values.par_chunks_mut((BLOCK * rows).max(1)).enumerate().map(|(block, out)| {
+                let first = block * BLOCK;
+                let count = BLOCK.min(columns - first);
+                let mut line = [0.0; BLOCK];
+                let mut finite = true;
+                for row in 0..height {
+                    let start = (row * columns + first) * width;
+                    dtype.decode(&bytes[start..start + count * width], &mut line[..count]);
+                    finite &= are_finite(&line[..count]);
+                    for (column, &value) in line[..count].iter().enumerate() {
+                        out[column * rows + top + row] = value;
+                    }
                 }
-            }
-            finite
-        });
-        let finite = finite.reduce(|| true, |a, b| a & b);
-        tensor.release();
+                finite
+            });
+            finite &= blocks.reduce(|| true, |a, b| a & b);
+        }
         if finite { Ok(values) } else { Err(self.not_finite(name)) }
     }
 
@@ -270,9 +291,21 @@ impl TensorFiles {
     /// another type.
     pub(super) fn equals(&self, name: &str, shape: &[usize], other: &Self, theirs: &str) -> Result<bool, CheckpointError> {
         let (one, two) = (self.find(name, shape)?, other.find(theirs, shape)?);
-        if one.dtype == two.dtype && one.bytes() == two.bytes() {
-            one.release();
-            two.release();
+        let same = || -> Result<bool, CheckpointError> {
+            let (mut ours, mut others) = (Vec::new(), Vec::new());
+            let all: usize = shape.iter().product();
+            for start in (0..all).step_by(CHUNK) {
+                let count = CHUNK.min(all - start);
+                let bytes = one.values(start, count, &mut ours).map_err(|source| io_error("read", self.path_of(name), source))?;
+                let theirs =
+                    two.values(start, count, &mut others).map_err(|source| io_error("read", other.path_of(theirs), source))?;
+                if bytes != theirs {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        if one.dtype == two.dtype && same()? {
             return Ok(true);
         }
         Ok(self.read(name, shape)? == other.read(theirs, shape)?)
@@ -306,8 +339,8 @@ impl TensorFiles {
             name: name.to_owned(),
             dtype: format!("{:?}", info.dtype),
         })?;
-        let (start, end) = info.data_offsets;
-        Ok(Stored { contents: &shard.contents, dtype, place: shard.data_start + start..shard.data_start + end })
+        let (start, _) = info.data_offsets;
+        Ok(Stored { contents: &shard.contents, dtype, start: shard.data_start + start })
     }
 }
 
@@ -320,23 +353,23 @@ fn are_finite(values: &[f32]) -> bool {
 struct Stored<'a> {
     contents: &'a Contents,
     dtype: Float,
-    place: Range<usize>,
+    /// Where its bytes begin.
+    start: usize,
 }
 
-impl<'a> Stored<'a> {
-    /// Returns the bytes.
-    fn bytes(&self) -> &'a [u8] {
-        &self.contents[self.place.clone()]
-    }
-
-    /// Releases the memory, so that at most one tensor of a model is in memory twice.
-    fn release(self) {
-        self.contents.release(self.place);
+impl Stored<'_> {
+    /// Returns the bytes of `count` values from value `first` on.
+    fn values<'b>(&'b self, first: usize, count: usize, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+        let width = self.dtype.width();
+        let start = self.start + first * width;
+        self.contents.bytes(start..start + count * width, buffer)
     }
 }
 
 /// Values that a task converts at a time.
 const CHUNK: usize = 1 << 16;
+/// Bytes that are read before they are transposed.
+const BAND: usize = 1 << 24;
 /// Columns that a task transposes at a time: 64 bytes of a 16-bit source, a cache line.
 const BLOCK: usize = 32;
 
@@ -453,6 +486,34 @@ mod tests {
                     assert!(message.contains(SINGLE_FILE) && message.contains("`t` holds NaN or infinity"), "{message}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_matrix_larger_than_the_buffer_is_transposed_whole() {
+        let (rows, columns) = (BAND / 4 / 1000 + 7, 1001);
+        let values: Vec<f32> = (0..rows * columns).map(|i| (i % 65_521) as f32).collect();
+        let directory = file_with(Dtype::F32, &[rows, columns], &bytes_of(&values, |v| v.to_le_bytes().to_vec()));
+        let files = TensorFiles::open(directory.path()).unwrap();
+        let transposed = files.read_transposed("t", [rows, columns]).unwrap();
+        let whole =
+            (0..rows).all(|row| (0..columns).all(|column| transposed[column * rows + row] == values[row * columns + column]));
+        assert!(whole);
+    }
+
+    /// Of a mapping, the first read behind the end would end the program.
+    #[test]
+    fn a_file_that_is_shortened_in_use_is_an_error() {
+        let values = vec![0.5_f32; 1 << 16];
+        let directory = file_with(Dtype::F32, &[256, 256], &bytes_of(&values, |v| v.to_le_bytes().to_vec()));
+        let files = TensorFiles::open(directory.path()).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(directory.path().join(SINGLE_FILE)).unwrap();
+        file.set_len(5000).unwrap();
+        let equal = files.equals("t", &[256, 256], &files, "t").map(|_| Vec::new());
+        let visited = files.visit(&mut |_| {}).map(|()| Vec::new());
+        for outcome in [files.read("t", &[256, 256]), files.read_transposed("t", [256, 256]), equal, visited] {
+            let message = outcome.unwrap_err().to_string();
+            assert!(message.contains(SINGLE_FILE) && message.contains("shortened while it was in use"), "{message}");
         }
     }
 

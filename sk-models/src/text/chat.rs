@@ -189,14 +189,17 @@ fn template_error(name: &str, error: &minijinja::Error) -> TextError {
     TextError::Template { name: name.to_owned(), reason: one_line(error) }
 }
 
-/// Instructions of a rendering: a template comes from a download, and may loop for ever.
-const FUEL: u64 = 10_000_000;
+/// Work of a rendering: a template comes from a download, and may loop for ever or double a text.
+///
+/// An instruction costs one, and so do 64 bytes that are made: a hundred and twenty-eight
+/// megabytes, thirty times the longest prompt.
+const FUEL: u64 = 2_000_000;
 /// Bytes of a prompt, as of any text that is tokenised.
 const MOST_BYTES: usize = super::tokenizer::MOST_BYTES;
 /// Blanks of an indentation, and characters that one value is padded to.
 const WIDEST: usize = 256;
 
-/// A prompt that grows to [`MOST_BYTES`] and no further.
+/// A text that grows to [`MOST_BYTES`] and no further.
 #[derive(Default)]
 struct Bounded {
     text: Vec<u8>,
@@ -285,7 +288,8 @@ fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;
-    let mut json = Vec::new();
+    // A list that holds another one twice, and so on, has no end in practice.
+    let mut json = Bounded::default();
     match indent {
         Some(width) if width > WIDEST => {
             let reason = format!("tojson indents by {width}; {WIDEST} is the most");
@@ -297,11 +301,11 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, minijinja::Error> {
         }
         None => serialize(value, &mut json, SpacedFormatter)?,
     }
-    let text = String::from_utf8(json).expect("a JSON serialiser writes UTF-8");
+    let text = String::from_utf8(json.text).expect("a JSON serialiser writes UTF-8");
     Ok(Value::from_safe_string(text))
 }
 
-fn serialize(value: &Value, out: &mut Vec<u8>, formatter: impl Formatter) -> Result<(), minijinja::Error> {
+fn serialize(value: &Value, out: &mut Bounded, formatter: impl Formatter) -> Result<(), minijinja::Error> {
     value
         .serialize(&mut serde_json::Serializer::with_formatter(out, formatter))
         .map_err(|source| minijinja::Error::new(ErrorKind::InvalidOperation, "cannot be written as JSON").with_source(source))
@@ -421,9 +425,33 @@ mod tests {
             ("{{ '%.*f' | format(1000000000, 1) }}", "256"),
             ("{{ '{:>1000000000}'.format(1) }}", "256"),
             ("{{ [1] | tojson(indent=4000000000) }}", "256"),
+            // Texts and lists that double, in a loop, in place, in a filter and in a block.
+            (
+                "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
+                "fuel",
+            ),
+            (
+                "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(40) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}",
+                "fuel",
+            ),
+            (
+                "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x | tojson }}",
+                "JSON",
+            ),
+            ("{{ ('a' * 9999999) | replace('a', 'bbbbbbbbbbbbbbbbbbbbb') | length }}", "fuel"),
+            ("{{ ('a' * 99999).replace('a', 'b' * 99999) | length }}", "fuel"),
+            ("{{ ('a' * 99999) | join('b' * 99999) | length }}", "fuel"),
+            ("{{ ('b' * 9999).join('a' * 99999) | length }}", "fuel"),
+            ("{% set x %}{% for i in range(99999) %}{{ 'a' * 9999 }}{% endfor %}{% endset %}{{ x | length }}", "fuel"),
+            ("{{ [1] | batch(99999999, 'a') | list | length }}", "fuel"),
+            ("{{ [1] | slice(99999999, 'a') | list | length }}", "fuel"),
         ] {
             assert!(refused(source).contains(reason), "{source}: {}", refused(source));
         }
+        // The longest prompt, which a template takes apart and puts together.
+        let source = "{% for m in messages %}{{ '<' + m.role + '>' + m.content.split('</t>')[-1].strip() + '\\n' }}{% endfor %}";
+        let long = "a".repeat(MOST_BYTES - 100);
+        assert!(template(source).prompt(&[Message::new(Role::User, &long)]).unwrap().contains(&long));
         // Numbers that are no widths.
         assert_eq!(rendered("{{ 'In 2024 {}, {:>3}'.format('x', 7) }}"), "In 2024 x,   7");
         assert_eq!(rendered("{{ 'In 2024 %3d %% %s' | format(7, 'x') }}"), "In 2024   7 % x");

@@ -1,8 +1,11 @@
 //! A byte-level BPE tokenizer: text to token ids, token ids to bytes.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, fmt, path::Path};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::Value;
 use tokenizers::{DecoderWrapper, Tokenizer as Inner};
 
@@ -52,6 +55,56 @@ struct ModelPart {
     dropout: Option<f64>,
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    vocab: LongestName,
+    #[serde(default)]
+    merges: LongestMerge,
+}
+
+/// Bytes of the longest token of a vocabulary.
+#[derive(Default)]
+struct LongestName(usize);
+
+impl<'de> Deserialize<'de> for LongestName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = LongestName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("ids by token")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LongestName, A::Error> {
+                let mut longest = 0;
+                while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
+                    longest = longest.max(name.len());
+                }
+                Ok(LongestName(longest))
+            }
+        }
+        deserializer.deserialize_map(Names)
+    }
+}
+
+/// Bytes of the longest token that a merge makes.
+#[derive(Default)]
+struct LongestMerge(usize);
+
+impl<'de> Deserialize<'de> for LongestMerge {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected a merge: two tokens, or a text of two tokens")]
+        enum Merge {
+            Pair(String, String),
+            Text(String),
+        }
+        let bytes = |merge: &Merge| match merge {
+            Merge::Pair(left, right) => left.len() + right.len(),
+            Merge::Text(text) => text.len().saturating_sub(1),
+        };
+        Ok(Self(Vec::<Merge>::deserialize(deserializer)?.iter().map(bytes).max().unwrap_or(0)))
+    }
 }
 
 impl Parts {
@@ -71,6 +124,10 @@ impl Parts {
             if affix.as_ref().is_some_and(|affix| !affix.is_empty()) {
                 return Err(format!("its model has a {field}, which is not supported"));
             }
+        }
+        // The library joins the tokens of a merge in a buffer of the length of the longest token.
+        if model.merges.0 > model.vocab.0 {
+            return Err("one of its merges makes a token that is not in the vocabulary".to_owned());
         }
         let byte_level = |part: &Value| part["type"] == "ByteLevel";
         let splits = |part: &Value| part["type"] == "Split" && part["pattern"]["Regex"] == PATTERN;
@@ -314,6 +371,10 @@ mod tests {
         refused("/model/dropout", json!(0.5), &["dropout 0.5"]);
         let prefixed = json!({"type": "BPE", "continuing_subword_prefix": "##", "vocab": {"a": 0}, "merges": []});
         refused("/model", prefixed, &["continuing_subword_prefix"]);
+        let merge = json!({"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]});
+        refused("/model", merge, &["merges", "vocabulary"]);
+        let merge = json!({"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]});
+        refused("/model", merge, &["merges", "vocabulary"]);
         assert!(Tokenizer::from_json("t.json", with("/normalizer", json!({"type": "NFC"})).as_bytes()).is_ok());
     }
 

@@ -23,7 +23,7 @@
 use std::{
     collections::HashSet,
     fs::File,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufReader, Read, Write},
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -245,7 +245,7 @@ fn read(path: &Path, parse: impl Fn(RawRow) -> Result<Row, String>) -> Result<Ve
     let reader: Box<dyn Read> =
         if path.extension().is_some_and(|extension| extension == "gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
     let mut rows = Vec::new();
-    for (index, line) in BufReader::new(reader).lines().enumerate() {
+    for (index, line) in files::lines(BufReader::new(reader)).enumerate() {
         let line = line.map_err(|source| match source.kind() {
             std::io::ErrorKind::InvalidData => TrainError::Row {
                 path: path.display().to_string(),
@@ -338,7 +338,7 @@ fn letters(text: &str) -> String {
 fn read_questions(path: &Path) -> Result<Vec<String>, TrainError> {
     let refuse = |line: u64, reason: String| TrainError::Row { path: path.display().to_string(), line: line as usize, reason };
     let file = File::open(path).map_err(|source| TrainError::io(path, source))?;
-    let mut table = csv::Reader::from_reader(BufReader::new(file));
+    let mut table = csv::Reader::from_reader(BufReader::new(files::limited(file)));
     let headers = table.headers().map_err(|error| refuse(1, error.to_string()))?;
     // Spreadsheets put a byte-order mark before the first name.
     let name = |header: &str| header.trim_start_matches('\u{feff}').trim().to_lowercase();

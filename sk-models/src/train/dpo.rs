@@ -236,7 +236,7 @@ impl DpoOptions {
             .value("seed", seed)
             .value("held-out", held_out)
             .data(sources, exclude)?
-            .model("model", Some(backbone));
+            .model("model", Some(backbone))?;
         recipe.file("model's tokenizer", tokenizer)
     }
 }

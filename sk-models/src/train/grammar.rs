@@ -61,6 +61,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 
+use crate::files;
+
 use super::{
     data::{ASSISTANT, HUMAN, Row},
     error::TrainError,
@@ -186,7 +188,7 @@ impl Grammar {
         paths.sort();
         let mut whole = Builder::default();
         for path in &paths {
-            let text = fs::read_to_string(path).map_err(|source| TrainError::io(path, source))?;
+            let text = files::read_to_string(path).map_err(|source| TrainError::io(path, source))?;
             let refused = |reason: String| TrainError::Grammar { path: path.display().to_string(), reason };
             let file = toml::from_str(&text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
             whole.add(file).map_err(refused)?;

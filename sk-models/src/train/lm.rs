@@ -183,7 +183,7 @@ impl LmOptions {
             .value("held-out", held_out)
             .data(sources, exclude)?
             .file("tokenizer", tokenizer)?;
-        Ok(recipe.model("init", initial))
+        recipe.model("init", initial)
     }
 }
 

@@ -47,15 +47,16 @@ impl Recipe {
     }
 
     /// Adds the digest of a model's weights, or an empty one.
-    pub(super) fn model(mut self, option: &str, model: Option<&Checkpoint>) -> Self {
-        let digest = model.map_or_else(String::new, |model| {
+    pub(super) fn model(mut self, option: &str, model: Option<&Checkpoint>) -> Result<Self, TrainError> {
+        let mut contents = String::new();
+        if let Some(model) = model {
             let mut digest = Sha256::new();
             digest.update(model.config().to_json("float32"));
-            model.tensors().visit(&mut |bytes| digest.update(bytes));
-            format!("{:.DIGITS$x}", digest.finalize())
-        });
-        self.contents.push((option.to_owned(), digest));
-        self
+            model.tensors().visit(&mut |bytes| digest.update(bytes))?;
+            contents = format!("{:.DIGITS$x}", digest.finalize());
+        }
+        self.contents.push((option.to_owned(), contents));
+        Ok(self)
     }
 
     /// Checks that a checkpoint at `path` was made by this recipe. The error names the first option

@@ -138,6 +138,7 @@ impl JudgeOptions {
         let key = Key::from_env(&self.api_key_env)?;
         // The parser asks for an endpoint where no other judge is given.
         let endpoint = Endpoint::new(self.endpoint.as_deref().unwrap_or_default(), key, Duration::from_secs(self.timeout))?;
+        endpoint.warn();
         let model = match &self.model {
             Some(model) => model.clone(),
             None => endpoint.only_model()?,

@@ -23,6 +23,9 @@ const QUAD: usize = 4;
 /// Consecutive k whose bytes a tile holds.
 const DEPTH: usize = 64;
 
+/// Inputs of the widest layer: its sums of products of a weight and a byte fit into 32 bits.
+pub(crate) const MOST_INPUTS: usize = i32::MAX as usize / (127 * 255);
+
 /// The largest weight.
 const WEIGHT: f32 = 127.0;
 
@@ -45,7 +48,12 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     /// Packs and rounds the weight that `get` returns for each row and column.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`MOST_INPUTS`] rows.
     pub(crate) fn new([input, output]: [usize; 2], get: impl Fn(usize, usize) -> f32 + Sync) -> Self {
+        assert!(input <= MOST_INPUTS, "{input} products do not fit into a sum");
         let (count, quads) = (output.div_ceil(WIDTH), input.div_ceil(QUAD));
         let size = input.next_multiple_of(DEPTH) * WIDTH;
         let mut panels = Slab::new(count * size);
@@ -538,6 +546,24 @@ mod tests {
                     c
                 };
                 assert_eq!(product(&lines), product(&strips), "{rows} rows of {input}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_widest_sums_do_not_wrap() {
+        for sign in [1.0_f32, -1.0] {
+            let weight = Bytes::new([MOST_INPUTS, 1], |_, _| sign);
+            for tiles in [None, Tiles::get()] {
+                let mut grid = Grid::new(1, MOST_INPUTS);
+                grid.rows_mut().for_each(|line| line.fill(1.0));
+                let mut x = Quantized::default();
+                x.fill(&grid, MOST_INPUTS, tiles);
+                let mut c = vec![0.0_f32; WIDTH];
+                // SAFETY: the vector has the row and columns.
+                unsafe { weight.multiply(0, [0, 1], &x, Place { start: c.as_mut_ptr(), stride: WIDTH }, false) };
+                let expected = sign * MOST_INPUTS as f32;
+                assert!((c[0] - expected).abs() < 1.0, "{} for {expected}", c[0]);
             }
         }
     }

@@ -37,6 +37,7 @@ use adapter::{PackedAdapter, values};
 use amx::Tiles;
 use attention::{Heads, append, attend};
 use grid::Grid;
+pub(crate) use int8::MOST_INPUTS;
 use int8::Quantized;
 use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
 use plan::{Group, Lanes, Places, Plan, Seats};

@@ -70,6 +70,13 @@ impl Client {
         Self { endpoint: endpoint.trim_end_matches('/').to_owned(), token: None, agent: Agent::new_with_config(config) }
     }
 
+    /// Whether the token can be read by whoever is on the way to the hub.
+    pub(super) fn exposes_token(&self) -> bool {
+        let host = self.endpoint.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
+        let here = matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]");
+        self.token.is_some() && self.endpoint.starts_with("http://") && !here
+    }
+
     /// Returns the URL of a file of a commit.
     pub(super) fn file_url(&self, id: &ModelId, commit: &str, name: &str) -> String {
         format!("{}/{}/resolve/{commit}/{name}", self.endpoint, id.repository)
@@ -171,6 +178,18 @@ mod tests {
         assert_eq!(to("http://cdn.example/blob").as_deref(), Some("http://cdn.example/blob"));
         assert_eq!(to("file:///etc/passwd"), None);
         assert_eq!(to(""), None);
+    }
+
+    #[test]
+    fn a_token_is_exposed_on_the_way_to_another_machine_without_tls() {
+        let exposes = |endpoint: &str, token: Option<&str>| {
+            let mut client = Client::new(endpoint);
+            client.token = token.map(str::to_owned);
+            client.exposes_token()
+        };
+        assert!(exposes("http://hub.example", Some("t")) && exposes("http://192.168.0.1:80", Some("t")));
+        assert!(!exposes("https://hub.example", Some("t")) && !exposes("http://hub.example", None));
+        assert!(!exposes("http://localhost:80", Some("t")) && !exposes("http://[::1]:80", Some("t")));
     }
 
     #[test]

@@ -27,6 +27,8 @@ const BUFFER: usize = 1 << 16;
 const PARTIAL_CONTENT: u16 = 206;
 /// HTTP status of a range beyond the end.
 const RANGE_NOT_SATISFIABLE: u16 = 416;
+/// Bytes of a file whose length the hub does not say.
+const LONGEST_UNANNOUNCED: u64 = 256 << 20;
 /// Hexadecimal digits of a SHA-1, which names files that git stores.
 const SHA1_DIGITS: usize = 40;
 /// Hexadecimal digits of a SHA-256.
@@ -64,8 +66,11 @@ impl Download<'_> {
         let Some(hash) = announced.hash.filter(|hash| is_plain(hash)) else {
             return Err(HubError::Answer { url: self.url.to_owned(), reason: "has no etag".to_owned() });
         };
-        let blob = self.blobs.join(&hash);
-        let partial = self.blobs.join(format!("{hash}.incomplete"));
+        // An etag that is no hash of the contents may be that of other contents too.
+        let name =
+            if names_contents(&hash) { hash.clone() } else { format!("{:x}", Sha256::digest(format!("{}\0{hash}", self.url))) };
+        let blob = self.blobs.join(&name);
+        let partial = self.blobs.join(format!("{name}.incomplete"));
         let failed = |action, source| io_error(action, &partial, source);
         // Programs that want the same file take turns. The next one finds the file complete, or
         // removed because it was corrupt.
@@ -105,7 +110,9 @@ impl Download<'_> {
         }
         progress.begin(self.name, length, present);
         if !whole {
-            copy(response.body_mut().as_reader(), &mut file, progress).map_err(|error| match error {
+            // One byte more shows that there are more than there should be.
+            let most = length.unwrap_or(LONGEST_UNANNOUNCED).saturating_add(1).saturating_sub(present);
+            copy(response.body_mut().as_reader().take(most), &mut file, progress).map_err(|error| match error {
                 CopyError::Read(source) => HubError::Connection { url: self.url.to_owned(), source: Box::new(source.into()) },
                 CopyError::Write(source) => failed("write", source),
             })?;
@@ -138,6 +145,9 @@ impl Download<'_> {
             && found > expected
         {
             return Err(corrupt(format!("{found} bytes where {expected} were announced")));
+        }
+        if length.is_none() && found > LONGEST_UNANNOUNCED {
+            return Err(corrupt(format!("more than {LONGEST_UNANNOUNCED} bytes, where no length was announced")));
         }
         let (kind, digest) = match hash.len() {
             _ if !is_hash(hash) => return Ok(()),
@@ -181,6 +191,11 @@ fn copy(mut from: impl Read, to: &mut File, progress: &mut dyn Progress) -> Resu
             Err(error) => return Err(CopyError::Read(error)),
         }
     }
+}
+
+/// Whether an etag is a hash of the contents, which is verified.
+fn names_contents(etag: &str) -> bool {
+    is_hash(etag) && matches!(etag.len(), SHA1_DIGITS | SHA256_DIGITS)
 }
 
 /// Whether a string is a valid file name on every system.

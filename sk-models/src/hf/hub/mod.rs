@@ -127,6 +127,9 @@ impl Hub {
 
     /// Downloads what is missing of an id and returns its snapshot.
     fn download(&self, id: &ModelId, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        if self.client.exposes_token() {
+            progress.warn("the token for the hub is sent without encryption; use an address that begins with https://");
+        }
         let listing = self.client.listing(id)?;
         let repository = Repository::new(&self.cache, id);
         let snapshot = repository.create(&listing.sha)?;

@@ -17,6 +17,11 @@ pub trait Progress {
         let _ = bytes;
     }
 
+    /// Something that the user should know, in a line.
+    fn warn(&mut self, warning: &str) {
+        let _ = warning;
+    }
+
     /// The file is complete.
     fn end(&mut self) {}
 }

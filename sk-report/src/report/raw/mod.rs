@@ -5,7 +5,7 @@ mod frontier;
 mod sheet;
 mod steps;
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub use ablations::{Ablation, Arm};
@@ -157,16 +157,11 @@ impl Source {
     /// `None` where there is no such file.
     fn open(path: &Path) -> Result<Option<Self>, ReportError> {
         let fail = |source| ReportError::Read { path: path.to_owned(), source };
-        let bytes = match std::fs::read(path) {
+        let bytes = match crate::lines::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             bytes => bytes.map_err(fail)?,
         };
-        let mut text = String::new();
-        if path.extension().is_some_and(|extension| extension == "gz") {
-            flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text).map_err(fail)?;
-        } else {
-            (&bytes[..]).read_to_string(&mut text).map_err(fail)?;
-        }
+        let text = String::from_utf8(bytes).map_err(|_| fail(io::ErrorKind::InvalidData.into()))?;
         Ok(Some(Self { path: path.to_owned(), text }))
     }
 }

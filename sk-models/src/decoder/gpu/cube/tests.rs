@@ -34,7 +34,7 @@ fn device() -> Option<Device> {
 
 /// The formats of weights that a device has.
 fn formats(device: &Device) -> Vec<DType> {
-    let half = Precision::Bf16.check(device).is_ok().then_some(DType::BF16);
+    let half = Precision::Bf16.check_device(device).is_ok().then_some(DType::BF16);
     [DType::F32].into_iter().chain(half).collect()
 }
 

@@ -1,0 +1,275 @@
+//! Random changes to the bytes of an input: blind ones, and ones that keep its syntax.
+
+use serde_json::{Map, Value};
+
+/// The longest input.
+const LONGEST: usize = 1 << 16;
+
+/// Numbers at which sizes, signs and types change.
+const NUMBERS: [&str; 24] = [
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "7",
+    "64",
+    "127",
+    "255",
+    "256",
+    "65535",
+    "65536",
+    "1e9",
+    "2147483647",
+    "4294967295",
+    "4294967296",
+    "9007199254740993",
+    "9223372036854775807",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e308",
+    "1e-308",
+    "0.5",
+    "-0.0",
+];
+
+/// Texts that some reader may not expect.
+const TEXTS: [&str; 16] = [
+    "",
+    " ",
+    "a",
+    "\u{0}",
+    "\u{1b}[2J",
+    "é",
+    "\u{202e}",
+    "../x",
+    "/",
+    "(a+)+$",
+    "[[[[",
+    "%99999d",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab",
+    "NaN",
+    "null",
+    "💥",
+];
+
+/// SplitMix64: the same inputs on every machine.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    /// The generator of an input, by the seed, the target and the number of the input.
+    pub(crate) fn of(seed: u64, target: usize, number: u64) -> Self {
+        let mut rng = Self(seed ^ (target as u64) << 48 ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        rng.next();
+        rng
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which is not zero.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+        all[self.below(all.len())]
+    }
+}
+
+/// How the inputs of a target are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    Json,
+    Toml,
+    /// The header of a safetensors file: its length in eight bytes, then JSON.
+    Safetensors,
+    Text,
+}
+
+/// An input made from the corpus: an entry, changed one to eight times.
+pub(crate) fn input(rng: &mut Rng, corpus: &[Vec<u8>], words: &[&str], syntax: Syntax) -> Vec<u8> {
+    let mut bytes = corpus[rng.below(corpus.len())].clone();
+    for _ in 0..1 + rng.below(8).min(rng.below(8)) {
+        // Half of the changes keep the syntax, so that what lies behind the parser is reached.
+        let kept = rng.below(2) == 0 && structural(rng, &mut bytes, words, syntax);
+        if !kept {
+            blind(rng, &mut bytes, corpus, words);
+        }
+        bytes.truncate(LONGEST);
+    }
+    bytes
+}
+
+/// A part of `bytes`, short ones more often.
+fn span(rng: &mut Rng, bytes: &[u8]) -> (usize, usize) {
+    let start = rng.below(bytes.len() + 1);
+    let most = (bytes.len() - start).min(1 << rng.below(12));
+    (start, start + rng.below(most + 1))
+}
+
+fn blind(rng: &mut Rng, bytes: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str]) {
+    let (start, end) = span(rng, bytes);
+    match rng.below(11) {
+        0 if !bytes.is_empty() => {
+            let at = rng.below(bytes.len());
+            bytes[at] ^= 1 << rng.below(8);
+        }
+        1 if !bytes.is_empty() => {
+            let at = rng.below(bytes.len());
+            bytes[at] = rng.below(256) as u8;
+        }
+        2 => drop(bytes.drain(start..end)),
+        3 => bytes.truncate(start),
+        4 => {
+            let part = bytes[start..end].to_vec();
+            let copies = 1 + rng.below(4) * rng.below(16);
+            let part = part.repeat(copies.min(LONGEST / part.len().max(1)));
+            drop(bytes.splice(start..start, part));
+        }
+        5 => {
+            let other = &corpus[rng.below(corpus.len())];
+            let (from, to) = span(rng, other);
+            drop(bytes.splice(start..end, other[from..to].iter().copied()));
+        }
+        6 => {
+            let word = if words.is_empty() { rng.pick(&TEXTS) } else { rng.pick(words) };
+            drop(bytes.splice(start..start, word.bytes()));
+        }
+        7 => {
+            // A number in the place of one that is there.
+            let digits: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit()).collect();
+            if let Some(&at) = digits.get(rng.below(digits.len().max(1))) {
+                let is_part = |byte: &u8| byte.is_ascii_digit() || b".eE+-".contains(byte);
+                let from = at - bytes[..at].iter().rev().take_while(|byte| is_part(byte)).count();
+                let to = at + bytes[at..].iter().take_while(|byte| is_part(byte)).count();
+                drop(bytes.splice(from..to, rng.pick(&NUMBERS).bytes()));
+            }
+        }
+        8 => {
+            let quotes: Vec<usize> = (0..bytes.len()).filter(|&at| b"\"'".contains(&bytes[at])).collect();
+            if quotes.len() > 1 {
+                let first = rng.below(quotes.len() - 1);
+                let text = if rng.below(2) == 0 && !words.is_empty() { rng.pick(words) } else { rng.pick(&TEXTS) };
+                drop(bytes.splice(quotes[first] + 1..quotes[first + 1], text.bytes()));
+            }
+        }
+        9 => {
+            let bracket = *rng.pick(&[b"[", b"{", b"(", b"]", b"}", b"\""]);
+            let many = 1 << rng.below(13);
+            drop(bytes.splice(start..start, bracket.repeat(many)));
+        }
+        _ => {
+            let noise: Vec<u8> = (0..1 + rng.below(16)).map(|_| rng.below(256) as u8).collect();
+            drop(bytes.splice(start..end, noise));
+        }
+    }
+}
+
+/// Changes a node of the tree that the bytes spell. False if they spell none.
+fn structural(rng: &mut Rng, bytes: &mut Vec<u8>, words: &[&str], syntax: Syntax) -> bool {
+    match syntax {
+        Syntax::Text => false,
+        Syntax::Json => {
+            // Of lines, one.
+            let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
+            let whole = serde_json::from_slice::<Value>(bytes).ok().map(|tree| (tree, 0..bytes.len()));
+            let of_line = |rng: &mut Rng| {
+                let line = rng.below(lines.len());
+                let start: usize = lines[..line].iter().map(|line| line.len() + 1).sum();
+                let tree = serde_json::from_slice::<Value>(lines[line]).ok()?;
+                Some((tree, start..start + lines[line].len()))
+            };
+            let Some((mut tree, place)) = whole.or_else(|| of_line(rng)) else { return false };
+            change(rng, &mut tree, words);
+            drop(bytes.splice(place, tree.to_string().into_bytes()));
+            true
+        }
+        Syntax::Toml => {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let Ok(mut tree) = toml::from_str::<Value>(&text) else { return false };
+            change(rng, &mut tree, words);
+            let Ok(text) = toml::to_string(&tree) else { return false };
+            *bytes = text.into_bytes();
+            true
+        }
+        Syntax::Safetensors => {
+            let Some((length, rest)) = bytes.split_first_chunk::<8>() else { return false };
+            let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+            let Some(Ok(mut tree)) = rest.get(..length).map(serde_json::from_slice::<Value>) else { return false };
+            change(rng, &mut tree, words);
+            let header = tree.to_string().into_bytes();
+            let data = rest[length..].to_vec();
+            *bytes = (header.len() as u64).to_le_bytes().into_iter().chain(header).chain(data).collect();
+            true
+        }
+    }
+}
+
+fn count(tree: &Value) -> usize {
+    1 + match tree {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(fields) => fields.values().map(count).sum::<usize>(),
+        _ => 0,
+    }
+}
+
+/// The node with that number, in the order of [`count`].
+fn node<'a>(tree: &'a mut Value, number: &mut usize) -> Option<&'a mut Value> {
+    if *number == 0 {
+        return Some(tree);
+    }
+    *number -= 1;
+    match tree {
+        Value::Array(items) => items.iter_mut().find_map(|item| node(item, number)),
+        Value::Object(fields) => fields.values_mut().find_map(|value| node(value, number)),
+        _ => None,
+    }
+}
+
+fn change(rng: &mut Rng, tree: &mut Value, words: &[&str]) {
+    let nodes = count(tree);
+    let mut from = rng.below(nodes);
+    let other = node(tree, &mut from).map_or(Value::Null, |node| node.clone());
+    let mut to = rng.below(nodes);
+    let Some(place) = node(tree, &mut to) else { return };
+    let text =
+        |rng: &mut Rng| (if rng.below(2) == 0 && !words.is_empty() { rng.pick(words) } else { rng.pick(&TEXTS) }).to_owned();
+    match (rng.below(8), &mut *place) {
+        (0, Value::Object(fields)) if !fields.is_empty() => {
+            let name = fields.keys().nth(rng.below(fields.len())).cloned().unwrap_or_default();
+            fields.remove(&name);
+        }
+        (1, Value::Object(fields)) => drop(fields.insert(text(rng), other)),
+        (2, Value::Object(fields)) if !fields.is_empty() => {
+            let name = fields.keys().nth(rng.below(fields.len())).cloned().unwrap_or_default();
+            let value = fields.remove(&name).unwrap_or_default();
+            fields.insert(text(rng), value);
+        }
+        (0..3, Value::Array(items)) if !items.is_empty() => {
+            let at = rng.below(items.len());
+            match rng.below(3) {
+                0 => drop(items.remove(at)),
+                1 => items.insert(at, other),
+                _ => items.extend(vec![other; rng.below(64)]),
+            }
+        }
+        (3, _) => *place = other,
+        (4, _) => {
+            let inner = place.take();
+            *place =
+                if rng.below(2) == 0 { Value::Array(vec![inner]) } else { Value::Object(Map::from_iter([(text(rng), inner)])) };
+        }
+        (5, _) => {
+            *place = [Value::Null, true.into(), false.into(), Value::Array(Vec::new()), Value::Object(Map::new())][rng.below(5)]
+                .clone();
+        }
+        (6, _) => *place = text(rng).into(),
+        _ => *place = serde_json::from_str(rng.pick(&NUMBERS)).unwrap_or(Value::Null),
+    }
+}

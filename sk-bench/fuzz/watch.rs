@@ -1,0 +1,61 @@
+//! What an input may take: memory, counted by the allocator, and time.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Bytes that an input may take.
+pub(crate) const MOST_BYTES: usize = 256 << 20;
+/// Bytes at which the program ends at once, before the system does it.
+const TOO_MANY: usize = 4 << 30;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, with the bytes counted.
+pub(crate) struct Counting;
+
+fn add(bytes: usize) {
+    let now = NOW.fetch_add(bytes, Relaxed) + bytes;
+    PEAK.fetch_max(now, Relaxed);
+    if now > TOO_MANY {
+        NOW.store(0, Relaxed);
+        eprintln!("an input takes more than {} GiB", TOO_MANY >> 30);
+        std::process::abort();
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        add(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(start, layout) }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        add(size);
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(start, layout, size) }
+    }
+}
+
+/// The most bytes that `run` takes beyond those taken before.
+pub(crate) fn peak(run: impl FnOnce()) -> usize {
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    run();
+    PEAK.load(Relaxed).saturating_sub(before)
+}

@@ -1,0 +1,42 @@
+//! Texts that are read whole, up to a length: a device or a pipe may have no end.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes of the longest text. Plans and schemes have some thousands.
+pub const LONGEST: u64 = 64 << 20;
+
+/// Reads a file.
+///
+/// # Errors
+/// When it cannot be read, is not UTF-8, or is longer than [`LONGEST`] bytes.
+pub fn read(path: &Path) -> io::Result<String> {
+    read_from(File::open(path)?)
+}
+
+/// Reads to the end.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_from(reader: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    reader.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        let reason = format!("it is longer than {} MiB", LONGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        assert_eq!(read_from(io::repeat(0)).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read_from(&b"\xff"[..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read_from(&b"text"[..]).unwrap(), "text");
+    }
+}
