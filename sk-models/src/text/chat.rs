@@ -221,10 +221,22 @@ impl std::io::Write for Bounded {
     }
 }
 
+/// Refuses the name of a value in a format that is not ASCII, which the engine reads byte by byte
+/// and panics on. `rest` follows its opening bracket.
+fn check_name(rest: &str, end: char) -> Result<(), minijinja::Error> {
+    if rest.split(end).next().is_none_or(str::is_ascii) {
+        return Ok(());
+    }
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, "format names a value by other letters than those of ASCII"))
+}
+
 /// The `format` filter, for formats that name no width or precision beyond [`WIDEST`].
 fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, minijinja::Error> {
-    let specifiers = text.as_str().unwrap_or_default().split('%').skip(1);
-    for specifier in specifiers {
+    let format = text.as_str().unwrap_or_default();
+    for (at, opening) in format.match_indices("%(") {
+        check_name(&format[at + opening.len()..], ')')?;
+    }
+    for specifier in format.split('%').skip(1) {
         // A name in parentheses, then flags, width and precision, of which a star takes one from
         // the values.
         let sizes = specifier.strip_prefix('(').and_then(|named| named.split_once(')')).map_or(specifier, |(_, rest)| rest);
@@ -247,6 +259,11 @@ fn python_method(
 ) -> Result<Value, minijinja::Error> {
     let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
     let text = value.as_str().filter(|_| method == "format").unwrap_or_default();
+    for (brace, _) in text.match_indices('{') {
+        let rest = &text[brace + 1..];
+        let field = rest.split('}').next().unwrap_or_default();
+        field.match_indices('[').try_for_each(|(bracket, _)| check_name(&rest[bracket + 1..], ']'))?;
+    }
     // What stands between a brace that opens and the next one of either kind.
     let mut fields = text.split('{').skip(1).map(|rest| rest.split('}').next().unwrap_or_default());
     if fields.any(|field| field.split(|c: char| !c.is_ascii_digit()).any(wide)) || text.contains(":{") {
@@ -423,6 +440,10 @@ mod tests {
             ("{% for a in range(9999) %}{{ 'x' * 1000 }}{% endfor %}", "longer than"),
             ("{{ '%1000000000d' | format(1) }}", "256"),
             ("{{ '%.*f' | format(1000000000, 1) }}", "256"),
+            ("{{ '%(é)s' | format(1) }}", "ASCII"),
+            ("{{ '%((%é' | format(1) }}", "ASCII"),
+            ("{{ '{0[é]}'.format(1) }}", "ASCII"),
+            ("{{ '{0[}é'.format(1) }}", "ASCII"),
             ("{{ '{:>1000000000}'.format(1) }}", "256"),
             ("{{ [1] | tojson(indent=4000000000) }}", "256"),
             // Texts and lists that double, in a loop, in place, in a filter and in a block.
@@ -454,6 +475,7 @@ mod tests {
         assert!(template(source).prompt(&[Message::new(Role::User, &long)]).unwrap().contains(&long));
         // Numbers that are no widths.
         assert_eq!(rendered("{{ 'In 2024 {}, {:>3}'.format('x', 7) }}"), "In 2024 x,   7");
+        assert_eq!(rendered("{{ '[é] {} (é) %s'.format('x') | format('y') }}"), "[é] x (é) y");
         assert_eq!(rendered("{{ 'In 2024 %3d %% %s' | format(7, 'x') }}"), "In 2024   7 % x");
     }
 }
