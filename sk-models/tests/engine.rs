@@ -370,6 +370,27 @@ fn frozen_decoding_is_a_drafter_of_one() {
     assert_eq!(context[3..], drafted[0].tokens);
 }
 
+#[test]
+fn a_text_is_scored_like_a_candidate() {
+    // More tokens than are scored at a time.
+    let text: Vec<u32> = (0..60).map(|i| (i * i + 3) % 11 + 1).collect();
+    for from in [1, 2, 40] {
+        let scores = Frozen::new(decoder()).score(&text, from, 3).unwrap();
+        let reading = plainly(None, &text[..from], &text[from..]);
+        assert_eq!(scores.len(), text.len() - from);
+        for (place, (score, (log_prob, entropy))) in
+            scores.iter().zip(reading.log_probs.iter().zip(&reading.min_entropy)).enumerate()
+        {
+            let near = |a: f32, b: f32| (a - b).abs() <= TOLERANCE * (1.0 + a.abs());
+            assert!(near(score.log_prob, *log_prob) && near(score.likeliest[0].1, -entropy), "token {place}: {score:?}");
+            assert!(score.likeliest.len() == 3 && score.likeliest.is_sorted_by(|a, b| a.1 >= b.1), "{score:?}");
+        }
+    }
+    let greedy = Frozen::new(decoder()).argmax(&text[..4]).unwrap();
+    assert_eq!(Frozen::new(decoder()).score(&text[..5], 4, 1).unwrap()[0].likeliest[0].0, greedy);
+    assert!(Frozen::new(decoder()).score(&[1, 9999], 1, 0).is_err());
+}
+
 /// The test model with one weight per row of its head replaced: the first row's for token 5, and
 /// its negative for token 6. Where the weight is infinite one of the two logits is +∞, whatever the
 /// sign of the hidden state.

@@ -137,6 +137,11 @@ impl<'m> Session<'m> {
         &self.scheme.arm.spec
     }
 
+    /// Ω and the operators that choose.
+    pub fn arm(&self) -> &Arm {
+        &self.scheme.arm
+    }
+
     /// The adapters that the backbone can read with.
     pub fn rack(&self) -> &AdapterRack {
         &self.rack

@@ -8,11 +8,24 @@ use super::Sampling;
 use super::drawing::{self, Draw};
 use super::error::proceed;
 use super::follower::{Follower, check_context};
-use super::sampling::{Sampler, uniform};
+use super::sampling::{Sampler, log_sum_exp, uniform};
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::kernels::logits::are_numbers;
 
 const ROLE: &str = "model";
+
+/// Tokens whose logits are in memory at a time while a text is scored.
+const SCORED: usize = 32;
+
+/// A token of a text, as the model sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenScore {
+    /// log π(y_t | y_<t), in nats.
+    pub log_prob: f32,
+    /// The likeliest tokens in its place and their log-probabilities, the likeliest first; of equals
+    /// the one with the lower id.
+    pub likeliest: Vec<(TokenId, f32)>,
+}
 
 /// A frozen model that decodes without steering: the baseline of every steered measurement.
 pub struct Frozen {
@@ -20,6 +33,21 @@ pub struct Frozen {
     seats: Seats,
     follower: Follower,
     sampler: Sampler,
+}
+
+impl TokenScore {
+    fn of(logits: &[f32], target: TokenId, top: usize) -> Self {
+        let normalizer = log_sum_exp(logits);
+        let mut ids: Vec<TokenId> = (0..logits.len() as TokenId).collect();
+        let falling = |a: &TokenId, b: &TokenId| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
+        if top < ids.len() {
+            ids.select_nth_unstable_by(top, falling);
+            ids.truncate(top);
+        }
+        ids.sort_unstable_by(falling);
+        let log_prob = |id: TokenId| logits[id as usize] - normalizer;
+        Self { log_prob: log_prob(target), likeliest: ids.into_iter().map(|id| (id, log_prob(id))).collect() }
+    }
 }
 
 impl Frozen {
@@ -60,6 +88,40 @@ impl Frozen {
         let (hidden, last) = self.read(context)?;
         let token = self.model.argmax(&hidden, &self.seats)?.pop().flatten();
         token.ok_or_else(|| EngineError::NotANumber { policy: ROLE.to_owned(), token: last })
+    }
+
+    /// Returns the scores of the tokens of `text` from place `from` on, each with its `top` likeliest
+    /// alternatives. One pass over the text; O(V log V) per token.
+    ///
+    /// # Errors
+    /// If the text does not fit the model, or the device fails.
+    ///
+    /// # Panics
+    /// If `from` is 0: nothing precedes the first token.
+    pub fn score(&mut self, text: &[TokenId], from: usize, top: usize) -> Result<Vec<TokenScore>, EngineError> {
+        assert!(from > 0, "nothing precedes the first token of a text");
+        check_context(&self.model, ROLE, text, 0)?;
+        let (model, seats) = (&self.model, &self.seats);
+        self.follower.follow(model, seats, text.get(..from).unwrap_or(text))?;
+        let mut scores = Vec::new();
+        let mut place = from;
+        while place < text.len() {
+            proceed()?;
+            let targets = &text[place..text.len().min(place + SCORED)];
+            let inputs = &text[place - 1..place - 1 + targets.len()];
+            let mut suffix = model.suffix(1, 1);
+            let hidden = model.extend(&[inputs], seats, self.follower.prefix_mut(), &mut suffix);
+            let logits = model.logits(&hidden, seats)?;
+            for (row, (&input, &target)) in logits.chunks_exact(model.config().vocab_size).zip(inputs.iter().zip(targets)) {
+                if !are_numbers(row) {
+                    return Err(EngineError::NotANumber { policy: ROLE.to_owned(), token: input });
+                }
+                scores.push(TokenScore::of(row, target, top));
+            }
+            self.follower.adopt(&suffix, 0, inputs);
+            place += targets.len();
+        }
+        Ok(scores)
     }
 
     /// Draws a token by `uniform`, a number in [0, 1).

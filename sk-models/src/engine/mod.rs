@@ -21,7 +21,7 @@ mod vocabulary;
 
 pub use drafter::{DraftPolicy, Drafter, DrafterConfig};
 pub use error::EngineError;
-pub use frozen::Frozen;
+pub use frozen::{Frozen, TokenScore};
 pub use rack::{AdapterRack, HeadRack, Instruction, InstructionRack, Rack};
 pub use shared::SharedVerifier;
 pub use sk_core::{Sampling, VocabularyHead};
