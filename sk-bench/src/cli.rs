@@ -54,8 +54,10 @@ pub enum Command {
     Chat(Box<ChatArgs>),
     /// Answer a prompt under several weightings or schemes, side by side.
     Compare(Box<CompareArgs>),
-    /// Serve a steered model to clients of OpenAI's API.
+    /// Serve a steered model to clients of OpenAI's API, with a page to play with.
     Serve(Box<ServeArgs>),
+    /// Serve it and open the page: move the weights, watch the choice.
+    Play(Box<ServeArgs>),
     /// Let several schemes choose from the very same candidates, and compare them step by step.
     Arms(Box<ArmsArgs>),
     /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
@@ -100,6 +102,7 @@ impl Command {
             Self::Chat(args) => commands::chat::run(&args),
             Self::Compare(args) => commands::compare::run(&args),
             Self::Serve(args) => commands::serve::run(&args),
+            Self::Play(args) => commands::serve::play(&args),
             Self::Arms(args) => commands::arms::run(&args),
             Self::Schemes(args) => commands::schemes::run(&args),
             Self::Train(command) => Ok(commands::train::run(*command)?),

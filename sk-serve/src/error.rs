@@ -38,8 +38,34 @@ impl ApiError {
         Self { status: StatusCode::UNAUTHORIZED, message, param: None, code: Some("invalid_api_key") }
     }
 
+    pub(crate) fn forbidden(what: &str) -> Self {
+        Self { status: StatusCode::FORBIDDEN, message: what.to_owned(), param: None, code: Some("forbidden") }
+    }
+
+    /// A body that is longer than the server takes.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let message = format!("the body is longer than the {limit} bytes that this server takes");
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, message, param: None, code: Some("request_too_large") }
+    }
+
+    /// A body that does not arrive.
+    pub(crate) fn too_slow() -> Self {
+        let message = "the body did not arrive in time".to_owned();
+        Self { status: StatusCode::REQUEST_TIMEOUT, message, param: None, code: Some("request_timeout") }
+    }
+
     pub(crate) fn not_found(what: String) -> Self {
         Self { status: StatusCode::NOT_FOUND, message: what, param: None, code: Some("not_found") }
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "this path has no such method; /openapi.json says which it has".to_owned();
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, message, param: None, code: Some("method_not_allowed") }
+    }
+
+    /// A prompt that leaves no room for an answer.
+    pub(crate) fn too_long(param: &str, error: &SessionError) -> Self {
+        Self { code: Some("context_length_exceeded"), ..Self::invalid(param, error.to_string()) }
     }
 
     pub(crate) fn busy() -> Self {
@@ -60,14 +86,11 @@ impl ApiError {
     /// A generation that failed: the client's fault where the input does not fit.
     pub(crate) fn of_session(error: &SessionError) -> Self {
         match error {
-            SessionError::PromptTooLong { .. } => {
-                Self { code: Some("context_length_exceeded"), ..Self::invalid("messages", error.to_string()) }
-            }
-            SessionError::EmptyPrompt => Self::invalid("messages", error.to_string()),
-            SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } => {
+            // With the longest of the instructions.
+            SessionError::PromptTooLong { .. } => Self::too_long("swiss_knife.blades", error),
+            SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
-            SessionError::Text(_) => Self::invalid("messages", error.to_string()),
             _ => Self::internal(error),
         }
     }
@@ -76,6 +99,7 @@ impl ApiError {
     pub(crate) fn body(&self) -> Value {
         let kind = match self.status.as_u16() {
             401 => "authentication_error",
+            403 => "permission_error",
             429 => "rate_limit_error",
             500.. => "server_error",
             _ => "invalid_request_error",

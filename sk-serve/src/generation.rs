@@ -1,22 +1,28 @@
-//! One answer: a thread that steers, and the events that it sends.
+//! Answers: the threads that steer, and the events that they send.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use sk_core::{Ended, Seconds, StepTrace, TokenId};
+use sk_core::{Ended, Seconds, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::dialogue::{Session, SessionError, tokens_of};
-use sk_models::engine::{Instruction, InstructionRack};
-use sk_models::text::{TextError, Tokenizer};
+use sk_models::engine::{EngineError, Frozen, Instruction, InstructionRack, TokenScore};
+use sk_models::text::TextError;
 use sk_scheme::{SchemeError, SchemeSpec};
 use tokio::sync::mpsc;
 
 use crate::ApiError;
 use crate::error::was_stopped;
+use crate::live::{Listed, Live, Progress};
 use crate::request::Prompt;
-use crate::service::{Live, Progress, Service};
+use crate::service::Service;
+use crate::step::Step;
+
+/// How long an answer waits for its reader before it gives up.
+const SLOWEST_READER: Duration = Duration::from_mins(1);
 
 /// What an answer sends while it is written.
 #[derive(Debug)]
@@ -26,7 +32,7 @@ pub(crate) enum Event {
     /// A span was chosen.
     Span { choice: usize, text: String, step: Option<Box<Step>> },
     /// The answer is whole.
-    Done { choice: usize, summary: Summary },
+    Done { choice: usize, summary: Summary, scores: Option<Scores> },
     /// It failed.
     Failed(ApiError),
 }
@@ -44,61 +50,37 @@ pub(crate) struct Summary {
     pub(crate) seconds: Seconds,
 }
 
-/// A step as a client sees it.
-#[derive(Debug, Serialize)]
-pub(crate) struct Step {
-    step: usize,
-    chosen: usize,
-    candidates: Vec<CandidateOf>,
-    /// The weight of each blade in this step.
-    weights: Vec<(String, f64)>,
+/// Tokens and what the frozen backbone thinks of each; of the first token of a text it thinks
+/// nothing.
+pub(crate) type Scores = Vec<(TokenId, Option<TokenScore>)>;
+
+/// A prompt and its tokens, with those of the answer that are given.
+pub(crate) struct Asked {
+    pub(crate) prompt: Prompt,
+    pub(crate) tokens: Vec<TokenId>,
+    /// Tokens of the prompt alone.
+    pub(crate) opening: usize,
 }
 
-#[derive(Debug, Serialize)]
-struct CandidateOf {
-    text: String,
-    tokens: usize,
-    probability: f64,
-    rating: f64,
-    mu: f64,
-    sigma: f64,
-    /// μ and σ of each blade.
-    blades: Vec<(String, f64, f64)>,
-}
-
-impl Step {
-    fn new(trace: &StepTrace, tokenizer: &Tokenizer) -> Self {
-        let decision = &trace.decision;
-        let candidate = |(place, candidate): (usize, &sk_core::CandidateTrace)| CandidateOf {
-            text: tokenizer.decode(&candidate.tokens).unwrap_or_default(),
-            tokens: candidate.tokens.len(),
-            probability: decision.probabilities[place],
-            rating: decision.ratings[place],
-            mu: decision.mu[place],
-            sigma: decision.sigma[place],
-            blades: trace.blades.iter().map(|blade| (blade.name.clone(), blade.mu[place], blade.sigma[place])).collect(),
-        };
-        Self {
-            step: trace.step,
-            chosen: decision.chosen,
-            candidates: trace.candidates.iter().enumerate().map(candidate).collect(),
-            weights: trace.blades.iter().map(|blade| (blade.name.clone(), blade.weight)).collect(),
-        }
-    }
-}
-
-/// An answer to be written.
-pub(crate) struct Answer {
+/// The answers of a request.
+pub(crate) struct Work {
     pub(crate) id: String,
-    pub(crate) choice: usize,
-    pub(crate) prompt: Arc<[TokenId]>,
-    pub(crate) asked: Arc<Prompt>,
-    pub(crate) config: Arc<SchemeSpec>,
+    pub(crate) arrived: Instant,
+    pub(crate) asked: Vec<Arc<Asked>>,
+    /// Answers to each prompt.
+    pub(crate) each: usize,
+    pub(crate) config: SchemeSpec,
     pub(crate) max_new_tokens: usize,
     pub(crate) seed: u64,
-    pub(crate) stop_texts: Arc<[String]>,
+    pub(crate) stop_texts: Vec<String>,
     pub(crate) explain: bool,
+    /// Whether an answer begins with its prompt.
+    pub(crate) echo: bool,
+    /// How many likely tokens are told in the place of each, if tokens are scored.
+    pub(crate) log_probs: Option<usize>,
     pub(crate) stop: Stop,
+    /// The next answer that no thread writes yet.
+    pub(crate) next: AtomicUsize,
 }
 
 /// Why an answer ended early.
@@ -106,6 +88,7 @@ enum Failure {
     Gone,
     Scheme(SchemeError),
     Session(SessionError),
+    Engine(EngineError),
 }
 
 impl From<SessionError> for Failure {
@@ -114,93 +97,158 @@ impl From<SessionError> for Failure {
     }
 }
 
-impl Answer {
-    /// Writes the answer on this thread.
-    pub(crate) fn run(self, service: &Service, events: &mpsc::Sender<Event>) {
-        let event = match self.write(service, events) {
-            Ok(summary) => Event::Done { choice: self.choice, summary },
-            Err(Failure::Gone) => return,
-            Err(Failure::Session(error)) if was_stopped(&error) => return,
-            Err(Failure::Scheme(error)) => Event::Failed(ApiError::of_scheme(&error)),
-            Err(Failure::Session(error)) => Event::Failed(ApiError::of_session(&error)),
-        };
-        // Nobody may listen any more.
-        let _ = events.blocking_send(event);
+impl Work {
+    /// Answers in all.
+    pub(crate) fn answers(&self) -> usize {
+        self.asked.len() * self.each
     }
 
-    fn write(&self, service: &Service, events: &mpsc::Sender<Event>) -> Result<Summary, Failure> {
+    /// Writes answers on this thread until none is left.
+    pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
+        let wait = tokio::runtime::Handle::current();
+        // A reader that takes nothing is as good as gone.
+        let send = |event| match wait.block_on(events.send_timeout(event, SLOWEST_READER)) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Failure::Gone),
+        };
+        loop {
+            let choice = self.next.fetch_add(1, Ordering::Relaxed);
+            if choice >= self.answers() {
+                return;
+            }
+            let _counted = UnderWay::begin();
+            let event = match self.write(choice, service, &send) {
+                Ok((summary, scores)) => Event::Done { choice, summary, scores },
+                Err(Failure::Gone) => return self.stop.stop(),
+                Err(Failure::Session(error)) if was_stopped(&error) => return,
+                Err(Failure::Engine(EngineError::Stopped(_))) => return,
+                Err(Failure::Scheme(error)) => Event::Failed(ApiError::of_scheme(&error)),
+                Err(Failure::Session(error)) => Event::Failed(ApiError::of_session(&error)),
+                Err(Failure::Engine(error)) => Event::Failed(ApiError::internal(error)),
+            };
+            if send(event).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        choice: usize,
+        service: &Service,
+        send: &impl Fn(Event) -> Result<(), Failure>,
+    ) -> Result<(Summary, Option<Scores>), Failure> {
+        let asked = &self.asked[choice / self.each];
+        if self.echo {
+            let text = service.models.tokenizer.decode(&asked.tokens).map_err(SessionError::from)?;
+            send(Event::Span { choice, text, step: None })?;
+        }
+        let (mut summary, mut written) = (Summary::default(), Vec::new());
+        if self.max_new_tokens > 0 {
+            (summary, written) = self.steer(choice, asked, service, send)?;
+        } else {
+            summary.ended = Some(Ended::Limit);
+        }
+        let scores = self.log_probs.map(|top| self.score(asked, &written, top, service)).transpose().map_err(Failure::Engine)?;
+        Ok((summary, scores))
+    }
+
+    fn steer(
+        &self,
+        choice: usize,
+        asked: &Asked,
+        service: &Service,
+        send: &impl Fn(Event) -> Result<(), Failure>,
+    ) -> Result<(Summary, Vec<TokenId>), Failure> {
         let models = &service.models;
-        let engine = models.engine(&service.rack, &models.heads).with_instructions(&InstructionRack::default());
+        let instructed = InstructionRack::default();
+        let engine = models.engine(&service.rack, &models.heads).with_instructions(&instructed);
         let scheme = self.config.build(&engine).map_err(Failure::Scheme)?;
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
-        let mut session = Session::new(&engine, scheme, instructions, self.seed)?;
-        session.instruct(|text| self.instructed(service, text).map_err(SessionError::from))?;
-        let progress = Arc::new(Mutex::new(Progress::default()));
-        let live = Live { spec: session.spec().clone(), progress: Arc::clone(&progress) };
-        let _listed = Listed::new(service, &self.id, self.choice, live);
-        events.blocking_send(Event::Started { choice: self.choice }).map_err(|_| Failure::Gone)?;
+        let seed = self.seed.wrapping_add((choice % self.each) as u64);
+        let mut session = Session::new(&engine, scheme, instructions, seed)?;
+        session.instruct(|text| instruction(service, asked, text).map_err(SessionError::from))?;
+        let arm = session.arm().clone();
+        let stability = self.config.stability().ok();
+        let live = Live::new(session.spec().clone(), instructed, self, choice);
+        let progress = Arc::clone(&live.progress);
+        let _listed = Listed::new(service, &self.id, choice, live);
+        send(Event::Started { choice })?;
 
-        let request = models.scheduler.enter(&self.stop);
         let stops: Vec<&str> =
             service.framing.stops().iter().copied().chain(self.stop_texts.iter().map(String::as_str)).collect();
-        let mut summary = Summary::default();
-        let reply = session.reply(&self.prompt, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
+        let deadline = self.arrived + service.limits.time;
+        let mut drafted_tokens = 0;
+        let mut since = self.arrived;
+        let request = models.scheduler.enter(&self.stop);
+        let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
-                summary.drafted_tokens += step.candidates.iter().map(|candidate| candidate.tokens.len()).sum::<usize>();
-                let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-                progress.steps += 1;
-                progress.tokens += step.chosen().tokens.len();
-                progress.text.push_str(text);
+                measure(&mut since, step.step);
+                drafted_tokens += step.candidates.iter().map(|candidate| candidate.tokens.len()).sum::<usize>();
+                Progress::add(&progress, step.chosen().tokens.len(), text);
             }
-            if step.is_none() && text.is_empty() {
-                return Ok(ControlFlow::Continue(()));
+            if step.is_some() || !text.is_empty() {
+                let step = step.filter(|_| self.explain);
+                let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), &models.tokenizer)));
+                // A slow reader holds up nobody else.
+                let away = request.away();
+                send(Event::Span { choice, text: text.to_owned(), step })?;
+                drop(away);
             }
-            let told = step.filter(|_| self.explain).map(|step| Box::new(Step::new(step, &models.tokenizer)));
-            let event = Event::Span { choice: self.choice, text: text.to_owned(), step: told };
-            // A slow reader holds up nobody else.
-            let away = request.away();
-            let sent = events.blocking_send(event);
-            drop(away);
-            sent.map(|()| ControlFlow::Continue(())).map_err(|_| Failure::Gone)
+            Ok(if Instant::now() < deadline { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
-        Ok(Summary {
+        let summary = Summary {
             ended: Some(reply.ended),
             tokens: reply.tokens.len(),
             steps: reply.steps,
+            drafted_tokens,
             seconds: reply.seconds,
-            ..summary
-        })
-    }
-
-    /// The context of a lane that reads under an instruction.
-    fn instructed(&self, service: &Service, text: &str) -> Result<Instruction, TextError> {
-        let tokenizer = &service.models.tokenizer;
-        let tokens = match &*self.asked {
-            Prompt::Messages(messages) => tokens_of(&service.framing, tokenizer, messages, Some(text))?,
-            Prompt::Text(_) | Prompt::Tokens(_) => [tokenizer.encode(text)?, self.prompt.to_vec()].concat(),
         };
-        Ok(Instruction::new(self.prompt.len(), tokens))
+        Ok((summary, reply.tokens))
+    }
+
+    /// What the backbone thinks of what was written, and with an echo of the prompt too.
+    fn score(&self, asked: &Asked, written: &[TokenId], top: usize, service: &Service) -> Result<Scores, EngineError> {
+        let text = [&asked.tokens, written].concat();
+        let from = if self.echo { 1 } else { asked.tokens.len() };
+        let _request = service.models.scheduler.enter(&self.stop);
+        let scores = Frozen::new(Arc::clone(&service.models.backbone)).score(&text, from, top)?;
+        let first = self.echo.then_some((text[0], None));
+        Ok(first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect())
     }
 }
 
-/// An answer's entry among those under way.
-struct Listed<'a> {
-    service: &'a Service,
-    id: String,
+/// The context of a lane that reads under an instruction.
+pub(crate) fn instruction(service: &Service, asked: &Asked, text: &str) -> Result<Instruction, TextError> {
+    let tokenizer = &service.models.tokenizer;
+    let tokens = match &asked.prompt {
+        Prompt::Messages(messages) => tokens_of(&service.framing, tokenizer, messages, Some(text))?,
+        Prompt::Text(_) | Prompt::Tokens(_) => [tokenizer.encode(text)?, asked.tokens[..asked.opening].to_vec()].concat(),
+    };
+    Ok(Instruction::new(asked.opening, tokens))
 }
 
-impl<'a> Listed<'a> {
-    fn new(service: &'a Service, id: &str, choice: usize, live: Live) -> Self {
-        // Further choices of a request have names of their own.
-        let id = if choice == 0 { id.to_owned() } else { format!("{id}-{choice}") };
-        service.live().insert(id.clone(), live);
-        Self { service, id }
+/// Records how long a span took; that of the first counts from the request.
+fn measure(since: &mut Instant, step: usize) {
+    let name = if step == 0 { "swiss_knife_first_span_seconds" } else { "swiss_knife_span_seconds" };
+    metrics::histogram!(name).record(since.elapsed().as_secs_f64());
+    *since = Instant::now();
+}
+
+/// Counts an answer while it is written, however it ends.
+struct UnderWay;
+
+impl UnderWay {
+    fn begin() -> Self {
+        metrics::counter!("swiss_knife_answers_total").increment(1);
+        metrics::gauge!("swiss_knife_answers_under_way").increment(1.0);
+        Self
     }
 }
 
-impl Drop for Listed<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.service.live().remove(&self.id);
+        metrics::gauge!("swiss_knife_answers_under_way").decrement(1.0);
     }
 }
 
@@ -213,6 +261,3 @@ impl Drop for StopOnDrop {
         self.0.stop();
     }
 }
-
-/// How often a stream says that it is alive while a step is under way.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use sk_core::TokenId;
 use sk_models::text::{Message, Role};
 
 use crate::ApiError;
@@ -15,11 +16,18 @@ const MOST_CHOICES: usize = 8;
 /// Stop texts, at most.
 const MOST_STOPS: usize = 4;
 
+/// Prompts of one request, at most.
+const MOST_PROMPTS: usize = 128;
+
+/// Likely tokens in the place of each, at most.
+const MOST_LIKELY: usize = 20;
+
 /// What is asked for, whatever the endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) model: Option<String>,
-    pub(crate) prompt: Prompt,
+    /// What is answered, each as often as `choices` says.
+    pub(crate) prompts: Vec<Prompt>,
     pub(crate) max_new_tokens: Option<usize>,
     pub(crate) temperature: Option<f64>,
     pub(crate) top_p: Option<f64>,
@@ -28,6 +36,10 @@ pub(crate) struct Job {
     pub(crate) stop: Vec<String>,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
+    /// Whether an answer begins with its prompt.
+    pub(crate) echo: bool,
+    /// How many likely tokens are told in the place of each, if tokens are scored.
+    pub(crate) log_probs: Option<usize>,
     pub(crate) steering: SteeringBody,
 }
 
@@ -61,6 +73,15 @@ pub(crate) struct SteeringBody {
     /// Whether each chunk tells of its step.
     #[serde(default)]
     pub(crate) explain: bool,
+    /// Tokens that the answer begins with, and goes on from.
+    #[serde(default)]
+    pub(crate) prefix: Vec<TokenId>,
+}
+
+/// The text of a blade of a request, `instruction:TEXT`.
+pub(crate) fn instruction_of<'a>(name: &str, source: &'a str) -> Result<&'a str, ApiError> {
+    let text = source.strip_prefix("instruction:").map(str::trim).filter(|text| !text.is_empty());
+    text.ok_or_else(|| ApiError::invalid("swiss_knife.blades", format!("blade \"{name}\" of a request is `instruction:TEXT`")))
 }
 
 /// A JSON object whose fields are taken one by one; those that are left are refused.
@@ -112,36 +133,62 @@ impl Job {
         if !messages.iter().any(|message| message.role == Role::User) {
             return Err(ApiError::invalid("messages", "`messages` has no message of a user"));
         }
-        fields.refuse_unless("logprobs", &[Value::Bool(false)])?;
+        let wanted = fields.take("logprobs")?.unwrap_or(false);
+        let likely = fields.take::<usize>("top_logprobs")?;
+        if likely.is_some() && !wanted {
+            return Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs`"));
+        }
+        let log_probs = check_likely("top_logprobs", wanted.then(|| likely.unwrap_or(0)))?;
         fields.refuse_unless("response_format", &[serde_json::json!({"type": "text"})])?;
         let newest = fields.take("max_completion_tokens")?;
-        Self::rest(fields, Prompt::Messages(messages), newest, header)
+        let job = Self::rest(fields, vec![Prompt::Messages(messages)], newest, header)?;
+        Self { log_probs, ..job }.checked()
     }
 
     /// The body of `/v1/completions`.
     pub(crate) fn completion(body: Map<String, Value>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
         let mut fields = Fields(body);
-        let prompt = match fields.take::<PromptBody>("prompt")? {
-            Some(PromptBody::Text(text)) => Prompt::Text(text),
-            Some(PromptBody::Texts(mut texts)) if texts.len() == 1 => Prompt::Text(texts.remove(0)),
-            Some(PromptBody::Tokens(tokens)) => Prompt::Tokens(tokens),
-            Some(PromptBody::Many(mut many)) if many.len() == 1 => Prompt::Tokens(many.remove(0)),
-            Some(_) => return Err(ApiError::invalid("prompt", "`prompt` holds several prompts; send one a request")),
+        let prompts = match fields.take::<PromptBody>("prompt")? {
+            Some(PromptBody::Text(text)) => vec![Prompt::Text(text)],
+            Some(PromptBody::Texts(texts)) => texts.into_iter().map(Prompt::Text).collect(),
+            Some(PromptBody::Tokens(tokens)) => vec![Prompt::Tokens(tokens)],
+            Some(PromptBody::Many(many)) => many.into_iter().map(Prompt::Tokens).collect(),
             None => return Err(ApiError::invalid("prompt", "`prompt` is missing")),
         };
-        fields.refuse_unless("echo", &[Value::Bool(false)])?;
-        fields.refuse_unless("logprobs", &[])?;
+        if !(1..=MOST_PROMPTS).contains(&prompts.len()) {
+            let message = format!("`prompt` holds {} prompts; it must hold between 1 and {MOST_PROMPTS}", prompts.len());
+            return Err(ApiError::invalid("prompt", message));
+        }
+        let echo = fields.take("echo")?.unwrap_or(false);
+        let log_probs = check_likely("logprobs", fields.take("logprobs")?)?;
         fields.refuse_unless("best_of", &[Value::from(1)])?;
         fields.refuse_unless("suffix", &[])?;
-        Self::rest(fields, prompt, None, header)
+        let job = Self::rest(fields, prompts, None, header)?;
+        Self { echo, log_probs, ..job }.checked()
     }
 
-    fn rest(mut fields: Fields, prompt: Prompt, newest: Option<usize>, header: Option<SteeringBody>) -> Result<Self, ApiError> {
+    /// Refuses what does not go together.
+    fn checked(self) -> Result<Self, ApiError> {
+        if self.stream && self.log_probs.is_some() {
+            return Err(ApiError::invalid("logprobs", "`logprobs` are told of whole answers; leave out `stream`"));
+        }
+        if self.max_new_tokens == Some(0) && !self.echo {
+            return Err(ApiError::invalid("max_tokens", "`max_tokens` is 0; it must be at least 1 without `echo`"));
+        }
+        if self.prompts.len() > 1 && !self.steering.prefix.is_empty() {
+            return Err(ApiError::invalid("swiss_knife.prefix", "`prefix` begins one answer; send one prompt"));
+        }
+        Ok(self)
+    }
+
+    fn rest(
+        mut fields: Fields,
+        prompts: Vec<Prompt>,
+        newest: Option<usize>,
+        header: Option<SteeringBody>,
+    ) -> Result<Self, ApiError> {
         let older = fields.take("max_tokens")?;
         let max_new_tokens = newest.or(older);
-        if max_new_tokens == Some(0) {
-            return Err(ApiError::invalid("max_tokens", "`max_tokens` is 0; it must be at least 1"));
-        }
         let choices = fields.take("n")?.unwrap_or(1);
         if !(1..=MOST_CHOICES).contains(&choices) {
             return Err(ApiError::invalid("n", format!("`n` is {choices}; it must be between 1 and {MOST_CHOICES}")));
@@ -158,7 +205,7 @@ impl Job {
         let steering = fields.take("swiss_knife")?.or(header).unwrap_or_default();
         let job = Self {
             model: fields.take("model")?,
-            prompt,
+            prompts,
             max_new_tokens,
             temperature: fields.number("temperature", 0.0, 2.0)?,
             top_p: fields.number("top_p", f64::MIN_POSITIVE, 1.0)?,
@@ -167,6 +214,8 @@ impl Job {
             stop,
             stream: fields.take("stream")?.unwrap_or(false),
             include_usage: options.include_usage,
+            echo: false,
+            log_probs: None,
             steering,
         };
         // Labels for whoever runs the server, which change nothing.
@@ -181,6 +230,16 @@ impl Job {
         }
         fields.end()?;
         Ok(job)
+    }
+}
+
+/// Checks how many likely tokens are asked for.
+fn check_likely(name: &str, likely: Option<usize>) -> Result<Option<usize>, ApiError> {
+    match likely {
+        Some(likely) if likely > MOST_LIKELY => {
+            Err(ApiError::invalid(name, format!("`{name}` is {likely}; it must be at most {MOST_LIKELY}")))
+        }
+        likely => Ok(likely),
     }
 }
 
@@ -284,7 +343,9 @@ mod tests {
         for (body, param) in [
             (json!({"tools": [{"type": "function"}]}), "tools"),
             (json!({"response_format": {"type": "json_object"}}), "response_format"),
-            (json!({"logprobs": true}), "logprobs"),
+            (json!({"logprobs": true, "stream": true}), "logprobs"),
+            (json!({"top_logprobs": 2}), "logprobs"),
+            (json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs"),
             (json!({"frequency_penalty": 0.5}), "frequency_penalty"),
             (json!({"temprature": 0.5}), "temprature"),
             (json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}), "image_url"),
@@ -306,7 +367,7 @@ mod tests {
         assert_eq!(chat(idle).unwrap().seed, Some(u64::MAX));
         let parts = json!({"messages": [{"role": "developer", "content": "Be brief."},
             {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]});
-        let Prompt::Messages(messages) = chat(parts).unwrap().prompt else { panic!("messages") };
+        let Prompt::Messages(messages) = chat(parts).unwrap().prompts.remove(0) else { panic!("messages") };
         assert_eq!((messages[0].role, messages[1].content.as_str()), (Role::System, "Hi"));
     }
 }

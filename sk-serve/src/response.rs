@@ -2,10 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sk_core::Ended;
+use sk_models::engine::TokenScore;
+use sk_models::text::Tokenizer;
 
-use crate::generation::{Step, Summary};
+use crate::generation::{Scores, Summary};
+use crate::step::Step;
 
 /// The shape of an endpoint's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +42,7 @@ pub(crate) fn now() -> u64 {
 
 fn reason(ended: Option<Ended>) -> &'static str {
     match ended {
-        Some(Ended::Limit | Ended::ContextFull) => "length",
+        Some(Ended::Limit | Ended::ContextFull | Ended::Interrupted) => "length",
         _ => "stop",
     }
 }
@@ -91,14 +94,22 @@ impl Head {
         chunk
     }
 
+    fn log_probs(&self, scores: &Scores, tokenizer: &Tokenizer) -> Value {
+        match self.shape {
+            Shape::Chat => of_chat(scores, tokenizer),
+            Shape::Text => of_text(scores, tokenizer),
+        }
+    }
+
     /// The whole answer.
-    pub(crate) fn whole(&self, choices: &[Choice], usage: &Value) -> Value {
+    pub(crate) fn whole(&self, choices: &[Choice], usage: &Value, tokenizer: &Tokenizer) -> Value {
         let choice = |(index, choice): (usize, &Choice)| {
             let reason = reason(choice.summary.ended);
+            let log_probs = choice.scores.as_ref().map(|scores| self.log_probs(scores, tokenizer));
             let mut value = match self.shape {
                 Shape::Chat => json!({"index": index, "message": {"role": "assistant", "content": choice.text, "refusal": null},
-                    "logprobs": null, "finish_reason": reason}),
-                Shape::Text => json!({"index": index, "text": choice.text, "logprobs": null, "finish_reason": reason}),
+                    "logprobs": log_probs, "finish_reason": reason}),
+                Shape::Text => json!({"index": index, "text": choice.text, "logprobs": log_probs, "finish_reason": reason}),
             };
             if !choice.steps.is_empty() {
                 value["swiss_knife"] = json!({"steps": choice.steps});
@@ -117,6 +128,42 @@ pub(crate) struct Choice {
     pub(crate) text: String,
     pub(crate) steps: Vec<Step>,
     pub(crate) summary: Summary,
+    pub(crate) scores: Option<Scores>,
+}
+
+/// Log-probabilities in the shape of the text endpoint: four lists with an entry per token.
+fn of_text(scores: &Scores, tokenizer: &Tokenizer) -> Value {
+    let text = |token: u32| tokenizer.decode(&[token]).unwrap_or_default();
+    let (mut tokens, mut own, mut top, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut offset = 0;
+    for (token, score) in scores {
+        let piece = text(*token);
+        offsets.push(offset);
+        offset += piece.chars().count();
+        tokens.push(piece);
+        own.push(score.as_ref().map(|score| score.log_prob));
+        let likeliest = |score: &TokenScore| -> Map<String, Value> {
+            // Of tokens with the same text, the likelier.
+            score.likeliest.iter().rev().map(|(token, log_prob)| (text(*token), json!(log_prob))).collect()
+        };
+        top.push(score.as_ref().map(likeliest));
+    }
+    json!({"tokens": tokens, "token_logprobs": own, "top_logprobs": top, "text_offset": offsets})
+}
+
+/// Log-probabilities in the shape of the chat endpoint: an entry per token.
+fn of_chat(scores: &Scores, tokenizer: &Tokenizer) -> Value {
+    let entry = |token: u32, log_prob: f32| {
+        json!({"token": tokenizer.decode(&[token]).unwrap_or_default(), "logprob": log_prob,
+            "bytes": tokenizer.token_bytes(token).unwrap_or_default()})
+    };
+    let content = scores.iter().filter_map(|(token, score)| {
+        let score = score.as_ref()?;
+        let mut value = entry(*token, score.log_prob);
+        value["top_logprobs"] = score.likeliest.iter().map(|(token, log_prob)| entry(*token, *log_prob)).collect();
+        Some(value)
+    });
+    json!({"content": content.collect::<Vec<_>>(), "refusal": null})
 }
 
 /// Tokens read and written, and what the search cost.

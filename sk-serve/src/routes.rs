@@ -1,41 +1,51 @@
-//! The endpoints.
+//! The endpoints, and who may use them.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, header::AUTHORIZATION};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use axum::middleware::{self, Next};
-use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use futures_util::stream::{self, Stream};
+use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
-use rand::RngExt;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use sk_models::dialogue::tokens_of;
-use sk_scheme::{NamedWeights, SHIPPED};
+use sk_scheme::SHIPPED;
 use subtle::ConstantTimeEq;
-use tokio::sync::mpsc;
-use tower_http::cors::{AllowHeaders, Any, CorsLayer};
-use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
-use crate::ApiError;
-use crate::generation::{Answer, Event, KEEP_ALIVE, StopOnDrop, Summary};
-use crate::request::{Job, Prompt, SteeringBody};
-use crate::response::{Choice, Head, Shape, now, usage};
-use crate::service::{Admitted, Service, new_id};
+use crate::completions::answer;
+use crate::live::{self, Edit};
+use crate::request::{Job, SteeringBody};
+use crate::response::Shape;
+use crate::service::Service;
+use crate::{ApiError, playground};
 
 /// The header that steers where a body does not.
 const STEERING_HEADER: &str = "x-swiss-knife";
 
-/// Chunks that wait for a slow reader before its answer does.
-const BUFFERED: usize = 16;
+/// How long a body may take to arrive.
+const SLOWEST_WRITER: Duration = Duration::from_secs(30);
+
+/// The description of the API.
+const DESCRIPTION: &str = include_str!("openapi.json");
+
+/// Who may use a server.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// What requests must send as `Authorization: Bearer KEY`, if anything.
+    pub key: Option<String>,
+    /// Pages of other origins that may use the server from a browser; `*` for any.
+    pub origins: Vec<HeaderValue>,
+    /// Whether `/` is a page to play with.
+    pub playground: bool,
+}
 
 /// What handlers share.
 #[derive(Clone)]
@@ -45,28 +55,51 @@ struct App {
     key: Option<Arc<str>>,
 }
 
-/// The endpoints of a service. With a key, all of them but `/health` and `/ready` want it as
-/// `Authorization: Bearer KEY`.
-pub fn router(service: Arc<Service>, key: Option<&str>, metrics: PrometheusHandle) -> Router {
-    let limit = RequestBodyLimitLayer::new(service.limits.body);
-    let app = App { service, metrics, key: key.map(Arc::from) };
-    let cors = CorsLayer::new().allow_origin(Any).allow_methods(Any).allow_headers(AllowHeaders::mirror_request());
+/// The endpoints of a service. With a key, those that do something want it.
+pub fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
+    let body = DefaultBodyLimit::max(service.limits.body);
+    let app = App { service, metrics, key: access.key.map(Arc::from) };
     let guarded = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route("/v1/models", get(models))
         .route("/v1/models/{id}", get(model))
         .route("/swiss-knife/generations/{id}", get(generation).patch(edit))
-        .route("/metrics", get(|State(app): State<App>| async move { app.metrics.render() }))
+        .route("/swiss-knife/blades", get(blades).post(load))
+        .route("/swiss-knife/blades/{name}", delete(unload))
+        .route("/metrics", get(render))
         .layer(middleware::from_fn_with_state(app.clone(), authorize));
-    Router::new()
-        .merge(guarded)
-        .route("/health", get(|| async { "ok" }))
+    let open = Router::new()
+        .route("/health", get(async || "ok"))
         .route("/ready", get(ready))
-        .fallback(|| async { ApiError::not_found("there is nothing at this path".to_owned()) })
-        .layer(limit)
-        .layer(cors)
+        .route("/openapi.json", get(async || ([("content-type", "application/json")], DESCRIPTION)))
+        .route("/swiss-knife", get(about));
+    let open = if access.playground { open.merge(playground::router()) } else { open };
+    open.merge(guarded)
+        .fallback(async || ApiError::not_found("there is nothing at this path".to_owned()))
+        .method_not_allowed_fallback(async || ApiError::method_not_allowed())
+        .layer(body)
+        .layer(CatchPanicLayer::custom(|_| ApiError::internal("a fault of the server; please report it").into_response()))
+        .layer(cors(access.origins))
+        .layer(middleware::from_fn(count))
         .with_state(app)
+}
+
+/// Lets pages of `origins` use the server; others have no part of it.
+fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
+    if origins.is_empty() {
+        return CorsLayer::new();
+    }
+    let origin = if origins.iter().any(|origin| origin == "*") { AllowOrigin::any() } else { AllowOrigin::list(origins) };
+    CorsLayer::new().allow_origin(origin).allow_methods(Any).allow_headers(AllowHeaders::mirror_request())
+}
+
+/// Counts requests by how they ended.
+async fn count(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let status = response.status().as_u16().to_string();
+    metrics::counter!("swiss_knife_requests_total", "status" => status).increment(1);
+    response
 }
 
 async fn authorize(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -80,23 +113,21 @@ async fn authorize(State(app): State<App>, request: Request, next: Next) -> Resp
     }
 }
 
-async fn ready(State(app): State<App>) -> Response {
-    if app.service.is_draining() { ApiError::draining().into_response() } else { "ready".into_response() }
-}
+/// A body that is JSON, whatever type it says it has.
+struct Body<T>(T);
 
-async fn chat(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Result<Response, ApiError> {
-    let job = Job::chat(object(&body)?, of_header(&headers)?)?;
-    answer(&app.service, job, Shape::Chat).await
-}
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = ApiError;
 
-async fn completions(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Result<Response, ApiError> {
-    let job = Job::completion(object(&body)?, of_header(&headers)?)?;
-    answer(&app.service, job, Shape::Text).await
-}
-
-/// Reads a body as a JSON object, whatever type it says it has.
-fn object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
-    serde_json::from_slice(body).map_err(|error| ApiError::invalid("body", format!("the body is not a JSON object: {error}")))
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let bytes = tokio::time::timeout(SLOWEST_WRITER, Bytes::from_request(request, app));
+        let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(app.service.limits.body),
+            _ => ApiError::invalid("body", rejection.to_string()),
+        })?;
+        let body = serde_json::from_slice(&bytes);
+        body.map(Self).map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
+    }
 }
 
 fn of_header(headers: &HeaderMap) -> Result<Option<SteeringBody>, ApiError> {
@@ -105,146 +136,34 @@ fn of_header(headers: &HeaderMap) -> Result<Option<SteeringBody>, ApiError> {
     body.map(Some).map_err(|error| ApiError::invalid(STEERING_HEADER, format!("`{STEERING_HEADER}`: {error}")))
 }
 
-/// Answers under way, and who listens to them.
-struct Listener {
-    events: mpsc::Receiver<Event>,
-    /// Stops the answers when nobody listens any more.
-    _stop: StopOnDrop,
-    prompt: usize,
-    choices: usize,
+async fn chat(State(app): State<App>, headers: HeaderMap, Body(body): Body<Map<String, Value>>) -> Result<Response, ApiError> {
+    answer(&app.service, Job::chat(body, of_header(&headers)?)?, Shape::Chat).await
 }
 
-/// Admits a job and starts its answers.
-async fn start(service: &Arc<Service>, job: &Job, head: &Head) -> Result<Listener, ApiError> {
-    service.check_model(job.model.as_deref())?;
-    let config = service.scheme(job)?;
-    let tokenizer = &service.models.tokenizer;
-    let text = |error: sk_models::text::TextError| ApiError::invalid("messages", error.to_string());
-    let prompt = match &job.prompt {
-        Prompt::Messages(messages) => tokens_of(&service.framing, tokenizer, messages, None).map_err(text)?,
-        Prompt::Text(prompt) => tokenizer.encode(prompt).map_err(text)?,
-        Prompt::Tokens(tokens) => tokens.clone(),
-    };
-    let vocabulary = service.models.backbone.config().vocab_size;
-    if let Some(token) = prompt.iter().find(|token| **token as usize >= vocabulary) {
-        return Err(ApiError::invalid("prompt", format!("token {token} is outside the vocabulary of {vocabulary}")));
-    }
-    if prompt.is_empty() {
-        return Err(ApiError::invalid("prompt", "the prompt is empty"));
-    }
-    let limit = service.models.context_limit();
-    if prompt.len() >= limit {
-        let error = sk_models::dialogue::SessionError::PromptTooLong { tokens: prompt.len(), limit };
-        return Err(ApiError::of_session(&error));
-    }
-    let new = job.max_new_tokens.unwrap_or(service.limits.max_new_tokens).min(limit - prompt.len());
-    let bytes = service.bytes(&config, prompt.len(), new);
-    let seed = job.seed.unwrap_or_else(|| rand::rng().random());
-    let stop = StopOnDrop::default();
-    let (sender, events) = mpsc::channel(BUFFERED);
-    let (prompt, asked, config): (Arc<[u32]>, _, _) = (prompt.into(), Arc::new(job.prompt.clone()), Arc::new(config));
-    let stop_texts: Arc<[String]> = job.stop.clone().into();
-    for choice in 0..job.choices {
-        let admitted = service.admit(bytes).await?;
-        let answer = Answer {
-            id: head.id.clone(),
-            choice,
-            prompt: Arc::clone(&prompt),
-            asked: Arc::clone(&asked),
-            config: Arc::clone(&config),
-            max_new_tokens: new,
-            seed: seed.wrapping_add(choice as u64),
-            stop_texts: Arc::clone(&stop_texts),
-            explain: job.steering.explain,
-            stop: stop.0.clone(),
-        };
-        spawn(Arc::clone(service), answer, sender.clone(), admitted);
-    }
-    Ok(Listener { events, _stop: stop, prompt: prompt.len(), choices: job.choices })
+async fn completions(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Body(body): Body<Map<String, Value>>,
+) -> Result<Response, ApiError> {
+    answer(&app.service, Job::completion(body, of_header(&headers)?)?, Shape::Text).await
 }
 
-fn spawn(service: Arc<Service>, answer: Answer, sender: mpsc::Sender<Event>, admitted: Admitted) {
-    tokio::task::spawn_blocking(move || {
-        let _admitted = admitted;
-        metrics::counter!("swiss_knife_answers_total").increment(1);
-        metrics::gauge!("swiss_knife_answers_under_way").increment(1.0);
-        answer.run(&service, &sender);
-        metrics::gauge!("swiss_knife_answers_under_way").decrement(1.0);
-    });
+async fn ready(State(app): State<App>) -> Response {
+    if app.service.is_draining() { ApiError::draining().into_response() } else { "ready".into_response() }
 }
 
-fn count(summary: &Summary) {
-    metrics::counter!("swiss_knife_tokens_total").increment(summary.tokens as u64);
-    metrics::counter!("swiss_knife_drafted_tokens_total").increment(summary.drafted_tokens as u64);
-    metrics::counter!("swiss_knife_steps_total").increment(summary.steps as u64);
-    metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
+async fn render(State(app): State<App>) -> String {
+    let (reserved, waiting) = app.service.load_figures();
+    metrics::gauge!("swiss_knife_reserved_bytes").set(reserved as f64);
+    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.models.backbone.shared_bytes() as f64);
+    metrics::gauge!("swiss_knife_waiting").set(waiting as f64);
+    app.metrics.render()
 }
 
-async fn answer(service: &Arc<Service>, job: Job, shape: Shape) -> Result<Response, ApiError> {
-    let model = job.model.clone().unwrap_or_else(|| service.name.clone());
-    let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model };
-    let mut listener = start(service, &job, &head).await?;
-    if job.stream {
-        return Ok(streamed(listener, head, job.include_usage).into_response());
-    }
-    let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
-    let mut left = listener.choices;
-    while left > 0 {
-        match listener.events.recv().await {
-            Some(Event::Started { .. }) => {}
-            Some(Event::Span { choice, text, step }) => {
-                choices[choice].text.push_str(&text);
-                choices[choice].steps.extend(step.map(|step| *step));
-            }
-            Some(Event::Done { choice, summary }) => {
-                count(&summary);
-                choices[choice].summary = summary;
-                left -= 1;
-            }
-            Some(Event::Failed(error)) => return Err(error),
-            None => return Err(ApiError::internal("an answer ended without a result")),
-        }
-    }
-    let summaries: Vec<Summary> = choices.iter().map(|choice| choice.summary).collect();
-    Ok(Json(head.whole(&choices, &usage(listener.prompt, &summaries))).into_response())
-}
-
-/// A stream of chunks. If it is dropped, the answers stop.
-fn streamed(listener: Listener, head: Head, include_usage: bool) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let state = (listener, head, VecDeque::<Value>::new(), Vec::new(), false);
-    let chunks = stream::unfold(state, move |(mut listener, head, mut ready, mut done, mut ended)| async move {
-        loop {
-            if let Some(chunk) = ready.pop_front() {
-                let data = sse::Event::default().data(chunk.to_string());
-                return Some((Ok(data), (listener, head, ready, done, ended)));
-            }
-            if ended {
-                return None;
-            }
-            match listener.events.recv().await {
-                Some(Event::Started { choice }) => ready.extend(head.opening(choice)),
-                Some(Event::Span { choice, text, step }) => ready.push_back(head.span(choice, &text, step.as_deref())),
-                Some(Event::Done { choice, summary }) => {
-                    count(&summary);
-                    ready.push_back(head.closing(choice, summary.ended));
-                    done.push(summary);
-                    if done.len() == listener.choices {
-                        if include_usage {
-                            ready.push_back(head.usage_chunk(&usage(listener.prompt, &done)));
-                        }
-                        ended = true;
-                    }
-                }
-                Some(Event::Failed(error)) => {
-                    ready.push_back(error.body());
-                    ended = true;
-                }
-                None => ended = true,
-            }
-        }
-    });
-    let end = stream::iter([Ok(sse::Event::default().data("[DONE]"))]);
-    Sse::new(futures_util::StreamExt::chain(chunks, end)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+async fn about(State(app): State<App>) -> Json<Value> {
+    let mut about = json!(app.service.about());
+    about["key_required"] = app.key.is_some().into();
+    Json(about)
 }
 
 async fn models(State(app): State<App>) -> Json<Value> {
@@ -264,28 +183,37 @@ async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Va
 }
 
 async fn generation(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let live = app.service.live().get(&id).cloned();
-    let live = live.ok_or_else(|| ApiError::not_found(format!("no answer called \"{id}\" is under way")))?;
-    let spec = live.spec.snapshot();
-    let weights: BTreeMap<&str, f64> =
-        spec.seats().iter().map(|seat| &**seat.name()).zip(spec.weights().as_slice().iter().copied()).collect();
-    let progress = live.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(Json(json!({"id": id, "weights": weights, "steps": progress.steps, "tokens": progress.tokens, "text": progress.text})))
+    Ok(Json(live::find(&app.service, &id)?.told(&id)))
 }
 
-/// An edit of Ω.
+async fn edit(State(app): State<App>, Path(id): Path<String>, Body(edit): Body<Edit>) -> Result<Json<Value>, ApiError> {
+    let live = live::find(&app.service, &id)?;
+    live.edit(edit, &app.service)?;
+    Ok(Json(live.told(&id)))
+}
+
+async fn blades(State(app): State<App>) -> Json<Value> {
+    Json(json!({"object": "list", "data": app.service.about().blades}))
+}
+
+/// An adapter to load.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Edit {
-    weights: BTreeMap<String, f64>,
+struct Load {
+    /// The name of its blade.
+    name: String,
+    /// The folder that holds it.
+    adapter: String,
 }
 
-async fn edit(state: State<App>, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>, ApiError> {
-    let edit: Edit = serde_json::from_slice(&body).map_err(|error| ApiError::invalid("weights", error.to_string()))?;
-    let live = state.service.live().get(&id).cloned();
-    let live = live.ok_or_else(|| ApiError::not_found(format!("no answer called \"{id}\" is under way")))?;
-    let weights: NamedWeights = edit.weights.into_iter().collect();
-    let edited = live.spec.edit(|spec| weights.apply(spec));
-    edited.map_err(|error| ApiError::invalid("weights", error.to_string()))?;
-    generation(state, Path(id)).await
+async fn load(State(app): State<App>, Body(Load { name, adapter }): Body<Load>) -> Result<Response, ApiError> {
+    let (service, blade) = (Arc::clone(&app.service), name.clone());
+    let loaded = tokio::task::spawn_blocking(move || service.load(&name, &adapter)).await;
+    loaded.map_err(ApiError::internal)??;
+    Ok((StatusCode::CREATED, Json(json!({"name": blade, "kind": "adapter"}))).into_response())
+}
+
+async fn unload(State(app): State<App>, Path(name): Path<String>) -> Result<StatusCode, ApiError> {
+    app.service.unload(&name)?;
+    Ok(StatusCode::NO_CONTENT)
 }

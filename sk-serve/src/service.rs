@@ -1,19 +1,23 @@
 //! What all requests share.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use rand::RngExt;
-use sk_core::SpecHandle;
+use serde::Serialize;
 use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
 use sk_models::local::Models;
-use sk_scheme::{FieldEdit, NamedWeights, Parameter, SHIPPED, SchemeSpec, Steering};
+use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, SHIPPED, SchemeSpec, Shipped, Steering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
-use crate::request::Job;
+use crate::live::Lives;
+use crate::request::{Job, instruction_of};
 
 /// How much a server takes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,13 +30,28 @@ pub struct Limits {
     pub memory: u64,
     /// Tokens of an answer, unless fewer are asked for.
     pub max_new_tokens: usize,
+    /// Candidates of a step.
+    pub candidates: usize,
+    /// Blades of an answer.
+    pub blades: usize,
+    /// From a request to the end of its answers. What is written then is sent as it is.
+    pub time: Duration,
     /// Bytes of a request.
     pub body: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { concurrent: 16, waiting: 64, memory: 4 << 30, max_new_tokens: 1024, body: 1 << 20 }
+        Self {
+            concurrent: 16,
+            waiting: 64,
+            memory: 4 << 30,
+            max_new_tokens: 1024,
+            candidates: 64,
+            blades: 16,
+            time: Duration::from_mins(10),
+            body: 1 << 20,
+        }
     }
 }
 
@@ -42,7 +61,9 @@ pub struct Service {
     /// The adapters by the names of their blades.
     pub(crate) rack: AdapterRack,
     /// The names of the loaded adapters.
-    adapters: Vec<String>,
+    adapters: RwLock<Vec<String>>,
+    /// Where clients may load adapters from.
+    adapter_folder: Option<PathBuf>,
     /// Blades made of instructions, by name.
     instructions: Vec<(String, String)>,
     steering: Steering,
@@ -54,24 +75,9 @@ pub struct Service {
     pub(crate) limits: Limits,
     permits: Arc<Semaphore>,
     memory: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
     draining: AtomicBool,
-    live: Mutex<HashMap<String, Live>>,
-}
-
-/// An answer under way.
-#[derive(Clone)]
-pub(crate) struct Live {
-    pub(crate) spec: SpecHandle,
-    pub(crate) progress: Arc<Mutex<Progress>>,
-}
-
-/// What an answer holds so far.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Progress {
-    pub(crate) steps: usize,
-    pub(crate) tokens: usize,
-    pub(crate) text: String,
+    pub(crate) live: Lives,
 }
 
 /// The parts of a [`Service`].
@@ -82,6 +88,8 @@ pub struct Parts {
     pub rack: AdapterRack,
     /// The names of the loaded adapters.
     pub adapters: Vec<String>,
+    /// A folder of adapters that clients may load and unload, if any.
+    pub adapter_folder: Option<PathBuf>,
     /// Blades made of instructions, by name.
     pub instructions: Vec<(String, String)>,
     /// What steers unless a request says otherwise.
@@ -99,28 +107,50 @@ pub struct Parts {
 /// The unit of the memory of requests.
 const MEBIBYTE: u64 = 1 << 20;
 
-/// The place of an answer among those under way; others take it when this is dropped.
+/// The place of a request among those under way; others take it when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Admitted {
-    _permit: OwnedSemaphorePermit,
+    _permits: OwnedSemaphorePermit,
     _memory: OwnedSemaphorePermit,
+}
+
+/// A request that waits for its place.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    permits: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
+    threads: u32,
+    mebibytes: u32,
+    waiting: Waiting,
+}
+
+impl Ticket {
+    /// Waits. Whoever came first is first.
+    pub(crate) async fn admitted(self) -> Result<Admitted, ApiError> {
+        let closed = |_| ApiError::draining();
+        let permits = self.permits.acquire_many_owned(self.threads).await.map_err(closed)?;
+        let memory = self.memory.acquire_many_owned(self.mebibytes).await.map_err(closed)?;
+        drop(self.waiting);
+        Ok(Admitted { _permits: permits, _memory: memory })
+    }
 }
 
 impl Service {
     /// A service of loaded models.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { models, rack, adapters, instructions, steering, shipped, framing, name, limits } = parts;
+        let Parts { models, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
         let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
             permits: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             memory: Arc::new(Semaphore::new(mebibytes.clamp(1, u32::MAX as usize))),
-            waiting: AtomicUsize::new(0),
+            waiting: Arc::default(),
             draining: AtomicBool::new(false),
-            live: Mutex::default(),
+            live: Lives::default(),
             models,
             rack,
-            adapters,
+            adapters: RwLock::new(adapters),
+            adapter_folder,
             instructions,
             steering,
             shipped,
@@ -165,26 +195,103 @@ impl Service {
             steering.weights = vec![weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>()];
         }
         let mut config = steering.spec(self.shipped).map_err(|error| ApiError::of_scheme(&error))?;
-        if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
-            let instructed = |name: &&String| !asked.blades.contains_key(*name);
-            self.adapters.iter().filter(instructed).for_each(|name| config.seat(name));
+        self.seat(&mut config, &asked.blades)?;
+        config.spec().map_err(|error| ApiError::invalid("swiss_knife.weights", error.to_string()))?;
+        self.check_blades(config.blades.len())?;
+        let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
+        if candidates > self.limits.candidates {
+            let most = self.limits.candidates;
+            let message = format!("{candidates} candidates are asked for, and this server drafts at most {most}; ask for fewer");
+            return Err(ApiError::invalid("swiss_knife.set", message));
         }
-        let own = asked.blades.iter().map(|(name, source)| match source.strip_prefix("instruction:") {
-            Some(text) if !text.trim().is_empty() => Ok((name.clone(), text.trim().to_owned())),
-            _ => Err(ApiError::invalid("swiss_knife.blades", format!("blade \"{name}\" of a request is `instruction:TEXT`"))),
-        });
-        let own = own.collect::<Result<Vec<_>, _>>()?;
+        Ok(config)
+    }
+
+    /// Seats the blades of the server and those of a request, which take the place of the former.
+    fn seat(&self, config: &mut SchemeSpec, own: &BTreeMap<String, String>) -> Result<(), ApiError> {
+        let adapters = self.adapters();
+        if config.template.as_ref().is_some_and(|template| template.rule.head_kind().is_none()) {
+            adapters.iter().filter(|name| !own.contains_key(*name)).for_each(|name| config.seat(name));
+        }
+        let mut seated: Vec<(&String, &str)> = Vec::new();
+        for (name, source) in own {
+            seated.push((name, instruction_of(name, source)?));
+        }
         if config.template.is_some() {
-            for (name, text) in self.instructions.iter().filter(|(name, _)| !asked.blades.contains_key(name)).chain(&own) {
+            let ours = self.instructions.iter().filter(|(name, _)| !own.contains_key(name));
+            for (name, text) in ours.map(|(name, text)| (name, text.as_str())).chain(seated) {
                 config.seat_instruction(name, text).map_err(|error| ApiError::of_scheme(&error))?;
             }
         }
-        if let Some((name, _)) = config.adapters().find(|(name, _)| !self.adapters.contains(name)) {
-            let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", self.adapters.join(", "));
-            return Err(ApiError::invalid("swiss_knife.scheme", message));
+        match config.adapters().find(|(name, _)| !adapters.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", adapters.join(", "));
+                Err(ApiError::invalid("swiss_knife.scheme", message))
+            }
         }
-        config.spec().map_err(|error| ApiError::invalid("swiss_knife.weights", error.to_string()))?;
-        Ok(config)
+    }
+
+    /// Refuses more blades than an answer may have.
+    pub(crate) fn check_blades(&self, blades: usize) -> Result<(), ApiError> {
+        if blades <= self.limits.blades {
+            return Ok(());
+        }
+        let message = format!("{blades} blades are seated, and an answer of this server has at most {}", self.limits.blades);
+        Err(ApiError::invalid("swiss_knife.blades", message))
+    }
+
+    /// The names of the loaded adapters.
+    pub(crate) fn adapters(&self) -> Vec<String> {
+        self.adapters.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Loads the adapter in a folder of those that clients may load, as a blade for requests from
+    /// now on. Blocks while it reads the files.
+    pub(crate) fn load(&self, name: &str, folder: &str) -> Result<(), ApiError> {
+        let path = self.folder(folder)?;
+        if name.trim().is_empty() {
+            return Err(ApiError::invalid("name", "a blade needs a name"));
+        }
+        if self.adapters().iter().any(|known| known == name) || self.instructions.iter().any(|(known, _)| known == name) {
+            return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; unload it first")));
+        }
+        let adapter = self.models.adapter(name, &path, &mut ());
+        self.rack.insert(name, adapter.map_err(|error| ApiError::invalid("adapter", error.to_string()))?);
+        self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        Ok(())
+    }
+
+    /// Unloads the adapter of a blade. Answers under way that read with it fail at their next step.
+    pub(crate) fn unload(&self, name: &str) -> Result<(), ApiError> {
+        if self.adapter_folder.is_none() {
+            return Err(ApiError::forbidden("this server does not let clients unload blades; start it with --adapters DIR"));
+        }
+        let mut adapters = self.adapters.write().unwrap_or_else(PoisonError::into_inner);
+        let place = adapters.iter().position(|known| known == name);
+        let place = place.ok_or_else(|| ApiError::not_found(format!("no adapter is loaded for blade \"{name}\"")))?;
+        adapters.remove(place);
+        self.rack.remove(name);
+        Ok(())
+    }
+
+    /// The path of a folder directly under the one that clients may load from.
+    fn folder(&self, name: &str) -> Result<String, ApiError> {
+        let Some(allowed) = &self.adapter_folder else {
+            return Err(ApiError::forbidden("this server does not let clients load blades; start it with --adapters DIR"));
+        };
+        let mut parts = Path::new(name).components();
+        let (Some(Component::Normal(part)), None) = (parts.next(), parts.next()) else {
+            return Err(ApiError::invalid(
+                "adapter",
+                "`adapter` is the name of a folder of the server's --adapters DIR, not a path",
+            ));
+        };
+        let path = allowed.join(part);
+        if !path.is_dir() {
+            return Err(ApiError::not_found(format!("the server's --adapters DIR has no folder \"{name}\"")));
+        }
+        Ok(path.to_string_lossy().into_owned())
     }
 
     /// The scheme that `NAME:SCHEME` names.
@@ -202,21 +309,25 @@ impl Service {
         }
     }
 
-    /// The bytes of keys and values that an answer needs at most.
-    pub(crate) fn bytes(&self, config: &SchemeSpec, prompt: usize, new: usize) -> u64 {
+    /// The bytes of keys and values that an answer needs at most, of which `reach` tokens hold the
+    /// prompt and `new` more.
+    pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
         let drafted = config.proposal.draft();
-        let candidates = drafted.map_or(1, |draft| draft.candidates);
-        let lanes = config.blades.len() + 1;
-        let backbone = self.models.backbone.bytes_per_token() * lanes;
-        let drafter = self.models.drafter.bytes_per_token();
-        ((backbone + drafter) * (prompt + new + candidates * new)) as u64
+        let candidates = drafted.map_or(1, |draft| draft.candidates) as u64;
+        let lanes = config.blades.len() as u64 + 1;
+        let backbone = (self.models.backbone.bytes_per_token() as u64).saturating_mul(lanes);
+        let drafter = self.models.drafter.bytes_per_token() as u64;
+        let tokens = candidates.saturating_mul(new as u64).saturating_add(reach as u64);
+        backbone.saturating_add(drafter).saturating_mul(tokens)
     }
 
-    /// Waits for a place.
-    pub(crate) async fn admit(&self, bytes: u64) -> Result<Admitted, ApiError> {
+    /// Joins the queue with a request that is answered on several threads, each of which may need
+    /// `bytes`.
+    pub(crate) fn queue(&self, threads: usize, bytes: u64) -> Result<Ticket, ApiError> {
         if self.is_draining() {
             return Err(ApiError::draining());
         }
+        let bytes = bytes.saturating_mul(threads as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         if u64::from(mebibytes) * MEBIBYTE > self.limits.memory {
             let message = format!(
@@ -226,11 +337,27 @@ impl Service {
             return Err(ApiError::invalid("max_tokens", message));
         }
         let waiting = Waiting::join(&self.waiting, self.limits.waiting + self.permits.available_permits())?;
-        let closed = |_| ApiError::draining();
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(closed)?;
-        let memory = Arc::clone(&self.memory).acquire_many_owned(mebibytes).await.map_err(closed)?;
-        drop(waiting);
-        Ok(Admitted { _permit: permit, _memory: memory })
+        let (permits, memory) = (Arc::clone(&self.permits), Arc::clone(&self.memory));
+        Ok(Ticket { permits, memory, threads: threads as u32, mebibytes, waiting })
+    }
+
+    /// Reserves memory for one more lane of `tokens` tokens, at once or not at all.
+    pub(crate) fn reserve(&self, tokens: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let bytes = (self.models.backbone.bytes_per_token() as u64).saturating_mul(tokens as u64);
+        let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
+        Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
+    }
+
+    /// Threads that write the answers of a request.
+    pub(crate) fn threads(&self, answers: usize) -> usize {
+        answers.min(self.limits.concurrent).max(1)
+    }
+
+    /// Bytes that the answers under way have reserved, and requests that wait.
+    pub(crate) fn load_figures(&self) -> (u64, usize) {
+        let total = (self.limits.memory / MEBIBYTE).max(1);
+        let free = self.memory.available_permits() as u64;
+        (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
     }
 
     /// Takes no more requests.
@@ -242,23 +369,96 @@ impl Service {
         self.draining.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<String, Live>> {
-        // Every change is one insertion or removal.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the server has to offer.
+    pub(crate) fn about(&self) -> About<'_> {
+        let spec = self.steering.spec(self.shipped).ok().and_then(|mut config| {
+            self.seat(&mut config, &BTreeMap::new()).ok()?;
+            let weights = config.spec().ok()?;
+            Some((config, weights))
+        });
+        let weight = |name: &str| spec.as_ref().and_then(|(_, spec)| spec.weight(name)).unwrap_or(0.0);
+        let adapters =
+            self.adapters().into_iter().map(|name| BladeOf { weight: weight(&name), name, kind: "adapter", instruction: None });
+        let instructions = self.instructions.iter().map(|(name, text)| BladeOf {
+            weight: weight(name),
+            name: name.clone(),
+            kind: "instruction",
+            instruction: Some(text),
+        });
+        let number = |name| Parameter::named(name).and_then(|parameter| parameter.get(&spec.as_ref()?.0));
+        About {
+            model: &self.name,
+            version: env!("CARGO_PKG_VERSION"),
+            context_limit: self.models.context_limit(),
+            max_new_tokens: self.limits.max_new_tokens,
+            blades: adapters.chain(instructions).collect(),
+            schemes: SHIPPED.iter().map(SchemeOf::new).collect(),
+            presets: Preset::NAMES,
+            defaults: Defaults {
+                scheme: self.steering.scheme.as_ref().map_or("swiss-knife".into(), |path| path.to_string_lossy()),
+                candidates: number("candidates"),
+                temperature: number("draft_temperature"),
+            },
+        }
     }
 }
 
-/// An answer that waits for its place.
-struct Waiting<'a>(&'a AtomicUsize);
+/// What a server has to offer.
+#[derive(Debug, Serialize)]
+pub(crate) struct About<'a> {
+    model: &'a str,
+    version: &'static str,
+    context_limit: usize,
+    max_new_tokens: usize,
+    pub(crate) blades: Vec<BladeOf<'a>>,
+    schemes: Vec<SchemeOf>,
+    presets: [&'static str; 5],
+    defaults: Defaults<'a>,
+}
 
-impl<'a> Waiting<'a> {
-    fn join(count: &'a AtomicUsize, most: usize) -> Result<Self, ApiError> {
-        let waiting = Self(count);
+/// A blade that requests can give a weight.
+#[derive(Debug, Serialize)]
+pub(crate) struct BladeOf<'a> {
+    name: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instruction: Option<&'a str>,
+    /// Its weight unless a request says otherwise.
+    weight: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct SchemeOf {
+    name: &'static str,
+    summary: String,
+}
+
+/// What a request gets that asks for nothing else; null where the scheme has no such number.
+#[derive(Debug, Serialize)]
+struct Defaults<'a> {
+    scheme: Cow<'a, str>,
+    candidates: Option<f64>,
+    temperature: Option<f64>,
+}
+
+impl SchemeOf {
+    fn new(shipped: &Shipped) -> Self {
+        Self { name: shipped.name, summary: shipped.spec().map(|spec| spec.summary().method).unwrap_or_default() }
+    }
+}
+
+/// A request that waits for its place.
+#[derive(Debug)]
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn join(count: &Arc<AtomicUsize>, most: usize) -> Result<Self, ApiError> {
+        let waiting = Self(Arc::clone(count));
         if count.fetch_add(1, Ordering::Relaxed) >= most { Err(ApiError::busy()) } else { Ok(waiting) }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

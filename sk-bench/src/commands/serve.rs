@@ -1,11 +1,13 @@
-//! `swiss-knife serve`: an OpenAI-compatible server that steers.
+//! `swiss-knife serve` and `swiss-knife play`: an OpenAI-compatible server that steers, and its page.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use sk_models::engine::AdapterRack;
-use sk_serve::{Limits, Parts, Service};
+use sk_serve::{Access, HeaderValue, Limits, Parts, Service};
 
 use crate::args::{ModelArgs, SteeringArgs, positive};
 use crate::progress::Loading;
@@ -28,15 +30,18 @@ Examples:
 /// The environment variable with the key that clients must send.
 const KEY: &str = "SWISS_KNIFE_SERVE_KEY";
 
-/// Threads beside those that write answers.
+/// Threads that serve connections.
 const WORKERS: usize = 2;
 
-/// Options of `serve`.
+/// Threads for adapters that are loaded, beside those that write answers.
+const LOADERS: usize = 2;
+
+/// Options of `serve` and `play`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct ServeArgs {
-    /// The address to listen at; others than those of this machine reach it only at 0.0.0.0 or an
-    /// address of its network.
+    /// The address to listen at. Other machines reach the server only if this is 0.0.0.0 or an
+    /// address in their network.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "Server")]
     host: IpAddr,
     /// The port; 0 for any that is free.
@@ -51,12 +56,31 @@ pub struct ServeArgs {
     /// Answers that wait at most; more are refused with 429.
     #[arg(long, value_name = "ANSWERS", default_value_t = Limits::default().waiting, help_heading = "Server")]
     waiting: usize,
+    /// Most candidates of a step.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().candidates, value_parser = positive, help_heading = "Server")]
+    max_candidates: usize,
+    /// Most blades of an answer.
+    #[arg(long, value_name = "K", default_value_t = Limits::default().blades, value_parser = positive, help_heading = "Server")]
+    max_blades: usize,
+    /// Seconds from a request to the end of its answer, which then stays as it is.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs(), help_heading = "Server")]
+    timeout: u64,
     /// Mebibytes of keys and values that the answers under way may need together.
     #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Server")]
     memory: u64,
     /// Most tokens of an answer that does not ask for fewer.
     #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().max_new_tokens, value_parser = positive, help_heading = "Server")]
     max_new_tokens: usize,
+    /// A folder whose adapters clients may load and unload.
+    #[arg(long, value_name = "DIR", help_heading = "Server")]
+    adapters: Option<PathBuf>,
+    /// Let pages of this origin use the server from a browser, such as http://localhost:3000; `*` for
+    /// any.
+    #[arg(long, value_name = "ORIGIN", action = clap::ArgAction::Append, help_heading = "Server")]
+    origin: Vec<HeaderValue>,
+    /// Leave out the page to play with.
+    #[arg(long, help_heading = "Server")]
+    no_playground: bool,
     /// How a dialogue becomes a text for the model.
     #[arg(long, value_name = "FRAMING", default_value = "hh", help_heading = "Server")]
     framing: DialogueFraming,
@@ -66,11 +90,27 @@ pub struct ServeArgs {
     models: ModelArgs,
 }
 
-/// Runs the command.
+/// Serves.
 ///
 /// # Errors
 /// When the input is at fault, a model cannot be loaded, or the address cannot be had.
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
+    start(args, |_| {})
+}
+
+/// Serves, and opens the page in a browser.
+///
+/// # Errors
+/// As [`run`].
+pub fn play(args: &ServeArgs) -> Result<(), Error> {
+    start(args, |page| {
+        if let Err(error) = open::that_detached(page) {
+            anstream::eprintln!("warning: no browser could be opened ({error}); open {page} in one");
+        }
+    })
+}
+
+fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let sources = args.models.sources();
     let mut loading = Loading::new(false);
@@ -89,12 +129,16 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
         waiting: args.waiting,
         memory: args.memory.saturating_mul(1 << 20),
         max_new_tokens: args.max_new_tokens,
+        candidates: args.max_candidates,
+        blades: args.max_blades,
+        time: Duration::from_secs(args.timeout),
         ..Limits::default()
     };
     let service = Service::new(Parts {
         models,
         rack,
         adapters: names,
+        adapter_folder: args.adapters.clone(),
         instructions: sources.blades.iter().filter_map(instruction).collect(),
         steering: args.steering.steering(),
         shipped: sources.are_shipped(),
@@ -109,24 +153,43 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
             args.host
         );
     }
+    let access = Access { key, origins: args.origin.clone(), playground: !args.no_playground };
     let address = SocketAddr::new(args.host, args.port);
     let listening = |source| Error::Listen { address, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
-        .max_blocking_threads(args.concurrent + 1)
+        .max_blocking_threads(args.concurrent + LOADERS)
         .enable_all()
         .build()
         .map_err(listening)?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
-        anstream::eprintln!("listening at http://{address}/v1 · Ctrl-C ends it after the answers under way");
-        let shutdown = async {
-            // A program that cannot listen for Ctrl-C is ended by it as usual.
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        };
-        sk_serve::serve(listener, Arc::new(service), key.as_deref(), shutdown).await.map_err(listening)
+        let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
+        anstream::eprintln!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way");
+        listening_at(&format!("http://{address}"));
+        sk_serve::serve(listener, Arc::new(service), access, ended()).await.map_err(listening)
     })
+}
+
+/// Ends at Ctrl-C, or when the system asks the program to end.
+async fn ended() {
+    let asked = async {
+        #[cfg(unix)]
+        if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            let _ = terminated.recv().await;
+            return;
+        }
+        // A program that cannot listen for a signal is ended by it as usual.
+        std::future::pending::<()>().await;
+    };
+    let interrupted = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = asked => {}
+        () = interrupted => {}
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::common::{assert_refused, model_args, program, run_on_models, stdout};
+use crate::common::{assert_refused, model_args, models, program, run_on_models, stdout};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -167,7 +167,15 @@ fn spans_stream_as_they_are_chosen() {
         for step in steps {
             let candidates = step["candidates"].as_array().unwrap();
             let mass: f64 = candidates.iter().map(|candidate| candidate["probability"].as_f64().unwrap()).sum();
-            assert!((mass - 1.0).abs() < 1e-9 && candidates[0]["blades"].as_array().unwrap().len() == 3, "{step}");
+            assert!((mass - 1.0).abs() < 1e-9 && candidates[0]["blades"].as_object().unwrap().len() == 3, "{step}");
+            // What the blades add is the composite.
+            for candidate in candidates {
+                let blades = candidate["blades"].as_object().unwrap().values();
+                let added: f64 = blades.map(|blade| blade["contribution"].as_f64().unwrap()).sum();
+                assert!((added - candidate["mu"].as_f64().unwrap()).abs() < 1e-9, "{candidate}");
+            }
+            let shares: f64 = step["influence"].as_object().unwrap().values().map(|share| share.as_f64().unwrap()).sum();
+            assert!((shares - 1.0).abs() < 1e-9, "{step}");
         }
     }
     let without = server.chat(&hello(&json!({"stream": true})));
@@ -205,7 +213,11 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
     let elsewhere = server.chat(&hello(&json!({"model": "gpt-5"})));
     assert_eq!((elsewhere.0, elsewhere.json()["error"]["code"].as_str()), (404, Some("not_found")));
     assert_eq!(server.ask("GET", "/v2", "", &Value::Null).0, 404);
-    assert_eq!(server.ask("POST", "/v1/chat/completions", "", &json!("x".repeat(2 << 20))).0, 413);
+    let long = server.ask("POST", "/v1/chat/completions", "", &json!("x".repeat(2 << 20)));
+    assert_eq!((long.0, long.json()["error"]["code"].as_str()), (413, Some("request_too_large")));
+    assert_eq!(server.ask("DELETE", "/v1/models", "", &Value::Null).json()["error"]["code"], "method_not_allowed");
+    let many = hello(&json!({"swiss_knife": {"set": ["proposal.candidates=65"]}}));
+    assert_eq!(server.chat(&many).json()["error"]["param"], "swiss_knife.set");
     // Schemes are models, and instructions are blades.
     let scheme = hello(&json!({"model": "swiss-knife:best-of-n"}));
     assert_ne!(text(&server.chat(&scheme)), text(&server.chat(&hello(&json!({})))));
@@ -213,13 +225,6 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
     assert!(!text(&server.chat(&hello(&calm))).is_empty());
     let models = server.ask("GET", "/v1/models", "", &Value::Null).json();
     assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "swiss-knife:best-of-n"));
-    let preflight = server.ask(
-        "OPTIONS",
-        "/v1/chat/completions",
-        "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-stainless-os\r\n",
-        &Value::Null,
-    );
-    assert!(preflight.1.contains("x-stainless-os"), "{}", preflight.1);
 }
 
 #[test]
@@ -237,7 +242,7 @@ fn a_key_is_asked_for() {
 
 #[test]
 fn weights_change_while_it_answers() {
-    let server = Server::start(&["--span-tokens", "4"]);
+    let server = Server::start(&["--span-tokens", "4", "--max-candidates", "300"]);
     // Chunks so large that the answer waits for its reader.
     let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
         {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
@@ -251,6 +256,7 @@ fn weights_change_while_it_answers() {
             // The id comes with the first chunk.
             let path = format!("/swiss-knife/generations/{}", chunk["id"].as_str().unwrap());
             assert_eq!(server.ask("PATCH", &path, "", &json!({"weights": {"kind": 1}})).0, 400);
+            assert_eq!(server.ask("PATCH", &path, "", &json!({"blades": {"kind": "/etc"}})).0, 400);
             let reply = server.ask("PATCH", &path, "", &json!({"weights": {"honest": 3, "harmless": 1}}));
             assert_eq!((reply.0, &reply.json()["weights"]["honest"]), (200, &json!(0.75)), "{}", reply.2);
             edited = true;
@@ -259,8 +265,190 @@ fn weights_change_while_it_answers() {
             weights.push(step["weights"].clone());
         }
     }
-    assert_eq!(weights[weights.len() - 1], json!([["honest", 0.75], ["harmless", 0.25]]));
+    assert_eq!(weights[weights.len() - 1], json!({"honest": 0.75, "harmless": 0.25}));
     assert_eq!(server.ask("GET", "/swiss-knife/generations/chatcmpl-0", "", &Value::Null).0, 404);
+}
+
+#[test]
+fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
+    let server = Server::start(&["--span-tokens", "4", "--max-candidates", "300"]);
+    let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
+        {"explain": true, "weights": {"helpful": 1}, "set": ["proposal.candidates=300"]}}));
+    let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+    let mut seen = Vec::new();
+    while let Some(Ok(line)) = lines.next() {
+        let Some(data) = line.strip_prefix("data: ").filter(|data| *data != "[DONE]") else { continue };
+        let chunk: Value = serde_json::from_str(data).unwrap();
+        if seen.is_empty() {
+            let path = format!("/swiss-knife/generations/{}", chunk["id"].as_str().unwrap());
+            let long = "Be calm. ".repeat(50);
+            let taken = server.ask("PATCH", &path, "", &json!({"blades": {"calm": format!("instruction:{long}")}}));
+            assert_eq!((taken.0, taken.json()["error"]["param"].as_str()), (400, Some("blades")), "{}", taken.2);
+            let edit = json!({"blades": {"calm": "instruction:Be calm.", "helpful": null}, "weights": {"calm": 1, "honest": 1}});
+            let reply = server.ask("PATCH", &path, "", &edit);
+            assert_eq!((reply.0, &reply.json()["weights"]["calm"]), (200, &json!(0.5)), "{}", reply.2);
+            assert!(reply.json()["weights"].get("helpful").is_none());
+        }
+        let weights = &chunk["swiss_knife"]["step"]["weights"];
+        seen.push(weights.clone());
+    }
+    assert!(!seen.is_empty());
+    assert!(seen.contains(&json!({"calm": 0.5, "honest": 0.5})), "{seen:?}");
+}
+
+#[test]
+fn an_answer_goes_on_from_what_it_begins_with() {
+    let server = Server::start(&["--span-tokens", "4"]);
+    let whole = server.chat(&hello(&json!({"swiss_knife": {"explain": true}})));
+    let steps = whole.json()["choices"][0]["swiss_knife"]["steps"].as_array().unwrap().clone();
+    let other = (steps[0]["chosen"].as_u64().unwrap() as usize + 1) % steps[0]["candidates"].as_array().unwrap().len();
+    let taken = &steps[0]["candidates"][other];
+    let body = json!({"swiss_knife": {"explain": true, "prefix": taken["tokens"]}, "max_tokens": 8});
+    let rest = server.chat(&hello(&body));
+    assert_eq!(rest.0, 200, "{}", rest.2);
+    let prompt = |reply: &Reply| reply.json()["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
+    assert_eq!(prompt(&rest), prompt(&whole) + taken["tokens"].as_array().unwrap().len());
+    // The same as if the prompt had ended there.
+    let dialogue = "\n\nHuman: Hello there\n\nAssistant:".bytes().map(u32::from);
+    let taken = taken["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32);
+    let tokens: Vec<u32> = dialogue.chain(taken).collect();
+    let completed = server.ask("POST", "/v1/completions", "", &json!({"prompt": tokens, "seed": 7, "max_tokens": 8}));
+    assert_eq!(completed.json()["choices"][0]["text"], rest.json()["choices"][0]["message"]["content"]);
+    let unknown = server.chat(&hello(&json!({"swiss_knife": {"prefix": [99999]}})));
+    assert_eq!((unknown.0, unknown.json()["error"]["param"].as_str()), (400, Some("swiss_knife.prefix")));
+}
+
+/// Log-probabilities are added up in another order by a pass over a whole text.
+const ROUNDING: f64 = 1e-4;
+
+#[test]
+fn a_text_is_scored_under_the_backbone() {
+    let server = Server::start(&[]);
+    let complete = |body: Value| {
+        let reply = server.ask("POST", "/v1/completions", "", &body);
+        assert_eq!(reply.0, 200, "{}", reply.2);
+        reply.json()
+    };
+    // What lm-evaluation-harness asks: the tokens of several prompts, and one more token.
+    let prompts: Vec<Vec<u32>> = ["Hello there", "General"].map(|text| text.bytes().map(u32::from).collect()).to_vec();
+    let asked = json!({"prompt": prompts, "echo": true, "logprobs": 1, "max_tokens": 1, "temperature": 0, "seed": 1234});
+    let body = complete(asked);
+    for (place, prompt) in prompts.iter().enumerate() {
+        let choice = &body["choices"][place];
+        let log_probs = &choice["logprobs"];
+        let lists = ["tokens", "token_logprobs", "top_logprobs", "text_offset"].map(|list| log_probs[list].as_array().unwrap());
+        assert!(lists.iter().all(|list| list.len() == prompt.len() + 1), "{choice}");
+        assert!(choice["text"].as_str().unwrap().starts_with(["Hello there", "General"][place]), "{choice}");
+        assert!(lists[1][0].is_null() && lists[2][0].is_null());
+        for (own, top) in lists[1].iter().zip(lists[2]).skip(1) {
+            let best = top.as_object().unwrap().values().next().unwrap().as_f64().unwrap();
+            assert!(own.as_f64().unwrap() <= best && best <= 0.0, "{choice}");
+        }
+        // Tokens are scored alike whether they are the prompt's or the answer's.
+        let half = &prompt[..prompt.len() - 2];
+        let alone = complete(json!({"prompt": half, "echo": true, "logprobs": 0, "max_tokens": 0}));
+        let alone = alone["choices"][0]["logprobs"]["token_logprobs"].as_array().unwrap().clone();
+        assert_eq!(alone.len(), half.len());
+        for (a, b) in alone.iter().zip(lists[1]).skip(1) {
+            assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < ROUNDING, "{a} {b}");
+        }
+    }
+    let chat = server.chat(&hello(&json!({"logprobs": true, "top_logprobs": 2, "max_tokens": 9}))).json();
+    let content = chat["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    assert_eq!(content.len() as u64, chat["usage"]["completion_tokens"].as_u64().unwrap());
+    assert_eq!(content[0]["top_logprobs"].as_array().unwrap().len(), 2);
+    let written: Vec<u8> =
+        content.iter().flat_map(|token| serde_json::from_value::<Vec<u8>>(token["bytes"].clone()).unwrap()).collect();
+    assert_eq!(String::from_utf8_lossy(&written), chat["choices"][0]["message"]["content"].as_str().unwrap());
+    // Without an answer there is nothing but the prompt.
+    assert_eq!(server.ask("POST", "/v1/completions", "", &json!({"prompt": "Hi", "max_tokens": 0})).0, 400);
+}
+
+#[test]
+fn adapters_come_and_go_if_the_operator_allows_it() {
+    let refused = Server::start(&[]);
+    let load = json!({"name": "more", "adapter": "helpful"});
+    assert_eq!(refused.ask("POST", "/swiss-knife/blades", "", &load).0, 403);
+    assert_eq!(refused.ask("DELETE", "/swiss-knife/blades/helpful", "", &Value::Null).0, 403);
+    let server = Server::start(&["--adapters", models().join("blades").to_str().unwrap()]);
+    for adapter in ["../helpful", "/etc", "", ".", "helpful/.."] {
+        assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": adapter})).0, 400, "{adapter}");
+    }
+    assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "x", "adapter": "nowhere"})).0, 404);
+    assert_eq!(server.ask("POST", "/swiss-knife/blades", "", &json!({"name": "helpful", "adapter": "helpful"})).0, 400);
+    let before = text(&server.chat(&hello(&json!({"swiss_knife": {"weights": {"helpful": 1}}}))));
+    let loaded = server.ask("POST", "/swiss-knife/blades", "", &load);
+    assert_eq!(loaded.0, 201, "{}", loaded.2);
+    let weights = json!({"swiss_knife": {"weights": {"more": 1}}});
+    assert_eq!(text(&server.chat(&hello(&weights))), before);
+    assert!(server.ask("GET", "/swiss-knife/blades", "", &Value::Null).2.contains("\"more\""));
+    assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 204);
+    assert_eq!(server.chat(&hello(&weights)).0, 400);
+    assert_eq!(server.ask("DELETE", "/swiss-knife/blades/more", "", &Value::Null).0, 404);
+}
+
+#[test]
+fn origins_are_let_in_by_name() {
+    let asked = "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-stainless-os\r\n";
+    let preflight = |server: &Server| server.ask("OPTIONS", "/v1/chat/completions", asked, &Value::Null).1;
+    let closed = preflight(&Server::start(&[]));
+    assert!(!closed.contains("access-control-allow-origin"), "{closed}");
+    let open = preflight(&Server::start(&["--origin", "http://a", "--origin", "http://b"]));
+    assert!(open.contains("access-control-allow-origin: http://a") && open.contains("x-stainless-os"), "{open}");
+    assert!(!preflight(&Server::start(&["--origin", "http://b"])).contains("allow-origin: http://a"));
+}
+
+/// Every field that the description names is taken, and no other; every path is there.
+#[test]
+fn the_description_says_what_is_served() {
+    let server = Server::start(&[]);
+    let description = server.ask("GET", "/openapi.json", "", &Value::Null).json();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for (method, _) in methods.as_object().unwrap().iter().filter(|(method, _)| *method != "parameters") {
+            let path = path.replace("{id}", "swiss-knife").replace("{name}", "helpful");
+            let status = server.ask(&method.to_uppercase(), &path, "", &Value::Null).0;
+            assert_ne!(status, 405, "{method} {path}");
+            assert!(status != 404 || path.contains("generations"), "{method} {path}");
+        }
+    }
+    for (schema, path, least) in [
+        ("ChatRequest", "/v1/chat/completions", json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4})),
+        ("CompletionRequest", "/v1/completions", json!({"prompt": "Hi", "max_tokens": 4})),
+    ] {
+        let fields = description["components"]["schemas"][schema]["properties"].as_object().unwrap();
+        for (field, about) in fields {
+            let mut body = least.clone();
+            if field == "top_logprobs" {
+                body["logprobs"] = true.into();
+            }
+            let example = about.get("example").or_else(|| least.get(field));
+            body[field] = example.unwrap_or_else(|| panic!("{schema}.{field} has no example")).clone();
+            let reply = server.ask("POST", path, "", &body);
+            assert_eq!(reply.0, 200, "{schema}.{field}: {}", reply.2);
+        }
+    }
+    let steering = description["components"]["schemas"]["Steering"]["properties"].as_object().unwrap();
+    for (field, about) in steering {
+        let reply = server.chat(&hello(&json!({"max_tokens": 4, "swiss_knife": {field: about["example"]}})));
+        assert_eq!(reply.0, 200, "swiss_knife.{field}: {}", reply.2);
+    }
+    let about = server.ask("GET", "/swiss-knife", "", &Value::Null).json();
+    assert_eq!(about["blades"].as_array().unwrap().len(), 3, "{about}");
+    assert!(about["blades"][0]["weight"].as_f64().unwrap() > 0.3 && about["defaults"]["candidates"].is_number(), "{about}");
+}
+
+/// The page is from the server, and from nowhere else.
+#[test]
+fn the_page_loads_nothing_from_elsewhere() {
+    let server = Server::start(&[]);
+    let page = server.ask("GET", "/", "", &Value::Null);
+    assert!(page.1.contains("content-security-policy: default-src 'self'") && page.1.contains("text/html"), "{}", page.1);
+    let linked: Vec<&str> = page.2.split(['"', '\'']).filter(|part| part.starts_with("/playground/")).collect();
+    assert!(linked.len() >= 2, "{}", page.2);
+    for path in linked {
+        assert_eq!(server.ask("GET", path, "", &Value::Null).0, 200, "{path}");
+    }
+    assert_eq!(Server::start(&["--no-playground"]).ask("GET", "/", "", &Value::Null).0, 404);
 }
 
 #[test]
@@ -319,6 +507,27 @@ fn too_many_requests_are_told_to_come_back() {
     // What never fits is refused for good.
     let small = Server::start(&["--memory", "0"]);
     assert_eq!(small.chat(&hello(&json!({}))).0, 400);
+    // What takes too long stays as it is.
+    let hasty = Server::start(&["--timeout", "0", "--span-tokens", "4"]).chat(&hello(&json!({}))).json();
+    assert_eq!((&hasty["choices"][0]["finish_reason"], &hasty["usage"]["swiss_knife"]["steps"]), (&json!("length"), &json!(1)));
+}
+
+/// More answers than are written at a time, each with more spans than are kept for a slow reader.
+#[test]
+fn the_answers_of_a_request_do_not_wait_for_each_other() {
+    let server = Server::start(&["--concurrent", "1", "--span-tokens", "2"]);
+    let reply = server.chat(&hello(&json!({"n": 3, "max_tokens": 120})));
+    assert_eq!((reply.0, reply.json()["choices"].as_array().unwrap().len()), (200, 3), "{}", reply.2);
+}
+
+#[test]
+fn what_an_answer_may_need_is_counted_without_wrapping() {
+    let server = Server::start(&["--max-candidates", "18446744073709551615"]);
+    // Times the bytes of a token, this is a multiple of 2⁶⁴.
+    let wide = json!({"swiss_knife": {"set": ["proposal.candidates=144115188075855872"]}, "max_tokens": 128});
+    let reply = server.chat(&hello(&wide));
+    assert_eq!(reply.0, 400, "{}", reply.2);
+    assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
 }
 
 #[test]

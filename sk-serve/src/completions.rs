@@ -1,0 +1,224 @@
+//! The endpoints that answer.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt};
+use rand::RngExt;
+use serde_json::Value;
+use sk_core::TokenId;
+use sk_models::dialogue::{SessionError, tokens_of};
+use sk_models::text::TextError;
+use tokio::sync::mpsc;
+
+use crate::ApiError;
+use crate::generation::{Asked, Event, StopOnDrop, Summary, Work};
+use crate::request::{Job, Prompt};
+use crate::response::{Choice, Head, Shape, now, usage};
+use crate::service::{Service, new_id};
+
+/// Chunks that wait for a slow reader before its answer does.
+const BUFFERED: usize = 16;
+
+/// How often a stream says that it is alive while a step is under way.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Answers under way, and who listens to them.
+struct Listener {
+    events: mpsc::Receiver<Event>,
+    /// Stops the answers when nobody listens any more.
+    _stop: StopOnDrop,
+    prompt_tokens: usize,
+    choices: usize,
+}
+
+/// Answers a job.
+pub(crate) async fn answer(service: &Arc<Service>, job: Job, shape: Shape) -> Result<Response, ApiError> {
+    let model = job.model.clone().unwrap_or_else(|| service.name.clone());
+    let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model };
+    let (stream, include_usage) = (job.stream, job.include_usage);
+    let mut listener = start(service, job, &head)?;
+    if stream {
+        return Ok(streamed(listener, head, include_usage).into_response());
+    }
+    let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
+    let mut left = listener.choices;
+    while left > 0 {
+        match listener.events.recv().await {
+            Some(Event::Started { .. }) => {}
+            Some(Event::Span { choice, text, step }) => {
+                choices[choice].text.push_str(&text);
+                choices[choice].steps.extend(step.map(|step| *step));
+            }
+            Some(Event::Done { choice, summary, scores }) => {
+                count(&summary);
+                choices[choice].summary = summary;
+                choices[choice].scores = scores;
+                left -= 1;
+            }
+            Some(Event::Failed(error)) => return Err(error),
+            None => return Err(lost()),
+        }
+    }
+    let summaries: Vec<Summary> = choices.iter().map(|choice| choice.summary).collect();
+    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), &service.models.tokenizer)).into_response())
+}
+
+/// An answer whose thread is gone.
+fn lost() -> ApiError {
+    ApiError::internal("the answer was lost by a fault of the server; please report what was asked")
+}
+
+/// Queues a job. Its answers start when there is room for them.
+fn start(service: &Arc<Service>, job: Job, head: &Head) -> Result<Listener, ApiError> {
+    service.check_model(job.model.as_deref())?;
+    let config = service.scheme(&job)?;
+    let asked = job.prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix).map(Arc::new));
+    let asked = asked.collect::<Result<Vec<_>, _>>()?;
+    let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
+    let room = service.models.context_limit() - longest;
+    let stop = StopOnDrop::default();
+    let work = Work {
+        id: head.id.clone(),
+        arrived: Instant::now(),
+        asked,
+        each: job.choices,
+        config,
+        max_new_tokens: job.max_new_tokens.unwrap_or(service.limits.max_new_tokens).min(room),
+        seed: job.seed.unwrap_or_else(|| rand::rng().random()),
+        stop_texts: job.stop,
+        explain: job.steering.explain,
+        echo: job.echo,
+        log_probs: job.log_probs,
+        stop: stop.0.clone(),
+        next: AtomicUsize::new(0),
+    };
+    let (sender, events) = mpsc::channel(BUFFERED);
+    let choices = work.answers();
+    let prompt_tokens = work.asked.iter().map(|asked| asked.tokens.len()).sum();
+    let threads = service.threads(choices);
+    let bytes = service.bytes(&work.config, longest + work.max_new_tokens, work.max_new_tokens);
+    let ticket = service.queue(threads, bytes)?;
+    let (service, work) = (Arc::clone(service), Arc::new(work));
+    tokio::spawn(async move {
+        let admitted = tokio::select! {
+            admitted = ticket.admitted() => admitted,
+            // Whoever waited has left.
+            () = sender.closed() => return,
+        };
+        let admitted = match admitted {
+            Ok(admitted) => Arc::new(admitted),
+            Err(error) => {
+                // Nobody may listen any more.
+                let _ = sender.send(Event::Failed(error)).await;
+                return;
+            }
+        };
+        for _ in 0..threads {
+            let (service, work, sender, admitted) =
+                (Arc::clone(&service), Arc::clone(&work), sender.clone(), Arc::clone(&admitted));
+            tokio::task::spawn_blocking(move || {
+                let _admitted = admitted;
+                work.run(&service, &sender);
+            });
+        }
+    });
+    Ok(Listener { events, _stop: stop, prompt_tokens, choices })
+}
+
+/// The tokens of a prompt and of what its answer begins with.
+fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked, ApiError> {
+    let tokenizer = &service.models.tokenizer;
+    let (field, tokens) = match &prompt {
+        Prompt::Messages(messages) => ("messages", tokens_of(&service.framing, tokenizer, messages, None)),
+        Prompt::Text(text) => ("prompt", tokenizer.encode(text)),
+        Prompt::Tokens(tokens) => ("prompt", Ok(tokens.clone())),
+    };
+    let mut tokens = tokens.map_err(|error: TextError| ApiError::invalid(field, error.to_string()))?;
+    if tokens.is_empty() {
+        return Err(ApiError::invalid(field, "the prompt is empty"));
+    }
+    let opening = tokens.len();
+    tokens.extend_from_slice(prefix);
+    let vocabulary = service.models.backbone.config().vocab_size;
+    if let Some(place) = tokens.iter().position(|token| *token as usize >= vocabulary) {
+        let field = if place < opening { field } else { "swiss_knife.prefix" };
+        let message = format!("token {} is outside the vocabulary of {vocabulary}", tokens[place]);
+        return Err(ApiError::invalid(field, message));
+    }
+    let limit = service.models.context_limit();
+    if tokens.len() >= limit {
+        let error = SessionError::PromptTooLong { tokens: tokens.len(), limit };
+        return Err(ApiError::too_long(field, &error));
+    }
+    Ok(Asked { prompt, tokens, opening })
+}
+
+fn count(summary: &Summary) {
+    metrics::counter!("swiss_knife_tokens_total").increment(summary.tokens as u64);
+    metrics::counter!("swiss_knife_drafted_tokens_total").increment(summary.drafted_tokens as u64);
+    metrics::counter!("swiss_knife_steps_total").increment(summary.steps as u64);
+    metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
+}
+
+/// What is left to send of a stream.
+struct Chunks {
+    listener: Listener,
+    head: Head,
+    ready: VecDeque<Value>,
+    done: Vec<Summary>,
+    include_usage: bool,
+    ended: bool,
+}
+
+impl Chunks {
+    async fn next(&mut self) -> Option<Value> {
+        while self.ready.is_empty() && !self.ended {
+            let event = self.listener.events.recv().await;
+            self.take(event);
+        }
+        self.ready.pop_front()
+    }
+
+    fn take(&mut self, event: Option<Event>) {
+        match event {
+            Some(Event::Started { choice }) => self.ready.extend(self.head.opening(choice)),
+            Some(Event::Span { choice, text, step }) => self.ready.push_back(self.head.span(choice, &text, step.as_deref())),
+            Some(Event::Done { choice, summary, .. }) => {
+                count(&summary);
+                self.ready.push_back(self.head.closing(choice, summary.ended));
+                self.done.push(summary);
+                if self.done.len() == self.listener.choices {
+                    if self.include_usage {
+                        self.ready.push_back(self.head.usage_chunk(&usage(self.listener.prompt_tokens, &self.done)));
+                    }
+                    self.ended = true;
+                }
+            }
+            Some(Event::Failed(error)) => self.fail(&error),
+            None => self.fail(&lost()),
+        }
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        self.ready.push_back(error.body());
+        self.ended = true;
+    }
+}
+
+/// A stream of chunks. If it is dropped, the answers stop.
+fn streamed(listener: Listener, head: Head, include_usage: bool) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+    let chunks = Chunks { listener, head, ready: VecDeque::new(), done: Vec::new(), include_usage, ended: false };
+    let chunks = stream::unfold(chunks, async |mut chunks| {
+        let chunk = chunks.next().await?;
+        Some((Ok(sse::Event::default().data(chunk.to_string())), chunks))
+    });
+    let end = stream::iter([Ok(sse::Event::default().data("[DONE]"))]);
+    Sse::new(chunks.chain(end)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}

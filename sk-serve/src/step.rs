@@ -1,0 +1,124 @@
+//! A step as a client sees it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sk_core::{Arm, Batch, CandidateTrace, Composite, ScoreTable, Simplex, SpanEnd, StepTrace, TokenId};
+use sk_models::text::Tokenizer;
+use sk_normalize::influence_shares;
+use sk_scheme::Stability;
+
+/// The candidates of a step, what was made of them, and why.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Step {
+    step: usize,
+    chosen: usize,
+    /// The weight of each blade in this step.
+    weights: BTreeMap<String, f64>,
+    /// The share of each blade in how far the composite moves the candidates apart.
+    influence: BTreeMap<String, f64>,
+    candidates: Vec<CandidateOf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateOf>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct CandidateOf {
+    text: String,
+    tokens: Vec<TokenId>,
+    /// Whether it ends the answer.
+    ends: bool,
+    probability: f64,
+    rating: f64,
+    mu: f64,
+    sigma: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fluency: Option<f64>,
+    blades: BTreeMap<String, ScoreOf>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct ScoreOf {
+    mu: f64,
+    sigma: f64,
+    /// What the blade adds to the composite μ.
+    contribution: f64,
+}
+
+/// How stable the choice is.
+#[derive(Debug, Clone, Serialize)]
+struct CertificateOf {
+    /// How far each composite μ may move, in its own unit, while the probabilities of any set of
+    /// candidates change by at most [`MOVED`].
+    radius: f64,
+}
+
+/// The change of probability that a certificate is about.
+const MOVED: f64 = 0.1;
+
+impl Step {
+    /// The step of `trace`, decided by `arm`, whose choices `stability` bounds if it can.
+    pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<&Stability>, tokenizer: &Tokenizer) -> Self {
+        let contributions = contributions(trace, arm);
+        let decision = &trace.decision;
+        let candidate = |(place, candidate): (usize, &CandidateTrace)| CandidateOf {
+            text: tokenizer.decode(&candidate.tokens).unwrap_or_default(),
+            tokens: candidate.tokens.clone(),
+            ends: candidate.end == SpanEnd::EndOfText,
+            probability: decision.probabilities[place],
+            rating: decision.ratings[place],
+            mu: decision.mu[place],
+            sigma: decision.sigma[place],
+            fluency: trace.fluency.as_ref().map(|fluency| fluency[place]),
+            blades: trace
+                .blades
+                .iter()
+                .zip(&contributions)
+                .map(|(blade, added)| {
+                    let score = ScoreOf { mu: blade.mu[place], sigma: blade.sigma[place], contribution: added[place] };
+                    (blade.name.clone(), score)
+                })
+                .collect(),
+        };
+        Self {
+            step: trace.step,
+            chosen: decision.chosen,
+            weights: trace.blades.iter().map(|blade| (blade.name.clone(), blade.weight)).collect(),
+            influence: influence(trace, arm),
+            candidates: trace.candidates.iter().enumerate().map(candidate).collect(),
+            certificate: stability.and_then(|stability| certificate(trace, stability)),
+        }
+    }
+}
+
+/// w_k·μ̂^(k) of each blade and candidate, with μ̂^(k) what the normaliser makes of the blade alone.
+fn contributions(trace: &StepTrace, arm: &Arm) -> Vec<Vec<f64>> {
+    let total: f64 = trace.blades.iter().map(|blade| blade.weight.max(0.0)).sum();
+    let added = |blade: &sk_core::ScoreTrace| {
+        let alone = ScoreTable::new([(blade.mu.clone(), blade.sigma.clone())]).ok().zip(Simplex::uniform(1).ok());
+        let Some((table, weight)) = alone.filter(|_| blade.weight > 0.0) else { return vec![0.0; blade.mu.len()] };
+        let mut out = Composite::default();
+        arm.normalizer.combine(&table, &weight, &mut out);
+        out.mu.iter().map(|mu| mu * blade.weight / total).collect()
+    };
+    trace.blades.iter().map(added).collect()
+}
+
+fn influence(trace: &StepTrace, arm: &Arm) -> BTreeMap<String, f64> {
+    let weighed = || trace.blades.iter().filter(|blade| blade.weight > 0.0);
+    let table = ScoreTable::new(weighed().map(|blade| (blade.mu.clone(), blade.sigma.clone())).collect::<Vec<_>>());
+    let weights = Simplex::normalized(weighed().map(|blade| blade.weight).collect::<Vec<_>>());
+    let (Ok(table), Ok(weights)) = (table, weights) else { return BTreeMap::new() };
+    let shares = influence_shares(&*arm.normalizer, &table, &weights);
+    weighed().map(|blade| blade.name.clone()).zip(shares).collect()
+}
+
+fn certificate(trace: &StepTrace, stability: &Stability) -> Option<CertificateOf> {
+    let decision = &trace.decision;
+    let mut batch = Batch::new(&decision.mu, &decision.sigma).ok()?;
+    if let Some(fluency) = &trace.fluency {
+        batch = batch.with_fluency(fluency).ok()?;
+    }
+    let radius = stability.certificate(&batch).ok()?.radius(MOVED).ok()?;
+    radius.is_finite().then_some(CertificateOf { radius })
+}
