@@ -1,0 +1,61 @@
+"""lm-evaluation-harness through `local-completions`: its log-likelihoods are those that the server tells of the same tokens."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import openai
+from transformers import AutoTokenizer
+
+URL, TOKENIZER = sys.argv[1:]
+# Numbers pass through f32 and text.
+TOLERANCE = 1e-4
+
+ASKED = [
+    ("To clean a bicycle, use a brush and", ["soapy water", "the moon"], 0),
+    ("The sun rises in the", ["bicycle", "east"], 1),
+    ("A year has twelve", ["months", "soups"], 0),
+]
+TASK = """\
+task: small
+dataset_path: json
+dataset_kwargs:
+  data_files: {{test: {}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: answer
+metric_list:
+  - metric: acc
+"""
+
+
+def harness(folder):
+    """What the harness finds: the log-likelihood of each choice."""
+    data = folder / "small.jsonl"
+    data.write_text("".join(json.dumps({"question": q, "choices": c, "answer": a}) + "\n" for q, c, a in ASKED))
+    (folder / "small.yaml").write_text(TASK.format(data))
+    model = f"base_url={URL}/v1/completions,model=swiss-knife,tokenizer={TOKENIZER},tokenizer_backend=huggingface"
+    command = [sys.executable, "-m", "lm_eval", "run", "--model", "local-completions", "--model_args", model, "--tasks", "small"]
+    command += ["--include_path", folder, "--log_samples", "--output_path", folder / "out", "--batch_size", "2"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    (samples,) = folder.glob("out/**/samples_small_*.jsonl")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    return [[float(response[0][0]) for response in line["resps"]] for line in sorted(lines, key=lambda line: line["doc_id"])]
+
+
+with tempfile.TemporaryDirectory() as folder:
+    found = harness(Path(folder))
+tokenizer = AutoTokenizer.from_pretrained(TOKENIZER)
+client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none")
+for (question, choices, _), log_likelihoods in zip(ASKED, found):
+    opening = len(tokenizer(question).input_ids)
+    for choice, log_likelihood in zip(choices, log_likelihoods):
+        tokens = tokenizer(f"{question} {choice}").input_ids
+        answer = client.completions.create(model="swiss-knife", prompt=tokens, echo=True, logprobs=0, max_tokens=0)
+        own = sum(answer.choices[0].logprobs.token_logprobs[opening:])
+        assert abs(own - log_likelihood) < TOLERANCE, (question, choice, own, log_likelihood)
+print("lm-evaluation-harness")
