@@ -1,4 +1,6 @@
-use sk_core::{ParameterError, Reading};
+use sk_core::{ParameterError, Reading, Score};
+
+use crate::{BladeError, reading};
 
 /// Where a blade's σ comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -16,6 +18,11 @@ pub enum Dispersion {
     ///
     /// In the units of μ. A single token shows no spread, so σ = 0 there.
     StandardError,
+    /// The distance of μ from its mean over the candidates of the step, |μ_i − μ̄|, in the units of μ.
+    ///
+    /// Where a reward knows little, its extremes are mostly error: the further a score stands out, the
+    /// less of that is due. A property of the step, unlike the others, and blind to the model.
+    Deviation,
     /// The same σ for every candidate; 0 makes the blade a plain scorer.
     Constant(f64),
 }
@@ -35,10 +42,23 @@ impl Dispersion {
     /// σ of a candidate whose μ is `scale` times the mean of `terms`, one per token.
     pub(crate) fn sigma(self, reading: &Reading, scale: f64, terms: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
         match self {
-            Self::MinEntropy => crate::reading::mean(&reading.min_entropy),
+            Self::MinEntropy => reading::mean(&reading.min_entropy),
             Self::StandardError => scale * standard_error(terms),
+            // Known once all candidates are scored.
+            Self::Deviation => 0.0,
             Self::Constant(sigma) => sigma,
         }
+    }
+
+    /// Completes the scores of a step, whose μ are known.
+    pub(crate) fn complete(self, scores: &mut [Score]) -> Result<(), BladeError> {
+        if self == Self::Deviation {
+            let mean = scores.iter().map(|score| score.mu() / scores.len() as f64).sum::<f64>();
+            for (candidate, score) in scores.iter_mut().enumerate() {
+                *score = reading::score(candidate, score.mu(), (score.mu() - mean).abs())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -56,6 +76,13 @@ fn standard_error(terms: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deviation_by_hand() {
+        let mut scores = [1.0, 2.0, 6.0].map(|mu| Score::new(mu, 0.0).unwrap());
+        Dispersion::Deviation.complete(&mut scores).unwrap();
+        assert_eq!(scores.map(|score| (score.mu(), score.sigma())), [(1.0, 2.0), (2.0, 1.0), (6.0, 3.0)]);
+    }
 
     #[test]
     fn standard_error_by_hand() {

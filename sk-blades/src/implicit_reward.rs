@@ -55,7 +55,7 @@ impl Blade for ImplicitReward {
             let mu = self.beta * ratios.clone().sum::<f64>() / k.log_probs.len() as f64;
             *score = reading::score(candidate, mu, self.dispersion.sigma(k, self.beta, ratios))?;
         }
-        Ok(())
+        Ok(self.dispersion.complete(out)?)
     }
 
     fn policies(&self) -> Vec<Policy> {

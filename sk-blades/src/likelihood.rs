@@ -36,7 +36,7 @@ impl Blade for Likelihood {
             let sigma = self.dispersion.sigma(read, 1.0, terms);
             *score = reading::score(candidate, reading::mean(&read.log_probs), sigma)?;
         }
-        Ok(())
+        Ok(self.dispersion.complete(out)?)
     }
 
     fn policies(&self) -> Vec<Policy> {

@@ -107,3 +107,22 @@ pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
         })
         .collect()
 }
+
+/// The file of traces of a sweep, `NAME.traces.jsonl` beside its records in `NAME.jsonl`, or the same
+/// with `.gz`; nothing where there is none.
+///
+/// # Errors
+/// When it cannot be looked for.
+pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
+    let plain =
+        if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };
+    let traces = plain.with_extension("traces.jsonl");
+    for path in [traces.clone(), traces.with_extension("jsonl.gz")] {
+        match path.metadata() {
+            Ok(_) => return Ok(Some(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(RecordError::Read { path, source }),
+        }
+    }
+    Ok(None)
+}

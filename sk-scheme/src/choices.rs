@@ -95,6 +95,8 @@ choices! {
         MinEntropy => sk_blades::Dispersion::MinEntropy,
         /// The standard error of μ as a mean over tokens.
         StandardError => sk_blades::Dispersion::StandardError,
+        /// The distance of μ from its mean over the candidates of the step.
+        Deviation => sk_blades::Dispersion::Deviation,
         /// σ = 0.
         Zero => sk_blades::Dispersion::ZERO,
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use crate::judge::candidates::{informativeness, read_candidates};
 use crate::judge::run::{Outcome, Panel, judge_all};
 use crate::judge::{
     Cached, ChatJudge, Journal, Judge, JudgeError, Objectives, OfflineJudge, Structure, frontier_csv, read_judged,
@@ -22,7 +23,7 @@ use crate::{Error, interrupt, whole_file};
 
 pub use options::JudgeOptions;
 use progress::Progress;
-use summary::{Retest, Summary};
+use summary::{Candidates, Retest, Summary};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +43,9 @@ Examples:
 
   # How far does this judge move a response that did not change?
   swiss-knife judge retest responses.jsonl -o judged.jsonl --endpoint http://localhost:8000/v1
+
+  # What do the dispersions of a sweep's blades know of the judge?
+  swiss-knife judge candidates responses.jsonl -o candidates.jsonl --offline
 
   # From judgements to the report's tables
   swiss-knife judge table judged.jsonl -o results && swiss-knife report results
@@ -73,6 +77,14 @@ pub enum JudgeCommand {
     /// The first pass is taken from JUDGED if it is there. Abstentions are excluded pairwise.
     #[command(args_override_self = true)]
     Retest(Box<JudgeOptions>),
+    /// Judge the candidates of a sweep's steps, and report what each blade's σ knows of its errors.
+    ///
+    /// RESPONSES is the output of a sweep with its traces beside it. Per blade and rubric: Spearman's
+    /// rank correlation within a step of μ with the judge's score q, and of σ with the error |μ − q|,
+    /// both standardised within the step; means over steps, intervals by prompt. The magnitude of the
+    /// latter is 𝓘(σ), the informativeness of the paper.
+    #[command(args_override_self = true)]
+    Candidates(Box<JudgeOptions>),
     /// Write judgements as the table that `swiss-knife report` reads.
     Table {
         /// Judgements, as `judge` writes them.
@@ -114,8 +126,9 @@ pub fn run(args: &JudgeArgs) -> Result<(), Error> {
         (Some(JudgeCommand::Table { judged, output, objectives, seed }), _) => {
             table(judged, output, objectives.as_deref(), *seed)
         }
-        (Some(JudgeCommand::Retest(options)), _) => judge(options, 2),
-        (None, Some(options)) => judge(options, 1),
+        (Some(JudgeCommand::Retest(options)), _) => judge(options, &Task::Retest),
+        (Some(JudgeCommand::Candidates(options)), _) => judge(options, &Task::Candidates),
+        (None, Some(options)) => judge(options, &Task::Responses),
         // The parser asks for the options of `judge` where there is no subcommand.
         (None, None) => Err(Error::Usage("give a file of responses; see swiss-knife judge --help".to_owned())),
     }
@@ -127,8 +140,22 @@ enum Asked {
     Server(Box<ChatJudge>),
 }
 
-fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
-    let responses = read_responses(&options.responses)?;
+/// What is judged.
+enum Task {
+    /// Responses.
+    Responses,
+    /// Responses, twice.
+    Retest,
+    /// The candidates of the steps of a sweep.
+    Candidates,
+}
+
+fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
+    let (responses, steps) = match task {
+        Task::Candidates => read_candidates(&options.responses)?,
+        Task::Responses | Task::Retest => (read_responses(&options.responses)?, Vec::new()),
+    };
+    let passes = if matches!(task, Task::Retest) { 2 } else { 1 };
     let objectives = options.objectives()?;
     let rubrics = options.rubrics(&objectives)?;
     if same_file(&options.responses, &options.output) {
@@ -165,11 +192,17 @@ fn judge(options: &JudgeOptions, passes: u32) -> Result<(), Error> {
         }
     };
     let total = responses.len() * rubrics.len() * passes as usize;
-    let text = if passes == 1 {
-        Summary::new(&objectives, &outcome, &responses, cached).render(options.json)
-    } else {
-        Retest { total, unanswered: outcome.unanswered, rubrics: retest::agreement(&objectives, &outcome.records, 0, 1) }
-            .render(options.json)
+    let text = match task {
+        Task::Responses => Summary::new(&objectives, &outcome, &responses, cached).render(options.json),
+        Task::Retest => {
+            let rubrics = retest::agreement(&objectives, &outcome.records, 0, 1);
+            Retest { total, unanswered: outcome.unanswered, rubrics }.render(options.json)
+        }
+        Task::Candidates => {
+            let blades = informativeness(&steps, &responses, &outcome.records, &objectives);
+            let (steps, candidates) = (steps.len(), responses.len());
+            Candidates { steps, candidates, unanswered: outcome.unanswered, blades }.render(options.json)
+        }
     };
     writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)?;
     match outcome.trouble {

@@ -33,6 +33,20 @@ pub enum JudgeError {
         /// The file.
         path: PathBuf,
     },
+    /// Records of a sweep that cannot be read.
+    #[error("{reason}")]
+    Sweep {
+        /// Which file, and why.
+        reason: String,
+    },
+    /// A sweep of which no candidate can be judged.
+    #[error("{}: {reason}; run a sweep that keeps its traces, with at least three candidates a step", path.display())]
+    NoCandidates {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+    },
     /// The responses and the judgements are one file.
     #[error("{} holds the responses, and judgements would go there too; choose another file for them", path.display())]
     Collision {

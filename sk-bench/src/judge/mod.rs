@@ -11,6 +11,7 @@
 
 mod answer;
 mod cache;
+pub mod candidates;
 mod chat;
 mod endpoint;
 mod error;

@@ -86,6 +86,67 @@ fn records(path: &Path) -> Vec<Value> {
 }
 
 #[test]
+fn the_candidates_of_a_sweep_tell_what_their_dispersions_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompts: String = (0..4).map(|i| json!({"prompt": format!("What of the sky, {i}?")}).to_string() + "\n").collect();
+    fs::write(folder.path().join("prompts.jsonl"), prompts).unwrap();
+    let options = crate::common::model_args();
+    let option = |name: &str| options[options.iter().position(|option| option == name).unwrap() + 1].clone();
+    let blades = options.iter().filter_map(|option| option.split_once('=')).map(|(name, path)| format!("{name} = {path:?}\n"));
+    let plan = format!(
+        "[sweep]\noutput = \"out.jsonl\"\n[schemes]\nsteered = {{ scheme = \"swiss-knife\", set = [\"granularity.span_tokens=4\"] }}\n\
+         [weights]\nkind = \"listed\"\nlist = [{{ helpful = 1, honest = 1 }}]\n[prompts]\nsources = [\"prompts.jsonl\"]\n\
+         [generation]\nmax_new_tokens = 12\n[model]\nbackbone = {:?}\ndrafter = {:?}\ndevice = \"cpu\"\n[model.blades]\n{}",
+        option("--backbone"),
+        option("--drafter"),
+        blades.collect::<String>()
+    );
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(folder.path().join("plan.toml"), plan).unwrap();
+    stdout(&run(["sweep", &path("plan.toml"), "--quiet"]));
+    let offline = format!("--offline={}", judge().display());
+    let ask = || {
+        run([
+            "judge",
+            "candidates",
+            &path("out.jsonl"),
+            "-o",
+            &path("judged.jsonl"),
+            "--quiet",
+            "--json",
+            "--rubrics",
+            "fluency",
+            &offline,
+        ])
+    };
+    let told: Value = serde_json::from_str(&stdout(&ask())).unwrap();
+    let steps: Vec<Value> = fs::read_to_string(folder.path().join("out.traces.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(told["steps"], steps.len());
+    let count: usize = steps.iter().map(|step| step["candidates"].as_array().unwrap().len()).sum();
+    assert_eq!(told["candidates"], count);
+    let rows = told["blades"].as_array().unwrap();
+    let row = |blade: &str| rows.iter().find(|row| row["blade"] == blade).unwrap_or_else(|| panic!("{rows:?}"));
+    // No rubric has a blade's name, so each blade is held against all: the words of a random model say nothing of the others.
+    for blade in ["helpful", "honest"] {
+        assert_eq!((&row(blade)["rubric"], &row(blade)["prompts"]), (&json!("fluency"), &json!(4)));
+        assert!(
+            row(blade)["dispersion"]["mean"].as_f64().unwrap().abs() <= 1.0 && row(blade)["dispersion"]["interval"].is_array()
+        );
+    }
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    let judged = records(&folder.path().join("judged.jsonl"));
+    assert_eq!(judged.len(), count);
+    let again: Value = serde_json::from_str(&stdout(&ask())).unwrap();
+    assert_eq!(again, told, "nothing is asked twice");
+    fs::remove_file(folder.path().join("out.traces.jsonl")).unwrap();
+    assert_refused(&ask(), &["out.jsonl", "traces"]);
+}
+
+#[test]
 fn from_responses_to_a_report() {
     let folder = tempfile::tempdir().unwrap();
     write_responses(folder.path());

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use crate::Error;
+use crate::judge::candidates::{Estimate, Informativeness};
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
 use crate::judge::{FLUENCY, Objectives, Response, Rubric};
@@ -140,6 +141,43 @@ impl Retest {
             ]);
         }
         Ok(table.trim_fmt())
+    }
+}
+
+/// What `judge candidates` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct Candidates {
+    pub(super) steps: usize,
+    pub(super) candidates: usize,
+    pub(super) unanswered: usize,
+    pub(super) blades: Vec<Informativeness>,
+}
+
+impl Candidates {
+    pub(super) fn render(&self, json: bool) -> Result<String, Error> {
+        if json {
+            return pretty(self);
+        }
+        let mut table =
+            table(["scheme", "blade", "rubric", "steps", "prompts", "r_s(μ, q)", "95 %", "r_s(σ, |μ−q|)", "95 %", "𝓘(σ)"]);
+        for row in &self.blades {
+            let interval =
+                |estimate: &Estimate| estimate.interval.map_or_else(dash, |[low, high]| format!("[{low:.2}, {high:.2}]"));
+            table.add_row([
+                row.scheme.clone(),
+                row.blade.clone(),
+                row.rubric.clone(),
+                row.steps.to_string(),
+                row.prompts.to_string(),
+                format!("{:+.2}", row.score.mean),
+                interval(&row.score),
+                format!("{:+.2}", row.dispersion.mean),
+                interval(&row.dispersion),
+                format!("{:.2}", row.dispersion.mean.abs()),
+            ]);
+        }
+        let Self { steps, candidates, unanswered, .. } = self;
+        Ok(format!("{}\n{candidates} candidates of {steps} steps, {unanswered} judgements unanswered", table.trim_fmt()))
     }
 }
 

@@ -4,13 +4,12 @@ mod runs;
 mod steps;
 
 use std::collections::{HashMap, HashSet};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use runs::Runs;
 
 use super::{CandidateStep, ReportError};
-use crate::record::{RecordError, SweepRecord, read_records};
+use crate::record::{RecordError, SweepRecord, read_records, traces_beside};
 use crate::settings::{KeptSettings, read_settings};
 
 /// The records of a sweep.
@@ -72,7 +71,7 @@ impl Recorded {
             }
         }
         let expected = records.iter().filter_map(|record| record.trace).map(|span| span.end()).max();
-        let traces = expected.zip(traces_beside(path)?);
+        let traces = expected.zip(traces_beside(path).map_err(failed)?);
         let (steps, cut) = match &traces {
             Some((end, path)) => steps::read(path, *end, &records)?,
             None => (Vec::new(), Vec::new()),
@@ -90,20 +89,4 @@ impl Recorded {
     pub fn text(&self, id: &str) -> Option<&Text> {
         self.texts.get(id)
     }
-}
-
-/// The file of traces, `NAME.traces.jsonl` beside `NAME.jsonl`, or the same with `.gz`; nothing
-/// where there is none.
-fn traces_beside(records: &Path) -> Result<Option<PathBuf>, ReportError> {
-    let plain =
-        if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };
-    let traces = plain.with_extension("traces.jsonl");
-    for path in [traces.clone(), traces.with_extension("jsonl.gz")] {
-        match path.metadata() {
-            Ok(_) => return Ok(Some(path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(ReportError::Read { path, source }),
-        }
-    }
-    Ok(None)
 }

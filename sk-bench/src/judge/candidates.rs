@@ -1,0 +1,250 @@
+//! The candidates of recorded steps as responses to judge, and what their dispersions know of the judge.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sk_blades::spearman;
+use sk_core::{Deviation, Moments};
+use sk_report::lines::{json_fault, numbered_lines};
+use sk_report::objectives::Better;
+use sk_report::record::{SweepRecord, read_records, traces_beside};
+use sk_report::stats::{Bootstrap, Clusters};
+
+use super::{JudgeError, Judged, Objectives, Response, Rubric};
+
+/// Candidates of a step below which ranks say nothing.
+const FEWEST: usize = 3;
+
+/// Resamples of the prompts, and their seed.
+const RESAMPLES: usize = 10_000;
+const SEED: u64 = 42;
+
+/// The part of a recorded step that is read.
+#[derive(Deserialize)]
+struct Line {
+    id: String,
+    step: usize,
+    /// Candidates of the step, kept or not.
+    n: usize,
+    candidates: Vec<Text>,
+    blades: Vec<BladeScores>,
+    chosen: usize,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    text: String,
+}
+
+/// What a blade said of the candidates of a step.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct BladeScores {
+    name: String,
+    mu: Vec<f64>,
+    sigma: Vec<f64>,
+}
+
+/// The candidates of a step.
+#[derive(Debug)]
+pub struct Step {
+    scheme: String,
+    prompt_id: String,
+    /// Its candidates among the responses.
+    responses: std::ops::Range<usize>,
+    blades: Vec<BladeScores>,
+}
+
+/// The candidates that the steps of a sweep had, each as the response it would have made so far, and
+/// the steps they belong to.
+///
+/// A step with fewer than three candidates, or of whose candidates only some were recorded, is left
+/// out.
+///
+/// # Errors
+/// If a file cannot be read, a line is not what it must be, or there is no such step.
+pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeError> {
+    let records = read_records(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
+    let records: HashMap<&str, &SweepRecord> = records.iter().map(|record| (record.id.as_str(), record)).collect();
+    let traces = traces_beside(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
+    let traces = traces
+        .ok_or_else(|| JudgeError::NoCandidates { path: path.to_owned(), reason: "there is no file of traces beside it" })?;
+    let lines = numbered_lines(&traces).map_err(|source| JudgeError::Read { path: traces.clone(), source })?;
+    let mut written: HashMap<String, String> = HashMap::new();
+    let (mut responses, mut steps) = (Vec::new(), Vec::new());
+    for (line, text) in lines {
+        let wrong = |reason: String| JudgeError::Record { path: traces.clone(), line, reason };
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        let step: Line = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        // What stands behind the last record belongs to none.
+        let Some(record) = records.get(step.id.as_str()) else { continue };
+        let chosen = step.candidates.get(step.chosen).ok_or_else(|| wrong(format!("it has no candidate {}", step.chosen)))?;
+        let of_step = |scores: &Vec<f64>| scores.len() == step.candidates.len();
+        if step.blades.iter().any(|blade| !of_step(&blade.mu) || !of_step(&blade.sigma)) {
+            return Err(wrong("a blade has not as many scores as there are candidates".to_owned()));
+        }
+        let before = written.entry(step.id.clone()).or_default();
+        if step.n == step.candidates.len() && step.n >= FEWEST {
+            let first = responses.len();
+            responses.extend(step.candidates.iter().enumerate().map(|(i, candidate)| Response {
+                id: format!("{}#{}.{i}", step.id, step.step),
+                prompt: record.prompt.clone(),
+                response: format!("{before}{}", candidate.text),
+                scheme: Some(record.scheme.clone()),
+                weights: record.weights.clone(),
+                prompt_id: Some(record.prompt_id.clone()),
+                seed: Some(record.seed),
+            }));
+            let (scheme, prompt_id) = (record.scheme.clone(), record.prompt_id.clone());
+            steps.push(Step { scheme, prompt_id, responses: first..responses.len(), blades: step.blades });
+        }
+        before.push_str(&chosen.text);
+    }
+    if steps.is_empty() {
+        let reason = "no step has at least three candidates that were all recorded";
+        return Err(JudgeError::NoCandidates { path: traces, reason });
+    }
+    Ok((responses, steps))
+}
+
+/// A mean over steps, and its 95 % interval by prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// The interval: percentiles of 10,000 resamples of the prompts. None of one prompt.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// What a blade's scores know of a rubric, over the steps of a scheme.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Informativeness {
+    /// The scheme.
+    pub scheme: String,
+    /// The blade.
+    pub blade: String,
+    /// The rubric.
+    pub rubric: String,
+    /// Steps in which ranks can be compared.
+    pub steps: usize,
+    /// Prompts among them.
+    pub prompts: usize,
+    /// Spearman's r_s(μ, q) within a step.
+    pub score: Estimate,
+    /// Spearman's r_s(σ, |μ̂ − q̂|) within a step, where the hat standardises within the step: its
+    /// magnitude is 𝓘(σ).
+    pub dispersion: Estimate,
+}
+
+/// 𝓘(σ) of each scheme's blades against the rubrics that a judge answered (`def:info`).
+///
+/// q is the judge's score, negated where less of the rubric is better. It and μ are in different
+/// units, so both are standardised within the step before they are compared. A blade is held against the rubric whose model or objective has its name, or
+/// against all if none has. A step counts for a rubric if the judge scored all of its candidates and
+/// neither μ, σ, q nor the error is constant.
+pub fn informativeness(
+    steps: &[Step],
+    responses: &[Response],
+    judged: &[Judged],
+    objectives: &Objectives,
+) -> Vec<Informativeness> {
+    let sign = |rubric: &str| match objectives.rubrics.iter().find(|known| known.name == rubric).map(|known| known.better) {
+        Some(Better::Less) => -1.0,
+        _ => 1.0,
+    };
+    let score = |record: &'_ Judged| Some(sign(&record.rubric) * record.score?);
+    let scores: HashMap<(&str, &str), f64> =
+        judged.iter().filter_map(|record| Some(((record.id.as_str(), record.rubric.as_str()), score(record)?))).collect();
+    let rubrics: Vec<&str> = {
+        let mut names: Vec<&str> = judged.iter().map(|record| record.rubric.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let mut found: BTreeMap<(&str, &str, &str), Vec<(&str, f64, f64)>> = BTreeMap::new();
+    for step in steps {
+        for blade in &step.blades {
+            for rubric in of_blade(&blade.name, &rubrics, objectives) {
+                let quality =
+                    responses[step.responses.clone()].iter().map(|response| scores.get(&(response.id.as_str(), rubric)).copied());
+                let Some(quality) = quality.collect::<Option<Vec<f64>>>() else { continue };
+                if let Some((score, dispersion)) = ranks(blade, &quality) {
+                    let key = (step.scheme.as_str(), blade.name.as_str(), rubric);
+                    found.entry(key).or_default().push((&step.prompt_id, score, dispersion));
+                }
+            }
+        }
+    }
+    let row = |((scheme, blade, rubric), values): ((&str, &str, &str), Vec<(&str, f64, f64)>)| {
+        let prompts: Vec<&str> = values.iter().map(|(prompt, ..)| *prompt).collect();
+        let scores: Vec<f64> = values.iter().map(|(_, score, _)| *score).collect();
+        let dispersions: Vec<f64> = values.iter().map(|(.., dispersion)| *dispersion).collect();
+        Informativeness {
+            scheme: scheme.to_owned(),
+            blade: blade.to_owned(),
+            rubric: rubric.to_owned(),
+            steps: values.len(),
+            prompts: Clusters::of(&scores, &prompts).len(),
+            score: Estimate::by_prompt(&scores, &prompts),
+            dispersion: Estimate::by_prompt(&dispersions, &prompts),
+        }
+    };
+    found.into_iter().map(row).collect()
+}
+
+impl Estimate {
+    fn by_prompt(values: &[f64], prompts: &[&str]) -> Self {
+        let bootstrap = Bootstrap::of_clustered_mean(&Clusters::of(values, prompts), RESAMPLES, SEED);
+        let interval = bootstrap.percentile(0.95);
+        let interval = (!interval.low.is_nan()).then_some([interval.low, interval.high]);
+        Self { mean: bootstrap.estimate(), interval }
+    }
+}
+
+/// The rubrics that a blade is held against.
+fn of_blade<'r>(blade: &str, rubrics: &[&'r str], objectives: &Objectives) -> Vec<&'r str> {
+    let is_called = |rubric: &str| {
+        let objective = objectives.objective_of(rubric).is_some_and(|objective| objective.name == blade);
+        let model = |known: &&Rubric| known.name == rubric && known.model.as_deref() == Some(blade);
+        rubric == blade || objective || objectives.rubrics.iter().any(|known| model(&known))
+    };
+    let named: Vec<&str> = rubrics.iter().copied().filter(|rubric| is_called(rubric)).collect();
+    if named.is_empty() { rubrics.to_vec() } else { named }
+}
+
+/// r_s(μ, q) and r_s(σ, |μ̂ − q̂|), if neither is of a constant.
+fn ranks(blade: &BladeScores, quality: &[f64]) -> Option<(f64, f64)> {
+    let (mu, standard) = (standardized(&blade.mu)?, standardized(quality)?);
+    let error: Vec<f64> = mu.iter().zip(&standard).map(|(mu, quality)| (mu - quality).abs()).collect();
+    Some((spearman(&blade.mu, quality).ok()?, spearman(&blade.sigma, &error).ok()?))
+}
+
+fn standardized(values: &[f64]) -> Option<Vec<f64>> {
+    let moments = Moments::of(values, Deviation::Sample);
+    (moments.std() > 0.0).then(|| values.iter().map(|value| (value - moments.mean()) / moments.std()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scores(mu: [f64; 4], sigma: [f64; 4]) -> BladeScores {
+        BladeScores { name: "b".to_owned(), mu: mu.to_vec(), sigma: sigma.to_vec() }
+    }
+
+    #[test]
+    fn a_dispersion_that_orders_the_errors_has_rank_correlation_one() {
+        // Standardised, μ is (-1.16, -0.39, 0.39, 1.16) and q the same but for the first and the last.
+        let quality = [0.3, 0.2, 0.5, 0.9];
+        let mu = [1.0, 2.0, 3.0, 4.0];
+        let (hats, qualities) = (standardized(&mu).unwrap(), standardized(&quality).unwrap());
+        let error: Vec<f64> = hats.iter().zip(&qualities).map(|(a, b)| (a - b).abs()).collect();
+        let sigma: [f64; 4] = error.clone().try_into().unwrap();
+        let (score, dispersion) = ranks(&scores(mu, sigma), &quality).unwrap();
+        assert!((score - 0.8).abs() < 1e-12 && (dispersion - 1.0).abs() < 1e-12, "{score} {dispersion}");
+        let (_, dispersion) = ranks(&scores(mu, sigma.map(|sigma| 1.0 - sigma / 4.0)), &quality).unwrap();
+        assert!((dispersion + 1.0).abs() < 1e-12, "{dispersion}");
+        assert_eq!(ranks(&scores(mu, [1.0; 4]), &quality), None);
+        assert_eq!(ranks(&scores(mu, sigma), &[0.5; 4]), None);
+    }
+}
