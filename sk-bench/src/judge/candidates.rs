@@ -136,6 +136,16 @@ pub struct Informativeness {
     pub dispersion: Estimate,
 }
 
+/// A scheme, a blade and a rubric.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+/// The rank correlations of a blade's scores with a rubric in one step.
+struct Ranks<'a> {
+    prompt: &'a str,
+    score: f64,
+    dispersion: f64,
+}
+
 /// 𝓘(σ) of each scheme's blades against the rubrics that a judge answered (`def:info`).
 ///
 /// q is the judge's score, negated where less of the rubric is better. It and μ are in different
@@ -161,7 +171,7 @@ pub fn informativeness(
         names.dedup();
         names
     };
-    let mut found: BTreeMap<(&str, &str, &str), Vec<(&str, f64, f64)>> = BTreeMap::new();
+    let mut found: BTreeMap<Key<'_>, Vec<Ranks<'_>>> = BTreeMap::new();
     for step in steps {
         for blade in &step.blades {
             for rubric in of_blade(&blade.name, &rubrics, objectives) {
@@ -169,21 +179,21 @@ pub fn informativeness(
                     responses[step.responses.clone()].iter().map(|response| scores.get(&(response.id.as_str(), rubric)).copied());
                 let Some(quality) = quality.collect::<Option<Vec<f64>>>() else { continue };
                 if let Some((score, dispersion)) = ranks(blade, &quality) {
-                    let key = (step.scheme.as_str(), blade.name.as_str(), rubric);
-                    found.entry(key).or_default().push((&step.prompt_id, score, dispersion));
+                    let ranks = Ranks { prompt: &step.prompt_id, score, dispersion };
+                    found.entry((&step.scheme, &blade.name, rubric)).or_default().push(ranks);
                 }
             }
         }
     }
-    let row = |((scheme, blade, rubric), values): ((&str, &str, &str), Vec<(&str, f64, f64)>)| {
-        let prompts: Vec<&str> = values.iter().map(|(prompt, ..)| *prompt).collect();
-        let scores: Vec<f64> = values.iter().map(|(_, score, _)| *score).collect();
-        let dispersions: Vec<f64> = values.iter().map(|(.., dispersion)| *dispersion).collect();
+    let row = |((scheme, blade, rubric), steps): (Key<'_>, Vec<Ranks<'_>>)| {
+        let prompts: Vec<&str> = steps.iter().map(|ranks| ranks.prompt).collect();
+        let scores: Vec<f64> = steps.iter().map(|ranks| ranks.score).collect();
+        let dispersions: Vec<f64> = steps.iter().map(|ranks| ranks.dispersion).collect();
         Informativeness {
             scheme: scheme.to_owned(),
             blade: blade.to_owned(),
             rubric: rubric.to_owned(),
-            steps: values.len(),
+            steps: steps.len(),
             prompts: Clusters::of(&scores, &prompts).len(),
             score: Estimate::by_prompt(&scores, &prompts),
             dispersion: Estimate::by_prompt(&dispersions, &prompts),
