@@ -308,6 +308,39 @@ fn mu_and_sigma_agree() {
     }
 }
 
+/// Under the conventions of the paper an end-of-text token is not drawn; ℓ is still the log-probability of the distribution that has
+/// it.
+#[test]
+fn drafts_without_an_end_carry_the_log_probability_of_the_untouched_distribution() {
+    let device = device();
+    let mut of_drafts = Comparison::new("log-probability of a drafted token", LOG_PROBS);
+    for name in FIXTURES {
+        let expected = expected(name);
+        let tensors = TensorFiles::open_file(&fixture(name).join("expected.safetensors"), "").unwrap();
+        let decoder = Arc::new(Decoder::from(backbone(name, &device)));
+        let vocabulary = decoder.config().vocab_size;
+        let first = &expected.steps[0];
+        let ids = [first.prompt.as_slice(), first.candidates.last().unwrap()].concat();
+        let logits = tensors.read(&format!("{BACKBONE}.logits"), &[ids.len(), vocabulary]).unwrap();
+        for (place, row) in logits.chunks_exact(vocabulary).enumerate() {
+            let normalizer = row.iter().map(|&z| f64::from(z).exp()).sum::<f64>().ln();
+            // The likeliest token ends a text, so that much of the mass is missing.
+            let end = (0..vocabulary).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as TokenId;
+            let sampling = Sampling::new(1.0, 1.0, 0, 1.0).unwrap();
+            let drafting = DrafterConfig { candidates: 8, sampling, end_of_text: vec![end], keep_end_of_text: false };
+            let granularity = FixedLength(NonZeroUsize::MIN);
+            let request = DraftRequest { context: &ids[..=place], granularity: &granularity, limit: 1 };
+            let mut generator = rand_chacha::ChaCha8Rng::from_seed([place as u8; 32]);
+            for candidate in Drafter::new(decoder.clone(), drafting).propose(request, &mut generator).unwrap().iter() {
+                let token = candidate.tokens[0];
+                assert_ne!(token, end);
+                let expected = f64::from(row[token as usize]) - normalizer;
+                of_drafts.check(&format!("{name}, token {place}"), candidate.log_probs[0], expected);
+            }
+        }
+    }
+}
+
 #[test]
 fn cached_greedy_decoding_agrees() {
     let device = device();

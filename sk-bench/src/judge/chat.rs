@@ -109,7 +109,7 @@ impl ChatSettings {
         Identity {
             model: self.model.clone(),
             scoring: self.scoring.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()),
-            scale: self.scale.to_string(),
+            scale: Some(self.scale),
             settings,
         }
     }

@@ -84,10 +84,38 @@ pub struct Identity {
     pub model: String,
     /// How a score is made of what the model says, such as `integer`.
     pub scoring: String,
-    /// The scale the model answers on, such as `0-10`. Scores are in [0, 1] whatever it is.
-    pub scale: String,
+    /// The scale that the model answers on, unless a rubric has its own; none where the answer is a
+    /// probability. Scores are in [0, 1] whatever it is.
+    #[serde(with = "scale")]
+    pub scale: Option<Scale>,
     /// Everything else that can change a score.
     pub settings: String,
+}
+
+/// A scale as two numbers, `[0, 10]`. Earlier records have it as a text, `"0-10"`, or words that are none.
+mod scale {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Scale;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Numbers([u8; 2]),
+        Text(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(scale: &Option<Scale>, to: S) -> Result<S::Ok, S::Error> {
+        scale.map(|scale| [scale.low(), scale.high()]).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Scale>, D::Error> {
+        match Option::deserialize(from)? {
+            Some(Written::Numbers([low, high])) => format!("{low}-{high}").parse().map(Some).map_err(serde::de::Error::custom),
+            Some(Written::Text(text)) => Ok(text.parse().ok()),
+            None => Ok(None),
+        }
+    }
 }
 
 /// What a judge says to one question.

@@ -72,12 +72,7 @@ impl OfflineJudge {
         // Two judges are told apart by their weights, wherever they lie.
         let digests = models.iter().map(|(_, model)| format!("{} {}", model.attribute(), model.digest()));
         let settings = digests.chain([format!("{FLUENCY} {}", ruler.digest())]).collect::<Vec<_>>().join(", ");
-        let identity = Identity {
-            model: "offline".to_owned(),
-            scoring: "bradley-terry".to_owned(),
-            scale: "win probability".to_owned(),
-            settings,
-        };
+        let identity = Identity { model: "offline".to_owned(), scoring: "bradley-terry".to_owned(), scale: None, settings };
         Ok(Self { models, ruler: Mutex::new(ruler), identity })
     }
 

@@ -184,7 +184,7 @@ fn unfit(reason: String) -> JudgeError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Identity;
+    use crate::judge::{Identity, Scale};
 
     fn record(id: &str, prompt: &str, weights: &[(&str, f64)], rubric: &str, score: Option<f64>) -> Judged {
         Judged {
@@ -201,7 +201,7 @@ mod tests {
             judge: Identity {
                 model: "m".to_owned(),
                 scoring: "integer".to_owned(),
-                scale: "0-10".to_owned(),
+                scale: Some(Scale::TENTHS),
                 settings: String::new(),
             },
             score,

@@ -34,7 +34,7 @@ fn one_line_per_response_and_rubric() {
             (&record["scheme"], &record["seed"], &record["weights"]["helpful"]),
             (&"swiss".into(), &42.into(), &0.5.into())
         );
-        assert_eq!((&record["judge"]["model"], &record["judge"]["scale"]), (&"judge-model".into(), &"0-10".into()));
+        assert_eq!((&record["judge"]["model"], &record["judge"]["scale"]), (&"judge-model".into(), &serde_json::json!([0, 10])));
     }
 }
 
