@@ -6,37 +6,48 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 
 /// A file of the page: its path, its type and what it holds.
-struct File(&'static str, &'static str, &'static str);
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    text: &'static str,
+}
 
+/// Files by type.
 macro_rules! files {
-    ($($path:literal $kind:literal $name:literal),* $(,)?) => {
-        &[$(File($path, $kind, include_str!(concat!("../playground/", $name)))),*]
+    ($($kind:literal: $($name:literal)+;)*) => {
+        &[$($(File { path: concat!("/playground/", $name), kind: $kind, text: include_str!(concat!("../playground/", $name)) }),+),*]
     };
 }
 
-/// All of them.
-const FILES: &[File] = files![
-    "/" "text/html; charset=utf-8" "index.html",
-];
+/// What `/` is.
+const PAGE: File = File { path: "/", kind: "text/html; charset=utf-8", text: include_str!("../playground/index.html") };
+
+/// What it loads.
+const FILES: &[File] = files! {
+    "text/css; charset=utf-8": "style.css";
+    "image/svg+xml": "icon.svg";
+    "text/javascript; charset=utf-8": "answer.js" "api.js" "branches.js" "charts.js" "decide.js" "dom.js" "export.js" "main.js"
+        "notice.js" "run.js" "settings.js" "step.js" "storage.js" "sweep.js" "tip.js" "tree.js" "weights.js";
+};
 
 /// Nothing from elsewhere, nothing inline, and no frame of another page.
 const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// The routes of the page, which no key guards: what it asks the server for, it asks for with one.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    FILES.iter().fold(Router::new(), |router, file| router.route(file.0, get(async || file.reply())))
+    FILES.iter().chain([&PAGE]).fold(Router::new(), |router, file| router.route(file.path, get(async || file.reply())))
 }
 
 impl File {
     fn reply(&self) -> impl IntoResponse + use<> {
         let headers = [
-            (CONTENT_TYPE, self.1),
+            (CONTENT_TYPE, self.kind),
             (CONTENT_SECURITY_POLICY, POLICY),
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (REFERRER_POLICY, "no-referrer"),
             // The next version of the program has another page.
             (CACHE_CONTROL, "no-cache"),
         ];
-        (headers, self.2)
+        (headers, self.text)
     }
 }

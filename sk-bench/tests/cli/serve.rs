@@ -1,5 +1,6 @@
 //! The server, as clients of OpenAI's API use it.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -443,11 +444,21 @@ fn the_page_loads_nothing_from_elsewhere() {
     let server = Server::start(&[]);
     let page = server.ask("GET", "/", "", &Value::Null);
     assert!(page.1.contains("content-security-policy: default-src 'self'") && page.1.contains("text/html"), "{}", page.1);
-    let linked: Vec<&str> = page.2.split(['"', '\'']).filter(|part| part.starts_with("/playground/")).collect();
-    assert!(linked.len() >= 2, "{}", page.2);
-    for path in linked {
-        assert_eq!(server.ask("GET", path, "", &Value::Null).0, 200, "{path}");
+    let linked = |text: &str| -> Vec<String> {
+        let quoted = text.split(['"', '\'']);
+        let named = quoted.filter_map(|part| part.strip_prefix("/playground/").or_else(|| part.strip_prefix("./")));
+        named.map(|name| format!("/playground/{name}")).collect()
+    };
+    let (mut open, mut seen) = (linked(&page.2), BTreeSet::new());
+    while let Some(path) = open.pop() {
+        if seen.insert(path.clone()) {
+            let file = server.ask("GET", &path, "", &Value::Null);
+            assert_eq!(file.0, 200, "{path}");
+            // What modules import.
+            open.extend(linked(&file.2));
+        }
     }
+    assert!(seen.len() > 10, "{seen:?}");
     assert_eq!(Server::start(&["--no-playground"]).ask("GET", "/", "", &Value::Null).0, 404);
 }
 

@@ -1,0 +1,513 @@
+// The page: settings on the left, answers in the middle, the step that is looked at on the right, and figures below.
+
+import * as api from './api.js';
+import { Answer, legend } from './answer.js';
+import { showBranches } from './branches.js';
+import { charts, table } from './charts.js';
+import { announce, atMostEvery, byId, count, h, number, onceAFrame } from './dom.js';
+import { command, download, snippet, trace } from './export.js';
+import { askKey, clearNotice, fail, notice } from './notice.js';
+import { Run } from './run.js';
+import * as kept from './settings.js';
+import { showStep } from './step.js';
+import { read, write } from './storage.js';
+import { showSweep, sweep } from './sweep.js';
+import { installTips } from './tip.js';
+import { Tree } from './tree.js';
+import { moved, sliders, triangle } from './weights.js';
+
+const ANSWER = 'swiss-knife-answer';
+// Milliseconds between two drawings of what is not the answer itself, while it is written.
+const PACE = 150;
+// Decimals beyond these are not worth their room in the browser's storage.
+const DIGITS = 6;
+
+let about = null;
+let settings = null;
+let names = [];
+let colours = {};
+
+// The answer and the one beside it, each with its tree, its view and the run that writes it.
+const main = { tree: new Tree(), run: null, cost: '' };
+const beside = { tree: new Tree(), run: null, cost: '' };
+// The span that is looked at; while it is followed, that is the newest one.
+let looked = { side: main, id: null, follow: true };
+const swept = { results: [], names: [], stop: null };
+let controls = { show: () => {} };
+let otherControls = { show: () => {} };
+let corner = null;
+
+const nodeOf = ({ side, id }) => side.tree.nodes[id];
+
+// ---- What is looked at ----
+
+const drawStep = () => {
+  const node = nodeOf(looked);
+  const path = looked.side.tree.path();
+  const at = path.indexOf(node);
+  byId('step-before').disabled = at <= 0;
+  byId('step-after').disabled = at < 0 || at >= path.length - 1;
+  for (const side of [main, beside]) side.view.mark(side === looked.side ? looked.id : null);
+  if (!node) {
+    byId('step-title').textContent = 'Step';
+    byId('step-body').replaceChildren(h('p', { class: 'hint' }, 'Choose a span of the answer to see what it was chosen from.'));
+    return;
+  }
+  byId('step-title').textContent = `Step ${at + 1} of ${path.length}${looked.side === beside ? ', beside' : ''}`;
+  showStep(byId('step-body'), node, { colours, act: looked.side === main ? { take, rewind } : null });
+};
+
+const drawCharts = onceAFrame(() => {
+  const path = main.tree.path();
+  graphs.draw(path);
+  if (byId('charts-table').open) byId('charts-table').querySelector('.frame').replaceChildren(table(path));
+});
+
+const drawBesides = atMostEvery(PACE, () => {
+  drawStep();
+  drawCharts();
+});
+
+function look(side, id) {
+  looked = { side, id, follow: false };
+  drawStep();
+}
+
+function lookNext(by) {
+  const path = looked.side.tree.path();
+  const next = path[path.indexOf(nodeOf(looked)) + by];
+  if (next) look(looked.side, next.id);
+}
+
+// ---- Answers ----
+
+// The answer is added to as its steps come, at most once a frame.
+function writer(side) {
+  const { tree } = side;
+  const fresh = [];
+  const flush = () => fresh.splice(0).forEach((node) => side.tree === tree && side.view.append(node));
+  const flushSoon = onceAFrame(flush);
+  const append = (node) => {
+    fresh.push(node);
+    flushSoon();
+    drawBesides();
+  };
+  return { append, flush };
+}
+
+function showAll() {
+  main.view.show(main.tree.path());
+  beside.view.show(beside.tree.path());
+  showQuestions();
+  showControls();
+  showTree();
+  drawStep();
+  drawCharts();
+}
+
+function showQuestions() {
+  byId('steered-question').textContent = main.tree.first?.messages[0].content ?? '';
+  byId('beside-question').textContent = beside.tree.first?.messages[0].content ?? '';
+  byId('steered-cost').textContent = main.cost;
+  byId('beside-cost').textContent = beside.cost;
+}
+
+function showTree() {
+  showBranches(byId('branches'), byId('branches-section'), main.tree, (id) => stopped(() => {
+    main.tree.leaf = main.tree.leafBelow(id);
+    look(main, main.tree.leaf);
+    afterEdit();
+  }));
+}
+
+function showControls() {
+  const runs = main.run !== null || beside.run !== null;
+  byId('stop').disabled = !runs;
+  byId('go-on').disabled = main.run !== null || main.tree.leaf < 0 || main.tree.isOver();
+  byId('steered').setAttribute('aria-busy', main.run !== null);
+}
+
+const costOf = (usage) => {
+  const { steps, drafted_tokens: drafted, seconds = {} } = usage.swiss_knife ?? {};
+  const took = Object.values(seconds).reduce((sum, value) => sum + value, 0);
+  return `${count(usage.completion_tokens, 'token')}${steps === undefined ? '' : ` in ${count(steps, 'step')}, ${drafted} tokens drafted, ${number(took)} s`}`;
+};
+
+// Writes on at the leaf of a side until the answer ends, is stopped or is lost.
+async function writeOn(side, request, again) {
+  const { tree } = side;
+  const { append, flush } = writer(side);
+  tree.last = request;
+  const run = new Run(request, {
+    chosen: (step) => {
+      append(tree.add(step));
+      if (looked.follow && looked.side === side) looked.id = tree.leaf;
+    },
+    refused: (error) => fail(error, { act: () => {} }),
+  });
+  side.run = run;
+  showControls();
+  try {
+    const usage = await run.follow();
+    if (usage) side.cost = costOf(usage);
+    if (usage && side === main) announce(`The answer is complete: ${count(tree.path().length, 'span')}.`);
+  } catch (error) {
+    const isKept = side === main && tree.leaf >= 0;
+    fail(error, { label: isKept ? 'Go on from the spans that are kept' : 'Try again', act: () => revive(again) });
+  } finally {
+    flush();
+    if (side.run === run) side.run = null;
+    showQuestions();
+    showControls();
+    showTree();
+    drawBesides();
+    keepAnswer();
+  }
+}
+
+// After the server was lost it may be another one.
+async function revive(act) {
+  try {
+    about = await api.about();
+    settings = kept.fitted(settings, about);
+    showSettings();
+    act();
+  } catch (error) {
+    fail(error, { act: () => revive(act) });
+  }
+}
+
+// Stops what is under way, and then acts.
+async function stopped(act) {
+  const sides = [main, beside].filter((side) => side.run);
+  sides.forEach((side) => side.run.stop());
+  while (sides.some((side) => side.run)) await new Promise(requestAnimationFrame);
+  act();
+}
+
+function start() {
+  clearNotice();
+  stopped(() => {
+    main.tree = new Tree();
+    main.cost = '';
+    main.tree.first = kept.body(settings, about);
+    looked = { side: main, id: null, follow: true };
+    showAll();
+    writeOn(main, main.tree.first, goOn);
+    compare();
+  });
+}
+
+// Goes on after the spans that are kept, under the weights of now.
+function goOn() {
+  clearNotice();
+  if (main.run) return;
+  const prefix = main.tree.prefix();
+  const left = settings.tokens - prefix.length;
+  looked = { side: main, id: main.tree.leaf, follow: true };
+  const asked = { ...settings, prompt: main.tree.first.messages[0].content };
+  writeOn(main, kept.body(asked, about, { prefix, tokens: left > 0 ? left : settings.tokens }), goOn);
+}
+
+// The same prompt and seed without steering, or under other weights.
+function compare() {
+  byId('beside-section').hidden = !settings.beside;
+  byId('other-weights').hidden = settings.beside !== 'weights';
+  byId('beside-title').textContent = settings.beside === 'unsteered' ? 'Unsteered' : 'Other weights';
+  beside.run?.stop();
+  beside.tree = new Tree();
+  beside.cost = '';
+  beside.view.show([]);
+  if (!settings.beside || !main.tree.first) return;
+  const asked = { ...settings, prompt: main.tree.first.messages[0].content };
+  beside.tree.first = settings.beside === 'unsteered' ? kept.unsteered(asked, about) : kept.body(asked, about, { weights: settings.otherWeights });
+  showQuestions();
+  writeOn(beside, beside.tree.first, compare);
+}
+
+function afterEdit() {
+  main.view.show(main.tree.path());
+  showTree();
+  showControls();
+  drawStep();
+  drawCharts();
+  keepAnswer();
+}
+
+// Takes another candidate of a step, and goes on from there.
+const take = (node, choice) => stopped(() => {
+  main.tree.addBeside(node, choice);
+  look(main, main.tree.leaf);
+  afterEdit();
+  if (!main.tree.isOver()) goOn();
+});
+
+// Goes back to a span. What came after it stays as a branch.
+const rewind = (node) => stopped(() => {
+  main.tree.leaf = node.id;
+  look(main, node.id);
+  afterEdit();
+  announce('Back at this span. “Go on” writes on from here.');
+});
+
+// ---- What a reload finds again ----
+
+const rounded = (_, value) => (typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(DIGITS)) : value);
+
+function keepAnswer() {
+  const kept = (tree) => JSON.parse(JSON.stringify({ main: tree, beside: beside.tree, costs: [main.cost, beside.cost] }, rounded));
+  // Where there is no room for the branches, the answer is kept without.
+  if (!write(ANSWER, kept(main.tree))) write(ANSWER, kept(main.tree.pruned()));
+}
+
+function findAnswer() {
+  const found = read(ANSWER, null);
+  if (!found) return;
+  main.tree = Tree.of(found.main);
+  beside.tree = Tree.of(found.beside);
+  [main.cost, beside.cost] = found.costs;
+  looked = { side: main, id: main.tree.leaf, follow: false };
+}
+
+// ---- Settings ----
+
+function setWeights(weights, locked) {
+  settings.weights = weights;
+  settings.locked = locked;
+  controls.show(weights, locked);
+  corner?.show(weights, locked);
+  main.run?.change({ weights: kept.shares(weights) });
+  saveSoon();
+}
+
+const saveSoon = atMostEvery(PACE, () => kept.save(settings));
+
+function showWeights() {
+  names = kept.bladeNames(settings, about);
+  colours = Object.fromEntries(names.map((name, index) => [name, index % 8]));
+  const { weights, locked } = settings;
+  controls = sliders(byId('sliders'), { names, weights, locked, colours, change: setWeights });
+  otherControls = sliders(byId('other-sliders'), {
+    names,
+    weights: settings.otherWeights,
+    locked: [],
+    colours,
+    change: (other, fixed) => {
+      settings.otherWeights = other;
+      otherControls.show(other, fixed);
+      compareSoon();
+      saveSoon();
+    },
+  });
+  byId('triangle').toggleAttribute('hidden', names.length !== 3);
+  corner = names.length === 3 ? triangle(byId('triangle'), { names, weights, locked, colours, change: setWeights }) : null;
+  byId('own-blades').replaceChildren(...Object.entries(settings.blades).map(([name, text]) =>
+    h('li', {}, h('strong', {}, name), ` ${text} `, h('button', { type: 'button', 'aria-label': `Remove the blade ${name}`, onclick: () => removeBlade(name) }, 'Remove'))));
+  byId('sweep-blade').replaceChildren(...names.map((name) => h('option', { value: name }, name)));
+  showLegend();
+}
+
+const compareSoon = atMostEvery(1000, () => compare());
+
+const showLegend = () => {
+  legend(byId('legend'), { colour: settings.colour, names, colours });
+  byId('answers').dataset.colour = settings.colour;
+};
+
+const FIELDS = { prompt: String, scheme: String, preset: String, candidates: Number, span: Number, temperature: Number, tokens: Number, seed: Number };
+
+function showSettings() {
+  const options = (list) => list.map(([value, text]) => h('option', { value }, text));
+  byId('scheme').replaceChildren(...options(about.schemes.map(({ name, summary }) => [name, `${summary} (${name})`])));
+  byId('preset').replaceChildren(...options([['', 'as the server has it'], ...about.presets.map((name) => [name, name])]));
+  byId('tokens').max = about.max_new_tokens;
+  for (const field of Object.keys(FIELDS)) byId(field).value = settings[field] ?? '';
+  for (const radio of document.getElementsByName('colour')) radio.checked = radio.value === settings.colour;
+  byId('beside').value = settings.beside;
+  byId('beside-section').hidden = !settings.beside;
+  byId('other-weights').hidden = settings.beside !== 'weights';
+  byId('beside-title').textContent = settings.beside === 'unsteered' ? 'Unsteered' : 'Other weights';
+  byId('served').textContent = `This server has ${about.model}, version ${about.version}.`;
+  showKept();
+  showWeights();
+}
+
+const showKept = () => byId('kept').replaceChildren(h('option', { value: '' }, 'choose'), ...Object.keys(kept.kept()).map((name) => h('option', { value: name }, name)));
+
+function useSettings(next) {
+  settings = kept.fitted(next, about);
+  kept.save(settings);
+  showSettings();
+  main.view.show(main.tree.path());
+  drawStep();
+}
+
+// Weights under which a blade has its even share.
+const seated = (weights, name) => moved({ ...weights, [name]: 0 }, name, 1 / (Object.keys(weights).length + 1), []);
+
+function addBlade() {
+  const [name, text] = [byId('blade-name').value.trim(), byId('blade-text').value.trim()];
+  if (!name || !text) {
+    notice(h('p', {}, 'A blade needs a name and an instruction.'));
+    return;
+  }
+  if (about.blades.some((blade) => blade.name === name)) {
+    notice(h('p', {}, `The server has a blade called ${name}. Choose another name.`));
+    return;
+  }
+  clearNotice();
+  settings.blades = { ...settings.blades, [name]: text };
+  settings.locked = [];
+  settings.weights = seated(settings.weights, name);
+  settings.otherWeights = { ...settings.otherWeights, [name]: 0 };
+  main.run?.change({ blades: { [name]: `instruction:${text}` }, weights: kept.shares(settings.weights) });
+  byId('blade-name').value = '';
+  byId('blade-text').value = '';
+  kept.save(settings);
+  showWeights();
+}
+
+function removeBlade(name) {
+  const { [name]: _, ...blades } = settings.blades;
+  const without = (weights) => Object.fromEntries(Object.entries(moved(weights, name, 0, [])).filter(([other]) => other !== name));
+  useSettings({ ...settings, blades, weights: without(settings.weights), otherWeights: without(settings.otherWeights) });
+  main.run?.change({ blades: { [name]: null }, weights: kept.shares(settings.weights) });
+}
+
+async function share() {
+  const address = kept.link(settings);
+  const words = byId('shared');
+  words.hidden = false;
+  words.replaceChildren(h('a', { href: address }, 'A link to these settings'), '.');
+  await navigator.clipboard?.writeText(address).then(() => words.append(' It is in the clipboard.'), () => {});
+}
+
+// ---- Sweep and export ----
+
+function showSwept() {
+  const choose = ({ point }) => setWeights(Object.fromEntries(swept.names.map((name, k) => [name, point[k]])), []);
+  showSweep(byId('sweep-result'), { results: swept.results, names: swept.names, blade: byId('sweep-blade').value, colours, choose });
+}
+
+async function startSweep() {
+  swept.stop?.abort();
+  const stop = new AbortController();
+  Object.assign(swept, { results: [], names: [...names], stop });
+  byId('sweep-stop').disabled = false;
+  byId('sweep').disabled = true;
+  try {
+    await sweep({
+      names: swept.names,
+      request: (weights, tokens) => kept.body(settings, about, { weights, tokens }),
+      found: (result) => {
+        swept.results.push(result);
+        showSwept();
+      },
+      signal: stop.signal,
+    });
+    announce(`The sweep is complete: ${count(swept.results.length, 'answer')}.`);
+  } catch (error) {
+    stop.abort();
+    if (error.name !== 'AbortError') fail(error, { label: 'Sweep again', act: startSweep });
+  } finally {
+    byId('sweep-stop').disabled = true;
+    byId('sweep').disabled = false;
+  }
+}
+
+function showExported(text) {
+  byId('exported').textContent = text;
+  byId('exported').hidden = false;
+  byId('copy').hidden = !navigator.clipboard;
+}
+
+// ---- The beginning ----
+
+const on = (id, event, act) => byId(id).addEventListener(event, act);
+
+function listen() {
+  on('controls', 'submit', (event) => {
+    event.preventDefault();
+    start();
+  });
+  on('prompt', 'keydown', (event) => {
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    start();
+  });
+  on('go-on', 'click', goOn);
+  on('stop', 'click', () => stopped(() => {}));
+  for (const [field, kind] of Object.entries(FIELDS)) {
+    on(field, 'input', () => {
+      const { value } = byId(field);
+      settings[field] = kind === Number ? (value === '' ? null : Number(value)) : value;
+      if (field === 'tokens') settings.tokens ??= 120;
+      if (field === 'seed') settings.seed ??= 42;
+      saveSoon();
+    });
+  }
+  for (const radio of document.getElementsByName('colour')) {
+    radio.addEventListener('change', () => {
+      settings.colour = radio.value;
+      showLegend();
+      saveSoon();
+    });
+  }
+  on('beside', 'change', () => {
+    settings.beside = byId('beside').value;
+    saveSoon();
+    compare();
+  });
+  on('even', 'click', () => setWeights(Object.fromEntries(names.map((name) => [name, kept.serverWeights(about)[name] ?? 0])), []));
+  on('add-blade', 'click', addBlade);
+  on('keep', 'click', () => {
+    const name = byId('kept-name').value.trim();
+    if (!name) return;
+    kept.keep(name, settings);
+    showKept();
+    byId('kept').value = name;
+  });
+  on('kept', 'change', () => byId('kept').value && useSettings(kept.kept()[byId('kept').value]));
+  on('forget', 'click', () => {
+    kept.forget(byId('kept').value);
+    showKept();
+  });
+  on('share', 'click', share);
+  on('step-before', 'click', () => lookNext(-1));
+  on('step-after', 'click', () => lookNext(1));
+  on('charts-table', 'toggle', drawCharts);
+  on('sweep', 'click', startSweep);
+  on('sweep-stop', 'click', () => swept.stop.abort());
+  on('sweep-blade', 'change', () => swept.results.length > 0 && showSwept());
+  on('export-trace', 'click', () => download('swiss-knife-trace.json', JSON.stringify(trace(settings, about, main.tree), null, 1)));
+  on('export-command', 'click', () => showExported(command(settings, about, main.tree.path())));
+  on('export-python', 'click', () => showExported(snippet(main.tree.last ?? kept.body(settings, about), about, main.tree.path(), location.origin)));
+  on('copy', 'click', () => navigator.clipboard.writeText(byId('exported').textContent));
+  addEventListener('pagehide', () => {
+    kept.save(settings);
+    keepAnswer();
+  });
+  addEventListener('hashchange', () => kept.ofLink() && useSettings(kept.load(about)));
+}
+
+async function begin() {
+  try {
+    about = await api.about();
+  } catch (error) {
+    fail(error, { act: begin });
+    return;
+  }
+  settings = kept.load(about);
+  findAnswer();
+  listen();
+  showSettings();
+  showAll();
+  if (about.key_required && !api.hasKey()) askKey(() => {});
+}
+
+main.view = new Answer(byId('steered'), { select: (id) => look(main, id), colours: () => colours });
+beside.view = new Answer(byId('beside-answer'), { select: (id) => look(beside, id), colours: () => colours });
+const graphs = charts(byId('charts'), { colours: () => colours, select: (id) => look(main, id) });
+byId('search').open = matchMedia('(min-width: 60rem)').matches;
+installTips();
+begin();

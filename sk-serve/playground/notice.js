@@ -1,0 +1,66 @@
+// What went wrong, in words, and what can be done about it.
+
+import { isReady, keepKey } from './api.js';
+import { byId, h } from './dom.js';
+
+// Milliseconds between two looks at whether the server is back.
+const LOOK = 1000;
+
+let shown = 0;
+
+export function clearNotice() {
+  shown += 1;
+  byId('notice').hidden = true;
+  byId('notice').replaceChildren();
+}
+
+export function notice(...children) {
+  clearNotice();
+  byId('notice').replaceChildren(...children);
+  byId('notice').hidden = false;
+}
+
+const action = (label, act, attributes = {}) => h('button', { type: 'button', ...attributes, onclick: () => { clearNotice(); act(); } }, label);
+
+// Waits for the server, and then lets `label` do `act`.
+async function waiting(error, label, act) {
+  const state = h('span', {}, ' Waiting until it is back.');
+  const button = action(label, act, { id: 'retry', disabled: true });
+  notice(h('p', {}, error.message, state), h('p', { class: 'buttons' }, button));
+  const mine = shown;
+  while (shown === mine) {
+    await new Promise((resume) => setTimeout(resume, LOOK));
+    if (shown === mine && (await isReady())) {
+      state.textContent = ' It is back.';
+      button.disabled = false;
+      return;
+    }
+  }
+}
+
+// Asks for the key that the server wants, and does `act` with it.
+export function askKey(act) {
+  const input = h('input', { id: 'key', type: 'password', autocomplete: 'off' });
+  const use = (event) => {
+    event.preventDefault();
+    keepKey(input.value);
+    clearNotice();
+    act();
+  };
+  notice(
+    h('p', {}, 'The server wants a key. It is kept in this tab only, and sent to this server only.'),
+    h('form', { class: 'bar', onsubmit: use }, h('label', { for: 'key' }, 'Key'), input, h('button', { type: 'submit' }, 'Use this key')));
+}
+
+// Shows an error. `label` and `act` try again, where that may help.
+export function fail(error, { label = 'Try again', act }) {
+  if (error.isLost) waiting(error, label, act);
+  else if (error.status === 401) askKey(act);
+  else if (error.status === 429 || error.status === 503) {
+    const when = error.after ? ` It asks to be tried again in ${error.after} s.` : '';
+    notice(h('p', {}, `The server is busy: ${error.message}.${when}`), h('p', { class: 'buttons' }, action(label, act)));
+  } else {
+    const hint = error.param === 'swiss_knife.weights' ? ' This scheme has other blades; with “Back to the server’s weights” it takes its own.' : '';
+    notice(h('p', {}, `The server refuses: ${error.message}.${hint}`));
+  }
+}

@@ -1,0 +1,125 @@
+// What is asked for. It survives a reload, can be kept under a name, and fits into a link.
+
+import { read, write } from './storage.js';
+
+const STATE = 'swiss-knife-settings';
+const KEPT = 'swiss-knife-kept';
+const LINK = '#s=';
+
+export const serverWeights = (about) => Object.fromEntries(about.blades.map((blade) => [blade.name, blade.weight]));
+
+function defaults(about) {
+  return {
+    prompt: 'How do I clean my bicycle?',
+    weights: serverWeights(about),
+    otherWeights: serverWeights(about),
+    locked: [],
+    blades: {},
+    scheme: about.defaults.scheme,
+    preset: '',
+    candidates: about.defaults.candidates,
+    span: null,
+    temperature: about.defaults.temperature,
+    tokens: Math.min(120, about.max_new_tokens),
+    seed: 42,
+    colour: 'blade',
+    beside: '',
+  };
+}
+
+// The blades of the server, and those typed in.
+export const bladeNames = (settings, about) => [
+  ...about.blades.map((blade) => blade.name),
+  ...Object.keys(settings.blades).filter((name) => !about.blades.some((blade) => blade.name === name)),
+];
+
+// Settings that fit this server, whatever a link or an older page says.
+export function fitted(given, about) {
+  const base = defaults(about);
+  const merged = { ...base, ...given };
+  const names = bladeNames(merged, about);
+  for (const field of ['weights', 'otherWeights']) {
+    const weights = Object.fromEntries(names.map((name) => [name, Math.max(0, Number(merged[field][name]) || 0)]));
+    const total = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
+    merged[field] = total > 0 ? weights : Object.fromEntries(names.map((name) => [name, base.weights[name] ?? 0]));
+  }
+  merged.locked = merged.locked.filter((name) => names.includes(name));
+  if (!about.schemes.some((scheme) => scheme.name === merged.scheme)) merged.scheme = base.scheme;
+  if (!about.presets.includes(merged.preset)) merged.preset = '';
+  return merged;
+}
+
+export function ofLink() {
+  if (!location.hash.startsWith(LINK)) return null;
+  try {
+    const text = atob(location.hash.slice(LINK.length).replaceAll('-', '+').replaceAll('_', '/'));
+    return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+  } catch {
+    return null;
+  }
+}
+
+export function link(settings) {
+  const bytes = new TextEncoder().encode(JSON.stringify(settings));
+  const text = btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+  return `${location.origin}${location.pathname}${LINK}${text}`;
+}
+
+// The settings of a link, which then leaves the address so that a reload keeps what came after it; else those of last time.
+export function load(about) {
+  const linked = ofLink();
+  if (linked) history.replaceState(null, '', location.pathname);
+  return fitted(linked ?? read(STATE, {}), about);
+}
+
+export const save = (settings) => write(STATE, settings);
+export const kept = () => read(KEPT, {});
+export const keep = (name, settings) => write(KEPT, { ...kept(), [name]: settings });
+
+export function forget(name) {
+  const { [name]: _, ...others } = kept();
+  write(KEPT, others);
+}
+
+// Weights that count, scaled to sum to one.
+export function shares(weights) {
+  const total = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
+  const rounded = (weight) => Number((weight / total).toFixed(6));
+  return Object.fromEntries(Object.entries(weights).filter(([, weight]) => weight > 0).map(([name, weight]) => [name, rounded(weight)]));
+}
+
+export const sameWeights = (one, other) =>
+  [...new Set([...Object.keys(one), ...Object.keys(other)])].every((name) => Math.abs((one[name] ?? 0) - (other[name] ?? 0)) < 1e-4);
+
+// Fields of the scheme that were changed.
+export function fields(settings, about) {
+  const set = [];
+  if (settings.candidates && settings.candidates !== about.defaults.candidates) set.push(`proposal.candidates=${settings.candidates}`);
+  if (settings.span) set.push(`granularity.span_tokens=${settings.span}`);
+  return set;
+}
+
+// The body of a request. The server fills in what was not changed.
+export function body(settings, about, { weights = settings.weights, prefix = [], tokens = settings.tokens } = {}) {
+  const steering = { explain: true };
+  const blades = Object.entries(settings.blades).map(([name, text]) => [name, `instruction:${text}`]);
+  // A scheme may have blades of its own, which the server's weights do not name.
+  if (blades.length > 0 || !sameWeights(weights, serverWeights(about))) steering.weights = shares(weights);
+  if (settings.scheme !== about.defaults.scheme) steering.scheme = settings.scheme;
+  if (settings.preset) steering.preset = settings.preset;
+  const set = fields(settings, about);
+  if (set.length > 0) steering.set = set;
+  if (blades.length > 0) steering.blades = Object.fromEntries(blades);
+  if (prefix.length > 0) steering.prefix = prefix;
+  const request = { messages: [{ role: 'user', content: settings.prompt }], max_tokens: tokens, seed: settings.seed, swiss_knife: steering };
+  if (settings.temperature !== null && settings.temperature !== about.defaults.temperature) request.temperature = settings.temperature;
+  return request;
+}
+
+// The same request without steering: what the drafter writes by itself, in spans as long.
+export function unsteered(settings, about) {
+  const span = fields(settings, about).filter((field) => field.startsWith('granularity.'));
+  const request = body({ ...settings, scheme: 'drafter', preset: '', blades: {}, candidates: null, span: null }, about, { weights: serverWeights(about) });
+  if (span.length > 0) request.swiss_knife.set = span;
+  return request;
+}

@@ -1,0 +1,80 @@
+// An answer and its branches. A node is a span that was kept; a path from the root to the leaf is an answer.
+
+const NOT_TEXT = /<\|[^<>|]*\|>$|<\/s>$|<eos>$/;
+
+// The text of a candidate, without the mark that ends an answer.
+export const textOf = (candidate) => (candidate.ends ? candidate.text.replace(NOT_TEXT, '') : candidate.text);
+
+export class Tree {
+  // Each node: the step that it was chosen in, which candidate was chosen, by whom, and after which node.
+  nodes = [];
+  leaf = -1;
+  // The body of the request that began the answer, and that of the last one.
+  first = null;
+  last = null;
+
+  add(step, choice = step.chosen, byHand = false) {
+    this.nodes.push({ id: this.nodes.length, parent: this.leaf, step, choice, byHand });
+    this.leaf = this.nodes.length - 1;
+    return this.nodes[this.leaf];
+  }
+
+  // A node beside another one, of the same step but with another candidate. One that is there already is used again.
+  addBeside(node, choice) {
+    const twin = this.nodes.find((other) => other.parent === node.parent && other.step === node.step && other.choice === choice);
+    this.leaf = twin ? twin.id : node.parent;
+    return twin ?? this.add(node.step, choice, true);
+  }
+
+  path(leaf = this.leaf) {
+    const nodes = [];
+    for (let id = leaf; id >= 0; id = this.nodes[id].parent) nodes.push(this.nodes[id]);
+    return nodes.reverse();
+  }
+
+  prefix() {
+    return this.path().flatMap(({ step, choice }) => step.candidates[choice].tokens);
+  }
+
+  isOver() {
+    const node = this.nodes[this.leaf];
+    return node !== undefined && node.step.candidates[node.choice].ends;
+  }
+
+  // The newest leaf below a node.
+  leafBelow(id) {
+    const child = this.nodes.findLast((node) => node.parent === id);
+    return child ? this.leafBelow(child.id) : id;
+  }
+
+  // Runs of spans without a fork, each with the runs after it.
+  runs(parent = -1, children = Map.groupBy(this.nodes, (node) => node.parent)) {
+    const after = (node) => children.get(node.id) ?? [];
+    return (children.get(parent) ?? []).map((head) => {
+      const nodes = [head];
+      // A run also ends where the answer that is shown does, so that what came after it can be found.
+      while (after(nodes.at(-1)).length === 1 && nodes.at(-1).id !== this.leaf) nodes.push(after(nodes.at(-1))[0]);
+      return { nodes, after: this.runs(nodes.at(-1).id, children) };
+    });
+  }
+
+  // All of it, as JSON can hold it; branches of one step share the step.
+  toJSON() {
+    const steps = [...new Set(this.nodes.map((node) => node.step))];
+    const nodes = this.nodes.map(({ parent, step, choice, byHand }) => ({ parent, step: steps.indexOf(step), choice, byHand }));
+    return { steps, nodes, leaf: this.leaf, first: this.first, last: this.last };
+  }
+
+  static of({ steps, nodes, leaf, first, last }) {
+    const tree = new Tree();
+    tree.nodes = nodes.map((node, id) => ({ ...node, id, step: steps[node.step] }));
+    return Object.assign(tree, { leaf, first, last });
+  }
+
+  // Only the answer that is shown, without its branches.
+  pruned() {
+    const tree = new Tree();
+    for (const { step, choice, byHand } of this.path()) tree.add(step, choice, byHand);
+    return Object.assign(tree, { first: this.first, last: this.last });
+  }
+}
