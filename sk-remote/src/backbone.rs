@@ -40,7 +40,11 @@ impl RemoteBackbone {
                 reason: "servers return no hidden states; use an adapter or an instruction",
             }),
         };
-        policies.iter().map(lane).collect()
+        let lanes: Vec<Lane> = policies.iter().map(lane).collect::<Result<_, _>>()?;
+        match lanes.iter().find(|lane| lane.prefix.len() == 0) {
+            Some(lane) => Err(RemoteError::EmptyContext { policy: lane.policy() }),
+            None => Ok(lanes),
+        }
     }
 
     fn unknown(&self, name: &str) -> RemoteError {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use sk_core::{Reading, Sampling, TokenId};
 
-use crate::fleet::{Fleet, Request};
+use crate::fleet::{Fleet, Parse, Request};
 use crate::reader::{Control, Controls, policy_name, request};
 use crate::tolerance::{mean, mean_difference};
 use crate::wire::{DraftParams, Drafted, Prefix, Row, sglang, tokenize_answer, tokenize_body, vllm};
-use crate::{AnswerError, Fault, Kind, Meter, RemoteError, Tolerance};
+use crate::{Kind, Meter, RemoteError, Tolerance};
 
 /// The least tokens of a probe: half of them are context, and the rest is scored.
 const LEAST: usize = 8;
@@ -75,8 +75,8 @@ pub(crate) struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Returns the report, and the distance of each adapter from the base model.
-    pub(crate) fn run(&self, controls: &Controls) -> Result<(Vec<ServerReport>, Vec<(Arc<str>, f32)>), RemoteError> {
+    /// Returns what was found about the servers and the adapters of the role.
+    pub(crate) fn run(&self, controls: &Controls) -> Result<CheckReport, RemoteError> {
         let tokens = self.probe.tokens;
         if tokens.len() < LEAST {
             return Err(RemoteError::ShortProbe { tokens: tokens.len(), least: LEAST });
@@ -86,6 +86,7 @@ impl Checker<'_> {
         let (prefix, span) = (Prefix::new(context.to_vec()), &rest[..scored]);
         let mut reports = Vec::new();
         let mut first: Option<Vec<Reading>> = None;
+        let mut untempered = true;
         for server in 0..self.fleet.len() {
             let limit = self.limit(server)?;
             let tokenizer = self.tokenizer(server)?;
@@ -96,11 +97,12 @@ impl Checker<'_> {
             }
             self.compare_adapters(server, &alone)?;
             let noise = self.mixed(server, &prefix, span, &alone)?;
-            self.drafts(server, &prefix)?;
+            untempered &= self.drafts(server, &prefix)?;
             let address = self.fleet.address(server).to_owned();
             reports.push(ServerReport { role: self.fleet.role, address, tokenizer, limit, noise });
             first.get_or_insert(alone);
         }
+        self.fleet.learn_untempered(untempered);
         let read = first.unwrap_or_default();
         for (adapter, reading) in self.policies().zip(&read) {
             let control =
@@ -110,7 +112,8 @@ impl Checker<'_> {
         let distance = |(adapter, reading): (&Arc<str>, &Reading)| {
             (Arc::clone(adapter), mean_difference(&reading.log_probs, &read[0].log_probs))
         };
-        Ok((reports, self.adapters.iter().zip(read.iter().skip(1)).map(distance).collect()))
+        let adapters = self.adapters.iter().zip(read.iter().skip(1)).map(distance).collect();
+        Ok(CheckReport { servers: reports, adapters })
     }
 
     /// The base model, then the adapters.
@@ -217,45 +220,53 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Drafted tokens must come with the log-probabilities with which they are read.
-    fn drafts(&self, server: usize, prefix: &Prefix) -> Result<(), RemoteError> {
-        // At another temperature than 1, if what comes back is said to be of temperature 1.
-        let temperature = match self.fleet.kind {
-            Kind::Vllm => 0.5,
-            Kind::Sglang => 1.0,
-        };
-        let Ok(sampling) = Sampling::new(temperature, 1.0, 0, 1.0) else { return Ok(()) };
+    /// Drafts at temperature 1, where the log-probabilities must be those with which the tokens are
+    /// read, and at other settings; returns whether they are then too.
+    fn drafts(&self, server: usize, prefix: &Prefix) -> Result<bool, RemoteError> {
+        let plain = Sampling::new(1.0, 1.0, 0, 1.0);
+        let altered = Sampling::new(0.5, 0.9, 10, 1.2);
+        let (Ok(plain), Ok(altered)) = (plain, altered) else { return Ok(false) };
+        if let Some((token, returned, read)) = self.draft_and_read(server, prefix, plain)? {
+            let server = self.fleet.address(server).to_owned();
+            return Err(RemoteError::Drafted { server, token, returned, read });
+        }
+        Ok(self.draft_and_read(server, prefix, altered)?.is_none())
+    }
+
+    /// Drafts a few tokens and reads them. Returns a token with both its log-probabilities if they
+    /// are too far apart.
+    fn draft_and_read(
+        &self,
+        server: usize,
+        prefix: &Prefix,
+        sampling: Sampling,
+    ) -> Result<Option<(TokenId, f32, f32)>, RemoteError> {
         let params = DraftParams { max_tokens: DRAFTED, sampling, stop: &[], not_first: false };
         let (path, body) = match self.fleet.kind {
             Kind::Sglang => (sglang::PATH, sglang::draft_body(prefix, &[(&[], 1)], &params)),
             Kind::Vllm => (vllm::PATH, vllm::draft_body(self.fleet.model.as_deref(), (prefix, &[]), (1, 1), &params)),
         };
-        let parse: Box<dyn Fn(&[u8]) -> Result<Vec<Drafted>, Fault> + Send + Sync> = match self.fleet.kind {
+        let parse: Parse<'_, Vec<Drafted>> = match self.fleet.kind {
             Kind::Sglang => Box::new(|body| sglang::draft_answer(body, 1, &params)),
             Kind::Vllm => Box::new(|body| vllm::draft_answer(body, 1, &params)),
         };
-        let asked = Request { home: server, pinned: true, path, body: Some(body), parse };
+        let task = format!("drafting a span with the {}", self.fleet.role);
+        let asked = Request { home: server, pinned: true, task, path, body: Some(body), parse };
         let drafted = self.fleet.all(&[asked], self.meter)?.pop().and_then(|mut answer| answer.value.pop());
-        let Some(Drafted { tokens, log_probs }) = drafted else { return Ok(()) };
+        let Some(Drafted { tokens, log_probs }) = drafted else { return Ok(None) };
         let rows = [Row { adapter: None, prefix, span: &tokens }];
-        let again = request(self.fleet, (server, true), &rows, |_| Ok::<(), AnswerError>(()));
+        let again = request(self.fleet, (server, true), &rows, |_| Ok(()));
         let read = self.fleet.all(&[again], self.meter)?.pop().and_then(|mut answer| answer.value.pop()).unwrap_or_default();
-        match self.tolerance.violation(&read.log_probs, &log_probs) {
-            None => Ok(()),
-            Some(place) => Err(RemoteError::Tempered {
-                server: self.fleet.address(server).to_owned(),
-                token: tokens[place],
-                returned: log_probs[place],
-                read: read.log_probs[place],
-            }),
-        }
+        let apart = self.tolerance.violation(&read.log_probs, &log_probs);
+        Ok(apart.map(|place| (tokens[place], log_probs[place], read.log_probs[place])))
     }
 
     fn tokenizer(&self, server: usize) -> Result<TokenizerCheck, RemoteError> {
         let Some(text) = self.probe.text else { return Ok(TokenizerCheck::NotAsked) };
         let body = tokenize_body(self.fleet.model.as_deref(), text);
         let parse = Box::new(tokenize_answer);
-        let request = Request { home: server, pinned: true, path: "/tokenize", body: Some(body), parse };
+        let task = "tokenizing".to_owned();
+        let request = Request { home: server, pinned: true, task, path: "/tokenize", body: Some(body), parse };
         let Some(theirs) = self.offered(request)? else { return Ok(TokenizerCheck::NotOffered) };
         let ours = self.probe.tokens;
         let at = |tokens: &[TokenId], place: usize| tokens.get(place).map_or_else(|| "the end".to_owned(), ToString::to_string);
@@ -276,7 +287,8 @@ impl Checker<'_> {
             Kind::Sglang => (&["/server_info", "/get_server_info"], sglang::limit_answer),
         };
         for &path in paths {
-            let request = Request { home: server, pinned: true, path, body: None, parse: Box::new(parse) };
+            let task = "describing the model".to_owned();
+            let request = Request { home: server, pinned: true, task, path, body: None, parse: Box::new(parse) };
             if let Some(limit) = self.offered(request)?.flatten() {
                 self.fleet.learn_limit(limit);
                 return Ok(Some(limit));

@@ -33,9 +33,10 @@ pub(crate) struct DrafterConfig {
 /// The first piece has as many tokens as the longest span of the last step; each further one, of
 /// the rows that are not whole yet, twice as many. A piece is a round trip.
 ///
-/// The log-probabilities of a candidate are those at temperature 1 without penalty, as everywhere:
-/// vLLM returns these; with SGLang, which returns them after temperature and penalty, the candidates
-/// are read once more where there is either.
+/// The log-probabilities of a candidate are those of the model itself, before temperature, top-k,
+/// top-p and penalty. Where one of these is on, the candidates are read once more under the model
+/// that drafted them, which is a round trip; unless [`check`](crate::RemoteEngine::check) has found
+/// that the servers return the numbers from before, as vLLM does unless told otherwise.
 pub struct RemoteDrafter {
     reader: Reader,
     config: DrafterConfig,
@@ -55,6 +56,9 @@ impl RemoteDrafter {
     }
 
     fn draft(&mut self, request: &DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        if request.context.is_empty() {
+            return Err(RemoteError::EmptyContext { policy: format!("the {}", self.fleet().role) }.into());
+        }
         let prefix = Arc::new(Prefix::new(request.context.to_vec()));
         let cap = self.config.span_tokens.map_or(usize::MAX, NonZeroUsize::get);
         // Room for the token that a reading asks for in addition.
@@ -111,12 +115,14 @@ impl RemoteDrafter {
     ) -> Result<(Vec<Drafted>, usize), RemoteError> {
         let (fleet, meter) = (self.fleet(), &self.reader.meter);
         let rows = tails.len();
+        let task = |rows| format!("drafting {rows} spans with the {}", fleet.role);
         let requests: Vec<Request<'_, Vec<Drafted>>> = match fleet.kind {
             Kind::Sglang => {
                 let asked: Vec<(&[TokenId], u32)> = tails.iter().copied().zip(seeds.iter().copied()).collect();
                 vec![Request {
                     home: self.home,
                     pinned: false,
+                    task: task(rows),
                     path: sglang::PATH,
                     body: Some(sglang::draft_body(prefix, &asked, params)),
                     parse: Box::new(move |body| sglang::draft_answer(body, rows, params)),
@@ -126,6 +132,7 @@ impl RemoteDrafter {
                 let request = |tail: &[TokenId], rows: usize, seed: u32| Request {
                     home: self.home,
                     pinned: false,
+                    task: task(rows),
                     path: vllm::PATH,
                     body: Some(vllm::draft_body(fleet.model.as_deref(), (prefix, tail), (rows, seed), params)),
                     parse: Box::new(move |body: &[u8]| vllm::draft_answer(body, rows, params)),
@@ -143,11 +150,14 @@ impl RemoteDrafter {
         Ok((answers.into_iter().flat_map(|answer| answer.value).collect(), server))
     }
 
-    /// Whether the log-probabilities that come back are of an altered distribution.
+    /// Whether the log-probabilities that come back may be of an altered distribution.
     fn is_altered(&self) -> bool {
         let sampling = &self.config.sampling;
-        let plain = sampling.repetition_penalty() == 1.0 && (sampling.is_greedy() || sampling.temperature() == 1.0);
-        self.fleet().kind == Kind::Sglang && !plain
+        let is_plain = sampling.repetition_penalty() == 1.0
+            && sampling.temperature() == 1.0
+            && sampling.top_p() == 1.0
+            && sampling.top_k() == 0;
+        !is_plain && !self.fleet().is_untempered()
     }
 
     /// Replaces the log-probabilities by those of the base model.

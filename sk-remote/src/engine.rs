@@ -10,8 +10,8 @@ use crate::http::agent;
 use crate::reader::{Controls, Reader};
 use crate::wire::{load_body, load_path, sglang};
 use crate::{
-    AdapterRack, CheckReport, Fault, InstructionRack, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError,
-    RemoteVocabulary, Retry, Role, Tolerance, Traffic,
+    AdapterRack, CheckReport, Fault, InstructionRack, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, Retry,
+    Role, Tolerance, Traffic,
 };
 
 /// Modules that servers leave out of an adapter when they score a prompt.
@@ -123,13 +123,16 @@ impl RemoteEngine {
 
     /// Checks every server of both roles: the span at the end of the probe must have the same
     /// log-probabilities alone as in a batch of all policies, and the same at each server of a
-    /// role; each adapter must differ from the base model; drafted tokens must come with the
-    /// log-probabilities with which they are read; the tokenizers must agree.
+    /// role; each adapter must differ from the base model; tokens drafted at temperature 1 must come with
+    /// the log-probabilities with which they are read; the tokenizers must agree.
+    ///
+    /// Whether tokens drafted at another temperature do so too is found out, and decides whether
+    /// candidates are read once more.
     ///
     /// From then on each request of a step has a control row for each of its adapters, whose numbers
     /// must be those found here. After an adapter was added, check again.
     ///
-    /// Cost: 6 + K requests per server with SGLang and 7 + 3K with vLLM, for K adapters.
+    /// Cost: 9 + K requests per server with SGLang and 10 + 3K with vLLM, for K adapters.
     ///
     /// # Errors
     /// If a server does not pass, with both numbers, or does not answer.
@@ -138,11 +141,11 @@ impl RemoteEngine {
         names.sort_unstable();
         names.dedup();
         let checker = |fleet, adapters| Checker { fleet, adapters, probe: *probe, tolerance: self.tolerance, meter: &self.meter };
-        let (mut servers, adapters) = checker(&self.backbone, &names).run(&self.backbone_controls)?;
+        let mut report = checker(&self.backbone, &names).run(&self.backbone_controls)?;
         if !Arc::ptr_eq(&self.backbone, &self.drafter) {
-            servers.extend(checker(&self.drafter, &[]).run(&self.drafter_controls)?.0);
+            report.servers.extend(checker(&self.drafter, &[]).run(&self.drafter_controls)?.servers);
         }
-        Ok(CheckReport { servers, adapters })
+        Ok(report)
     }
 
     /// Has every server of the backbone load an adapter, for the blade `blade`. SGLang allows it if
@@ -164,6 +167,7 @@ impl RemoteEngine {
         let request = |home| Request {
             home,
             pinned: true,
+            task: format!("loading adapter \"{}\"", source.name),
             path: load_path(kind),
             body: Some(load_body(&source.name, &source.directory)),
             parse: Box::new(parse),
@@ -236,10 +240,11 @@ impl RemoteEngine {
                 let config = DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text, span_tokens };
                 Box::new(RemoteDrafter::new(reader, config))
             }
-            Drafting::Vocabulary { prior, head } => {
-                let beliefs = (prior, head);
-                let vocabulary = self.token_bytes.len();
-                Box::new(RemoteVocabulary::new(backbone_reader(), drafter_reader(), beliefs, vocabulary, end_of_text)?)
+            Drafting::Vocabulary { .. } => {
+                return Err(RemoteError::Unsupported {
+                    what: "drafting the tokens of the vocabulary".to_owned(),
+                    reason: "servers return the likeliest tokens and no distribution; sample spans from the drafter or the backbone",
+                });
             }
         };
         let backbone = RemoteBackbone::new(backbone_reader(), self.adapters.clone(), self.instructions.clone());

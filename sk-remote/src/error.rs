@@ -10,20 +10,24 @@ pub enum RemoteError {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The server does not do what is asked, and will not the next time.
-    #[error("{server} refuses with status {status}: {message}")]
+    #[error("{server} refuses {task} with status {status}: {message}")]
     Refused {
         /// Its address.
         server: String,
+        /// What it was asked for, with the policies.
+        task: String,
         /// The status of the answer.
         status: u16,
         /// What the server says.
         message: String,
     },
     /// No server gave a usable answer.
-    #[error("no usable answer from {server} after {attempts} attempts in {seconds:.1} s; the last: {last}")]
+    #[error("{task} found no usable answer in {attempts} attempts and {seconds:.1} s; the last, from {server}: {last}")]
     Unanswered {
         /// The server asked last.
         server: String,
+        /// What it was asked for, with the policies.
+        task: String,
         /// Attempts on all servers.
         attempts: u32,
         /// The time that they took.
@@ -51,6 +55,12 @@ pub enum RemoteError {
         name: String,
         /// The names known, comma-separated.
         known: String,
+    },
+    /// A context without tokens.
+    #[error("the context of {policy} has no tokens; give a prompt, or an instruction, of at least one")]
+    EmptyContext {
+        /// The policy.
+        policy: String,
     },
     /// Something that a server cannot do.
     #[error("behind a server, {what} cannot be had: {reason}")]
@@ -128,12 +138,13 @@ pub enum RemoteError {
         /// Mean log-probability under the base model.
         base: f32,
     },
-    /// A server that returns the log-probabilities of drafted tokens after temperature or penalties.
+    /// A server whose drafted tokens, at temperature 1, have other log-probabilities than when it
+    /// reads them.
     #[error(
-        "{server} returns log-probability {returned:.4} for drafted token {token}, and {read:.4} when it reads it at temperature 1; start vLLM \
-         with --logprobs-mode raw_logprobs"
+        "{server} drafts token {token} with log-probability {returned:.4}, and reads it with {read:.4}, both at temperature 1; do not draft \
+         with this server"
     )]
-    Tempered {
+    Drafted {
         /// Its address.
         server: String,
         /// The token.

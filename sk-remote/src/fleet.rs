@@ -1,6 +1,6 @@
 //! The servers of a role: where a request goes, and where it goes when that fails.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ pub(crate) struct Fleet {
     members: Vec<Member>,
     /// Tokens of a context and its continuation that they hold, where known; 0 before.
     limit: AtomicUsize,
+    /// Whether drafted tokens are known to come with log-probabilities from before temperature,
+    /// truncation and penalty.
+    untempered: AtomicBool,
 }
 
 /// A server and its state.
@@ -41,17 +44,22 @@ struct Health {
     until: Option<Instant>,
 }
 
+/// Reads an answer, or says what is wrong with it.
+pub(crate) type Parse<'a, T> = Box<dyn Fn(&[u8]) -> Result<T, Fault> + Send + Sync + 'a>;
+
 /// Something asked of a fleet.
 pub(crate) struct Request<'a, T> {
     /// The server that should answer.
     pub(crate) home: usize,
     /// Whether no other may.
     pub(crate) pinned: bool,
+    /// What is asked for, in messages.
+    pub(crate) task: String,
     pub(crate) path: &'static str,
     /// The body; `None` for a GET.
     pub(crate) body: Option<String>,
     /// Reads an answer.
-    pub(crate) parse: Box<dyn Fn(&[u8]) -> Result<T, Fault> + Send + Sync + 'a>,
+    pub(crate) parse: Parse<'a, T>,
 }
 
 /// What was answered, and by which server.
@@ -70,7 +78,7 @@ impl Fleet {
             health: Mutex::default(),
         };
         let members = urls.iter().map(member).collect();
-        Ok(Self { kind, model, role: name, retry, members, limit: AtomicUsize::new(0) })
+        Ok(Self { kind, model, role: name, retry, members, limit: AtomicUsize::new(0), untempered: AtomicBool::new(false) })
     }
 
     /// The number of servers.
@@ -108,6 +116,17 @@ impl Fleet {
             limit if limit > 0 && tokens > limit => Err(RemoteError::ContextFull { role: self.role, tokens, limit }),
             _ => Ok(()),
         }
+    }
+
+    /// Keeps whether every server returns the log-probabilities of drafted tokens from before
+    /// temperature, truncation and penalty.
+    pub(crate) fn learn_untempered(&self, untempered: bool) {
+        self.untempered.store(untempered, Ordering::Relaxed);
+    }
+
+    /// Whether it is known that they do.
+    pub(crate) fn is_untempered(&self) -> bool {
+        self.untempered.load(Ordering::Relaxed)
     }
 
     /// Servers that are not set aside; all where all are.
@@ -185,7 +204,8 @@ impl Fleet {
                 Ok(value) => return Ok(Answered { value, server }),
                 Err(Failure::Again(fault, pause)) => (fault, pause),
                 Err(Failure::Refused { status, message }) => {
-                    return Err(RemoteError::Refused { server: self.address(server).to_owned(), status, message });
+                    let (server, task) = (self.address(server).to_owned(), request.task.clone());
+                    return Err(RemoteError::Refused { server, task, status, message });
                 }
             };
             self.members[server].fail(&self.retry, pause);
@@ -202,6 +222,7 @@ impl Fleet {
             if attempt + 1 >= self.retry.attempts || spent + wait >= self.retry.deadline {
                 return Err(RemoteError::Unanswered {
                     server: self.address(server).to_owned(),
+                    task: request.task.clone(),
                     attempts: attempt + 1,
                     seconds: spent.as_secs_f64(),
                     last: fault,

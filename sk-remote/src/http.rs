@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use ureq::Agent;
-use ureq::http::Response;
+use ureq::http::{Response, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::retry::retry_after;
@@ -13,6 +13,8 @@ use crate::{Fault, Key};
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
+/// The longest wait, a year: the moment that a wait ends at must be one that a clock can show.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Connections that are kept open, in all and to each server.
 const KEPT: usize = 256;
 /// The longest answer read. A step of mode A over a long context has some ten megabytes.
@@ -60,8 +62,8 @@ impl Server {
     pub(crate) fn new(agent: &Agent, base: &str, key: Option<&Key>) -> Self {
         let authorization = key.map(|key| format!("Bearer {}", key.as_str()));
         // No proxy leads back to this machine.
-        let host = base.split("://").nth(1).unwrap_or_default();
-        let here = ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| host.starts_with(name));
+        let uri: Option<Uri> = base.parse().ok();
+        let here = uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
         let proxy = if here { None } else { ureq::Proxy::try_from_env() };
         Self { agent: agent.clone(), base: base.to_owned(), authorization, proxy }
     }
@@ -74,6 +76,7 @@ impl Server {
     /// Sends `body` to `path`, or asks for `path` where there is none, and waits for the answer.
     pub(crate) fn ask(&self, path: &str, body: Option<&str>, patience: Duration) -> Result<Answer, Failure> {
         let url = format!("{}{path}", self.base);
+        let patience = patience.min(LONGEST_WAIT);
         let start = Instant::now();
         let sent = match body {
             Some(body) => {

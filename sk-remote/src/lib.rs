@@ -13,7 +13,6 @@ mod retry;
 mod role;
 mod tolerance;
 mod traffic;
-mod vocabulary;
 mod wire;
 
 pub use backbone::RemoteBackbone;
@@ -26,4 +25,3 @@ pub use retry::Retry;
 pub use role::{AddressError, Key, Kind, Reason, Role};
 pub use tolerance::Tolerance;
 pub use traffic::{Meter, Traffic};
-pub use vocabulary::RemoteVocabulary;

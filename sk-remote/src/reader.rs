@@ -1,6 +1,6 @@
 //! Reads spans under several policies, all at once, on the servers of a role.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +22,13 @@ pub(crate) struct Lane {
     /// The adapter, as the servers know it; `None` for the base model.
     pub(crate) adapter: Option<Arc<str>>,
     pub(crate) prefix: Arc<Prefix>,
+}
+
+impl Lane {
+    /// What the policy is called in messages.
+    pub(crate) fn policy(&self) -> String {
+        if self.name.is_empty() { policy_name(None) } else { format!("policy \"{}\"", self.name) }
+    }
 }
 
 /// A span whose log-probabilities were checked at the start. It is read beside the candidates, so
@@ -181,6 +188,7 @@ impl Reader {
         let request = |(&home, lanes): (&usize, &Vec<(Option<&str>, &Prefix)>)| Request {
             home,
             pinned: false,
+            task: format!("reading ahead under {}", policies_of(lanes.iter().map(|lane| lane.0))),
             path: sglang::PATH,
             body: Some(sglang::warm_body(lanes)),
             parse: Box::new(sglang::warm_answer),
@@ -251,6 +259,12 @@ pub(crate) fn policy_name(adapter: Option<&str>) -> String {
     adapter.map_or_else(|| "the base model".to_owned(), |adapter| format!("adapter \"{adapter}\""))
 }
 
+/// What several adapters are called in messages, each once.
+fn policies_of<'a>(adapters: impl Iterator<Item = Option<&'a str>>) -> String {
+    let adapters: BTreeSet<Option<&str>> = adapters.collect();
+    adapters.into_iter().map(policy_name).collect::<Vec<_>>().join(", ")
+}
+
 /// A request that reads rows at a server, which must be the only one if `pinned`. With vLLM all
 /// rows are of one adapter. `inspect` has the last word on the readings.
 pub(crate) fn request<'a>(
@@ -275,5 +289,6 @@ pub(crate) fn request<'a>(
         inspect(&readings).map_err(Fault::Answer)?;
         Ok(readings)
     };
-    Request { home, pinned, path, body: Some(body), parse: Box::new(parse) }
+    let task = format!("reading {} spans under {}", rows.len(), policies_of(rows.iter().map(|row| row.adapter)));
+    Request { home, pinned, task, path, body: Some(body), parse: Box::new(parse) }
 }

@@ -113,27 +113,6 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
     generated(body, rows)?.into_iter().enumerate().map(row).collect()
 }
 
-/// A body that asks for the `count` likeliest next tokens.
-pub(crate) fn top_body(adapter: Option<&str>, prefix: &Prefix, count: usize) -> String {
-    let mut out = String::from(r#"{"input_ids":["#);
-    push_row(&mut out, prefix, &[]);
-    out.push(']');
-    push_adapters(&mut out, [adapter]);
-    let _ = write!(
-        out,
-        r#","return_logprob":true,"logprob_start_len":-1,"top_logprobs_num":{count},"sampling_params":{{"max_new_tokens":1,"temperature":0,"ignore_eos":true}}}}"#
-    );
-    out
-}
-
-/// The answer to [`top_body`].
-pub(crate) fn top_answer(body: &[u8]) -> Result<Vec<(TokenId, f32)>, Fault> {
-    let tops =
-        generated(body, 1)?.pop().and_then(|meta| meta.output_top_logprobs).and_then(|tops| tops.into_iter().next().flatten());
-    let tops = tops.ok_or_else(|| Fault::body("the answer has no output_top_logprobs"))?;
-    Ok(tops.into_iter().map(|Entry(value, token, _)| (token, number(value))).collect())
-}
-
 /// The tokens that the server holds, as far as the answer to `GET /get_server_info` or
 /// `/server_info` says.
 pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
@@ -181,7 +160,6 @@ struct Meta {
     input_token_logprobs: Option<Vec<Entry>>,
     input_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
     output_token_logprobs: Option<Vec<Entry>>,
-    output_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
 }
 
 #[derive(Deserialize)]

@@ -3,7 +3,6 @@
 //! Rows of one request share a model, so each policy is a request of its own. `prompt_logprobs`
 //! turns reading the prefix cache off: each row reads its context anew.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -104,30 +103,6 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
     in_order(choices(body)?, rows)?.into_iter().enumerate().map(row).collect()
 }
 
-/// A body that asks for the `count` likeliest next tokens.
-pub(crate) fn top_body(model: Option<&str>, prefix: &Prefix, count: usize) -> String {
-    let mut out = head(model, 200 + prefix.text.len());
-    push_row(&mut out, prefix, &[]);
-    let _ = write!(
-        out,
-        r#","max_tokens":1,"temperature":0,"logprobs":{count},"return_tokens_as_token_ids":true,"ignore_eos":true}}"#
-    );
-    out
-}
-
-/// The answer to [`top_body`].
-pub(crate) fn top_answer(body: &[u8]) -> Result<Vec<(TokenId, f32)>, Fault> {
-    let logprobs = in_order(choices(body)?, 1)?.pop().and_then(|choice| choice.logprobs);
-    let tops = logprobs.and_then(|logprobs| logprobs.top_logprobs.into_iter().next().flatten());
-    let tops = tops.ok_or_else(|| Fault::body("the answer has no top_logprobs"))?;
-    let id = |name: &str| name.strip_prefix("token_id:").and_then(|id| id.parse().ok());
-    let entry = |(name, value): (String, Option<f32>)| {
-        let token = id(&name).ok_or_else(|| Fault::body(format!("{name} is not a token id")))?;
-        Ok((token, number(value)))
-    };
-    tops.into_iter().map(entry).collect()
-}
-
 /// The tokens that each model holds, as far as the answer to `GET /v1/models` says.
 pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
     #[derive(Deserialize)]
@@ -172,8 +147,6 @@ struct Choice<'a> {
 #[derive(Deserialize)]
 struct Logprobs {
     token_logprobs: Vec<Option<f32>>,
-    #[serde(default)]
-    top_logprobs: Vec<Option<BTreeMap<String, Option<f32>>>>,
 }
 
 fn choices(body: &[u8]) -> Result<Vec<Choice<'_>>, Fault> {
