@@ -132,7 +132,7 @@ impl RemoteEngine {
     /// From then on each request of a step has a control row for each of its adapters, whose numbers
     /// must be those found here. After an adapter was added, check again.
     ///
-    /// Cost: 9 + K requests per server with SGLang and 10 + 3K with vLLM, for K adapters.
+    /// Cost: 9 + K requests per server with SGLang and 9 + 3K with vLLM, for K adapters.
     ///
     /// # Errors
     /// If a server does not pass, with both numbers, or does not answer.
