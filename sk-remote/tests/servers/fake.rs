@@ -98,7 +98,7 @@ pub(crate) struct Setup {
     pub(crate) tempered: bool,
     /// Whether `/tokenize` is there.
     pub(crate) tokenizes: bool,
-    /// Whether an answer is kept and sent again to the same request.
+    /// Whether an answer is kept, and sent again to the same request without looking at it.
     pub(crate) remembers: bool,
 }
 
@@ -193,6 +193,12 @@ impl Fake {
 fn serve(inner: &Inner, stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
     while let Some((path, authorization, bytes)) = read(&mut reader) {
+        if let Some((status, text)) = inner.answers.lock().unwrap().get(&bytes).cloned() {
+            if !send(stream, status, None, &text, text.len()) {
+                return;
+            }
+            continue;
+        }
         let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() };
         let seen = Seen { path, authorization, body };
         let number = {
@@ -222,12 +228,9 @@ fn perform(inner: &Inner, stream: &TcpStream, seen: &Seen, bytes: Vec<u8>, act: 
     let (none, unaltered): (Mistaken, fn(&mut Value)) = (Arc::new(|_, _| None), |_| ());
     let (status, text) = match act {
         Act::Serve if setup.remembers => {
-            let known = inner.answers.lock().unwrap().get(&bytes).cloned();
-            known.unwrap_or_else(|| {
-                let answer = whole(&unaltered, &none);
-                inner.answers.lock().unwrap().insert(bytes, answer.clone());
-                answer
-            })
+            let answer = whole(&unaltered, &none);
+            inner.answers.lock().unwrap().insert(bytes, answer.clone());
+            answer
         }
         Act::Serve => whole(&unaltered, &none),
         Act::Slow(pause) => {
@@ -354,14 +357,25 @@ fn ids(value: &Value) -> Vec<TokenId> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as TokenId).collect()
 }
 
-/// The state in which a row is read from `from` on, with its mistakes.
-fn state(setup: &Setup, mistake: Option<&Mistake>, adapter: Option<&str>, tokens: &[TokenId]) -> State {
-    let of = |adapter: Option<&str>| State::new(adapter.and_then(|name| setup.adapters[name].as_deref()));
-    match mistake {
-        None => of(adapter).after(tokens),
-        Some(Mistake::Adapter(other)) => State::new(*other).after(tokens),
-        Some(Mistake::Stale) => of(adapter).after(&tokens[..tokens.len() - 1]),
+/// The next-token log-probabilities after the first `from` tokens, after one more, and so on, with
+/// the mistakes of the row.
+fn distributions(
+    setup: &Setup,
+    mistake: Option<&Mistake>,
+    adapter: Option<&str>,
+    tokens: &[TokenId],
+    from: usize,
+) -> Vec<Vec<f32>> {
+    let own = adapter.and_then(|name| setup.adapters[name].as_deref());
+    let weights = if let Some(Mistake::Adapter(other)) = mistake { *other } else { own };
+    let late = usize::from(matches!(mistake, Some(Mistake::Stale)));
+    let mut state = State::new(weights).after(&tokens[..from - late]);
+    let mut all = Vec::with_capacity(tokens.len() - from);
+    for next in &tokens[from - late..tokens.len() - late] {
+        all.push(state.log_probs(1.0));
+        state = state.after(&[*next]);
     }
+    all
 }
 
 fn vllm_read(setup: &Setup, body: &Value, adapter: Option<&str>, mistaken: &Mistaken) -> Value {
@@ -369,9 +383,8 @@ fn vllm_read(setup: &Setup, body: &Value, adapter: Option<&str>, mistaken: &Mist
         let tokens = ids(prompt);
         let mistake = mistaken(index, adapter);
         let mut entries = vec![Value::Null];
-        for at in 1..tokens.len() {
-            let log_probs = state(setup, mistake.as_ref(), adapter, &tokens[..at]).log_probs(1.0);
-            let (target, (likeliest, most)) = (tokens[at], top(&log_probs));
+        for (&target, log_probs) in tokens[1..].iter().zip(distributions(setup, mistake.as_ref(), adapter, &tokens, 1)) {
+            let (likeliest, most) = top(&log_probs);
             let own = log_probs[target as usize];
             let rank = 1 + log_probs.iter().filter(|&&other| other > own).count();
             let mut entry = json!({target.to_string(): {"logprob": own, "rank": rank, "decoded_token": "x"}});
@@ -447,10 +460,10 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
             let mistake = mistaken(index, adapter);
             let mut own = vec![json!([null, tokens[start], null])];
             let mut tops = vec![Value::Null];
-            for at in start + 1..tokens.len() {
-                let log_probs = state(setup, mistake.as_ref(), adapter, &tokens[..at]).log_probs(1.0);
+            let read = &tokens[start + 1..];
+            for (&target, log_probs) in read.iter().zip(distributions(setup, mistake.as_ref(), adapter, &tokens, start + 1)) {
                 let (likeliest, most) = top(&log_probs);
-                own.push(json!([log_probs[tokens[at] as usize], tokens[at], null]));
+                own.push(json!([log_probs[target as usize], target, null]));
                 tops.push(json!([[most, likeliest, null]]));
             }
             meta["input_token_logprobs"] = Value::Array(own);
