@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The first argument is the servers, each further one a blade with the name of its adapter on the
-//! servers. The prompt is tokenized by the first server.
+//! servers; a name with a slash is a directory that every server loads. The prompt is tokenized by
+//! the first server.
 
 use std::error::Error;
 use std::num::NonZeroUsize;
@@ -15,7 +16,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sk_core::{DraftModel, DraftRequest, Drafting, FixedLength, Policy, Readings, Sampling, TokenId};
-use sk_remote::{Probe, RemoteEngine, RemoteOptions, Role, Tolerance};
+use sk_remote::{AdapterSource, Probe, RemoteEngine, RemoteOptions, Role, Tolerance};
 
 /// A prompt for the model that ships.
 const PROMPT: &str =
@@ -34,14 +35,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let tokens = tokenize(&role)?;
     let mut options = RemoteOptions::new(role, Arc::from([]), Vec::new());
-    options.adapters = arguments.map(blade).collect();
+    let (directories, names): (Vec<_>, Vec<_>) = arguments.map(blade).partition(|(_, adapter)| adapter.contains('/'));
+    options.adapters = names.into_iter().collect();
     options.tolerance = Tolerance::F32;
-    let policies: Vec<Policy> = std::iter::once(Policy::Backbone)
-        .chain(options.adapters.keys().map(|blade| Policy::Variant(blade.as_str().into())))
-        .collect();
+    let engine = RemoteEngine::new(options)?;
+    for (blade, directory) in directories {
+        let source = AdapterSource { name: blade.clone(), directory, modules: Vec::new() };
+        engine.load_adapter(&blade, &source)?;
+        println!("loaded {blade}");
+    }
+    let variants = engine.adapters().names().into_iter().map(Policy::Variant);
+    let policies: Vec<Policy> = std::iter::once(Policy::Backbone).chain(variants).collect();
 
     let start = Instant::now();
-    let (engine, report) = RemoteEngine::connect(options, &Probe { tokens: &tokens, text: Some(PROMPT) })?;
+    let report = engine.check(&Probe { tokens: &tokens, text: Some(PROMPT) })?;
     println!("checked in {:.2} s with {} requests", start.elapsed().as_secs_f64(), engine.traffic().requests);
     for server in &report.servers {
         println!("{server:?}");
