@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use ureq::Agent;
@@ -180,10 +181,15 @@ impl Fleet {
         let Some((first, rest)) = requests.split_first() else { return Ok(Vec::new()) };
         meter.count(Traffic { round_trips: 1, ..Traffic::default() });
         std::thread::scope(|scope| {
-            let others: Vec<_> = rest.iter().map(|request| scope.spawn(|| self.one(request, meter))).collect();
+            let spawn = |request| Builder::new().spawn_scoped(scope, move || self.one(request, meter));
+            let others: Vec<_> = rest.iter().map(spawn).collect();
             let mut answers = vec![self.one(first, meter)];
-            for other in others {
-                answers.push(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            for (other, request) in others.into_iter().zip(rest) {
+                answers.push(match other {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    // A machine out of threads asks one after the other.
+                    Err(_) => self.one(request, meter),
+                });
             }
             answers.into_iter().collect()
         })

@@ -17,6 +17,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Connections that are kept open, in all and to each server.
 const KEPT: usize = 256;
+/// How long an unused connection is kept. Both servers close theirs after five seconds; a request
+/// on a connection that is being closed would fail.
+const IDLE: Duration = Duration::from_secs(4);
 /// The longest answer read. A step of mode A over a long context has some ten megabytes.
 const LONGEST: u64 = 1 << 30;
 /// Characters of a server's complaint that are shown.
@@ -53,6 +56,7 @@ pub(crate) fn agent() -> Agent {
         .timeout_connect(Some(CONNECT))
         .max_idle_connections(KEPT)
         .max_idle_connections_per_host(KEPT)
+        .max_idle_age(IDLE)
         .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
         .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
     Agent::new_with_config(config.build())
