@@ -320,3 +320,27 @@ fn a_late_server_is_given_up_for_another() {
         assert!(took >= quick().patience && took < Duration::from_secs(2), "{took:?}");
     }
 }
+
+#[test]
+fn a_server_that_failed_is_not_asked_for_a_while() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let mut options = options(&servers);
+        let long = Duration::from_secs(100);
+        (options.retry.set_aside, options.retry.longest_aside) = (long, long);
+        let engine = RemoteEngine::new(options).unwrap();
+        servers[0].behave(|_, _| Act::Status(500, None, ""));
+        assert_right(&read(&engine).unwrap());
+        let asked = servers[0].seen().len();
+        assert!(asked > 0);
+        // Other generations know too.
+        for _ in 0..3 {
+            assert_right(&read(&engine).unwrap());
+        }
+        assert_eq!(servers[0].seen().len(), asked, "{kind:?}");
+        // Where no other is left, it is asked all the same.
+        servers[0].behave(|_, _| Act::Serve);
+        servers[1].behave(|_, _| Act::Die);
+        assert_right(&read(&engine).unwrap());
+    }
+}
