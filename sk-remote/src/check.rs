@@ -1,0 +1,308 @@
+//! Trust, but check: a known span is scored in two ways before anything is steered by a server.
+
+use std::sync::Arc;
+
+use sk_core::{Reading, Sampling, TokenId};
+
+use crate::fleet::{Fleet, Parse, Request};
+use crate::reader::{Control, Controls, policy_name, request};
+use crate::tolerance::{mean, mean_difference};
+use crate::wire::{DraftParams, Drafted, Prefix, Row, sglang, tokenize_answer, tokenize_body, vllm};
+use crate::{Kind, Meter, RemoteError, Tolerance};
+
+/// The least tokens of a probe: half of them are context, and the rest is scored.
+const LEAST: usize = 8;
+/// The most tokens of a probe that are scored. The control rows of each step are as long.
+const MOST: usize = 24;
+/// How often the mixed batch is scored: which rows a server puts together is chance.
+const ROUNDS: usize = 2;
+/// Tokens that are drafted and read again.
+const DRAFTED: usize = 8;
+
+/// A text to check servers with.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe<'a> {
+    /// Its tokens by the tokenizer of the caller, at least 8. Some sentences that the adapters have
+    /// an opinion on.
+    pub tokens: &'a [TokenId],
+    /// The text itself, to compare tokenizers by. `None` to leave that out.
+    pub text: Option<&'a str>,
+}
+
+/// What was found. Everything is within the tolerance, or there is an error instead.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckReport {
+    /// Each server: those of the backbone, then those of the drafter if it has its own.
+    pub servers: Vec<ServerReport>,
+    /// Each adapter by its name for the servers, with the mean distance of its log-probabilities
+    /// from those of the base model, in nats per token.
+    pub adapters: Vec<(Arc<str>, f32)>,
+}
+
+/// What was found about a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerReport {
+    /// What it serves: `backbone` or `drafter`.
+    pub role: &'static str,
+    /// Its address.
+    pub address: String,
+    /// Whether its tokenizer was compared.
+    pub tokenizer: TokenizerCheck,
+    /// Tokens of a context and its continuation that it holds, if it says so.
+    pub limit: Option<usize>,
+    /// The largest mean distance of a span in a mixed batch from the span alone, in nats per token.
+    pub noise: f32,
+}
+
+/// Whether a tokenizer was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenizerCheck {
+    /// It gives the same tokens.
+    Same,
+    /// The server does not tokenize.
+    NotOffered,
+    /// There was no text.
+    NotAsked,
+}
+
+/// Checks the servers of a role, and keeps what a control row will be compared with.
+pub(crate) struct Checker<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) adapters: &'a [Arc<str>],
+    pub(crate) probe: Probe<'a>,
+    pub(crate) tolerance: Tolerance,
+    pub(crate) meter: &'a Meter,
+}
+
+impl Checker<'_> {
+    /// Returns what was found about the servers and the adapters of the role.
+    pub(crate) fn run(&self, controls: &Controls) -> Result<CheckReport, RemoteError> {
+        let tokens = self.probe.tokens;
+        if tokens.len() < LEAST {
+            return Err(RemoteError::ShortProbe { tokens: tokens.len(), least: LEAST });
+        }
+        let scored = (tokens.len() / 2).min(MOST);
+        let (context, rest) = tokens.split_at((tokens.len() - scored).min(MOST));
+        let (prefix, span) = (Prefix::new(context.to_vec()), &rest[..scored]);
+        let mut reports = Vec::new();
+        let mut first: Option<Vec<Reading>> = None;
+        let mut untempered = true;
+        for server in 0..self.fleet.len() {
+            let limit = self.limit(server)?;
+            let tokenizer = self.tokenizer(server)?;
+            let alone = self.alone(server, &prefix, span)?;
+            if let Some(first) = &first {
+                let reference = format!("{} alone", self.fleet.address(0));
+                self.compare(server, "alone", span, (&reference, first), &alone)?;
+            }
+            self.compare_adapters(server, &alone)?;
+            let noise = self.mixed(server, &prefix, span, &alone)?;
+            untempered &= self.drafts(server, &prefix)?;
+            let address = self.fleet.address(server).to_owned();
+            reports.push(ServerReport { role: self.fleet.role, address, tokenizer, limit, noise });
+            first.get_or_insert(alone);
+        }
+        self.fleet.learn_untempered(untempered);
+        let read = first.unwrap_or_default();
+        for (adapter, reading) in self.policies().zip(&read) {
+            let control =
+                Control { prefix: Prefix::new(context.to_vec()), span: span.to_vec(), log_probs: reading.log_probs.clone() };
+            controls.insert(adapter.cloned(), control);
+        }
+        let distance = |(adapter, reading): (&Arc<str>, &Reading)| {
+            (Arc::clone(adapter), mean_difference(&reading.log_probs, &read[0].log_probs))
+        };
+        let adapters = self.adapters.iter().zip(read.iter().skip(1)).map(distance).collect();
+        Ok(CheckReport { servers: reports, adapters })
+    }
+
+    /// The base model, then the adapters.
+    fn policies(&self) -> impl Iterator<Item = Option<&Arc<str>>> {
+        std::iter::once(None).chain(self.adapters.iter().map(Some))
+    }
+
+    /// The span under each policy, one request after the other.
+    fn alone(&self, server: usize, prefix: &Prefix, span: &[TokenId]) -> Result<Vec<Reading>, RemoteError> {
+        let mut readings = Vec::new();
+        for adapter in self.policies() {
+            let rows = [Row { adapter: adapter.map(|name| &**name), prefix, span }];
+            let request = request(self.fleet, (server, true), &rows, |_| Ok(()));
+            readings.extend(self.fleet.all(&[request], self.meter)?.into_iter().flat_map(|answer| answer.value));
+        }
+        Ok(readings)
+    }
+
+    /// Scores spans of several lengths under all policies at once, and returns the largest distance
+    /// from `alone`.
+    fn mixed(&self, server: usize, prefix: &Prefix, span: &[TokenId], alone: &[Reading]) -> Result<f32, RemoteError> {
+        let half = &span[..span.len() / 2];
+        let policies: Vec<Option<&Arc<str>>> = self.policies().collect();
+        // Rows of one request share a policy with vLLM, and alternate with SGLang.
+        let places: Vec<(usize, &[TokenId])> =
+            [span, half, span].into_iter().flat_map(|span| (0..policies.len()).map(move |policy| (policy, span))).collect();
+        let batches: Vec<Vec<(usize, &[TokenId])>> = match self.fleet.kind {
+            Kind::Sglang => vec![places],
+            Kind::Vllm => {
+                let of = |policy| places.iter().copied().filter(|place| place.0 == policy).collect();
+                (0..policies.len()).map(of).collect()
+            }
+        };
+        let row = |&(policy, span): &(usize, _)| Row { adapter: policies[policy].map(|name| &**name), prefix, span };
+        let rows: Vec<Vec<Row<'_>>> = batches.iter().map(|batch| batch.iter().map(row).collect()).collect();
+        let mut noise = 0.0_f32;
+        for _ in 0..ROUNDS {
+            let requests: Vec<_> = rows.iter().map(|rows| request(self.fleet, (server, true), rows, |_| Ok(()))).collect();
+            for (batch, answer) in batches.iter().zip(self.fleet.all(&requests, self.meter)?) {
+                for (&(policy, span), reading) in batch.iter().zip(&answer.value) {
+                    let expected = &alone[policy].log_probs[..span.len()];
+                    self.compare_one(
+                        server,
+                        "in a mixed batch",
+                        (policies[policy], span),
+                        ("alone", expected),
+                        &reading.log_probs,
+                    )?;
+                    noise = noise.max(mean_difference(expected, &reading.log_probs));
+                }
+            }
+        }
+        Ok(noise)
+    }
+
+    fn compare(
+        &self,
+        server: usize,
+        way: &'static str,
+        span: &[TokenId],
+        (reference, expected): (&str, &[Reading]),
+        got: &[Reading],
+    ) -> Result<(), RemoteError> {
+        self.policies().zip(expected.iter().zip(got)).try_for_each(|(policy, (expected, got))| {
+            self.compare_one(server, way, (policy, span), (reference, &expected.log_probs), &got.log_probs)
+        })
+    }
+
+    fn compare_one(
+        &self,
+        server: usize,
+        way: &'static str,
+        (policy, span): (Option<&Arc<str>>, &[TokenId]),
+        (reference, expected): (&str, &[f32]),
+        got: &[f32],
+    ) -> Result<(), RemoteError> {
+        let Some(position) = self.tolerance.violation(expected, got) else { return Ok(()) };
+        Err(RemoteError::Mismatch {
+            server: self.fleet.address(server).to_owned(),
+            way,
+            policy: policy_name(policy.map(|name| &**name)),
+            position,
+            token: span[position],
+            reference: reference.to_owned(),
+            expected: expected[position],
+            got: got[position],
+            tolerance: self.tolerance.mean,
+        })
+    }
+
+    /// Each adapter must differ from the base model by more than two scorings of one may.
+    fn compare_adapters(&self, server: usize, alone: &[Reading]) -> Result<(), RemoteError> {
+        let base = &alone[0].log_probs;
+        for (adapter, reading) in self.adapters.iter().zip(&alone[1..]) {
+            if mean_difference(base, &reading.log_probs) <= self.tolerance.mean {
+                return Err(RemoteError::SameAsBase {
+                    server: self.fleet.address(server).to_owned(),
+                    adapter: adapter.to_string(),
+                    got: mean(&reading.log_probs),
+                    base: mean(base),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Drafts at temperature 1, where the log-probabilities must be those with which the tokens are
+    /// read, and at other settings; returns whether they are then too.
+    fn drafts(&self, server: usize, prefix: &Prefix) -> Result<bool, RemoteError> {
+        let plain = Sampling::new(1.0, 1.0, 0, 1.0);
+        let altered = Sampling::new(0.5, 0.9, 10, 1.2);
+        let (Ok(plain), Ok(altered)) = (plain, altered) else { return Ok(false) };
+        if let Some((token, returned, read)) = self.draft_and_read(server, prefix, plain)? {
+            let server = self.fleet.address(server).to_owned();
+            return Err(RemoteError::Drafted { server, token, returned, read });
+        }
+        Ok(self.draft_and_read(server, prefix, altered)?.is_none())
+    }
+
+    /// Drafts a few tokens and reads them. Returns a token with both its log-probabilities if they
+    /// are too far apart.
+    fn draft_and_read(
+        &self,
+        server: usize,
+        prefix: &Prefix,
+        sampling: Sampling,
+    ) -> Result<Option<(TokenId, f32, f32)>, RemoteError> {
+        let params = DraftParams { max_tokens: DRAFTED, sampling, stop: &[], not_first: false };
+        let (path, body) = match self.fleet.kind {
+            Kind::Sglang => (sglang::PATH, sglang::draft_body(prefix, &[(&[], 1)], &params)),
+            Kind::Vllm => (vllm::PATH, vllm::draft_body(self.fleet.model.as_deref(), (prefix, &[]), (1, 1), &params)),
+        };
+        let parse: Parse<'_, Vec<Drafted>> = match self.fleet.kind {
+            Kind::Sglang => Box::new(|body| sglang::draft_answer(body, 1, &params)),
+            Kind::Vllm => Box::new(|body| vllm::draft_answer(body, 1, &params)),
+        };
+        let task = format!("drafting a span with the {}", self.fleet.role);
+        let asked = Request { home: server, pinned: true, task, path, body: Some(body), parse };
+        let drafted = self.fleet.all(&[asked], self.meter)?.pop().and_then(|mut answer| answer.value.pop());
+        let Some(Drafted { tokens, log_probs }) = drafted else { return Ok(None) };
+        let rows = [Row { adapter: None, prefix, span: &tokens }];
+        let again = request(self.fleet, (server, true), &rows, |_| Ok(()));
+        let read = self.fleet.all(&[again], self.meter)?.pop().and_then(|mut answer| answer.value.pop()).unwrap_or_default();
+        let apart = self.tolerance.violation(&read.log_probs, &log_probs);
+        Ok(apart.map(|place| (tokens[place], log_probs[place], read.log_probs[place])))
+    }
+
+    fn tokenizer(&self, server: usize) -> Result<TokenizerCheck, RemoteError> {
+        let Some(text) = self.probe.text else { return Ok(TokenizerCheck::NotAsked) };
+        let body = tokenize_body(self.fleet.model.as_deref(), text);
+        let parse = Box::new(tokenize_answer);
+        let task = "tokenizing".to_owned();
+        let request = Request { home: server, pinned: true, task, path: "/tokenize", body: Some(body), parse };
+        let Some(theirs) = self.offered(request)? else { return Ok(TokenizerCheck::NotOffered) };
+        let ours = self.probe.tokens;
+        let at = |tokens: &[TokenId], place: usize| tokens.get(place).map_or_else(|| "the end".to_owned(), ToString::to_string);
+        match (0..ours.len().max(theirs.len())).find(|&place| ours.get(place) != theirs.get(place)) {
+            None => Ok(TokenizerCheck::Same),
+            Some(position) => Err(RemoteError::Tokenizer {
+                server: self.fleet.address(server).to_owned(),
+                position,
+                ours: at(ours, position),
+                theirs: at(&theirs, position),
+            }),
+        }
+    }
+
+    fn limit(&self, server: usize) -> Result<Option<usize>, RemoteError> {
+        let (paths, parse): (&[&'static str], fn(&[u8]) -> _) = match self.fleet.kind {
+            Kind::Vllm => (&["/v1/models"], vllm::limit_answer),
+            Kind::Sglang => (&["/server_info", "/get_server_info"], sglang::limit_answer),
+        };
+        for &path in paths {
+            let task = "describing the model".to_owned();
+            let request = Request { home: server, pinned: true, task, path, body: None, parse: Box::new(parse) };
+            if let Some(limit) = self.offered(request)?.flatten() {
+                self.fleet.learn_limit(limit);
+                return Ok(Some(limit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The answer to a request that not every server knows.
+    fn offered<T: Send>(&self, request: Request<'_, T>) -> Result<Option<T>, RemoteError> {
+        match self.fleet.all(&[request], self.meter) {
+            Ok(mut answers) => Ok(answers.pop().map(|answer| answer.value)),
+            Err(RemoteError::Refused { status: 404 | 405, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use rand::{Rng, RngExt};
+use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Proposal, Sampling, SpanEnd, TokenId};
+
+use crate::fleet::{Answered, Fleet, Request};
+use crate::reader::{Lane, Reader};
+use crate::wire::{DraftParams, Drafted, Prefix, sglang, vllm};
+use crate::{Kind, RemoteError};
+
+/// Tokens asked for at first, before it is known how long spans are.
+const FIRST_PIECE: usize = 32;
+
+/// How candidates are drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DrafterConfig {
+    /// N.
+    pub(crate) candidates: NonZeroUsize,
+    pub(crate) sampling: Sampling,
+    /// Tokens that end a response.
+    pub(crate) end_of_text: Arc<[TokenId]>,
+    /// Whether an end-of-text token stays in the candidate and ends the response. If not, it cannot
+    /// come first, since a span needs a token.
+    pub(crate) keep_end_of_text: bool,
+    /// Most tokens of a span.
+    pub(crate) span_tokens: Option<NonZeroUsize>,
+}
+
+/// Π_prop: N spans sampled from the model behind servers.
+///
+/// A server does not know ρ, so spans are drawn in pieces and cut where ρ says that they are whole.
+/// The first piece has as many tokens as the longest span of the last step; each further one, of
+/// the rows that are not whole yet, twice as many. A piece is a round trip.
+///
+/// The log-probabilities of a candidate are those of the model itself, before temperature, top-k,
+/// top-p and penalty. Where one of these is on, the candidates are read once more under the model
+/// that drafted them, which is a round trip; unless [`check`](crate::RemoteEngine::check) has found
+/// that the servers return the numbers from before, as vLLM does unless told otherwise.
+pub struct RemoteDrafter {
+    reader: Reader,
+    config: DrafterConfig,
+    /// The server that has the context.
+    home: usize,
+    piece: usize,
+}
+
+impl RemoteDrafter {
+    pub(crate) fn new(reader: Reader, config: DrafterConfig) -> Self {
+        let home = reader.fleet.settle();
+        Self { reader, config, home, piece: FIRST_PIECE }
+    }
+
+    fn fleet(&self) -> &Fleet {
+        &self.reader.fleet
+    }
+
+    fn draft(&mut self, request: &DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        if request.context.is_empty() {
+            return Err(RemoteError::EmptyContext { policy: format!("the {}", self.fleet().role) }.into());
+        }
+        let prefix = Arc::new(Prefix::new(request.context.to_vec()));
+        let cap = self.config.span_tokens.map_or(usize::MAX, NonZeroUsize::get);
+        // Room for the token that a reading asks for in addition.
+        self.fleet().check_room(prefix.len() + 2)?;
+        let room = self.fleet().room(prefix.len() + 1).unwrap_or(usize::MAX);
+        let limit = request.limit.min(cap).min(room).max(1);
+        let rows = self.config.candidates.get();
+        // Greedy rows are all the same, and vLLM refuses to draw several.
+        let drawn = if self.config.sampling.is_greedy() { 1 } else { rows };
+        let mut spans: Vec<Span> = (0..drawn).map(|_| Span::default()).collect();
+        let mut piece = self.piece;
+        loop {
+            let open: Vec<usize> = (0..drawn).filter(|&row| spans[row].end.is_none()).collect();
+            let Some(&first) = open.first() else { break };
+            // Rows that are open have all their pieces, and so are of one length.
+            let done = spans[first].tokens.len();
+            let params = DraftParams {
+                max_tokens: piece.min(limit - done),
+                sampling: self.config.sampling,
+                stop: &self.config.end_of_text,
+                not_first: done == 0 && !self.config.keep_end_of_text,
+            };
+            let tails: Vec<&[TokenId]> = open.iter().map(|&row| &spans[row].tokens[..]).collect();
+            let seeds: Vec<u32> = open.iter().map(|_| rng.random::<u32>() >> 1).collect();
+            let (pieces, server) = self.pieces(&prefix, &tails, &seeds, &params)?;
+            if server != self.home {
+                self.fleet().resettle(self.home, server);
+                self.home = server;
+            }
+            for (row, piece) in open.into_iter().zip(pieces) {
+                self.config.extend(&mut spans[row], &piece, request, limit);
+            }
+            piece = piece.saturating_mul(2);
+        }
+        self.piece = spans.iter().map(|span| span.tokens.len()).max().unwrap_or(FIRST_PIECE).max(1);
+        if self.is_altered() {
+            self.read_back(prefix, &mut spans)?;
+        }
+        let candidate = |span: &Span| Candidate {
+            tokens: span.tokens.clone(),
+            log_probs: span.log_probs.clone(),
+            end: span.end.unwrap_or(SpanEnd::Limit),
+        };
+        Ok(Candidates::new(spans.iter().cycle().take(rows).map(candidate).collect())?)
+    }
+
+    /// Draws the next piece of each row, and says which server did.
+    fn pieces(
+        &self,
+        prefix: &Prefix,
+        tails: &[&[TokenId]],
+        seeds: &[u32],
+        params: &DraftParams<'_>,
+    ) -> Result<(Vec<Drafted>, usize), RemoteError> {
+        let (fleet, meter) = (self.fleet(), &self.reader.meter);
+        let rows = tails.len();
+        let task = |rows| format!("drafting {rows} spans with the {}", fleet.role);
+        let requests: Vec<Request<'_, Vec<Drafted>>> = match fleet.kind {
+            Kind::Sglang => {
+                let asked: Vec<(&[TokenId], u32)> = tails.iter().copied().zip(seeds.iter().copied()).collect();
+                vec![Request {
+                    home: self.home,
+                    pinned: false,
+                    task: task(rows),
+                    path: sglang::PATH,
+                    body: Some(sglang::draft_body(prefix, &asked, params)),
+                    parse: Box::new(move |body| sglang::draft_answer(body, rows, params)),
+                }]
+            }
+            Kind::Vllm => {
+                let request = |tail: &[TokenId], rows: usize, seed: u32| Request {
+                    home: self.home,
+                    pinned: false,
+                    task: task(rows),
+                    path: vllm::PATH,
+                    body: Some(vllm::draft_body(fleet.model.as_deref(), (prefix, tail), (rows, seed), params)),
+                    parse: Box::new(move |body: &[u8]| vllm::draft_answer(body, rows, params)),
+                };
+                // One prompt serves all rows until they differ.
+                if tails.iter().all(|tail| tail.is_empty()) {
+                    vec![request(&[], rows, seeds[0])]
+                } else {
+                    tails.iter().zip(seeds).map(|(tail, &seed)| request(tail, 1, seed)).collect()
+                }
+            }
+        };
+        let answers = fleet.all(&requests, meter)?;
+        let server = answers.last().map_or(self.home, |Answered { server, .. }| *server);
+        Ok((answers.into_iter().flat_map(|answer| answer.value).collect(), server))
+    }
+
+    /// Whether the log-probabilities that come back may be of an altered distribution.
+    fn is_altered(&self) -> bool {
+        let sampling = &self.config.sampling;
+        let is_plain = sampling.repetition_penalty() == 1.0
+            && sampling.temperature() == 1.0
+            && sampling.top_p() == 1.0
+            && sampling.top_k() == 0;
+        !is_plain && !self.fleet().is_untempered()
+    }
+
+    /// Replaces the log-probabilities by those of the base model.
+    fn read_back(&mut self, prefix: Arc<Prefix>, spans: &mut [Span]) -> Result<(), RemoteError> {
+        let lane = Lane { name: Arc::from(""), adapter: None, prefix };
+        let tokens: Vec<&[TokenId]> = spans.iter().map(|span| &span.tokens[..]).collect();
+        let readings = self.reader.read(&[lane], &tokens)?;
+        for (span, reading) in spans.iter_mut().zip(readings.into_iter().flatten()) {
+            span.log_probs = reading.log_probs;
+        }
+        Ok(())
+    }
+}
+
+impl Proposal for RemoteDrafter {
+    fn propose(&mut self, request: DraftRequest<'_>, rng: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        self.draft(&request, rng)
+    }
+}
+
+impl Drop for RemoteDrafter {
+    fn drop(&mut self) {
+        self.reader.fleet.leave(self.home);
+    }
+}
+
+/// A candidate that is being drawn.
+#[derive(Default)]
+struct Span {
+    tokens: Vec<TokenId>,
+    log_probs: Vec<f32>,
+    end: Option<SpanEnd>,
+}
+
+impl DrafterConfig {
+    /// Appends a piece to a span, up to where the span ends.
+    fn extend(&self, span: &mut Span, piece: &Drafted, request: &DraftRequest<'_>, limit: usize) {
+        for (&token, &log_prob) in piece.tokens.iter().zip(&piece.log_probs) {
+            if span.end.is_some() {
+                break;
+            }
+            let is_end = self.end_of_text.contains(&token);
+            if is_end && !self.keep_end_of_text {
+                span.end = Some(SpanEnd::Complete);
+                break;
+            }
+            span.tokens.push(token);
+            span.log_probs.push(log_prob);
+            if is_end {
+                span.end = Some(SpanEnd::EndOfText);
+            } else if request.granularity.completes(&span.tokens) {
+                span.end = Some(SpanEnd::Complete);
+            } else if span.tokens.len() >= limit {
+                span.end = Some(SpanEnd::Limit);
+            }
+        }
+    }
+}

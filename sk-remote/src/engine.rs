@@ -1,0 +1,263 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, SpecHandle, TokenId};
+
+use crate::check::Checker;
+use crate::drafter::DrafterConfig;
+use crate::fleet::{Fleet, Request};
+use crate::http::agent;
+use crate::reader::{Controls, Reader};
+use crate::wire::{load_body, load_path, sglang};
+use crate::{
+    AdapterRack, CheckReport, Fault, InstructionRack, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, Retry,
+    Role, Tolerance, Traffic,
+};
+
+/// Modules that servers leave out of an adapter when they score a prompt.
+const LEFT_OUT: [&str; 2] = ["lm_head", "embed_tokens"];
+
+/// Servers, and what is known about their models.
+#[derive(Debug, Clone)]
+pub struct RemoteOptions {
+    /// The servers of the backbone.
+    pub backbone: Role,
+    /// The servers of the drafter; the backbone drafts if there are none.
+    pub drafter: Option<Role>,
+    /// The names of blades, and the names under which the servers know their adapters.
+    pub adapters: BTreeMap<String, String>,
+    /// Tokens that end a response.
+    pub end_of_text: Vec<TokenId>,
+    /// The bytes of each token of the vocabulary, by id.
+    pub token_bytes: Arc<[Box<[u8]>]>,
+    /// How often a request is made again.
+    pub retry: Retry,
+    /// How far two scorings of the same tokens may lie apart.
+    pub tolerance: Tolerance,
+}
+
+impl RemoteOptions {
+    /// Returns the options of a backbone without adapters, which drafts for itself.
+    #[must_use]
+    pub fn new(backbone: Role, token_bytes: Arc<[Box<[u8]>]>, end_of_text: Vec<TokenId>) -> Self {
+        Self {
+            backbone,
+            drafter: None,
+            adapters: BTreeMap::new(),
+            end_of_text,
+            token_bytes,
+            retry: Retry::default(),
+            tolerance: Tolerance::default(),
+        }
+    }
+}
+
+/// An adapter that the servers are to load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdapterSource {
+    /// The name under which they will know it.
+    pub name: String,
+    /// The directory that holds it, on the machine of each server.
+    pub directory: String,
+    /// The modules that it changes, such as `q_proj`; empty if not known.
+    pub modules: Vec<String>,
+}
+
+/// Models behind servers, and an [`Engine`] for schemes.
+///
+/// Clones share the servers, their connections and their state; a clone may have instructions of
+/// its own.
+#[derive(Clone)]
+pub struct RemoteEngine {
+    backbone: Arc<Fleet>,
+    drafter: Arc<Fleet>,
+    backbone_controls: Arc<Controls>,
+    drafter_controls: Arc<Controls>,
+    adapters: AdapterRack,
+    instructions: InstructionRack,
+    end_of_text: Arc<[TokenId]>,
+    token_bytes: Arc<[Box<[u8]>]>,
+    tolerance: Tolerance,
+    meter: Arc<Meter>,
+}
+
+impl RemoteEngine {
+    /// Returns an engine whose servers were not checked. Nothing is sent.
+    ///
+    /// # Errors
+    /// If an address cannot be read.
+    pub fn new(options: RemoteOptions) -> Result<Self, RemoteError> {
+        let RemoteOptions { backbone, drafter, adapters, end_of_text, token_bytes, retry, tolerance } = options;
+        let agent = agent();
+        let backbone = Arc::new(Fleet::new(&agent, backbone, "backbone", retry)?);
+        let backbone_controls = Arc::new(Controls::default());
+        let (drafter, drafter_controls) = match drafter {
+            Some(role) => (Arc::new(Fleet::new(&agent, role, "drafter", retry)?), Arc::default()),
+            None => (Arc::clone(&backbone), Arc::clone(&backbone_controls)),
+        };
+        let rack = AdapterRack::default();
+        adapters.into_iter().for_each(|(blade, adapter)| rack.insert(blade, adapter));
+        Ok(Self {
+            backbone,
+            drafter,
+            backbone_controls,
+            drafter_controls,
+            adapters: rack,
+            instructions: InstructionRack::default(),
+            end_of_text: end_of_text.into(),
+            token_bytes,
+            tolerance,
+            meter: Arc::default(),
+        })
+    }
+
+    /// Returns an engine whose servers were [checked](Self::check).
+    ///
+    /// # Errors
+    /// If an address cannot be read, or a server does not pass.
+    pub fn connect(options: RemoteOptions, probe: &Probe<'_>) -> Result<(Self, CheckReport), RemoteError> {
+        let engine = Self::new(options)?;
+        let report = engine.check(probe)?;
+        Ok((engine, report))
+    }
+
+    /// Checks every server of both roles: the span at the end of the probe must have the same
+    /// log-probabilities alone as in a batch of all policies, and the same at each server of a
+    /// role; each adapter must differ from the base model; tokens drafted at temperature 1 must come with
+    /// the log-probabilities with which they are read; the tokenizers must agree.
+    ///
+    /// Whether tokens drafted at another temperature do so too is found out, and decides whether
+    /// candidates are read once more.
+    ///
+    /// From then on each request of a step has a control row for each of its adapters, whose numbers
+    /// must be those found here. After an adapter was added, check again.
+    ///
+    /// Cost: 9 + K requests per server with SGLang and 9 + 3K with vLLM, for K adapters.
+    ///
+    /// # Errors
+    /// If a server does not pass, with both numbers, or does not answer.
+    pub fn check(&self, probe: &Probe<'_>) -> Result<CheckReport, RemoteError> {
+        let mut names: Vec<Arc<str>> = self.adapters.names().iter().filter_map(|blade| self.adapters.get(blade)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let checker = |fleet, adapters| Checker { fleet, adapters, probe: *probe, tolerance: self.tolerance, meter: &self.meter };
+        let mut report = checker(&self.backbone, &names).run(&self.backbone_controls)?;
+        if !Arc::ptr_eq(&self.backbone, &self.drafter) {
+            report.servers.extend(checker(&self.drafter, &[]).run(&self.drafter_controls)?.servers);
+        }
+        Ok(report)
+    }
+
+    /// Has every server of the backbone load an adapter, for the blade `blade`. SGLang allows it if
+    /// started with `--enable-lora`, vLLM with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True` as well.
+    ///
+    /// # Errors
+    /// If the adapter changes a module that servers leave out, or a server does not load it.
+    pub fn load_adapter(&self, blade: &str, source: &AdapterSource) -> Result<(), RemoteError> {
+        let left_out = |module: &&String| LEFT_OUT.iter().any(|name| module.rsplit('.').next() == Some(name));
+        if let Some(module) = source.modules.iter().find(left_out) {
+            return Err(RemoteError::AdapterModule { blade: blade.to_owned(), module: module.clone() });
+        }
+        let kind = self.backbone.kind;
+        let parse = move |body: &[u8]| match kind {
+            Kind::Sglang => sglang::load_answer(body),
+            // vLLM says so in words.
+            Kind::Vllm => Ok::<_, Fault>(None),
+        };
+        let request = |home| Request {
+            home,
+            pinned: true,
+            task: format!("loading adapter \"{}\"", source.name),
+            path: load_path(kind),
+            body: Some(load_body(&source.name, &source.directory)),
+            parse: Box::new(parse),
+        };
+        let requests: Vec<Request<'_, Option<String>>> = (0..self.backbone.len()).map(request).collect();
+        for answer in self.backbone.all(&requests, &self.meter)? {
+            if let Some(reason) = answer.value {
+                let server = self.backbone.address(answer.server).to_owned();
+                let message = self.backbone.gist(answer.server, reason.as_bytes());
+                return Err(RemoteError::AdapterRefused { server, adapter: source.name.clone(), message });
+            }
+        }
+        self.adapters.insert(blade, source.name.as_str());
+        Ok(())
+    }
+
+    /// The adapters that the backbone reads with, by the names of their blades.
+    #[must_use]
+    pub fn adapters(&self) -> &AdapterRack {
+        &self.adapters
+    }
+
+    /// The instructions that policies read under.
+    #[must_use]
+    pub fn instructions(&self) -> &InstructionRack {
+        &self.instructions
+    }
+
+    /// Returns the engine with the instructions of `rack`.
+    #[must_use]
+    pub fn with_instructions(self, rack: &InstructionRack) -> Self {
+        Self { instructions: rack.clone(), ..self }
+    }
+
+    /// The most tokens that a context and its continuation may have, if a server said so when it
+    /// was checked.
+    #[must_use]
+    pub fn context_limit(&self) -> Option<usize> {
+        self.backbone.room(0).into_iter().chain(self.drafter.room(0)).min()
+    }
+
+    /// The traffic of all generations and checks so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.meter.read()
+    }
+
+    /// As [`start`](Engine::start), with a meter of the generation's own. Read before and after a
+    /// step, it gives the traffic of the step.
+    ///
+    /// # Errors
+    /// As [`start`](Engine::start).
+    pub fn start_metered(&self, drafting: &Drafting) -> Result<(Generation, Arc<Meter>), RemoteError> {
+        let meter = Arc::new(Meter::part_of(&self.meter));
+        let backbone_reader = || Reader::new(&self.backbone, &self.backbone_controls, self.tolerance, &meter);
+        let drafter_reader = || Reader::new(&self.drafter, &self.drafter_controls, self.tolerance, &meter);
+        let end_of_text = Arc::clone(&self.end_of_text);
+        let proposal: Box<dyn sk_core::Proposal> = match *drafting {
+            Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens } => {
+                let reader = match model {
+                    DraftModel::Drafter => drafter_reader(),
+                    DraftModel::Backbone => backbone_reader(),
+                    DraftModel::Soup(_) => {
+                        return Err(RemoteError::Unsupported {
+                            what: "drafting by a soup of adapters".to_owned(),
+                            reason: "servers do not average adapters; draft by the drafter or the backbone",
+                        });
+                    }
+                };
+                let config = DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text, span_tokens };
+                Box::new(RemoteDrafter::new(reader, config))
+            }
+            Drafting::Vocabulary { .. } => {
+                return Err(RemoteError::Unsupported {
+                    what: "drafting the tokens of the vocabulary".to_owned(),
+                    reason: "servers return the likeliest tokens and no distribution; sample spans from the drafter or the backbone",
+                });
+            }
+        };
+        let backbone = RemoteBackbone::new(backbone_reader(), self.adapters.clone(), self.instructions.clone());
+        Ok((Generation { backbone: Box::new(backbone), proposal }, meter))
+    }
+}
+
+impl Engine for RemoteEngine {
+    fn start(&self, drafting: &Drafting, _: &SpecHandle) -> Result<Generation, BoxError> {
+        Ok(self.start_metered(drafting)?.0)
+    }
+
+    fn token_bytes(&self) -> Arc<[Box<[u8]>]> {
+        Arc::clone(&self.token_bytes)
+    }
+}

@@ -1,0 +1,280 @@
+//! The servers of a role: where a request goes, and where it goes when that fails.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use ureq::Agent;
+
+use crate::http::{Answer, Failure, Server};
+use crate::{AddressError, Fault, Kind, Meter, RemoteError, Retry, Role, Traffic};
+
+/// Servers of the same model.
+pub(crate) struct Fleet {
+    /// Their API.
+    pub(crate) kind: Kind,
+    /// The name under which they know the model.
+    pub(crate) model: Option<String>,
+    /// Which model, in messages.
+    pub(crate) role: &'static str,
+    retry: Retry,
+    members: Vec<Member>,
+    /// Tokens of a context and its continuation that they hold, where known; 0 before.
+    limit: AtomicUsize,
+    /// Whether drafted tokens are known to come with log-probabilities from before temperature,
+    /// truncation and penalty.
+    untempered: AtomicBool,
+}
+
+/// A server and its state.
+struct Member {
+    server: Server,
+    /// Lanes of generations that stay with it.
+    lanes: AtomicUsize,
+    /// Requests under way.
+    under_way: AtomicUsize,
+    health: Mutex<Health>,
+}
+
+#[derive(Default)]
+struct Health {
+    /// Failures in a row.
+    failures: u32,
+    /// Not asked before, while there are others.
+    until: Option<Instant>,
+}
+
+/// Reads an answer, or says what is wrong with it.
+pub(crate) type Parse<'a, T> = Box<dyn Fn(&[u8]) -> Result<T, Fault> + Send + Sync + 'a>;
+
+/// Something asked of a fleet.
+pub(crate) struct Request<'a, T> {
+    /// The server that should answer.
+    pub(crate) home: usize,
+    /// Whether no other may.
+    pub(crate) pinned: bool,
+    /// What is asked for, in messages.
+    pub(crate) task: String,
+    pub(crate) path: &'static str,
+    /// The body; `None` for a GET.
+    pub(crate) body: Option<String>,
+    /// Reads an answer.
+    pub(crate) parse: Parse<'a, T>,
+}
+
+/// What was answered, and by which server.
+pub(crate) struct Answered<T> {
+    pub(crate) value: T,
+    pub(crate) server: usize,
+}
+
+impl Fleet {
+    pub(crate) fn new(agent: &Agent, role: Role, name: &'static str, retry: Retry) -> Result<Self, AddressError> {
+        let Role { kind, urls, model, key } = role.checked()?;
+        let member = |url: &String| Member {
+            server: Server::new(agent, url, key.as_ref()),
+            lanes: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+            health: Mutex::default(),
+        };
+        let members = urls.iter().map(member).collect();
+        Ok(Self { kind, model, role: name, retry, members, limit: AtomicUsize::new(0), untempered: AtomicBool::new(false) })
+    }
+
+    /// The number of servers.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The address of a server.
+    pub(crate) fn address(&self, server: usize) -> &str {
+        self.members[server].server.address()
+    }
+
+    /// A server's words as they may be shown.
+    pub(crate) fn gist(&self, server: usize, body: &[u8]) -> String {
+        self.members[server].server.gist(body)
+    }
+
+    /// Sets the tokens that the servers hold; the least that any says counts.
+    pub(crate) fn learn_limit(&self, limit: usize) {
+        let least = |known| if known == 0 || limit < known { Some(limit) } else { None };
+        let _ = self.limit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
+    }
+
+    /// Tokens that may follow a context of `context` tokens.
+    pub(crate) fn room(&self, context: usize) -> Option<usize> {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => None,
+            limit => Some(limit.saturating_sub(context)),
+        }
+    }
+
+    /// Checks that a context with its continuation fits.
+    pub(crate) fn check_room(&self, tokens: usize) -> Result<(), RemoteError> {
+        match self.limit.load(Ordering::Relaxed) {
+            limit if limit > 0 && tokens > limit => Err(RemoteError::ContextFull { role: self.role, tokens, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps whether every server returns the log-probabilities of drafted tokens from before
+    /// temperature, truncation and penalty.
+    pub(crate) fn learn_untempered(&self, untempered: bool) {
+        self.untempered.store(untempered, Ordering::Relaxed);
+    }
+
+    /// Whether it is known that they do.
+    pub(crate) fn is_untempered(&self) -> bool {
+        self.untempered.load(Ordering::Relaxed)
+    }
+
+    /// Servers that are not set aside; all where all are.
+    pub(crate) fn available(&self) -> usize {
+        let now = Instant::now();
+        match self.members.iter().filter(|member| member.is_available(now)).count() {
+            0 => self.members.len(),
+            some => some,
+        }
+    }
+
+    /// Whether a lane may stay where it is.
+    pub(crate) fn keeps(&self, server: usize) -> bool {
+        self.members[server].is_available(Instant::now())
+    }
+
+    /// Returns the server with the fewest lanes, then the fewest requests under way, and counts the
+    /// lane in.
+    pub(crate) fn settle(&self) -> usize {
+        let server = self.least_busy(|_| true).unwrap_or(0);
+        self.members[server].lanes.fetch_add(1, Ordering::Relaxed);
+        server
+    }
+
+    /// A lane goes from one server to another.
+    pub(crate) fn resettle(&self, from: usize, to: usize) {
+        self.members[to].lanes.fetch_add(1, Ordering::Relaxed);
+        self.leave(from);
+    }
+
+    /// A lane leaves a server.
+    pub(crate) fn leave(&self, server: usize) {
+        self.members[server].lanes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn least_busy(&self, allowed: impl Fn(usize) -> bool) -> Option<usize> {
+        let now = Instant::now();
+        let key = |&server: &usize| {
+            let member = &self.members[server];
+            let load = (member.lanes.load(Ordering::Relaxed), member.under_way.load(Ordering::Relaxed));
+            (!member.is_available(now), load, server)
+        };
+        (0..self.members.len()).filter(|&server| allowed(server)).min_by_key(key)
+    }
+
+    /// Makes all requests at once and waits for the last answer.
+    ///
+    /// # Errors
+    /// The first that has one in the order of the requests.
+    pub(crate) fn all<T: Send>(&self, requests: &[Request<'_, T>], meter: &Meter) -> Result<Vec<Answered<T>>, RemoteError> {
+        let Some((first, rest)) = requests.split_first() else { return Ok(Vec::new()) };
+        meter.count(Traffic { round_trips: 1, ..Traffic::default() });
+        std::thread::scope(|scope| {
+            let spawn = |request| Builder::new().spawn_scoped(scope, move || self.one(request, meter));
+            let others: Vec<_> = rest.iter().map(spawn).collect();
+            let mut answers = vec![self.one(first, meter)];
+            for (other, request) in others.into_iter().zip(rest) {
+                answers.push(match other {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    // A machine out of threads asks one after the other.
+                    Err(_) => self.one(request, meter),
+                });
+            }
+            answers.into_iter().collect()
+        })
+    }
+
+    /// Makes a request until it is answered.
+    fn one<T>(&self, request: &Request<'_, T>, meter: &Meter) -> Result<Answered<T>, RemoteError> {
+        let start = Instant::now();
+        let mut tried: Vec<usize> = Vec::new();
+        let mut server = request.home;
+        if !request.pinned && !self.keeps(server) {
+            server = self.least_busy(|_| true).unwrap_or(server);
+        }
+        let mut attempt = 0;
+        loop {
+            let left = self.retry.deadline.saturating_sub(start.elapsed());
+            let (fault, pause) = match self.attempt(server, request, left, meter) {
+                Ok(value) => return Ok(Answered { value, server }),
+                Err(Failure::Again(fault, pause)) => (fault, pause),
+                Err(Failure::Refused { status, message }) => {
+                    let (server, task) = (self.address(server).to_owned(), request.task.clone());
+                    return Err(RemoteError::Refused { server, task, status, message });
+                }
+            };
+            self.members[server].fail(&self.retry, pause);
+            tried.push(server);
+            let fresh = if request.pinned { None } else { self.least_busy(|other| !tried.contains(&other)) };
+            let (next, wait) = match fresh {
+                Some(other) => (other, Duration::ZERO),
+                None => {
+                    let next = if request.pinned { server } else { self.least_busy(|_| true).unwrap_or(server) };
+                    (next, pause.unwrap_or_default().max(self.retry.pause(attempt)))
+                }
+            };
+            let spent = start.elapsed();
+            if attempt + 1 >= self.retry.attempts || spent + wait >= self.retry.deadline {
+                return Err(RemoteError::Unanswered {
+                    server: self.address(server).to_owned(),
+                    task: request.task.clone(),
+                    attempts: attempt + 1,
+                    seconds: spent.as_secs_f64(),
+                    last: fault,
+                });
+            }
+            std::thread::sleep(wait);
+            meter.count(Traffic { retries: 1, ..Traffic::default() });
+            server = next;
+            attempt += 1;
+        }
+    }
+
+    fn attempt<T>(&self, server: usize, request: &Request<'_, T>, left: Duration, meter: &Meter) -> Result<T, Failure> {
+        let member = &self.members[server];
+        member.under_way.fetch_add(1, Ordering::Relaxed);
+        let answer = member.server.ask(request.path, request.body.as_deref(), self.retry.patience.min(left));
+        member.under_way.fetch_sub(1, Ordering::Relaxed);
+        let sent = request.body.as_ref().map_or(0, String::len) as u64;
+        let received = answer.as_ref().map_or(0, |answer| answer.body.len()) as u64;
+        meter.count(Traffic { requests: 1, bytes_out: sent, bytes_in: received, ..Traffic::default() });
+        let Answer { body } = answer?;
+        let value = (request.parse)(&body).map_err(|fault| Failure::Again(fault, None))?;
+        member.recover();
+        Ok(value)
+    }
+}
+
+impl Member {
+    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
+        // Two plain fields, each written whole.
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_available(&self, now: Instant) -> bool {
+        self.health().until.is_none_or(|until| until <= now)
+    }
+
+    /// Sets the server aside, for as long as it asks if it does.
+    fn fail(&self, retry: &Retry, pause: Option<Duration>) {
+        let mut health = self.health();
+        health.failures = health.failures.saturating_add(1);
+        let aside = pause.map_or_else(|| retry.aside(health.failures), |pause| pause.min(retry.longest_aside));
+        health.until = Instant::now().checked_add(aside);
+    }
+
+    fn recover(&self) {
+        *self.health() = Health::default();
+    }
+}

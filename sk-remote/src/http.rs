@@ -1,0 +1,176 @@
+//! One server: requests to it, and what comes back.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use ureq::Agent;
+use ureq::http::{Response, Uri};
+use ureq::tls::{RootCerts, TlsConfig};
+
+use crate::retry::retry_after;
+use crate::{Fault, Key};
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest wait, a year: the moment that a wait ends at must be one that a clock can show.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Connections that are kept open, in all and to each server.
+const KEPT: usize = 256;
+/// How long an unused connection is kept. Both servers close theirs after five seconds; a request
+/// on a connection that is being closed would fail.
+const IDLE: Duration = Duration::from_secs(4);
+/// The longest answer read. A step of mode A over a long context has some ten megabytes.
+const LONGEST: u64 = 1 << 30;
+/// Characters of a server's complaint that are shown.
+const SHOWN: usize = 300;
+
+/// A server.
+pub(crate) struct Server {
+    agent: Agent,
+    base: String,
+    authorization: Option<String>,
+    proxy: Option<ureq::Proxy>,
+}
+
+/// An answer of a server.
+pub(crate) struct Answer {
+    pub(crate) body: Vec<u8>,
+}
+
+/// No answer.
+pub(crate) enum Failure {
+    /// Another attempt may succeed, after this pause if the server names one.
+    Again(Fault, Option<Duration>),
+    /// The server says no.
+    Refused { status: u16, message: String },
+}
+
+/// Returns the pool of connections of an engine.
+pub(crate) fn agent() -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        // A key must not travel to where a redirection points.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .timeout_connect(Some(CONNECT))
+        .max_idle_connections(KEPT)
+        .max_idle_connections_per_host(KEPT)
+        .max_idle_age(IDLE)
+        .user_agent(concat!("swiss-knife/", env!("CARGO_PKG_VERSION")))
+        .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build());
+    Agent::new_with_config(config.build())
+}
+
+impl Server {
+    pub(crate) fn new(agent: &Agent, base: &str, key: Option<&Key>) -> Self {
+        let authorization = key.map(|key| format!("Bearer {}", key.as_str()));
+        // No proxy leads back to this machine.
+        let uri: Option<Uri> = base.parse().ok();
+        let here = uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
+        let proxy = if here { None } else { ureq::Proxy::try_from_env() };
+        Self { agent: agent.clone(), base: base.to_owned(), authorization, proxy }
+    }
+
+    /// The address.
+    pub(crate) fn address(&self) -> &str {
+        &self.base
+    }
+
+    /// Sends `body` to `path`, or asks for `path` where there is none, and waits for the answer.
+    pub(crate) fn ask(&self, path: &str, body: Option<&str>, patience: Duration) -> Result<Answer, Failure> {
+        let url = format!("{}{path}", self.base);
+        let patience = patience.min(LONGEST_WAIT);
+        let start = Instant::now();
+        let sent = match body {
+            Some(body) => {
+                let mut request = self.agent.post(&url).content_type("application/json");
+                if let Some(authorization) = &self.authorization {
+                    request = request.header("authorization", authorization);
+                }
+                request.config().timeout_global(Some(patience)).proxy(self.proxy.clone()).build().send(body)
+            }
+            None => {
+                let mut request = self.agent.get(&url);
+                if let Some(authorization) = &self.authorization {
+                    request = request.header("authorization", authorization);
+                }
+                request.config().timeout_global(Some(patience)).proxy(self.proxy.clone()).build().call()
+            }
+        };
+        let fault = |error: &ureq::Error| Failure::Again(self.fault(error, start.elapsed()), None);
+        let mut response = sent.map_err(|error| fault(&error))?;
+        let status = response.status().as_u16();
+        let pause = pause_of(&response);
+        let mut text = Vec::new();
+        let mut reader = response.body_mut().with_config().limit(LONGEST).reader();
+        if let Err(error) = reader.read_to_end(&mut text) {
+            return Err(fault(&ureq::Error::from(error)));
+        }
+        match status {
+            200..=299 => Ok(Answer { body: text }),
+            408 | 425 | 429 | 500..=599 => Err(Failure::Again(Fault::Status { status, message: self.gist(&text) }, pause)),
+            _ => Err(Failure::Refused { status, message: self.gist(&text) }),
+        }
+    }
+
+    fn fault(&self, error: &ureq::Error, waited: Duration) -> Fault {
+        let timed_out = match error {
+            ureq::Error::Timeout(_) => true,
+            ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::TimedOut,
+            _ => false,
+        };
+        if timed_out {
+            return Fault::TimedOut { seconds: waited.as_secs_f64() };
+        }
+        Fault::Connection { message: self.gist(error.to_string().as_bytes()) }
+    }
+
+    /// A server's words as they may be shown: its own message if there is one, on one line, not too
+    /// long, and without the key, which a server may echo.
+    pub(crate) fn gist(&self, body: &[u8]) -> String {
+        let text = String::from_utf8_lossy(body);
+        let parsed: Option<Value> = serde_json::from_str(&text).ok();
+        let message = parsed.as_ref().and_then(message_of);
+        let mut line = message.unwrap_or(&text).split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(key) = self.authorization.as_deref().and_then(|header| header.strip_prefix("Bearer ")) {
+            line = line.replace(key, "…");
+        }
+        if line.chars().count() > SHOWN {
+            line = line.chars().take(SHOWN).chain(['…']).collect();
+        }
+        if line.is_empty() { "(no message)".to_owned() } else { line }
+    }
+}
+
+/// The message in an error body of vLLM, SGLang or FastAPI.
+fn message_of(body: &Value) -> Option<&str> {
+    let error = body.get("error").unwrap_or(body);
+    let named = ["message", "error_message", "detail"].iter().find_map(|name| error.get(name).and_then(Value::as_str));
+    named.or_else(|| error.as_str())
+}
+
+fn pause_of(response: &Response<ureq::Body>) -> Option<Duration> {
+    response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_short_and_without_the_key() {
+        let server = Server::new(&agent(), "http://localhost:1", Key::new("secret").as_ref());
+        for (body, shown) in [
+            (r#"{"error": {"message": "Incorrect key\n secret.", "code": 401}}"#, "Incorrect key …."),
+            (r#"{"object":"error","message":"too long"}"#, "too long"),
+            (r#"{"detail":"Not Found"}"#, "Not Found"),
+            (r#"{"error":"none"}"#, "none"),
+            ("<html>", "<html>"),
+            ("", "(no message)"),
+        ] {
+            assert_eq!(server.gist(body.as_bytes()), shown);
+        }
+        assert_eq!(server.gist(&[b'x'; 1000]).chars().count(), SHOWN + 1);
+    }
+}

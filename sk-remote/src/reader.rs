@@ -1,0 +1,294 @@
+//! Reads spans under several policies, all at once, on the servers of a role.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sk_core::{Reading, TokenId};
+
+use crate::fleet::{Fleet, Request};
+use crate::tolerance::mean;
+use crate::wire::{Prefix, Row, agree, sglang, vllm};
+use crate::{AnswerError, Fault, Kind, Meter, RemoteError, Tolerance};
+
+/// A context shorter than this is not read ahead of its first rows: that would cost more than it
+/// saves.
+const WARMED: usize = 128;
+
+/// A policy to be read.
+pub(crate) struct Lane {
+    /// Its name, by which it stays with a server.
+    pub(crate) name: Arc<str>,
+    /// The adapter, as the servers know it; `None` for the base model.
+    pub(crate) adapter: Option<Arc<str>>,
+    pub(crate) prefix: Arc<Prefix>,
+}
+
+impl Lane {
+    /// What the policy is called in messages.
+    pub(crate) fn policy(&self) -> String {
+        if self.name.is_empty() { policy_name(None) } else { format!("policy \"{}\"", self.name) }
+    }
+}
+
+/// A span whose log-probabilities were checked at the start. It is read beside the candidates, so
+/// that weights that changed are noticed in the step in which they do.
+pub(crate) struct Control {
+    pub(crate) prefix: Prefix,
+    pub(crate) span: Vec<TokenId>,
+    pub(crate) log_probs: Vec<f32>,
+}
+
+/// The control spans of the adapters of a fleet.
+#[derive(Default)]
+pub(crate) struct Controls(Mutex<BTreeMap<Option<Arc<str>>, Arc<Control>>>);
+
+impl Controls {
+    pub(crate) fn insert(&self, adapter: Option<Arc<str>>, control: Control) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(adapter, Arc::new(control));
+    }
+
+    fn get(&self, adapter: &Option<Arc<str>>) -> Option<Arc<Control>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(adapter).cloned()
+    }
+}
+
+/// Reads for one generation. Its lanes stay with their servers.
+pub(crate) struct Reader {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) meter: Arc<Meter>,
+    controls: Arc<Controls>,
+    tolerance: Tolerance,
+    /// The server of each part of a lane.
+    homes: BTreeMap<(Arc<str>, usize), usize>,
+}
+
+/// Some spans of a lane, for one server.
+struct Task {
+    lane: usize,
+    part: usize,
+    spans: Range<usize>,
+    home: usize,
+    is_new: bool,
+}
+
+/// The rows of a request.
+struct Job {
+    home: usize,
+    /// Places in the tasks.
+    tasks: Vec<usize>,
+    controls: Vec<(Option<Arc<str>>, Arc<Control>)>,
+}
+
+impl Reader {
+    pub(crate) fn new(fleet: &Arc<Fleet>, controls: &Arc<Controls>, tolerance: Tolerance, meter: &Arc<Meter>) -> Self {
+        Self {
+            fleet: Arc::clone(fleet),
+            meter: Arc::clone(meter),
+            controls: Arc::clone(controls),
+            tolerance,
+            homes: BTreeMap::new(),
+        }
+    }
+
+    /// Reads each span as the continuation of each lane's prefix: per lane and span one reading.
+    ///
+    /// Lanes that share a server share a request with SGLang. Where there are more servers than
+    /// lanes, the spans of a lane are split among several.
+    pub(crate) fn read(&mut self, lanes: &[Lane], spans: &[&[TokenId]]) -> Result<Vec<Vec<Reading>>, RemoteError> {
+        let longest = spans.iter().map(|span| span.len()).max().unwrap_or(0);
+        for lane in lanes {
+            // vLLM wants room for one token more.
+            self.fleet.check_room(lane.prefix.len() + longest + 1)?;
+        }
+        let tasks = self.tasks(lanes, spans.len());
+        self.warm(lanes, &tasks)?;
+        let jobs = self.jobs(lanes, &tasks);
+        let rows: Vec<Vec<Row<'_>>> = jobs.iter().map(|job| rows_of(job, &tasks, lanes, spans)).collect();
+        let requests: Vec<Request<'_, Vec<Reading>>> = jobs
+            .iter()
+            .zip(&rows)
+            .map(|(job, rows)| {
+                let inspect = |readings: &[Reading]| {
+                    agree(rows, readings, self.tolerance.token)?;
+                    let first = rows.len() - job.controls.len();
+                    check_controls(&job.controls, &readings[first..], self.tolerance)
+                };
+                request(&self.fleet, (job.home, false), rows, inspect)
+            })
+            .collect();
+        let answers = self.fleet.all(&requests, &self.meter)?;
+        drop(requests);
+
+        let mut readings: Vec<Vec<Reading>> = lanes.iter().map(|_| vec![Reading::default(); spans.len()]).collect();
+        let mut moves = Vec::new();
+        for (job, answer) in jobs.iter().zip(answers) {
+            let mut values = answer.value.into_iter();
+            for task in job.tasks.iter().map(|&task| &tasks[task]) {
+                for span in task.spans.clone() {
+                    readings[task.lane][span] = values.next().unwrap_or_default();
+                }
+                moves.push((task, answer.server));
+            }
+        }
+        for (task, server) in moves {
+            // What the lane has in a cache is now where it was answered.
+            if server != task.home {
+                self.fleet.resettle(task.home, server);
+                self.homes.insert((Arc::clone(&lanes[task.lane].name), task.part), server);
+            }
+        }
+        Ok(readings)
+    }
+
+    /// Splits the work: which spans of which lane go where.
+    fn tasks(&mut self, lanes: &[Lane], spans: usize) -> Vec<Task> {
+        let parts = (self.fleet.available() / lanes.len().max(1)).clamp(1, spans.max(1));
+        let mut tasks = Vec::with_capacity(lanes.len() * parts);
+        for (lane, Lane { name, .. }) in lanes.iter().enumerate() {
+            for part in 0..parts {
+                let (home, is_new) = self.home(name, part);
+                let spans = spans * part / parts..spans * (part + 1) / parts;
+                tasks.push(Task { lane, part, spans, home, is_new });
+            }
+        }
+        tasks
+    }
+
+    /// Returns the server of a part of a lane, and whether the part is new to it.
+    fn home(&mut self, name: &Arc<str>, part: usize) -> (usize, bool) {
+        let key = (Arc::clone(name), part);
+        match self.homes.get(&key) {
+            Some(&home) if self.fleet.keeps(home) => (home, false),
+            previous => {
+                let home = self.fleet.settle();
+                let is_new = previous != Some(&home);
+                if let Some(&previous) = previous {
+                    self.fleet.leave(previous);
+                }
+                self.homes.insert(key, home);
+                (home, is_new)
+            }
+        }
+    }
+
+    /// Reads the contexts of new lanes into the caches, once each instead of once per row.
+    fn warm(&self, lanes: &[Lane], tasks: &[Task]) -> Result<(), RemoteError> {
+        if self.fleet.kind == Kind::Vllm {
+            // Rows with prompt_logprobs do not read the cache.
+            return Ok(());
+        }
+        let mut fresh: BTreeMap<usize, Vec<(Option<&str>, &Prefix)>> = BTreeMap::new();
+        for task in tasks {
+            let Lane { adapter, prefix, .. } = &lanes[task.lane];
+            if task.is_new && prefix.len() >= WARMED && task.spans.len() > 1 {
+                fresh.entry(task.home).or_default().push((adapter.as_deref(), prefix));
+            }
+        }
+        let request = |(&home, lanes): (&usize, &Vec<(Option<&str>, &Prefix)>)| Request {
+            home,
+            pinned: false,
+            task: format!("reading ahead under {}", policies_of(lanes.iter().map(|lane| lane.0))),
+            path: sglang::PATH,
+            body: Some(sglang::warm_body(lanes)),
+            parse: Box::new(sglang::warm_answer),
+        };
+        let requests: Vec<Request<'_, ()>> = fresh.iter().map(request).collect();
+        self.fleet.all(&requests, &self.meter).map(drop)
+    }
+
+    /// Groups the tasks into requests, each with the controls of its adapters.
+    fn jobs(&self, lanes: &[Lane], tasks: &[Task]) -> Vec<Job> {
+        let mut jobs: Vec<Job> = Vec::new();
+        for (place, task) in tasks.iter().enumerate().filter(|(_, task)| !task.spans.is_empty()) {
+            let shared = jobs.iter_mut().find(|job| self.fleet.kind == Kind::Sglang && job.home == task.home);
+            match shared {
+                Some(job) => job.tasks.push(place),
+                None => jobs.push(Job { home: task.home, tasks: vec![place], controls: Vec::new() }),
+            }
+        }
+        for job in &mut jobs {
+            let adapters = job.tasks.iter().map(|&task| &lanes[tasks[task].lane].adapter);
+            let mut adapters: Vec<&Option<Arc<str>>> = adapters.collect();
+            adapters.sort_unstable();
+            adapters.dedup();
+            let control = |adapter: &Option<Arc<str>>| Some((adapter.clone(), self.controls.get(adapter)?));
+            job.controls = adapters.into_iter().filter_map(control).collect();
+        }
+        jobs
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.homes.values().for_each(|&home| self.fleet.leave(home));
+    }
+}
+
+/// The rows of a job: its spans task by task, then its controls.
+fn rows_of<'a>(job: &'a Job, tasks: &[Task], lanes: &'a [Lane], spans: &[&'a [TokenId]]) -> Vec<Row<'a>> {
+    let row = |task: &Task| {
+        let Lane { adapter, prefix, .. } = &lanes[task.lane];
+        let row = |span| Row { adapter: adapter.as_deref(), prefix, span };
+        spans[task.spans.clone()].iter().copied().map(row).collect::<Vec<_>>()
+    };
+    let control = |(adapter, control): &'a (Option<Arc<str>>, Arc<Control>)| Row {
+        adapter: adapter.as_deref(),
+        prefix: &control.prefix,
+        span: &control.span,
+    };
+    job.tasks.iter().flat_map(|&task| row(&tasks[task])).chain(job.controls.iter().map(control)).collect()
+}
+
+fn check_controls(
+    controls: &[(Option<Arc<str>>, Arc<Control>)],
+    readings: &[Reading],
+    tolerance: Tolerance,
+) -> Result<(), AnswerError> {
+    for ((adapter, control), reading) in controls.iter().zip(readings) {
+        if tolerance.violation(&control.log_probs, &reading.log_probs).is_some() {
+            let (expected, got) = (mean(&control.log_probs), mean(&reading.log_probs));
+            return Err(AnswerError::Control { policy: policy_name(adapter.as_deref()), expected, got });
+        }
+    }
+    Ok(())
+}
+
+/// What an adapter is called in messages.
+pub(crate) fn policy_name(adapter: Option<&str>) -> String {
+    adapter.map_or_else(|| "the base model".to_owned(), |adapter| format!("adapter \"{adapter}\""))
+}
+
+/// What several adapters are called in messages, each once.
+fn policies_of<'a>(adapters: impl Iterator<Item = Option<&'a str>>) -> String {
+    let adapters: BTreeSet<Option<&str>> = adapters.collect();
+    adapters.into_iter().map(policy_name).collect::<Vec<_>>().join(", ")
+}
+
+/// A request that reads rows at a server, which must be the only one if `pinned`. With vLLM all
+/// rows are of one adapter. `inspect` has the last word on the readings.
+pub(crate) fn request<'a>(
+    fleet: &Fleet,
+    (home, pinned): (usize, bool),
+    rows: &'a [Row<'a>],
+    inspect: impl Fn(&[Reading]) -> Result<(), AnswerError> + Send + Sync + 'a,
+) -> Request<'a, Vec<Reading>> {
+    let kind = fleet.kind;
+    let (path, body) = match kind {
+        Kind::Sglang => (sglang::PATH, sglang::read_body(rows)),
+        Kind::Vllm => {
+            let adapter = rows.first().and_then(|row| row.adapter);
+            (vllm::PATH, vllm::read_body(adapter.or(fleet.model.as_deref()), rows))
+        }
+    };
+    let parse = move |body: &[u8]| {
+        let readings = match kind {
+            Kind::Sglang => sglang::read_answer(body, rows),
+            Kind::Vllm => vllm::read_answer(body, rows),
+        }?;
+        inspect(&readings).map_err(Fault::Answer)?;
+        Ok(readings)
+    };
+    let task = format!("reading {} spans under {}", rows.len(), policies_of(rows.iter().map(|row| row.adapter)));
+    Request { home, pinned, task, path, body: Some(body), parse: Box::new(parse) }
+}

@@ -1,0 +1,100 @@
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+/// How often and how fast a request that found no usable answer is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts in all, at least 1.
+    pub attempts: u32,
+    /// The longest wait for one answer.
+    pub patience: Duration,
+    /// The longest time that a request takes with all its attempts and pauses. A server that asks
+    /// by `Retry-After` for a longer pause is not waited for.
+    pub deadline: Duration,
+    /// The pause before the second attempt at the same server; it doubles each time.
+    pub first_pause: Duration,
+    /// The longest pause.
+    pub longest_pause: Duration,
+    /// How long a server that failed once is not asked while there are others; it doubles with each
+    /// failure in a row.
+    pub set_aside: Duration,
+    /// The longest time that a server is not asked.
+    pub longest_aside: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            patience: Duration::from_secs(60),
+            deadline: Duration::from_secs(180),
+            first_pause: Duration::from_millis(100),
+            longest_pause: Duration::from_secs(10),
+            set_aside: Duration::from_secs(1),
+            longest_aside: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Retry {
+    /// The pause after a failed attempt, counted from 0: min(longest, first·2^attempt), of which a
+    /// random share between a half and all, so that requests that failed together do not come back
+    /// together.
+    pub(crate) fn pause(&self, attempt: u32) -> Duration {
+        doubled(self.first_pause, attempt, self.longest_pause).mul_f64(0.5 + 0.5 * jitter())
+    }
+
+    /// How long a server is not asked after `failures` ≥ 1 in a row.
+    pub(crate) fn aside(&self, failures: u32) -> Duration {
+        doubled(self.set_aside, failures.saturating_sub(1), self.longest_aside)
+    }
+}
+
+/// min(longest, first·2^times).
+fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
+}
+
+/// Uniform in [0, 1). The standard library seeds each hasher anew, which is all the randomness that
+/// jitter needs; a generation's own generator is not touched.
+fn jitter() -> f64 {
+    (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The pause that `Retry-After` asks for, in seconds. Dates, which neither server sends, are not
+/// read.
+pub(crate) fn retry_after(value: &str) -> Option<Duration> {
+    let seconds: f64 = value.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_limit_with_jitter() {
+        let second = Duration::from_secs(1);
+        let retry = Retry { first_pause: second, longest_pause: 10 * second, ..Retry::default() };
+        for (attempt, full) in [(0, 1.0), (1, 2.0), (3, 8.0), (4, 10.0), (40, 10.0)] {
+            let pauses: Vec<f64> = (0..50).map(|_| retry.pause(attempt).as_secs_f64()).collect();
+            assert!(pauses.iter().all(|pause| (full / 2.0..=full).contains(pause)), "{attempt}: {pauses:?}");
+            assert!(pauses.iter().any(|pause| *pause != pauses[0]), "no jitter");
+        }
+    }
+
+    #[test]
+    fn a_server_is_set_aside_longer_each_time() {
+        let retry = Retry::default();
+        assert_eq!([1, 2, 3, 30].map(|failures| retry.aside(failures).as_secs()), [1, 2, 4, 60]);
+    }
+
+    #[test]
+    fn servers_name_seconds() {
+        assert_eq!(retry_after(" 12 "), Some(Duration::from_secs(12)));
+        assert_eq!(retry_after("0.5"), Some(Duration::from_millis(500)));
+        for wrong in ["soon", "-1", "NaN", "inf", "Wed, 21 Oct 2015 07:28:30 GMT"] {
+            assert_eq!(retry_after(wrong), None, "{wrong}");
+        }
+    }
+}

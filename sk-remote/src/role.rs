@@ -1,0 +1,208 @@
+use std::fmt;
+use std::str::FromStr;
+
+use ureq::http::Uri;
+
+/// Which API a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// SGLang: `POST /generate`.
+    Sglang,
+    /// vLLM: `POST /v1/completions`.
+    Vllm,
+}
+
+impl Kind {
+    /// The name, as in an address: `sglang` or `vllm`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sglang => "sglang",
+            Self::Vllm => "vllm",
+        }
+    }
+}
+
+/// An API key, sent as a bearer token and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// Returns the key. `None` if the text is blank or cannot stand in a header.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// The servers of one model. All of them serve the same weights.
+///
+/// The text form is a kind, `+`, and addresses separated by commas. `#NAME` at the end names the
+/// model, for a server that serves several:
+///
+/// ```
+/// use sk_remote::{Kind, Role};
+///
+/// let role: Role = "vllm+http://10.0.0.1:8000,http://10.0.0.2:8000#base".parse()?;
+/// assert_eq!((role.kind, role.urls.len(), role.model.as_deref()), (Kind::Vllm, 2, Some("base")));
+/// assert_eq!("tgi+http://host".parse::<Role>().unwrap_err().to_string(),
+///     "\"tgi+http://host\": the kind of server is not known; begin with sglang+http:// or vllm+http://");
+/// # Ok::<(), sk_remote::AddressError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Role {
+    /// Their API.
+    pub kind: Kind,
+    /// Their addresses, at least one: scheme, host and port, such as `http://localhost:30000`.
+    pub urls: Vec<String>,
+    /// The name under which the servers know the model; `None` for the one they serve.
+    pub model: Option<String>,
+    /// The key that all of them take.
+    pub key: Option<Key>,
+}
+
+impl Role {
+    /// Returns the role with a key.
+    #[must_use]
+    pub fn with_key(self, key: Option<Key>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// Checks the addresses, which may have been written field by field.
+    pub(crate) fn checked(self) -> Result<Self, AddressError> {
+        let wrong = |url: &str, reason| AddressError { text: url.to_owned(), reason };
+        if self.urls.is_empty() {
+            return Err(wrong("", Reason::Empty));
+        }
+        let mut urls: Vec<String> = Vec::with_capacity(self.urls.len());
+        for url in &self.urls {
+            let base = base_of(url).map_err(|reason| wrong(url, reason))?;
+            if urls.contains(&base) {
+                return Err(wrong(url, Reason::Twice));
+            }
+            urls.push(base);
+        }
+        Ok(Self { urls, ..self })
+    }
+}
+
+/// An address of servers that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\": {reason}")]
+pub struct AddressError {
+    /// The address, or the part of it that is wrong.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// What is wrong with an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It does not begin with a known kind.
+    #[error("the kind of server is not known; begin with sglang+http:// or vllm+http://")]
+    Kind,
+    /// No address follows the kind.
+    #[error("no address is given; write one as http://HOST:PORT")]
+    Empty,
+    /// It is not an address.
+    #[error("it is not an address; write it as http://HOST:PORT")]
+    Syntax,
+    /// It names a scheme other than HTTP.
+    #[error("only http:// and https:// can be talked to")]
+    Scheme,
+    /// It holds a user name or a password.
+    #[error("it holds a user name; keys are given apart from addresses")]
+    User,
+    /// It has a path.
+    #[error("it has a path; give scheme, host and port alone")]
+    Path,
+    /// It is given twice.
+    #[error("it is given twice; each server is named once")]
+    Twice,
+}
+
+impl FromStr for Role {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = |reason| AddressError { text: text.to_owned(), reason };
+        let (kind, rest) = text.trim().split_once('+').ok_or(wrong(Reason::Kind))?;
+        let kind = match kind {
+            "sglang" => Kind::Sglang,
+            "vllm" => Kind::Vllm,
+            _ => return Err(wrong(Reason::Kind)),
+        };
+        let (addresses, model) = match rest.split_once('#') {
+            Some((addresses, model)) => (addresses, Some(model.trim().to_owned()).filter(|model| !model.is_empty())),
+            None => (rest, None),
+        };
+        let urls = addresses.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
+        Self { kind, urls, model, key: None }.checked()
+    }
+}
+
+/// Returns scheme, host and port. `/v1`, which OpenAI's clients want, is dropped.
+fn base_of(url: &str) -> Result<String, Reason> {
+    let trimmed = url.trim().trim_end_matches('/').trim_end_matches("/v1").trim_end_matches('/');
+    let uri: Uri = trimmed.parse().map_err(|_| Reason::Syntax)?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(_)) => {}
+        (Some(_), _) => return Err(Reason::Scheme),
+        _ => return Err(Reason::Syntax),
+    }
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(Reason::User);
+    }
+    if uri.path() != "/" || uri.query().is_some() {
+        return Err(Reason::Path);
+    }
+    Ok(trimmed.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_refused_by_name() {
+        let role: Role = "sglang+http://a:30000/, https://b/v1".parse().unwrap();
+        assert_eq!((role.kind, role.model), (Kind::Sglang, None));
+        assert_eq!(role.urls, ["http://a:30000", "https://b"]);
+        for (text, reason) in [
+            ("http://a:1", Reason::Kind),
+            ("ollama+http://a:1", Reason::Kind),
+            ("vllm+", Reason::Empty),
+            ("vllm+#base", Reason::Empty),
+            ("vllm+a:1", Reason::Syntax),
+            ("vllm+ftp://a:1", Reason::Scheme),
+            ("vllm+http://u:p@a:1", Reason::User),
+            ("vllm+http://a:1/generate", Reason::Path),
+            ("vllm+http://a:1,http://a:1/", Reason::Twice),
+        ] {
+            assert_eq!(text.parse::<Role>().unwrap_err().reason, reason, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        let role: Role = "vllm+http://a:1".parse().unwrap();
+        let role = role.with_key(Key::new(" secret "));
+        assert_eq!(role.key.as_ref().map(Key::as_str), Some("secret"));
+        assert!(!format!("{role:?}").contains("secret"));
+        assert!(Key::new("two\nlines").is_none() && Key::new(" ").is_none());
+    }
+}

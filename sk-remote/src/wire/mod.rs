@@ -1,0 +1,234 @@
+//! Requests and answers of the two APIs.
+
+pub(crate) mod sglang;
+pub(crate) mod vllm;
+
+use std::fmt::Write;
+
+use sk_core::{Reading, Sampling, TokenId};
+
+use crate::{AnswerError, Fault, Kind};
+
+/// A log-probability rounds to a hair above zero, or above that of the likeliest token, where one
+/// token has all the mass.
+const ROUNDING: f32 = 1e-3;
+
+/// Tokens that several rows begin with, written out once.
+pub(crate) struct Prefix {
+    pub(crate) tokens: Vec<TokenId>,
+    /// The ids, comma-separated.
+    text: String,
+}
+
+impl Prefix {
+    pub(crate) fn new(tokens: Vec<TokenId>) -> Self {
+        let mut text = String::with_capacity(6 * tokens.len());
+        push_ids(&mut text, &tokens);
+        Self { tokens, text }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+}
+
+/// A span to be read as the continuation of a prefix.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    /// The adapter, as the server knows it; `None` for the base model.
+    pub(crate) adapter: Option<&'a str>,
+    pub(crate) prefix: &'a Prefix,
+    /// At least one token.
+    pub(crate) span: &'a [TokenId],
+}
+
+/// How tokens are to be drawn.
+#[derive(Clone, Copy)]
+pub(crate) struct DraftParams<'a> {
+    pub(crate) max_tokens: usize,
+    pub(crate) sampling: Sampling,
+    /// Tokens that end a row. They come back as its last token.
+    pub(crate) stop: &'a [TokenId],
+    /// Whether none of them may come first.
+    pub(crate) not_first: bool,
+}
+
+/// Tokens drawn for a row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Drafted {
+    pub(crate) tokens: Vec<TokenId>,
+    /// As the server returns them.
+    pub(crate) log_probs: Vec<f32>,
+}
+
+/// A body that loads an adapter from a directory of the server.
+pub(crate) fn load_body(name: &str, directory: &str) -> String {
+    format!(r#"{{"lora_name":{},"lora_path":{}}}"#, quoted(name), quoted(directory))
+}
+
+/// A body that tokenizes a text. Both servers have the same one.
+pub(crate) fn tokenize_body(model: Option<&str>, text: &str) -> String {
+    let model = model.map(|model| format!(r#""model":{},"#, quoted(model))).unwrap_or_default();
+    format!(r#"{{{model}"prompt":{},"add_special_tokens":false}}"#, quoted(text))
+}
+
+/// The answer to [`tokenize_body`].
+pub(crate) fn tokenize_answer(body: &[u8]) -> Result<Vec<TokenId>, Fault> {
+    #[derive(serde::Deserialize)]
+    struct Tokenized {
+        tokens: Vec<TokenId>,
+    }
+    serde_json::from_slice(body).map(|Tokenized { tokens }| tokens).map_err(Fault::body)
+}
+
+/// Where adapters are loaded.
+pub(crate) fn load_path(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Sglang => "/load_lora_adapter",
+        Kind::Vllm => "/v1/load_lora_adapter",
+    }
+}
+
+/// A text as JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn push_ids(out: &mut String, ids: &[TokenId]) {
+    for (place, id) in ids.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        // Writing to a string does not fail.
+        let _ = write!(out, "{comma}{id}");
+    }
+}
+
+/// Appends the ids of a prefix and what follows it, as a list.
+fn push_row(out: &mut String, prefix: &Prefix, tail: &[TokenId]) {
+    out.push('[');
+    out.push_str(&prefix.text);
+    if !prefix.tokens.is_empty() && !tail.is_empty() {
+        out.push(',');
+    }
+    push_ids(out, tail);
+    out.push(']');
+}
+
+/// Appends `[…,…]`, of which `write` writes each entry.
+fn push_list<T>(out: &mut String, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
+    out.push('[');
+    for (place, item) in items.into_iter().enumerate() {
+        if place > 0 {
+            out.push(',');
+        }
+        write(out, item);
+    }
+    out.push(']');
+}
+
+/// Makes a reading of the pairs (log π(y_t), log π(argmax)) of a row.
+fn reading(row: usize, pairs: &[(f32, f32)]) -> Result<Reading, AnswerError> {
+    for (position, &(got, top)) in pairs.iter().enumerate() {
+        for value in [got, top] {
+            if !value.is_finite() || value > ROUNDING {
+                return Err(AnswerError::Value { row, position, value });
+            }
+        }
+        if got > top + ROUNDING {
+            return Err(AnswerError::Top { row, position, got, top });
+        }
+    }
+    Ok(Reading {
+        log_probs: pairs.iter().map(|pair| pair.0).collect(),
+        min_entropy: pairs.iter().map(|pair| (-pair.1).max(0.0)).collect(),
+        ..Reading::default()
+    })
+}
+
+/// Checks that rows of one policy and context agree about the first token, whose distribution is
+/// the same for all of them. A row that was read under other weights, or after another context,
+/// does not.
+pub(crate) fn agree(rows: &[Row<'_>], readings: &[Reading], tolerance: f32) -> Result<(), AnswerError> {
+    let differ = |one: f32, other: f32| (one - other).abs() > tolerance;
+    for (second, (row, reading)) in rows.iter().zip(readings).enumerate() {
+        let alike = |other: &&Row<'_>| std::ptr::eq(other.prefix, row.prefix) && other.adapter == row.adapter;
+        let Some(first) = rows[..second].iter().position(|other| alike(&other)) else { continue };
+        let pairs = [(&readings[first].min_entropy, &reading.min_entropy), (&readings[first].log_probs, &reading.log_probs)];
+        let compared = if rows[first].span[0] == row.span[0] { 2 } else { 1 };
+        for (ours, theirs) in &pairs[..compared] {
+            if let (Some(&one), Some(&other)) = (ours.first(), theirs.first())
+                && differ(one, other)
+            {
+                return Err(AnswerError::Disagreement { first, second, one, other });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks the tokens and log-probabilities of a drafted row.
+fn drafted(
+    row: usize,
+    tokens: Vec<TokenId>,
+    log_probs: Vec<f32>,
+    finish: &str,
+    params: &DraftParams<'_>,
+) -> Result<Drafted, Fault> {
+    if tokens.len() != log_probs.len() {
+        return Err(AnswerError::Positions { row, expected: tokens.len(), got: log_probs.len() }.into());
+    }
+    let ended = tokens.iter().position(|token| params.stop.contains(token));
+    let whole = match finish {
+        "length" => tokens.len() == params.max_tokens && ended.is_none_or(|place| place + 1 == tokens.len()),
+        "stop" => ended.is_some_and(|place| place + 1 == tokens.len()) && tokens.len() <= params.max_tokens,
+        _ => false,
+    };
+    if !whole || (params.not_first && ended == Some(0)) {
+        return Err(AnswerError::Finish { row, reason: finish.to_owned(), tokens: tokens.len() }.into());
+    }
+    if let Some(position) = log_probs.iter().position(|value| !value.is_finite() || *value > ROUNDING) {
+        return Err(AnswerError::Value { row, position, value: log_probs[position] }.into());
+    }
+    Ok(Drafted { tokens, log_probs })
+}
+
+/// A number that a server may leave out, or write as null where it is none.
+fn number(value: Option<f32>) -> f32 {
+    value.unwrap_or(f32::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_written_as_lists() {
+        let mut out = String::new();
+        push_row(&mut out, &Prefix::new(vec![1, 20]), &[300]);
+        push_row(&mut out, &Prefix::new(vec![]), &[300]);
+        push_row(&mut out, &Prefix::new(vec![7]), &[]);
+        assert_eq!(out, "[1,20,300][300][7]");
+        assert_eq!(quoted("a\"b\n"), r#""a\"b\n""#);
+    }
+
+    #[test]
+    fn what_is_no_log_probability_is_named() {
+        assert_eq!(reading(3, &[(-1.0, -0.5), (-0.25, -0.25)]).unwrap().min_entropy, [0.5, 0.25]);
+        assert!(matches!(reading(3, &[(f32::NAN, -0.5)]), Err(AnswerError::Value { row: 3, position: 0, .. })));
+        assert!(matches!(reading(0, &[(-1.0, -0.5), (0.5, 0.5)]), Err(AnswerError::Value { position: 1, .. })));
+        assert!(matches!(reading(0, &[(-1.0, -1.5)]), Err(AnswerError::Top { .. })));
+        assert_eq!(reading(0, &[(1e-6, 1e-6)]).unwrap().min_entropy, [0.0]);
+    }
+
+    #[test]
+    fn rows_of_one_context_agree_about_the_first_token() {
+        let (prefix, other) = (Prefix::new(vec![1]), Prefix::new(vec![1]));
+        let row = |prefix, span| Row { adapter: None, prefix, span };
+        let read = |log_prob, entropy| Reading { log_probs: vec![log_prob], min_entropy: vec![entropy], ..Reading::default() };
+        let rows = [row(&prefix, &[5]), row(&prefix, &[6]), row(&other, &[5])];
+        assert_eq!(agree(&rows, &[read(-1.0, 0.5), read(-2.0, 0.5), read(-3.0, 0.9)], 0.01), Ok(()));
+        let wrong = agree(&rows, &[read(-1.0, 0.5), read(-2.0, 0.6), read(-3.0, 0.9)], 0.01);
+        assert_eq!(wrong, Err(AnswerError::Disagreement { first: 0, second: 1, one: 0.5, other: 0.6 }));
+        let rows = [row(&prefix, &[5]), row(&prefix, &[5])];
+        assert!(agree(&rows, &[read(-1.0, 0.5), read(-2.0, 0.5)], 0.01).is_err());
+    }
+}

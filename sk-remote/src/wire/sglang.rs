@@ -1,0 +1,181 @@
+//! SGLang: `POST /generate` with token ids.
+//!
+//! Each row names its own adapter, so one request serves all policies, and the prefix cache is read
+//! up to the last token of the context.
+
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use sk_core::{Reading, TokenId};
+
+use super::{DraftParams, Drafted, Prefix, Row, drafted, number, push_ids, push_list, push_row, quoted, reading};
+use crate::{AnswerError, Fault};
+
+/// The path of all requests.
+pub(crate) const PATH: &str = "/generate";
+
+/// A body that reads rows, each under its own adapter.
+///
+/// Log-probabilities start at the last token of the context: with a later start the first token of
+/// the span would be lost.
+pub(crate) fn read_body(rows: &[Row<'_>]) -> String {
+    let ids: usize = rows.iter().map(|row| row.prefix.text.len() + 7 * row.span.len() + 40).sum();
+    let mut out = String::with_capacity(200 + ids);
+    out.push_str(r#"{"input_ids":"#);
+    push_list(&mut out, rows, |out, row| push_row(out, row.prefix, row.span));
+    push_adapters(&mut out, rows.iter().map(|row| row.adapter));
+    out.push_str(r#","logprob_start_len":"#);
+    push_list(&mut out, rows, |out, row| {
+        let _ = write!(out, "{}", row.prefix.len() - 1);
+    });
+    out.push_str(
+        r#","return_logprob":true,"top_logprobs_num":1,"sampling_params":{"max_new_tokens":0,"temperature":0,"ignore_eos":true}}"#,
+    );
+    out
+}
+
+/// The answer to [`read_body`].
+pub(crate) fn read_answer(body: &[u8], rows: &[Row<'_>]) -> Result<Vec<Reading>, Fault> {
+    generated(body, rows.len())?.into_iter().zip(rows).enumerate().map(|(at, (meta, row))| read_row(at, meta, row)).collect()
+}
+
+fn read_row(at: usize, meta: Meta, row: &Row<'_>) -> Result<Reading, Fault> {
+    let (own, tops) = (meta.input_token_logprobs.unwrap_or_default(), meta.input_top_logprobs.unwrap_or_default());
+    // The last token of the context comes first, without a log-probability.
+    let expected = 1 + row.span.len();
+    for got in [own.len(), tops.len()] {
+        if got != expected {
+            return Err(AnswerError::Positions { row: at, expected, got }.into());
+        }
+    }
+    let sent = row.prefix.tokens.last().into_iter().chain(row.span);
+    if let Some((place, (&expected, _))) = sent.zip(&own).enumerate().find(|(_, (token, Entry(_, got, _)))| *token != got) {
+        return Err(AnswerError::Tokens { row: at, position: row.prefix.len() - 1 + place, expected }.into());
+    }
+    let top = |entries: &Option<Vec<Entry>>| {
+        entries.as_ref().and_then(|entries| entries.first()).map_or(f32::NAN, |Entry(value, ..)| number(*value))
+    };
+    let pairs: Vec<(f32, f32)> =
+        own.iter().zip(&tops).skip(1).map(|(Entry(value, ..), tops)| (number(*value), top(tops))).collect();
+    Ok(reading(at, &pairs)?)
+}
+
+/// A body that reads prefixes into the cache and answers nothing.
+pub(crate) fn warm_body(lanes: &[(Option<&str>, &Prefix)]) -> String {
+    let mut out = String::from(r#"{"input_ids":"#);
+    push_list(&mut out, lanes, |out, (_, prefix)| push_row(out, prefix, &[]));
+    push_adapters(&mut out, lanes.iter().map(|(adapter, _)| *adapter));
+    out.push_str(r#","sampling_params":{"max_new_tokens":0,"temperature":0,"ignore_eos":true}}"#);
+    out
+}
+
+/// The answer to [`warm_body`], as well as a body that is not looked at can be checked.
+pub(crate) fn warm_answer(body: &[u8]) -> Result<(), Fault> {
+    serde_json::from_slice::<IgnoredAny>(body).map(|_| ()).map_err(Fault::body)
+}
+
+/// A body that draws one continuation of each row. A row is the prefix with its tail, and a seed.
+///
+/// Rows are written out instead of asked for by `n`, whose rows would share a seed.
+pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &DraftParams<'_>) -> String {
+    let tails: usize = rows.iter().map(|(tail, _)| 7 * tail.len()).sum();
+    let mut out = String::with_capacity(200 + rows.len() * (300 + prefix.text.len()) + tails);
+    out.push_str(r#"{"input_ids":"#);
+    push_list(&mut out, rows, |out, (tail, _)| push_row(out, prefix, tail));
+    out.push_str(r#","return_logprob":true,"logprob_start_len":-1,"sampling_params":"#);
+    let DraftParams { max_tokens, sampling, stop, not_first } = *params;
+    let temperature = if sampling.is_greedy() { 0.0 } else { sampling.temperature() };
+    let top_k = i64::try_from(sampling.top_k()).ok().filter(|&top_k| top_k > 0).unwrap_or(-1);
+    push_list(&mut out, rows, |out, (_, seed)| {
+        let _ = write!(
+            out,
+            r#"{{"max_new_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{top_k},"min_p":0,"repetition_penalty":{},"min_new_tokens":{},"ignore_eos":true,"no_stop_trim":true,"sampling_seed":{seed},"stop_token_ids":["#,
+            sampling.top_p(),
+            sampling.repetition_penalty(),
+            u8::from(not_first),
+        );
+        push_ids(out, stop);
+        out.push_str("]}");
+    });
+    out.push('}');
+    out
+}
+
+/// The answer to [`draft_body`].
+pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -> Result<Vec<Drafted>, Fault> {
+    let row = |(at, meta): (usize, Meta)| {
+        let drawn = meta.output_token_logprobs.ok_or_else(|| Fault::body(format!("row {at} has no output_token_logprobs")))?;
+        let (log_probs, tokens) = drawn.into_iter().map(|Entry(value, token, _)| (number(value), token)).unzip();
+        let finish = meta.finish_reason.map(|finish| finish.kind).unwrap_or_default();
+        drafted(at, tokens, log_probs, &finish, params)
+    };
+    generated(body, rows)?.into_iter().enumerate().map(row).collect()
+}
+
+/// The tokens that the server holds, as far as the answer to `GET /get_server_info` or
+/// `/server_info` says.
+pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
+    #[derive(Deserialize)]
+    struct Info {
+        context_length: Option<usize>,
+        max_req_input_len: Option<usize>,
+    }
+    let info: Info = serde_json::from_slice(body).map_err(Fault::body)?;
+    Ok(info.context_length.into_iter().chain(info.max_req_input_len).min())
+}
+
+/// Reads the answer to a request for an adapter: the reason why it was not loaded, if it was not.
+pub(crate) fn load_answer(body: &[u8]) -> Result<Option<String>, Fault> {
+    #[derive(Deserialize)]
+    struct Loaded {
+        success: bool,
+        error_message: Option<String>,
+    }
+    let Loaded { success, error_message } = serde_json::from_slice(body).map_err(Fault::body)?;
+    Ok((!success).then(|| error_message.unwrap_or_else(|| "it gives no reason".to_owned())))
+}
+
+fn push_adapters<'a>(out: &mut String, adapters: impl IntoIterator<Item = Option<&'a str>>) {
+    let adapters: Vec<Option<&str>> = adapters.into_iter().collect();
+    // A server without adapters does not take the field.
+    if adapters.iter().all(Option::is_none) {
+        return;
+    }
+    out.push_str(r#","lora_path":"#);
+    push_list(out, adapters, |out, adapter| match adapter {
+        Some(name) => out.push_str(&quoted(name)),
+        None => out.push_str("null"),
+    });
+}
+
+#[derive(Deserialize)]
+struct Generated {
+    meta_info: Meta,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    finish_reason: Option<Finish>,
+    input_token_logprobs: Option<Vec<Entry>>,
+    input_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
+    output_token_logprobs: Option<Vec<Entry>>,
+}
+
+#[derive(Deserialize)]
+struct Finish {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// Log-probability, token, text.
+#[derive(Deserialize)]
+struct Entry(Option<f32>, TokenId, #[allow(dead_code)] IgnoredAny);
+
+fn generated(body: &[u8], rows: usize) -> Result<Vec<Meta>, Fault> {
+    let generated: Vec<Generated> = serde_json::from_slice(body).map_err(Fault::body)?;
+    if generated.len() != rows {
+        return Err(AnswerError::Rows { expected: rows, got: generated.len() }.into());
+    }
+    Ok(generated.into_iter().map(|row| row.meta_info).collect())
+}

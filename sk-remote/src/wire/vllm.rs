@@ -1,0 +1,236 @@
+//! vLLM: `POST /v1/completions` with token ids.
+//!
+//! Rows of one request share a model, so each policy is a request of its own. `prompt_logprobs`
+//! turns reading the prefix cache off: each row reads its context anew.
+
+use std::fmt::{self, Write};
+
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use sk_core::{Reading, TokenId};
+
+use super::{DraftParams, Drafted, Prefix, Row, drafted, number, push_ids, push_list, push_row, quoted, reading};
+use crate::{AnswerError, Fault};
+
+/// The path of all requests.
+pub(crate) const PATH: &str = "/v1/completions";
+
+/// A body that reads rows, all under `model`.
+pub(crate) fn read_body(model: Option<&str>, rows: &[Row<'_>]) -> String {
+    let ids: usize = rows.iter().map(|row| row.prefix.text.len() + 7 * row.span.len() + 3).sum();
+    let mut out = head(model, 200 + ids);
+    push_list(&mut out, rows, |out, row| push_row(out, row.prefix, row.span));
+    out.push_str(r#","max_tokens":1,"temperature":0,"prompt_logprobs":1,"return_token_ids":true}"#);
+    out
+}
+
+/// The answer to [`read_body`].
+pub(crate) fn read_answer(body: &[u8], rows: &[Row<'_>]) -> Result<Vec<Reading>, Fault> {
+    in_order(choices(body)?, rows.len())?
+        .iter()
+        .zip(rows)
+        .enumerate()
+        .map(|(at, (choice, row))| read_row(at, choice, row))
+        .collect()
+}
+
+fn read_row(at: usize, choice: &Choice<'_>, row: &Row<'_>) -> Result<Reading, Fault> {
+    let start = row.prefix.len();
+    if let Some(returned) = &choice.prompt_token_ids {
+        let sent = || row.prefix.tokens.iter().chain(row.span);
+        if returned.len() != start + row.span.len() {
+            return Err(AnswerError::Positions { row: at, expected: start + row.span.len(), got: returned.len() }.into());
+        }
+        if let Some((position, &expected)) = sent().enumerate().find(|&(place, token)| returned[place] != *token) {
+            return Err(AnswerError::Tokens { row: at, position, expected }.into());
+        }
+    }
+    let raw = choice.prompt_logprobs.ok_or_else(|| Fault::body("a row has no prompt_logprobs"))?;
+    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+    let positions = deserializer.deserialize_seq(Tail { start }).map_err(Fault::body)?;
+    if positions.total != start + row.span.len() {
+        return Err(AnswerError::Positions { row: at, expected: start + row.span.len(), got: positions.total }.into());
+    }
+    let mut pairs = Vec::with_capacity(row.span.len());
+    for (place, (entries, &token)) in positions.kept.iter().zip(row.span).enumerate() {
+        let entries = entries.as_ref().map(|entries| &entries.0[..]).unwrap_or_default();
+        let wrong = AnswerError::Tokens { row: at, position: start + place, expected: token };
+        let own = entries.iter().find(|entry| entry.token == token).ok_or(wrong)?;
+        // The likeliest is marked; of a target that ties with it, either will do.
+        let top = entries.iter().find(|entry| entry.rank == Some(1)).unwrap_or(own);
+        if top.rank != Some(1) {
+            return Err(Fault::body(format!("row {at} lacks the likeliest token at position {place}")));
+        }
+        pairs.push((number(own.log_prob), number(top.log_prob)));
+    }
+    Ok(reading(at, &pairs)?)
+}
+
+/// A body that draws `rows` continuations of a prefix and `tail`. Row i is drawn by `seed` + i.
+pub(crate) fn draft_body(
+    model: Option<&str>,
+    (prefix, tail): (&Prefix, &[TokenId]),
+    (rows, seed): (usize, u32),
+    params: &DraftParams<'_>,
+) -> String {
+    let mut out = head(model, 500 + prefix.text.len() + 7 * tail.len());
+    push_row(&mut out, prefix, tail);
+    let DraftParams { max_tokens, sampling, stop, not_first } = *params;
+    let temperature = if sampling.is_greedy() { 0.0 } else { sampling.temperature() };
+    let _ = write!(
+        out,
+        r#","n":{rows},"max_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{},"min_p":0,"repetition_penalty":{},"presence_penalty":0,"frequency_penalty":0,"seed":{seed},"min_tokens":{},"logprobs":0,"return_token_ids":true,"ignore_eos":true,"stop_token_ids":["#,
+        sampling.top_p(),
+        sampling.top_k(),
+        sampling.repetition_penalty(),
+        u8::from(not_first),
+    );
+    push_ids(&mut out, stop);
+    out.push_str("]}");
+    out
+}
+
+/// The answer to [`draft_body`].
+pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -> Result<Vec<Drafted>, Fault> {
+    let row = |(at, choice): (usize, Choice<'_>)| {
+        let missing = |what: &str| Fault::body(format!("row {at} has no {what}"));
+        let tokens = choice.token_ids.ok_or_else(|| missing("token_ids"))?;
+        let log_probs = choice.logprobs.ok_or_else(|| missing("logprobs"))?.token_logprobs;
+        let finish = choice.finish_reason.unwrap_or_default();
+        drafted(at, tokens, log_probs.into_iter().map(number).collect(), &finish, params)
+    };
+    in_order(choices(body)?, rows)?.into_iter().enumerate().map(row).collect()
+}
+
+/// The tokens that each model holds, as far as the answer to `GET /v1/models` says.
+pub(crate) fn limit_answer(body: &[u8]) -> Result<Option<usize>, Fault> {
+    #[derive(Deserialize)]
+    struct Models {
+        data: Vec<Model>,
+    }
+    #[derive(Deserialize)]
+    struct Model {
+        max_model_len: Option<usize>,
+    }
+    let Models { data } = serde_json::from_slice(body).map_err(Fault::body)?;
+    Ok(data.iter().filter_map(|model| model.max_model_len).min())
+}
+
+fn head(model: Option<&str>, capacity: usize) -> String {
+    let mut out = String::with_capacity(capacity);
+    out.push('{');
+    if let Some(model) = model {
+        let _ = write!(out, r#""model":{},"#, quoted(model));
+    }
+    out.push_str(r#""prompt":"#);
+    out
+}
+
+#[derive(Deserialize)]
+struct Completion<'a> {
+    #[serde(borrow)]
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    index: usize,
+    #[serde(borrow, default)]
+    prompt_logprobs: Option<&'a RawValue>,
+    prompt_token_ids: Option<Vec<TokenId>>,
+    token_ids: Option<Vec<TokenId>>,
+    logprobs: Option<Logprobs>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Logprobs {
+    token_logprobs: Vec<Option<f32>>,
+}
+
+fn choices(body: &[u8]) -> Result<Vec<Choice<'_>>, Fault> {
+    serde_json::from_slice(body).map(|Completion { choices }| choices).map_err(Fault::body)
+}
+
+/// Puts rows in the order of their indices, which must be 0 to `rows` − 1, each once.
+fn in_order(mut choices: Vec<Choice<'_>>, rows: usize) -> Result<Vec<Choice<'_>>, AnswerError> {
+    if choices.len() != rows {
+        return Err(AnswerError::Rows { expected: rows, got: choices.len() });
+    }
+    choices.sort_by_key(|choice| choice.index);
+    match choices.iter().enumerate().find(|(place, choice)| choice.index != *place) {
+        Some((_, choice)) => Err(AnswerError::Index { index: choice.index, rows }),
+        None => Ok(choices),
+    }
+}
+
+/// The positions of a row from `start` on. Those before, most of the answer, are passed over.
+struct Tail {
+    start: usize,
+}
+
+struct Positions {
+    total: usize,
+    kept: Vec<Option<Entries>>,
+}
+
+impl<'de> Visitor<'de> for Tail {
+    type Value = Positions;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list with an entry per token of the prompt")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Positions, A::Error> {
+        let mut passed = 0;
+        while passed < self.start && list.next_element::<IgnoredAny>()?.is_some() {
+            passed += 1;
+        }
+        let mut kept = Vec::new();
+        while let Some(entries) = list.next_element()? {
+            kept.push(entries);
+        }
+        Ok(Positions { total: passed + kept.len(), kept })
+    }
+}
+
+/// The tokens at one position: the prompt's own, and the likeliest.
+struct Entries(Vec<Entry>);
+
+struct Entry {
+    token: TokenId,
+    log_prob: Option<f32>,
+    rank: Option<u32>,
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ByToken;
+
+        #[derive(Deserialize)]
+        struct Value {
+            logprob: Option<f32>,
+            rank: Option<u32>,
+        }
+
+        impl<'de> Visitor<'de> for ByToken {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("log-probabilities by token id")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::with_capacity(2);
+                while let Some((key, value)) = map.next_entry::<std::borrow::Cow<'de, str>, Value>()? {
+                    let token = key.parse().map_err(|_| A::Error::custom(format!("{key} is not a token id")))?;
+                    entries.push(Entry { token, log_prob: value.logprob, rank: value.rank });
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(ByToken)
+    }
+}

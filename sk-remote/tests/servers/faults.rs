@@ -1,0 +1,346 @@
+//! Servers that fail and servers that lie: a typed error or a successful retry, never a wrong
+//! number.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sk_remote::{AnswerError, Fault, Kind, RemoteError};
+
+use crate::fake::{Act, Mistake};
+use crate::*;
+
+type IsExpected = fn(&Fault) -> bool;
+
+fn altered(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Act {
+    Act::Alter(Arc::new(change))
+}
+
+/// The rows of an answer of either kind.
+fn rows(answer: &mut Value) -> &mut Vec<Value> {
+    let rows = if answer.is_array() { answer } else { &mut answer["choices"] };
+    rows.as_array_mut().unwrap()
+}
+
+/// The entry of the second token of the first row: an object by token id, or a list.
+fn entry(answer: &mut Value) -> &mut Value {
+    let row = &mut rows(answer)[0];
+    if row.get("meta_info").is_some() {
+        &mut row["meta_info"]["input_token_logprobs"][2]
+    } else {
+        &mut row["prompt_logprobs"][CONTEXT.len() + 1]
+    }
+}
+
+/// Sets the log-probability of the second token of the first row.
+fn set_value(answer: &mut Value, value: &Value) {
+    let target = SPANS[0][1].to_string();
+    match entry(answer) {
+        Value::Array(entry) => entry[0] = value.clone(),
+        entry => entry[&target]["logprob"] = value.clone(),
+    }
+}
+
+/// One row has the numbers of something else.
+fn mistaken(mistake: Mistake, row: usize) -> Act {
+    Act::Mistake(Arc::new(move |place, _| (place == row).then(|| mistake.clone())))
+}
+
+/// Every fault that concerns one answer, and what it is called.
+fn all_faults() -> Vec<(&'static str, Act, IsExpected)> {
+    let answer: IsExpected = |fault| matches!(fault, Fault::Answer(_));
+    let body: IsExpected = |fault| matches!(fault, Fault::Body { .. });
+    let connection: IsExpected = |fault| matches!(fault, Fault::Connection { .. });
+    vec![
+        ("429", Act::Status(429, None, r#"{"error":{"message":"busy"}}"#), |fault| {
+            *fault == Fault::Status { status: 429, message: "busy".to_owned() }
+        }),
+        ("500", Act::Status(500, None, "Internal Server Error"), |fault| matches!(fault, Fault::Status { status: 500, .. })),
+        ("503", Act::Status(503, Some("0"), ""), |fault| matches!(fault, Fault::Status { status: 503, .. })),
+        ("hang", Act::Hang(Duration::from_secs(1)), |fault| matches!(fault, Fault::TimedOut { .. })),
+        ("closed", Act::Close, connection),
+        ("cut body", Act::Cut, connection),
+        ("an empty body", altered(|answer| *answer = Value::Null), body),
+        ("malformed JSON", Act::Replace(":", ";"), body),
+        ("NaN as Python writes it", Act::Replace("null", "NaN"), body),
+        (
+            "no number",
+            altered(|answer| set_value(answer, &Value::Null)),
+            |fault| matches!(fault, Fault::Answer(AnswerError::Value { row: 0, position: 1, value }) if value.is_nan()),
+        ),
+        ("a number out of range", altered(|answer| set_value(answer, &json!(-1e300))), |fault| {
+            matches!(fault, Fault::Answer(AnswerError::Value { .. }) | Fault::Body { .. })
+        }),
+        (
+            "a positive log-probability",
+            altered(|answer| set_value(answer, &json!(0.5))),
+            |fault| matches!(fault, Fault::Answer(AnswerError::Value { row: 0, position: 1, value }) if *value == 0.5),
+        ),
+        ("a token above the likeliest", altered(|answer| set_value(answer, &json!(-1e-6))), |fault| {
+            matches!(fault, Fault::Answer(AnswerError::Top { row: 0, position: 1, .. }))
+        }),
+        ("a missing row", altered(|answer| drop(rows(answer).pop())), |fault| {
+            matches!(fault, Fault::Answer(AnswerError::Rows { .. }))
+        }),
+        (
+            "a row twice",
+            altered(|answer| {
+                let row = rows(answer)[0].clone();
+                rows(answer)[1] = row;
+            }),
+            answer,
+        ),
+        (
+            "swapped rows",
+            altered(|answer| {
+                rows(answer).swap(0, 1);
+                // Rows of vLLM have an index, which is what they go by.
+                for (index, row) in rows(answer).iter_mut().enumerate().filter(|(_, row)| row.get("index").is_some()) {
+                    row["index"] = json!(index);
+                }
+            }),
+            answer,
+        ),
+        (
+            "a missing position",
+            altered(|answer| {
+                let row = &mut rows(answer)[0];
+                let list = if row.get("meta_info").is_some() {
+                    &mut row["meta_info"]["input_token_logprobs"]
+                } else {
+                    &mut row["prompt_logprobs"]
+                };
+                list.as_array_mut().unwrap().pop();
+            }),
+            |fault| matches!(fault, Fault::Answer(AnswerError::Positions { row: 0, .. })),
+        ),
+        (
+            "other ids",
+            altered(|answer| match entry(answer) {
+                Value::Array(entry) => entry[1] = json!(40),
+                entry => *entry = json!({"40": {"logprob": -0.5, "rank": 1}}),
+            }),
+            |fault| matches!(fault, Fault::Answer(AnswerError::Tokens { row: 0, .. })),
+        ),
+        ("a stale row", mistaken(Mistake::Stale, 1), |fault| matches!(fault, Fault::Answer(AnswerError::Disagreement { .. }))),
+        ("another adapter's row", mistaken(Mistake::Adapter(Some("foreign")), 1), |fault| {
+            matches!(fault, Fault::Answer(AnswerError::Disagreement { .. }))
+        }),
+        ("another adapter's rows", Act::Mistake(Arc::new(|_, _| Some(Mistake::Adapter(Some("foreign"))))), |fault| {
+            matches!(fault, Fault::Answer(AnswerError::Control { .. }))
+        }),
+    ]
+}
+
+#[test]
+fn an_answer_that_fails_once_is_asked_for_again() {
+    for kind in KINDS {
+        for (name, act, _) in all_faults() {
+            let servers = start(kind, 1);
+            let engine = checked(&servers);
+            let before = engine.traffic();
+            servers[0].behave(move |_, number| if number == 0 { act.clone() } else { Act::Serve });
+            let readings = read(&engine).unwrap_or_else(|error| panic!("{kind:?}, {name}: {error}"));
+            assert_right(&readings);
+            assert_eq!(engine.traffic().since(before).retries, 1, "{kind:?}, {name}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_fails_always_is_a_typed_error() {
+    for kind in KINDS {
+        for (name, act, is_expected) in all_faults() {
+            let servers = start(kind, 1);
+            let engine = checked(&servers);
+            servers[0].behave(move |_, _| act.clone());
+            let start = Instant::now();
+            let error = typed(read(&engine).err().unwrap_or_else(|| panic!("{kind:?}: {name} was taken for an answer")));
+            assert!(start.elapsed() < Duration::from_secs(4), "{kind:?}, {name}");
+            let RemoteError::Unanswered { server, task, last, .. } = &error else { panic!("{kind:?}, {name}: {error}") };
+            assert!(is_expected(last), "{kind:?}, {name}: {last:?}");
+            assert!(*server == servers[0].url && task.contains("the base model"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn another_server_answers_for_one_that_fails_always() {
+    for kind in KINDS {
+        for (name, act, _) in all_faults() {
+            let servers = start(kind, 2);
+            let engine = checked(&servers);
+            servers[0].behave(move |_, _| act.clone());
+            let mut generation = generation(&engine);
+            for _ in 0..2 {
+                let read = generation.backbone.read(&CONTEXT, &candidates(&SPANS), &policies());
+                assert_right(&read.unwrap_or_else(|error| panic!("{kind:?}, {name}: {error}")));
+            }
+        }
+    }
+}
+
+#[test]
+fn drafts_that_fail_are_drawn_again() {
+    let cut: fn() -> Act = || Act::Cut;
+    let short: fn() -> Act = || {
+        altered(|answer| {
+            let row = &mut rows(answer)[0];
+            let ids = if row.get("meta_info").is_some() {
+                &mut row["meta_info"]["output_token_logprobs"]
+            } else {
+                &mut row["token_ids"]
+            };
+            ids.as_array_mut().unwrap().pop();
+        })
+    };
+    let aborted: fn() -> Act = || {
+        altered(|answer| {
+            let row = &mut rows(answer)[0];
+            match row.get("meta_info") {
+                Some(_) => row["meta_info"]["finish_reason"]["type"] = json!("abort"),
+                None => row["finish_reason"] = json!("abort"),
+            }
+        })
+    };
+    let missing: fn() -> Act = || altered(|answer| drop(rows(answer).pop()));
+    for kind in KINDS {
+        for act in [cut, short, aborted, missing] {
+            let servers = start(kind, 1);
+            let engine = engine(&servers);
+            let expected = steps::draft(&engine, 1).unwrap();
+            servers[0].behave(move |_, number| if number == 0 { act() } else { Act::Serve });
+            assert_eq!(steps::draft(&engine, 1).unwrap(), expected);
+            servers[0].behave(move |_, _| act());
+            let error = typed(steps::draft(&engine, 1).unwrap_err());
+            let RemoteError::Unanswered { task, .. } = &error else { panic!("{error}") };
+            assert_eq!(task, "drafting 3 spans with the backbone");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_says_no_is_quoted_and_not_asked_again() {
+    for kind in KINDS {
+        for status in [400, 401, 404, 422] {
+            let servers = start(kind, 2);
+            let engine = checked(&servers);
+            for server in &servers {
+                server.behave(move |_, _| Act::Status(status, None, r#"{"error":{"message":"no such thing"}}"#));
+            }
+            let error = typed(read(&engine).unwrap_err());
+            let RemoteError::Refused { task, status: got, message, .. } = &error else { panic!("{error}") };
+            assert_eq!((*got, message.as_str()), (status, "no such thing"));
+            assert!(task.starts_with("reading "), "{task}");
+            let seen: usize = servers.iter().map(|server| server.seen().len()).sum();
+            assert!(seen <= 3, "{seen} requests");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_adapter_is_refused_in_the_words_of_the_server() {
+    for (kind, words) in [(Kind::Vllm, "does not exist"), (Kind::Sglang, "never been loaded")] {
+        let servers = start(kind, 1);
+        let engine = engine(&servers);
+        servers[0].set_up(|setup| drop(setup.adapters.remove(ADAPTERS[1])));
+        let error = typed(read(&engine).unwrap_err()).to_string();
+        assert!(error.contains(words) && error.contains("lora-honest"), "{error}");
+    }
+}
+
+#[test]
+fn retry_after_is_waited_for_or_answered_by_an_error() {
+    let servers = start(Kind::Sglang, 1);
+    let engine = engine(&servers);
+    servers[0].behave(|_, number| if number == 0 { Act::Status(429, Some("0.3"), "") } else { Act::Serve });
+    let start = Instant::now();
+    assert_right(&read(&engine).unwrap());
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    servers[0].behave(|_, _| Act::Status(429, Some("3600"), "come back tomorrow"));
+    let start = Instant::now();
+    let error = typed(read(&engine).unwrap_err());
+    assert!(matches!(error, RemoteError::Unanswered { attempts: 1, .. }), "{error}");
+    assert!(start.elapsed() < Duration::from_millis(300));
+}
+
+#[test]
+fn a_server_that_dies_in_mid_step_costs_a_retry_and_is_used_again() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let engine = engine(&servers);
+        let mut generation = generation(&engine);
+        let mut read = || {
+            assert_right(&generation.backbone.read(&CONTEXT, &candidates(&SPANS), &policies()).unwrap());
+        };
+        read();
+        servers[1].behave(|_, _| Act::Die);
+        let before = engine.traffic();
+        read();
+        assert!(engine.traffic().since(before).retries >= 1);
+        // Set aside: the next step goes by it.
+        let before = engine.traffic();
+        read();
+        assert_eq!(engine.traffic().since(before).retries, 0, "{kind:?}");
+        servers[1].revive();
+        servers[1].behave(|_, _| Act::Serve);
+        std::thread::sleep(Duration::from_millis(250));
+        // A new generation finds it the least busy.
+        for _ in 0..2 {
+            assert_right(&crate::read(&engine).unwrap());
+        }
+        assert!(!servers[1].seen().is_empty(), "{kind:?}");
+    }
+}
+
+#[test]
+fn all_servers_gone_is_an_error_within_the_deadline() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let engine = engine(&servers);
+        for server in &servers {
+            server.behave(|_, _| Act::Die);
+        }
+        let start = Instant::now();
+        let error = typed(read(&engine).unwrap_err());
+        assert!(matches!(error, RemoteError::Unanswered { attempts: 4, .. }), "{error}");
+        assert!(start.elapsed() < quick().deadline);
+    }
+}
+
+#[test]
+fn a_late_server_is_given_up_for_another() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let engine = engine(&servers);
+        servers[0].behave(|_, _| Act::Slow(Duration::from_secs(2)));
+        let start = Instant::now();
+        assert_right(&read(&engine).unwrap());
+        let took = start.elapsed();
+        assert!(took >= quick().patience && took < Duration::from_secs(2), "{took:?}");
+    }
+}
+
+#[test]
+fn a_server_that_failed_is_not_asked_for_a_while() {
+    for kind in KINDS {
+        let servers = start(kind, 2);
+        let mut options = options(&servers);
+        let long = Duration::from_secs(100);
+        (options.retry.set_aside, options.retry.longest_aside) = (long, long);
+        let engine = RemoteEngine::new(options).unwrap();
+        servers[0].behave(|_, _| Act::Status(500, None, ""));
+        assert_right(&read(&engine).unwrap());
+        let asked = servers[0].seen().len();
+        assert!(asked > 0);
+        // Other generations know too.
+        for _ in 0..3 {
+            assert_right(&read(&engine).unwrap());
+        }
+        assert_eq!(servers[0].seen().len(), asked, "{kind:?}");
+        // Where no other is left, it is asked all the same.
+        servers[0].behave(|_, _| Act::Serve);
+        servers[1].behave(|_, _| Act::Die);
+        assert_right(&read(&engine).unwrap());
+    }
+}
