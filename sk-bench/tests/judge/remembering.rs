@@ -166,7 +166,7 @@ fn there_are_only_so_many_threads_however_many_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let (responses, rubrics) = (responses(1500), rubrics(&["toxicity"]));
     let judge = Crowded {
-        identity: Identity { model: "m".into(), scoring: "s".into(), scale: "0-1".into(), settings: String::new() },
+        identity: Identity { model: "m".into(), scoring: "s".into(), scale: None, settings: String::new() },
         now: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
     };
