@@ -61,11 +61,14 @@ export class Answer {
     const blade = deciding(step, choice);
     if (this.#last && !sameWeights(this.#last.step.weights, step.weights)) this.place.append(marker(step.weights));
     const text = textOf(candidate);
+    // A span of nothing to be read is named.
+    const name = text.trim() ? null : candidate.ends ? 'End of the answer' : 'White space';
     const span = h('span', {
       class: `span by-${this.colours()[blade] ?? 'none'} level-${level(candidate.probability)}${byHand ? ' by-hand' : ''}`,
       role: 'button',
       tabindex: this.#spans.size === 0 ? 0 : -1,
       'aria-pressed': 'false',
+      'aria-label': name,
       'data-node': node.id,
       tip: `${blade === null ? 'No blade decided this span' : `Decided by ${blade}`}; probability ${percent(candidate.probability)}${byHand ? '; taken by hand' : ''}`,
     }, this.#last ? text : text.trimStart());

@@ -1,0 +1,34 @@
+// The server that the page is tried with. It can be lost and found again at the same port.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+
+export class Server {
+  port = 0;
+
+  constructor(program) {
+    this.program = program;
+  }
+
+  async start() {
+    this.child = spawn(this.program, ['serve', '--port', String(this.port)], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const lines = createInterface({ input: this.child.stderr });
+    this.origin = await new Promise((resolve, reject) => {
+      lines.on('line', (line) => {
+        const found = /^listening at (http:\/\/[0-9.]+:([0-9]+))\/v1/.exec(line);
+        if (!found) return;
+        this.port = Number(found[2]);
+        resolve(found[1]);
+      });
+      this.child.on('exit', (code) => reject(new Error(`the server ended with status ${code}`)));
+      this.child.on('error', reject);
+    });
+  }
+
+  async lose() {
+    const gone = once(this.child, 'exit');
+    this.child.kill('SIGKILL');
+    await gone;
+  }
+}
