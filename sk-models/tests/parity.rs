@@ -331,7 +331,7 @@ fn drafts_without_an_end_carry_the_log_probability_of_the_untouched_distribution
             let granularity = FixedLength(NonZeroUsize::MIN);
             let request = DraftRequest { context: &ids[..=place], granularity: &granularity, limit: 1 };
             let mut generator = rand_chacha::ChaCha8Rng::from_seed([place as u8; 32]);
-            for candidate in Drafter::new(decoder.clone(), drafting).propose(request, &mut generator).unwrap().iter() {
+            for candidate in &Drafter::new(decoder.clone(), drafting).propose(request, &mut generator).unwrap() {
                 let token = candidate.tokens[0];
                 assert_ne!(token, end);
                 let expected = f64::from(row[token as usize]) - normalizer;
