@@ -60,7 +60,7 @@ function card(step, index, { node, act, ...shown }) {
     h('p', { class: 'hint figures' },
       h('span', { tip: TIPS.rating }, `rating ${number(candidate.rating, 1)} points`),
       candidate.fluency !== undefined && h('span', { tip: TIPS.fluency }, `fluency ${number(candidate.fluency)} nats a token`),
-      h('span', { tip: 'Length of the candidate, in tokens' }, `${candidate.tokens.length} tokens`)),
+      h('span', { tip: 'Length of the candidate, in tokens' }, `${candidate.tokens.length} ${candidate.tokens.length === 1 ? 'token' : 'tokens'}`)),
     act && h('p', { class: 'buttons' }, isChosen
       ? h('button', { type: 'button', class: 'rewind', onclick: () => act.rewind(node) }, 'Go back to here')
       : h('button', { type: 'button', class: 'take', onclick: () => act.take(node, index) }, 'Take this one instead')));

@@ -57,7 +57,7 @@ async function part(name, act) {
   console.log(`${name}: ${((performance.now() - began) / 1000).toFixed(1)} s`);
 }
 
-const picture = async (page, name, options = {}) => pictures && page.screenshot({ path: join(pictures, `${name}.png`), ...options });
+const picture = async (page, name, options = {}) => pictures && page.screenshot({ path: join(pictures, `${name}.jpeg`), quality: 70, ...options });
 const spans = (page) => page.locator('#steered .span').allTextContents();
 const isOver = (page) => page.waitForFunction(() => document.querySelector('#stop').disabled && document.querySelectorAll('#steered .span').length > 0);
 const hasSpans = (page, least) => page.waitForFunction((least) => document.querySelectorAll('#steered .span').length >= least, least, { polling: 'raf' });
@@ -109,7 +109,7 @@ try {
     await page.locator('#steered .span').first().click();
     assert.match(await page.textContent('#step-title'), /Step 1 of/);
     assert.ok((await page.locator('#step .card').count()) > 1);
-    await picture(page, 'answer', { fullPage: true });
+    await picture(page, 'answer');
   });
 
   await part('is moved by a keyboard', async () => {
@@ -163,7 +163,7 @@ try {
     const after = await spans(page);
     await page.locator('#branches .branch').first().waitFor();
     assert.ok((await page.locator('#branches .branch').count()) >= 3);
-    await picture(page, 'branches', { fullPage: true });
+    await picture(page, 'branches');
     await page.locator('#branches .branch:not([aria-current])').first().click();
     assert.notDeepEqual(await spans(page), after);
     assert.equal(await page.locator('#steered .by-hand').count(), 0);
