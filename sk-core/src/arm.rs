@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use crate::{
     Aggregator, AlignmentSpec, Blade, Decision, Normalizer, Observation, Operators, Policy, Score, ScoreTable, ScoreTrace, Seat,
-    Selector, SpecHandle, StepError,
+    Selector, SpecHandle, StepError, Weighting,
 };
 
-/// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩: how a choice is made among candidates that somebody else drafts and reads.
+/// Ω with its rule for **w**, and ⟨b₀, 𝓝, 𝓐, 𝓢⟩: how a choice is made among candidates that somebody else drafts and reads.
 ///
 /// A [`Scheme`](crate::Scheme) has one arm whose choice it appends. In an ablation it has others
 /// too, which score, rate and select from the same candidates at every step; the trace records what
@@ -19,6 +19,8 @@ pub struct Arm {
     /// b₀, the fluency blade. It stands outside the simplex: the aggregator gives it its
     /// coefficient α.
     pub fluency: Option<Arc<dyn Blade>>,
+    /// The rule that makes the weights of a step of those of Ω.
+    pub weighting: Arc<dyn Weighting>,
     /// 𝓝.
     pub normalizer: Arc<dyn Normalizer>,
     /// 𝓐.
@@ -28,9 +30,14 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// Returns ⟨𝓝, 𝓐, 𝓢⟩.
+    /// Returns the rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩.
     pub fn operators(&self) -> Operators<'_> {
-        Operators { normalizer: &*self.normalizer, aggregator: &*self.aggregator, selector: &*self.selector }
+        Operators {
+            weighting: &*self.weighting,
+            normalizer: &*self.normalizer,
+            aggregator: &*self.aggregator,
+            selector: &*self.selector,
+        }
     }
 
     /// Returns the blades to read in a step under `spec`, a snapshot of this arm's.
@@ -59,8 +66,9 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    pub(crate) fn decide(&self, arm: &Arm, uniform: f64) -> Result<Decision, StepError> {
-        arm.operators().decide(&self.table, &self.weights, self.fluency.as_deref(), uniform)
+    /// Decides with a choice among the given candidates; `None` for all.
+    pub(crate) fn decide(&self, arm: &Arm, uniform: f64, among: Option<&[usize]>) -> Result<Decision, StepError> {
+        arm.operators().decide_among(&self.table, &self.weights, self.fluency.as_deref(), uniform, among)
     }
 
     pub(crate) fn into_trace(self) -> (Vec<ScoreTrace>, Option<Vec<f64>>) {

@@ -16,6 +16,16 @@ pub trait Backbone: Send {
     /// When a policy is unknown or the model fails; nothing is committed.
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError>;
 
+    /// Reads the first tokens of candidates, some of which are likely to be read whole next, after the
+    /// same context and under the same policies. A backbone may keep what the next
+    /// [`read`](Self::read) can go on from; its readings are those of [`read`](Self::read).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        self.read(context, heads, policies)
+    }
+
     /// Candidate `chosen` of the last [`read`](Self::read) is appended to the context: keep what
     /// was computed for it.
     ///

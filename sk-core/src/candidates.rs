@@ -71,6 +71,17 @@ impl Candidates {
         &self.0
     }
 
+    /// The candidates of these indices, of which there is at least one.
+    pub(crate) fn pick(&self, indices: impl IntoIterator<Item = usize>) -> Self {
+        Self(indices.into_iter().map(|i| self.0[i].clone()).collect())
+    }
+
+    /// These candidates with others in the places of `indices`.
+    pub(crate) fn with(mut self, indices: &[usize], others: &Self) -> Self {
+        indices.iter().zip(others).for_each(|(&i, other)| self.0[i].clone_from(other));
+        self
+    }
+
     /// Goes through the candidates in the order of the proposal.
     pub fn iter(&self) -> std::slice::Iter<'_, Candidate> {
         self.0.iter()

@@ -1,13 +1,15 @@
 use serde::Serialize;
 
-use crate::{Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, StepError, draw_at};
+use crate::{Aggregator, Batch, Composite, Normalizer, ScoreError, ScoreTable, Selector, Simplex, StepError, Weighting, draw_at};
 
 /// How far the sum of a selector's probabilities may be from one: N roundings of f64.
 const PROBABILITY_TOLERANCE: f64 = 1e-9;
 
-/// ⟨𝓝, 𝓐, 𝓢⟩: what makes a choice of scores.
+/// The rule for **w** and ⟨𝓝, 𝓐, 𝓢⟩: what makes a choice of scores.
 #[derive(Clone, Copy)]
 pub struct Operators<'s> {
+    /// The rule for **w**.
+    pub weighting: &'s dyn Weighting,
     /// 𝓝.
     pub normalizer: &'s dyn Normalizer,
     /// 𝓐.
@@ -19,6 +21,9 @@ pub struct Operators<'s> {
 /// What operators make of the scores of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {
+    /// The weights of this step, one per blade; empty if they are those that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<f64>,
     /// Composite scores, one per candidate.
     pub mu: Vec<f64>,
     /// Composite dispersions, one per candidate.
@@ -32,31 +37,57 @@ pub struct Decision {
 }
 
 impl Operators<'_> {
-    /// Normalises and rates the scores of N candidates, and selects one by the number `uniform` of
-    /// [0, 1).
+    /// Weighs, normalises and rates the scores of N candidates, and selects one by the number
+    /// `uniform` of [0, 1).
     ///
-    /// `weights` has one entry per blade of `scores` and is scaled to sum to one. The normaliser
-    /// combines the blades of positive weight; the selector sees all of them.
+    /// `requested` has one entry per blade of `scores`; what the rule for **w** makes of it is scaled
+    /// to sum to one. The normaliser combines the blades of positive weight; the selector sees all
+    /// of them.
     ///
     /// Costs arithmetic in K·N besides that of the aggregator (`prop:cost`). Allocates the
     /// decision; the slots themselves allocate nothing once a thread has seen a batch of the size.
     ///
     /// # Errors
-    /// If `weights` and `scores` differ in length, a weight is not finite, no weight is positive,
+    /// If `requested` and `scores` differ in length, a weight is not finite, no weight is positive,
     /// `fluency` does not have N finite values, the normaliser returns no scores of N candidates, a
     /// rating is NaN, or the selector's probabilities are not a distribution.
     pub fn decide(
         &self,
         scores: &ScoreTable,
-        weights: &[f64],
+        requested: &[f64],
         fluency: Option<&[f64]>,
         uniform: f64,
     ) -> Result<Decision, StepError> {
-        if weights.len() != scores.blades() {
-            let (expected, got) = (scores.blades(), weights.len());
+        self.decide_among(scores, requested, fluency, uniform, None)
+    }
+
+    /// [`decide`](Self::decide) with a choice among the candidates `among` only, in rising order.
+    ///
+    /// All candidates are normalised and rated. The probabilities are those of the selector, given
+    /// that one of `among` is chosen; if that is impossible, those of the selector for a batch of
+    /// `among` alone.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    ///
+    /// # Panics
+    /// If `among` is empty or names no candidate.
+    pub fn decide_among(
+        &self,
+        scores: &ScoreTable,
+        requested: &[f64],
+        fluency: Option<&[f64]>,
+        uniform: f64,
+        among: Option<&[usize]>,
+    ) -> Result<Decision, StepError> {
+        if requested.len() != scores.blades() {
+            let (expected, got) = (scores.blades(), requested.len());
             return Err(StepError::Scores(ScoreError::Length { quantity: "weights", expected, got }));
         }
-        let counting: Vec<usize> = (0..weights.len()).filter(|&k| weights[k] > 0.0).collect();
+        Simplex::normalized(requested).map_err(StepError::Weights)?;
+        let mut weights = vec![f64::NAN; requested.len()];
+        self.weighting.weigh(scores, requested, &mut weights);
+        let counting: Vec<usize> = (0..weights.len()).filter(|&k| weights[k] != 0.0).collect();
         let simplex =
             Simplex::normalized(counting.iter().map(|&k| weights[k]).collect::<Vec<_>>()).map_err(StepError::Weights)?;
         let counted = (counting.len() < weights.len()).then(|| scores.select(&counting));
@@ -76,9 +107,42 @@ impl Operators<'_> {
         let mut probabilities = vec![0.0; n];
         self.selector.distribution(&ratings, &batch, &mut probabilities);
         check_distribution(&probabilities)?;
+        if let Some(among) = among.filter(|among| among.len() < n) {
+            probabilities = self.given(among, (&probabilities, &ratings), (scores, &composite, fluency))?;
+        }
         let chosen = draw_at(&probabilities, uniform);
+        if weights == requested {
+            weights.clear();
+        }
         let Composite { mu, sigma } = composite;
-        Ok(Decision { mu, sigma, ratings, probabilities, chosen })
+        Ok(Decision { weights, mu, sigma, ratings, probabilities, chosen })
+    }
+
+    /// The probabilities of candidates, given that one of `among` is chosen.
+    fn given(
+        &self,
+        among: &[usize],
+        (probabilities, ratings): (&[f64], &[f64]),
+        (scores, composite, fluency): (&ScoreTable, &Composite, Option<&[f64]>),
+    ) -> Result<Vec<f64>, StepError> {
+        let pick = |values: &[f64]| among.iter().map(|&i| values[i]).collect::<Vec<f64>>();
+        let mut picked = pick(probabilities);
+        let mass: f64 = picked.iter().sum();
+        if mass > 0.0 {
+            picked.iter_mut().for_each(|p| *p /= mass);
+        } else {
+            let (mu, sigma) = (pick(&composite.mu), pick(&composite.sigma));
+            let (table, fluency) = (scores.pick(among), fluency.map(pick));
+            let mut batch = Batch::new(&mu, &sigma).map_err(StepError::Composite)?.with_blades(&table);
+            if let Some(fluency) = &fluency {
+                batch = batch.with_fluency(fluency).map_err(StepError::Scores)?;
+            }
+            self.selector.distribution(&pick(ratings), &batch, &mut picked);
+            check_distribution(&picked)?;
+        }
+        let mut all = vec![0.0; probabilities.len()];
+        among.iter().zip(picked).for_each(|(&i, p)| all[i] = p);
+        Ok(all)
     }
 }
 

@@ -6,7 +6,7 @@ use rand::Rng;
 
 use crate::{
     Aggregator, Backbone, Batch, Blade, BoxError, Candidates, Composite, DraftRequest, Granularity, Normalizer, Observation,
-    Policy, Proposal, Readings, Real, Score, ScoreTable, Selector, Simplex, TokenId,
+    Policy, Proposal, Readings, Real, Score, ScoreTable, Selector, Simplex, TokenId, Weighting,
 };
 
 macro_rules! forward_shared {
@@ -15,6 +15,12 @@ macro_rules! forward_shared {
             fn completes(&self, span: &[TokenId]) -> bool {
                 (**self).completes(span)
             }
+            fn ends_before(&self, span: &[TokenId], entropy: f64) -> bool {
+                (**self).ends_before(span, entropy)
+            }
+            fn needs_entropy(&self) -> bool {
+                (**self).needs_entropy()
+            }
         }
         impl<T: Blade + ?Sized> Blade for $pointer {
             fn score(&self, step: &Observation<'_>, out: &mut [Score]) -> Result<(), BoxError> {
@@ -22,6 +28,11 @@ macro_rules! forward_shared {
             }
             fn policies(&self) -> Vec<Policy> {
                 (**self).policies()
+            }
+        }
+        impl<T: Weighting + ?Sized> Weighting for $pointer {
+            fn weigh(&self, scores: &ScoreTable, requested: &[f64], weights: &mut [f64]) {
+                (**self).weigh(scores, requested, weights);
             }
         }
         impl<F: Real, T: Normalizer<F> + ?Sized> Normalizer<F> for $pointer {
@@ -60,6 +71,9 @@ macro_rules! forward_exclusive {
         impl<T: Backbone + ?Sized> Backbone for $pointer {
             fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
                 (**self).read(context, candidates, policies)
+            }
+            fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+                (**self).read_heads(context, heads, policies)
             }
             fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
                 (**self).commit(chosen)

@@ -5,6 +5,20 @@ pub trait Granularity: Send + Sync {
     /// Whether `span`, whose last token was just drawn, is whole. Called after each token; `span`
     /// is never empty.
     fn completes(&self, span: &[TokenId]) -> bool;
+
+    /// Whether `span`, which is not empty, is whole without the next token, whose distribution under
+    /// the drafting model has the given entropy in nats. Asked before each token is drawn, by
+    /// proposals that know the entropy, if [`needs_entropy`](Self::needs_entropy).
+    fn ends_before(&self, span: &[TokenId], entropy: f64) -> bool {
+        let _ = (span, entropy);
+        false
+    }
+
+    /// Whether [`ends_before`](Self::ends_before) is to be asked. Proposals that do not know the
+    /// entropy refuse such a rule.
+    fn needs_entropy(&self) -> bool {
+        false
+    }
 }
 
 const _: Option<&dyn Granularity> = None;
@@ -40,6 +54,23 @@ impl Granularity for FixedLength {
     }
 }
 
+/// Spans that end where the model becomes unsure: before a token whose distribution has an entropy of
+/// at least so many nats (segments of CARDS, Li et al. 2024).
+#[derive(Debug, Clone, Copy)]
+pub struct Uncertain(pub f64);
+
+impl Granularity for Uncertain {
+    fn completes(&self, _: &[TokenId]) -> bool {
+        false
+    }
+    fn ends_before(&self, _: &[TokenId], entropy: f64) -> bool {
+        entropy >= self.0
+    }
+    fn needs_entropy(&self) -> bool {
+        true
+    }
+}
+
 /// Another rule, with a cap on the tokens of a span.
 #[derive(Debug, Clone, Copy)]
 pub struct Capped<G> {
@@ -53,6 +84,12 @@ impl<G: Granularity> Granularity for Capped<G> {
     fn completes(&self, span: &[TokenId]) -> bool {
         span.len() >= self.tokens.get() || self.rule.completes(span)
     }
+    fn ends_before(&self, span: &[TokenId], entropy: f64) -> bool {
+        self.rule.ends_before(span, entropy)
+    }
+    fn needs_entropy(&self) -> bool {
+        self.rule.needs_entropy()
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +102,10 @@ mod tests {
         assert!(Token.completes(&[1]));
         assert!(!Response.completes(&[1; 1000]));
         assert!(!FixedLength(four).completes(&[1; 3]) && FixedLength(four).completes(&[1; 4]));
+        let unsure = Capped { rule: Uncertain(1.5), tokens: four };
+        assert!(unsure.needs_entropy() && !unsure.ends_before(&[1], 1.4) && unsure.ends_before(&[1], 1.5));
+        assert!(!unsure.completes(&[1; 3]) && unsure.completes(&[1; 4]));
+        assert!(!Token.needs_entropy() && !Token.ends_before(&[1], f64::INFINITY));
         let capped = Capped { rule: Response, tokens: four };
         assert!(!capped.completes(&[1; 3]) && capped.completes(&[1; 4]));
     }

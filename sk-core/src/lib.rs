@@ -21,11 +21,13 @@ mod readings;
 mod scheme;
 mod score;
 mod scratch;
+mod search;
 mod selector;
 mod simplex;
 mod spec;
 mod standardize;
 mod trace;
+mod weighting;
 
 pub use aggregator::Aggregator;
 pub use arm::Arm;
@@ -39,19 +41,21 @@ pub use delimited::Delimited;
 pub use divergence::Divergence;
 pub use engine::{DraftModel, Drafting, Engine, Generation, HeadKind, Merge, Prior, Sampling, VocabularyHead};
 pub use error::{BoxError, CandidatesError, ParameterError, ScoreError, SimplexError, SpecError, StepError};
-pub use granularity::{Capped, FixedLength, Granularity, Response, Token};
+pub use granularity::{Capped, FixedLength, Granularity, Response, Token, Uncertain};
 pub use normalizer::Normalizer;
 pub use operating_point::OperatingPoint;
 pub use proposal::{DraftRequest, Proposal};
 pub use readings::{Policy, Reading, Readings};
-pub use scheme::{Finish, Scheme};
+pub use scheme::{Fallback, Finish, Scheme};
 pub use score::{Score, ScoreTable};
 pub use scratch::Scratch;
+pub use search::{Race, Search, Settled, Waves};
 pub use selector::{Selector, draw, draw_at};
 pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
 pub use standardize::{Deviation, Moments, Standardize, merge_ties};
-pub use trace::{ArmTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace, Timings};
+pub use trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace, Timings};
+pub use weighting::{Fixed, Weighting};
 
 /// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text
 /// encoded again.

@@ -52,6 +52,22 @@ impl Readings {
         self.0.get(policy).map(Vec::as_slice)
     }
 
+    /// Adds readings of more candidates under the same policies.
+    pub(crate) fn append(&mut self, more: Self) {
+        for (policy, readings) in more.0 {
+            self.0.entry(policy).or_default().extend(readings);
+        }
+    }
+
+    /// Puts readings of the candidates `indices` in the places of theirs.
+    pub(crate) fn replace(&mut self, indices: &[usize], others: Self) {
+        for (policy, readings) in others.0 {
+            if let Some(own) = self.0.get_mut(&policy) {
+                indices.iter().zip(readings).for_each(|(&i, reading)| own[i] = reading);
+            }
+        }
+    }
+
     /// The policies read, in order.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.0.keys()

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use rand::{Rng, RngExt};
 
 use crate::arm::{Scores, Seated};
-use crate::trace::{ArmTrace, CandidateTrace, StepTrace, Timings};
+use crate::trace::{ArmTrace, BatchTrace, CandidateTrace, StepTrace, Timings};
 use crate::{
-    AlignmentSpec, Arm, Backbone, Candidates, Context, DraftRequest, Granularity, Observation, Policy, Proposal, Readings,
-    SpanEnd, StepError,
+    AlignmentSpec, Arm, Backbone, BoxError, Candidate, Candidates, Context, Decision, DraftRequest, Granularity, Observation,
+    Policy, Proposal, Race, Readings, Search, SpanEnd, StepError, TokenId, Waves,
 };
 
 /// An externalised alignment scheme 𝔸 = ⟨π_B, Π_prop, ρ, 𝓑, 𝓝, 𝓐, 𝓢⟩ (`def:scheme`), ready to run.
@@ -19,11 +19,24 @@ pub struct Scheme {
     pub proposal: Box<dyn Proposal>,
     /// ρ.
     pub granularity: Arc<dyn Granularity>,
+    /// How many of the drafted tokens are scored.
+    pub search: Search,
+    /// Where candidates come from if none of the proposal's is good enough.
+    pub fallback: Option<Fallback>,
     /// ⟨Ω, b₀, 𝓝, 𝓐, 𝓢⟩, whose choice is appended.
     pub arm: Arm,
     /// Other ways to choose from the same candidates. Their choices are recorded in the trace and
     /// not appended.
     pub others: Vec<Arm>,
+}
+
+/// Another proposal, whose candidates take the place of a batch whose choice is not good enough: the
+/// second half of guided speculative inference (GSI, Geuter et al. 2025).
+pub struct Fallback {
+    /// Where the candidates come from.
+    pub proposal: Box<dyn Proposal>,
+    /// The least composite score of a choice that is kept.
+    pub threshold: f64,
 }
 
 /// Why a generation ended.
@@ -46,74 +59,114 @@ impl Scheme {
     /// one distribution choose alike.
     ///
     /// Cost: one proposal, one reading of N candidates under the K+1 policies that count for the
-    /// scheme or an arm, and arithmetic in K·N plus the aggregator's own (`prop:cost`), per arm.
+    /// scheme or an arm, and arithmetic in K·N plus the aggregator's own (`prop:cost`), per arm. A
+    /// [`Search`] reads less, in more than one pass; a [`Fallback`] costs a second proposal and
+    /// reading where it is used.
     ///
     /// # Errors
     /// When a slot fails or returns what is not a score or a distribution, or the selector looks at
     /// a blade that is not seated, here or in an arm; `context` is then as it was.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
-        let (drafted, draft) = timed(|| {
-            let request = DraftRequest { context: context.tokens(), granularity: &*self.granularity, limit };
-            self.proposal.propose(request, rng)
-        });
-        let candidates = drafted.map_err(StepError::Proposal)?;
+        let mut timings = Timings::default();
+        let mut rejected = None;
+        let mut batch = self.choose(&spec, context, limit, false, rng, &mut timings)?;
+        let threshold = self.fallback.as_ref().map_or(f64::NEG_INFINITY, |fallback| fallback.threshold);
+        let is_poor = batch.decision.mu[batch.decision.chosen] < threshold;
+        if is_poor {
+            let second = self.choose(&spec, context, limit, true, rng, &mut timings)?;
+            rejected = Some(Box::new(std::mem::replace(&mut batch, second).into_trace()));
+        }
 
-        let (scored, score) = timed(|| self.score(&spec, context, &candidates));
-        let ((own, others), read) = scored?;
-
-        let uniform = rng.random();
-        let (decision, select) = timed(|| own.decide(&self.arm, uniform));
-        let decision = decision?;
-        let chosen = decision.chosen;
-        let arms = self.others.iter().zip(others).map(|(arm, scores)| {
-            let decision = scores.decide(arm, uniform).map_err(|error| arm.blame(error))?;
-            let (blades, fluency) = scores.into_trace();
-            Ok(ArmTrace { name: arm.name.to_string(), blades, fluency, decision })
-        });
-        let arms = arms.collect::<Result<_, StepError>>()?;
-
+        let chosen = batch.decision.chosen;
         let (committed, commit) = timed(|| {
-            // Where no blade asked for a reading, none is there to be kept.
-            if read {
-                self.backbone.commit(chosen).map_err(StepError::Backbone)?;
+            // The backbone keeps its last reading; a winner that was not in it is read again.
+            if let Some(row) = batch.last.iter().position(|&index| index == chosen) {
+                self.backbone.commit(row).map_err(StepError::Backbone)?;
             }
-            self.proposal.commit(chosen).map_err(StepError::Proposal)
+            match &mut self.fallback {
+                Some(fallback) if is_poor => fallback.proposal.commit(chosen),
+                _ => self.proposal.commit(chosen),
+            }
+            .map_err(StepError::Proposal)
         });
         committed?;
+        timings.commit = commit;
         let position = context.tokens().len();
-        context.extend(&candidates[chosen].tokens);
-
-        let candidates = candidates.iter().map(|c| CandidateTrace { tokens: c.tokens.clone(), end: c.end }).collect();
-        let timings = Timings { draft, score, select, commit };
-        let (blades, fluency) = own.into_trace();
-        Ok(StepTrace { step, position, candidates, blades, fluency, decision, arms, timings })
+        context.extend(&batch.candidates[chosen].tokens);
+        let arms = std::mem::take(&mut batch.arms);
+        let BatchTrace { candidates, unscored, blades, fluency, decision } = batch.into_trace();
+        Ok(StepTrace { step, position, candidates, unscored, blades, fluency, decision, arms, rejected, timings })
     }
 
-    /// The scores of the scheme and of its arms, by one reading, and whether there was one.
-    fn score(
+    /// Drafts candidates, by the fallback or by the proposal, and chooses one.
+    fn choose(
         &mut self,
         spec: &AlignmentSpec,
         context: &Context,
-        candidates: &Candidates,
-    ) -> Result<((Scores, Vec<Scores>), bool), StepError> {
+        limit: usize,
+        fall_back: bool,
+        rng: &mut dyn Rng,
+        timings: &mut Timings,
+    ) -> Result<Chosen, StepError> {
+        let proposal = match &mut self.fallback {
+            Some(fallback) if fall_back => &mut fallback.proposal,
+            _ => &mut self.proposal,
+        };
+        let request = DraftRequest { context: context.tokens(), granularity: &*self.granularity, limit };
+        let (drafted, draft) = timed(|| proposal.propose(request, rng));
+        let candidates = drafted.map_err(StepError::Proposal)?;
+        timings.draft += draft;
+        // The number comes from the generator after the candidates, whatever the search.
+        let mut uniform = None;
+        let mut uniform = || *uniform.get_or_insert_with(|| rng.random());
+
         let own = self.arm.seated(spec)?;
         let specs: Vec<Arc<AlignmentSpec>> = self.others.iter().map(|arm| arm.spec.snapshot()).collect();
         let others = self.others.iter().zip(&specs).map(|(arm, spec)| arm.seated(spec).map_err(|error| arm.blame(error)));
         let others: Vec<Seated<'_>> = others.collect::<Result<_, _>>()?;
-
         let policies: BTreeSet<Policy> = std::iter::once(&own).chain(&others).flat_map(Seated::policies).collect();
-        let policies: Vec<Policy> = policies.into_iter().collect();
-        let read = !policies.is_empty();
-        let readings = if !read {
-            Readings::new()
-        } else {
-            self.backbone.read(context.tokens(), candidates, &policies).map_err(StepError::Backbone)?
+        let reader = &mut Reader {
+            backbone: &mut *self.backbone,
+            context: context.tokens(),
+            policies: policies.into_iter().collect(),
+            time: Duration::ZERO,
         };
-        let observation = Observation { context: context.tokens(), candidates, readings: &readings };
-        let scores = self.others.iter().zip(&others);
-        let scores = scores.map(|(arm, seated)| seated.score(&observation).map_err(|error| arm.blame(error)));
-        Ok(((own.score(&observation)?, scores.collect::<Result<_, _>>()?), read))
+        let mut select = Duration::ZERO;
+        let mut decide = |scores: &Scores, among: Option<&[usize]>| {
+            let (decision, time) = timed(|| scores.decide(&self.arm, uniform(), among));
+            select += time;
+            decision
+        };
+
+        let search = if self.others.is_empty() { self.search } else { Search::Full };
+        let batch = match search {
+            Search::Waves(waves) => Chosen::in_waves(waves, candidates, &own, reader, &mut decide)?,
+            Search::Race(race) => Chosen::by_race(race, candidates, &own, reader, &mut decide)?,
+            Search::Full => {
+                let readings = reader.read(&candidates)?;
+                let observation = Observation { context: context.tokens(), candidates: &candidates, readings: &readings };
+                let (scored, time) = timed(|| {
+                    let others = self.others.iter().zip(&others);
+                    let others = others.map(|(arm, seated)| seated.score(&observation).map_err(|error| arm.blame(error)));
+                    Ok::<_, StepError>((own.score(&observation)?, others.collect::<Result<Vec<_>, _>>()?))
+                });
+                reader.time += time;
+                let (own, others) = scored?;
+                let decision = decide(&own, None)?;
+                let arms = self.others.iter().zip(others).map(|(arm, scores)| {
+                    let decision = scores.decide(arm, uniform(), None).map_err(|error| arm.blame(error))?;
+                    let (blades, fluency) = scores.into_trace();
+                    Ok(ArmTrace { name: arm.name.to_string(), blades, fluency, decision })
+                });
+                let arms = arms.collect::<Result<_, StepError>>()?;
+                let last = if reader.policies.is_empty() { Vec::new() } else { (0..candidates.len()).collect() };
+                Chosen { scored: Vec::new(), unscored: Vec::new(), scores: own, decision, arms, last, candidates }
+            }
+        };
+        timings.score += reader.time;
+        timings.select += select;
+        Ok(batch)
     }
 
     /// Steps until a chosen candidate ends the response, `max_new_tokens` are appended, or
@@ -140,6 +193,130 @@ impl Scheme {
             }
         }
         Ok(Finish::Limit)
+    }
+}
+
+/// Reads candidates with the backbone.
+struct Reader<'a> {
+    backbone: &'a mut dyn Backbone,
+    context: &'a [TokenId],
+    policies: Vec<Policy>,
+    /// Time that reading and scoring took.
+    time: Duration,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, candidates: &Candidates) -> Result<Readings, StepError> {
+        self.read_by(|backbone, context, policies| backbone.read(context, candidates, policies))
+    }
+
+    fn read_heads(&mut self, heads: &Candidates) -> Result<Readings, StepError> {
+        self.read_by(|backbone, context, policies| backbone.read_heads(context, heads, policies))
+    }
+
+    fn read_by(
+        &mut self,
+        read: impl FnOnce(&mut dyn Backbone, &[TokenId], &[Policy]) -> Result<Readings, BoxError>,
+    ) -> Result<Readings, StepError> {
+        if self.policies.is_empty() {
+            return Ok(Readings::new());
+        }
+        let (readings, time) = timed(|| read(&mut *self.backbone, self.context, &self.policies));
+        self.time += time;
+        readings.map_err(StepError::Backbone)
+    }
+
+    fn score(&mut self, own: &Seated<'_>, candidates: &Candidates, readings: &Readings) -> Result<Scores, StepError> {
+        let (scores, time) = timed(|| own.score(&Observation { context: self.context, candidates, readings }));
+        self.time += time;
+        scores
+    }
+
+    /// The indices of the last reading, if anything was read.
+    fn last(&self, indices: Vec<usize>) -> Vec<usize> {
+        if self.policies.is_empty() { Vec::new() } else { indices }
+    }
+}
+
+/// Decides by scores, with a choice among the given candidates.
+type Decide<'a> = &'a mut dyn FnMut(&Scores, Option<&[usize]>) -> Result<Decision, StepError>;
+
+/// Candidates, and the choice among them.
+struct Chosen {
+    /// Those that were scored.
+    candidates: Candidates,
+    /// How many tokens of each were scored; empty if all were.
+    scored: Vec<usize>,
+    /// Those that were not scored.
+    unscored: Vec<Candidate>,
+    scores: Scores,
+    decision: Decision,
+    arms: Vec<ArmTrace>,
+    /// The candidates of the backbone's last reading.
+    last: Vec<usize>,
+}
+
+impl Chosen {
+    /// Scores candidates in waves.
+    fn in_waves(
+        waves: Waves,
+        candidates: Candidates,
+        own: &Seated<'_>,
+        reader: &mut Reader<'_>,
+        decide: Decide<'_>,
+    ) -> Result<Self, StepError> {
+        let (mut readings, mut end, n) = (Readings::new(), 0, candidates.len());
+        loop {
+            let begin = end;
+            end = waves.next(begin, n);
+            readings.append(reader.read(&candidates.pick(begin..end))?);
+            let scored = candidates.pick(0..end);
+            let scores = reader.score(own, &scored, &readings)?;
+            let decision = decide(&scores, None)?;
+            if end == n || waves.is_settled(&decision) {
+                let unscored = candidates.as_slice()[end..].to_vec();
+                let last = reader.last((begin..end).collect());
+                return Ok(Self { candidates: scored, scored: Vec::new(), unscored, scores, decision, arms: Vec::new(), last });
+            }
+        }
+    }
+
+    /// Scores the first tokens of all candidates, and the rest of those that may still win.
+    fn by_race(
+        race: Race,
+        candidates: Candidates,
+        own: &Seated<'_>,
+        reader: &mut Reader<'_>,
+        decide: Decide<'_>,
+    ) -> Result<Self, StepError> {
+        let heads = race.heads(&candidates);
+        let first = heads.as_ref().unwrap_or(&candidates);
+        let mut readings = if heads.is_some() { reader.read_heads(first) } else { reader.read(first) }?;
+        let mut scores = reader.score(own, first, &readings)?;
+        let mut decision = decide(&scores, None)?;
+        let (mut scored, mut last) = (Vec::new(), (0..candidates.len()).collect());
+        if let Some(heads) = heads {
+            let survivors = race.survivors(&decision.probabilities);
+            let rest = candidates.pick(survivors.iter().copied());
+            readings.replace(&survivors, reader.read(&rest)?);
+            let mixed = heads.with(&survivors, &rest);
+            scores = reader.score(own, &mixed, &readings)?;
+            decision = decide(&scores, Some(&survivors))?;
+            scored = mixed.iter().map(|candidate| candidate.tokens.len()).collect();
+            last = survivors;
+        }
+        let last = reader.last(last);
+        Ok(Self { candidates, scored, unscored: Vec::new(), scores, decision, arms: Vec::new(), last })
+    }
+
+    fn into_trace(self) -> BatchTrace {
+        let (blades, fluency) = self.scores.into_trace();
+        let mut candidates: Vec<CandidateTrace> = self.candidates.iter().map(CandidateTrace::new).collect();
+        for (candidate, scored) in candidates.iter_mut().zip(self.scored) {
+            candidate.scored = Some(scored).filter(|&scored| scored < candidate.tokens.len());
+        }
+        let unscored = self.unscored.iter().map(CandidateTrace::new).collect();
+        BatchTrace { candidates, unscored, blades, fluency, decision: self.decision }
     }
 }
 

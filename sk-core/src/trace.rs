@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Decision, SpanEnd, TokenId};
+use crate::{Candidate, Decision, SpanEnd, TokenId};
 
 /// Everything seen in one step: the record behind `--explain`, the experiments and any front end.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -12,8 +12,11 @@ pub struct StepTrace {
     pub step: usize,
     /// Tokens of the context that the candidates continue.
     pub position: usize,
-    /// The candidates, in the order of the proposal.
+    /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateTrace>,
+    /// The candidates that were drafted after those and not scored: the choice was settled before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unscored: Vec<CandidateTrace>,
     /// Scores of each blade that was read: those of positive weight, and those that the selector
     /// looks at.
     pub blades: Vec<ScoreTrace>,
@@ -24,6 +27,9 @@ pub struct StepTrace {
     pub decision: Decision,
     /// What the scheme's other arms make of the same candidates.
     pub arms: Vec<ArmTrace>,
+    /// The batch before, if the scheme has a fallback and its choice was not good enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<Box<BatchTrace>>,
     /// Where the time went; that of the arms is in `score` where it is reading, and nowhere else.
     pub timings: Timings,
 }
@@ -33,6 +39,36 @@ impl StepTrace {
     pub fn chosen(&self) -> &CandidateTrace {
         &self.candidates[self.decision.chosen]
     }
+
+    /// Returns the number of tokens that were drafted, those of a rejected batch included.
+    pub fn drafted_tokens(&self) -> usize {
+        let rejected = self.rejected.iter().flat_map(|batch| batch.candidates.iter().chain(&batch.unscored));
+        self.candidates.iter().chain(&self.unscored).chain(rejected).map(|candidate| candidate.tokens.len()).sum()
+    }
+
+    /// Returns the number of tokens that the blades scored, those of a rejected batch included. The
+    /// backbone reads each in every lane that the blades ask for.
+    pub fn scored_tokens(&self) -> usize {
+        let rejected = self.rejected.iter().flat_map(|batch| &batch.candidates);
+        self.candidates.iter().chain(rejected).map(CandidateTrace::scored_tokens).sum()
+    }
+}
+
+/// A batch of candidates, and the choice among them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BatchTrace {
+    /// The candidates that were scored, in the order of the proposal.
+    pub candidates: Vec<CandidateTrace>,
+    /// The candidates that were drafted after those and not scored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unscored: Vec<CandidateTrace>,
+    /// Scores of each blade that was read.
+    pub blades: Vec<ScoreTrace>,
+    /// ℓ_S of each candidate, where a fluency blade is seated.
+    pub fluency: Option<Vec<f64>>,
+    /// The decision.
+    #[serde(flatten)]
+    pub decision: Decision,
 }
 
 /// What an [`Arm`](crate::Arm) makes of the candidates of a step.
@@ -56,6 +92,21 @@ pub struct CandidateTrace {
     pub tokens: Vec<TokenId>,
     /// Why it ends.
     pub end: SpanEnd,
+    /// The tokens of it that were scored, if not all were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scored: Option<usize>,
+}
+
+impl CandidateTrace {
+    /// Returns the trace of a candidate of which all tokens were scored.
+    pub fn new(candidate: &Candidate) -> Self {
+        Self { tokens: candidate.tokens.clone(), end: candidate.end, scored: None }
+    }
+
+    /// Returns the number of its tokens that were scored.
+    pub fn scored_tokens(&self) -> usize {
+        self.scored.unwrap_or(self.tokens.len())
+    }
 }
 
 /// What one blade said in a step.

@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
-    Simplex, SpanEnd, SpecHandle, TokenId,
+    Fixed, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Search, Seat,
+    Selector, Simplex, SpanEnd, SpecHandle, TokenId,
 };
 
 /// What the slots were asked to do.
@@ -108,10 +108,13 @@ fn scheme(n: usize, length: usize, blades: usize) -> (Scheme, Arc<Counts>) {
         backbone: Box::new(Reader(Arc::clone(&counts))),
         proposal: Box::new(Drafts { n, length, counts: Arc::clone(&counts) }),
         granularity: Arc::new(FixedLength(NonZeroUsize::new(length).unwrap())),
+        search: Search::Full,
+        fallback: None,
         arm: Arm {
             name: "own".into(),
             spec: SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(blades).unwrap()).unwrap()),
             fluency: None,
+            weighting: Arc::new(Fixed),
             normalizer: Arc::new(Rest(Arc::clone(&counts))),
             aggregator: Arc::new(Rest(Arc::clone(&counts))),
             selector: Arc::new(Rest(Arc::clone(&counts))),

@@ -7,8 +7,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
     Aggregator, AlignmentSpec, Arm, Backbone, Batch, Blade, BoxError, Candidate, Candidates, Composite, Context, DraftRequest,
-    Finish, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Seat, Selector,
-    Simplex, SpanEnd, SpecHandle, StepError, TokenId,
+    Finish, Fixed, FixedLength, Normalizer, Observation, Policy, Proposal, Reading, Readings, Scheme, Score, ScoreTable, Search,
+    Seat, Selector, Simplex, SpanEnd, SpecHandle, StepError, TokenId,
 };
 
 const END: TokenId = 9;
@@ -146,10 +146,13 @@ fn scheme(n: usize) -> (Scheme, Arc<std::sync::Mutex<Vec<Vec<Policy>>>>) {
         backbone: Box::new(backbone),
         proposal: Box::new(Digits { n }),
         granularity: Arc::new(FixedLength(NonZeroUsize::new(3).unwrap())),
+        search: Search::Full,
+        fallback: None,
         arm: Arm {
             name: "own".into(),
             spec: SpecHandle::new(spec),
             fluency: None,
+            weighting: Arc::new(Fixed),
             normalizer: Arc::new(WeightedSum),
             aggregator: Arc::new(Scores),
             selector: Arc::new(First),
@@ -185,6 +188,7 @@ fn arm(name: &'static str, sign: f64, selector: impl Selector + 'static) -> Arm 
         name: format!("by {name}").into(),
         spec: SpecHandle::new(AlignmentSpec::new(seats, Simplex::uniform(1).unwrap()).unwrap()),
         fluency: None,
+        weighting: Arc::new(Fixed),
         normalizer: Arc::new(WeightedSum),
         aggregator: Arc::new(Scores),
         selector: Arc::new(selector),
@@ -425,7 +429,7 @@ fn what_is_not_a_number_is_refused_by_the_name_of_its_slot() {
         scheme.arm.operators().decide(&table, weights, fluency, 0.5).unwrap_err().to_string()
     };
     assert!(decide(&[f64::INFINITY], None).contains("the weights of the blades cannot be used: weight 0 is inf"));
-    assert!(decide(&[0.0], None).contains("the weights of the blades cannot be used: no weights given"));
+    assert!(decide(&[0.0], None).contains("the weights of the blades cannot be used: weights sum to 0"));
     assert!(decide(&[0.5, 0.5], None).contains("2 weights for 1 scores"));
     assert!(decide(&[1.0], Some(&[0.0, f64::NAN])).contains("the scores of the blades cannot be used"));
 }

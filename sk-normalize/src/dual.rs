@@ -1,0 +1,97 @@
+use std::sync::Arc;
+
+use sk_core::{ParameterError, ScoreTable, Weighting};
+
+use crate::tilt::Tilt;
+
+/// Sweeps over the constraints; each moves every multiplier to its minimum.
+const SWEEPS: usize = 200;
+
+/// Halvings of the interval of a line search: an `f64` has 53 bits.
+const HALVINGS: usize = 60;
+
+/// The change of a multiplier that ends the search.
+const CHANGE: f64 = 1e-9;
+
+/// Weights that keep some objectives above thresholds and serve the others: satisficing alignment
+/// (SITAlign, Chehade et al. 2025).
+///
+/// The objectives without a threshold keep their requested weights. Those with one are constraints
+/// E_π[μ^(c)] ≥ τ_c, and their weights are the Lagrange multipliers, which minimise the dual
+///
+/// ```text
+/// λ* = argmin_λ  T log 1/N Σ_i exp(1/T (Σ_k w_k μ_i^(k) + Σ_c λ_c (μ_i^(c) − τ_c)))    over 0 ≤ λ_c ≤ limit
+/// ```
+///
+/// of maximising Σ_k w_k μ^(k) − T·KL(π ‖ batch) under the constraints. A constraint that holds
+/// anyway has the weight zero; one that no candidate can meet has `limit`. The requested weight of a
+/// constraint does not count.
+///
+/// Scores and thresholds of a blade are in one unit, that of the blade. Solved by moving one
+/// multiplier after the other to its minimum, in O(N) for each evaluation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dual {
+    temperature: f64,
+    limit: f64,
+    thresholds: Vec<(Arc<str>, f64)>,
+}
+
+impl Dual {
+    /// Returns the rule at temperature T, with multipliers of at most `limit` times the sum of the
+    /// requested weights, and the threshold of each constraint by the name of its blade.
+    ///
+    /// # Errors
+    /// If `temperature` or `limit` is not positive and finite, or a threshold is NaN.
+    pub fn new(temperature: f64, limit: f64, thresholds: Vec<(Arc<str>, f64)>) -> Result<Self, ParameterError> {
+        for (name, value) in [("temperature", temperature), ("limit", limit)] {
+            ParameterError::check(value.is_finite() && value > 0.0, name, value, "positive and finite")?;
+        }
+        for (_, threshold) in &thresholds {
+            ParameterError::check(!threshold.is_nan(), "threshold", *threshold, "a number")?;
+        }
+        Ok(Self { temperature, limit, thresholds })
+    }
+}
+
+impl Weighting for Dual {
+    fn weigh(&self, scores: &ScoreTable, requested: &[f64], weights: &mut [f64]) {
+        weights.copy_from_slice(requested);
+        let constraint = |(name, threshold): &(Arc<str>, f64)| scores.find(name).map(|k| (k, *threshold));
+        let constraints: Vec<(usize, f64)> = self.thresholds.iter().filter_map(constraint).collect();
+        constraints.iter().for_each(|&(k, _)| weights[k] = 0.0);
+        let scale: f64 = weights.iter().sum();
+        if scale > 0.0 {
+            weights.iter_mut().for_each(|weight| *weight /= scale);
+        }
+        let mut tilt = Tilt::new(scores, weights, self.temperature);
+        for _ in 0..SWEEPS {
+            let mut change = 0.0_f64;
+            for &(k, threshold) in &constraints {
+                let slack = |weight: f64| tilt.with(weight - weights[k], scores.mu(k)).mean(scores.mu(k)) - threshold;
+                // The expected score rises with the multiplier.
+                let best = if slack(0.0) >= 0.0 {
+                    0.0
+                } else if slack(self.limit) <= 0.0 {
+                    self.limit
+                } else {
+                    let (mut least, mut most) = (0.0, self.limit);
+                    for _ in 0..HALVINGS {
+                        let middle = f64::midpoint(least, most);
+                        *if slack(middle) < 0.0 { &mut least } else { &mut most } = middle;
+                    }
+                    most
+                };
+                change = change.max((best - weights[k]).abs());
+                tilt = tilt.with(best - weights[k], scores.mu(k));
+                weights[k] = best;
+            }
+            if change <= CHANGE {
+                break;
+            }
+        }
+        // Every objective is a constraint, and all hold: the requested weights decide.
+        if !weights.iter().any(|weight| *weight > 0.0) || weights.iter().any(|weight| !weight.is_finite()) {
+            weights.copy_from_slice(requested);
+        }
+    }
+}

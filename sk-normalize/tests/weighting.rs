@@ -1,0 +1,121 @@
+//! Rules for **w** against brute force.
+
+use proptest::prelude::*;
+use sk_core::{ScoreTable, Weighting};
+use sk_normalize::{Dual, MaxMin};
+
+/// Points of a grid on each side of the simplex, or between a multiplier and its limit.
+const GRID: usize = 60;
+
+/// A minimum on the grid may lie below what a search with a gap of 1e-9 finds by the gap and a few
+/// roundings; the objective is of order one.
+const GAP: f64 = 1e-7;
+
+fn table(rows: &[Vec<f64>]) -> ScoreTable {
+    ScoreTable::new(rows.iter().map(|mu| (mu.clone(), vec![0.0; mu.len()]))).unwrap()
+}
+
+/// T log 1/N Σ_i exp(1/T x_i).
+fn soft_maximum(temperature: f64, x: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = x.clone().fold(f64::NEG_INFINITY, f64::max);
+    let n = x.clone().count() as f64;
+    largest + temperature * (x.map(|x| ((x - largest) / temperature).exp()).sum::<f64>() / n).ln()
+}
+
+fn robust(rows: &[Vec<f64>], weights: &[f64], temperature: f64) -> f64 {
+    soft_maximum(temperature, (0..rows[0].len()).map(|i| weights.iter().zip(rows).map(|(w, mu)| w * mu[i]).sum::<f64>()))
+}
+
+fn scores(blades: usize) -> impl Strategy<Value = Vec<Vec<f64>>> {
+    (1usize..9).prop_flat_map(move |n| prop::collection::vec(prop::collection::vec(-2.0..2.0, n), blades))
+}
+
+proptest! {
+    #[test]
+    fn no_weights_on_a_grid_serve_the_batch_worse(rows in scores(3), temperature in 0.02..5.0) {
+        let mut weights = [f64::NAN; 3];
+        MaxMin::new(temperature).unwrap().weigh(&table(&rows), &[0.2, 0.3, 0.5], &mut weights);
+        prop_assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-12 && weights.iter().all(|w| *w >= 0.0));
+        let found = robust(&rows, &weights, temperature);
+        for a in 0..=GRID {
+            for b in 0..=GRID - a {
+                let point = [a, b, GRID - a - b].map(|share| share as f64 / GRID as f64);
+                prop_assert!(found <= robust(&rows, &point, temperature) + GAP, "{point:?} is below {weights:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_blade_of_weight_zero_takes_no_part(rows in scores(3), temperature in 0.02..5.0) {
+        let (mut three, mut two) = ([f64::NAN; 3], [f64::NAN; 2]);
+        let rule = MaxMin::new(temperature).unwrap();
+        rule.weigh(&table(&rows), &[0.5, 0.0, 0.5], &mut three);
+        rule.weigh(&table(&[rows[0].clone(), rows[2].clone()]), &[0.5, 0.5], &mut two);
+        prop_assert_eq!(three, [two[0], 0.0, two[1]]);
+    }
+
+    #[test]
+    fn no_multipliers_on_a_grid_have_a_smaller_dual(
+        rows in scores(3),
+        thresholds in prop::array::uniform2(-1.5..1.5),
+        temperature in 0.05..5.0,
+    ) {
+        const LIMIT: f64 = 4.0;
+        let names = ["primary", "first", "second"];
+        let table = table(&rows).with_names(names).unwrap();
+        let rule = Dual::new(temperature, LIMIT, vec![("first".into(), thresholds[0]), ("second".into(), thresholds[1])]).unwrap();
+        let mut weights = [f64::NAN; 3];
+        // What is asked for a constraint does not count.
+        rule.weigh(&table, &[0.5, 0.3, 0.2], &mut weights);
+        prop_assert_eq!(weights[0], 1.0);
+        let dual = |first: f64, second: f64| {
+            soft_maximum(temperature, (0..rows[0].len()).map(|i| {
+                rows[0][i] + first * (rows[1][i] - thresholds[0]) + second * (rows[2][i] - thresholds[1])
+            }))
+        };
+        let found = dual(weights[1], weights[2]);
+        for a in 0..=GRID {
+            for b in 0..=GRID {
+                let (a, b) = (LIMIT * a as f64 / GRID as f64, LIMIT * b as f64 / GRID as f64);
+                prop_assert!(found <= dual(a, b) + GAP, "λ = ({a}, {b}) is below {weights:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_worst_served_objective_has_the_weight() {
+    // The second blade is never above the first.
+    let rows = [vec![1.0, 2.0, 3.0], vec![0.0, -1.0, 1.0]];
+    let mut weights = [f64::NAN; 2];
+    MaxMin::new(0.1).unwrap().weigh(&table(&rows), &[0.9, 0.1], &mut weights);
+    assert_eq!(weights, [0.0, 1.0]);
+    // Two blades that mirror each other share it.
+    let rows = [vec![1.0, 0.0], vec![0.0, 1.0]];
+    MaxMin::new(0.1).unwrap().weigh(&table(&rows), &[0.9, 0.1], &mut weights);
+    assert!((weights[0] - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn a_constraint_that_holds_weighs_nothing_and_one_that_cannot_hold_weighs_the_limit() {
+    let table = table(&[vec![1.0, 2.0], vec![0.0, 1.0]]).with_names(["help", "safety"]).unwrap();
+    let weigh = |threshold: f64| {
+        let mut weights = [f64::NAN; 2];
+        Dual::new(1.0, 10.0, vec![("safety".into(), threshold)]).unwrap().weigh(&table, &[1.0, 0.0], &mut weights);
+        weights
+    };
+    assert_eq!(weigh(-1.0), [1.0, 0.0]);
+    assert_eq!(weigh(2.0), [1.0, 10.0]);
+    // p = e^(1+λ)/(1 + e^(1+λ)) = 0.9 at 1 + λ = ln 9.
+    assert!((weigh(0.9)[1] - (9.0f64.ln() - 1.0)).abs() < 1e-9);
+}
+
+#[test]
+fn numbers_out_of_range_are_named() {
+    for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(MaxMin::new(temperature).unwrap_err().to_string().starts_with("temperature"));
+        assert!(Dual::new(temperature, 1.0, Vec::new()).unwrap_err().to_string().starts_with("temperature"));
+        assert!(Dual::new(1.0, temperature, Vec::new()).unwrap_err().to_string().starts_with("limit"));
+    }
+    assert!(Dual::new(1.0, 1.0, vec![("a".into(), f64::NAN)]).unwrap_err().to_string().starts_with("threshold"));
+}
