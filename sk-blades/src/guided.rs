@@ -2,8 +2,8 @@ use sk_core::{Blade, BoxError, Observation, ParameterError, Policy, Score};
 
 use crate::reading;
 
-/// How a backbone's log-probability counts in a [`Guided`] score. At token granularity both are the
-/// same.
+/// How a backbone's log-probability counts in a [`Guided`] score. At token granularity the first two
+/// are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Length {
     /// Σ_t log π_B(y_t | x, y_<t), in nats: the log-probability of the candidate.
@@ -11,6 +11,9 @@ pub enum Length {
     Summed,
     /// Its mean over the tokens, in nats per token, which does not favour short candidates.
     PerToken,
+    /// Σ_t log π_B(y_t | x, y_<t) − log π_S(y_t | x, y_<t), in nats, against the proposal: what weighs a
+    /// candidate that the proposal drew as if the backbone had drawn it (GSI, Geuter et al. 2025).
+    Ratio,
 }
 
 /// A reward beside the backbone's own log-probability: the score of ARGS (Khanov et al. 2024) and,
@@ -56,6 +59,10 @@ impl<B: Blade> Blade for Guided<B> {
             let log_prob = match self.length {
                 Length::Summed => mean * read.log_probs.len() as f64,
                 Length::PerToken => mean,
+                Length::Ratio => {
+                    let proposal = &step.candidates[candidate].log_probs;
+                    (mean - reading::mean(proposal)) * proposal.len() as f64
+                }
             };
             *score = reading::score(candidate, log_prob + self.lambda * score.mu(), self.lambda * score.sigma())?;
         }

@@ -12,7 +12,9 @@ use sk_core::{
 };
 use sk_models::Qwen2Config;
 use sk_models::decoder::{Decoder, Precision, Scheduler, Stop};
-use sk_models::engine::{Drafter, DrafterConfig, EngineError, Frozen, Instruction, InstructionRack, Sampling, Verifier};
+use sk_models::engine::{
+    Drafter, DrafterConfig, EngineError, Frozen, Instruction, InstructionRack, ReaderRack, Sampling, Verifier,
+};
 use sk_models::lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target};
 use sk_models::model::Qwen2;
 
@@ -171,6 +173,51 @@ fn a_reading_does_not_depend_on_its_neighbours_or_on_padding() {
     }
 }
 
+/// First tokens, and then the whole of some candidates: what is read on is what is read at once, and
+/// the winner's keys are those that the next step needs.
+#[test]
+fn a_reading_goes_on_from_the_first_tokens() {
+    let mut rng = ChaCha8Rng::seed_from_u64(21);
+    let mut verifier = verifier();
+    verifier = verifier.with_instructions({
+        let rack = InstructionRack::default();
+        rack.insert("honest", Instruction::new(0, vec![7, 8]));
+        rack
+    });
+    let policies = [Policy::Backbone, variant("helpful"), variant("honest")];
+    let mut context: Vec<TokenId> = vec![5, 17, 96, 0, 3];
+    // The lengths of the candidates, the length of their heads, those that are read whole, and the winner among them.
+    for (lengths, head, survivors, chosen) in [
+        (&[9, 4, 6, 7][..], 4, &[0, 3][..], 1),
+        // One that ended within its head, one that ended with it, and a row that is dropped.
+        (&[2, 3, 8, 5], 3, &[0, 1, 3], 0),
+        (&[6, 6], 5, &[1], 0),
+        (&[3, 1, 2], 3, &[2, 0], 1),
+    ] {
+        let whole = candidates(&mut rng, lengths);
+        let cut = |candidate: &Candidate| Candidate {
+            tokens: candidate.tokens[..candidate.tokens.len().min(head)].to_vec(),
+            log_probs: candidate.log_probs[..candidate.tokens.len().min(head)].to_vec(),
+            end: candidate.end,
+        };
+        let heads = Candidates::new(whole.iter().map(cut).collect()).unwrap();
+        let readings = verifier.read_heads(&context, &heads, &policies).unwrap();
+        expect(&readings, &policies[1], Some(&helpful()), &context, &heads);
+        let rest = Candidates::new(survivors.iter().map(|&i| whole[i].clone()).collect()).unwrap();
+        let readings = verifier.read(&context, &rest, &policies).unwrap();
+        expect(&readings, &policies[0], None, &context, &rest);
+        expect(&readings, &policies[1], Some(&helpful()), &context, &rest);
+        expect(&readings, &policies[2], Some(&honest()), &[&[7, 8], &context[..]].concat(), &rest);
+        verifier.commit(chosen).unwrap();
+        context.extend(&rest[chosen].tokens);
+    }
+    // Other candidates than those that were begun are read from the start.
+    let [one, other] = [candidates(&mut rng, &[4, 5]), candidates(&mut rng, &[6, 3])];
+    verifier.read_heads(&context, &one, &policies).unwrap();
+    let readings = verifier.read(&context, &other, &policies).unwrap();
+    expect(&readings, &policies[1], Some(&helpful()), &context, &other);
+}
+
 #[test]
 fn candidates_that_begin_alike_are_read_as_if_they_did_not() {
     let mut rng = ChaCha8Rng::seed_from_u64(15);
@@ -290,6 +337,38 @@ fn an_instruction_is_read_in_a_context_of_its_own() {
     instructions.insert("calm", Instruction::new(0, vec![1; 60]));
     let error = verifier.read(&context, &last, &all[2..3]).unwrap_err().to_string();
     assert!(error.contains("64"), "{error}");
+}
+
+/// Lanes under another model, with and without an adapter, are what that model says.
+#[test]
+fn a_variant_reads_under_a_model_of_its_own() {
+    let mut rng = ChaCha8Rng::seed_from_u64(17);
+    let other = Arc::new(Decoder::random(&config(), 9, &Device::flex(), Precision::F32).unwrap());
+    let alone = Verifier::new(Arc::clone(&other));
+    alone.adapters().insert("small", honest());
+    let mut alone = alone;
+    let readers = ReaderRack::default();
+    readers.insert_shared("small", Arc::clone(&other));
+    readers.insert_shared("small/base", other);
+    let mut verifier = verifier().with_readers(readers);
+    verifier.adapters().insert("small", honest());
+    let mut context: Vec<TokenId> = vec![5, 17, 96, 0];
+    for (lengths, chosen) in [(&[4, 1, 6][..], 2), (&[1, 1], 0), (&[3, 2], 1)] {
+        let candidates = candidates(&mut rng, lengths);
+        let policies = [Policy::Backbone, variant("helpful"), variant("small"), variant("small/base")];
+        let readings = verifier.read(&context, &candidates, &policies).unwrap();
+        expect(&readings, &policies[0], None, &context, &candidates);
+        expect(&readings, &policies[1], Some(&helpful()), &context, &candidates);
+        let wanted = alone.read(&context, &candidates, &[variant("small"), Policy::Backbone]).unwrap();
+        for (lane, policy) in [("small", variant("small")), ("small/base", Policy::Backbone)] {
+            let found = readings.get(&variant(lane)).unwrap();
+            found.iter().zip(wanted.get(&policy).unwrap()).for_each(|(found, wanted)| close(found, wanted));
+        }
+        assert_ne!(readings.get(&variant("small")), readings.get(&variant("small/base")));
+        verifier.commit(chosen).unwrap();
+        alone.commit(chosen).unwrap();
+        context.extend(&candidates[chosen].tokens);
+    }
 }
 
 fn drafter(candidates: usize, keep_end_of_text: bool) -> Drafter {

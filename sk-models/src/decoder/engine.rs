@@ -132,6 +132,12 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
 pub(super) trait SuffixCache: fmt::Debug + Send + 'static {
     /// The number of tokens of the longest row.
     fn len(&self) -> usize;
+    /// Keeps the given rows of each of `lanes` lanes in the given order, in which a row may occur
+    /// more than once; returns whether the engine can.
+    fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {
+        let _ = (lanes, rows);
+        false
+    }
 }
 
 /// The number formats of an engine.
@@ -269,6 +275,7 @@ pub(super) trait AnyPrefix: Any + fmt::Debug + Send {
 /// A [`SuffixCache`] without its type.
 pub(super) trait AnySuffix: Any + fmt::Debug + Send {
     fn len(&self) -> usize;
+    fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool;
 }
 
 /// Explains a failed downcast: the documented panic of a value handed to an engine that did not
@@ -318,6 +325,9 @@ impl<P: PrefixCache> AnyPrefix for P {
 impl<S: SuffixCache> AnySuffix for S {
     fn len(&self) -> usize {
         SuffixCache::len(self)
+    }
+    fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {
+        SuffixCache::select_rows(self, lanes, rows)
     }
 }
 

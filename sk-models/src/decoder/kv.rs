@@ -153,6 +153,21 @@ impl Suffix {
         self.rows
     }
 
+    /// Keeps the given rows in the given order, in which a row may occur more than once. Returns
+    /// whether the engine can; if not, the suffix is as it was.
+    ///
+    /// # Panics
+    ///
+    /// If an index is out of range.
+    pub fn select_rows(&mut self, rows: &[usize]) -> bool {
+        assert!(rows.iter().all(|&row| row < self.rows), "rows {rows:?} of {}", self.rows);
+        let selected = self.cache.select_rows(self.lanes, rows);
+        if selected {
+            self.rows = rows.len();
+        }
+        selected
+    }
+
     /// Records that rows are about to grow, and whether all grow by the same number of tokens.
     pub(super) fn grow(&mut self, even: bool) {
         assert!(self.even, "a suffix of rows of different lengths is not extended again");

@@ -46,6 +46,18 @@ impl HostLogits {
 }
 
 impl Logits {
+    /// Copies all of them to the host, unless they are there.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub(crate) fn into_host(self, vocabulary: usize) -> Result<HostLogits, DeviceFailure> {
+        match self {
+            Self::Host(logits) => Ok(logits),
+            Self::Device(logits) => Ok(HostLogits::copied(&read(*logits)?, vocabulary)),
+        }
+    }
+
     /// Copies all of them to the host, row by row.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use super::Sampling;
 use super::drawing::{Draw, draw};
 use super::error::proceed;
 use super::follower::{Follower, check_context};
-use super::sampling::{Drawn, Sampler, uniform};
-use crate::decoder::{Decoder, Seats, Suffix};
+use super::sampling::{Drawn, Sampler, entropy, uniform};
+use crate::decoder::{Decoder, Logits, Seats, Suffix};
 use crate::lora::LoraAdapter;
 
 const ROLE: &str = "drafter";
@@ -102,8 +102,17 @@ impl Drafter {
             // Rows that have ended are still read, and ignored.
             let inputs: Vec<[TokenId; 1]> = spans.iter().map(|span| [span.tokens.last().copied().unwrap_or(last)]).collect();
             let hidden = self.model.extend(&inputs, &self.seats, self.follower.prefix_mut(), &mut suffix);
-            let logits = self.model.next(&hidden, &self.seats);
+            let mut logits = self.model.next(&hidden, &self.seats);
             let first = suffix.len() == 1;
+            if request.granularity.needs_entropy() && !first {
+                let host = logits.into_host(self.model.config().vocab_size)?;
+                for (row, span) in spans.iter_mut().enumerate().filter(|(_, span)| span.end.is_none()) {
+                    if request.granularity.ends_before(&span.tokens, entropy(host.row(row))) {
+                        span.end = Some(SpanEnd::Complete);
+                    }
+                }
+                logits = Logits::Host(host);
+            }
             let forbidden: &[TokenId] = if first && !self.config.keep_end_of_text { &self.config.end_of_text } else { &[] };
             // Uniform numbers are taken in the order of the rows, so threads do not matter.
             let mut draws: Vec<Draw<'_>> = spans

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sk_core::TokenId;
 
 use super::EngineError;
+use crate::decoder::Decoder;
 use crate::head::Head;
 use crate::lora::LoraAdapter;
 
@@ -15,6 +16,9 @@ pub type HeadRack = Rack<Head>;
 
 /// The instructions of a generation by the names of their lanes.
 pub type InstructionRack = Rack<Instruction>;
+
+/// The models that variants read under in place of the backbone, by the names of the variants.
+pub type ReaderRack = Rack<Decoder>;
 
 /// What a lane reads in the place of the beginning of the dialogue: the same beginning with an
 /// instruction.
@@ -65,6 +69,11 @@ impl<T> Rack<T> {
     /// Adds a part or replaces the one with that name. Takes effect at the next step.
     pub fn insert(&self, name: impl Into<Arc<str>>, part: T) {
         self.lock().insert(name.into(), Arc::new(part));
+    }
+
+    /// Adds a part that is shared, as [`insert`](Self::insert).
+    pub fn insert_shared(&self, name: impl Into<Arc<str>>, part: Arc<T>) {
+        self.lock().insert(name.into(), part);
     }
 
     /// Drops a part. A step that still asks for it fails with an error.

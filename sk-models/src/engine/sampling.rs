@@ -274,6 +274,14 @@ pub(super) fn log_softmax(logits: &[f32]) -> Vec<f32> {
     logits.iter().map(|z| z - total).collect()
 }
 
+/// Returns the entropy of the softmax, in nats.
+pub(super) fn entropy(logits: &[f32]) -> f64 {
+    let total = f64::from(log_sum_exp(logits));
+    // A logit of −∞ has no share, and 0 · ∞ is no number.
+    let share = |&z: &f32| (z > f32::NEG_INFINITY).then(|| (f64::from(z) - total).exp() * (total - f64::from(z)));
+    logits.iter().filter_map(share).sum()
+}
+
 pub(super) fn log_sum_exp(logits: &[f32]) -> f32 {
     widened(
         #[inline(always)]
@@ -407,6 +415,15 @@ mod tests {
             let mut sampler = Sampler::default();
             let drawn = sampler.draw(&logits, [], &sampling, uniform);
             prop_assert_eq!(drawn.token, token, "of {} kept", count);
+        }
+
+        /// −Σ p ln p, by the probabilities.
+        #[test]
+        fn entropy_is_that_of_the_probabilities(logits in proptest::collection::vec(-9.0f32..9.0, 1..200)) {
+            let sum: f64 = logits.iter().map(|&z| f64::from(z).exp()).sum();
+            let plain: f64 = logits.iter().map(|&z| f64::from(z).exp() / sum).map(|p| -p * p.ln()).sum();
+            // A rounding of log Σ e^z in f32 shifts every logarithm alike.
+            prop_assert!((entropy(&logits) - plain).abs() < 2e-6);
         }
 
         /// Vector sums agree with a plain one.

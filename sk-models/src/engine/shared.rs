@@ -35,6 +35,10 @@ impl Backbone for SharedVerifier {
         self.lock().read(context, candidates, policies)
     }
 
+    fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        self.lock().read_heads(context, heads, policies)
+    }
+
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
         self.lock().commit(chosen)
     }

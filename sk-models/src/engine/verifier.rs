@@ -7,7 +7,7 @@ use super::drafter::inputs_of;
 use super::error::proceed;
 use super::follower::{Follower, check_context, check_vocabulary};
 use super::heads::AskedHeads;
-use super::rack::{AdapterRack, HeadRack, Instruction, InstructionRack};
+use super::rack::{AdapterRack, HeadRack, InstructionRack, ReaderRack};
 use super::sampling::log_softmax;
 use crate::decoder::{Decoder, Hidden, Seats, Suffix};
 use crate::lora::LoraAdapter;
@@ -31,6 +31,27 @@ struct Pending {
     inputs: Vec<Vec<TokenId>>,
     /// Whether one row serves all candidates, because each is one token.
     shared: bool,
+    /// What a reading of whole candidates goes on from, if these were their first tokens.
+    heads: Option<ReadHeads>,
+}
+
+/// The first tokens of candidates, as they were read.
+struct ReadHeads {
+    context: Vec<TokenId>,
+    policies: Vec<Policy>,
+    /// The tokens of each row.
+    spans: Vec<Vec<TokenId>>,
+    /// Tokens of the longest row. The suffix holds as many of every row.
+    width: usize,
+    readings: Readings,
+}
+
+impl ReadHeads {
+    /// The row that `tokens` begin with, if any.
+    fn row(&self, tokens: &[TokenId]) -> Option<usize> {
+        let continues = |span: &[TokenId]| tokens == span || (span.len() == self.width && tokens.starts_with(span));
+        self.spans.iter().position(|span| continues(span))
+    }
 }
 
 /// The next-token distributions after a context, one per lane, from which one-token candidates are
@@ -56,15 +77,17 @@ struct Ahead {
 /// per candidate and lane more, and no product with the vocabulary where nothing but heads is asked
 /// for.
 ///
-/// A variant that has an instruction is read in a lane with a context of its own, in a pass of its
-/// own, under the adapter of its name if there is one.
+/// A variant that has an instruction, or a model other than the backbone, is read in a lane with a
+/// context or a model of its own, in a pass of its own, under the adapter of its name if there is
+/// one.
 pub struct Verifier {
     model: Arc<Decoder>,
     rack: AdapterRack,
     heads: HeadRack,
     instructions: InstructionRack,
-    /// The lanes of the last reading that have instructions.
-    instructed: Vec<Instructed>,
+    readers: ReaderRack,
+    /// The lanes of the last reading that have a context or a model of their own.
+    apart: Vec<Apart>,
     seated: Option<Seated>,
     pending: Option<Pending>,
     ahead: Option<Ahead>,
@@ -73,8 +96,8 @@ pub struct Verifier {
     last_policies: Vec<Policy>,
 }
 
-/// A lane with a context of its own.
-struct Instructed {
+/// A lane with a context or a model of its own.
+struct Apart {
     name: Arc<str>,
     verifier: Verifier,
 }
@@ -94,7 +117,8 @@ impl Verifier {
             rack,
             heads,
             instructions: InstructionRack::default(),
-            instructed: Vec::new(),
+            readers: ReaderRack::default(),
+            apart: Vec::new(),
             seated: None,
             pending: None,
             ahead: None,
@@ -106,6 +130,12 @@ impl Verifier {
     #[must_use]
     pub fn with_instructions(self, rack: InstructionRack) -> Self {
         Self { instructions: rack, ..self }
+    }
+
+    /// Returns the backbone with other models that variants read under, by the names of the variants.
+    #[must_use]
+    pub fn with_readers(self, rack: ReaderRack) -> Self {
+        Self { readers: rack, ..self }
     }
 
     /// Returns the rack of the adapters.
@@ -246,7 +276,7 @@ impl Verifier {
         }
         let ahead = Ahead { context: context.to_vec(), lanes: seated.lanes.clone(), log_probs, min_entropy };
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix, inputs: vec![vec![last]], shared: true });
+        self.pending = Some(Pending { suffix, inputs: vec![vec![last]], shared: true, heads: None });
         Ok(ahead)
     }
 
@@ -272,8 +302,15 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Reads under policies without an instruction.
-    fn read_plain(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+    /// Reads under policies without an instruction. `are_heads` says that the candidates are first
+    /// tokens of others, which are likely to be read next.
+    fn read_plain(
+        &mut self,
+        context: &[TokenId],
+        candidates: &Candidates,
+        policies: &[Policy],
+        are_heads: bool,
+    ) -> Result<Readings, BoxError> {
         if policies.is_empty() {
             self.pending = None;
             return Ok(Readings::new());
@@ -285,6 +322,9 @@ impl Verifier {
         if let Some(tokens) = single.filter(|_| !heads) {
             check_vocabulary(&self.model, ROLE, &tokens)?;
             return self.read_tokens(context, &tokens, policies);
+        }
+        if let Some(readings) = self.read_on(context, candidates, policies)? {
+            return Ok(readings);
         }
         self.pending = None;
         let longest = candidates.iter().map(|c| c.tokens.len()).max().unwrap_or(0);
@@ -308,7 +348,12 @@ impl Verifier {
             let extra = &c.tokens[c.tokens.len() - heads.extra_tokens()..];
             input.iter().chain(extra).copied().collect::<Vec<_>>()
         };
-        let rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
+        let mut rows: Vec<Vec<TokenId>> = inputs.iter().zip(candidates).map(reach).collect();
+        let are_heads = are_heads && heads.is_empty();
+        if are_heads {
+            // Rows of one length can be extended.
+            rows.iter_mut().for_each(|row| row.resize(longest, last));
+        }
         proceed()?;
         let mut suffix = self.model.suffix(count, candidates.len());
         let hidden = self.model.extend(&rows, &seated.seats, seated.follower.prefix_mut(), &mut suffix);
@@ -325,55 +370,105 @@ impl Verifier {
             }
         }
 
+        let heads = are_heads.then(|| ReadHeads {
+            context: context.to_vec(),
+            policies: policies.to_vec(),
+            spans: candidates.iter().map(|candidate| candidate.tokens.clone()).collect(),
+            width: longest,
+            readings: readings.clone(),
+        });
         self.seated = Some(seated);
-        self.pending = Some(Pending { suffix, inputs, shared: false });
+        self.pending = Some(Pending { suffix, inputs, shared: false, heads });
         Ok(readings)
     }
 
-    /// Reads under the variant `name`, which has an instruction.
-    fn read_instructed(
+    /// Reads candidates whose first tokens were read last, from there on; `None` if they were not, or
+    /// the engine cannot.
+    fn read_on(
         &mut self,
-        (name, instruction): (&Arc<str>, &Instruction),
         context: &[TokenId],
         candidates: &Candidates,
-    ) -> Result<Vec<Reading>, BoxError> {
-        let place = self.instructed.iter().position(|lane| lane.name == *name).unwrap_or(self.instructed.len());
-        if place == self.instructed.len() {
-            let verifier = Self::with_racks(Arc::clone(&self.model), self.rack.clone(), HeadRack::default());
-            self.instructed.push(Instructed { name: Arc::clone(name), verifier });
+        policies: &[Policy],
+    ) -> Result<Option<Readings>, BoxError> {
+        let heads = self.pending.as_ref().and_then(|pending| pending.heads.as_ref());
+        let Some(heads) = heads.filter(|heads| heads.context == context && heads.policies == policies) else { return Ok(None) };
+        let rows: Option<Vec<usize>> = candidates.iter().map(|candidate| heads.row(&candidate.tokens)).collect();
+        let (Some(rows), Some(mut pending), Some(mut seated)) = (rows, self.pending.take(), self.seated.take()) else {
+            return Ok(None);
+        };
+        let Some(heads) = pending.heads.take().filter(|_| pending.suffix.select_rows(&rows)) else {
+            self.seated = Some(seated);
+            return Ok(None);
+        };
+        let longest = candidates.iter().map(|candidate| candidate.tokens.len()).max().unwrap_or(0);
+        check_context(&self.model, ROLE, context, longest)?;
+        for candidate in candidates {
+            check_vocabulary(&self.model, ROLE, &candidate.tokens)?;
         }
-        let verifier = &mut self.instructed[place].verifier;
+        let rest = |candidate: &Candidate| candidate.tokens.len().saturating_sub(heads.width);
+        let input = |candidate: &Candidate| match rest(candidate) {
+            // A row takes part in the pass even if it has been read whole.
+            0 => vec![candidate.tokens[candidate.tokens.len() - 1]],
+            more => candidate.tokens[heads.width - 1..][..more].to_vec(),
+        };
+        let inputs: Vec<Vec<TokenId>> = candidates.iter().map(input).collect();
+        proceed()?;
+        let hidden = self.model.extend(&inputs, &seated.seats, seated.follower.prefix_mut(), &mut pending.suffix);
+        let spans: Vec<&[TokenId]> =
+            candidates.iter().map(|candidate| &candidate.tokens[candidate.tokens.len() - rest(candidate)..]).collect();
+        let mut readings = Readings::new();
+        for (policy, lane) in policies.iter().zip(self.read_rows(&seated, &hidden, &spans)?) {
+            let begun = heads.readings.get(policy).unwrap_or_default();
+            let whole = rows.iter().zip(lane).map(|(&row, more)| {
+                let mut reading = begun[row].clone();
+                reading.log_probs.extend(more.log_probs);
+                reading.min_entropy.extend(more.min_entropy);
+                reading
+            });
+            readings.insert(policy.clone(), whole.collect());
+        }
+        let last = context[context.len() - 1];
+        let inputs = candidates.iter().map(|candidate| inputs_of(last, &candidate.tokens)).collect();
+        self.seated = Some(seated);
+        self.pending = Some(Pending { suffix: pending.suffix, inputs, shared: false, heads: None });
+        Ok(Some(readings))
+    }
+
+    /// Reads under the variant `name`, which has an instruction or a model of its own.
+    fn read_apart(
+        &mut self,
+        name: &Arc<str>,
+        context: &[TokenId],
+        candidates: &Candidates,
+        are_heads: bool,
+    ) -> Result<Vec<Reading>, BoxError> {
+        let model = self.readers.peek(name).unwrap_or_else(|| Arc::clone(&self.model));
+        let place = self.apart.iter().position(|lane| lane.name == *name && Arc::ptr_eq(&lane.verifier.model, &model));
+        let place = place.unwrap_or(self.apart.len());
+        if place == self.apart.len() {
+            let verifier = Self::with_racks(model, self.rack.clone(), HeadRack::default());
+            self.apart.push(Apart { name: Arc::clone(name), verifier });
+        }
+        let instruction = self.instructions.peek(name);
+        let context = instruction.map_or_else(|| context.to_vec(), |instruction| instruction.context(context));
+        let verifier = &mut self.apart[place].verifier;
         let policy = if self.rack.peek(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
-        let readings = verifier.read_plain(&instruction.context(context), candidates, std::slice::from_ref(&policy))?;
+        let readings = verifier.read_plain(&context, candidates, std::slice::from_ref(&policy), are_heads)?;
         Ok(readings.get(&policy).unwrap_or_default().to_vec())
     }
 }
 
 impl Backbone for Verifier {
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
-        let instruction = |policy: &Policy| match policy {
-            Policy::Variant(name) => self.instructions.peek(name).map(|instruction| (Arc::clone(name), instruction)),
-            _ => None,
-        };
-        let instructed: Vec<(Arc<str>, Arc<Instruction>)> = policies.iter().filter_map(instruction).collect();
-        if instructed.is_empty() {
-            self.instructed.clear();
-            return self.read_plain(context, candidates, policies);
-        }
-        let is_plain =
-            |policy: &&Policy| !instructed.iter().any(|(name, _)| matches!(policy, Policy::Variant(variant) if variant == name));
-        let plain: Vec<Policy> = policies.iter().filter(is_plain).cloned().collect();
-        self.instructed.retain(|lane| instructed.iter().any(|(name, _)| *name == lane.name));
-        let mut readings = self.read_plain(context, candidates, &plain)?;
-        for (name, instruction) in instructed {
-            let lane = self.read_instructed((&name, &instruction), context, candidates)?;
-            readings.insert(Policy::Variant(name), lane);
-        }
-        Ok(readings)
+        self.read_all(context, candidates, policies, false)
+    }
+
+    fn read_heads(&mut self, context: &[TokenId], heads: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
+        self.read_all(context, heads, policies, true)
     }
 
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
-        for lane in &mut self.instructed {
+        for lane in &mut self.apart {
             lane.verifier.commit(chosen)?;
         }
         if let (Some(pending), Some(seated)) = (self.pending.take(), &mut self.seated) {
@@ -382,6 +477,36 @@ impl Backbone for Verifier {
         }
         self.ahead = None;
         Ok(())
+    }
+}
+
+impl Verifier {
+    fn read_all(
+        &mut self,
+        context: &[TokenId],
+        candidates: &Candidates,
+        policies: &[Policy],
+        are_heads: bool,
+    ) -> Result<Readings, BoxError> {
+        let is_apart = |policy: &&Policy| match policy {
+            Policy::Variant(name) => self.instructions.peek(name).is_some() || self.readers.peek(name).is_some(),
+            _ => false,
+        };
+        let (apart, plain): (Vec<&Policy>, Vec<&Policy>) = policies.iter().partition(is_apart);
+        if apart.is_empty() {
+            self.apart.clear();
+            return self.read_plain(context, candidates, policies, are_heads);
+        }
+        let plain: Vec<Policy> = plain.into_iter().cloned().collect();
+        let names = apart.into_iter().filter_map(|policy| if let Policy::Variant(name) = policy { Some(name) } else { None });
+        let names: Vec<&Arc<str>> = names.collect();
+        self.apart.retain(|lane| names.contains(&&lane.name));
+        let mut readings = self.read_plain(context, candidates, &plain, are_heads)?;
+        for name in names {
+            let lane = self.read_apart(name, context, candidates, are_heads)?;
+            readings.insert(Policy::Variant(Arc::clone(name)), lane);
+        }
+        Ok(readings)
     }
 }
 

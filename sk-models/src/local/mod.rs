@@ -13,8 +13,8 @@ use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
 use crate::device::{Device, DeviceError, DeviceName, free_memory, is_processor};
 use crate::engine::{
-    AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, SharedVerifier, Soup, TokenPrior, Verifier,
-    Vocabulary,
+    AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, ReaderRack, SharedVerifier, Soup, TokenPrior,
+    Verifier, Vocabulary,
 };
 use crate::head::Head;
 use crate::hf::{Checkpoint, CheckpointError, Progress};
@@ -24,6 +24,9 @@ use crate::text::{ChatTemplate, TextError, Tokenizer};
 /// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
 /// with them even if its backbone was never tuned and does not list them.
 const END_TOKENS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
+
+/// What stands for the drafter where a blade names the model that it reads under.
+const DRAFTER: &str = "drafter";
 
 /// Bytes of keys and values that each model keeps for contexts that begin alike.
 const SHARED: usize = 256 << 20;
@@ -72,15 +75,14 @@ pub enum ModelError {
     /// No model is named and none is embedded.
     #[error("this build of the program holds no model; give --backbone DIR")]
     NothingEmbedded,
-    /// Drafter and backbone have different tokens.
+    /// The drafter, or a model that a blade reads under, has other tokens than the backbone.
     #[error(
-        "drafter {drafter} and backbone {backbone} have different tokenizers (first difference: token {token}); use a drafter of the \
-         same family"
+        "{drafter} and backbone {backbone} have different tokenizers (first difference: token {token}); use a model of the same family"
     )]
     Tokenizers {
         /// The backbone.
         backbone: String,
-        /// The drafter.
+        /// The other model.
         drafter: String,
         /// The first id that stands for different bytes.
         token: u32,
@@ -103,6 +105,14 @@ pub enum ModelError {
     NoCheckpoint {
         /// What was asked for.
         what: &'static str,
+    },
+    /// A blade reads under a model that is not loaded.
+    #[error("blade \"{lane}\" reads under {on}, which is not loaded; load it with the other models")]
+    NoReader {
+        /// The lane of the blade.
+        lane: String,
+        /// The model.
+        on: String,
     },
     /// The candidates of a step do not fit into memory.
     #[error(
@@ -146,6 +156,11 @@ pub struct Models {
     pub heads: Vec<(String, Head)>,
     /// The files of the backbone; `None` for random weights.
     checkpoint: Option<Checkpoint>,
+    /// The files of the drafter, if it is not the backbone.
+    drafter_checkpoint: Option<Checkpoint>,
+    /// The files and weights of other models, by where they were found.
+    others: Vec<(String, Checkpoint, Arc<Decoder>)>,
+    precision: Precision,
     device_name: DeviceName,
     device: Device,
 }
@@ -184,7 +199,8 @@ impl Models {
         progress.stage("loading the backbone");
         let scheduler = Scheduler::new();
         let backbone = Arc::new(checkpoint.decoder(&device, options.precision)?.scheduled(&scheduler).sharing_prefixes(SHARED));
-        let drafter = match &drafter {
+        let drafter_checkpoint = drafter;
+        let drafter = match &drafter_checkpoint {
             Some(drafter) => {
                 progress.stage("loading the drafter");
                 Arc::new(drafter.decoder(&device, options.precision)?.scheduled(&scheduler).sharing_prefixes(SHARED))
@@ -200,6 +216,9 @@ impl Models {
             end_of_text,
             heads,
             checkpoint: Some(checkpoint),
+            drafter_checkpoint,
+            others: Vec::new(),
+            precision: options.precision,
             device_name,
             device,
         })
@@ -224,6 +243,49 @@ impl Models {
     pub fn adapter(&self, name: &str, source: &str, progress: &mut dyn Progress) -> Result<LoraAdapter, ModelError> {
         progress.stage(&format!("loading blade {name}"));
         let checkpoint = self.checkpoint("checkpoint to hold an adapter or head against")?;
+        checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
+    }
+
+    /// Loads the model that the blade `name` reads under in place of the backbone, from a directory or
+    /// by its hub id, unless it is the drafter or is loaded already.
+    ///
+    /// # Errors
+    /// When it cannot be loaded, or has another tokenizer.
+    pub fn open_reader(&mut self, name: &str, on: &str, progress: &mut dyn Progress) -> Result<(), ModelError> {
+        if self.reader(on).is_some() {
+            return Ok(());
+        }
+        progress.stage(&format!("loading the model of blade {name}"));
+        let checkpoint = Checkpoint::open(on, progress).map_err(ModelError::blade(name))?;
+        same_tokens(self.checkpoint("tokenizer to hold another model against")?, &checkpoint)?;
+        let decoder = checkpoint.decoder(&self.device, self.precision).map_err(ModelError::blade(name))?;
+        let decoder = Arc::new(decoder.scheduled(&self.scheduler).sharing_prefixes(SHARED));
+        self.others.push((on.to_owned(), checkpoint, decoder));
+        Ok(())
+    }
+
+    /// The model that blades read under by the name `on`: the drafter, or one of
+    /// [`open_reader`](Self::open_reader).
+    fn reader(&self, on: &str) -> Option<&Arc<Decoder>> {
+        if on == DRAFTER {
+            return Some(&self.drafter);
+        }
+        self.others.iter().find(|(source, ..)| source == on).map(|(.., model)| model)
+    }
+
+    /// Loads the adapter of a blade that reads under another model than the backbone: the drafter, or
+    /// one of [`open_reader`](Self::open_reader).
+    ///
+    /// # Errors
+    /// When it cannot be found or does not fit.
+    pub fn adapter_on(&self, on: &str, name: &str, source: &str, progress: &mut dyn Progress) -> Result<LoraAdapter, ModelError> {
+        progress.stage(&format!("loading blade {name}"));
+        let checkpoint = match (on, self.others.iter().find(|(source, ..)| source == on)) {
+            (DRAFTER, _) => self.drafter_checkpoint.as_ref(),
+            (_, other) => other.map(|(_, checkpoint, _)| checkpoint),
+        };
+        let what = "checkpoint of the model that the blade reads under";
+        let checkpoint = checkpoint.or(self.checkpoint.as_ref()).ok_or(ModelError::NoCheckpoint { what })?;
         checkpoint.adapter(source, &self.device, progress).map_err(ModelError::blade(name))
     }
 
@@ -254,7 +316,13 @@ impl Models {
     pub fn engine(&self, adapters: &AdapterRack, heads: &[(String, Head)]) -> LocalEngine<'_> {
         let rack = HeadRack::default();
         heads.iter().for_each(|(name, head)| rack.insert(name.as_str(), head.clone()));
-        LocalEngine { models: self, adapters: adapters.clone(), heads: rack, instructions: InstructionRack::default() }
+        LocalEngine {
+            models: self,
+            adapters: adapters.clone(),
+            heads: rack,
+            instructions: InstructionRack::default(),
+            readers: ReaderRack::default(),
+        }
     }
 
     /// Checks that the CPU's memory has room for the candidates of `model`: the keys and values of
@@ -277,6 +345,7 @@ pub struct LocalEngine<'m> {
     adapters: AdapterRack,
     heads: HeadRack,
     instructions: InstructionRack,
+    readers: ReaderRack,
 }
 
 impl<'m> LocalEngine<'m> {
@@ -303,13 +372,27 @@ impl<'m> LocalEngine<'m> {
     pub fn with_instructions(self, rack: &InstructionRack) -> Self {
         Self { instructions: rack.clone(), ..self }
     }
+
+    /// The engine with lanes that read under another model than the backbone: the name of each, and
+    /// "drafter" or what [`Models::open_reader`] loaded.
+    ///
+    /// # Errors
+    /// When a model is not loaded.
+    pub fn with_readers<'r>(self, lanes: impl IntoIterator<Item = (String, &'r str)>) -> Result<Self, ModelError> {
+        for (lane, on) in lanes {
+            let reader = self.models.reader(on).ok_or_else(|| ModelError::NoReader { lane: lane.clone(), on: on.to_owned() })?;
+            self.readers.insert_shared(lane, Arc::clone(reader));
+        }
+        Ok(self)
+    }
 }
 
 impl Engine for LocalEngine<'_> {
     fn start(&self, drafting: &Drafting, spec: &SpecHandle) -> Result<Generation, BoxError> {
         let Models { backbone, drafter, end_of_text, .. } = self.models;
         let verifier = Verifier::with_racks(Arc::clone(backbone), self.adapters.clone(), self.heads.clone());
-        let verifier = SharedVerifier::new(verifier.with_instructions(self.instructions.clone()));
+        let verifier = verifier.with_instructions(self.instructions.clone()).with_readers(self.readers.clone());
+        let verifier = SharedVerifier::new(verifier);
         let proposal: Box<dyn Proposal> = match *drafting {
             Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens } => {
                 let candidates = candidates.get();

@@ -71,6 +71,9 @@ impl Models {
             end_of_text: Vec::new(),
             heads: Vec::new(),
             checkpoint: None,
+            drafter_checkpoint: None,
+            others: Vec::new(),
+            precision,
             device_name,
             device,
         };

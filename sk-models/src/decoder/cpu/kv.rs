@@ -223,6 +223,13 @@ impl SuffixCache for KvCache {
     fn len(&self) -> usize {
         self.length
     }
+
+    fn select_rows(&mut self, lanes: usize, rows: &[usize]) -> bool {
+        let per_lane = self.sequences / lanes;
+        let sequences: Vec<usize> = (0..lanes).flat_map(|lane| rows.iter().map(move |row| lane * per_lane + row)).collect();
+        self.select_lanes(&sequences);
+        true
+    }
 }
 
 #[cfg(test)]
