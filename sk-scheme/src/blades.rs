@@ -60,6 +60,10 @@ pub enum BladeRule {
         /// Directory of the adapter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         adapter: Option<PathBuf>,
+        /// The model of the adapter, "drafter" or a directory, if it is not the backbone. The ratio is
+        /// to that model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        on: Option<String>,
         /// β, scale of the log-ratio.
         beta: f64,
         /// Where σ comes from.
@@ -95,11 +99,14 @@ pub enum BladeRule {
         /// β, scale of the log-ratio.
         beta: f64,
     },
-    /// The log-probability under an adapter.
+    /// The log-probability under an adapter, or under another model.
     Likelihood {
-        /// Directory of the adapter.
+        /// Directory of the adapter. Another model needs none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         adapter: Option<PathBuf>,
+        /// The model, "drafter" or a directory, if it is not the backbone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        on: Option<String>,
         /// Where σ comes from.
         dispersion: Dispersion,
     },
@@ -193,10 +200,11 @@ impl BladeRule {
 
     /// Whether it reads with an adapter of its own name.
     pub fn needs_adapter(&self) -> bool {
-        matches!(
-            self,
-            Self::ImplicitReward { .. } | Self::Likelihood { .. } | Self::DivergenceRatio { .. } | Self::Ingredient { .. }
-        )
+        match self {
+            Self::Likelihood { on, .. } => on.is_none(),
+            Self::ImplicitReward { .. } | Self::DivergenceRatio { .. } | Self::Ingredient { .. } => true,
+            _ => false,
+        }
     }
 
     /// The choice of σ of an implicit reward or likelihood.
@@ -224,7 +232,7 @@ impl BladeRule {
 impl BladeSpec {
     /// The implicit reward of the adapter called `name`.
     pub fn implicit_reward(name: &str, beta: f64) -> Self {
-        let rule = BladeRule::ImplicitReward { adapter: None, beta, dispersion: Dispersion::default(), guidance: None };
+        let rule = BladeRule::ImplicitReward { adapter: None, on: None, beta, dispersion: Dispersion::default(), guidance: None };
         Self { name: name.to_owned(), rule, weight: None, arm: DispersionArm::default() }
     }
 
@@ -324,6 +332,7 @@ impl BladeSpec {
     /// if the file gives one.
     pub(crate) fn adapters(&self) -> Vec<(String, Option<&PathBuf>)> {
         match &self.rule {
+            BladeRule::Likelihood { adapter: None, on: Some(_), .. } => Vec::new(),
             BladeRule::ImplicitReward { adapter, .. }
             | BladeRule::Likelihood { adapter, .. }
             | BladeRule::DivergenceRatio { adapter, .. }
@@ -332,6 +341,23 @@ impl BladeSpec {
             BladeRule::Ensemble { adapters, .. } => {
                 (0..).zip(adapters).map(|(member, path): (usize, _)| (format!("{}/{member}", self.name), Some(path))).collect()
             }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The model that it reads under, if it is not the backbone: "drafter" or a directory.
+    pub fn on(&self) -> Option<&str> {
+        match &self.rule {
+            BladeRule::ImplicitReward { on, .. } | BladeRule::Likelihood { on, .. } => on.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The lanes that it reads under another model than the backbone, by name.
+    pub(crate) fn lanes_apart(&self) -> Vec<String> {
+        match &self.rule {
+            BladeRule::ImplicitReward { on: Some(_), .. } => vec![self.name.clone(), bare(&self.name)],
+            BladeRule::Likelihood { on: Some(_), .. } => vec![self.name.clone()],
             _ => Vec::new(),
         }
     }
@@ -358,8 +384,9 @@ impl BladeSpec {
         }
         let name = self.name.as_str();
         let blade: Arc<dyn Blade> = match &self.rule {
-            BladeRule::ImplicitReward { beta, dispersion, .. } => {
-                Arc::new(ImplicitReward::new(name, *beta, (*dispersion).into())?)
+            BladeRule::ImplicitReward { beta, dispersion, on, .. } => {
+                let reward = ImplicitReward::new(name, *beta, (*dispersion).into())?;
+                Arc::new(if on.is_some() { reward.against(bare(name)) } else { reward })
             }
             BladeRule::Instruction { beta, dispersion, against, .. } => {
                 let reward = ImplicitReward::new(name, *beta, (*dispersion).into())?;
@@ -387,6 +414,11 @@ impl BladeSpec {
             arm => Arc::new(Ablated::new(blade, arm.into(), SHUFFLE_SEED)),
         })
     }
+}
+
+/// The name of the lane that reads under the model of a blade without its adapter.
+fn bare(name: &str) -> String {
+    format!("{name}/base")
 }
 
 /// The name of the lane that reads under the instruction to the contrary.

@@ -134,6 +134,8 @@ choices! {
         Summed => sk_blades::Length::Summed,
         /// The mean over the tokens of the candidate.
         PerToken => sk_blades::Length::PerToken,
+        /// Its sum, less that of the proposal.
+        Ratio => sk_blades::Length::Ratio,
     }
 }
 

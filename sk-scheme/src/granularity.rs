@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sk_core::{Capped, Delimited, FixedLength, Granularity, Response, Token};
+use sk_core::{Capped, Delimited, FixedLength, Granularity, ParameterError, Response, Token, Uncertain};
 
 /// The `[granularity]` section.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum GranularitySpec {
     /// Every token is a span.
@@ -32,6 +32,13 @@ pub enum GranularitySpec {
     Delimiters {
         /// The texts.
         delimiters: Vec<String>,
+        /// Most tokens of a span.
+        span_tokens: Cap,
+    },
+    /// Before a token that the drafting model is unsure of.
+    Entropy {
+        /// The entropy of its distribution, in nats, that ends a span.
+        entropy: f64,
         /// Most tokens of a span.
         span_tokens: Cap,
     },
@@ -69,6 +76,7 @@ impl GranularitySpec {
             Self::Sentence { .. } => "sentence",
             Self::BlankLine { .. } => "blank-line",
             Self::Delimiters { .. } => "delimiters",
+            Self::Entropy { .. } => "entropy",
             Self::Response { .. } => "response",
         }
     }
@@ -81,6 +89,7 @@ impl GranularitySpec {
             Self::Sentence { span_tokens }
             | Self::BlankLine { span_tokens }
             | Self::Delimiters { span_tokens, .. }
+            | Self::Entropy { span_tokens, .. }
             | Self::Response { span_tokens } => match span_tokens {
                 Cap::Tokens(tokens) => *tokens,
                 Cap::Unlimited(_) => return None,
@@ -96,9 +105,14 @@ impl GranularitySpec {
             | Self::Sentence { span_tokens: Cap::Tokens(0) }
             | Self::BlankLine { span_tokens: Cap::Tokens(0) }
             | Self::Delimiters { span_tokens: Cap::Tokens(0), .. }
+            | Self::Entropy { span_tokens: Cap::Tokens(0), .. }
             | Self::Response { span_tokens: Cap::Tokens(0) } => Err("span_tokens is 0; a span needs a token".to_owned()),
             Self::Delimiters { delimiters, .. } if delimiters.iter().all(String::is_empty) => {
                 Err("kind \"delimiters\" needs delimiters = [\"…\"], at least one text".to_owned())
+            }
+            Self::Entropy { entropy, .. } => {
+                let checked = ParameterError::check(*entropy >= 0.0, "entropy", *entropy, "not negative");
+                checked.map(drop).map_err(|error| error.to_string())
             }
             _ => Ok(()),
         }
@@ -116,6 +130,7 @@ impl GranularitySpec {
             Self::Sentence { .. } => Arc::new(Delimited::sentence(bytes)),
             Self::BlankLine { .. } => Arc::new(Delimited::blank_line(bytes)),
             Self::Delimiters { delimiters, .. } => Arc::new(Delimited::new(bytes, delimiters)),
+            Self::Entropy { entropy, .. } => Arc::new(Uncertain(*entropy)),
             Self::Response { .. } => Arc::new(Response),
         };
         match self.span_tokens() {

@@ -14,6 +14,7 @@ mod overlay;
 pub mod parameters;
 mod proposal;
 mod schema;
+mod search;
 mod selector;
 mod spec;
 mod stability;
@@ -23,6 +24,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod weighting;
 mod weights;
 
 pub use aggregator::{AggregatorSpec, EntrySpec, LinkSpec, RoundRobinSpec, SwissEloSpec};
@@ -39,9 +41,11 @@ pub use normalizer::{NormalizerRule, NormalizerSpec, PropagationRule, Propagatio
 pub use parameters::Parameter;
 pub use proposal::{DraftSpec, ProposalSpec, SoupSpec, VocabularySpec};
 pub use schema::{json_schema, kind_named};
+pub use search::{FallbackSpec, SearchSpec};
 pub use selector::{ChampionSpec, GateOn, GateSpec, SelectorRule, SelectorSpec};
 pub use spec::{About, Base, SchemeSpec};
 pub use stability::{Stability, Uncertified};
 pub use steering::{FieldEdit, Steering};
 pub use summary::{Passes, Summary};
+pub use weighting::WeightingSpec;
 pub use weights::NamedWeights;

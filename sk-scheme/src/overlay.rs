@@ -19,10 +19,11 @@ use crate::schema::{self, choices, expected, fields, fits, tag};
 use crate::selector::GateSpec;
 use crate::spec::{About, Base, SchemeSpec, TEMPLATE};
 use crate::weights::NamedWeights;
-use crate::{SchemeError, parameters, suggest};
+use crate::{FallbackSpec, SchemeError, SearchSpec, WeightingSpec, parameters, suggest};
 
 /// The sections that a scheme file may have.
-const SLOTS: [&str; 7] = ["about", "proposal", "granularity", "blades", "normalizer", "aggregator", "selector"];
+const SLOTS: [&str; 10] =
+    ["about", "proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
 
 /// What the blades of a text do to those that are there.
 #[derive(Clone, Copy, PartialEq)]
@@ -416,6 +417,17 @@ impl SchemeSpec {
                 granularity.check().map_err(|reason| section.fault(reason))?;
                 self.granularity = granularity;
             }
+            "search" => {
+                let search: crate::SearchSpec = section.over("search", &table_of(&self.search), &self.base)?;
+                search.build().map_err(|error| section.fault(error))?;
+                self.search = search;
+            }
+            "fallback" => {
+                let fallback: crate::FallbackSpec = section.over("fallback", &table_of(&self.fallback), &self.base)?;
+                fallback.check().map_err(|error| section.fault(error))?;
+                self.fallback = fallback;
+            }
+            "weighting" => self.weighting = section.over("weighting", &table_of(&self.weighting), &self.base)?,
             "normalizer" => {
                 let normalizer: crate::NormalizerSpec = section.over("normalizer", &table_of(&self.normalizer), &self.base)?;
                 normalizer.build().map_err(|reason| section.fault(reason))?;
@@ -492,6 +504,9 @@ impl SchemeSpec {
                 *path = directory.join(&*path).to_string_lossy().into_owned();
             }
         };
+        if let Some(on) = section.table.get_mut("on").filter(|on| on.as_str().is_some_and(|on| on.starts_with(['.', '/']))) {
+            located(on);
+        }
         ["adapter", "head"].into_iter().filter_map(|field| section.table.get_mut(field).map(located)).for_each(drop);
         if let Some(Value::Array(members)) = section.table.get_mut("adapters") {
             members.iter_mut().for_each(located);
@@ -556,9 +571,19 @@ impl Serialize for SchemeSpec {
         }
         map.serialize_entry("proposal", &self.proposal)?;
         map.serialize_entry("granularity", &self.granularity)?;
+        // Without these sections a scheme keeps the digest that it had before there were any.
+        if self.search != SearchSpec::default() {
+            map.serialize_entry("search", &self.search)?;
+        }
+        if self.fallback != FallbackSpec::default() {
+            map.serialize_entry("fallback", &self.fallback)?;
+        }
         let weighed = self.template.iter().chain(&self.blades).map(|blade| (blade.name.as_str(), table_of(blade)));
         let fluency = self.fluency.iter().map(|name| (name.as_str(), table_of(&FluencySection::Fluency)));
         map.serialize_entry("blades", &Named(weighed.chain(fluency)))?;
+        if self.weighting != WeightingSpec::default() {
+            map.serialize_entry("weighting", &self.weighting)?;
+        }
         map.serialize_entry("normalizer", &self.normalizer)?;
         map.serialize_entry("aggregator", &self.aggregator)?;
         map.serialize_entry("selector", &SelectorSection(&self.selector))?;

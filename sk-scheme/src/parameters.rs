@@ -143,7 +143,7 @@ fn either(base: &Base, sound: f64, paper: f64) -> Option<f64> {
 }
 
 /// All of them. Those that are searched come first, in the order of the paper's table.
-pub static ALL: [Parameter; 29] = [
+pub static ALL: [Parameter; 39] = [
     number(
         "selector",
         "temperature",
@@ -284,6 +284,37 @@ pub static ALL: [Parameter; 29] = [
     number("selector", "epsilon", SHARE, |_, _| Some(0.1), "ε, the share of steps in which any candidate is drawn.").symbol("ε"),
     number("selector", "top_k", Range::count(1.0), |_, _| None, "Keep this many candidates of the highest rating."),
     number("selector", "top_p", Range::above(0.0, 1.0), |_, _| None, "Keep the likeliest candidates that hold this mass."),
+    number("granularity", "entropy", NOT_NEGATIVE, |_, _| Some(3.0), "Entropy of the next token, in nats, that ends a span."),
+    number("search", "first", Range::count(1.0), |_, _| Some(4.0), "Candidates of the first wave."),
+    number("search", "wave", Range::count(1.0), |_, _| Some(4.0), "Candidates of each wave after it."),
+    number(
+        "search",
+        "probability",
+        Range::above(0.0, 1.0),
+        |_, _| Some(0.9),
+        "Selection probability of a candidate that settles the choice.",
+    ),
+    number("search", "score", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| None, "Composite score that is good enough."),
+    number("search", "tokens", Range::count(1.0), |_, _| Some(8.0), "Tokens after which unlikely candidates are dropped."),
+    number(
+        "search",
+        "mass",
+        Range::above(0.0, 1.0),
+        |_, _| Some(0.9),
+        "The likeliest candidates that hold this mass go on; 1 − this is the risk of dropping the winner.",
+    ),
+    number(
+        "fallback",
+        "threshold",
+        Range::real(f64::NEG_INFINITY, INFINITY),
+        |_, _| None,
+        "The least composite score of a choice that is kept.",
+    )
+    .name("fallback_threshold"),
+    number("weighting", "temperature", POSITIVE, |_, _| Some(1.0), "T of the rule for w, in the unit of the scores.")
+        .name("weighting_temperature")
+        .symbol("T"),
+    number("weighting", "limit", POSITIVE, |_, _| Some(10.0), "The most that the multiplier of a constraint may be."),
     number("gates", "threshold", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| None, "The least value that passes."),
     number("gates", "kappa", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| Some(0.0), "κ: the gate compares μ − κσ.")
         .symbol("κ"),

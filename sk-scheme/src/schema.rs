@@ -15,12 +15,15 @@ use crate::granularity::GranularitySpec;
 use crate::normalizer::NormalizerSpec;
 use crate::parameters;
 use crate::proposal::ProposalSpec;
+use crate::search::{FallbackSpec, SearchSpec};
 use crate::selector::{GateSpec, SelectorSpec};
 use crate::spec::About;
 use crate::suggest;
+use crate::weighting::WeightingSpec;
 
 /// The sections that have a `kind`, or an `on`, and what is in them.
-pub(crate) const SECTIONS: [&str; 7] = ["proposal", "granularity", "blades", "normalizer", "aggregator", "selector", "gates"];
+pub(crate) const SECTIONS: [&str; 10] =
+    ["proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector", "gates"];
 
 fn of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -32,7 +35,10 @@ static SCHEMAS: LazyLock<BTreeMap<&str, Json>> = LazyLock::new(|| {
         ("about", of::<About>()),
         ("proposal", of::<ProposalSpec>()),
         ("granularity", of::<GranularitySpec>()),
+        ("search", of::<SearchSpec>()),
+        ("fallback", of::<FallbackSpec>()),
         ("blades", of::<BladeSection>()),
+        ("weighting", of::<WeightingSpec>()),
         ("normalizer", of::<NormalizerSpec>()),
         ("aggregator", of::<AggregatorSpec>()),
         ("selector", of::<SelectorSpec>()),

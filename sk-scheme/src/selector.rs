@@ -142,6 +142,12 @@ impl SelectorSpec {
         self.gates.iter().filter(|gate| matches!(gate.on, GateOn::Blade { .. })).map(|gate| gate.name.as_str())
     }
 
+    /// The gates on blades: the name of each, and its threshold.
+    pub(crate) fn thresholds(&self) -> impl Iterator<Item = (&str, f64)> {
+        let gates = self.gates.iter().filter(|gate| matches!(gate.on, GateOn::Blade { .. }));
+        gates.map(|gate| (gate.name.as_str(), gate.threshold))
+    }
+
     /// The selector.
     ///
     /// # Errors

@@ -1,10 +1,14 @@
 //! A scheme as data, slot by slot.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sk_core::{AlignmentSpec, Arm, Blade, Engine, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecHandle};
+use sk_core::{
+    AlignmentSpec, Arm, Blade, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex,
+    SpecHandle, Weighting,
+};
 use toml::{Table, Value};
 
 use crate::choices::Convention;
@@ -12,8 +16,8 @@ use crate::error::Reason;
 use crate::overlay::{self, Blades, Source, table_of};
 use crate::weights::NamedWeights;
 use crate::{
-    AggregatorSpec, BladeSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SelectorSpec, parameters, schema,
-    suggest,
+    AggregatorSpec, BladeSpec, FallbackSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SearchSpec,
+    SelectorSpec, WeightingSpec, parameters, schema, suggest,
 };
 
 /// The section of `[blades]` that stands for every adapter without one of its own.
@@ -68,6 +72,10 @@ pub struct SchemeSpec {
     pub proposal: ProposalSpec,
     /// ρ.
     pub granularity: GranularitySpec,
+    /// How many of the drafted tokens are scored.
+    pub search: SearchSpec,
+    /// What drafts if no candidate is good enough.
+    pub fallback: FallbackSpec,
     /// 𝓑, in the order of their weights.
     pub blades: Vec<BladeSpec>,
     /// How adapters that no blade names are seated; `None` if a file lists its blades without a
@@ -75,6 +83,8 @@ pub struct SchemeSpec {
     pub template: Option<BladeSpec>,
     /// The name of b₀, if it is seated.
     pub fluency: Option<String>,
+    /// The rule for **w**.
+    pub weighting: WeightingSpec,
     /// 𝓝.
     pub normalizer: NormalizerSpec,
     /// 𝓐.
@@ -98,9 +108,12 @@ impl SchemeSpec {
             weights: None,
             proposal: overlay::published("proposal", "drafter", &base),
             granularity: overlay::published("granularity", "blank-line", &base),
+            search: SearchSpec::Full,
+            fallback: FallbackSpec::None,
             blades: Vec::new(),
             template: Some(BladeSpec::implicit_reward(TEMPLATE, point.beta)),
             fluency: Some("fluency".to_owned()),
+            weighting: WeightingSpec::Fixed,
             normalizer: overlay::published("normalizer", "cbn", &base),
             aggregator: overlay::published("aggregator", "swiss-elo", &base),
             selector: overlay::published("selector", "champion", &base),
@@ -154,6 +167,9 @@ impl SchemeSpec {
         match name {
             "proposal" => Some(table_of(&self.proposal)),
             "granularity" => Some(table_of(&self.granularity)),
+            "search" => Some(table_of(&self.search)),
+            "fallback" => Some(table_of(&self.fallback)),
+            "weighting" => Some(table_of(&self.weighting)),
             "normalizer" => Some(table_of(&self.normalizer)),
             "aggregator" => Some(table_of(&self.aggregator)),
             "selector" => Some(table_of(&self.selector)),
@@ -166,6 +182,9 @@ impl SchemeSpec {
         match slot {
             "proposal" => self.proposal.kind(),
             "granularity" => self.granularity.kind(),
+            "search" => self.search.kind(),
+            "fallback" => self.fallback.kind(),
+            "weighting" => self.weighting.kind(),
             "aggregator" => self.aggregator.kind(),
             _ => self.selector.rule.kind(),
         }
@@ -252,6 +271,14 @@ impl SchemeSpec {
         self.blades.iter().flat_map(BladeSpec::adapters)
     }
 
+    /// The lanes that read under another model than the backbone: the name of each, and the model,
+    /// "drafter" or a directory.
+    pub fn readers(&self) -> impl Iterator<Item = (String, &str)> {
+        self.blades
+            .iter()
+            .flat_map(|blade| blade.lanes_apart().into_iter().zip(std::iter::repeat(blade.on().unwrap_or_default())))
+    }
+
     /// The instructions that blades read under: the name of the lane of each, and its text.
     pub fn instructions(&self) -> impl Iterator<Item = (String, &str)> {
         self.blades.iter().flat_map(BladeSpec::instructions)
@@ -292,8 +319,8 @@ impl SchemeSpec {
         })
     }
 
-    fn fluency_blade(&self) -> Option<std::sync::Arc<dyn Blade>> {
-        self.fluency.as_ref().map(|_| std::sync::Arc::new(sk_blades::Fluency) as _)
+    fn fluency_blade(&self) -> Option<Arc<dyn Blade>> {
+        self.fluency.as_ref().map(|_| Arc::new(sk_blades::Fluency) as _)
     }
 
     /// The scheme on an engine.
@@ -303,12 +330,19 @@ impl SchemeSpec {
     pub fn build(&self, engine: &dyn Engine) -> Result<Scheme, SchemeError> {
         let spec = SpecHandle::new(self.spec()?);
         let drafting = self.proposal.drafting(self.granularity.span_tokens()).map_err(|reason| parameter("proposal", reason))?;
-        let Generation { backbone, proposal } = engine.start(&drafting, &spec).map_err(SchemeError::Engine)?;
+        let start = |drafting: &Drafting| engine.start(drafting, &spec).map_err(SchemeError::Engine);
+        let Generation { backbone, proposal } = start(&drafting)?;
+        let fallback = self.fallback.drafting(&drafting).map(|(drafting, threshold)| {
+            let Generation { proposal, .. } = start(&drafting)?;
+            Ok::<_, SchemeError>(Fallback { proposal, threshold })
+        });
         Ok(Scheme {
             proposal,
             backbone,
             granularity: self.granularity.build(&engine.token_bytes()),
-            arm: self.arm_of("", spec)?,
+            search: self.search.build().map_err(|error| parameter("search", error))?,
+            fallback: fallback.transpose()?,
+            arm: self.arm_of("", spec.clone())?,
             others: Vec::new(),
         })
     }
@@ -321,11 +355,20 @@ impl SchemeSpec {
         self.arm_of(name, SpecHandle::new(self.spec()?))
     }
 
+    /// The rule for **w**.
+    ///
+    /// # Errors
+    /// Says what is out of range or missing.
+    pub fn weighting(&self) -> Result<Arc<dyn Weighting>, String> {
+        self.weighting.build(&self.selector)
+    }
+
     fn arm_of(&self, name: &str, spec: SpecHandle) -> Result<Arm, SchemeError> {
         Ok(Arm {
             name: name.into(),
             spec,
             fluency: self.fluency_blade(),
+            weighting: self.weighting().map_err(|reason| parameter("weighting", reason))?,
             normalizer: self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?,
             aggregator: self.aggregator.build().map_err(|error| parameter("aggregator", error))?,
             selector: self.selector.build().map_err(|error| parameter("selector", error))?,
@@ -352,6 +395,18 @@ impl SchemeSpec {
             let reason = format!("is \"{kind}\", but the proposal \"vocabulary\" makes candidates of one token; use \"token\"");
             return Err(parameter("granularity", reason));
         }
+        self.search.build().map_err(|error| parameter("search", error))?;
+        self.fallback.check().map_err(|error| parameter("fallback", error))?;
+        for (slot, kind, is_set) in [
+            ("search", self.search.kind(), self.search != SearchSpec::Full),
+            ("fallback", self.fallback.kind(), self.fallback != FallbackSpec::None),
+        ] {
+            if is_set && self.proposal.draft().is_none() {
+                let reason = format!("kind \"{kind}\" needs a proposal that drafts spans, and this one is \"vocabulary\"");
+                return Err(parameter(slot, reason));
+            }
+        }
+        self.weighting.build(&self.selector).map_err(|reason| parameter("weighting", reason))?;
         for blade in self.blades.iter().chain(&self.template) {
             blade.build().map_err(|error| parameter("blades", error))?;
         }

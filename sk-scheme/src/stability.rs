@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sk_aggregate::{Certify, Modulus, NoCertificate, StabilityCertificate};
 use sk_core::{Batch, ParameterError};
 
-use crate::{AggregatorSpec, ChampionSpec, SchemeSpec, SelectorRule, SelectorSpec};
+use crate::{AggregatorSpec, ChampionSpec, FallbackSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec};
 
 /// Why the choices of a scheme have no stability certificate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -34,6 +34,12 @@ pub enum Uncertified {
         /// Candidates that there were.
         of: usize,
     },
+    /// The search leaves candidates out.
+    #[error("the search drops candidates by scores, so an arbitrarily small change can move the choice; use kind = \"full\"")]
+    Searched,
+    /// The weights follow the scores.
+    #[error("the weights of a step follow its scores, and the bound holds at fixed weights; use weighting \"fixed\"")]
+    Weighed,
     /// A gate refuses candidates.
     #[error("a gate refuses whole candidates at its threshold, so an arbitrarily small change can move the choice; leave it out")]
     Gated,
@@ -106,6 +112,12 @@ impl SchemeSpec {
     /// # Errors
     /// Why it promises nothing.
     pub fn stability(&self) -> Result<Stability, Uncertified> {
+        if self.search != SearchSpec::Full || self.fallback != FallbackSpec::None {
+            return Err(Uncertified::Searched);
+        }
+        if self.weighting != WeightingSpec::Fixed {
+            return Err(Uncertified::Weighed);
+        }
         Stability::new(&self.aggregator, &self.selector)
     }
 }

@@ -1,8 +1,8 @@
 //! A scheme in a few words per slot, as in the paper's table of methods, and what it costs.
 
 use crate::{
-    AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, Dispersion, DispersionArm, LinkSpec, NormalizerRule, Prior, ProposalSpec,
-    SchemeSpec, SelectorRule, SelectorSpec,
+    AggregatorSpec, BladeRule, BladeSpec, ChampionSpec, Dispersion, DispersionArm, FallbackSpec, LinkSpec, NormalizerRule, Prior,
+    ProposalSpec, SchemeSpec, SearchSpec, SelectorRule, SelectorSpec, WeightingSpec,
 };
 
 /// The slots of a scheme, in words.
@@ -50,10 +50,10 @@ impl SchemeSpec {
     pub fn summary(&self) -> Summary {
         Summary {
             method: self.about.method.clone(),
-            proposal: proposal(&self.proposal),
+            proposal: proposal(&self.proposal) + &self.search_in_words(),
             granularity: self.granularity.kind().to_owned(),
             blades: self.blades_in_words(),
-            normalizer: normalizer(&self.normalizer.rule).to_owned(),
+            normalizer: weighting(&self.weighting) + normalizer(&self.normalizer.rule),
             aggregator: aggregator(&self.aggregator),
             selector: selector(&self.selector),
             passes: self.passes(),
@@ -95,6 +95,19 @@ impl SchemeSpec {
             }
         }
         Passes { per_token, per_span }
+    }
+
+    fn search_in_words(&self) -> String {
+        let search = match self.search {
+            SearchSpec::Full => String::new(),
+            SearchSpec::Waves { first, wave, probability } => format!(", in waves of {first} and {wave} until p ≥ {probability}"),
+            SearchSpec::Accept { first, wave, score } => format!(", in waves of {first} and {wave} until μ ≥ {score}"),
+            SearchSpec::Race { tokens, mass } => format!(", raced after {tokens} tokens to mass {mass}"),
+        };
+        match self.fallback {
+            FallbackSpec::None => search,
+            FallbackSpec::Backbone { threshold } => format!("{search}, or backbone below {threshold}"),
+        }
     }
 
     fn blades_in_words(&self) -> String {
@@ -142,6 +155,13 @@ fn proposal(proposal: &ProposalSpec) -> String {
         words += &format!(", plausibility {}", vocabulary.plausibility);
     }
     words
+}
+
+fn weighting(weighting: &WeightingSpec) -> String {
+    match weighting {
+        WeightingSpec::Fixed => String::new(),
+        other => format!("{} w, ", other.kind()),
+    }
 }
 
 fn normalizer(rule: &NormalizerRule) -> &'static str {

@@ -30,6 +30,10 @@ fn path() -> impl Strategy<Value = Option<PathBuf>> {
     option::of(prop_oneof![Just("adapters/a b".into()), Just("/root/ü".into())])
 }
 
+fn on() -> impl Strategy<Value = Option<String>> {
+    option::of(prop_oneof![Just("drafter".to_owned()), Just("/root/small".to_owned())])
+}
+
 fn draft() -> impl Strategy<Value = DraftSpec> {
     let share = prop_oneof![1e-3..1.0, Just(1.0)];
     (1usize..99, not_negative(), share, 0usize..99, 0.1..9.0, any::<bool>()).prop_map(
@@ -66,6 +70,7 @@ fn granularity() -> impl Strategy<Value = GranularitySpec> {
         cap().prop_map(|span_tokens| GranularitySpec::Sentence { span_tokens }),
         cap().prop_map(|span_tokens| GranularitySpec::BlankLine { span_tokens }),
         (text(), cap()).prop_map(|(delimiters, span_tokens)| GranularitySpec::Delimiters { delimiters, span_tokens }),
+        (not_negative(), cap()).prop_map(|(entropy, span_tokens)| GranularitySpec::Entropy { entropy, span_tokens }),
         cap().prop_map(|span_tokens| GranularitySpec::Response { span_tokens }),
     ]
 }
@@ -83,11 +88,11 @@ fn blade(name: String) -> impl Strategy<Value = BladeSpec> {
     let sigma = || prop_oneof![Just(Dispersion::MinEntropy), Just(Dispersion::StandardError), Just(Dispersion::Zero)];
     let spread = prop_oneof![Just(LabelSpread::Zero), Just(LabelSpread::Bernoulli)];
     let arm = prop_oneof![Just(DispersionArm::Real), Just(DispersionArm::Shuffled), Just(DispersionArm::Zero)];
-    let length = || prop_oneof![Just(Length::Summed), Just(Length::PerToken)];
+    let length = || prop_oneof![Just(Length::Summed), Just(Length::PerToken), Just(Length::Ratio)];
     let guidance = || option::of((not_negative(), length()).prop_map(|(lambda, likelihood)| Guidance { lambda, likelihood }));
     let rule = prop_oneof![
-        (path(), positive(), sigma(), guidance()).prop_map(|(adapter, beta, dispersion, guidance)| {
-            BladeRule::ImplicitReward { adapter, beta, dispersion, guidance }
+        (path(), on(), positive(), sigma(), guidance()).prop_map(|(adapter, on, beta, dispersion, guidance)| {
+            BladeRule::ImplicitReward { adapter, on, beta, dispersion, guidance }
         }),
         ("[A-Z][a-z ]{0,8}\\.", option::of("[A-Z][a-z ]{0,8}\\."), path(), positive(), sigma(), guidance()).prop_map(
             |(instruction, against, adapter, beta, dispersion, guidance)| {
@@ -97,7 +102,7 @@ fn blade(name: String) -> impl Strategy<Value = BladeSpec> {
         (2usize..5, positive()).prop_map(|(count, beta)| {
             BladeRule::Ensemble { adapters: (0..count).map(|member| format!("m{member}").into()).collect(), beta }
         }),
-        (path(), sigma()).prop_map(|(adapter, dispersion)| BladeRule::Likelihood { adapter, dispersion }),
+        (path(), on(), sigma()).prop_map(|(adapter, on, dispersion)| BladeRule::Likelihood { adapter, on, dispersion }),
         sigma().prop_map(|dispersion| BladeRule::BackboneLikelihood { dispersion }),
         (path(), divergence()).prop_map(|(adapter, divergence)| BladeRule::DivergenceRatio { adapter, divergence }),
         path().prop_map(|adapter| BladeRule::Ingredient { adapter }),
@@ -211,6 +216,29 @@ fn selector() -> impl Strategy<Value = SelectorSpec> {
     })
 }
 
+fn search() -> impl Strategy<Value = SearchSpec> {
+    let count = || 1usize..20;
+    let share = || prop_oneof![1e-6..1.0, Just(1.0)];
+    prop_oneof![
+        Just(SearchSpec::Full),
+        (count(), count(), share()).prop_map(|(first, wave, probability)| SearchSpec::Waves { first, wave, probability }),
+        (count(), count(), -9.0..9.0).prop_map(|(first, wave, score)| SearchSpec::Accept { first, wave, score }),
+        (count(), share()).prop_map(|(tokens, mass)| SearchSpec::Race { tokens, mass }),
+    ]
+}
+
+fn fallback() -> impl Strategy<Value = FallbackSpec> {
+    prop_oneof![Just(FallbackSpec::None), (-9.0..9.0).prop_map(|threshold| FallbackSpec::Backbone { threshold })]
+}
+
+fn weighting() -> impl Strategy<Value = WeightingSpec> {
+    prop_oneof![
+        Just(WeightingSpec::Fixed),
+        positive().prop_map(|temperature| WeightingSpec::MaxMin { temperature }),
+        (positive(), positive()).prop_map(|(temperature, limit)| WeightingSpec::Dual { temperature, limit }),
+    ]
+}
+
 fn scheme() -> impl Strategy<Value = SchemeSpec> {
     let about = ("[a-z ü\"]{0,9}", "[a-z ]{0,9}").prop_map(|(method, source)| About { method, source });
     let preset = prop_oneof![
@@ -231,15 +259,38 @@ fn scheme() -> impl Strategy<Value = SchemeSpec> {
     let slots = (
         proposal().boxed(),
         granularity().boxed(),
+        (search(), fallback(), weighting()).boxed(),
         blades().boxed(),
         normalizer().boxed(),
         aggregator().boxed(),
         selector().boxed(),
     );
     (about, base, weights, slots).prop_map(|(about, base, weights, slots)| {
-        let (proposal, granularity, (blades, template, fluency), normalizer, aggregator, selector) = slots;
+        let (proposal, granularity, (search, fallback, weighting), (blades, template, fluency), normalizer, aggregator, selector) = slots;
         let granularity = if proposal.draft().is_none() { GranularitySpec::Token } else { granularity };
-        SchemeSpec { about, base, weights, proposal, granularity, blades, template, fluency, normalizer, aggregator, selector }
+        // The tokens of a vocabulary are not searched, and a dual needs the threshold of a gate.
+        let (search, fallback) = if proposal.draft().is_none() { Default::default() } else { (search, fallback) };
+        let is_gated = selector.gates.iter().any(|gate| matches!(gate.on, GateOn::Blade { .. }));
+        let weighting = match weighting {
+            WeightingSpec::Dual { .. } if !is_gated => WeightingSpec::Fixed,
+            other => other,
+        };
+        SchemeSpec {
+            about,
+            base,
+            weights,
+            proposal,
+            granularity,
+            search,
+            fallback,
+            blades,
+            template,
+            fluency,
+            weighting,
+            normalizer,
+            aggregator,
+            selector,
+        }
     })
 }
 
@@ -259,13 +310,14 @@ proptest! {
 #[test]
 fn every_kind_has_a_case() {
     // What the strategies above do not make is not tested: a new kind is to be added there.
-    let kinds = ["proposal", "granularity", "blades", "normalizer", "aggregator", "selector"].map(|slot| {
+    let slots = ["proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
+    let kinds = slots.map(|slot| {
         let schema = json_schema();
         let slot =
             if slot == "blades" { &schema["properties"][slot]["additionalProperties"] } else { &schema["properties"][slot] };
         slot["anyOf"].as_array().unwrap().len()
     });
-    assert_eq!(kinds, [4, 6, 11, 4, 9, 5], "four of the aggregators are members of the round-robin family");
+    assert_eq!(kinds, [4, 7, 4, 2, 11, 3, 4, 9, 5], "four of the aggregators are members of the round-robin family");
 }
 
 #[test]

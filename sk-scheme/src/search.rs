@@ -1,0 +1,110 @@
+//! What a step drafts and scores before it chooses.
+
+use std::num::NonZeroUsize;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sk_core::{DraftModel, Drafting, ParameterError, Race, Search, Settled, Waves};
+
+/// The `[search]` section.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum SearchSpec {
+    /// Every token of every candidate is scored.
+    #[default]
+    Full,
+    /// Candidates are scored in waves until one of them is likely enough to be chosen.
+    Waves {
+        /// Candidates of the first wave.
+        first: usize,
+        /// Candidates of each wave after it.
+        wave: usize,
+        /// The selection probability that settles the choice.
+        probability: f64,
+    },
+    /// Candidates are scored in waves until one of them is good enough.
+    Accept {
+        /// Candidates of the first wave.
+        first: usize,
+        /// Candidates of each wave after it.
+        wave: usize,
+        /// The composite score that is good enough.
+        score: f64,
+    },
+    /// The first tokens of all candidates are scored, and the rest of those that may still win.
+    Race {
+        /// Tokens after which candidates are dropped.
+        tokens: usize,
+        /// The likeliest candidates go on that together have this selection probability.
+        mass: f64,
+    },
+}
+
+/// The `[fallback]` section.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum FallbackSpec {
+    /// There is none.
+    #[default]
+    None,
+    /// The backbone drafts, as the proposal would, where the proposal's choice is not good enough.
+    Backbone {
+        /// The least composite score of a choice that is kept.
+        threshold: f64,
+    },
+}
+
+impl SearchSpec {
+    /// Its `kind` in a scheme file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Waves { .. } => "waves",
+            Self::Accept { .. } => "accept",
+            Self::Race { .. } => "race",
+        }
+    }
+
+    /// The search.
+    ///
+    /// # Errors
+    /// Names the number that is out of range.
+    pub fn build(&self) -> Result<Search, ParameterError> {
+        let count =
+            |name, value: usize| NonZeroUsize::new(value).ok_or(ParameterError { name, value: 0.0, expected: "at least 1" });
+        let waves = |first, wave, settled| Ok(Search::Waves(Waves::new(count("first", first)?, count("wave", wave)?, settled)?));
+        match *self {
+            Self::Full => Ok(Search::Full),
+            Self::Waves { first, wave, probability } => waves(first, wave, Settled::Probability(probability)),
+            Self::Accept { first, wave, score } => waves(first, wave, Settled::Score(score)),
+            Self::Race { tokens, mass } => Ok(Search::Race(Race::new(count("tokens", tokens)?, mass)?)),
+        }
+    }
+}
+
+impl FallbackSpec {
+    /// Its `kind` in a scheme file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Backbone { .. } => "backbone",
+        }
+    }
+
+    /// How candidates are drafted in place of those of `proposal`, and the least score of a choice
+    /// that is kept; `None` if there is no fallback.
+    pub(crate) fn drafting(&self, proposal: &Drafting) -> Option<(Drafting, f64)> {
+        let Self::Backbone { threshold } = *self else { return None };
+        let mut drafting = proposal.clone();
+        if let Drafting::Sampled { model, .. } = &mut drafting {
+            *model = DraftModel::Backbone;
+        }
+        Some((drafting, threshold))
+    }
+
+    /// Checks the number.
+    pub(crate) fn check(&self) -> Result<(), ParameterError> {
+        let Self::Backbone { threshold } = *self else { return Ok(()) };
+        ParameterError::check(!threshold.is_nan(), "threshold", threshold, "a number").map(drop)
+    }
+}

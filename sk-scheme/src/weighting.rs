@@ -1,0 +1,61 @@
+//! The rule for **w**: the weights of a step.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sk_core::{Fixed, Weighting};
+use sk_normalize::{Dual, MaxMin};
+
+use crate::selector::SelectorSpec;
+
+/// The `[weighting]` section.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum WeightingSpec {
+    /// The weights that are asked for.
+    #[default]
+    Fixed,
+    /// The weights under which the batch does worst, so that the worst-served objective counts.
+    MaxMin {
+        /// T, in the unit of the scores.
+        temperature: f64,
+    },
+    /// The weights that are asked for, and for each blade with a gate the multiplier that keeps its
+    /// expected score at the threshold of the gate.
+    Dual {
+        /// T, in the unit of the scores.
+        temperature: f64,
+        /// The most that a multiplier may be.
+        limit: f64,
+    },
+}
+
+impl WeightingSpec {
+    /// Its `kind` in a scheme file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::MaxMin { .. } => "max-min",
+            Self::Dual { .. } => "dual",
+        }
+    }
+
+    /// The rule; `selector` has the gates whose thresholds are constraints.
+    ///
+    /// # Errors
+    /// Says which number is out of range, or that constraints are missing.
+    pub(crate) fn build(&self, selector: &SelectorSpec) -> Result<Arc<dyn Weighting>, String> {
+        match *self {
+            Self::Fixed => Ok(Arc::new(Fixed)),
+            Self::MaxMin { temperature } => Ok(Arc::new(MaxMin::new(temperature).map_err(|error| error.to_string())?)),
+            Self::Dual { temperature, limit } => {
+                let thresholds: Vec<(Arc<str>, f64)> = selector.thresholds().map(|(name, least)| (name.into(), least)).collect();
+                if thresholds.is_empty() {
+                    return Err("kind \"dual\" needs a threshold: add a gate such as [selector.gates.harmless]".to_owned());
+                }
+                Ok(Arc::new(Dual::new(temperature, limit, thresholds).map_err(|error| error.to_string())?))
+            }
+        }
+    }
+}
