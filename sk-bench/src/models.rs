@@ -160,9 +160,18 @@ pub fn load_pool(
     for config in std::iter::once(&*config).chain(arms.iter().map(|arm| &arm.config)) {
         heads::check(config, &models.heads)?;
     }
+    let configs = || std::iter::once(&*config).chain(arms.iter().map(|arm| &arm.config));
+    for (lane, on) in configs().flat_map(SchemeSpec::readers) {
+        models.open_reader(&lane, on, loading)?;
+    }
     let mut adapters = Vec::with_capacity(sources.len());
     for (name, source) in sources {
-        let adapter = models.adapter(&name, &source, loading)?;
+        let blades = || configs().flat_map(|config| &config.blades);
+        let on = blades().find(|blade| blade.name == name).and_then(crate::scheme::BladeSpec::on);
+        let adapter = match on {
+            Some(on) => models.adapter_on(on, &name, &source, loading)?,
+            None => models.adapter(&name, &source, loading)?,
+        };
         adapters.push((name, adapter));
     }
     Ok((models, adapters))

@@ -23,7 +23,7 @@ pub fn open<'m>(
     for (name, adapter) in adapters {
         rack.insert(name, adapter);
     }
-    let engine = models.engine(&rack, heads).with_instructions(&InstructionRack::default());
+    let engine = models.engine(&rack, heads).with_instructions(&InstructionRack::default()).with_readers(config.readers())?;
     let scheme = config.build(&engine)?;
     Ok(Session::new(&engine, scheme, instructions(config), seed)?)
 }

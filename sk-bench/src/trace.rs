@@ -25,8 +25,14 @@ pub struct StepRecord<'a> {
     pub position: usize,
     /// N, candidates of the step. All of them follow, but of a vocabulary in a sweep.
     pub n: usize,
-    /// The candidates, in the order of the proposal.
+    /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
+    /// The candidates that were drafted and not scored, if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unscored: Vec<CandidateRecord<'a>>,
+    /// The batch before, if its choice gave way to that of the fallback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<RejectedRecord<'a>>,
     /// Scores of each blade of positive weight.
     pub blades: &'a [ScoreTrace],
     /// ℓ_S of each candidate in nats per token, where a fluency blade is seated.
@@ -43,6 +49,18 @@ pub struct StepRecord<'a> {
     pub seconds: Seconds,
 }
 
+/// The batch of a [`StepRecord`] whose choice was not good enough.
+#[derive(Debug, Serialize)]
+pub struct RejectedRecord<'a> {
+    /// The candidates that were scored.
+    pub candidates: Vec<CandidateRecord<'a>>,
+    /// Scores of each blade.
+    pub blades: &'a [ScoreTrace],
+    /// Composites, ratings, probabilities and the candidate drawn.
+    #[serde(flatten)]
+    pub decision: &'a Decision,
+}
+
 /// One candidate of a [`StepRecord`].
 #[derive(Debug, Serialize)]
 pub struct CandidateRecord<'a> {
@@ -53,6 +71,9 @@ pub struct CandidateRecord<'a> {
     pub tokens: &'a [TokenId],
     /// Why it ends.
     pub end: SpanEnd,
+    /// How many of its tokens were scored, if not all were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scored: Option<usize>,
 }
 
 impl<'a> StepRecord<'a> {
@@ -62,13 +83,21 @@ impl<'a> StepRecord<'a> {
             text: span_text(tokenizer, &c.tokens),
             tokens: &c.tokens,
             end: c.end,
+            scored: c.scored,
         };
+        let rejected = trace.rejected.as_ref().map(|batch| RejectedRecord {
+            candidates: batch.candidates.iter().chain(&batch.unscored).map(record).collect(),
+            blades: &batch.blades,
+            decision: &batch.decision,
+        });
         Self {
             turn,
             step: trace.step,
             position: trace.position,
             n: trace.candidates.len(),
             candidates: trace.candidates.iter().map(record).collect(),
+            unscored: trace.unscored.iter().map(record).collect(),
+            rejected,
             blades: &trace.blades,
             fluency: trace.fluency.as_deref(),
             decision: &trace.decision,

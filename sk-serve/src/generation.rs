@@ -163,6 +163,8 @@ impl Work {
         let models = &service.models;
         let instructed = InstructionRack::default();
         let engine = models.engine(&service.rack, &models.heads).with_instructions(&instructed);
+        let engine =
+            engine.with_readers(self.config.readers()).map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
         let scheme = self.config.build(&engine).map_err(Failure::Scheme)?;
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
         let seed = self.seed.wrapping_add((choice % self.each) as u64);
@@ -184,7 +186,7 @@ impl Work {
         let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 measure(&mut since, step.step);
-                drafted_tokens += step.candidates.iter().map(|candidate| candidate.tokens.len()).sum::<usize>();
+                drafted_tokens += step.drafted_tokens();
                 Progress::add(&progress, step.chosen().tokens.len(), text);
             }
             if step.is_some() || !text.is_empty() {

@@ -48,6 +48,7 @@ struct RecordedCandidate {
     text: String,
     tokens: Vec<TokenId>,
     end: SpanEnd,
+    scored: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -104,7 +105,8 @@ impl Recording {
             let aggregator = arm.config.aggregator.build().map_err(|error| parameter(arm, "aggregator", error.to_string()))?;
             let selector = arm.config.selector.build().map_err(|error| parameter(arm, "selector", error.to_string()))?;
             let aggregator: &dyn sk_core::Aggregator = &*aggregator;
-            let operators = Operators { normalizer: &*normalizer, aggregator, selector: &*selector };
+            let weighting = arm.config.weighting().map_err(|reason| parameter(arm, "weighting", reason))?;
+            let operators = Operators { weighting: &*weighting, normalizer: &*normalizer, aggregator, selector: &*selector };
             for ((line, step), trace) in self.steps.iter().zip(&mut traces) {
                 let wrong = |reason| PoolError::Record { path: self.path.clone(), line: *line, reason };
                 let (blades, fluency) = step.scores(arm, weights, &*selector).map_err(wrong)?;
@@ -139,6 +141,9 @@ impl RecordedStep {
         let n = self.candidates.len();
         if let Some(all) = self.n.filter(|all| *all != n) {
             return Err(format!("{n} of {all} candidates were kept, and arms cannot choose among the rest"));
+        }
+        if let Some(index) = self.candidates.iter().position(|candidate| candidate.scored.is_some()) {
+            return Err(format!("candidate {index} was dropped in a race, and arms cannot choose it"));
         }
         let columns =
             [("mu", &self.mu), ("sigma", &self.sigma), ("ratings", &self.ratings), ("probabilities", &self.probabilities)];
@@ -180,13 +185,16 @@ impl RecordedStep {
             mu: blade.mu.clone(),
             sigma: blade.sigma.clone(),
         };
+        let candidate = |c: &RecordedCandidate| CandidateTrace { tokens: c.tokens.clone(), end: c.end, scored: c.scored };
         StepTrace {
             step: self.step,
             position: self.position.unwrap_or_default(),
-            candidates: self.candidates.iter().map(|c| CandidateTrace { tokens: c.tokens.clone(), end: c.end }).collect(),
+            candidates: self.candidates.iter().map(candidate).collect(),
+            unscored: Vec::new(),
             blades: self.blades.iter().map(blade).collect(),
             fluency: self.fluency.clone(),
             decision: Decision {
+                weights: Vec::new(),
                 mu: self.mu.clone(),
                 sigma: self.sigma.clone(),
                 ratings: self.ratings.clone(),
@@ -194,6 +202,7 @@ impl RecordedStep {
                 chosen: self.chosen,
             },
             arms: Vec::new(),
+            rejected: None,
             timings: Timings::default(),
         }
     }

@@ -61,7 +61,8 @@ impl Steered {
         for (name, adapter) in adapters {
             rack.insert(name.as_str(), adapter.clone());
         }
-        let scheme = config.build(&models.engine(&rack, &models.heads))?;
+        let engine = models.engine(&rack, &models.heads).with_readers(config.readers());
+        let scheme = config.build(&engine.map_err(|error| SchemeError::Engine(error.into()))?)?;
         Ok(Self { scheme, rng: ChaCha8Rng::seed_from_u64(seed), context_limit: models.context_limit() })
     }
 

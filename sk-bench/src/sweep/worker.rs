@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use sk_core::{ArmTrace, CandidateTrace, Decision, ScoreTrace, StepTrace, TokenId};
+use sk_core::{ArmTrace, Decision, ScoreTrace, StepTrace, TokenId};
 use sk_models::engine::Instruction;
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
@@ -26,11 +26,14 @@ use crate::session;
 use crate::trace::StepRecord;
 use sk_models::dialogue::{self, Framing};
 
+/// Adapters by the model that they are for, unless it is the backbone, and their source.
+type Adapters = HashMap<(Option<String>, String), LoraAdapter>;
+
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
     models: Models,
-    /// By source: schemes share them.
-    adapters: HashMap<String, LoraAdapter>,
+    /// By source, and the model if it is not the backbone: schemes share them.
+    adapters: Adapters,
     /// By arm.
     heads: Vec<Vec<(String, Head)>>,
 }
@@ -41,7 +44,10 @@ impl Loaded {
     /// # Errors
     /// When one cannot be loaded.
     pub fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
-        let models = Models::open(&grid.plan.models.options(), loading)?;
+        let mut models = Models::open(&grid.plan.models.options(), loading)?;
+        for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
+            models.open_reader(&lane, on, loading)?;
+        }
         let load = |arm: &Arm| {
             let heads = models.load_heads(&arm.heads)?;
             check_heads(&arm.config, &heads)?;
@@ -49,9 +55,16 @@ impl Loaded {
         };
         let heads = grid.arms.iter().map(load).collect::<Result<_, _>>()?;
         let mut adapters = HashMap::new();
-        for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
-            if !adapters.contains_key(source) {
-                adapters.insert(source.clone(), models.adapter(name, source, loading)?);
+        for arm in &grid.arms {
+            for (name, source) in &arm.adapters {
+                let key = (arm.on(name).map(str::to_owned), source.clone());
+                if !adapters.contains_key(&key) {
+                    let adapter = match arm.on(name) {
+                        Some(on) => models.adapter_on(on, name, source, loading)?,
+                        None => models.adapter(name, source, loading)?,
+                    };
+                    adapters.insert(key, adapter);
+                }
             }
         }
         Ok(Self { models, adapters, heads })
@@ -62,7 +75,7 @@ impl Loaded {
 pub struct Worker<'g> {
     grid: &'g Grid,
     models: &'g Models,
-    adapters: &'g HashMap<String, LoraAdapter>,
+    adapters: &'g Adapters,
     heads: &'g [Vec<(String, Head)>],
     framings: Vec<Framing>,
 }
@@ -113,7 +126,10 @@ impl<'g> Worker<'g> {
         if arm.steered {
             config.weights = Some(weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>());
         }
-        let adapter = |(name, source): &(String, String)| Some((name.clone(), self.adapters.get(source)?.clone()));
+        let adapter = |(name, source): &(String, String)| {
+            let key = (arm.on(name).map(str::to_owned), source.clone());
+            Some((name.clone(), self.adapters.get(&key)?.clone()))
+        };
         let adapters = arm.adapters.iter().filter_map(adapter).collect();
         let mut session = session::open(self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
@@ -209,7 +225,7 @@ impl<'g> Worker<'g> {
 fn likeliest(step: &StepTrace) -> StepTrace {
     let kept = shown(step);
     let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
-    let candidate = |&i: &usize| CandidateTrace { tokens: step.candidates[i].tokens.clone(), end: step.candidates[i].end };
+    let candidate = |&i: &usize| step.candidates[i].clone();
     let blade = |blade: &ScoreTrace| ScoreTrace {
         name: blade.name.clone(),
         weight: blade.weight,
@@ -217,6 +233,7 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         sigma: pick(&blade.sigma),
     };
     let decision = |decision: &Decision| Decision {
+        weights: decision.weights.clone(),
         mu: pick(&decision.mu),
         sigma: pick(&decision.sigma),
         ratings: pick(&decision.ratings),
@@ -237,6 +254,9 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         fluency: step.fluency.as_deref().map(pick),
         decision: decision(&step.decision),
         arms: step.arms.iter().map(arm).collect(),
+        // A vocabulary is not searched and has no fallback.
+        unscored: Vec::new(),
+        rejected: None,
         timings: step.timings,
     }
 }

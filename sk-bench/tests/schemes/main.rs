@@ -14,12 +14,13 @@ use sk_bench::Loading;
 use sk_bench::args::{ModelArgs, SteeringArgs};
 use sk_bench::scheme::SHIPPED;
 use sk_core::{Context, Scheme, StepTrace, TokenId};
+use sk_models::engine::{Instruction, InstructionRack};
 use sk_models::head::{Head, HeadKind};
 use sk_models::hf::save_head;
 
 use brute::{Brute, log_softmax, truncated};
 use common::{BLADES, model_args, run_on_models, stderr};
-use reference::{Accidents, Choice, Definition, PUBLISHED, REFERENCE, Rating, Sigma, normal_cdf};
+use reference::{Accidents, Choice, Definition, PUBLISHED, REFERENCE, Rating, Sigma, Step, normal_cdf};
 
 /// Logits here are of order one, where f32 steps are 1e-7, and a forward pass rounds some tens of
 /// times.
@@ -54,10 +55,15 @@ struct Run {
 
 impl Run {
     fn new(name: &str, options: &[&str]) -> Self {
+        Self::instructed(name, options, &[])
+    }
+
+    /// With lanes that read the prompt after a text.
+    fn instructed(name: &str, options: &[&str], lanes: &[(&str, &str)]) -> Self {
         let weights: Vec<String> = BLADES.iter().zip(WEIGHTS).map(|(name, weight)| format!("{name}={weight}")).collect();
         let weights = weights.join(",");
         let args = ["schemes".to_owned(), "--scheme".to_owned(), name.to_owned()].into_iter().chain(model_args());
-        let needs_blades = !["base", "greedy", "contrastive"].contains(&name);
+        let needs_blades = !["base", "greedy", "contrastive", "prompt-contrast"].contains(&name);
         let steering = if needs_blades { vec!["--weights".to_owned(), weights] } else { Vec::new() };
         let args = Args::parse_from(args.chain(steering).chain(options.iter().map(|&option| option.to_owned())));
         let mut config = args.steering.scheme(&args.models).unwrap();
@@ -66,7 +72,13 @@ impl Run {
         for (name, adapter) in adapters {
             rack.insert(name, adapter);
         }
-        let scheme = config.build(&models.engine(&rack, &models.heads)).unwrap();
+        let instructions = InstructionRack::default();
+        for (lane, text) in lanes {
+            instructions.insert(*lane, Instruction::new(0, text.bytes().map(TokenId::from).collect()));
+        }
+        let engine = models.engine(&rack, &models.heads).with_instructions(&instructions);
+        let engine = engine.with_readers(config.readers()).unwrap();
+        let scheme = config.build(&engine).unwrap();
         let prompt: Vec<TokenId> = PROMPT.iter().map(|&byte| TokenId::from(byte)).collect();
         Self { scheme, context: Context::new(prompt).unwrap(), rng: ChaCha8Rng::seed_from_u64(SEED), step: 0 }
     }
@@ -131,6 +143,13 @@ fn hold(name: &str) {
         "args-reward-head" | "fudge" => fudge_and_reward_heads_look_one_token_ahead(name),
         "contrastive" => contrastive_decoding_is_expert_less_amateur_where_plausible(),
         "rewarded-soups" => rewarded_soups_draw_from_the_merged_model(),
+        "swiss-knife-raced" => a_race_scores_whole_what_may_still_win(),
+        "swiss-knife-waves" => waves_end_once_a_candidate_is_likely_enough(),
+        "gsi" => gsi_draws_by_the_tilted_ratio_and_falls_back(),
+        "max-min" => max_min_weighs_the_worst_served(),
+        "satisficing" => satisficing_keeps_to_its_thresholds(),
+        "cards" => cards_takes_the_first_that_is_good_enough(),
+        "prompt-contrast" => prompt_contrast_adds_the_difference_of_instructions(),
         "mod" | "mod-forward-kl" | "mod-jensen-shannon" | "mod-alpha" => mod_is_the_mean_of_its_divergence(name),
         _ => {
             let definition = drafted(name).unwrap_or_else(|| panic!("the scheme {name} is held against no definition"));
@@ -157,6 +176,8 @@ held! {
     swiss_knife_bradley_terry: "swiss-knife-bradley-terry",
     swiss_knife_weakest_link: "swiss-knife-weakest-link",
     swiss_knife_asinh: "swiss-knife-asinh",
+    swiss_knife_raced: "swiss-knife-raced",
+    swiss_knife_waves: "swiss-knife-waves",
     base: "base",
     greedy: "greedy",
     drafter: "drafter",
@@ -171,6 +192,11 @@ held! {
     mod_forward_kl: "mod-forward-kl",
     mod_jensen_shannon: "mod-jensen-shannon",
     mod_alpha: "mod-alpha",
+    gsi: "gsi",
+    max_min: "max-min",
+    satisficing: "satisficing",
+    cards: "cards",
+    prompt_contrast: "prompt-contrast",
     no_cbn: "no-cbn",
     unstandardized_blades: "unstandardized-blades",
     unstandardized_entry: "unstandardized-entry",
@@ -217,6 +243,222 @@ fn drafted(name: &str) -> Option<Definition> {
     })
 }
 
+fn a_race_scores_whole_what_may_still_win() {
+    let brute = Brute::new();
+    let mut run = Run::new("swiss-knife-raced", &["--set", "search.tokens=2", "--set", "search.mass=0.7"]);
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let mut dropped = 0;
+    for step in 0..STEPS {
+        let limit = 2 + step % 4;
+        let (context, found) = run.step(limit);
+        let (wanted, scored) = REFERENCE.race(&brute, &context, limit, (2, 0.7), &mut rng);
+        assert_same("swiss-knife-raced", step, &found, &wanted);
+        assert_eq!(found.candidates.iter().map(|candidate| candidate.scored).collect::<Vec<_>>(), scored, "step {step}");
+        dropped += scored.iter().flatten().count();
+    }
+    assert!(dropped > STEPS);
+}
+
+fn waves_end_once_a_candidate_is_likely_enough() {
+    let brute = Brute::new();
+    // Of two candidates, blades say ±z, and these weights make nothing of them.
+    let set = ["search.first=3", "search.wave=2", "search.probability=0.8"];
+    let mut run = Run::new("swiss-knife-waves", &set.map(|field| ["--set", field]).concat());
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let mut counts = std::collections::BTreeSet::new();
+    for step in 0..STEPS {
+        // Of single tokens that are the same, rounding decides.
+        let limit = 2 + step % 3;
+        let (context, found) = run.step(limit);
+        let wanted = REFERENCE.waves(&brute, &context, limit, (3, 2, 0.8), &mut rng);
+        assert_same("swiss-knife-waves", step, &found, &wanted);
+        assert_eq!(found.candidates.len() + found.unscored.len(), 7);
+        counts.insert(found.candidates.len());
+    }
+    assert!(counts.len() > 1, "{counts:?}");
+}
+
+/// β/L Σ log π_k/π_B of each blade.
+fn implicit_rewards(brute: &Brute, context: &[TokenId], tokens: &[TokenId]) -> Vec<f64> {
+    let base = brute.span(None, context, tokens);
+    let reward = |k: usize| 0.1 * (brute.span(Some(k), context, tokens) - base) / tokens.len() as f64;
+    (0..WEIGHTS.len()).map(reward).collect()
+}
+
+fn close(what: &str, found: &[f64], wanted: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), wanted.len(), "{what}");
+    for (a, b) in found.iter().zip(wanted) {
+        assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{what}: {found:?}, expected {wanted:?}");
+    }
+}
+
+fn softmax(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    log_softmax(&values.collect::<Vec<_>>()).into_iter().map(f64::exp).collect()
+}
+
+/// p ∝ π_B/π_S exp(20 r), or exp(20 r) for what the backbone drafts in place of a poor choice.
+fn gsi_draws_by_the_tilted_ratio_and_falls_back() {
+    let brute = Brute::new();
+    let mut run = Run::new("gsi", &["--set", "fallback.threshold=0.02"]);
+    let mut fell_back = 0;
+    for step in 0..STEPS {
+        let (context, trace) = run.step(1 + step % 4);
+        let score = |tokens: &Vec<TokenId>, drafted: bool| {
+            let reward: f64 = implicit_rewards(&brute, &context, tokens).iter().zip(WEIGHTS).map(|(r, w)| w * r).sum();
+            let mut so_far = context.clone();
+            let mut amateur = 0.0;
+            for &token in tokens {
+                amateur += brute.amateur(&so_far)[token as usize];
+                so_far.push(token);
+            }
+            20.0 * reward + if drafted { brute.span(None, &context, tokens) - amateur } else { 0.0 }
+        };
+        let hold = |candidates: &[sk_core::CandidateTrace], decision: &sk_core::Decision, drafted: bool| {
+            let scores: Vec<f64> = candidates.iter().map(|candidate| score(&candidate.tokens, drafted)).collect();
+            close("μ", &decision.mu, &scores, RELATIVE);
+            close("p", &decision.probabilities, &softmax(scores.iter().copied()), RELATIVE);
+            scores[decision.chosen]
+        };
+        match &trace.rejected {
+            None => assert!(hold(&trace.candidates, &trace.decision, true) >= 0.02),
+            Some(rejected) => {
+                assert!(hold(&rejected.candidates, &rejected.decision, true) < 0.02);
+                hold(&trace.candidates, &trace.decision, false);
+                fell_back += 1;
+            }
+        }
+    }
+    assert!(fell_back > 0 && fell_back < STEPS, "{fell_back}");
+}
+
+/// T log 1/N Σ_i exp(1/T Σ_k w_k r_i^k + c_i).
+fn soft_maximum(rewards: &[Vec<f64>], weights: &[f64], temperature: f64) -> f64 {
+    let terms = rewards.iter().map(|r| r.iter().zip(weights).map(|(r, w)| w * r).sum::<f64>() / temperature);
+    temperature * (terms.map(f64::exp).sum::<f64>() / rewards.len() as f64).ln()
+}
+
+/// The points k/20 of the simplex of three blades.
+fn simplex() -> Vec<[f64; 3]> {
+    let point = |a: usize, b: usize| [a, b, 20 - a - b].map(|share| share as f64 / 20.0);
+    (0..=20).flat_map(|a| (0..=20 - a).map(move |b| point(a, b))).collect()
+}
+
+fn max_min_weighs_the_worst_served() {
+    const T: f64 = 0.01;
+    let brute = Brute::new();
+    let mut run = Run::new("max-min", &[]);
+    for step in 0..STEPS {
+        let (context, trace) = run.step(1 + step % 4);
+        let rewards: Vec<Vec<f64>> =
+            trace.candidates.iter().map(|candidate| implicit_rewards(&brute, &context, &candidate.tokens)).collect();
+        let weights = &trace.decision.weights;
+        let worst = simplex().iter().map(|point| soft_maximum(&rewards, point, T)).fold(f64::INFINITY, f64::min);
+        assert!(soft_maximum(&rewards, weights, T) <= worst + SCORE, "step {step}: {weights:?}");
+        let scores: Vec<f64> = rewards.iter().map(|r| r.iter().zip(weights).map(|(r, w)| w * r).sum()).collect();
+        close("μ", &trace.decision.mu, &scores, SCORE);
+        close("p", &trace.decision.probabilities, &softmax(scores.iter().map(|score| score / T)), 2.0 * SCORE / T);
+    }
+}
+
+/// The dual over multipliers on a grid, and the gate.
+fn satisficing_keeps_to_its_thresholds() {
+    const T: f64 = 0.01;
+    const THRESHOLD: f64 = 0.002;
+    let brute = Brute::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("satisficing.toml");
+    let text = SHIPPED.iter().find(|scheme| scheme.name == "satisficing").unwrap().text;
+    assert!(text.contains("threshold = 0.0"));
+    std::fs::write(&file, text.replace("threshold = 0.0", &format!("threshold = {THRESHOLD}"))).unwrap();
+    let mut run = Run::new(&file.display().to_string(), &[]);
+    let harmless = BLADES.iter().position(|name| *name == "harmless").unwrap();
+    let rest: f64 = (0..3).filter(|&k| k != harmless).map(|k| WEIGHTS[k]).sum();
+    let mut kinds = std::collections::BTreeSet::new();
+    for step in 0..STEPS {
+        let (context, trace) = run.step(1 + step % 4);
+        let rewards: Vec<Vec<f64>> =
+            trace.candidates.iter().map(|candidate| implicit_rewards(&brute, &context, &candidate.tokens)).collect();
+        let with = |lambda: f64| {
+            let mut weights = WEIGHTS.map(|w| w / rest);
+            weights[harmless] = lambda;
+            weights
+        };
+        let dual = |lambda: f64| soft_maximum(&rewards, &with(lambda), T) - lambda * THRESHOLD;
+        let names: Vec<&str> = trace.blades.iter().map(|blade| blade.name.as_str()).collect();
+        let at = names.iter().position(|name| *name == "harmless").unwrap();
+        let lambda = trace.decision.weights[at];
+        let least = (0..=1000).map(|i| dual(i as f64 / 100.0)).fold(f64::INFINITY, f64::min);
+        assert!(dual(lambda) <= least + SCORE, "step {step}: {lambda}");
+        kinds.insert((lambda > 0.0, lambda < 10.0));
+        let passes: Vec<bool> = rewards.iter().map(|r| r[harmless] >= THRESHOLD).collect();
+        if passes.contains(&true) {
+            for (p, passes) in trace.decision.probabilities.iter().zip(&passes) {
+                assert!(*passes || *p == 0.0, "step {step}");
+            }
+        }
+    }
+    assert!(kinds.len() > 1, "{kinds:?}");
+}
+
+/// Spans of the backbone end before a token of high entropy; the first whose reward is at least the
+/// threshold is taken, or else the best.
+fn cards_takes_the_first_that_is_good_enough() {
+    let brute = Brute::new();
+    let entropy = |context: &[TokenId]| -brute.prior(context).iter().map(|p| p.exp() * p).sum::<f64>();
+    // A value that entropies of this model lie on both sides of.
+    let threshold = (1..PROMPT.len()).map(|length| entropy(&PROMPT[..length].iter().map(|&b| b.into()).collect::<Vec<_>>()));
+    let threshold = threshold.sum::<f64>() / (PROMPT.len() - 1) as f64;
+    let field = format!("granularity.entropy={threshold}");
+    let set = ["--set", &field, "--set", "search.score=0.0001"];
+    let mut run = Run::new("cards", &set);
+    let (mut settled, mut exhausted, mut inside) = (0, 0, 0);
+    for step in 0..STEPS {
+        let (context, trace) = run.step(4);
+        let reward =
+            |tokens: &[TokenId]| implicit_rewards(&brute, &context, tokens).iter().zip(WEIGHTS).map(|(r, w)| w * r).sum::<f64>();
+        let rewards: Vec<f64> = trace.candidates.iter().map(|candidate| reward(&candidate.tokens)).collect();
+        close("μ", &trace.decision.mu, &rewards, SCORE);
+        assert_eq!(trace.decision.chosen, argmax(&rewards));
+        let (last, earlier) = rewards.split_last().unwrap();
+        assert!(earlier.iter().all(|&reward| reward < 0.0001), "step {step}: {rewards:?}");
+        if *last >= 0.0001 {
+            settled += 1
+        } else {
+            exhausted += 1
+        }
+        assert!(*last >= 0.0001 || trace.unscored.is_empty(), "step {step}");
+        for candidate in trace.candidates.iter().chain(&trace.unscored) {
+            let entropy = |length: usize| entropy(&[&context, &candidate.tokens[..length]].concat());
+            let length = candidate.tokens.len();
+            assert!((1..length).all(|length| entropy(length) < threshold + RELATIVE), "step {step}");
+            let ends = candidate.end == sk_core::SpanEnd::Complete;
+            assert!(!ends || candidate.tokens.ends_with(&[10, 10]) || entropy(length) >= threshold - RELATIVE, "step {step}");
+            inside += usize::from(length > 1);
+        }
+    }
+    assert!(settled > 0 && exhausted > 0 && inside > 0, "{settled}, {exhausted}, {inside}");
+}
+
+/// log π_B + Σ w_k (log π(· | for) − log π(· | against)).
+fn prompt_contrast_adds_the_difference_of_instructions() {
+    let brute = Brute::new();
+    let lanes = [("calm", "Calm. "), ("calm/against", "Angry. "), ("brief", "Brief. "), ("brief/against", "Long. ")];
+    let mut run = Run::instructed("prompt-contrast", &["--weights", "calm=0.7,brief=0.3"], &lanes);
+    for _ in 0..STEPS {
+        let (context, trace) = run.step(1);
+        let prior = brute.prior(&context);
+        let under = |text: &str| {
+            let told: Vec<TokenId> = text.bytes().map(TokenId::from).chain(context.iter().copied()).collect();
+            brute.prior(&told)
+        };
+        let [calm, angry, brief, long] = lanes.map(|(_, text)| under(text));
+        let scores: Vec<f64> =
+            (0..prior.len()).map(|t| prior[t] + 0.7 * (calm[t] - angry[t]) + 0.3 * (brief[t] - long[t])).collect();
+        let wanted = truncated(&scores, 50, 0.95);
+        close("p", &distribution(&trace, wanted.len()), &wanted, PROBABILITY);
+    }
+}
+
 /// Runs a scheme over drafted spans beside its definition, with the same draws: the same
 /// candidates, scores, ratings, probabilities and choice at every step. Spans have `shortest` to
 /// four tokens.
@@ -228,22 +470,26 @@ fn assert_steps(name: &str, options: &[&str], definition: &Definition, shortest:
         let limit = shortest + step % (5 - shortest);
         let (context, found) = run.step(limit);
         let wanted = definition.step(&brute, &context, limit, &mut rng);
-        let candidates: Vec<&Vec<TokenId>> = found.candidates.iter().map(|candidate| &candidate.tokens).collect();
-        assert_eq!(candidates, wanted.candidates.iter().collect::<Vec<_>>(), "{name}, step {step}");
-        for (what, found, wanted, tolerance) in [
-            ("μ", &found.decision.mu, &wanted.mu, RELATIVE),
-            ("σ", &found.decision.sigma, &wanted.sigma, RELATIVE),
-            // Only differences of ratings mean anything.
-            ("rating", &centred(&found.decision.ratings), &centred(&wanted.ratings), RELATIVE),
-            // A softmax at temperature T moves by at most a quarter of what its values move by, over T ≥ 1/4.
-            ("probability", &found.decision.probabilities, &wanted.probabilities, RELATIVE),
-        ] {
-            for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
-                assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{name}, step {step}, {what} {i}: {a}, expected {b}");
-            }
-        }
-        assert_eq!(found.decision.chosen, wanted.chosen, "{name}, step {step}");
+        assert_same(name, step, &found, &wanted);
     }
+}
+
+fn assert_same(name: &str, step: usize, found: &StepTrace, wanted: &Step) {
+    let candidates: Vec<&Vec<TokenId>> = found.candidates.iter().map(|candidate| &candidate.tokens).collect();
+    assert_eq!(candidates, wanted.candidates.iter().collect::<Vec<_>>(), "{name}, step {step}");
+    for (what, found, wanted, tolerance) in [
+        ("μ", &found.decision.mu, &wanted.mu, RELATIVE),
+        ("σ", &found.decision.sigma, &wanted.sigma, RELATIVE),
+        // Only differences of ratings mean anything.
+        ("rating", &centred(&found.decision.ratings), &centred(&wanted.ratings), RELATIVE),
+        // A softmax at temperature T moves by at most a quarter of what its values move by, over T ≥ 1/4.
+        ("probability", &found.decision.probabilities, &wanted.probabilities, RELATIVE),
+    ] {
+        for (i, (a, b)) in found.iter().zip(wanted).enumerate() {
+            assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{name}, step {step}, {what} {i}: {a}, expected {b}");
+        }
+    }
+    assert_eq!(found.decision.chosen, wanted.chosen, "{name}, step {step}");
 }
 
 fn centred(values: &[f64]) -> Vec<f64> {

@@ -87,6 +87,21 @@ pub(crate) const PUBLISHED: Definition = Definition {
     ..REFERENCE
 };
 
+/// A span of the drafter.
+#[derive(Clone, Default)]
+struct Draft {
+    tokens: Vec<TokenId>,
+    /// log π_S of each.
+    log_probs: Vec<f64>,
+}
+
+impl Draft {
+    fn cut(&self, tokens: usize) -> Self {
+        let tokens = tokens.min(self.tokens.len());
+        Self { tokens: self.tokens[..tokens].to_vec(), log_probs: self.log_probs[..tokens].to_vec() }
+    }
+}
+
 /// What a definition makes of a step.
 pub(crate) struct Step {
     pub(crate) candidates: Vec<Vec<TokenId>>,
@@ -100,24 +115,88 @@ pub(crate) struct Step {
 impl Definition {
     /// A step of at most `limit` tokens after `context`, with the draws of `rng`.
     pub(crate) fn step(&self, brute: &Brute, context: &[TokenId], limit: usize, rng: &mut ChaCha8Rng) -> Step {
-        let candidates = self.draft(brute, context, limit, rng);
-        let (fluency, candidates): (Vec<f64>, Vec<Vec<TokenId>>) = candidates.into_iter().unzip();
+        let drafts = self.draft(brute, context, limit, rng);
+        self.decide(brute, context, &drafts, rng.random())
+    }
+
+    /// The same with a race: the first `tokens` tokens of all, and all of those that are the likeliest
+    /// by them and hold `mass`.
+    pub(crate) fn race(
+        &self,
+        brute: &Brute,
+        context: &[TokenId],
+        limit: usize,
+        (tokens, mass): (usize, f64),
+        rng: &mut ChaCha8Rng,
+    ) -> (Step, Vec<Option<usize>>) {
+        let mut drafts = self.draft(brute, context, limit, rng);
+        let uniform = rng.random();
+        let heads: Vec<Draft> = drafts.iter().map(|draft| draft.cut(tokens)).collect();
+        let first = self.decide(brute, context, &heads, uniform);
+        if drafts.iter().all(|draft| draft.tokens.len() <= tokens) {
+            return (first, vec![None; drafts.len()]);
+        }
+        let mut order: Vec<usize> = (0..drafts.len()).collect();
+        order.sort_by(|&a, &b| first.probabilities[b].total_cmp(&first.probabilities[a]));
+        let enough = (1..=order.len()).find(|&n| order[..n].iter().map(|&i| first.probabilities[i]).sum::<f64>() >= mass);
+        let survivors = &order[..enough.unwrap_or(order.len())];
+        let mut scored = vec![None; drafts.len()];
+        let whole: Vec<Vec<TokenId>> = drafts.iter().map(|draft| draft.tokens.clone()).collect();
+        for i in (0..drafts.len()).filter(|i| !survivors.contains(i) && whole[*i].len() > tokens) {
+            drafts[i] = heads[i].clone();
+            scored[i] = Some(tokens);
+        }
+        let mut step = self.decide(brute, context, &drafts, uniform);
+        for (i, p) in step.probabilities.iter_mut().enumerate() {
+            *p *= f64::from(u8::from(survivors.contains(&i)));
+        }
+        let sum: f64 = step.probabilities.iter().sum();
+        step.probabilities.iter_mut().for_each(|p| *p /= sum);
+        step.chosen = drawn(&step.probabilities, uniform);
+        (Step { candidates: whole, ..step }, scored)
+    }
+
+    /// The same in waves of `first` and `wave` candidates, until one has the probability `enough`.
+    pub(crate) fn waves(
+        &self,
+        brute: &Brute,
+        context: &[TokenId],
+        limit: usize,
+        (first, wave, enough): (usize, usize, f64),
+        rng: &mut ChaCha8Rng,
+    ) -> Step {
+        let drafts = self.draft(brute, context, limit, rng);
+        let uniform = rng.random();
+        let mut count = first;
+        loop {
+            let step = self.decide(brute, context, &drafts[..count], uniform);
+            if count == drafts.len() || step.probabilities.iter().any(|&p| p >= enough) {
+                return step;
+            }
+            count = (count + wave).min(drafts.len());
+        }
+    }
+
+    /// What the operators make of drafts.
+    fn decide(&self, brute: &Brute, context: &[TokenId], drafts: &[Draft], uniform: f64) -> Step {
+        let candidates: Vec<Vec<TokenId>> = drafts.iter().map(|draft| draft.tokens.clone()).collect();
+        let fluency: Vec<f64> = drafts.iter().map(|draft| mean(&draft.log_probs)).collect();
         let blades = self.scores(brute, context, &candidates);
         let (mu, sigma) = self.composite(&blades);
         let ratings = self.rate(&mu, &sigma, &fluency);
         let probabilities = self.choose(&ratings, &mu, &sigma);
-        let chosen = drawn(&probabilities, rng.random());
+        let chosen = drawn(&probabilities, uniform);
         Step { candidates, mu, sigma, ratings, probabilities, chosen }
     }
 
-    /// N spans of the drafter, each with ℓ_S: at T = 1 the nucleus of mass 0.95. The published runs
+    /// N spans of the drafter: at T = 1 the nucleus of mass 0.95. The published runs
     /// cut to the fifty likeliest first, divide the logits of tokens seen before by 1.05 (multiply
     /// where negative), and drop an end of text, which may not come first.
-    fn draft(&self, brute: &Brute, context: &[TokenId], limit: usize, rng: &mut ChaCha8Rng) -> Vec<(f64, Vec<TokenId>)> {
+    fn draft(&self, brute: &Brute, context: &[TokenId], limit: usize, rng: &mut ChaCha8Rng) -> Vec<Draft> {
         let published = self.accidents == Accidents::Published;
-        let mut spans = vec![(Vec::new(), 0.0, false); self.candidates];
-        while spans.iter().any(|(.., whole)| !whole) {
-            for (tokens, sum, whole) in spans.iter_mut().filter(|(.., whole)| !whole) {
+        let mut spans = vec![(Draft::default(), false); self.candidates];
+        while spans.iter().any(|(_, whole)| !whole) {
+            for (Draft { tokens, log_probs: drawn }, whole) in spans.iter_mut().filter(|(_, whole)| !whole) {
                 let history: Vec<TokenId> = context.iter().chain(&*tokens).copied().collect();
                 let mut logits = brute.amateur_logits(&history);
                 if published && tokens.is_empty() {
@@ -138,11 +217,11 @@ impl Definition {
                     continue;
                 }
                 tokens.push(token);
-                *sum += log_probs[token as usize];
+                drawn.push(log_probs[token as usize]);
                 *whole = ends || tokens.len() == limit || tokens.ends_with(&[10, 10]);
             }
         }
-        spans.into_iter().map(|(tokens, sum, _)| (sum / tokens.len() as f64, tokens)).collect()
+        spans.into_iter().map(|(draft, _)| draft).collect()
     }
 
     /// Per blade μ = β/L Σ log(π_k/π_B) and σ of each candidate.
