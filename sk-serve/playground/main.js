@@ -7,7 +7,7 @@ import { charts, table } from './charts.js';
 import { showAsked, showTurns } from './conversation.js';
 import { announce, atMostEvery, byId, count, h, number, onceAFrame } from './dom.js';
 import { command, download, snippet, trace } from './export.js';
-import { askKey, clearNotice, fail, notice } from './notice.js';
+import { askKey, clearNotice, fail, notice, openness } from './notice.js';
 import { Run } from './run.js';
 import * as kept from './settings.js';
 import { showStep } from './step.js';
@@ -123,6 +123,7 @@ function showTree() {
 
 function showControls() {
   const runs = main.run !== null || beside.run !== null;
+  byId('start').disabled = false;
   byId('stop').disabled = !runs;
   byId('go-on').disabled = main.run !== null || main.tree.leaf < 0 || main.tree.isOver();
   byId('reply').disabled = main.run !== null || main.tree.leaf < 0;
@@ -364,7 +365,7 @@ function showSettings() {
   byId('beside-section').hidden = !settings.beside;
   byId('other-weights').hidden = settings.beside !== 'weights';
   byId('beside-title').textContent = settings.beside === 'unsteered' ? 'Unsteered' : 'Other weights';
-  byId('served').textContent = `This server has ${about.model}, version ${about.version}.`;
+  byId('served').textContent = [`This server has ${about.model}, version ${about.version}.`, ...openness(about)].join(' ');
   showConversation();
   showKept();
   showWeights();
@@ -542,7 +543,7 @@ async function begin() {
   listen();
   showSettings();
   showAll();
-  if (about.key_required && !api.hasKey()) askKey(() => {});
+  if (about.key_required && !api.hasKey()) askKey(() => byId('prompt').focus());
 }
 
 main.view = new Answer(byId('steered'), { select: (id) => look(main, id), colours: () => colours });
