@@ -165,6 +165,6 @@ export function charts(area, { colours, select }) {
 export function table(nodes) {
   const head = ['Step', ...KINDS(() => ({})).map(({ title, unit, about }) => term(`${title} (${unit})`, about))];
   const row = (node, k) =>
-    h('tr', {}, h('th', { scope: 'row' }, String(k + 1)), h('td', {}, weights(node)), h('td', {}, percent(chance(node))), h('td', {}, number(drafted(node), 1)));
+    h('tr', {}, h('th', { scope: 'row' }, String(k + 1)), h('td', { class: 'weights' }, weights(node)), h('td', {}, percent(chance(node))), h('td', {}, number(drafted(node), 1)));
   return h('table', {}, h('thead', {}, h('tr', {}, ...head.map((words) => h('th', { scope: 'col' }, words)))), h('tbody', {}, ...nodes.map(row)));
 }

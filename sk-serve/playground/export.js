@@ -57,8 +57,13 @@ function python(value, indent) {
   if (value === true) return 'True';
   if (value === false) return 'False';
   if (value === null) return 'None';
-  if (Array.isArray(value)) return `[${value.map((item) => python(item, inner)).join(', ')}]`;
   if (typeof value !== 'object') return JSON.stringify(value);
+  const items = Array.isArray(value) ? value : Object.values(value);
+  const isFlat = Array.isArray(value) ? items.every((item) => typeof item !== 'object') : items.every((item) => typeof item === 'string');
+  if (Array.isArray(value)) {
+    return isFlat ? `[${items.map((item) => python(item, inner)).join(', ')}]` : `[\n${items.map((item) => `${inner}${python(item, inner)},\n`).join('')}${indent}]`;
+  }
+  if (isFlat) return `{${Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${JSON.stringify(item)}`).join(', ')}}`;
   return `{\n${Object.entries(value).map(([name, item]) => `${inner}${JSON.stringify(name)}: ${python(item, inner)},\n`).join('')}${indent}}`;
 }
 

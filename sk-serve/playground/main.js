@@ -19,7 +19,7 @@ import { moved, sliders, triangle } from './weights.js';
 
 const ANSWER = 'swiss-knife-answer';
 // Milliseconds between two drawings of what is not the answer itself, while it is written.
-const PACE = 150;
+const PACE = 300;
 // Decimals beyond these are not worth their room in the browser's storage.
 const DIGITS = 6;
 

@@ -67,7 +67,7 @@ function painted(results, names, blade, colours, scale, choose) {
   const dots = results.filter((result) => result.opinions[blade] !== null).map((result) => {
     const [x, y] = place(result.point);
     return s('g', { class: 'dot', tip: opinion(result, names, blade), onclick: () => choose(result) },
-      s('circle', { cx: x, cy: y, r: 14 }),
+      s('circle', { cx: x, cy: y, r: 15 }),
       s('text', { x, y: y + 3, 'text-anchor': 'middle' }, number(result.opinions[blade])));
   });
   return s('svg', { viewBox: '-14 -8 268 236', class: 'swept', 'aria-hidden': 'true' }, ...outline(names, colours, 8), ...cells.filter(Boolean), ...dots);
@@ -85,7 +85,7 @@ const TIPS = {
 
 function table(results, names, blade, choose) {
   const row = (result) => h('tr', {},
-    h('th', { scope: 'row' }, told(result, names)),
+    h('th', { scope: 'row', class: 'weights' }, told(result, names)),
     ...names.map((name) => h('td', { class: name === blade ? 'number best' : 'number' }, result.opinions[name] === null ? '–' : signed(result.opinions[name]))),
     h('td', { class: 'text' }, result.text.trim()),
     h('td', {}, h('button', { type: 'button', 'aria-label': `Use the weights ${told(result, names)}`, tip: opinion(result, names, blade), onclick: () => choose(result) }, 'Use')));
