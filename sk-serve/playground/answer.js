@@ -64,7 +64,7 @@ export class Answer {
     // A span of nothing to be read is named.
     const name = text.trim() ? null : candidate.ends ? 'End of the answer' : 'White space';
     const span = h('span', {
-      class: `span by-${this.colours()[blade] ?? 'none'} level-${level(candidate.probability)}${byHand ? ' by-hand' : ''}`,
+      class: `span by-${this.colours()[blade] ?? 'none'} level-${level(candidate.probability)}${byHand ? ' by-hand' : ''}${candidate.ends ? ' end' : ''}`,
       role: 'button',
       tabindex: this.#spans.size === 0 ? 0 : -1,
       'aria-pressed': 'false',

@@ -21,6 +21,7 @@ export class ServerError extends Error {
 
 // The key lives as long as the tab.
 export const keepKey = (key) => sessionStorage.setItem(KEY, key);
+export const dropKey = () => sessionStorage.removeItem(KEY);
 
 export const hasKey = () => sessionStorage.getItem(KEY) !== null;
 
@@ -53,6 +54,9 @@ export const about = async () => (await ask('/swiss-knife')).json();
 
 // Whether the server takes requests.
 export const isReady = () => ask('/ready').then(() => true, () => false);
+
+// Fails where the server does not take the key.
+export const knock = () => ask('/v1/models');
 
 // The whole answer to a request.
 export const answer = async (body, signal) => (await ask('/v1/chat/completions', { method: 'POST', body, signal })).json();

@@ -1,10 +1,10 @@
 // Branches of an answer, as a tree of the runs between its forks.
 
 import { count, h } from './dom.js';
-import { textOf } from './tree.js';
+import { textsOf } from './tree.js';
 
 const opening = (nodes) => {
-  const text = nodes.map(({ step, choice }) => textOf(step.candidates[choice])).join('').trim();
+  const text = textsOf(nodes).trim();
   return text.length > 48 ? `${text.slice(0, 48)}…` : text;
 };
 

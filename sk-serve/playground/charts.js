@@ -1,8 +1,8 @@
 // Charts over the steps.
 
-import { h, number, percent, s } from './dom.js';
+import { h, number, percent, s, term } from './dom.js';
 import { draftedPerKept } from './decide.js';
-import { hideTip, showTipAt } from './tip.js';
+import { hideTip, showTip } from './tip.js';
 
 const HEIGHT = 150;
 const LEFT = 40;
@@ -17,31 +17,68 @@ class Chart {
   constructor({ title, unit, about, ...kind }, select) {
     Object.assign(this, { title, ...kind });
     this.nodes = [];
+    // The step that is pointed at, which the newest one is without a pointer.
+    this.at = null;
     this.plot = s('g');
-    this.svg = s('svg', { role: 'img', 'data-chart': '' }, this.plot);
+    this.cursor = s('line', { class: 'cursor', y1: TOP, y2: HEIGHT - BOTTOM });
+    this.svg = s('svg', { 'aria-label': `${title}, ${unit}`, 'data-chart': '' }, this.plot, this.cursor);
     this.figure = h('figure', {}, h('h3', {}, title, ' ', h('span', { class: 'hint' }, unit)), this.svg, h('figcaption', {}, about));
-    this.svg.addEventListener('pointermove', (event) => this.#hover(event));
-    this.svg.addEventListener('pointerleave', hideTip);
-    this.svg.addEventListener('click', (event) => this.nodes.length > 0 && select(this.nodes[this.#at(event)].id));
+    const leave = () => {
+      this.#point(null);
+      hideTip();
+    };
+    this.svg.addEventListener('pointermove', (event) => this.#point(this.#under(event), event.offsetY));
+    this.svg.addEventListener('pointerleave', leave);
+    this.svg.addEventListener('focus', () => this.svg.matches(':focus-visible') && this.#point(this.at ?? this.nodes.length - 1));
+    this.svg.addEventListener('blur', leave);
+    this.svg.addEventListener('keydown', (event) => this.#press(event, select));
+    this.svg.addEventListener('click', (event) => this.nodes.length > 0 && select(this.nodes[this.#under(event)].id));
     new ResizeObserver(() => this.draw(this.nodes)).observe(this.figure);
   }
 
-  #at(event) {
+  #under(event) {
     const share = (event.clientX - this.svg.getBoundingClientRect().left - LEFT) / Math.max(1, this.width - LEFT - RIGHT);
     return Math.max(0, Math.min(this.nodes.length - 1, Math.floor(share * this.nodes.length)));
   }
 
-  #hover(event) {
-    if (this.nodes.length === 0) return;
-    const at = this.#at(event);
-    showTipAt(event.clientX, event.clientY, `Step ${at + 1}: ${this.tell(this.nodes[at])}`);
+  #press(event, select) {
+    const [at, last] = [this.at ?? this.nodes.length - 1, this.nodes.length - 1];
+    const target = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, PageDown: at - 10, PageUp: at + 10, Home: 0, End: last }[event.key];
+    if (target !== undefined) this.#point(Math.max(0, Math.min(last, target)));
+    else if (event.key === 'Enter' && last >= 0) select(this.nodes[at].id);
+    else return;
+    event.preventDefault();
+  }
+
+  // Points at a step, and tells of it at a height, or at none.
+  #point(at, height = HEIGHT - BOTTOM) {
+    this.at = at === null || this.nodes.length === 0 ? null : at;
+    this.#mark();
+    if (this.at !== null) showTip(this.svg, this.svg.getAttribute('aria-valuetext'), { x: this.#middleOf(this.at), y: height });
+  }
+
+  #middleOf(at) {
+    return LEFT + ((at + 0.5) / Math.max(1, this.nodes.length)) * (this.width - LEFT - RIGHT);
+  }
+
+  // To a reader of the screen a chart is a slider over its steps.
+  #mark() {
+    const steps = this.nodes.length;
+    const at = Math.min(this.at ?? Infinity, steps - 1);
+    this.cursor.toggleAttribute('hidden', this.at === null || steps === 0);
+    this.svg.setAttribute('role', steps > 0 ? 'slider' : 'img');
+    this.svg.tabIndex = steps > 0 ? 0 : -1;
+    if (steps === 0) return;
+    const values = { valuemin: 1, valuemax: steps, valuenow: at + 1, valuetext: `Step ${at + 1} of ${steps}: ${this.tell(this.nodes[at])}` };
+    for (const [name, value] of Object.entries(values)) this.svg.setAttribute(`aria-${name}`, value);
+    for (const end of ['x1', 'x2']) this.cursor.setAttribute(end, this.#middleOf(at));
   }
 
   draw(nodes) {
     this.nodes = nodes;
     this.width = Math.max(200, this.figure.clientWidth);
     this.svg.setAttribute('viewBox', `0 0 ${this.width} ${HEIGHT}`);
-    this.svg.setAttribute('aria-label', nodes.length > 0 ? `${this.title}, ${nodes.length} steps; the last: ${this.tell(nodes.at(-1))}` : `${this.title}: no steps yet`);
+    this.#mark();
     const [right, high] = [this.width - RIGHT, this.top(nodes)];
     const x = (step) => LEFT + (step / Math.max(1, nodes.length)) * (right - LEFT);
     const y = (value) => TOP + (1 - value / high) * (HEIGHT - TOP - BOTTOM);
@@ -126,8 +163,8 @@ export function charts(area, { colours, select }) {
 
 // The same figures as a table.
 export function table(nodes) {
-  const head = ['Step', 'Weights (no unit)', 'Probability of the champion', 'Tokens drafted per token kept'];
+  const head = ['Step', ...KINDS(() => ({})).map(({ title, unit, about }) => term(`${title} (${unit})`, about))];
   const row = (node, k) =>
-    h('tr', {}, h('th', { scope: 'row' }, String(k + 1)), h('td', {}, weights(node)), h('td', {}, percent(chance(node))), h('td', {}, number(drafted(node), 1)));
+    h('tr', {}, h('th', { scope: 'row' }, String(k + 1)), h('td', { class: 'weights' }, weights(node)), h('td', {}, percent(chance(node))), h('td', {}, number(drafted(node), 1)));
   return h('table', {}, h('thead', {}, h('tr', {}, ...head.map((words) => h('th', { scope: 'col' }, words)))), h('tbody', {}, ...nodes.map(row)));
 }

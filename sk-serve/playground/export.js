@@ -1,34 +1,54 @@
 // What repeats an answer: its trace, a command line, and a snippet.
 
 import { h } from './dom.js';
-import { fields, sameWeights, shares } from './settings.js';
+import { sameWeights } from './settings.js';
+import { textsOf, tokensOf } from './tree.js';
 
-// What neither the command line nor one request repeats.
-function doneByHand(nodes) {
-  const moved = nodes.filter((node, k) => k > 0 && !sameWeights(nodes[k - 1].step.weights, node.step.weights)).length;
-  const taken = nodes.filter((node) => node.byHand).length;
-  return [
-    moved > 0 && 'Weights were moved while it was written: what repeats is the answer up to there.',
-    taken > 0 && 'Candidates were taken by hand: they are in the prefix of the Python snippet, and not in the command line.',
-  ].filter(Boolean);
-}
+const MOVED = 'Weights were moved while it was written: what repeats is the answer up to there.';
+const CUT = 'The answer was stopped, or cut back: what repeats begins with it and goes on.';
+const LATER = 'Candidates were taken by hand, or the answer went on from an earlier span: the Python snippet repeats that, this does not.';
+
+const wereMoved = (nodes) => nodes.some((node, k) => k > 0 && !sameWeights(nodes[k - 1].step.weights, node.step.weights));
+
+// Whether a request would have written more than these spans.
+const isCut = (nodes, request) => {
+  const last = nodes.at(-1);
+  return last !== undefined && !last.step.candidates[last.choice].ends && tokensOf(nodes).length < request.max_tokens;
+};
+
+const notes = (...lines) => lines.filter(Boolean).map((line) => `# ${line}\n`).join('');
 
 const quoted = (text) => (/^[\w.,:=/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-const assignments = (weights) => Object.entries(shares(weights)).map(([name, weight]) => `${name}=${weight}`).join(',');
+const WHO = { user: 'Human', assistant: 'Assistant' };
 
-export function command(settings, about, nodes) {
-  const words = [['--seed', settings.seed], ['--max-new-tokens', settings.tokens], ['--weights', assignments(settings.weights)]];
-  if (settings.scheme !== about.defaults.scheme) words.push(['--scheme', settings.scheme]);
-  if (settings.preset) words.push(['--preset', settings.preset]);
-  for (const field of fields(settings, about)) words.push(['--set', field]);
-  if (settings.temperature !== about.defaults.temperature) words.push(['--draft-temperature', settings.temperature]);
-  for (const [name, text] of Object.entries(settings.blades)) words.push(['--blade', `${name}=instruction:${text}`]);
-  const options = words.map(([option, value]) => `${option} ${quoted(String(value))}`);
-  // A prompt may begin with a dash.
-  const lines = ['swiss-knife generate', ...options, `-- ${quoted(settings.prompt)}`].join(' \\\n  ');
-  const notes = ['Options of models that the server was started with come in addition.', ...doneByHand(nodes)];
-  return `${notes.map((note) => `# ${note}`).join('\n')}\n${lines}\n`;
+// What is asked, as one argument; several turns are in the framing that the command takes for a dialogue.
+function argument(spoken) {
+  if (spoken.length === 1) return spoken[0].content;
+  return `${spoken.map(({ role, content }) => `\n\n${WHO[role]}: ${content}`).join('')}\n\nAssistant:`;
+}
+
+// The command line that repeats an answer from its first request, which is `otherwise` where there is none yet.
+export function command(tree, otherwise) {
+  const request = tree.requests[0] ?? otherwise;
+  const path = tree.path();
+  const { weights, scheme, preset, set = [], blades = {} } = request.swiss_knife;
+  const system = request.messages.find(({ role }) => role === 'system');
+  const words = [['--seed', request.seed], ['--max-new-tokens', request.max_tokens]];
+  if (weights) words.push(['--weights', Object.entries(weights).map(([name, weight]) => `${name}=${weight}`).join(',')]);
+  if (scheme) words.push(['--scheme', scheme]);
+  if (preset) words.push(['--preset', preset]);
+  for (const field of set) words.push(['--set', field]);
+  if (request.temperature !== undefined) words.push(['--draft-temperature', request.temperature]);
+  for (const [name, source] of Object.entries(blades)) words.push(['--blade', `${name}=${source}`]);
+  if (system) words.push(['--system', system.content]);
+  // What is typed may begin with a dash.
+  const options = words.map(([option, value]) => `${option}${String(value).startsWith('-') ? '=' : ' '}${quoted(String(value))}`);
+  const prompt = argument(request.messages.filter((message) => message !== system));
+  const lines = ['swiss-knife generate', ...options, `-- ${quoted(prompt)}`].join(' \\\n  ');
+  const isLater = path.some((node) => node.request !== 0);
+  const remarks = ['Options that the server was started with come in addition.', wereMoved(path) && MOVED, isLater ? LATER : isCut(path, request) && CUT];
+  return `${notes(...remarks)}${lines}\n`;
 }
 
 // JSON as Python writes it. Strings are the same in both.
@@ -37,22 +57,45 @@ function python(value, indent) {
   if (value === true) return 'True';
   if (value === false) return 'False';
   if (value === null) return 'None';
-  if (Array.isArray(value)) return `[${value.map((item) => python(item, inner)).join(', ')}]`;
   if (typeof value !== 'object') return JSON.stringify(value);
+  const items = Array.isArray(value) ? value : Object.values(value);
+  const isFlat = Array.isArray(value) ? items.every((item) => typeof item !== 'object') : items.every((item) => typeof item === 'string');
+  if (Array.isArray(value)) {
+    return isFlat ? `[${items.map((item) => python(item, inner)).join(', ')}]` : `[\n${items.map((item) => `${inner}${python(item, inner)},\n`).join('')}${indent}]`;
+  }
+  if (isFlat) return `{${Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${JSON.stringify(item)}`).join(', ')}}`;
   return `{\n${Object.entries(value).map(([name, item]) => `${inner}${JSON.stringify(name)}: ${python(item, inner)},\n`).join('')}${indent}}`;
 }
 
-export function snippet(request, about, nodes, origin) {
+// The last request of the answer that is shown, the spans that it went on from, and those that it wrote.
+function lastOf(tree, otherwise) {
+  const path = tree.path();
+  const index = path.length > 0 ? path.at(-1).request : 0;
+  const at = index === null ? path.length : path.findIndex((node) => node.request === index);
+  const [before, written] = at < 0 ? [[], []] : [path.slice(0, at), path.slice(at)];
+  const request = tree.requests[index ?? 0] ?? otherwise;
+  const prefix = tokensOf(before);
+  const steering = { ...request.swiss_knife, ...(prefix.length > 0 ? { prefix } : {}) };
+  return { request: { ...request, swiss_knife: steering }, before, written };
+}
+
+// The snippet that repeats an answer through the server at `origin`.
+export function snippet(tree, otherwise, about, origin) {
+  const { request, before, written } = lastOf(tree, otherwise);
   const { swiss_knife: steering, ...rest } = request;
   const fieldsOf = Object.entries(rest).map(([name, value]) => `    ${name}=${python(value, '    ')},\n`).join('');
-  return `${doneByHand(nodes).map((note) => `# ${note}\n`).join('')}from openai import OpenAI
+  // An answer comes without the blank that it begins with.
+  const blank = /^\s*/.exec(textsOf(written))[0];
+  const begun = before.length > 0 ? JSON.stringify(textsOf(before).trimStart() + blank) : null;
+  const key = about.key_required ? 'os.environ["SWISS_KNIFE_SERVE_KEY"]' : '"none"';
+  return `${notes(wereMoved(written) && MOVED, isCut(written, request) && CUT)}${about.key_required ? 'import os\n\n' : ''}from openai import OpenAI
 
-client = OpenAI(base_url=${JSON.stringify(`${origin}/v1`)}, api_key="none")
+client = OpenAI(base_url=${JSON.stringify(`${origin}/v1`)}, api_key=${key})
 answer = client.chat.completions.create(
     model=${JSON.stringify(about.model)},
 ${fieldsOf}    extra_body={"swiss_knife": ${python(steering, '    ')}},
 )
-print(answer.choices[0].message.content)
+print(${begun === null ? '' : `${begun} + `}answer.choices[0].message.content.lstrip())
 `;
 }
 
@@ -61,9 +104,8 @@ export const trace = (settings, about, tree) => ({
   model: about.model,
   version: about.version,
   settings,
-  request: tree.first,
-  last_request: tree.last,
-  steps: tree.path().map(({ step, choice, byHand }) => ({ ...step, kept: choice, by_hand: byHand })),
+  requests: tree.requests,
+  steps: tree.path().map(({ step, choice, request, byHand }) => ({ ...step, kept: choice, by_hand: byHand, request })),
 });
 
 export function download(name, text) {

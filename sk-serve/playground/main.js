@@ -4,9 +4,10 @@ import * as api from './api.js';
 import { Answer, legend } from './answer.js';
 import { showBranches } from './branches.js';
 import { charts, table } from './charts.js';
+import { showAsked, showTurns } from './conversation.js';
 import { announce, atMostEvery, byId, count, h, number, onceAFrame } from './dom.js';
 import { command, download, snippet, trace } from './export.js';
-import { askKey, clearNotice, fail, notice } from './notice.js';
+import { askKey, clearNotice, fail, notice, openness } from './notice.js';
 import { Run } from './run.js';
 import * as kept from './settings.js';
 import { showStep } from './step.js';
@@ -18,7 +19,7 @@ import { moved, sliders, triangle } from './weights.js';
 
 const ANSWER = 'swiss-knife-answer';
 // Milliseconds between two drawings of what is not the answer itself, while it is written.
-const PACE = 150;
+const PACE = 300;
 // Decimals beyond these are not worth their room in the browser's storage.
 const DIGITS = 6;
 
@@ -106,8 +107,8 @@ function showAll() {
 }
 
 function showQuestions() {
-  byId('steered-question').textContent = main.tree.first?.messages[0].content ?? '';
-  byId('beside-question').textContent = beside.tree.first?.messages[0].content ?? '';
+  showAsked(byId('steered-question'), main.tree.asked);
+  showAsked(byId('beside-question'), beside.tree.asked);
   byId('steered-cost').textContent = main.cost;
   byId('beside-cost').textContent = beside.cost;
 }
@@ -122,8 +123,10 @@ function showTree() {
 
 function showControls() {
   const runs = main.run !== null || beside.run !== null;
+  byId('start').disabled = false;
   byId('stop').disabled = !runs;
   byId('go-on').disabled = main.run !== null || main.tree.leaf < 0 || main.tree.isOver();
+  byId('reply').disabled = main.run !== null || main.tree.leaf < 0;
   byId('steered').setAttribute('aria-busy', main.run !== null);
 }
 
@@ -137,7 +140,9 @@ const costOf = (usage) => {
 async function writeOn(side, request, again) {
   const { tree } = side;
   const { append, flush } = writer(side);
-  tree.last = request;
+  // Of a request that wrote nothing, nothing is to be repeated.
+  if (tree.nodes.length === 0) tree.requests = [];
+  tree.requests.push(request);
   const run = new Run(request, {
     chosen: (step) => {
       append(tree.add(step));
@@ -185,15 +190,22 @@ async function stopped(act) {
   act();
 }
 
+const asked = () => ({ system: settings.system, turns: settings.turns, prompt: settings.prompt });
+
 function start() {
+  if (!settings.prompt.trim()) {
+    notice(h('p', {}, 'There is nothing to answer. Type a prompt.'));
+    byId('prompt').focus();
+    return;
+  }
   clearNotice();
   stopped(() => {
     main.tree = new Tree();
+    main.tree.asked = asked();
     main.cost = '';
-    main.tree.first = kept.body(settings, about);
     looked = { side: main, id: null, follow: true };
     showAll();
-    writeOn(main, main.tree.first, goOn);
+    writeOn(main, kept.body(settings, about), goOn);
     compare();
   });
 }
@@ -205,8 +217,17 @@ function goOn() {
   const prefix = main.tree.prefix();
   const left = settings.tokens - prefix.length;
   looked = { side: main, id: main.tree.leaf, follow: true };
-  const asked = { ...settings, prompt: main.tree.first.messages[0].content };
-  writeOn(main, kept.body(asked, about, { prefix, tokens: left > 0 ? left : settings.tokens }), goOn);
+  writeOn(main, kept.body({ ...settings, ...main.tree.asked }, about, { prefix, tokens: left > 0 ? left : settings.tokens }), goOn);
+}
+
+// The conversation goes on: the answer becomes a turn, and a prompt is typed next.
+function reply() {
+  const { turns, prompt, ...said } = main.tree.asked;
+  Object.assign(settings, said, { turns: [...turns, { asked: prompt, answered: main.tree.text() }], prompt: '' });
+  kept.save(settings);
+  showConversation();
+  byId('prompt').focus();
+  announce('The answer is a turn of the conversation now. Type what comes next.');
 }
 
 // The same prompt and seed without steering, or under other weights.
@@ -218,11 +239,11 @@ function compare() {
   beside.tree = new Tree();
   beside.cost = '';
   beside.view.show([]);
-  if (!settings.beside || !main.tree.first) return;
-  const asked = { ...settings, prompt: main.tree.first.messages[0].content };
-  beside.tree.first = settings.beside === 'unsteered' ? kept.unsteered(asked, about) : kept.body(asked, about, { weights: settings.otherWeights });
+  beside.tree.asked = settings.beside ? main.tree.asked : null;
   showQuestions();
-  writeOn(beside, beside.tree.first, compare);
+  if (!beside.tree.asked) return;
+  const same = { ...settings, ...main.tree.asked };
+  writeOn(beside, settings.beside === 'unsteered' ? kept.unsteered(same, about) : kept.body(same, about, { weights: settings.otherWeights }), compare);
 }
 
 function afterEdit() {
@@ -262,7 +283,7 @@ function keepAnswer() {
 
 function findAnswer() {
   const found = read(ANSWER, null);
-  if (!found) return;
+  if (!found?.main.requests) return;
   main.tree = Tree.of(found.main);
   beside.tree = Tree.of(found.beside);
   [main.cost, beside.cost] = found.costs;
@@ -314,7 +335,24 @@ const showLegend = () => {
   byId('answers').dataset.colour = settings.colour;
 };
 
-const FIELDS = { prompt: String, scheme: String, preset: String, candidates: Number, span: Number, temperature: Number, tokens: Number, seed: Number };
+const FIELDS = { system: String, prompt: String, scheme: String, preset: String, candidates: Number, span: Number, temperature: Number, tokens: Number, seed: Number };
+
+function showConversation() {
+  for (const field of ['system', 'prompt']) byId(field).value = settings[field];
+  showTurns(byId('turns'), settings.turns, (turns, isFewer) => {
+    settings.turns = turns;
+    saveSoon();
+    if (!isFewer) return;
+    showConversation();
+    byId('add-turn').focus();
+  });
+}
+
+function addTurn() {
+  settings.turns = [...settings.turns, { asked: '', answered: '' }];
+  showConversation();
+  byId(`turn-${settings.turns.length - 1}-asked`).focus();
+}
 
 function showSettings() {
   const options = (list) => list.map(([value, text]) => h('option', { value }, text));
@@ -327,7 +365,8 @@ function showSettings() {
   byId('beside-section').hidden = !settings.beside;
   byId('other-weights').hidden = settings.beside !== 'weights';
   byId('beside-title').textContent = settings.beside === 'unsteered' ? 'Unsteered' : 'Other weights';
-  byId('served').textContent = `This server has ${about.model}, version ${about.version}.`;
+  byId('served').textContent = [`This server has ${about.model}, version ${about.version}.`, ...openness(about)].join(' ');
+  showConversation();
   showKept();
   showWeights();
 }
@@ -437,6 +476,8 @@ function listen() {
   });
   on('go-on', 'click', goOn);
   on('stop', 'click', () => stopped(() => {}));
+  on('reply', 'click', reply);
+  on('add-turn', 'click', addTurn);
   for (const [field, kind] of Object.entries(FIELDS)) {
     on(field, 'input', () => {
       const { value } = byId(field);
@@ -480,8 +521,8 @@ function listen() {
   on('sweep-stop', 'click', () => swept.stop.abort());
   on('sweep-blade', 'change', () => swept.results.length > 0 && showSwept());
   on('export-trace', 'click', () => download('swiss-knife-trace.json', JSON.stringify(trace(settings, about, main.tree), null, 1)));
-  on('export-command', 'click', () => showExported(command(settings, about, main.tree.path())));
-  on('export-python', 'click', () => showExported(snippet(main.tree.last ?? kept.body(settings, about), about, main.tree.path(), location.origin)));
+  on('export-command', 'click', () => showExported(command(main.tree, kept.body(settings, about))));
+  on('export-python', 'click', () => showExported(snippet(main.tree, kept.body(settings, about), about, location.origin)));
   on('copy', 'click', () => navigator.clipboard.writeText(byId('exported').textContent));
   addEventListener('pagehide', () => {
     kept.save(settings);
@@ -502,7 +543,7 @@ async function begin() {
   listen();
   showSettings();
   showAll();
-  if (about.key_required && !api.hasKey()) askKey(() => {});
+  if (about.key_required && !api.hasKey()) askKey(() => byId('prompt').focus());
 }
 
 main.view = new Answer(byId('steered'), { select: (id) => look(main, id), colours: () => colours });

@@ -1,6 +1,6 @@
 // What went wrong, in words, and what can be done about it.
 
-import { isReady, keepKey } from './api.js';
+import { dropKey, hasKey, isReady, keepKey, knock } from './api.js';
 import { byId, h } from './dom.js';
 
 // Milliseconds between two looks at whether the server is back.
@@ -38,18 +38,37 @@ async function waiting(error, label, act) {
   }
 }
 
-// Asks for the key that the server wants, and does `act` with it.
+// Asks for the key that the server wants, and does `act` once it has the right one.
 export function askKey(act) {
-  const input = h('input', { id: 'key', type: 'password', autocomplete: 'off' });
-  const use = (event) => {
+  const wanted = hasKey() ? 'The server does not know this key.' : 'The server wants a key.';
+  dropKey();
+  const input = h('input', { id: 'key', type: 'password', autocomplete: 'off', required: true, pattern: '[!-~]+', title: 'Letters, digits and signs, without blanks' });
+  const use = async (event) => {
     event.preventDefault();
     keepKey(input.value);
     clearNotice();
-    act();
+    try {
+      await knock();
+      act();
+    } catch (error) {
+      fail(error, { label: 'Use the key', act });
+    }
   };
   notice(
-    h('p', {}, 'The server wants a key. It is kept in this tab only, and sent to this server only.'),
+    h('p', {}, `${wanted} It is what SWISS_KNIFE_SERVE_KEY was where the server was started; whoever did that can tell. It is kept in this tab only, and sent to this server only.`),
     h('form', { class: 'bar', onsubmit: use }, h('label', { for: 'key' }, 'Key'), input, h('button', { type: 'submit' }, 'Use this key')));
+  input.focus();
+}
+
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+
+// What is to be known of a server that others reach too.
+export function openness(about) {
+  if (LOOPBACK.test(location.hostname)) return [];
+  return [
+    !about.key_required && `It wants no key, so whoever reaches ${location.host} may use it; started with SWISS_KNIFE_SERVE_KEY=KEY, it lets in those who have the key.`,
+    location.protocol === 'http:' && 'What is sent is not encrypted: put a proxy with TLS before the server.',
+  ].filter(Boolean);
 }
 
 // Shows an error. `label` and `act` try again, where that may help.

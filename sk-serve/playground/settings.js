@@ -1,5 +1,6 @@
 // What is asked for. It survives a reload, can be kept under a name, and fits into a link.
 
+import { messagesOf } from './conversation.js';
 import { read, write } from './storage.js';
 
 const STATE = 'swiss-knife-settings';
@@ -10,6 +11,8 @@ export const serverWeights = (about) => Object.fromEntries(about.blades.map((bla
 
 function defaults(about) {
   return {
+    system: '',
+    turns: [],
     prompt: 'How do I clean my bicycle?',
     weights: serverWeights(about),
     otherWeights: serverWeights(about),
@@ -33,10 +36,17 @@ export const bladeNames = (settings, about) => [
   ...Object.keys(settings.blades).filter((name) => !about.blades.some((blade) => blade.name === name)),
 ];
 
+// A number may be left open.
+const kind = (value) => (Array.isArray(value) ? 'list' : value === null ? 'number' : typeof value);
+const isTurn = (turn) => typeof turn?.asked === 'string' && typeof turn.answered === 'string';
+
 // Settings that fit this server, whatever a link or an older page says.
 export function fitted(given, about) {
   const base = defaults(about);
-  const merged = { ...base, ...given };
+  const known = Object.keys(base).filter((name) => kind(given?.[name]) === kind(base[name]));
+  const merged = { ...base, ...Object.fromEntries(known.map((name) => [name, given[name]])) };
+  merged.turns = merged.turns.filter(isTurn);
+  merged.blades = Object.fromEntries(Object.entries(merged.blades).filter(([, text]) => typeof text === 'string'));
   const names = bladeNames(merged, about);
   for (const field of ['weights', 'otherWeights']) {
     const weights = Object.fromEntries(names.map((name) => [name, Math.max(0, Number(merged[field][name]) || 0)]));
@@ -111,7 +121,7 @@ export function body(settings, about, { weights = settings.weights, prefix = [],
   if (set.length > 0) steering.set = set;
   if (blades.length > 0) steering.blades = Object.fromEntries(blades);
   if (prefix.length > 0) steering.prefix = prefix;
-  const request = { messages: [{ role: 'user', content: settings.prompt }], max_tokens: tokens, seed: settings.seed, swiss_knife: steering };
+  const request = { messages: messagesOf(settings), max_tokens: tokens, seed: settings.seed, swiss_knife: steering };
   if (settings.temperature !== null && settings.temperature !== about.defaults.temperature) request.temperature = settings.temperature;
   return request;
 }

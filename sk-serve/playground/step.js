@@ -1,6 +1,6 @@
 // One step: its candidates, what blades make of them, and why one won.
 
-import { h, number, percent, s, signed, term } from './dom.js';
+import { count, h, number, percent, s, signed, term } from './dom.js';
 import { advantages, deciding } from './decide.js';
 import { textOf } from './tree.js';
 
@@ -12,6 +12,9 @@ const TIPS = {
   rating: 'Rating from the matches among the candidates, in points; higher is better',
   fluency: 'Mean log-probability of a token under the drafter, in nats; nearer to zero is more fluent',
   influence: 'Share of the blade in how far the composite moves the candidates apart, of 100 %',
+  length: 'Length of the candidate, in tokens',
+  weight: 'Share of the blade in the composite score, no unit',
+  advantage: 'What the blade adds to the composite μ of this candidate, less what it adds on average; no unit',
   radius: 'How far each composite μ may move, in its own scale, while the probabilities change by at most 0.1',
 };
 
@@ -33,7 +36,7 @@ function row(name, score, { reach, colour, added, tip }) {
   return h('tr', {},
     h('th', { scope: 'row', class: `ink-${colour}` }, name),
     h('td', {}, score && bar(score, reach, colour)),
-    h('td', { class: 'figure', tip: score ? tip : 'A blade of weight zero is not asked' }, score ? `${number(score.mu)} ± ${number(score.sigma)}` : 'not asked'),
+    h('td', { class: 'figure', tip: score && tip }, score ? `${number(score.mu)} ± ${number(score.sigma)}` : 'not asked'),
     h('td', { class: 'figure', tip: TIPS.adds }, added === undefined ? '' : signed(added)));
 }
 
@@ -60,7 +63,7 @@ function card(step, index, { node, act, ...shown }) {
     h('p', { class: 'hint figures' },
       h('span', { tip: TIPS.rating }, `rating ${number(candidate.rating, 1)} points`),
       candidate.fluency !== undefined && h('span', { tip: TIPS.fluency }, `fluency ${number(candidate.fluency)} nats a token`),
-      h('span', { tip: 'Length of the candidate, in tokens' }, `${candidate.tokens.length} ${candidate.tokens.length === 1 ? 'token' : 'tokens'}`)),
+      h('span', { tip: TIPS.length }, count(candidate.tokens.length, 'token'))),
     act && h('p', { class: 'buttons' }, isChosen
       ? h('button', { type: 'button', class: 'rewind', onclick: () => act.rewind(node) }, 'Go back to here')
       : h('button', { type: 'button', class: 'take', onclick: () => act.take(node, index) }, 'Take this one instead')));
@@ -72,9 +75,11 @@ function reason({ step, choice, byHand }) {
   const drawn = probability >= best ? 'It was the likeliest candidate, and it was drawn.' : `It was drawn although another one had ${percent(best)}.`;
   const blade = deciding(step, choice);
   return [
-    byHand ? 'It was taken by hand.' : drawn,
-    blade === null ? 'No blade put it above the others.' : `${blade} did most for it: ${signed(advantages(step, choice)[blade])} against the mean of the candidates (no unit).`,
-  ].join(' ');
+    byHand ? 'It was taken by hand. ' : `${drawn} `,
+    ...(blade === null
+      ? ['No blade put it above the others.']
+      : [`${blade} did most for it: `, term(signed(advantages(step, choice)[blade]), TIPS.advantage), ' against the mean of the candidates (no unit).']),
+  ];
 }
 
 const influence = (step, names, colours) => names.filter((name) => step.influence[name] !== undefined).map((name) =>
@@ -97,13 +102,13 @@ export function showStep(area, node, { colours, act = null }) {
   const weights = Object.entries(step.weights).map(([name, weight]) => `${name} ${number(weight)}`).join(', ');
   area.replaceChildren(
     h('h3', {}, 'Why this one'),
-    h('p', {}, reason(node)),
+    h('p', {}, ...reason(node)),
     h('p', { class: 'hint' }, term('Influence', TIPS.influence), ' of each blade on this step:'),
     ...influence(step, names, shown.colours),
     certificate(step),
-    h('p', { class: 'hint' }, term('Weights', 'Share of each blade in the composite score, no unit'), ` in this step: ${weights}.`),
+    h('p', { class: 'hint' }, term('Weights', TIPS.weight), ` in this step: ${weights}.`),
     h('h3', {}, 'Candidates'),
     h('p', { class: 'hint' }, 'By ', term('probability', TIPS.probability), '. In each: ', term('μ ± σ', TIPS.mu), ' of a blade and what it ', term('adds', TIPS.adds),
-      '; ', term('composite', TIPS.composite), ', ', term('rating', TIPS.rating), ', ', term('fluency', TIPS.fluency), '.'),
+      '; ', term('composite', TIPS.composite), ', ', term('rating', TIPS.rating), ', ', term('fluency', TIPS.fluency), ', ', term('length', TIPS.length), '.'),
     h('ol', { class: 'cards' }, ...order.map((index, place) => card(step, index, { ...shown, rank: place + 1 }))));
 }

@@ -1,7 +1,7 @@
 // The prompt at weights all over the simplex.
 
 import { answer } from './api.js';
-import { h, number, s, signed } from './dom.js';
+import { h, number, s, signed, term } from './dom.js';
 import { outline, place } from './weights.js';
 
 const TOKENS = 40;
@@ -66,9 +66,8 @@ function painted(results, names, blade, colours, scale, choose) {
   });
   const dots = results.filter((result) => result.opinions[blade] !== null).map((result) => {
     const [x, y] = place(result.point);
-    const words = `${told(result, names)}: mean μ of ${blade} ${signed(result.opinions[blade])} (no unit). ${result.text}`;
-    return s('g', { class: 'dot', tip: words, onclick: () => choose(result) },
-      s('circle', { cx: x, cy: y, r: 14 }),
+    return s('g', { class: 'dot', tip: opinion(result, names, blade), onclick: () => choose(result) },
+      s('circle', { cx: x, cy: y, r: 15 }),
       s('text', { x, y: y + 3, 'text-anchor': 'middle' }, number(result.opinions[blade])));
   });
   return s('svg', { viewBox: '-14 -8 268 236', class: 'swept', 'aria-hidden': 'true' }, ...outline(names, colours, 8), ...cells.filter(Boolean), ...dots);
@@ -76,13 +75,21 @@ function painted(results, names, blade, colours, scale, choose) {
 
 const told = ({ point }, names) => names.map((name, k) => `${name} ${number(point[k])}`).join(', ');
 
+const opinion = (result, names, blade) =>
+  `At ${told(result, names)}: mean μ of ${blade} ${result.opinions[blade] === null ? 'not known' : signed(result.opinions[blade])} (no unit). ${result.text.trim()}`;
+
+const TIPS = {
+  weights: 'Share of each blade in the composite score of the answer, no unit',
+  mean: (name) => `What ${name} makes of the answer: the mean of its μ over the spans, no unit; higher is better`,
+};
+
 function table(results, names, blade, choose) {
   const row = (result) => h('tr', {},
-    h('th', { scope: 'row' }, told(result, names)),
+    h('th', { scope: 'row', class: 'weights' }, told(result, names)),
     ...names.map((name) => h('td', { class: name === blade ? 'number best' : 'number' }, result.opinions[name] === null ? '–' : signed(result.opinions[name]))),
     h('td', { class: 'text' }, result.text.trim()),
-    h('td', {}, h('button', { type: 'button', 'aria-label': `Use the weights ${told(result, names)}`, onclick: () => choose(result) }, 'Use')));
-  const head = ['Weights (no unit)', ...names.map((name) => `Mean μ of ${name} (no unit)`), 'Answer', 'Weights'];
+    h('td', {}, h('button', { type: 'button', 'aria-label': `Use the weights ${told(result, names)}`, tip: opinion(result, names, blade), onclick: () => choose(result) }, 'Use')));
+  const head = [term('Weights (no unit)', TIPS.weights), ...names.map((name) => term(`Mean μ of ${name} (no unit)`, TIPS.mean(name))), 'Answer', 'Use'];
   return h('div', { class: 'frame', tabindex: 0, role: 'region', 'aria-label': 'Answers of the sweep' },
     h('table', {}, h('thead', {}, h('tr', {}, ...head.map((text) => h('th', { scope: 'col' }, text)))), h('tbody', {}, ...results.map(row))));
 }

@@ -2,7 +2,9 @@
 
 import { byId } from './dom.js';
 
+// What the words are about, and where in it they belong.
 let owner = null;
+let offset = null;
 
 export function hideTip() {
   byId('tip').hidden = true;
@@ -10,38 +12,45 @@ export function hideTip() {
   owner = null;
 }
 
-function placeAt(tip, x, y) {
-  tip.style.left = `${Math.max(8, Math.min(x, innerWidth - tip.offsetWidth - 8))}px`;
+function place() {
+  const [tip, box] = [byId('tip'), owner.getBoundingClientRect()];
+  const [x, y] = [box.left + offset.x, box.top + offset.y];
   const below = y + 18;
+  tip.style.left = `${Math.max(8, Math.min(x, innerWidth - tip.offsetWidth - 8))}px`;
   tip.style.top = `${below + tip.offsetHeight > innerHeight ? Math.max(8, y - tip.offsetHeight - 12) : below}px`;
 }
 
-// Shows words near a point of the window.
-export function showTipAt(x, y, text) {
-  const tip = byId('tip');
-  tip.textContent = text;
-  tip.hidden = false;
-  placeAt(tip, x, y);
+// Shows words near a point of an element, counted from its corner.
+export function showTip(element, text, point) {
+  [owner, offset] = [element, point];
+  byId('tip').textContent = text;
+  byId('tip').hidden = false;
+  place();
 }
 
-function showFor(element) {
+function explain(element) {
   if (element === owner) return;
   hideTip();
-  owner = element;
-  const box = element.getBoundingClientRect();
-  showTipAt(box.left, box.bottom - 10, element.dataset.tip);
+  showTip(element, element.dataset.tip, { x: 0, y: element.getBoundingClientRect().height - 10 });
   element.setAttribute('aria-describedby', 'tip');
 }
 
 export function installTips() {
-  const under = (event) => event.target.closest?.('[data-tip]');
+  // A label explains what its control does.
+  const under = ({ target }) => target.closest?.('[data-tip]') ?? target.closest?.('label')?.control?.closest('[data-tip]');
+  // What scrolls under a pointer that rests is not pointed at.
+  let rest = null;
+  const where = ({ clientX, clientY }) => `${clientX} ${clientY}`;
+  document.addEventListener('pointermove', (event) => { rest = where(event); }, { passive: true });
   document.addEventListener('pointerover', (event) => {
+    if (where(event) === rest) return;
     const element = under(event);
-    if (element) showFor(element);
+    if (element) explain(element);
     else if (!event.target.closest?.('[data-chart]')) hideTip();
   });
-  document.addEventListener('focusin', (event) => under(event)?.matches(':focus-visible') && showFor(under(event)));
+  document.addEventListener('focusin', (event) => under(event)?.matches(':focus-visible') && explain(under(event)));
   document.addEventListener('focusout', hideTip);
-  document.addEventListener('scroll', hideTip, { capture: true, passive: true });
+  // What has the focus comes into view by scrolling; what is pointed at scrolls away.
+  document.addEventListener('scroll', () => (owner?.matches(':focus') ? place() : hideTip()), { capture: true, passive: true });
   document.addEventListener('keydown', (event) => event.key === 'Escape' && hideTip());
 }

@@ -5,16 +5,21 @@ const NOT_TEXT = /<\|[^<>|]*\|>$|<\/s>$|<eos>$/;
 // The text of a candidate, without the mark that ends an answer.
 export const textOf = (candidate) => (candidate.ends ? candidate.text.replace(NOT_TEXT, '') : candidate.text);
 
+// The tokens, and the text, of spans in a row.
+export const tokensOf = (nodes) => nodes.flatMap(({ step, choice }) => step.candidates[choice].tokens);
+export const textsOf = (nodes) => nodes.map(({ step, choice }) => textOf(step.candidates[choice])).join('');
+
 export class Tree {
-  // Each node: the step that it was chosen in, which candidate was chosen, by whom, and after which node.
+  // Each node: the step that it was chosen in, which candidate was chosen, after which node, and in which request; a
+  // candidate that was taken by hand is of none.
   nodes = [];
   leaf = -1;
-  // The body of the request that began the answer, and that of the last one.
-  first = null;
-  last = null;
+  // The conversation that is answered, and the bodies of requests, in their order.
+  asked = null;
+  requests = [];
 
-  add(step, choice = step.chosen, byHand = false) {
-    this.nodes.push({ id: this.nodes.length, parent: this.leaf, step, choice, byHand });
+  add(step, choice = step.chosen, request = this.requests.length - 1) {
+    this.nodes.push({ id: this.nodes.length, parent: this.leaf, step, choice, request, byHand: request === null });
     this.leaf = this.nodes.length - 1;
     return this.nodes[this.leaf];
   }
@@ -23,7 +28,7 @@ export class Tree {
   addBeside(node, choice) {
     const twin = this.nodes.find((other) => other.parent === node.parent && other.step === node.step && other.choice === choice);
     this.leaf = twin ? twin.id : node.parent;
-    return twin ?? this.add(node.step, choice, true);
+    return twin ?? this.add(node.step, choice, null);
   }
 
   path(leaf = this.leaf) {
@@ -33,7 +38,11 @@ export class Tree {
   }
 
   prefix() {
-    return this.path().flatMap(({ step, choice }) => step.candidates[choice].tokens);
+    return tokensOf(this.path());
+  }
+
+  text() {
+    return textsOf(this.path()).trim();
   }
 
   isOver() {
@@ -61,20 +70,20 @@ export class Tree {
   // All of it, as JSON can hold it; branches of one step share the step.
   toJSON() {
     const steps = [...new Set(this.nodes.map((node) => node.step))];
-    const nodes = this.nodes.map(({ parent, step, choice, byHand }) => ({ parent, step: steps.indexOf(step), choice, byHand }));
-    return { steps, nodes, leaf: this.leaf, first: this.first, last: this.last };
+    const nodes = this.nodes.map(({ parent, step, choice, request }) => ({ parent, step: steps.indexOf(step), choice, request }));
+    return { steps, nodes, leaf: this.leaf, asked: this.asked, requests: this.requests };
   }
 
-  static of({ steps, nodes, leaf, first, last }) {
+  static of({ steps, nodes, leaf, asked, requests }) {
     const tree = new Tree();
-    tree.nodes = nodes.map((node, id) => ({ ...node, id, step: steps[node.step] }));
-    return Object.assign(tree, { leaf, first, last });
+    tree.nodes = nodes.map((node, id) => ({ ...node, id, step: steps[node.step], byHand: node.request === null }));
+    return Object.assign(tree, { leaf, asked, requests });
   }
 
   // Only the answer that is shown, without its branches.
   pruned() {
     const tree = new Tree();
-    for (const { step, choice, byHand } of this.path()) tree.add(step, choice, byHand);
-    return Object.assign(tree, { first: this.first, last: this.last });
+    for (const { step, choice, request } of this.path()) tree.add(step, choice, request);
+    return Object.assign(tree, { asked: this.asked, requests: this.requests });
   }
 }

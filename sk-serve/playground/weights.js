@@ -32,10 +32,11 @@ function pulled(weights, shares, locked) {
 export function sliders(place, { names, weights, locked, colours, change }) {
   let now = weights;
   let fixed = locked;
+  const tip = 'Share of the blade in the composite score, no unit; all of them sum to one';
   const rows = names.map((name, index) => {
     const id = `${place.id}-${index}`;
-    const value = h('output', { for: id, tip: 'Share of the blade in the composite score, no unit; all of them sum to one' });
-    const input = h('input', { id, type: 'range', min: 0, max: 1, step: 0.01, oninput: () => change(moved(now, name, Number(input.value), fixed), fixed) });
+    const value = h('output', { for: id, tip });
+    const input = h('input', { id, tip, type: 'range', min: 0, max: 1, step: 0.01, oninput: () => change(moved(now, name, Number(input.value), fixed), fixed) });
     const lock = h('input', {
       type: 'checkbox',
       class: 'lock',

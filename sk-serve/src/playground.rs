@@ -26,8 +26,8 @@ const PAGE: File = File { path: "/", kind: "text/html; charset=utf-8", text: inc
 const FILES: &[File] = files! {
     "text/css; charset=utf-8": "style.css";
     "image/svg+xml": "icon.svg";
-    "text/javascript; charset=utf-8": "answer.js" "api.js" "branches.js" "charts.js" "decide.js" "dom.js" "export.js" "main.js"
-        "notice.js" "run.js" "settings.js" "step.js" "storage.js" "sweep.js" "tip.js" "tree.js" "weights.js";
+    "text/javascript; charset=utf-8": "answer.js" "api.js" "branches.js" "charts.js" "conversation.js" "decide.js" "dom.js" "export.js"
+        "main.js" "notice.js" "run.js" "settings.js" "step.js" "storage.js" "sweep.js" "tip.js" "tree.js" "weights.js";
 };
 
 /// Nothing from elsewhere, nothing inline, and no frame of another page.

@@ -7,12 +7,14 @@ import { createInterface } from 'node:readline';
 export class Server {
   port = 0;
 
-  constructor(program) {
+  // With a key, the server wants it.
+  constructor(program, { key = '' } = {}) {
     this.program = program;
+    this.environment = { ...process.env, SWISS_KNIFE_SERVE_KEY: key };
   }
 
   async start() {
-    this.child = spawn(this.program, ['serve', '--port', String(this.port)], { stdio: ['ignore', 'ignore', 'pipe'] });
+    this.child = spawn(this.program, ['serve', '--port', String(this.port)], { env: this.environment, stdio: ['ignore', 'ignore', 'pipe'] });
     const lines = createInterface({ input: this.child.stderr });
     this.origin = await new Promise((resolve, reject) => {
       lines.on('line', (line) => {
@@ -24,6 +26,15 @@ export class Server {
       this.child.on('exit', (code) => reject(new Error(`the server ended with status ${code}`)));
       this.child.on('error', reject);
     });
+  }
+
+  // Stands still, and goes on.
+  halt() {
+    this.child.kill('SIGSTOP');
+  }
+
+  go() {
+    this.child.kill('SIGCONT');
   }
 
   async lose() {
