@@ -83,6 +83,7 @@ fn start(service: &Arc<Service>, job: Job, head: &Head) -> Result<Listener, ApiE
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
     let room = service.models.context_limit() - longest;
+    let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
     let work = Work {
         id: head.id.clone(),
@@ -90,7 +91,7 @@ fn start(service: &Arc<Service>, job: Job, head: &Head) -> Result<Listener, ApiE
         asked,
         each: job.choices,
         config,
-        max_new_tokens: job.max_new_tokens.unwrap_or(service.limits.max_new_tokens).min(room),
+        max_new_tokens: max_new_tokens.min(room),
         seed: job.seed.unwrap_or_else(|| rand::rng().random()),
         stop_texts: job.stop,
         explain: job.steering.explain,

@@ -28,7 +28,7 @@ pub struct Limits {
     pub waiting: usize,
     /// Bytes of keys and values that the answers under way may need together.
     pub memory: u64,
-    /// Tokens of an answer, unless fewer are asked for.
+    /// Tokens of an answer. A request that asks for more is refused.
     pub max_new_tokens: usize,
     /// Candidates of a step.
     pub candidates: usize,
@@ -301,11 +301,29 @@ impl Service {
 
     /// Refuses models that are not here.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
-        match model {
-            Some(name) if name != self.name && self.scheme_of(Some(name)).is_none() => {
-                Err(ApiError::not_found(format!("the model \"{name}\" is not here; use \"{}\"", self.name)))
+        let is_here = |name: &str| match self.scheme_of(Some(name)) {
+            Some(scheme) => SHIPPED.iter().any(|shipped| shipped.name == scheme),
+            None => name == self.name,
+        };
+        match model.filter(|name| !is_here(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let schemes: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+                let (own, schemes) = (&self.name, schemes.join(", "));
+                let message = format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
+                Err(ApiError::not_found(message))
             }
-            _ => Ok(()),
+        }
+    }
+
+    /// The most tokens of an answer: as many as the field of a request asks for, if it has one.
+    pub(crate) fn max_new_tokens(&self, asked: Option<(&'static str, usize)>) -> Result<usize, ApiError> {
+        let most = self.limits.max_new_tokens;
+        match asked {
+            Some((field, tokens)) if tokens > most => {
+                Err(ApiError::invalid(field, format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens")))
+            }
+            asked => Ok(asked.map_or(most, |(_, tokens)| tokens)),
         }
     }
 

@@ -68,7 +68,7 @@ pub struct ServeArgs {
     /// Mebibytes of keys and values that the answers under way may need together.
     #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Server")]
     memory: u64,
-    /// Most tokens of an answer that does not ask for fewer.
+    /// Most tokens of an answer; a request that asks for more is refused.
     #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().max_new_tokens, value_parser = positive, help_heading = "Server")]
     max_new_tokens: usize,
     /// A folder whose adapters clients may load and unload.

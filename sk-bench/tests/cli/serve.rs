@@ -213,6 +213,10 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
     assert!(known.2.contains("helpful"), "the known blades are named: {}", known.2);
     let elsewhere = server.chat(&hello(&json!({"model": "gpt-5"})));
     assert_eq!((elsewhere.0, elsewhere.json()["error"]["code"].as_str()), (404, Some("not_found")));
+    assert_eq!(server.ask("GET", "/v1/models/swiss-knife:best-of-n", "", &Value::Null).0, 200);
+    let bogus = server.ask("GET", "/v1/models/swiss-knife:bogus", "", &Value::Null);
+    assert!(bogus.0 == 404 && bogus.2.contains("best-of-n"), "{}", bogus.2);
+    assert_eq!(server.chat(&hello(&json!({"model": "swiss-knife:bogus"}))).0, 404);
     assert_eq!(server.ask("GET", "/v2", "", &Value::Null).0, 404);
     let long = server.ask("POST", "/v1/chat/completions", "", &json!("x".repeat(2 << 20)));
     assert_eq!((long.0, long.json()["error"]["code"].as_str()), (413, Some("request_too_large")));
@@ -226,6 +230,18 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
     assert!(!text(&server.chat(&hello(&calm))).is_empty());
     let models = server.ask("GET", "/v1/models", "", &Value::Null).json();
     assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "swiss-knife:best-of-n"));
+}
+
+#[test]
+fn more_tokens_than_an_answer_may_have_are_refused() {
+    let server = Server::start(&["--max-new-tokens", "20"]);
+    for field in ["max_tokens", "max_completion_tokens"] {
+        let refused = server.chat(&hello(&json!({"max_tokens": null, field: 21})));
+        assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some(field)), "{}", refused.2);
+        assert!(refused.2.contains("at most 20 tokens"), "{}", refused.2);
+    }
+    let all = server.chat(&hello(&json!({"max_tokens": null}))).json();
+    assert_eq!(all["usage"]["completion_tokens"], 20);
 }
 
 #[test]
