@@ -27,7 +27,7 @@ use sk_models::engine::AdapterRack;
 use sk_models::local::{ModelOptions, Models};
 use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
-use sk_serve::{Access, Limits, Parts, Service};
+use sk_serve::{Access, Limits, Parts, Server, Service};
 
 /// Clients at a time.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
@@ -224,7 +224,8 @@ fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
     let most = CLIENTS[CLIENTS.len() - 1];
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;
-    let service = Service::new(Parts {
+    let server = Arc::new(Server::new(Access::default(), limits.clone()));
+    server.open(Service::new(Parts {
         models,
         rack,
         adapters: BLADES.map(str::to_owned).to_vec(),
@@ -235,14 +236,12 @@ fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
         framing: framing(),
         name: "load".to_owned(),
         limits,
-    });
+    }));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(most + 1).enable_all().build()?;
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
-    thread::spawn(move || {
-        runtime.block_on(sk_serve::serve(listener, Arc::new(service), Access::default(), std::future::pending()))
-    });
+    thread::spawn(move || runtime.block_on(server.serve(listener, std::future::pending())));
     Ok(address)
 }
 

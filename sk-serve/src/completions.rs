@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream, StreamExt};
+use futures_util::stream::{self, StreamExt};
 use rand::RngExt;
 use serde_json::Value;
 use sk_core::TokenId;
@@ -26,9 +26,6 @@ use crate::service::{Service, new_id};
 /// Chunks that wait for a slow reader before its answer does.
 const BUFFERED: usize = 16;
 
-/// How often a stream says that it is alive while a step is under way.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-
 /// Answers under way, and who listens to them.
 struct Listener {
     events: mpsc::Receiver<Event>,
@@ -43,9 +40,10 @@ pub(crate) async fn answer(service: &Arc<Service>, job: Job, shape: Shape) -> Re
     let model = job.model.clone().unwrap_or_else(|| service.name.clone());
     let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model };
     let (stream, include_usage) = (job.stream, job.include_usage);
+    let keep_alive = service.limits.keep_alive;
     let mut listener = start(service, job, &head)?;
     if stream {
-        return Ok(streamed(listener, head, include_usage).into_response());
+        return Ok(streamed(listener, head, include_usage, keep_alive));
     }
     let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
     let mut left = listener.choices;
@@ -146,6 +144,11 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked,
         return Err(ApiError::invalid(field, "the prompt is empty"));
     }
     let opening = tokens.len();
+    let most = service.limits.prompt_tokens;
+    if opening > most {
+        let error = SessionError::PromptTooLong { tokens: opening, limit: most };
+        return Err(ApiError::too_long(field, &error));
+    }
     tokens.extend_from_slice(prefix);
     let vocabulary = service.models.backbone.config().vocab_size;
     if let Some(place) = tokens.iter().position(|token| *token as usize >= vocabulary) {
@@ -214,12 +217,16 @@ impl Chunks {
 }
 
 /// A stream of chunks. If it is dropped, the answers stop.
-fn streamed(listener: Listener, head: Head, include_usage: bool) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+fn streamed(listener: Listener, head: Head, include_usage: bool, keep_alive: Option<Duration>) -> Response {
     let chunks = Chunks { listener, head, ready: VecDeque::new(), done: Vec::new(), include_usage, ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         let chunk = chunks.next().await?;
         Some((Ok(sse::Event::default().data(chunk.to_string())), chunks))
     });
-    let end = stream::iter([Ok(sse::Event::default().data("[DONE]"))]);
-    Sse::new(chunks.chain(end)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    let end = stream::iter([Ok::<_, Infallible>(sse::Event::default().data("[DONE]"))]);
+    let events = Sse::new(chunks.chain(end));
+    match keep_alive {
+        Some(interval) => events.keep_alive(KeepAlive::new().interval(interval)).into_response(),
+        None => events.into_response(),
+    }
 }

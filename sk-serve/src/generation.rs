@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use sk_core::{Ended, Seconds, TokenId};
@@ -20,9 +20,6 @@ use crate::live::{Listed, Live, Progress};
 use crate::request::Prompt;
 use crate::service::Service;
 use crate::step::Step;
-
-/// How long an answer waits for its reader before it gives up.
-const SLOWEST_READER: Duration = Duration::from_mins(1);
 
 /// What an answer sends while it is written.
 #[derive(Debug)]
@@ -107,7 +104,7 @@ impl Work {
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
         // A reader that takes nothing is as good as gone.
-        let send = |event| match wait.block_on(events.send_timeout(event, SLOWEST_READER)) {
+        let send = |event| match wait.block_on(events.send_timeout(event, service.limits.patience)) {
             Ok(()) => Ok(()),
             Err(_) => Err(Failure::Gone),
         };

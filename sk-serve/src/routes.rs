@@ -1,25 +1,23 @@
 //! The endpoints, and who may use them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use sk_scheme::SHIPPED;
 use subtle::ConstantTimeEq;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
+use crate::body::{self, Body};
 use crate::completions::answer;
 use crate::live::{self, Edit};
 use crate::request::{Job, SteeringBody};
@@ -29,9 +27,6 @@ use crate::{ApiError, playground};
 
 /// The header that steers where a body does not.
 const STEERING_HEADER: &str = "x-swiss-knife";
-
-/// How long a body may take to arrive.
-const SLOWEST_WRITER: Duration = Duration::from_secs(30);
 
 /// The description of the API.
 const DESCRIPTION: &str = include_str!("openapi.json");
@@ -49,14 +44,14 @@ pub struct Access {
 
 /// What handlers share.
 #[derive(Clone)]
-struct App {
-    service: Arc<Service>,
+pub(crate) struct App {
+    pub(crate) service: Arc<Service>,
     metrics: PrometheusHandle,
     key: Option<Arc<str>>,
 }
 
 /// The endpoints of a service. With a key, those that do something want it.
-pub fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
+pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
     let body = DefaultBodyLimit::max(service.limits.body);
     let app = App { service, metrics, key: access.key.map(Arc::from) };
     let guarded = Router::new()
@@ -70,7 +65,7 @@ pub fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) 
         .route("/metrics", get(render))
         .layer(middleware::from_fn_with_state(app.clone(), authorize));
     let open = Router::new()
-        .route("/health", get(async || "ok"))
+        .route("/health", get(health))
         .route("/ready", get(ready))
         .route("/openapi.json", get(async || ([("content-type", "application/json")], DESCRIPTION)))
         .route("/swiss-knife", get(about));
@@ -83,6 +78,19 @@ pub fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) 
         .layer(cors(access.origins))
         .layer(middleware::from_fn(count))
         .with_state(app)
+}
+
+/// The endpoints of a server that loads its models.
+pub(crate) fn loading(access: &Access) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .fallback(async || ApiError::loading())
+        .layer(cors(access.origins.clone()))
+        .layer(middleware::from_fn(count))
+}
+
+async fn health() -> &'static str {
+    "ok"
 }
 
 /// Lets pages of `origins` use the server; others have no part of it.
@@ -113,31 +121,14 @@ async fn authorize(State(app): State<App>, request: Request, next: Next) -> Resp
     }
 }
 
-/// A body that is JSON, whatever type it says it has.
-struct Body<T>(T);
-
-impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let bytes = tokio::time::timeout(SLOWEST_WRITER, Bytes::from_request(request, app));
-        let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(app.service.limits.body),
-            _ => ApiError::invalid("body", rejection.to_string()),
-        })?;
-        let body = serde_json::from_slice(&bytes);
-        body.map(Self).map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
-    }
-}
-
-fn of_header(headers: &HeaderMap) -> Result<Option<SteeringBody>, ApiError> {
+fn of_header(headers: &HeaderMap, app: &App) -> Result<Option<SteeringBody>, ApiError> {
     let Some(value) = headers.get(STEERING_HEADER) else { return Ok(None) };
-    let body = serde_json::from_slice(value.as_bytes());
+    let body = body::read(value.as_bytes(), app.service.limits.depth);
     body.map(Some).map_err(|error| ApiError::invalid(STEERING_HEADER, format!("`{STEERING_HEADER}`: {error}")))
 }
 
 async fn chat(State(app): State<App>, headers: HeaderMap, Body(body): Body<Map<String, Value>>) -> Result<Response, ApiError> {
-    answer(&app.service, Job::chat(body, of_header(&headers)?)?, Shape::Chat).await
+    answer(&app.service, Job::chat(body, of_header(&headers, &app)?)?, Shape::Chat).await
 }
 
 async fn completions(
@@ -145,7 +136,7 @@ async fn completions(
     headers: HeaderMap,
     Body(body): Body<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
-    answer(&app.service, Job::completion(body, of_header(&headers)?)?, Shape::Text).await
+    answer(&app.service, Job::completion(body, of_header(&headers, &app)?)?, Shape::Text).await
 }
 
 async fn ready(State(app): State<App>) -> Response {

@@ -36,8 +36,21 @@ pub struct Limits {
     pub blades: usize,
     /// From a request to the end of its answers. What is written then is sent as it is.
     pub time: Duration,
-    /// Bytes of a request.
+    /// Tokens of a prompt.
+    pub prompt_tokens: usize,
+    /// Bytes of the body of a request.
     pub body: usize,
+    /// Bytes of its head.
+    pub header: usize,
+    /// Arrays and objects inside each other, in its JSON.
+    pub depth: usize,
+    /// How long a client may take to send the head of a request, or its body, or take nothing of an
+    /// answer.
+    pub patience: Duration,
+    /// How often a stream says that it is alive while a step is under way, if at all.
+    pub keep_alive: Option<Duration>,
+    /// From the end of the server to that of the answers under way, which then stop.
+    pub drain: Duration,
 }
 
 impl Default for Limits {
@@ -50,7 +63,15 @@ impl Default for Limits {
             candidates: 64,
             blades: 16,
             time: Duration::from_mins(10),
+            // Those that fit the model.
+            prompt_tokens: usize::MAX,
             body: 1 << 20,
+            header: 32 << 10,
+            depth: 32,
+            patience: Duration::from_secs(30),
+            keep_alive: Some(Duration::from_secs(10)),
+            // As long as an answer takes at most.
+            drain: Duration::from_mins(10),
         }
     }
 }

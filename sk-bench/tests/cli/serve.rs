@@ -38,8 +38,12 @@ impl Server {
     fn of(command: &mut Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut is_first = true;
         let address = loop {
             let line = lines.next().expect("the server says where it listens").unwrap();
+            // It listens before it loads.
+            assert!(!is_first || line.starts_with("loading") || line.starts_with("warning"), "{line}");
+            is_first = false;
             if let Some((_, rest)) = line.split_once("listening at http://") {
                 break rest.split('/').next().unwrap().to_owned();
             }
@@ -72,6 +76,41 @@ impl Server {
 
     fn chat(&self, body: &Value) -> Reply {
         self.ask("POST", "/v1/chat/completions", "", body)
+    }
+
+    /// Asks the server to end.
+    fn terminate(&self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    /// Waits for its end; returns the exit status and how long it took.
+    fn wait(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return (status.code(), start.elapsed());
+            }
+            assert!(start.elapsed() < PATIENCE, "the server goes on");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Asks for a stream of more than sockets hold, and takes nothing of it.
+    fn send_and_take_nothing(&self) -> TcpStream {
+        let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
+            {"explain": true, "set": ["proposal.candidates=300"]}}));
+        let stream = self.send("POST", "/v1/chat/completions", "", &body.to_string());
+        self.until(|server| server.metric("swiss_knife_answers_under_way") > 0.0);
+        stream
+    }
+
+    fn until(&self, holds: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            assert!(start.elapsed() < PATIENCE, "it does not come to that");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The value of a counter.
@@ -497,6 +536,113 @@ fn an_answer_ends_with_its_client() {
     // None of the eight was written to its end.
     assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
     assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
+}
+
+/// The options of a server whose answers are longer than sockets hold.
+const LONG_ANSWERS: [&str; 4] = ["--span-tokens", "4", "--max-candidates", "300"];
+
+#[test]
+fn whoever_is_too_slow_is_cut_off() {
+    let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "1"]].concat());
+    let start = Instant::now();
+    for half in ["", "POST /v1/chat/completions HTTP/1.1\r\nHost: te"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(half.as_bytes()).unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        assert!(text.is_empty() || text.contains("408"), "{text}");
+    }
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 408"), "{text}");
+    assert!(start.elapsed() > Duration::from_secs(1) && start.elapsed() < PATIENCE);
+    // A reader that takes nothing frees its place.
+    let mut reader = server.send_and_take_nothing();
+    server.until(|server| server.metric("swiss_knife_answers_under_way") == 0.0);
+    thread::sleep(Duration::from_secs(2));
+    let mut rest = Vec::new();
+    let _ = reader.read_to_end(&mut rest);
+    assert!(!String::from_utf8_lossy(&rest).contains("[DONE]"));
+}
+
+#[test]
+fn nobody_holds_up_the_end_of_the_server() {
+    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "2"]].concat());
+    let mut half = TcpStream::connect(&server.address).unwrap();
+    half.write_all(b"GET /health HTTP/1.1\r\nHost: te").unwrap();
+    let _reader = server.send_and_take_nothing();
+    let mut answered = server.send("POST", "/v1/chat/completions", "", &hello(&json!({"max_tokens": 200})).to_string());
+    server.until(|server| server.metric("swiss_knife_answers_under_way") > 1.0);
+    server.terminate();
+    server.until(|server| server.ask("GET", "/ready", "", &Value::Null).0 == 503);
+    let refused = server.chat(&hello(&json!({})));
+    assert!(refused.0 == 503 && refused.1.contains("retry-after"), "{}", refused.1);
+    // What is under way ends as it would.
+    let mut text = String::new();
+    answered.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"finish_reason\":"), "{text}");
+    let (status, took) = server.wait();
+    assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
+    // There is an end to that too.
+    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--drain", "1"]].concat());
+    let _reader = server.send_and_take_nothing();
+    server.terminate();
+    let (status, took) = server.wait();
+    assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
+}
+
+#[test]
+fn requests_have_limits() {
+    let server = Server::start(&["--max-body", "600", "--max-header", "700", "--max-depth", "5", "--max-prompt-tokens", "60"]);
+    let long = hello(&json!({"user": "x".repeat(600)}));
+    assert_eq!(server.chat(&long).json()["error"]["code"], "request_too_large");
+    let header = format!("X-Long: {}\r\n", "x".repeat(800));
+    assert_eq!(server.ask("GET", "/health", &header, &Value::Null).0, 431);
+    let deep = server.chat(&hello(&json!({"metadata": [[[[[1]]]]]})));
+    assert!(deep.0 == 400 && deep.2.contains("6 deep"), "{}", deep.2);
+    let header = "X-Swiss-Knife: [[[[[[1]]]]]]\r\n";
+    let deep = server.ask("POST", "/v1/chat/completions", header, &hello(&json!({})));
+    assert!(deep.0 == 400 && deep.2.contains("6 deep"), "{}", deep.2);
+    let prompt = |length: usize| json!({"prompt": "x".repeat(length), "max_tokens": 2});
+    let long = server.ask("POST", "/v1/completions", "", &prompt(61));
+    assert_eq!((long.0, long.json()["error"]["code"].as_str()), (400, Some("context_length_exceeded")), "{}", long.2);
+    assert_eq!(server.ask("POST", "/v1/completions", "", &prompt(60)).0, 200);
+}
+
+#[test]
+fn comments_keep_a_stream_alive_unless_they_are_switched_off() {
+    // A step of a thousand candidates takes a while.
+    let body = hello(&json!({"stream": true, "max_tokens": 400, "swiss_knife": {"set": ["proposal.candidates=2000"]}}));
+    let has_comment = |every: &str| {
+        let server = Server::start(&["--keep-alive", every, "--max-candidates", "2000", "--span-tokens", "400"]);
+        let start = Instant::now();
+        let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+        let found = lines.by_ref().map_while(Result::ok).take_while(|_| start.elapsed() < Duration::from_secs(4));
+        found.into_iter().any(|line| line == ":")
+    };
+    assert!(has_comment("1"));
+    assert!(!has_comment("0"));
+}
+
+#[test]
+fn a_key_may_be_in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    let path = file.to_str().unwrap().to_owned();
+    std::fs::write(&file, "secret\n").unwrap();
+    let mut command = program();
+    command.env("SWISS_KNIFE_SERVE_KEY", "other").args(["serve", "--port", "0", "--api-key-file", &path]).args(model_args());
+    let server = Server::of(&mut command);
+    for (key, status) in [("secret", 200), ("other", 401), ("", 401)] {
+        let header = format!("Authorization: Bearer {key}\r\n");
+        assert_eq!(server.ask("GET", "/v1/models", &header, &Value::Null).0, status, "{key}");
+    }
+    std::fs::write(&file, " \n").unwrap();
+    assert_refused(&run_on_models("serve", &["--api-key-file", &path]), &[&path, "no key"]);
+    assert_refused(&run_on_models("serve", &["--api-key-file", "/nowhere/key"]), &["/nowhere/key"]);
 }
 
 #[test]
