@@ -103,6 +103,11 @@ impl ApiError {
         }
     }
 
+    /// A panic.
+    pub(crate) fn fault() -> Self {
+        Self::internal("a fault of the server; please report what was asked")
+    }
+
     /// The error as OpenAI's clients read it.
     pub(crate) fn body(&self) -> Value {
         let kind = match self.status.as_u16() {

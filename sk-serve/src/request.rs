@@ -74,6 +74,8 @@ pub(crate) struct SteeringBody {
     /// Whether each chunk tells of its step.
     #[serde(default)]
     pub(crate) explain: bool,
+    /// τ of the certificates that `explain` tells.
+    pub(crate) tolerance: Option<f64>,
     /// Tokens that the answer begins with, and goes on from.
     #[serde(default)]
     pub(crate) prefix: Vec<TokenId>,
@@ -180,8 +182,15 @@ impl Job {
 
     /// Refuses what does not go together.
     fn checked(self) -> Result<Self, ApiError> {
-        if self.stream && self.log_probs.is_some() {
-            return Err(ApiError::invalid("logprobs", "`logprobs` are told of whole answers; leave out `stream`"));
+        match self.steering.tolerance {
+            Some(tolerance) if !(0.0..1.0).contains(&tolerance) => {
+                let message = format!("`tolerance` is {tolerance}; it must be in [0, 1)");
+                return Err(ApiError::invalid("swiss_knife.tolerance", message));
+            }
+            Some(_) if !self.steering.explain => {
+                return Err(ApiError::invalid("swiss_knife.tolerance", "`tolerance` needs `explain`, which tells certificates"));
+            }
+            _ => {}
         }
         if matches!(self.max_new_tokens, Some((_, 0))) && !self.echo {
             return Err(ApiError::invalid("max_tokens", "`max_tokens` is 0; it must be at least 1 without `echo`"));
@@ -368,7 +377,8 @@ mod tests {
         for (body, param) in [
             (json!({"tools": [{"type": "function"}]}), "tools"),
             (json!({"response_format": {"type": "json_object"}}), "response_format"),
-            (json!({"logprobs": true, "stream": true}), "logprobs"),
+            (json!({"swiss_knife": {"explain": true, "tolerance": 1}}), "tolerance"),
+            (json!({"swiss_knife": {"tolerance": 0.2}}), "explain"),
             (json!({"top_logprobs": 2}), "logprobs"),
             (json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs"),
             (json!({"frequency_penalty": 0.5}), "frequency_penalty"),

@@ -2,7 +2,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 
 use crate::connections::Connections;
@@ -19,6 +19,19 @@ pub struct Server {
     open: OnceLock<Open>,
 }
 
+/// The bounds of the buckets of histograms. Those of several servers add up.
+const SECONDS: [f64; 14] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 600.0];
+const SIZES: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0];
+
+fn recorder() -> PrometheusBuilder {
+    let seconds = Matcher::Suffix("_seconds".to_owned());
+    let sizes = Matcher::Prefix("swiss_knife_pass_".to_owned());
+    let with_buckets = PrometheusBuilder::new()
+        .set_buckets_for_metric(seconds, &SECONDS)
+        .and_then(|builder| builder.set_buckets_for_metric(sizes, &SIZES));
+    with_buckets.expect("there are buckets")
+}
+
 /// What a server has once its models are loaded.
 struct Open {
     service: Arc<Service>,
@@ -30,7 +43,7 @@ impl Server {
     /// [opened](Self::open). `limits` are those of its service.
     #[must_use]
     pub fn new(access: Access, limits: Limits) -> Self {
-        let recorder = PrometheusBuilder::new().build_recorder();
+        let recorder = recorder().build_recorder();
         let metrics = recorder.handle();
         // Another server of this process may have installed one already.
         let _ = metrics::set_global_recorder(recorder);

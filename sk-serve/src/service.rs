@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use serde::Serialize;
+use sk_models::decoder::{Decoder, PassSize};
 use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
 use sk_models::local::Models;
@@ -161,6 +162,10 @@ impl Service {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let Parts { models, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
+        models.scheduler.observe(|PassSize { requests, positions }| {
+            metrics::histogram!("swiss_knife_pass_requests").record(requests as f64);
+            metrics::histogram!("swiss_knife_pass_positions").record(positions as f64);
+        });
         let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
             permits: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
@@ -399,8 +404,15 @@ impl Service {
         (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
     }
 
+    /// The models, each once.
+    pub(crate) fn decoders(&self) -> impl Iterator<Item = &Decoder> {
+        let Models { backbone, drafter, .. } = &self.models;
+        let other = (!Arc::ptr_eq(backbone, drafter)).then_some(drafter);
+        std::iter::once(backbone).chain(other).map(|model| &**model)
+    }
+
     /// Takes no more requests.
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 

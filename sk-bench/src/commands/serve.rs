@@ -8,6 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use sk_models::engine::AdapterRack;
 use sk_scheme::SchemeSpec;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
 use crate::args::{ModelArgs, SteeringArgs, positive};
@@ -105,6 +109,9 @@ pub struct ServeArgs {
     /// any.
     #[arg(long, value_name = "ORIGIN", action = clap::ArgAction::Append, help_heading = "Server")]
     origin: Vec<HeaderValue>,
+    /// Log prompts and answers too.
+    #[arg(long, help_heading = "Server")]
+    log_prompts: bool,
     /// Leave out the page to play with.
     #[arg(long, help_heading = "Server")]
     no_playground: bool,
@@ -140,6 +147,7 @@ pub fn play(args: &ServeArgs) -> Result<(), Error> {
 fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
     let access = args.access()?;
+    log(args.log_prompts);
     let address = SocketAddr::new(args.host, args.port);
     let listening = |source| Error::Listen { address, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -168,6 +176,15 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     anstream::eprintln!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way");
     listening_at(&format!("http://{address}"));
     runtime.block_on(serving).map_err(|error| listening(error.into()))
+}
+
+/// Logs requests and answers to standard error, and with `texts` what they say.
+fn log(texts: bool) {
+    let level = if texts { LevelFilter::TRACE } else { LevelFilter::OFF };
+    let shown = Targets::new().with_target("sk_serve", LevelFilter::INFO).with_target("sk_serve::texts", level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    // Another one stays, if there is one.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(shown)).try_init();
 }
 
 impl ServeArgs {

@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sk_models::device::DeviceName;
+use sk_models::engine::Frozen;
+use sk_models::local::{ModelOptions, Models};
 
 use crate::common::{assert_refused, model_args, models, program, run_on_models, stdout};
 
@@ -18,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Server {
     process: Child,
     address: String,
+    /// What it has logged.
+    log: Arc<Mutex<String>>,
 }
 
 /// A reply: status, headers and body.
@@ -48,8 +54,10 @@ impl Server {
                 break rest.split('/').next().unwrap().to_owned();
             }
         };
-        thread::spawn(move || lines.for_each(drop));
-        Self { process, address }
+        let log = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&log);
+        thread::spawn(move || lines.map_while(Result::ok).for_each(|line| *kept.lock().unwrap() += &(line + "\n")));
+        Self { process, address, log }
     }
 
     /// Sends a request and leaves the connection open.
@@ -344,12 +352,18 @@ fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
             let reply = server.ask("PATCH", &path, "", &edit);
             assert_eq!((reply.0, &reply.json()["weights"]["calm"]), (200, &json!(0.5)), "{}", reply.2);
             assert!(reply.json()["weights"].get("helpful").is_none());
+            // An adapter that the server knows comes back, and no other.
+            let unknown = server.ask("PATCH", &path, "", &json!({"blades": {"kind": "adapter"}}));
+            assert!(unknown.0 == 400 && unknown.2.contains("helpful"), "{}", unknown.2);
+            let again = json!({"blades": {"helpful": "adapter"}, "weights": {"helpful": 1, "honest": 1}});
+            let reply = server.ask("PATCH", &path, "", &again);
+            assert_eq!((reply.0, &reply.json()["weights"]["helpful"]), (200, &json!(0.5)), "{}", reply.2);
         }
         let weights = &chunk["swiss_knife"]["step"]["weights"];
         seen.push(weights.clone());
     }
     assert!(!seen.is_empty());
-    assert!(seen.contains(&json!({"calm": 0.5, "honest": 0.5})), "{seen:?}");
+    assert!(seen.contains(&json!({"helpful": 0.5, "honest": 0.5})), "{seen:?}");
 }
 
 #[test]
@@ -376,6 +390,81 @@ fn an_answer_goes_on_from_what_it_begins_with() {
 
 /// Log-probabilities are added up in another order by a pass over a whole text.
 const ROUNDING: f64 = 1e-4;
+
+#[test]
+fn what_the_search_costs_is_measured() {
+    let server = Server::start(&["--span-tokens", "8"]);
+    let body = hello(&json!({"stream": true, "stream_options": {"include_usage": true}, "swiss_knife":
+        {"explain": true, "weights": {"helpful": 1, "honest": 1}}}));
+    let chunks = chunks(&server.chat(&body).2);
+    let cost = &chunks[chunks.len() - 1]["usage"]["swiss_knife"];
+    // The backbone and two adapters read each token that was drafted.
+    let drafted = cost["drafted_tokens"].as_u64().unwrap();
+    assert!(drafted > 0 && cost["scored_tokens"] == 3 * drafted, "{cost}");
+    for (name, value) in [
+        ("swiss_knife_scored_tokens_total", 3.0 * drafted as f64),
+        ("swiss_knife_answers_total{outcome=\"complete\"}", 1.0),
+        // Nothing is left of it.
+        ("swiss_knife_kv_bytes", 0.0),
+    ] {
+        assert_eq!(server.metric(name), value, "{name}");
+    }
+    assert!(server.metric("swiss_knife_pass_positions_bucket{le=\"+Inf\"}") > server.metric("swiss_knife_pass_positions_bucket{le=\"1\"}"));
+    assert!(server.metric("swiss_knife_pass_requests_count") > 0.0 && server.metric("swiss_knife_span_seconds_count") > 0.0);
+    // While it answers, what it holds is part of what it has reserved.
+    let server = Server::start(&LONG_ANSWERS);
+    let _reader = server.send_and_take_nothing();
+    server.until(|server| server.metric("swiss_knife_kv_bytes") > 0.0);
+    assert!(server.metric("swiss_knife_kv_bytes") < server.metric("swiss_knife_reserved_bytes"));
+}
+
+#[test]
+fn a_stream_ends_with_the_log_probabilities_of_its_tokens() {
+    let server = Server::start(&[]);
+    for (path, body) in [
+        ("/v1/chat/completions", hello(&json!({"logprobs": true, "top_logprobs": 2}))),
+        ("/v1/completions", json!({"prompt": "Hello", "echo": true, "logprobs": 1, "max_tokens": 9, "seed": 7})),
+    ] {
+        let whole = server.ask("POST", path, "", &body).json();
+        let mut streamed = body.clone();
+        streamed["stream"] = true.into();
+        let chunks = chunks(&server.ask("POST", path, "", &streamed).2);
+        let told: Vec<&Value> =
+            chunks.iter().map(|chunk| &chunk["choices"][0]["logprobs"]).filter(|log_probs| !log_probs.is_null()).collect();
+        assert_eq!(told, [&whole["choices"][0]["logprobs"]], "{path}");
+    }
+}
+
+#[test]
+fn certificates_are_at_the_tolerance_that_is_asked_for() {
+    let server = Server::start(&[]);
+    let radius = |more: Value| {
+        let mut steering = json!({"explain": true});
+        steering.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let reply = server.chat(&hello(&json!({"swiss_knife": steering}))).json();
+        let certificate = &reply["choices"][0]["swiss_knife"]["steps"][0]["certificate"];
+        (certificate["tolerance"].as_f64().unwrap(), certificate["radius"].as_f64().unwrap())
+    };
+    let (usual, narrow) = (radius(json!({})), radius(json!({"tolerance": 0.05})));
+    assert_eq!((usual.0, narrow.0), (0.1, 0.05));
+    // 4 T atanh(τ) over what the modulus says.
+    let ratio = 0.1_f64.atanh() / 0.05_f64.atanh();
+    assert!((usual.1 / narrow.1 - ratio).abs() < 1e-9, "{usual:?} {narrow:?}");
+}
+
+#[test]
+fn requests_are_logged_without_what_they_say() {
+    for (args, says) in [(&[][..], false), (&["--log-prompts"][..], true)] {
+        let server = Server::start(args);
+        let reply = server.chat(&hello(&json!({"messages": [{"role": "user", "content": "Something private"}]})));
+        let id = reply.1.lines().find_map(|line| line.strip_prefix("x-request-id: ")).unwrap();
+        let logged = |part: &str| server.log.lock().unwrap().lines().any(|line| line.contains(id) && line.contains(part));
+        server.until(|_| logged("status=200") && logged("outcome=\"complete\""));
+        assert!(logged("tokens=40") && logged("seconds="), "{}", server.log.lock().unwrap());
+        assert_eq!(logged("Something private"), says);
+        assert_eq!(logged(&format!("{:?}", text(&reply))), says, "{}", server.log.lock().unwrap());
+    }
+}
 
 #[test]
 fn a_text_is_scored_under_the_backbone() {
@@ -407,6 +496,17 @@ fn a_text_is_scored_under_the_backbone() {
         assert_eq!(alone.len(), half.len());
         for (a, b) in alone.iter().zip(lists[1]).skip(1) {
             assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < ROUNDING, "{a} {b}");
+        }
+    }
+    // Without HTTP it is the same.
+    let path = |part: &str| Some(models().join(part).display().to_string());
+    let options = ModelOptions { backbone: path("backbone"), drafter: path("drafter"), device: DeviceName::Cpu, ..ModelOptions::default() };
+    let engine = Models::open(&options, &mut ()).unwrap();
+    for (place, prompt) in prompts.iter().enumerate() {
+        let scores = Frozen::new(Arc::clone(&engine.backbone)).score(prompt, 1, 0).unwrap();
+        let served = body["choices"][place]["logprobs"]["token_logprobs"].as_array().unwrap()[1..].iter();
+        for (own, served) in scores.iter().zip(served) {
+            assert!((f64::from(own.log_prob) - served.as_f64().unwrap()).abs() < ROUNDING, "{own:?} {served}");
         }
     }
     let chat = server.chat(&hello(&json!({"logprobs": true, "top_logprobs": 2, "max_tokens": 9}))).json();
@@ -485,7 +585,8 @@ fn the_description_says_what_is_served() {
     }
     let steering = description["components"]["schemas"]["Steering"]["properties"].as_object().unwrap();
     for (field, about) in steering {
-        let reply = server.chat(&hello(&json!({"max_tokens": 4, "swiss_knife": {field: about["example"]}})));
+        // A certificate is part of an explanation.
+        let reply = server.chat(&hello(&json!({"max_tokens": 4, "swiss_knife": {"explain": true, field: about["example"]}})));
         assert_eq!(reply.0, 200, "swiss_knife.{field}: {}", reply.2);
     }
     let about = server.ask("GET", "/swiss-knife", "", &Value::Null).json();
@@ -532,7 +633,8 @@ fn an_answer_ends_with_its_client() {
             assert!(start.elapsed() < PATIENCE, "still under way");
         }
     }
-    assert!(server.metric("swiss_knife_answers_total") >= 2.0);
+    assert!(server.metric("swiss_knife_answers_total{outcome=\"hung_up\"}") >= 2.0);
+    assert_eq!(server.metric("swiss_knife_answers_total{outcome=\"complete\"}"), 0.0);
     // None of the eight was written to its end.
     assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
     assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
