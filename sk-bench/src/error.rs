@@ -112,6 +112,20 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// A file of a key that cannot be read.
+    #[error("{}: {source}", file.display())]
+    KeyFile {
+        /// The file.
+        file: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file of a key that holds none.
+    #[error("{}: the file holds no key; write one into it", file.display())]
+    EmptyKeyFile {
+        /// The file.
+        file: PathBuf,
+    },
     /// A file without batches of scores.
     #[error("{file}: {reason}")]
     Batches {

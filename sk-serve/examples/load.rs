@@ -1,20 +1,21 @@
-//! Measures a server under load beside its own engine.
+//! Measures a server under load beside its own engine, and prints the table of the book.
 //!
 //! ```sh
-//! cargo run --release -p sk-serve --example load -- f32            # the model that ships
-//! cargo run --release -p sk-serve --example load -- f32 BACKBONE/config.json DRAFTER/config.json
+//! cargo run --release -p sk-serve --example load -- f32 --seconds 120 --memory memory.csv     # the model that ships
+//! cargo run --release -p sk-serve --example load -- f32 --seconds 120 BACKBONE/config.json DRAFTER/config.json
 //! ```
 //!
 //! For 1, 4, 16 and 64 clients, it takes turns between the engine (a thread per client that steers, without HTTP) and the server
-//! (streams over loopback), with the same requests, and prints tokens per second of each, how long the first span and every other
-//! span take, and how much memory the process holds. In the last turn every fifth client hangs up after its first chunk.
+//! (streams over loopback), with the same requests. In a last turn of each number of clients every fifth request hangs up after its
+//! first chunk. A turn takes 12 seconds unless `--seconds` says otherwise. `--memory` names a file for what the process holds, second by
+//! second.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ use sk_models::engine::AdapterRack;
 use sk_models::local::{ModelOptions, Models};
 use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
-use sk_serve::{Access, Limits, Parts, Service};
+use sk_serve::{Access, Limits, Parts, Server, Service};
 
 /// Clients at a time.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
@@ -35,8 +36,11 @@ const CLIENTS: [usize; 4] = [1, 4, 16, 64];
 /// How often each side has its turn; odd, for a median.
 const TURNS: usize = 3;
 
-/// How long a turn takes requests.
-const TURN: Duration = Duration::from_secs(12);
+/// How long a turn takes requests, in seconds, unless an option says otherwise.
+const SECONDS: u64 = 12;
+
+/// Of so many requests one hangs up.
+const HANG_UPS: usize = 5;
 
 /// Tokens of an answer.
 const TOKENS: usize = 48;
@@ -178,12 +182,12 @@ fn ask(agent: &ureq::Agent, url: &str, asked: Asked, patience: bool) -> Result<S
 }
 
 /// One turn of one side: clients ask until time is up. Returns what they saw and tokens per second.
-fn turn(clients: usize, ask: impl Fn(Asked) -> Result<Seen, Failure> + Sync) -> Result<(Seen, f64), Failure> {
+fn turn(clients: usize, time: Duration, ask: impl Fn(Asked) -> Result<Seen, Failure> + Sync) -> Result<(Seen, f64), Failure> {
     let start = Instant::now();
     let client = |client: usize| -> Result<Seen, Failure> {
         let mut seen = Seen::default();
         let mut asked = client;
-        while start.elapsed() < TURN {
+        while start.elapsed() < time {
             seen.add(ask(Asked(asked))?);
             asked += clients;
         }
@@ -207,9 +211,9 @@ fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.get(((values.len() as f64 * share) as usize).min(values.len().saturating_sub(1))).map_or(f64::NAN, |value| value * 1e3)
 }
 
-fn latencies(mut seen: Seen) -> String {
-    let both = |values: &mut Vec<f64>| format!("{:6.0} {:6.0}", quantile(values, 0.5), quantile(values, 0.95));
-    format!("{} {}", both(&mut seen.first), both(&mut seen.between))
+/// Median and 95th percentile of the time to the first span, and of that between spans.
+fn latencies(mut seen: Seen) -> [String; 2] {
+    [&mut seen.first, &mut seen.between].map(|values| format!("{:.0}, {:.0}", quantile(values, 0.5), quantile(values, 0.95)))
 }
 
 /// Megabytes that the process holds (Linux).
@@ -224,7 +228,8 @@ fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
     let most = CLIENTS[CLIENTS.len() - 1];
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;
-    let service = Service::new(Parts {
+    let server = Arc::new(Server::new(Access::default(), limits.clone()));
+    server.open(Service::new(Parts {
         models,
         rack,
         adapters: BLADES.map(str::to_owned).to_vec(),
@@ -235,29 +240,98 @@ fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
         framing: framing(),
         name: "load".to_owned(),
         limits,
-    });
+    }));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(most + 1).enable_all().build()?;
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
-    thread::spawn(move || {
-        runtime.block_on(sk_serve::serve(listener, Arc::new(service), Access::default(), std::future::pending()))
-    });
+    thread::spawn(move || runtime.block_on(server.serve(listener, std::future::pending())));
     Ok(address)
 }
 
+/// What the process held, second by second.
+struct Memory {
+    start: Instant,
+    samples: Mutex<Vec<(f64, f64)>>,
+}
+
+impl Memory {
+    /// Begins to look.
+    fn watch() -> Arc<Self> {
+        let memory = Arc::new(Self { start: Instant::now(), samples: Mutex::default() });
+        let own = Arc::clone(&memory);
+        thread::spawn(move || {
+            loop {
+                own.sample();
+                thread::sleep(Duration::from_secs(1));
+            }
+        });
+        memory
+    }
+
+    fn sample(&self) -> f64 {
+        let held = resident();
+        self.lock().push((self.start.elapsed().as_secs_f64(), held));
+        held
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(f64, f64)>> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The most since a moment, and what is held now.
+    fn since(&self, moment: Instant) -> String {
+        let now = self.sample();
+        let from = (moment - self.start).as_secs_f64();
+        let most = self.lock().iter().filter(|(at, _)| *at >= from).map(|(_, held)| *held).fold(now, f64::max);
+        format!("{most:.0}, {now:.0}")
+    }
+
+    fn write(&self, path: &str) -> io::Result<()> {
+        let lines = self.lock().iter().map(|(at, held)| format!("{at:.1},{held:.1}\n")).collect::<String>();
+        std::fs::write(path, format!("seconds,megabytes\n{lines}"))
+    }
+}
+
+/// What is asked for on the command line.
+struct Options {
+    precision: String,
+    time: Duration,
+    /// Where the memory over time is written.
+    memory: Option<String>,
+    shapes: Vec<String>,
+}
+
+impl Options {
+    fn read(mut args: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        const USAGE: &str = "usage: load PRECISION [--seconds N] [--memory FILE] [BACKBONE/config.json DRAFTER/config.json]";
+        let precision = args.next().ok_or(USAGE)?;
+        let mut options = Self { precision, time: Duration::from_secs(SECONDS), memory: None, shapes: Vec::new() };
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--seconds" => options.time = Duration::from_secs(args.next().ok_or(USAGE)?.parse()?),
+                "--memory" => options.memory = Some(args.next().ok_or(USAGE)?),
+                _ => options.shapes.push(arg),
+            }
+        }
+        if options.shapes.is_empty() || options.shapes.len() == 2 { Ok(options) } else { Err(USAGE.into()) }
+    }
+}
+
 fn main() -> Result<(), Failure> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let (precision, shapes) = args.split_first().ok_or("usage: load PRECISION [BACKBONE/config.json DRAFTER/config.json]")?;
-    let engine = Loaded::open(precision, shapes)?;
-    let url = format!("http://{}/v1/chat/completions", serve(Loaded::open(precision, shapes)?)?);
+    let Options { precision, time, memory: file, shapes } = Options::read(std::env::args().skip(1))?;
+    let engine = Loaded::open(&precision, &shapes)?;
+    let url = format!("http://{}/v1/chat/completions", serve(Loaded::open(&precision, &shapes)?)?);
     let agent: ureq::Agent = ureq::Agent::config_builder().max_idle_connections_per_host(64).build().into();
-    println!("clients  tokens/s engine  server  ratio | ms: first p50 p95, between p50 p95 (engine | server) | MB");
+    let memory = Memory::watch();
+    println!("| clients | tokens/s, engine | server | ratio | to the first span | between spans | memory, MB: most, at the end |");
+    println!("|---:|---:|---:|---:|---|---|---|");
     for clients in CLIENTS {
         let (mut rates, mut ratios, mut seen) = ([Vec::new(), Vec::new()], Vec::new(), [Seen::default(), Seen::default()]);
+        let start = Instant::now();
         for _ in 0..TURNS {
-            let (alone, rate_alone) = turn(clients, |asked| engine.answer(asked))?;
-            let (served, rate_served) = turn(clients, |asked| ask(&agent, &url, asked, true))?;
+            let (alone, rate_alone) = turn(clients, time, |asked| engine.answer(asked))?;
+            let (served, rate_served) = turn(clients, time, |asked| ask(&agent, &url, asked, true))?;
             rates[0].push(rate_alone / 1e3);
             rates[1].push(rate_served / 1e3);
             ratios.push(rate_served / rate_alone / 1e3);
@@ -266,11 +340,19 @@ fn main() -> Result<(), Failure> {
         }
         let [alone, served] = rates.map(|mut rates| quantile(&mut rates, 0.5));
         let ratio = quantile(&mut ratios, 0.5);
-        let [a, b] = seen.map(latencies);
-        println!("{clients:7} {alone:16.1} {served:7.1} {ratio:6.3} | {a} | {b} | {:.0}", resident());
+        let [[first, between], [served_first, served_between]] = seen.map(latencies);
+        let held = memory.since(start);
+        println!(
+            "| {clients} | {alone:.1} | {served:.1} | {ratio:.3} | {first}; {served_first} | {between}; {served_between} | {held} |"
+        );
+        let start = Instant::now();
+        let (seen, rate) = turn(clients, time, |asked| ask(&agent, &url, asked, asked.0 % HANG_UPS != 0))?;
+        let [first, between] = latencies(seen);
+        let held = memory.since(start);
+        println!("| {clients}, every fifth hangs up | | {rate:.1} | | {first} | {between} | {held} |");
     }
-    let clients = CLIENTS[2];
-    let (seen, rate) = turn(clients, |asked| ask(&agent, &url, asked, asked.0 % 5 != 0))?;
-    println!("{clients:7} {:>16} {rate:7.1}        | every fifth hangs up | {} | {:.0}", "", latencies(seen), resident());
+    if let Some(file) = file {
+        memory.write(&file)?;
+    }
     Ok(())
 }

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Instant;
 
 use axum::Json;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream, StreamExt};
+use futures_util::stream::{self, StreamExt};
 use rand::RngExt;
 use serde_json::Value;
 use sk_core::TokenId;
@@ -18,16 +18,17 @@ use sk_models::text::TextError;
 use tokio::sync::mpsc;
 
 use crate::ApiError;
-use crate::generation::{Asked, Event, StopOnDrop, Summary, Work};
+use crate::generation::{Asked, Event, Outcome, StopOnDrop, Summary, Work};
 use crate::request::{Job, Prompt};
 use crate::response::{Choice, Head, Shape, now, usage};
+use crate::routes::RequestId;
 use crate::service::{Service, new_id};
 
 /// Chunks that wait for a slow reader before its answer does.
 const BUFFERED: usize = 16;
 
-/// How often a stream says that it is alive while a step is under way.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// τ unless a request gives another.
+const TOLERANCE: f64 = 0.1;
 
 /// Answers under way, and who listens to them.
 struct Listener {
@@ -39,13 +40,13 @@ struct Listener {
 }
 
 /// Answers a job.
-pub(crate) async fn answer(service: &Arc<Service>, job: Job, shape: Shape) -> Result<Response, ApiError> {
+pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job, shape: Shape) -> Result<Response, ApiError> {
     let model = job.model.clone().unwrap_or_else(|| service.name.clone());
     let head = Head { shape, id: new_id(shape.id_prefix()), created: now(), model };
     let (stream, include_usage) = (job.stream, job.include_usage);
-    let mut listener = start(service, job, &head)?;
+    let mut listener = start(service, request, job, &head)?;
     if stream {
-        return Ok(streamed(listener, head, include_usage).into_response());
+        return Ok(streamed(Arc::clone(service), listener, head, include_usage));
     }
     let mut choices: Vec<Choice> = (0..listener.choices).map(|_| Choice::default()).collect();
     let mut left = listener.choices;
@@ -63,41 +64,40 @@ pub(crate) async fn answer(service: &Arc<Service>, job: Job, shape: Shape) -> Re
                 left -= 1;
             }
             Some(Event::Failed(error)) => return Err(error),
-            None => return Err(lost()),
+            None => return Err(ApiError::fault()),
         }
     }
     let summaries: Vec<Summary> = choices.iter().map(|choice| choice.summary).collect();
     Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), &service.models.tokenizer)).into_response())
 }
 
-/// An answer whose thread is gone.
-fn lost() -> ApiError {
-    ApiError::internal("the answer was lost by a fault of the server; please report what was asked")
-}
-
 /// Queues a job. Its answers start when there is room for them.
-fn start(service: &Arc<Service>, job: Job, head: &Head) -> Result<Listener, ApiError> {
+fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
     let config = service.scheme(&job)?;
     let asked = job.prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
     let room = service.models.context_limit() - longest;
+    let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
     let work = Work {
         id: head.id.clone(),
+        request,
         arrived: Instant::now(),
         asked,
         each: job.choices,
         config,
-        max_new_tokens: job.max_new_tokens.unwrap_or(service.limits.max_new_tokens).min(room),
+        max_new_tokens: max_new_tokens.min(room),
         seed: job.seed.unwrap_or_else(|| rand::rng().random()),
         stop_texts: job.stop,
         explain: job.steering.explain,
+        tolerance: job.steering.tolerance.unwrap_or(TOLERANCE),
         echo: job.echo,
         log_probs: job.log_probs,
         stop: stop.0.clone(),
         next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
     };
     let (sender, events) = mpsc::channel(BUFFERED);
     let choices = work.answers();
@@ -110,7 +110,7 @@ fn start(service: &Arc<Service>, job: Job, head: &Head) -> Result<Listener, ApiE
         let admitted = tokio::select! {
             admitted = ticket.admitted() => admitted,
             // Whoever waited has left.
-            () = sender.closed() => return,
+            () = sender.closed() => return Outcome::HungUp.count(choices),
         };
         let admitted = match admitted {
             Ok(admitted) => Arc::new(admitted),
@@ -145,6 +145,11 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked,
         return Err(ApiError::invalid(field, "the prompt is empty"));
     }
     let opening = tokens.len();
+    let most = service.limits.prompt_tokens;
+    if opening > most {
+        let error = SessionError::PromptTooLong { tokens: opening, limit: most };
+        return Err(ApiError::too_long(field, &error));
+    }
     tokens.extend_from_slice(prefix);
     let vocabulary = service.models.backbone.config().vocab_size;
     if let Some(place) = tokens.iter().position(|token| *token as usize >= vocabulary) {
@@ -163,12 +168,14 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked,
 fn count(summary: &Summary) {
     metrics::counter!("swiss_knife_tokens_total").increment(summary.tokens as u64);
     metrics::counter!("swiss_knife_drafted_tokens_total").increment(summary.drafted_tokens as u64);
+    metrics::counter!("swiss_knife_scored_tokens_total").increment(summary.scored_tokens as u64);
     metrics::counter!("swiss_knife_steps_total").increment(summary.steps as u64);
     metrics::histogram!("swiss_knife_answer_seconds").record(summary.seconds.total());
 }
 
 /// What is left to send of a stream.
 struct Chunks {
+    service: Arc<Service>,
     listener: Listener,
     head: Head,
     ready: VecDeque<Value>,
@@ -190,9 +197,9 @@ impl Chunks {
         match event {
             Some(Event::Started { choice }) => self.ready.extend(self.head.opening(choice)),
             Some(Event::Span { choice, text, step }) => self.ready.push_back(self.head.span(choice, &text, step.as_deref())),
-            Some(Event::Done { choice, summary, .. }) => {
+            Some(Event::Done { choice, summary, scores }) => {
                 count(&summary);
-                self.ready.push_back(self.head.closing(choice, summary.ended));
+                self.ready.push_back(self.head.closing(choice, summary.ended, scores.as_ref(), &self.service.models.tokenizer));
                 self.done.push(summary);
                 if self.done.len() == self.listener.choices {
                     if self.include_usage {
@@ -202,7 +209,7 @@ impl Chunks {
                 }
             }
             Some(Event::Failed(error)) => self.fail(&error),
-            None => self.fail(&lost()),
+            None => self.fail(&ApiError::fault()),
         }
     }
 
@@ -213,12 +220,17 @@ impl Chunks {
 }
 
 /// A stream of chunks. If it is dropped, the answers stop.
-fn streamed(listener: Listener, head: Head, include_usage: bool) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let chunks = Chunks { listener, head, ready: VecDeque::new(), done: Vec::new(), include_usage, ended: false };
+fn streamed(service: Arc<Service>, listener: Listener, head: Head, include_usage: bool) -> Response {
+    let keep_alive = service.limits.keep_alive;
+    let chunks = Chunks { service, listener, head, ready: VecDeque::new(), done: Vec::new(), include_usage, ended: false };
     let chunks = stream::unfold(chunks, async |mut chunks| {
         let chunk = chunks.next().await?;
         Some((Ok(sse::Event::default().data(chunk.to_string())), chunks))
     });
-    let end = stream::iter([Ok(sse::Event::default().data("[DONE]"))]);
-    Sse::new(chunks.chain(end)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    let end = stream::iter([Ok::<_, Infallible>(sse::Event::default().data("[DONE]"))]);
+    let events = Sse::new(chunks.chain(end));
+    match keep_alive {
+        Some(interval) => events.keep_alive(KeepAlive::new().interval(interval)).into_response(),
+        None => events.into_response(),
+    }
 }

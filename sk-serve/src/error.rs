@@ -74,7 +74,15 @@ impl ApiError {
     }
 
     pub(crate) fn draining() -> Self {
-        let message = "the server is shutting down".to_owned();
+        Self::unavailable("the server is shutting down")
+    }
+
+    pub(crate) fn loading() -> Self {
+        Self::unavailable("the server loads its models; try again in a moment")
+    }
+
+    fn unavailable(why: &str) -> Self {
+        let message = why.to_owned();
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message, param: None, code: Some("unavailable") }
     }
 
@@ -93,6 +101,11 @@ impl ApiError {
             }
             _ => Self::internal(error),
         }
+    }
+
+    /// A panic.
+    pub(crate) fn fault() -> Self {
+        Self::internal("a fault of the server; please report what was asked")
     }
 
     /// The error as OpenAI's clients read it.

@@ -1,12 +1,14 @@
 //! Answers: the threads that steer, and the events that they send.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use serde::Serialize;
-use sk_core::{Ended, Seconds, TokenId};
+use sk_core::{Arm, Ended, Policy, Seconds, StepTrace, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::dialogue::{Session, SessionError, tokens_of};
 use sk_models::engine::{EngineError, Frozen, Instruction, InstructionRack, TokenScore};
@@ -18,11 +20,9 @@ use crate::ApiError;
 use crate::error::was_stopped;
 use crate::live::{Listed, Live, Progress};
 use crate::request::Prompt;
+use crate::routes::RequestId;
 use crate::service::Service;
 use crate::step::Step;
-
-/// How long an answer waits for its reader before it gives up.
-const SLOWEST_READER: Duration = Duration::from_mins(1);
 
 /// What an answer sends while it is written.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct Summary {
     pub(crate) steps: usize,
     /// Tokens of all candidates.
     pub(crate) drafted_tokens: usize,
+    /// Tokens that the backbone read to score candidates, those of each adapter or instruction.
+    pub(crate) scored_tokens: usize,
     pub(crate) seconds: Seconds,
 }
 
@@ -65,6 +67,8 @@ pub(crate) struct Asked {
 /// The answers of a request.
 pub(crate) struct Work {
     pub(crate) id: String,
+    /// The name of the request in logs.
+    pub(crate) request: RequestId,
     pub(crate) arrived: Instant,
     pub(crate) asked: Vec<Arc<Asked>>,
     /// Answers to each prompt.
@@ -74,6 +78,8 @@ pub(crate) struct Work {
     pub(crate) seed: u64,
     pub(crate) stop_texts: Vec<String>,
     pub(crate) explain: bool,
+    /// τ of the certificate of a step.
+    pub(crate) tolerance: f64,
     /// Whether an answer begins with its prompt.
     pub(crate) echo: bool,
     /// How many likely tokens are told in the place of each, if tokens are scored.
@@ -81,6 +87,8 @@ pub(crate) struct Work {
     pub(crate) stop: Stop,
     /// The next answer that no thread writes yet.
     pub(crate) next: AtomicUsize,
+    /// Whether one of them failed, and with it all.
+    pub(crate) failed: AtomicBool,
 }
 
 /// Why an answer ended early.
@@ -89,6 +97,7 @@ enum Failure {
     Scheme(SchemeError),
     Session(SessionError),
     Engine(EngineError),
+    Panicked,
 }
 
 impl From<SessionError> for Failure {
@@ -107,7 +116,7 @@ impl Work {
     pub(crate) fn run(&self, service: &Service, events: &mpsc::Sender<Event>) {
         let wait = tokio::runtime::Handle::current();
         // A reader that takes nothing is as good as gone.
-        let send = |event| match wait.block_on(events.send_timeout(event, SLOWEST_READER)) {
+        let send = |event| match wait.block_on(events.send_timeout(event, service.limits.patience)) {
             Ok(()) => Ok(()),
             Err(_) => Err(Failure::Gone),
         };
@@ -116,19 +125,42 @@ impl Work {
             if choice >= self.answers() {
                 return;
             }
-            let _counted = UnderWay::begin();
-            let event = match self.write(choice, service, &send) {
-                Ok((summary, scores)) => Event::Done { choice, summary, scores },
-                Err(Failure::Gone) => return self.stop.stop(),
-                Err(Failure::Session(error)) if was_stopped(&error) => return,
-                Err(Failure::Engine(EngineError::Stopped(_))) => return,
-                Err(Failure::Scheme(error)) => Event::Failed(ApiError::of_scheme(&error)),
-                Err(Failure::Session(error)) => Event::Failed(ApiError::of_session(&error)),
-                Err(Failure::Engine(error)) => Event::Failed(ApiError::internal(error)),
+            let mut counted = UnderWay::begin(self, choice);
+            // A fault of one answer is no fault of the others.
+            let written = catch_unwind(AssertUnwindSafe(|| self.write(choice, service, &send)));
+            let failure = match written {
+                Ok(Ok((summary, scores))) => {
+                    counted.summary = summary;
+                    match send(Event::Done { choice, summary, scores }) {
+                        Ok(()) => {
+                            counted.outcome = Outcome::Complete;
+                            continue;
+                        }
+                        Err(failure) => failure,
+                    }
+                }
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Panicked,
             };
-            if send(event).is_err() {
-                return;
+            let error = match failure {
+                Failure::Gone => None,
+                Failure::Session(error) if was_stopped(&error) => None,
+                Failure::Engine(EngineError::Stopped(_)) => None,
+                Failure::Scheme(error) => Some(ApiError::of_scheme(&error)),
+                Failure::Session(error) => Some(ApiError::of_session(&error)),
+                Failure::Engine(error) => Some(ApiError::internal(error)),
+                Failure::Panicked => Some(ApiError::fault()),
+            };
+            match error {
+                Some(error) => {
+                    self.failed.store(true, Ordering::Relaxed);
+                    let _ = send(Event::Failed(error));
+                }
+                // Those that another one took with it failed as it did.
+                None if self.failed.load(Ordering::Relaxed) => {}
+                None => counted.outcome = Outcome::HungUp,
             }
+            return self.stop.stop();
         }
     }
 
@@ -180,18 +212,19 @@ impl Work {
         let stops: Vec<&str> =
             service.framing.stops().iter().copied().chain(self.stop_texts.iter().map(String::as_str)).collect();
         let deadline = self.arrived + service.limits.time;
-        let mut drafted_tokens = 0;
+        let (mut drafted_tokens, mut scored_tokens) = (0, 0);
         let mut since = self.arrived;
         let request = models.scheduler.enter(&self.stop);
         let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
             if let Some(step) = step {
                 measure(&mut since, step.step);
                 drafted_tokens += step.drafted_tokens();
+                scored_tokens += step.scored_tokens() * lanes(&arm, step);
                 Progress::add(&progress, step.chosen().tokens.len(), text);
             }
             if step.is_some() || !text.is_empty() {
                 let step = step.filter(|_| self.explain);
-                let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), &models.tokenizer)));
+                let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref().map(|stability| (stability, self.tolerance)), &models.tokenizer)));
                 // A slow reader holds up nobody else.
                 let away = request.away();
                 send(Event::Span { choice, text: text.to_owned(), step })?;
@@ -204,8 +237,10 @@ impl Work {
             tokens: reply.tokens.len(),
             steps: reply.steps,
             drafted_tokens,
+            scored_tokens,
             seconds: reply.seconds,
         };
+        tracing::trace!(target: "sk_serve::texts", request = %self.request, choice, prompt = ?asked.prompt, answer = reply.text);
         Ok((summary, reply.tokens))
     }
 
@@ -237,20 +272,73 @@ fn measure(since: &mut Instant, step: usize) {
     *since = Instant::now();
 }
 
-/// Counts an answer while it is written, however it ends.
-struct UnderWay;
+/// How many lanes of the backbone read each candidate of a step. Heads read off the backbone's own.
+fn lanes(arm: &Arm, step: &StepTrace) -> usize {
+    let spec = arm.spec.snapshot();
+    let read = spec.seats().iter().filter(|seat| step.blades.iter().any(|blade| blade.name == **seat.name()));
+    let policy = |policy| if matches!(policy, Policy::Head(_)) { Policy::Backbone } else { policy };
+    let policies = read.map(|seat| seat.blade()).chain(&arm.fluency).flat_map(|blade| blade.policies()).map(policy);
+    policies.collect::<BTreeSet<_>>().len()
+}
 
-impl UnderWay {
-    fn begin() -> Self {
-        metrics::counter!("swiss_knife_answers_total").increment(1);
-        metrics::gauge!("swiss_knife_answers_under_way").increment(1.0);
-        Self
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Complete,
+    /// Whoever asked for it is gone, or takes nothing of it.
+    HungUp,
+    Failed,
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::HungUp => "hung_up",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Counts answers that ended so.
+    pub(crate) fn count(self, answers: usize) {
+        metrics::counter!("swiss_knife_answers_total", "outcome" => self.name()).increment(answers as u64);
     }
 }
 
-impl Drop for UnderWay {
+/// Counts an answer while it is written, and how it ends.
+struct UnderWay<'a> {
+    work: &'a Work,
+    choice: usize,
+    since: Instant,
+    /// Failed unless something else is said, so that a panic counts.
+    outcome: Outcome,
+    summary: Summary,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(work: &'a Work, choice: usize) -> Self {
+        metrics::gauge!("swiss_knife_answers_under_way").increment(1.0);
+        Self { work, choice, since: Instant::now(), outcome: Outcome::Failed, summary: Summary::default() }
+    }
+}
+
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         metrics::gauge!("swiss_knife_answers_under_way").decrement(1.0);
+        self.outcome.count(1);
+        let Self { work, choice, since, outcome, summary } = self;
+        tracing::info!(
+            request = %work.request,
+            answer = work.id,
+            choice,
+            outcome = outcome.name(),
+            prompt_tokens = work.asked[*choice / work.each].tokens.len(),
+            tokens = summary.tokens,
+            steps = summary.steps,
+            waited = (*since - work.arrived).as_secs_f64(),
+            seconds = since.elapsed().as_secs_f64(),
+            "answer"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sk_core::{SpecError, SpecHandle};
 use sk_models::engine::InstructionRack;
-use sk_scheme::{NamedWeights, SchemeSpec};
+use sk_scheme::{BladeSpec, NamedWeights, SchemeSpec};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ApiError;
@@ -27,6 +27,8 @@ pub(crate) struct Live {
 /// What edits of the seats look at and change.
 struct Seats {
     config: SchemeSpec,
+    /// Those that the answer began with.
+    first: Vec<BladeSpec>,
     /// Tokens that the answer may still reach, those of the prompt included.
     reach: usize,
     asked: Arc<Asked>,
@@ -42,13 +44,16 @@ pub(crate) struct Progress {
     text: String,
 }
 
+/// What seats the adapter that the server knows by the name of the blade.
+const ADAPTER: &str = "adapter";
+
 /// An edit of Ω. It takes effect at the next step, whole or not at all.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Edit {
     /// Weights by the names of blades.
     weights: Option<BTreeMap<String, f64>>,
-    /// Blades that take a seat, each `instruction:TEXT`, or leave it, each null.
+    /// Blades that take a seat, each [`ADAPTER`] or `instruction:TEXT`, or leave it, each null.
     #[serde(default)]
     blades: BTreeMap<String, Option<String>>,
 }
@@ -67,7 +72,8 @@ impl Live {
     pub(crate) fn new(spec: SpecHandle, instructed: InstructionRack, work: &Work, choice: usize) -> Self {
         let asked = Arc::clone(&work.asked[choice / work.each]);
         let reach = asked.tokens.len() + work.max_new_tokens;
-        let seats = Seats { config: work.config.clone(), reach, asked, reserved: Vec::new() };
+        let (config, first) = (work.config.clone(), work.config.blades.clone());
+        let seats = Seats { config, first, reach, asked, reserved: Vec::new() };
         Self { spec, progress: Arc::default(), instructed, seats: Arc::new(Mutex::new(seats)) }
     }
 
@@ -89,7 +95,11 @@ impl Live {
         let mut added = Vec::new();
         let mut reserved = Vec::new();
         for (name, source) in edit.blades.iter().filter_map(|(name, source)| Some((name, source.as_ref()?))) {
-            config.seat_instruction(name, instruction_of(name, source)?).map_err(|error| ApiError::of_scheme(&error))?;
+            if source == ADAPTER {
+                seat_adapter(&mut config, &seats.first, name, service)?;
+            } else {
+                config.seat_instruction(name, instruction_of(name, source)?).map_err(|error| ApiError::of_scheme(&error))?;
+            }
             reserved.push(service.reserve(seats.reach)?);
             added.push(name.as_str());
         }
@@ -122,6 +132,25 @@ impl Live {
         seats.reserved.extend(reserved);
         metrics::counter!("swiss_knife_edits_total").increment(1);
         Ok(())
+    }
+}
+
+/// Seats the adapter `name`, as it was seated at first if it was.
+fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, service: &Service) -> Result<(), ApiError> {
+    let adapters = service.adapters();
+    if !adapters.iter().any(|known| known == name) {
+        let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", adapters.join(", "));
+        return Err(ApiError::invalid("blades", message));
+    }
+    let is_seated = config.blades.iter().any(|blade| blade.name == name);
+    match first.iter().find(|blade| blade.name == name).filter(|_| !is_seated) {
+        Some(blade) => config.blades.push(blade.clone()),
+        None => config.seat(name),
+    }
+    if config.adapters().any(|(lane, _)| lane == name) {
+        Ok(())
+    } else {
+        Err(ApiError::invalid("blades", format!("blade \"{name}\" has a seat, and reads with no adapter; unseat it first")))
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) struct Job {
     pub(crate) model: Option<String>,
     /// What is answered, each as often as `choices` says.
     pub(crate) prompts: Vec<Prompt>,
-    pub(crate) max_new_tokens: Option<usize>,
+    /// The most tokens of an answer, and the field that says so.
+    pub(crate) max_new_tokens: Option<(&'static str, usize)>,
     pub(crate) temperature: Option<f64>,
     pub(crate) top_p: Option<f64>,
     pub(crate) choices: usize,
@@ -73,6 +74,8 @@ pub(crate) struct SteeringBody {
     /// Whether each chunk tells of its step.
     #[serde(default)]
     pub(crate) explain: bool,
+    /// τ of the certificates that `explain` tells.
+    pub(crate) tolerance: Option<f64>,
     /// Tokens that the answer begins with, and goes on from.
     #[serde(default)]
     pub(crate) prefix: Vec<TokenId>,
@@ -118,7 +121,17 @@ impl Fields {
     }
 
     fn end(self) -> Result<(), ApiError> {
-        self.0.keys().next().map_or(Ok(()), |name| Err(ApiError::unsupported(name)))
+        refuse_rest("", &self.0)
+    }
+}
+
+/// Refuses the first of the fields that are left of an object, whose name begins with `within`.
+/// Clients send what was not set as null or as an empty list.
+fn refuse_rest(within: &str, rest: &Map<String, Value>) -> Result<(), ApiError> {
+    let says_something = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+    match rest.iter().find(|(_, value)| says_something(value)) {
+        Some((name, _)) => Err(ApiError::unsupported(&format!("{within}{name}"))),
+        None => Ok(()),
     }
 }
 
@@ -169,10 +182,17 @@ impl Job {
 
     /// Refuses what does not go together.
     fn checked(self) -> Result<Self, ApiError> {
-        if self.stream && self.log_probs.is_some() {
-            return Err(ApiError::invalid("logprobs", "`logprobs` are told of whole answers; leave out `stream`"));
+        match self.steering.tolerance {
+            Some(tolerance) if !(0.0..1.0).contains(&tolerance) => {
+                let message = format!("`tolerance` is {tolerance}; it must be in [0, 1)");
+                return Err(ApiError::invalid("swiss_knife.tolerance", message));
+            }
+            Some(_) if !self.steering.explain => {
+                return Err(ApiError::invalid("swiss_knife.tolerance", "`tolerance` needs `explain`, which tells certificates"));
+            }
+            _ => {}
         }
-        if self.max_new_tokens == Some(0) && !self.echo {
+        if matches!(self.max_new_tokens, Some((_, 0))) && !self.echo {
             return Err(ApiError::invalid("max_tokens", "`max_tokens` is 0; it must be at least 1 without `echo`"));
         }
         if self.prompts.len() > 1 && !self.steering.prefix.is_empty() {
@@ -188,7 +208,7 @@ impl Job {
         header: Option<SteeringBody>,
     ) -> Result<Self, ApiError> {
         let older = fields.take("max_tokens")?;
-        let max_new_tokens = newest.or(older);
+        let max_new_tokens = newest.map(|most| ("max_completion_tokens", most)).or(older.map(|most| ("max_tokens", most)));
         let choices = fields.take("n")?.unwrap_or(1);
         if !(1..=MOST_CHOICES).contains(&choices) {
             return Err(ApiError::invalid("n", format!("`n` is {choices}; it must be between 1 and {MOST_CHOICES}")));
@@ -202,6 +222,7 @@ impl Job {
             return Err(ApiError::invalid("stop", format!("`stop` holds at most {MOST_STOPS} texts, none of them empty")));
         }
         let options: StreamOptions = fields.take("stream_options")?.unwrap_or_default();
+        options.check()?;
         let steering = fields.take("swiss_knife")?.or(header).unwrap_or_default();
         let job = Self {
             model: fields.take("model")?,
@@ -247,6 +268,17 @@ fn check_likely(name: &str, likely: Option<usize>) -> Result<Option<usize>, ApiE
 struct StreamOptions {
     #[serde(default)]
     include_usage: bool,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl StreamOptions {
+    fn check(&self) -> Result<(), ApiError> {
+        // Nothing pads chunks here, so a client that asks for none gets what it asked for.
+        let idle = |(name, value): &(&String, &Value)| *name == "include_obfuscation" && **value == Value::Bool(false);
+        let rest = self.rest.iter().filter(|field| !idle(field)).map(|(name, value)| (name.clone(), value.clone())).collect();
+        refuse_rest("stream_options.", &rest)
+    }
 }
 
 #[derive(Deserialize)]
@@ -285,6 +317,18 @@ struct PartBody {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl PartBody {
+    fn text(self) -> Result<String, ApiError> {
+        if self.kind != "text" {
+            return Err(ApiError::unsupported(&format!("messages.content of type {}", self.kind)));
+        }
+        refuse_rest("messages.content.", &self.rest)?;
+        self.text.ok_or_else(|| ApiError::invalid("messages", "a part of a message is of type text and has no `text`"))
+    }
 }
 
 impl MessageBody {
@@ -300,21 +344,11 @@ impl MessageBody {
                 ));
             }
         };
-        if let Some(field) = ["tool_calls", "tool_call_id", "function_call", "audio"]
-            .iter()
-            .find(|field| self.rest.get(**field).is_some_and(|value| !value.is_null()))
-        {
-            return Err(ApiError::unsupported(&format!("messages.{field}")));
-        }
+        refuse_rest("messages.", &self.rest)?;
         let text = match self.content {
             None => String::new(),
             Some(ContentBody::Text(text)) => text,
-            Some(ContentBody::Parts(parts)) => {
-                if let Some(part) = parts.iter().find(|part| part.kind != "text") {
-                    return Err(ApiError::unsupported(&format!("messages.content of type {}", part.kind)));
-                }
-                parts.into_iter().filter_map(|part| part.text).collect::<Vec<_>>().concat()
-            }
+            Some(ContentBody::Parts(parts)) => parts.into_iter().map(PartBody::text).collect::<Result<Vec<_>, _>>()?.concat(),
         };
         Ok(Message::new(role, text))
     }
@@ -334,8 +368,8 @@ mod tests {
 
     #[test]
     fn the_newer_limit_precedes_the_older() {
-        assert_eq!(chat(json!({"max_tokens": 5, "max_completion_tokens": 7})).unwrap().max_new_tokens, Some(7));
-        assert_eq!(chat(json!({"max_tokens": 5})).unwrap().max_new_tokens, Some(5));
+        assert_eq!(chat(json!({"max_tokens": 5, "max_completion_tokens": 7})).unwrap().max_new_tokens, Some(("max_completion_tokens", 7)));
+        assert_eq!(chat(json!({"max_tokens": 5})).unwrap().max_new_tokens, Some(("max_tokens", 5)));
     }
 
     #[test]
@@ -343,7 +377,8 @@ mod tests {
         for (body, param) in [
             (json!({"tools": [{"type": "function"}]}), "tools"),
             (json!({"response_format": {"type": "json_object"}}), "response_format"),
-            (json!({"logprobs": true, "stream": true}), "logprobs"),
+            (json!({"swiss_knife": {"explain": true, "tolerance": 1}}), "tolerance"),
+            (json!({"swiss_knife": {"tolerance": 0.2}}), "explain"),
             (json!({"top_logprobs": 2}), "logprobs"),
             (json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs"),
             (json!({"frequency_penalty": 0.5}), "frequency_penalty"),
@@ -355,6 +390,12 @@ mod tests {
             (json!({"max_tokens": 0}), "max_tokens"),
             (json!({"swiss_knife": {"weight": {}}}), "swiss_knife"),
             (json!({"messages": []}), "messages"),
+            (json!({"messages": [{"role": "user", "content": "Hi", "name": "me"}]}), "messages.name"),
+            (json!({"messages": [{"role": "user", "content": "Hi", "mood": "calm"}]}), "messages.mood"),
+            (json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {}}]}]}), "cache_control"),
+            (json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}), "text"),
+            (json!({"stream_options": {"include_usage": true, "include_odds": true}}), "stream_options.include_odds"),
+            (json!({"stream_options": {"include_obfuscation": true}}), "stream_options.include_obfuscation"),
         ] {
             let error = chat(body).unwrap_err();
             assert!(error.to_string().contains(param), "{param}: {error}");
@@ -369,5 +410,11 @@ mod tests {
             {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]});
         let Prompt::Messages(messages) = chat(parts).unwrap().prompts.remove(0) else { panic!("messages") };
         assert_eq!((messages[0].role, messages[1].content.as_str()), (Role::System, "Hi"));
+        // What openai-python makes of an answer, to be sent as a turn.
+        chat(json!({"stream_options": {"include_usage": true, "include_obfuscation": false}, "messages": [
+            {"role": "assistant", "content": "Hi", "refusal": null, "annotations": [], "audio": null, "function_call": null,
+                "tool_calls": null},
+            {"role": "user", "content": "Hi"}]}))
+        .unwrap();
     }
 }

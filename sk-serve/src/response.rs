@@ -82,9 +82,12 @@ impl Head {
         chunk
     }
 
-    /// The chunk that ends a choice.
-    pub(crate) fn closing(&self, choice: usize, ended: Option<Ended>) -> Value {
-        self.chunk(&self.part(choice, &json!({}), "", Some(reason(ended))))
+    /// The chunk that ends a choice, with the log-probabilities of all its tokens, which are
+    /// scored in one pass.
+    pub(crate) fn closing(&self, choice: usize, ended: Option<Ended>, scores: Option<&Scores>, tokenizer: &Tokenizer) -> Value {
+        let mut part = self.part(choice, &json!({}), "", Some(reason(ended)));
+        part[0]["logprobs"] = json!(scores.map(|scores| self.log_probs(scores, tokenizer)));
+        self.chunk(&part)
     }
 
     /// The chunk of usage, which has no choices.
@@ -173,6 +176,7 @@ pub(crate) fn usage(prompt: usize, choices: &[Summary]) -> Value {
     for summary in choices {
         cost.steps += summary.steps;
         cost.drafted_tokens += summary.drafted_tokens;
+        cost.scored_tokens += summary.scored_tokens;
         cost.seconds += summary.seconds;
     }
     json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion, "swiss_knife": cost})

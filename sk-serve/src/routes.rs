@@ -1,37 +1,38 @@
 //! The endpoints, and who may use them.
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use axum::Json;
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
+use axum::extract::{DefaultBodyLimit, Extension, Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::AUTHORIZATION};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use sk_models::decoder::Decoder;
 use sk_scheme::SHIPPED;
 use subtle::ConstantTimeEq;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
+use crate::body::{self, Body};
 use crate::completions::answer;
 use crate::live::{self, Edit};
 use crate::request::{Job, SteeringBody};
 use crate::response::Shape;
-use crate::service::Service;
+use crate::service::{Service, new_id};
 use crate::{ApiError, playground};
 
 /// The header that steers where a body does not.
 const STEERING_HEADER: &str = "x-swiss-knife";
 
-/// How long a body may take to arrive.
-const SLOWEST_WRITER: Duration = Duration::from_secs(30);
+/// The header that names a request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The description of the API.
 const DESCRIPTION: &str = include_str!("openapi.json");
@@ -49,14 +50,14 @@ pub struct Access {
 
 /// What handlers share.
 #[derive(Clone)]
-struct App {
-    service: Arc<Service>,
+pub(crate) struct App {
+    pub(crate) service: Arc<Service>,
     metrics: PrometheusHandle,
     key: Option<Arc<str>>,
 }
 
 /// The endpoints of a service. With a key, those that do something want it.
-pub fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
+pub(crate) fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) -> Router {
     let body = DefaultBodyLimit::max(service.limits.body);
     let app = App { service, metrics, key: access.key.map(Arc::from) };
     let guarded = Router::new()
@@ -70,7 +71,7 @@ pub fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) 
         .route("/metrics", get(render))
         .layer(middleware::from_fn_with_state(app.clone(), authorize));
     let open = Router::new()
-        .route("/health", get(async || "ok"))
+        .route("/health", get(health))
         .route("/ready", get(ready))
         .route("/openapi.json", get(async || ([("content-type", "application/json")], DESCRIPTION)))
         .route("/swiss-knife", get(about));
@@ -79,10 +80,23 @@ pub fn router(service: Arc<Service>, access: Access, metrics: PrometheusHandle) 
         .fallback(async || ApiError::not_found("there is nothing at this path".to_owned()))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(body)
-        .layer(CatchPanicLayer::custom(|_| ApiError::internal("a fault of the server; please report it").into_response()))
+        .layer(CatchPanicLayer::custom(|_| ApiError::fault().into_response()))
         .layer(cors(access.origins))
         .layer(middleware::from_fn(count))
         .with_state(app)
+}
+
+/// The endpoints of a server that loads its models.
+pub(crate) fn loading(access: &Access) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .fallback(async || ApiError::loading())
+        .layer(cors(access.origins.clone()))
+        .layer(middleware::from_fn(count))
+}
+
+async fn health() -> &'static str {
+    "ok"
 }
 
 /// Lets pages of `origins` use the server; others have no part of it.
@@ -94,11 +108,29 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
     CorsLayer::new().allow_origin(origin).allow_methods(Any).allow_headers(AllowHeaders::mirror_request())
 }
 
-/// Counts requests by how they ended.
-async fn count(request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    let status = response.status().as_u16().to_string();
-    metrics::counter!("swiss_knife_requests_total", "status" => status).increment(1);
+/// The name of a request in logs, which its answer has as a header.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(Arc<str>);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Names requests, and counts and logs how they ended.
+async fn count(mut request: Request, next: Next) -> Response {
+    let since = Instant::now();
+    let id = RequestId(new_id("req").into());
+    request.extensions_mut().insert(id.clone());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = next.run(request).await;
+    let status = response.status().as_u16();
+    metrics::counter!("swiss_knife_requests_total", "status" => status.to_string()).increment(1);
+    tracing::info!(request = %id, %method, path, status, seconds = since.elapsed().as_secs_f64(), "request");
+    if let Ok(value) = HeaderValue::from_str(&id.0) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
     response
 }
 
@@ -113,39 +145,28 @@ async fn authorize(State(app): State<App>, request: Request, next: Next) -> Resp
     }
 }
 
-/// A body that is JSON, whatever type it says it has.
-struct Body<T>(T);
-
-impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let bytes = tokio::time::timeout(SLOWEST_WRITER, Bytes::from_request(request, app));
-        let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(app.service.limits.body),
-            _ => ApiError::invalid("body", rejection.to_string()),
-        })?;
-        let body = serde_json::from_slice(&bytes);
-        body.map(Self).map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
-    }
-}
-
-fn of_header(headers: &HeaderMap) -> Result<Option<SteeringBody>, ApiError> {
+fn of_header(headers: &HeaderMap, app: &App) -> Result<Option<SteeringBody>, ApiError> {
     let Some(value) = headers.get(STEERING_HEADER) else { return Ok(None) };
-    let body = serde_json::from_slice(value.as_bytes());
+    let body = body::read(value.as_bytes(), app.service.limits.depth);
     body.map(Some).map_err(|error| ApiError::invalid(STEERING_HEADER, format!("`{STEERING_HEADER}`: {error}")))
 }
 
-async fn chat(State(app): State<App>, headers: HeaderMap, Body(body): Body<Map<String, Value>>) -> Result<Response, ApiError> {
-    answer(&app.service, Job::chat(body, of_header(&headers)?)?, Shape::Chat).await
+async fn chat(
+    State(app): State<App>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    Body(body): Body<Map<String, Value>>,
+) -> Result<Response, ApiError> {
+    answer(&app.service, id, Job::chat(body, of_header(&headers, &app)?)?, Shape::Chat).await
 }
 
 async fn completions(
     State(app): State<App>,
+    Extension(id): Extension<RequestId>,
     headers: HeaderMap,
     Body(body): Body<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
-    answer(&app.service, Job::completion(body, of_header(&headers)?)?, Shape::Text).await
+    answer(&app.service, id, Job::completion(body, of_header(&headers, &app)?)?, Shape::Text).await
 }
 
 async fn ready(State(app): State<App>) -> Response {
@@ -155,7 +176,9 @@ async fn ready(State(app): State<App>) -> Response {
 async fn render(State(app): State<App>) -> String {
     let (reserved, waiting) = app.service.load_figures();
     metrics::gauge!("swiss_knife_reserved_bytes").set(reserved as f64);
-    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.models.backbone.shared_bytes() as f64);
+    let sum = |bytes: fn(&Decoder) -> usize| app.service.decoders().map(bytes).sum::<usize>() as f64;
+    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(sum(Decoder::shared_bytes));
+    metrics::gauge!("swiss_knife_kv_bytes").set(sum(Decoder::held_bytes));
     metrics::gauge!("swiss_knife_waiting").set(waiting as f64);
     app.metrics.render()
 }

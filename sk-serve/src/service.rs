@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use serde::Serialize;
+use sk_models::decoder::{Decoder, PassSize};
 use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
 use sk_models::local::Models;
@@ -28,7 +29,7 @@ pub struct Limits {
     pub waiting: usize,
     /// Bytes of keys and values that the answers under way may need together.
     pub memory: u64,
-    /// Tokens of an answer, unless fewer are asked for.
+    /// Tokens of an answer. A request that asks for more is refused.
     pub max_new_tokens: usize,
     /// Candidates of a step.
     pub candidates: usize,
@@ -36,8 +37,21 @@ pub struct Limits {
     pub blades: usize,
     /// From a request to the end of its answers. What is written then is sent as it is.
     pub time: Duration,
-    /// Bytes of a request.
+    /// Tokens of a prompt.
+    pub prompt_tokens: usize,
+    /// Bytes of the body of a request.
     pub body: usize,
+    /// Bytes of its head.
+    pub header: usize,
+    /// Arrays and objects inside each other, in its JSON.
+    pub depth: usize,
+    /// How long a client may take to send the head of a request, or its body, or take nothing of an
+    /// answer.
+    pub patience: Duration,
+    /// How often a stream says that it is alive while a step is under way, if at all.
+    pub keep_alive: Option<Duration>,
+    /// From the end of the server to that of the answers under way, which then stop.
+    pub drain: Duration,
 }
 
 impl Default for Limits {
@@ -50,7 +64,15 @@ impl Default for Limits {
             candidates: 64,
             blades: 16,
             time: Duration::from_mins(10),
+            // Those that fit the model.
+            prompt_tokens: usize::MAX,
             body: 1 << 20,
+            header: 32 << 10,
+            depth: 32,
+            patience: Duration::from_secs(30),
+            keep_alive: Some(Duration::from_secs(10)),
+            // As long as an answer takes at most.
+            drain: Duration::from_mins(10),
         }
     }
 }
@@ -140,6 +162,10 @@ impl Service {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let Parts { models, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
+        models.scheduler.observe(|PassSize { requests, positions }| {
+            metrics::histogram!("swiss_knife_pass_requests").record(requests as f64);
+            metrics::histogram!("swiss_knife_pass_positions").record(positions as f64);
+        });
         let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
             permits: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
@@ -301,11 +327,29 @@ impl Service {
 
     /// Refuses models that are not here.
     pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
-        match model {
-            Some(name) if name != self.name && self.scheme_of(Some(name)).is_none() => {
-                Err(ApiError::not_found(format!("the model \"{name}\" is not here; use \"{}\"", self.name)))
+        let is_here = |name: &str| match self.scheme_of(Some(name)) {
+            Some(scheme) => SHIPPED.iter().any(|shipped| shipped.name == scheme),
+            None => name == self.name,
+        };
+        match model.filter(|name| !is_here(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let schemes: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+                let (own, schemes) = (&self.name, schemes.join(", "));
+                let message = format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
+                Err(ApiError::not_found(message))
             }
-            _ => Ok(()),
+        }
+    }
+
+    /// The most tokens of an answer: as many as the field of a request asks for, if it has one.
+    pub(crate) fn max_new_tokens(&self, asked: Option<(&'static str, usize)>) -> Result<usize, ApiError> {
+        let most = self.limits.max_new_tokens;
+        match asked {
+            Some((field, tokens)) if tokens > most => {
+                Err(ApiError::invalid(field, format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens")))
+            }
+            asked => Ok(asked.map_or(most, |(_, tokens)| tokens)),
         }
     }
 
@@ -360,8 +404,15 @@ impl Service {
         (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
     }
 
+    /// The models, each once.
+    pub(crate) fn decoders(&self) -> impl Iterator<Item = &Decoder> {
+        let Models { backbone, drafter, .. } = &self.models;
+        let other = (!Arc::ptr_eq(backbone, drafter)).then_some(drafter);
+        std::iter::once(backbone).chain(other).map(|model| &**model)
+    }
+
     /// Takes no more requests.
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 

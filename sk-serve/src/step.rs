@@ -48,17 +48,17 @@ struct ScoreOf {
 /// How stable the choice is.
 #[derive(Debug, Clone, Serialize)]
 struct CertificateOf {
+    /// τ.
+    tolerance: f64,
     /// How far each composite μ may move, in its own unit, while the probabilities of any set of
-    /// candidates change by at most [`MOVED`].
+    /// candidates change by at most τ.
     radius: f64,
 }
 
-/// The change of probability that a certificate is about.
-const MOVED: f64 = 0.1;
-
 impl Step {
-    /// The step of `trace`, decided by `arm`, whose choices `stability` bounds if it can.
-    pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<&Stability>, tokenizer: &Tokenizer) -> Self {
+    /// The step of `trace`, decided by `arm`, whose choices `stability` bounds, if it can, at a
+    /// tolerance.
+    pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<(&Stability, f64)>, tokenizer: &Tokenizer) -> Self {
         let contributions = contributions(trace, arm);
         let decision = &trace.decision;
         let candidate = |(place, candidate): (usize, &CandidateTrace)| CandidateOf {
@@ -86,7 +86,7 @@ impl Step {
             weights: trace.blades.iter().map(|blade| (blade.name.clone(), blade.weight)).collect(),
             influence: influence(trace, arm),
             candidates: trace.candidates.iter().enumerate().map(candidate).collect(),
-            certificate: stability.and_then(|stability| certificate(trace, stability)),
+            certificate: stability.and_then(|(stability, tolerance)| certificate(trace, stability, tolerance)),
         }
     }
 }
@@ -113,12 +113,12 @@ fn influence(trace: &StepTrace, arm: &Arm) -> BTreeMap<String, f64> {
     weighed().map(|blade| blade.name.clone()).zip(shares).collect()
 }
 
-fn certificate(trace: &StepTrace, stability: &Stability) -> Option<CertificateOf> {
+fn certificate(trace: &StepTrace, stability: &Stability, tolerance: f64) -> Option<CertificateOf> {
     let decision = &trace.decision;
     let mut batch = Batch::new(&decision.mu, &decision.sigma).ok()?;
     if let Some(fluency) = &trace.fluency {
         batch = batch.with_fluency(fluency).ok()?;
     }
-    let radius = stability.certificate(&batch).ok()?.radius(MOVED).ok()?;
-    radius.is_finite().then_some(CertificateOf { radius })
+    let radius = stability.certificate(&batch).ok()?.radius(tolerance).ok()?;
+    radius.is_finite().then_some(CertificateOf { tolerance, radius })
 }

@@ -7,7 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use sk_models::engine::AdapterRack;
-use sk_serve::{Access, HeaderValue, Limits, Parts, Service};
+use sk_scheme::SchemeSpec;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
 use crate::args::{ModelArgs, SteeringArgs, positive};
 use crate::progress::Loading;
@@ -65,10 +70,36 @@ pub struct ServeArgs {
     /// Seconds from a request to the end of its answer, which then stays as it is.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs(), help_heading = "Server")]
     timeout: u64,
+    /// Seconds that a client may take to send the head of a request, or its body, or take nothing of
+    /// an answer, before it is cut off.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().patience.as_secs(), help_heading = "Server")]
+    patience: u64,
+    /// Seconds between the comments that keep a stream alive while a step is searched; 0 sends none.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().keep_alive.map_or(0, |every| every.as_secs()), help_heading = "Server")]
+    keep_alive: u64,
+    /// Seconds that answers under way have to end once the server is asked to end; then they stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().drain.as_secs(), help_heading = "Server")]
+    drain: u64,
+    /// A file that holds the key that clients must send; it precedes the variable
+    /// SWISS_KNIFE_SERVE_KEY.
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    api_key_file: Option<PathBuf>,
     /// Mebibytes of keys and values that the answers under way may need together.
     #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Server")]
     memory: u64,
-    /// Most tokens of an answer that does not ask for fewer.
+    /// Most tokens of a prompt; all that the model holds unless given.
+    #[arg(long, value_name = "TOKENS", value_parser = positive, help_heading = "Server")]
+    max_prompt_tokens: Option<usize>,
+    /// Most bytes of the body of a request.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body, value_parser = positive, help_heading = "Server")]
+    max_body: usize,
+    /// Most bytes of the head of a request.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().header, value_parser = positive, help_heading = "Server")]
+    max_header: usize,
+    /// Most arrays and objects inside each other in the JSON of a request.
+    #[arg(long, value_name = "LEVELS", default_value_t = Limits::default().depth, value_parser = positive, help_heading = "Server")]
+    max_depth: usize,
+    /// Most tokens of an answer; a request that asks for more is refused.
     #[arg(long, value_name = "TOKENS", default_value_t = Limits::default().max_new_tokens, value_parser = positive, help_heading = "Server")]
     max_new_tokens: usize,
     /// A folder whose adapters clients may load and unload.
@@ -78,6 +109,9 @@ pub struct ServeArgs {
     /// any.
     #[arg(long, value_name = "ORIGIN", action = clap::ArgAction::Append, help_heading = "Server")]
     origin: Vec<HeaderValue>,
+    /// Log prompts and answers too.
+    #[arg(long, help_heading = "Server")]
+    log_prompts: bool,
     /// Leave out the page to play with.
     #[arg(long, help_heading = "Server")]
     no_playground: bool,
@@ -112,48 +146,8 @@ pub fn play(args: &ServeArgs) -> Result<(), Error> {
 
 fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error> {
     let mut config = args.steering.scheme(&args.models)?;
-    let sources = args.models.sources();
-    let mut loading = Loading::new(false);
-    let (models, adapters) = models::load(&sources, &mut config, &mut loading)?;
-    drop(loading);
-    let framing = args.framing.of(&models, args.steering.operating.convention)?;
-    let rack = AdapterRack::default();
-    let mut names = Vec::new();
-    for (name, adapter) in adapters {
-        rack.insert(name.as_str(), adapter);
-        names.push(name);
-    }
-    let instruction = |blade: &models::Source| Some((blade.name.clone(), blade.instruction()?.to_owned()));
-    let limits = Limits {
-        concurrent: args.concurrent,
-        waiting: args.waiting,
-        memory: args.memory.saturating_mul(1 << 20),
-        max_new_tokens: args.max_new_tokens,
-        candidates: args.max_candidates,
-        blades: args.max_blades,
-        time: Duration::from_secs(args.timeout),
-        ..Limits::default()
-    };
-    let service = Service::new(Parts {
-        models,
-        rack,
-        adapters: names,
-        adapter_folder: args.adapters.clone(),
-        instructions: sources.blades.iter().filter_map(instruction).collect(),
-        steering: args.steering.steering(),
-        shipped: sources.are_shipped(),
-        framing,
-        name: args.name.clone(),
-        limits,
-    });
-    let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
-    if key.is_none() && !args.host.is_loopback() {
-        anstream::eprintln!(
-            "warning: whoever reaches {} may use this server; set {KEY} to a key that clients must send",
-            args.host
-        );
-    }
-    let access = Access { key, origins: args.origin.clone(), playground: !args.no_playground };
+    let access = args.access()?;
+    log(args.log_prompts);
     let address = SocketAddr::new(args.host, args.port);
     let listening = |source| Error::Listen { address, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -162,14 +156,106 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         .enable_all()
         .build()
         .map_err(listening)?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind(address).await.map_err(listening)?;
-        let address = listener.local_addr().map_err(listening)?;
-        let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
-        anstream::eprintln!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way");
-        listening_at(&format!("http://{address}"));
-        sk_serve::serve(listener, Arc::new(service), access, ended()).await.map_err(listening)
-    })
+    // An address that cannot be had is known before models are loaded.
+    let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+    anstream::eprintln!("loading · http://{address}/ready answers 503 until the models are there");
+    let server = Arc::new(Server::new(access, args.limits()));
+    let serving = runtime.spawn({
+        let server = Arc::clone(&server);
+        async move {
+            Arc::clone(&server).serve(listener, ended()).await;
+            if !server.is_open() {
+                // Nothing can be asked to stop loading, and nothing is lost.
+                std::process::exit(0);
+            }
+        }
+    });
+    server.open(args.service(&mut config)?);
+    let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
+    anstream::eprintln!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way");
+    listening_at(&format!("http://{address}"));
+    runtime.block_on(serving).map_err(|error| listening(error.into()))
+}
+
+/// Logs requests and answers to standard error, and with `texts` what they say.
+fn log(texts: bool) {
+    let level = if texts { LevelFilter::TRACE } else { LevelFilter::OFF };
+    let shown = Targets::new().with_target("sk_serve", LevelFilter::INFO).with_target("sk_serve::texts", level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    // Another one stays, if there is one.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(shown)).try_init();
+}
+
+impl ServeArgs {
+    fn limits(&self) -> Limits {
+        Limits {
+            concurrent: self.concurrent,
+            waiting: self.waiting,
+            memory: self.memory.saturating_mul(1 << 20),
+            max_new_tokens: self.max_new_tokens,
+            candidates: self.max_candidates,
+            blades: self.max_blades,
+            time: Duration::from_secs(self.timeout),
+            prompt_tokens: self.max_prompt_tokens.unwrap_or(usize::MAX),
+            body: self.max_body,
+            header: self.max_header,
+            depth: self.max_depth,
+            patience: Duration::from_secs(self.patience),
+            keep_alive: Some(self.keep_alive).filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            drain: Duration::from_secs(self.drain),
+        }
+    }
+
+    /// Who may use the server.
+    fn access(&self) -> Result<Access, Error> {
+        let key = match &self.api_key_file {
+            Some(file) => {
+                let key = std::fs::read_to_string(file).map_err(|source| Error::KeyFile { file: file.clone(), source })?;
+                let key = key.trim().to_owned();
+                if key.is_empty() {
+                    return Err(Error::EmptyKeyFile { file: file.clone() });
+                }
+                Some(key)
+            }
+            None => std::env::var(KEY).ok().filter(|key| !key.is_empty()),
+        };
+        if key.is_none() && !self.host.is_loopback() {
+            anstream::eprintln!(
+                "warning: whoever reaches {} may use this server; give --api-key-file FILE, or set {KEY}, with a key that clients must send",
+                self.host
+            );
+        }
+        Ok(Access { key, origins: self.origin.clone(), playground: !self.no_playground })
+    }
+
+    /// Loads the models.
+    fn service(&self, config: &mut SchemeSpec) -> Result<Service, Error> {
+        let sources = self.models.sources();
+        let mut loading = Loading::new(false);
+        let (models, adapters) = models::load(&sources, config, &mut loading)?;
+        drop(loading);
+        let framing = self.framing.of(&models, self.steering.operating.convention)?;
+        let rack = AdapterRack::default();
+        let mut names = Vec::new();
+        for (name, adapter) in adapters {
+            rack.insert(name.as_str(), adapter);
+            names.push(name);
+        }
+        let instruction = |blade: &models::Source| Some((blade.name.clone(), blade.instruction()?.to_owned()));
+        Ok(Service::new(Parts {
+            models,
+            rack,
+            adapters: names,
+            adapter_folder: self.adapters.clone(),
+            instructions: sources.blades.iter().filter_map(instruction).collect(),
+            steering: self.steering.steering(),
+            shipped: sources.are_shipped(),
+            framing,
+            name: self.name.clone(),
+            limits: self.limits(),
+        }))
+    }
 }
 
 /// Ends at Ctrl-C, or when the system asks the program to end.

@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sk_models::device::DeviceName;
+use sk_models::engine::Frozen;
+use sk_models::local::{ModelOptions, Models};
 
 use crate::common::{assert_refused, model_args, models, program, run_on_models, stdout};
 
@@ -18,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Server {
     process: Child,
     address: String,
+    /// What it has logged.
+    log: Arc<Mutex<String>>,
 }
 
 /// A reply: status, headers and body.
@@ -38,14 +44,20 @@ impl Server {
     fn of(command: &mut Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut is_first = true;
         let address = loop {
             let line = lines.next().expect("the server says where it listens").unwrap();
+            // It listens before it loads.
+            assert!(!is_first || line.starts_with("loading") || line.starts_with("warning"), "{line}");
+            is_first = false;
             if let Some((_, rest)) = line.split_once("listening at http://") {
                 break rest.split('/').next().unwrap().to_owned();
             }
         };
-        thread::spawn(move || lines.for_each(drop));
-        Self { process, address }
+        let log = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&log);
+        thread::spawn(move || lines.map_while(Result::ok).for_each(|line| *kept.lock().unwrap() += &(line + "\n")));
+        Self { process, address, log }
     }
 
     /// Sends a request and leaves the connection open.
@@ -72,6 +84,41 @@ impl Server {
 
     fn chat(&self, body: &Value) -> Reply {
         self.ask("POST", "/v1/chat/completions", "", body)
+    }
+
+    /// Asks the server to end.
+    fn terminate(&self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    /// Waits for its end; returns the exit status and how long it took.
+    fn wait(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return (status.code(), start.elapsed());
+            }
+            assert!(start.elapsed() < PATIENCE, "the server goes on");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Asks for a stream of more than sockets hold, and takes nothing of it.
+    fn send_and_take_nothing(&self) -> TcpStream {
+        let body = hello(&json!({"stream": true, "max_tokens": 440, "swiss_knife":
+            {"explain": true, "set": ["proposal.candidates=300"]}}));
+        let stream = self.send("POST", "/v1/chat/completions", "", &body.to_string());
+        self.until(|server| server.metric("swiss_knife_answers_under_way") > 0.0);
+        stream
+    }
+
+    fn until(&self, holds: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            assert!(start.elapsed() < PATIENCE, "it does not come to that");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The value of a counter.
@@ -213,6 +260,10 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
     assert!(known.2.contains("helpful"), "the known blades are named: {}", known.2);
     let elsewhere = server.chat(&hello(&json!({"model": "gpt-5"})));
     assert_eq!((elsewhere.0, elsewhere.json()["error"]["code"].as_str()), (404, Some("not_found")));
+    assert_eq!(server.ask("GET", "/v1/models/swiss-knife:best-of-n", "", &Value::Null).0, 200);
+    let bogus = server.ask("GET", "/v1/models/swiss-knife:bogus", "", &Value::Null);
+    assert!(bogus.0 == 404 && bogus.2.contains("best-of-n"), "{}", bogus.2);
+    assert_eq!(server.chat(&hello(&json!({"model": "swiss-knife:bogus"}))).0, 404);
     assert_eq!(server.ask("GET", "/v2", "", &Value::Null).0, 404);
     let long = server.ask("POST", "/v1/chat/completions", "", &json!("x".repeat(2 << 20)));
     assert_eq!((long.0, long.json()["error"]["code"].as_str()), (413, Some("request_too_large")));
@@ -226,6 +277,18 @@ fn what_cannot_be_served_is_refused_in_openais_shape() {
     assert!(!text(&server.chat(&hello(&calm))).is_empty());
     let models = server.ask("GET", "/v1/models", "", &Value::Null).json();
     assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "swiss-knife:best-of-n"));
+}
+
+#[test]
+fn more_tokens_than_an_answer_may_have_are_refused() {
+    let server = Server::start(&["--max-new-tokens", "20"]);
+    for field in ["max_tokens", "max_completion_tokens"] {
+        let refused = server.chat(&hello(&json!({"max_tokens": null, field: 21})));
+        assert_eq!((refused.0, refused.json()["error"]["param"].as_str()), (400, Some(field)), "{}", refused.2);
+        assert!(refused.2.contains("at most 20 tokens"), "{}", refused.2);
+    }
+    let all = server.chat(&hello(&json!({"max_tokens": null}))).json();
+    assert_eq!(all["usage"]["completion_tokens"], 20);
 }
 
 #[test]
@@ -289,12 +352,18 @@ fn a_blade_takes_and_leaves_a_seat_while_it_answers() {
             let reply = server.ask("PATCH", &path, "", &edit);
             assert_eq!((reply.0, &reply.json()["weights"]["calm"]), (200, &json!(0.5)), "{}", reply.2);
             assert!(reply.json()["weights"].get("helpful").is_none());
+            // An adapter that the server knows comes back, and no other.
+            let unknown = server.ask("PATCH", &path, "", &json!({"blades": {"kind": "adapter"}}));
+            assert!(unknown.0 == 400 && unknown.2.contains("helpful"), "{}", unknown.2);
+            let again = json!({"blades": {"helpful": "adapter"}, "weights": {"helpful": 1, "honest": 1}});
+            let reply = server.ask("PATCH", &path, "", &again);
+            assert_eq!((reply.0, &reply.json()["weights"]["helpful"]), (200, &json!(0.5)), "{}", reply.2);
         }
         let weights = &chunk["swiss_knife"]["step"]["weights"];
         seen.push(weights.clone());
     }
     assert!(!seen.is_empty());
-    assert!(seen.contains(&json!({"calm": 0.5, "honest": 0.5})), "{seen:?}");
+    assert!(seen.contains(&json!({"helpful": 0.5, "honest": 0.5})), "{seen:?}");
 }
 
 #[test]
@@ -321,6 +390,81 @@ fn an_answer_goes_on_from_what_it_begins_with() {
 
 /// Log-probabilities are added up in another order by a pass over a whole text.
 const ROUNDING: f64 = 1e-4;
+
+#[test]
+fn what_the_search_costs_is_measured() {
+    let server = Server::start(&["--span-tokens", "8"]);
+    let body = hello(&json!({"stream": true, "stream_options": {"include_usage": true}, "swiss_knife":
+        {"explain": true, "weights": {"helpful": 1, "honest": 1}}}));
+    let chunks = chunks(&server.chat(&body).2);
+    let cost = &chunks[chunks.len() - 1]["usage"]["swiss_knife"];
+    // The backbone and two adapters read each token that was drafted.
+    let drafted = cost["drafted_tokens"].as_u64().unwrap();
+    assert!(drafted > 0 && cost["scored_tokens"] == 3 * drafted, "{cost}");
+    for (name, value) in [
+        ("swiss_knife_scored_tokens_total", 3.0 * drafted as f64),
+        ("swiss_knife_answers_total{outcome=\"complete\"}", 1.0),
+        // Nothing is left of it.
+        ("swiss_knife_kv_bytes", 0.0),
+    ] {
+        assert_eq!(server.metric(name), value, "{name}");
+    }
+    assert!(server.metric("swiss_knife_pass_positions_bucket{le=\"+Inf\"}") > server.metric("swiss_knife_pass_positions_bucket{le=\"1\"}"));
+    assert!(server.metric("swiss_knife_pass_requests_count") > 0.0 && server.metric("swiss_knife_span_seconds_count") > 0.0);
+    // While it answers, what it holds is part of what it has reserved.
+    let server = Server::start(&LONG_ANSWERS);
+    let _reader = server.send_and_take_nothing();
+    server.until(|server| server.metric("swiss_knife_kv_bytes") > 0.0);
+    assert!(server.metric("swiss_knife_kv_bytes") < server.metric("swiss_knife_reserved_bytes"));
+}
+
+#[test]
+fn a_stream_ends_with_the_log_probabilities_of_its_tokens() {
+    let server = Server::start(&[]);
+    for (path, body) in [
+        ("/v1/chat/completions", hello(&json!({"logprobs": true, "top_logprobs": 2}))),
+        ("/v1/completions", json!({"prompt": "Hello", "echo": true, "logprobs": 1, "max_tokens": 9, "seed": 7})),
+    ] {
+        let whole = server.ask("POST", path, "", &body).json();
+        let mut streamed = body.clone();
+        streamed["stream"] = true.into();
+        let chunks = chunks(&server.ask("POST", path, "", &streamed).2);
+        let told: Vec<&Value> =
+            chunks.iter().map(|chunk| &chunk["choices"][0]["logprobs"]).filter(|log_probs| !log_probs.is_null()).collect();
+        assert_eq!(told, [&whole["choices"][0]["logprobs"]], "{path}");
+    }
+}
+
+#[test]
+fn certificates_are_at_the_tolerance_that_is_asked_for() {
+    let server = Server::start(&[]);
+    let radius = |more: Value| {
+        let mut steering = json!({"explain": true});
+        steering.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let reply = server.chat(&hello(&json!({"swiss_knife": steering}))).json();
+        let certificate = &reply["choices"][0]["swiss_knife"]["steps"][0]["certificate"];
+        (certificate["tolerance"].as_f64().unwrap(), certificate["radius"].as_f64().unwrap())
+    };
+    let (usual, narrow) = (radius(json!({})), radius(json!({"tolerance": 0.05})));
+    assert_eq!((usual.0, narrow.0), (0.1, 0.05));
+    // 4 T atanh(τ) over what the modulus says.
+    let ratio = 0.1_f64.atanh() / 0.05_f64.atanh();
+    assert!((usual.1 / narrow.1 - ratio).abs() < 1e-9, "{usual:?} {narrow:?}");
+}
+
+#[test]
+fn requests_are_logged_without_what_they_say() {
+    for (args, says) in [(&[][..], false), (&["--log-prompts"][..], true)] {
+        let server = Server::start(args);
+        let reply = server.chat(&hello(&json!({"messages": [{"role": "user", "content": "Something private"}]})));
+        let id = reply.1.lines().find_map(|line| line.strip_prefix("x-request-id: ")).unwrap();
+        let logged = |part: &str| server.log.lock().unwrap().lines().any(|line| line.contains(id) && line.contains(part));
+        server.until(|_| logged("status=200") && logged("outcome=\"complete\""));
+        assert!(logged("tokens=40") && logged("seconds="), "{}", server.log.lock().unwrap());
+        assert_eq!(logged("Something private"), says);
+        assert_eq!(logged(&format!("{:?}", text(&reply))), says, "{}", server.log.lock().unwrap());
+    }
+}
 
 #[test]
 fn a_text_is_scored_under_the_backbone() {
@@ -352,6 +496,17 @@ fn a_text_is_scored_under_the_backbone() {
         assert_eq!(alone.len(), half.len());
         for (a, b) in alone.iter().zip(lists[1]).skip(1) {
             assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < ROUNDING, "{a} {b}");
+        }
+    }
+    // Without HTTP it is the same.
+    let path = |part: &str| Some(models().join(part).display().to_string());
+    let options = ModelOptions { backbone: path("backbone"), drafter: path("drafter"), device: DeviceName::Cpu, ..ModelOptions::default() };
+    let engine = Models::open(&options, &mut ()).unwrap();
+    for (place, prompt) in prompts.iter().enumerate() {
+        let scores = Frozen::new(Arc::clone(&engine.backbone)).score(prompt, 1, 0).unwrap();
+        let served = body["choices"][place]["logprobs"]["token_logprobs"].as_array().unwrap()[1..].iter();
+        for (own, served) in scores.iter().zip(served) {
+            assert!((f64::from(own.log_prob) - served.as_f64().unwrap()).abs() < ROUNDING, "{own:?} {served}");
         }
     }
     let chat = server.chat(&hello(&json!({"logprobs": true, "top_logprobs": 2, "max_tokens": 9}))).json();
@@ -430,7 +585,8 @@ fn the_description_says_what_is_served() {
     }
     let steering = description["components"]["schemas"]["Steering"]["properties"].as_object().unwrap();
     for (field, about) in steering {
-        let reply = server.chat(&hello(&json!({"max_tokens": 4, "swiss_knife": {field: about["example"]}})));
+        // A certificate is part of an explanation.
+        let reply = server.chat(&hello(&json!({"max_tokens": 4, "swiss_knife": {"explain": true, field: about["example"]}})));
         assert_eq!(reply.0, 200, "swiss_knife.{field}: {}", reply.2);
     }
     let about = server.ask("GET", "/swiss-knife", "", &Value::Null).json();
@@ -477,10 +633,118 @@ fn an_answer_ends_with_its_client() {
             assert!(start.elapsed() < PATIENCE, "still under way");
         }
     }
-    assert!(server.metric("swiss_knife_answers_total") >= 2.0);
+    assert!(server.metric("swiss_knife_answers_total{outcome=\"hung_up\"}") >= 2.0);
+    assert_eq!(server.metric("swiss_knife_answers_total{outcome=\"complete\"}"), 0.0);
     // None of the eight was written to its end.
     assert!(server.metric("swiss_knife_tokens_total") < 8.0 * 440.0, "{}", server.metric("swiss_knife_tokens_total"));
     assert!(!text(&server.chat(&hello(&json!({})))).is_empty());
+}
+
+/// The options of a server whose answers are longer than sockets hold.
+const LONG_ANSWERS: [&str; 4] = ["--span-tokens", "4", "--max-candidates", "300"];
+
+#[test]
+fn whoever_is_too_slow_is_cut_off() {
+    let server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "1"]].concat());
+    let start = Instant::now();
+    for half in ["", "POST /v1/chat/completions HTTP/1.1\r\nHost: te"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(half.as_bytes()).unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        assert!(text.is_empty() || text.contains("408"), "{text}");
+    }
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 408"), "{text}");
+    assert!(start.elapsed() > Duration::from_secs(1) && start.elapsed() < PATIENCE);
+    // A reader that takes nothing frees its place.
+    let mut reader = server.send_and_take_nothing();
+    server.until(|server| server.metric("swiss_knife_answers_under_way") == 0.0);
+    thread::sleep(Duration::from_secs(2));
+    let mut rest = Vec::new();
+    let _ = reader.read_to_end(&mut rest);
+    assert!(!String::from_utf8_lossy(&rest).contains("[DONE]"));
+}
+
+#[test]
+fn nobody_holds_up_the_end_of_the_server() {
+    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--patience", "2"]].concat());
+    let mut half = TcpStream::connect(&server.address).unwrap();
+    half.write_all(b"GET /health HTTP/1.1\r\nHost: te").unwrap();
+    let _reader = server.send_and_take_nothing();
+    let mut answered = server.send("POST", "/v1/chat/completions", "", &hello(&json!({"max_tokens": 200})).to_string());
+    server.until(|server| server.metric("swiss_knife_answers_under_way") > 1.0);
+    server.terminate();
+    server.until(|server| server.ask("GET", "/ready", "", &Value::Null).0 == 503);
+    let refused = server.chat(&hello(&json!({})));
+    assert!(refused.0 == 503 && refused.1.contains("retry-after"), "{}", refused.1);
+    // What is under way ends as it would.
+    let mut text = String::new();
+    answered.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"finish_reason\":"), "{text}");
+    let (status, took) = server.wait();
+    assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
+    // There is an end to that too.
+    let mut server = Server::start(&[&LONG_ANSWERS[..], &["--drain", "1"]].concat());
+    let _reader = server.send_and_take_nothing();
+    server.terminate();
+    let (status, took) = server.wait();
+    assert!(status == Some(0) && took < Duration::from_secs(20), "{status:?} {took:?}");
+}
+
+#[test]
+fn requests_have_limits() {
+    let server = Server::start(&["--max-body", "600", "--max-header", "700", "--max-depth", "5", "--max-prompt-tokens", "60"]);
+    let long = hello(&json!({"user": "x".repeat(600)}));
+    assert_eq!(server.chat(&long).json()["error"]["code"], "request_too_large");
+    let header = format!("X-Long: {}\r\n", "x".repeat(800));
+    assert_eq!(server.ask("GET", "/health", &header, &Value::Null).0, 431);
+    let deep = server.chat(&hello(&json!({"metadata": [[[[[1]]]]]})));
+    assert!(deep.0 == 400 && deep.2.contains("6 deep"), "{}", deep.2);
+    let header = "X-Swiss-Knife: [[[[[[1]]]]]]\r\n";
+    let deep = server.ask("POST", "/v1/chat/completions", header, &hello(&json!({})));
+    assert!(deep.0 == 400 && deep.2.contains("6 deep"), "{}", deep.2);
+    let prompt = |length: usize| json!({"prompt": "x".repeat(length), "max_tokens": 2});
+    let long = server.ask("POST", "/v1/completions", "", &prompt(61));
+    assert_eq!((long.0, long.json()["error"]["code"].as_str()), (400, Some("context_length_exceeded")), "{}", long.2);
+    assert_eq!(server.ask("POST", "/v1/completions", "", &prompt(60)).0, 200);
+}
+
+#[test]
+fn comments_keep_a_stream_alive_unless_they_are_switched_off() {
+    // A step of a thousand candidates takes a while.
+    let body = hello(&json!({"stream": true, "max_tokens": 400, "swiss_knife": {"set": ["proposal.candidates=2000"]}}));
+    let has_comment = |every: &str| {
+        let server = Server::start(&["--keep-alive", every, "--max-candidates", "2000", "--span-tokens", "400"]);
+        let start = Instant::now();
+        let mut lines = BufReader::new(server.send("POST", "/v1/chat/completions", "", &body.to_string())).lines();
+        let found = lines.by_ref().map_while(Result::ok).take_while(|_| start.elapsed() < Duration::from_secs(4));
+        found.into_iter().any(|line| line == ":")
+    };
+    assert!(has_comment("1"));
+    assert!(!has_comment("0"));
+}
+
+#[test]
+fn a_key_may_be_in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    let path = file.to_str().unwrap().to_owned();
+    std::fs::write(&file, "secret\n").unwrap();
+    let mut command = program();
+    command.env("SWISS_KNIFE_SERVE_KEY", "other").args(["serve", "--port", "0", "--api-key-file", &path]).args(model_args());
+    let server = Server::of(&mut command);
+    for (key, status) in [("secret", 200), ("other", 401), ("", 401)] {
+        let header = format!("Authorization: Bearer {key}\r\n");
+        assert_eq!(server.ask("GET", "/v1/models", &header, &Value::Null).0, status, "{key}");
+    }
+    std::fs::write(&file, " \n").unwrap();
+    assert_refused(&run_on_models("serve", &["--api-key-file", &path]), &[&path, "no key"]);
+    assert_refused(&run_on_models("serve", &["--api-key-file", "/nowhere/key"]), &["/nowhere/key"]);
 }
 
 #[test]

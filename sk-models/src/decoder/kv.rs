@@ -1,6 +1,7 @@
 //! KV caches: the context of each lane, and what rows add to it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Decoder;
 use super::engine::{AnyPrefix, AnySuffix};
@@ -11,6 +12,7 @@ pub struct Prefix {
     pub(super) cache: Box<dyn AnyPrefix>,
     /// The suffix that continues the prefix, unless the prefix has changed since.
     latest: Option<u64>,
+    held: Held,
 }
 
 /// Keys and values of what each row has added to its lane's [`Prefix`].
@@ -25,6 +27,33 @@ pub struct Suffix {
     even: bool,
     lanes: usize,
     rows: usize,
+    held: Held,
+}
+
+/// The keys and values of a cache in a decoder's count of all that exist.
+#[derive(Debug)]
+struct Held {
+    all: Arc<AtomicUsize>,
+    tokens: usize,
+}
+
+impl Held {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        Self { all: Arc::clone(all), tokens: 0 }
+    }
+
+    /// Counts the tokens of the cache anew, those of all its lanes and rows.
+    fn count(&mut self, tokens: usize) {
+        self.all.fetch_add(tokens, Ordering::Relaxed);
+        self.all.fetch_sub(self.tokens, Ordering::Relaxed);
+        self.tokens = tokens;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.tokens, Ordering::Relaxed);
+    }
 }
 
 const STALE: &str = "the prefix has changed since the suffix continued it";
@@ -33,7 +62,7 @@ impl Decoder {
     /// Returns an empty prefix for `lanes` lanes.
     #[must_use]
     pub fn prefix(&self, lanes: usize) -> Prefix {
-        Prefix { cache: self.engine.prefix(lanes), latest: None }
+        Prefix { cache: self.engine.prefix(lanes), latest: None, held: Held::new(&self.held) }
     }
 
     /// Returns an empty suffix for `rows` rows in each of `lanes` lanes.
@@ -41,7 +70,7 @@ impl Decoder {
     pub fn suffix(&self, lanes: usize, rows: usize) -> Suffix {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let cache = self.engine.suffix(lanes, rows);
-        Suffix { cache, number: NUMBER.fetch_add(1, Ordering::Relaxed), even: true, lanes, rows }
+        Suffix { cache, number: NUMBER.fetch_add(1, Ordering::Relaxed), even: true, lanes, rows, held: Held::new(&self.held) }
     }
 }
 
@@ -72,6 +101,7 @@ impl Prefix {
     pub fn truncate(&mut self, length: usize) {
         self.change();
         self.cache.truncate(length);
+        self.count();
     }
 
     /// Appends, in every lane, the first `tokens` tokens of row `row` of a suffix. O(`tokens`).
@@ -87,6 +117,7 @@ impl Prefix {
         assert!(tokens <= suffix.len(), "{tokens} tokens of a suffix of {}", suffix.len());
         self.change();
         self.cache.adopt(&*suffix.cache, row, tokens);
+        self.count();
     }
 
     /// Keeps the given lanes in the given order. An index may occur more than once.
@@ -98,6 +129,7 @@ impl Prefix {
         assert!(!lanes.is_empty(), "a prefix needs at least one lane");
         self.change();
         self.cache.select_lanes(lanes);
+        self.count();
     }
 
     /// Appends the lanes of another prefix of the same tokens.
@@ -108,12 +140,18 @@ impl Prefix {
     pub fn join_lanes(&mut self, other: Self) {
         self.change();
         self.cache.join_lanes(other.cache);
+        self.count();
     }
 
     /// Returns the bytes in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.cache.bytes()
+    }
+
+    /// Counts what is held after a change.
+    pub(super) fn count(&mut self) {
+        self.held.count(self.len() * self.lanes());
     }
 
     /// Invalidates every suffix.
@@ -164,8 +202,14 @@ impl Suffix {
         let selected = self.cache.select_rows(self.lanes, rows);
         if selected {
             self.rows = rows.len();
+            self.count();
         }
         selected
+    }
+
+    /// Counts what is held after a change; a row that is shorter counts as the longest.
+    pub(super) fn count(&mut self) {
+        self.held.count(self.len() * self.lanes * self.rows);
     }
 
     /// Records that rows are about to grow, and whether all grow by the same number of tokens.

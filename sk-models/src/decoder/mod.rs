@@ -26,6 +26,7 @@ mod tests;
 use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use burn::tensor::{DType, Device};
@@ -37,7 +38,7 @@ pub use kv::{Prefix, Suffix};
 pub(crate) use logits::{HostLogits, Logits};
 pub(crate) use prefix_tree::NODE_TOKENS;
 pub(crate) use scheduler::is_under_way;
-pub use scheduler::{Away, PATIENCE, Request, Scheduler, Stop, Stopped};
+pub use scheduler::{Away, PATIENCE, PassSize, Request, Scheduler, Stop, Stopped};
 
 use engine::{AnyEngine, Cache};
 use prefix_tree::PrefixTree;
@@ -59,6 +60,8 @@ pub struct Decoder {
     scheduler: Option<Scheduler>,
     /// What contexts share, if anything.
     prefixes: Option<PrefixTree>,
+    /// Tokens whose keys and values are held, those of each lane and row.
+    held: Arc<AtomicUsize>,
 }
 
 /// The adapters that lanes run under, in a form that the decoder reads.
@@ -142,7 +145,7 @@ impl Decoder {
             let format = (precision == Precision::Bf16).then_some(DType::BF16);
             Box::new(gpu::GpuEngine::assemble(embedding, config, parts, format)?)
         };
-        Ok(Self { engine, scheduler: None, prefixes: None })
+        Ok(Self { engine, scheduler: None, prefixes: None, held: Arc::default() })
     }
 
     /// Returns the decoder with its passes joined for threads that have entered `scheduler`; on a GPU,
@@ -167,6 +170,13 @@ impl Decoder {
         self.prefixes.as_ref().map_or(0, PrefixTree::bytes)
     }
 
+    /// Returns the bytes of the keys and values of contexts and candidates that exist at present,
+    /// without those that are [shared](Self::shared_bytes).
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.load(Ordering::Relaxed) * self.bytes_per_token()
+    }
+
     /// Fills an empty prefix with the blocks at the beginning of `tokens` that are kept, and
     /// returns how many tokens they are.
     pub(crate) fn recall(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix) -> usize {
@@ -178,6 +188,7 @@ impl Decoder {
             let pieces: Vec<_> = lanes.iter().map(|pieces| Arc::clone(&pieces[block])).collect();
             prefix.cache.paste(&pieces, NODE_TOKENS);
         }
+        prefix.count();
         blocks * NODE_TOKENS
     }
 
@@ -267,7 +278,9 @@ impl Decoder {
         assert_eq!(seats.count(), prefix.lanes(), "one lane of the prefix per seat");
         prefix.change();
         let cache = Cache::Prefill(&mut *prefix.cache);
-        Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.scheduler()))
+        let hidden = Hidden(self.engine.forward(vec![tokens], &*seats.of, cache, states, self.scheduler()));
+        prefix.count();
+        hidden
     }
 
     /// Reads `rows`, the same in every lane, each after the prefix of its lane and its own part of
@@ -289,7 +302,9 @@ impl Decoder {
         prefix.continue_with(suffix);
         suffix.grow(rows.iter().all(|row| row.len() == width));
         let cache = Cache::Extend { prefix: &mut *prefix.cache, suffix: &mut *suffix.cache };
-        Hidden(self.engine.forward(rows, &*seats.of, cache, true, self.scheduler()))
+        let hidden = Hidden(self.engine.forward(rows, &*seats.of, cache, true, self.scheduler()));
+        suffix.count();
+        hidden
     }
 
     /// Returns the logits of states in the order of lanes, rows and tokens: `[M, V]`.

@@ -19,7 +19,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the first of those that wait waits for others to join its pass.
@@ -69,11 +69,24 @@ impl Stop {
 #[error("the request was stopped")]
 pub struct Stopped;
 
+/// The size of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PassSize {
+    /// Requests that share it.
+    pub requests: usize,
+    /// Positions that it reads, or takes logits of.
+    pub positions: usize,
+}
+
+/// What is told of every pass.
+type Observer = Box<dyn Fn(PassSize) + Send + Sync>;
+
 /// The part of a [`Scheduler`] that its threads share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    observer: OnceLock<Observer>,
 }
 
 #[derive(Default)]
@@ -216,6 +229,12 @@ impl Scheduler {
         Request { shared: &self.0, _thread: PhantomData }
     }
 
+    /// Tells `observer` the size of each pass before it runs, on the thread that runs it. The first
+    /// observer stays.
+    pub fn observe(&self, observer: impl Fn(PassSize) + Send + Sync + 'static) {
+        let _ = self.0.observer.set(Box::new(observer));
+    }
+
     fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -280,8 +299,9 @@ impl State {
         best
     }
 
-    /// Takes the jobs of the next pass, those of `key` that were served least.
-    fn take(&mut self, key: Key) -> Vec<(u64, Erased)> {
+    /// Takes the jobs of the next pass, those of `key` that were served least, and returns their
+    /// positions too.
+    fn take(&mut self, key: Key) -> (Vec<(u64, Erased)>, usize) {
         let mut of_key: Vec<&mut Entry> = Vec::new();
         for entry in self.jobs.iter_mut().filter(|entry| matches!(entry.outcome, Outcome::Pending)) {
             if entry.key == key { of_key.push(entry) } else { entry.passed_over += 1 }
@@ -298,7 +318,7 @@ impl State {
             entry.outcome = Outcome::Taken;
             jobs.push((entry.id, entry.job));
         }
-        jobs
+        (jobs, positions)
     }
 }
 
@@ -366,14 +386,19 @@ impl Shared {
 
     /// Runs a pass of `key`.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, key: Key) -> MutexGuard<'a, State> {
-        let jobs = state.take(key);
+        let (jobs, positions) = state.take(key);
         state.running = true;
         drop(state);
         let pointers: Vec<*mut ()> = jobs.iter().map(|(_, erased)| erased.job).collect();
-        // SAFETY: each job lies on the stack of a thread that waits in `submit` until its outcome
-        // is set, below, and nothing else uses it. Jobs of one key have one type, which `run` was
-        // made for.
-        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (jobs[0].1.run)(&pointers) }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(observer) = self.observer.get() {
+                observer(PassSize { requests: jobs.len(), positions });
+            }
+            // SAFETY: each job lies on the stack of a thread that waits in `submit` until its outcome
+            // is set, below, and nothing else uses it. Jobs of one key have one type, which `run` was
+            // made for.
+            unsafe { (jobs[0].1.run)(&pointers) }
+        }));
         let mut state = self.lock();
         for entry in &mut state.jobs {
             if jobs.iter().any(|(id, _)| *id == entry.id) {
@@ -469,6 +494,29 @@ mod tests {
     }
 
     #[test]
+    fn the_size_of_each_pass_is_told() {
+        let (scheduler, count) = (Scheduler::new(), AtomicUsize::new(0));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&told);
+        scheduler.observe(move |pass| list.lock().unwrap().push(pass));
+        let gate = std::sync::Barrier::new(3);
+        thread::scope(|scope| {
+            for positions in 1..=3 {
+                let (scheduler, count, gate) = (&scheduler, &count, &gate);
+                scope.spawn(move || {
+                    let _here = scheduler.enter(&Stop::new());
+                    gate.wait();
+                    scheduler.0.submit(key(0), positions, &mut Double(1, count));
+                    gate.wait();
+                });
+            }
+        });
+        let told = told.lock().unwrap();
+        let sum = |of: fn(&PassSize) -> usize| told.iter().map(of).sum::<usize>();
+        assert_eq!((told.len(), sum(|pass| pass.requests), sum(|pass| pass.positions)), (count.into_inner(), 3, 6));
+    }
+
+    #[test]
     fn threads_that_differ_in_key_and_number_of_passes_all_end() {
         let found = passes(6, |own| 20 * own, 3);
         // Nobody has more rounds than the last, and joining saves some of the 300.
@@ -513,7 +561,7 @@ mod tests {
 
     fn taken(state: &mut State) -> Vec<u64> {
         let (key, _) = state.next_key().unwrap();
-        let ids = state.take(key).into_iter().map(|(id, _)| id).collect();
+        let ids = state.take(key).0.into_iter().map(|(id, _)| id).collect();
         state.jobs.retain(|entry| matches!(entry.outcome, Outcome::Pending));
         ids
     }

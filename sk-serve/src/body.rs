@@ -1,0 +1,81 @@
+//! Bodies: whole, in time, and not too deep.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use serde::de::DeserializeOwned;
+
+use crate::ApiError;
+use crate::routes::App;
+
+/// A body that is JSON, whatever type it says it has.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let limits = &app.service.limits;
+        let bytes = tokio::time::timeout(limits.patience, Bytes::from_request(request, app));
+        let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(limits.body),
+            _ => ApiError::invalid("body", rejection.to_string()),
+        })?;
+        read(&bytes, limits.depth).map(Self).map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
+    }
+}
+
+/// Reads JSON in which at most `most` arrays and objects lie inside each other.
+pub(crate) fn read<T: DeserializeOwned>(json: &[u8], most: usize) -> Result<T, String> {
+    let depth = depth(json);
+    if depth > most {
+        return Err(format!("its arrays and objects lie {depth} deep in each other, and this server reads at most {most}"));
+    }
+    serde_json::from_slice(json).map_err(|error| error.to_string())
+}
+
+/// How many arrays and objects lie inside each other at most.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn brackets_in_texts_are_text() {
+        for (json, expected) in
+            [("1", 0), (r#"{"a": [1, [2]], "b": []}"#, 3), (r#"["[[[", "\"[", "\\", [1]]"#, 2), ("]]]]", 0), ("[[[[", 4)]
+        {
+            assert_eq!(depth(json.as_bytes()), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_deep_is_not_read() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(read::<Value>(nested(8).as_bytes(), 8).is_ok());
+        let error = read::<Value>(nested(9).as_bytes(), 8).unwrap_err();
+        assert!(error.contains("9 deep") && error.contains("at most 8"), "{error}");
+        // No stack is used up.
+        assert!(read::<Value>(nested(1 << 20).as_bytes(), 8).is_err());
+    }
+}

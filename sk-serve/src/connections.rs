@@ -1,0 +1,110 @@
+//! Connections: how long they may take, and how they end.
+//!
+//! Whoever sends the head of a request or takes an answer too slowly is cut off, so that no
+//! connection is held for ever, not even while the server drains.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
+
+use crate::{Limits, Server};
+
+/// How long the server waits when the system gives it no more sockets.
+const NO_SOCKETS: Duration = Duration::from_secs(1);
+
+/// The connections of a server.
+pub(crate) struct Connections {
+    listener: TcpListener,
+    server: Arc<Server>,
+    limits: Limits,
+    /// Says that connections end with the request under way.
+    closing: watch::Sender<bool>,
+    open: JoinSet<()>,
+}
+
+impl Connections {
+    pub(crate) fn new(listener: TcpListener, server: Arc<Server>, limits: Limits) -> Self {
+        Self { listener, server, limits, closing: watch::Sender::new(false), open: JoinSet::new() }
+    }
+
+    /// Accepts connections until `end` is ready.
+    pub(crate) async fn accept_until<T>(&mut self, end: impl Future<Output = T>) -> T {
+        let mut end = pin!(end);
+        loop {
+            tokio::select! {
+                ended = &mut end => return ended,
+                stream = accept(&self.listener) => {
+                    let connection = connection(stream, Arc::clone(&self.server), self.limits.clone(), self.closing.subscribe());
+                    self.open.spawn(connection);
+                }
+                // Those that have ended are forgotten.
+                Some(_) = self.open.join_next() => {}
+            }
+        }
+    }
+
+    /// Lets requests under way end, for as long as the limits say. Others are still heard: the
+    /// endpoints refuse them.
+    pub(crate) async fn drain(mut self) {
+        self.closing.send_replace(true);
+        let mut ending = std::mem::take(&mut self.open);
+        let drain = self.limits.drain;
+        let ended = async { while ending.join_next().await.is_some() {} };
+        let _ = self.accept_until(tokio::time::timeout(drain, ended)).await;
+        // What still goes on ends with its connection.
+    }
+}
+
+/// The next connection. What is wrong with one is no fault of the next.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) if is_of_connection(&error) => {}
+            Err(_) => tokio::time::sleep(NO_SOCKETS).await,
+        }
+    }
+}
+
+fn is_of_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionRefused | ConnectionAborted | ConnectionReset)
+}
+
+/// Serves a connection to its end.
+async fn connection(stream: TcpStream, server: Arc<Server>, limits: Limits, mut closing: watch::Receiver<bool>) {
+    // A span is sent when it is chosen. A socket without the option works too.
+    let _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(limits.patience));
+    let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let request: Request = request.map(Body::new);
+        TowerToHyperService::new(server.router()).call(request)
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.patience)
+        .max_header_size(limits.header)
+        .serve_connection(TokioIo::new(Box::pin(stream)), answer);
+    let mut served = pin!(served);
+    tokio::select! {
+        // What went wrong is the client's to know.
+        _ = served.as_mut() => return,
+        _ = closing.wait_for(|closing| *closing) => {}
+    }
+    served.as_mut().graceful_shutdown();
+    let _ = served.await;
+}

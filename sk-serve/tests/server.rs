@@ -1,0 +1,139 @@
+//! A server in this process: before it has models, and when a request meets a fault.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use serde_json::{Value, json};
+use sk_models::device::DeviceName;
+use sk_models::dialogue::Framing;
+use sk_models::engine::AdapterRack;
+use sk_models::local::Models;
+use sk_models::text::Tokenizer;
+use sk_models::decoder::Precision;
+use sk_scheme::Steering;
+use sk_serve::{Access, Limits, Parts, Server, Service};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+/// Breaks the next answer when it has its first span.
+static BREAKS: AtomicBool = AtomicBool::new(false);
+
+/// Measures nothing, and panics where it is told to: in the thread that writes an answer.
+struct Broken;
+
+impl Recorder for Broken {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        let breaks = key.name() == "swiss_knife_first_span_seconds" && BREAKS.swap(false, Ordering::Relaxed);
+        assert!(!breaks, "a fault that the test injects");
+        Histogram::noop()
+    }
+}
+
+fn service() -> Service {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = folder.path().join("config.json");
+    let config = json!({"model_type": "qwen2", "vocab_size": Tokenizer::bytes().vocab_size(), "hidden_size": 16,
+        "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true});
+    std::fs::write(&shape, config.to_string()).unwrap();
+    let names = ["helpful", "honest"].map(str::to_owned);
+    let device = (DeviceName::Cpu, Precision::F32);
+    let (models, adapters) = Models::random((&shape, Some(&shape)), device, 1, &[4], names.clone(), &mut ()).unwrap();
+    let rack = AdapterRack::default();
+    adapters.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
+    Service::new(Parts {
+        models,
+        rack,
+        adapters: names.to_vec(),
+        adapter_folder: None,
+        instructions: Vec::new(),
+        steering: Steering::default(),
+        shipped: false,
+        framing: Framing::Hh { stop: true },
+        name: "random".to_owned(),
+        limits: Limits::default(),
+    })
+}
+
+/// A server that listens; it lives as long as the runtime.
+fn listening() -> (Arc<Server>, String, Runtime) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let server = Arc::new(Server::new(Access::default(), Limits::default()));
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    runtime.spawn(Arc::clone(&server).serve(listener, std::future::pending()));
+    (server, url, runtime)
+}
+
+fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder().http_status_as_error(false).build().into()
+}
+
+/// A status and a body.
+fn ask(url: &str, body: &Value) -> (u16, String) {
+    let mut response = agent().post(format!("{url}/v1/chat/completions")).send(body.to_string().as_str()).unwrap();
+    (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+}
+
+#[test]
+fn requests_are_told_to_come_back_until_there_are_models() {
+    let (server, url, _runtime) = listening();
+    let get = |path: &str| agent().get(format!("{url}{path}")).call().unwrap();
+    assert_eq!(get("/health").status(), 200);
+    for path in ["/ready", "/v1/models", "/"] {
+        let response = get(path);
+        assert_eq!((response.status().as_u16(), response.headers()["retry-after"].as_bytes()), (503, &b"1"[..]), "{path}");
+    }
+    let asked = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4});
+    let (status, body) = ask(&url, &asked);
+    assert!(status == 503 && body.contains("server_error"), "{body}");
+    server.open(service());
+    assert_eq!(get("/ready").status(), 200);
+    assert_eq!(ask(&url, &asked).0, 200);
+}
+
+#[test]
+fn a_panic_of_one_request_harms_no_other() {
+    metrics::set_global_recorder(Broken).unwrap();
+    let (server, url, _runtime) = listening();
+    server.open(service());
+    let asked = |seed: usize, stream: bool| {
+        json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 24, "seed": seed, "stream": stream, "n": 2})
+    };
+    let text = |body: &str| serde_json::from_str::<Value>(body).unwrap()["choices"].clone();
+    let alone: Vec<Value> = (0..4).map(|seed| text(&ask(&url, &asked(seed, false)).1)).collect();
+    for _ in 0..3 {
+        BREAKS.store(true, Ordering::Relaxed);
+        let replies: Vec<(u16, String)> = thread::scope(|scope| {
+            let (url, asked) = (&url, &asked);
+            let clients: Vec<_> = (0..4).map(|seed| scope.spawn(move || ask(url, &asked(seed, false)))).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        let failed: Vec<&(u16, String)> = replies.iter().filter(|(status, _)| *status != 200).collect();
+        let [(500, body)] = failed[..] else { panic!("{replies:?}") };
+        assert!(body.contains("server_error") && body.contains("report"), "{body}");
+        for ((_, body), alone) in replies.iter().zip(&alone).filter(|((status, _), _)| *status == 200) {
+            assert_eq!(text(body), *alone);
+        }
+    }
+    // A stream that is under way ends with the error.
+    BREAKS.store(true, Ordering::Relaxed);
+    let (status, body) = ask(&url, &asked(0, true));
+    assert!(status == 200 && body.contains("\"error\"") && body.trim_end().ends_with("data: [DONE]"), "{body}");
+    let again: Vec<Value> = (0..4).map(|seed| text(&ask(&url, &asked(seed, false)).1)).collect();
+    assert_eq!(again, alone);
+}
