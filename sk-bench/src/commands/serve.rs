@@ -11,7 +11,7 @@ use sk_serve::{Access, HeaderValue, Limits, Parts, Service};
 
 use crate::args::{ModelArgs, SteeringArgs, positive};
 use crate::progress::Loading;
-use crate::{DialogueFraming, Error, models};
+use crate::{DialogueFraming, Error, message, models};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -105,7 +105,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
 pub fn play(args: &ServeArgs) -> Result<(), Error> {
     start(args, |page| {
         if let Err(error) = open::that_detached(page) {
-            anstream::eprintln!("warning: no browser could be opened ({error}); open {page} in one");
+            message::warning(&format!("no browser could be opened ({error}); open {page} in one"));
         }
     })
 }
@@ -148,10 +148,10 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     });
     let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
     if key.is_none() && !args.host.is_loopback() {
-        anstream::eprintln!(
-            "warning: whoever reaches {} may use this server; set {KEY} to a key that clients must send",
+        message::warning(&format!(
+            "whoever reaches {} may use this server; set {KEY} to a key that clients must send",
             args.host
-        );
+        ));
     }
     let access = Access { key, origins: args.origin.clone(), playground: !args.no_playground };
     let address = SocketAddr::new(args.host, args.port);
@@ -166,7 +166,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         let listener = tokio::net::TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
-        anstream::eprintln!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way");
+        message::note(&format!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way"));
         listening_at(&format!("http://{address}"));
         sk_serve::serve(listener, Arc::new(service), access, ended()).await.map_err(listening)
     })
