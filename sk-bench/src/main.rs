@@ -6,7 +6,7 @@ mod usage;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use sk_bench::cli::Cli;
+use sk_bench::cli::{Cli, Command};
 use sk_bench::{interrupt, message};
 
 fn main() -> ExitCode {
@@ -15,6 +15,9 @@ fn main() -> ExitCode {
         Err(error) => return usage::report(&error),
     };
     usage::set_color(cli.color);
+    if matches!(cli.command, Command::Serve(_) | Command::Play(_)) {
+        exhaustion::serves();
+    }
     if let Some(threads) = threads_beyond_reason() {
         message::error(&format!("RAYON_NUM_THREADS is {threads}; it must be at most {MOST_THREADS}"));
         return ExitCode::from(usage::BAD_INPUT);

@@ -91,6 +91,8 @@ impl ApiError {
             SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
+            // Other answers, or other programs, have it now.
+            SessionError::Memory { .. } => Self::busy(),
             _ => Self::internal(error),
         }
     }

@@ -65,7 +65,8 @@ pub struct ServeArgs {
     /// Seconds from a request to the end of its answer, which then stays as it is.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time.as_secs(), help_heading = "Server")]
     timeout: u64,
-    /// Mebibytes of keys and values that the answers under way may need together.
+    /// Mebibytes that the answers under way may need together, besides the weights; less if less is
+    /// free.
     #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Server")]
     memory: u64,
     /// Most tokens of an answer that does not ask for fewer.
@@ -124,10 +125,19 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         names.push(name);
     }
     let instruction = |blade: &models::Source| Some((blade.name.clone(), blade.instruction()?.to_owned()));
+    let asked = args.memory.saturating_mul(1 << 20);
+    let memory = models.room().map_or(asked, |room| room.min(asked));
+    if memory < asked {
+        message::warning(&format!(
+            "answers get {} MiB and not {} (--memory): no more is free beside the models and what they share",
+            memory >> 20,
+            args.memory
+        ));
+    }
     let limits = Limits {
         concurrent: args.concurrent,
         waiting: args.waiting,
-        memory: args.memory.saturating_mul(1 << 20),
+        memory,
         max_new_tokens: args.max_new_tokens,
         candidates: args.max_candidates,
         blades: args.max_blades,
