@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::common::{
-    CONTEXT, assert_refused, copy_of, edit_json, models, run, run_on_models, run_with_input, stderr, stdout,
+    CONTEXT, assert_refused, copy_of, edit_json, models, program, run, run_on_models, run_with_input, stderr, stdout,
 };
 use serde_json::{Value, json};
 
@@ -328,6 +328,27 @@ fn options_without_an_effect() {
 fn negative_numbers_are_values() {
     refused(&["Hi", "--seed", "-1"], &["invalid value '-1' for '--seed"]);
     refused(&["Hi", "--max-new-tokens", "-1"], &["invalid value '-1' for '--max-new-tokens", "at least 1"]);
+}
+
+#[test]
+fn more_threads_than_a_machine_has() {
+    for threads in ["1025", "100000"] {
+        let output = program().env("RAYON_NUM_THREADS", threads).args(["generate", "Hi"]).output().unwrap();
+        assert_refused(&output, &["RAYON_NUM_THREADS", threads, "1024"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_context_larger_than_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", folder.path());
+    edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(4_000_000_000_u32));
+    let new = ["--max-new-tokens", "3000000000"];
+    let output =
+        program().args(["generate", "Hi", "--framing", "none", "--backbone", &path(&backbone)]).args(new).output().unwrap();
+    // Keys and values of 2 layers of one head of 8 numbers, 128 bytes a token, under the backbone alone.
+    assert_refused(&output, &["dialogue of 30000000", "384.", "GB of memory are free", "--max-new-tokens"]);
 }
 
 /// Clears the screen, names the window, and turns the direction of what follows.
