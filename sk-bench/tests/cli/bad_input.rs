@@ -343,12 +343,13 @@ fn more_threads_than_a_machine_has() {
 fn a_context_larger_than_memory() {
     let folder = tempfile::tempdir().unwrap();
     let backbone = copy_of("backbone", folder.path());
-    edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(4_000_000_000_u32));
-    let new = ["--max-new-tokens", "3000000000"];
-    let output =
-        program().args(["generate", "Hi", "--framing", "none", "--backbone", &path(&backbone)]).args(new).output().unwrap();
-    // Keys and values of 2 layers of one head of 8 numbers, 128 bytes a token, under the backbone alone.
-    assert_refused(&output, &["dialogue of 30000000", "384.", "GB of memory are free", "--max-new-tokens"]);
+    edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(2_000_000_000));
+    let blade = format!("helpful={}", models().join("blades/helpful").display());
+    let models = ["--backbone", &path(&backbone), "--blade", &blade, "--max-new-tokens", "1500000000"];
+    let output = program().args(["generate", "Hi"]).args(models).output().unwrap();
+    // Keys and values of two layers of one head of 8 numbers take 128 bytes a token and lane; the
+    // lanes are the backbone's and the blade's.
+    assert_refused(&output, &["dialogue of 15000000", "384.0 GB", "of memory are free", "--max-new-tokens"]);
 }
 
 /// Clears the screen, names the window, and turns the direction of what follows.
