@@ -1,7 +1,19 @@
 //! Running out of memory is bad input, not a crash: it is said on one line and ends with status 2.
+//!
+//! That is right for a command. A server refuses requests before it asks for their memory; should it
+//! run out in spite of that, whoever started it reads what to change.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the program is a server.
+static SERVES: AtomicBool = AtomicBool::new(false);
+
+/// Has a lack of memory said to whoever started a server.
+pub(crate) fn serves() {
+    SERVES.store(true, Ordering::Relaxed);
+}
 
 /// What memory comes from.
 #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
@@ -53,11 +65,12 @@ fn exhausted(size: usize) -> ! {
     // On the stack: there is no memory to format in.
     let mut line = [0; 192];
     let mut rest = &mut line[..];
-    let _ = writeln!(
-        rest,
-        "error: out of memory: {} MiB more are needed; use a smaller model, fewer candidates (--n) or a shorter context",
-        size.div_ceil(1 << 20)
-    );
+    let cure = if SERVES.load(Ordering::Relaxed) {
+        "give answers less (--memory), or use a smaller model"
+    } else {
+        "use a smaller model, fewer candidates (--n) or a shorter context"
+    };
+    let _ = writeln!(rest, "error: out of memory: {} MiB more are needed; {cure}", size.div_ceil(1 << 20));
     let unused = rest.len();
     let written = line.len() - unused;
     let _ = std::io::stderr().write_all(&line[..written]);

@@ -7,6 +7,7 @@ use owo_colors::OwoColorize;
 use sk_core::{Decision, SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
 
+use crate::message;
 use crate::trace::span_text;
 
 /// How much `--explain` shows of a step.
@@ -187,7 +188,8 @@ pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
 fn visible(text: &str) -> String {
     let spell = |c: char| match c {
         '\n' => vec!['⏎'],
-        c if c.is_control() => c.escape_default().collect(),
+        '\t' => vec!['\\', 't'],
+        c if message::commands(c) => c.escape_unicode().collect(),
         c => vec![c],
     };
     text.chars().flat_map(spell).collect()

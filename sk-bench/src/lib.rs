@@ -11,6 +11,7 @@ mod framing;
 pub mod interrupt;
 pub mod judge;
 pub mod memory;
+pub mod message;
 pub mod models;
 mod plural;
 pub mod pool;

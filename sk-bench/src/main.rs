@@ -6,8 +6,8 @@ mod usage;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use sk_bench::cli::Cli;
-use sk_bench::interrupt;
+use sk_bench::cli::{Cli, Command};
+use sk_bench::{interrupt, message};
 
 fn main() -> ExitCode {
     let cli = match negatives_are_values(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found)) {
@@ -15,17 +15,20 @@ fn main() -> ExitCode {
         Err(error) => return usage::report(&error),
     };
     usage::set_color(cli.color);
+    if matches!(cli.command, Command::Serve(_) | Command::Play(_)) {
+        exhaustion::serves();
+    }
     if let Some(threads) = threads_beyond_reason() {
-        usage::complain(&format!("RAYON_NUM_THREADS is {threads}; it must be at most {MOST_THREADS}"));
+        message::error(&format!("RAYON_NUM_THREADS is {threads}; it must be at most {MOST_THREADS}"));
         return ExitCode::from(usage::BAD_INPUT);
     }
-    std::panic::set_hook(Box::new(|panic| usage::complain(&format!("this is a bug: {panic}"))));
+    std::panic::set_hook(Box::new(|panic| message::error(&format!("this is a bug: {panic}"))));
     match std::panic::catch_unwind(|| cli.command.run()) {
         Ok(Ok(())) if interrupt::requested() => ExitCode::from(interrupt::EXIT_CODE),
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            usage::complain(&error.to_string());
+            message::error(&error.to_string());
             ExitCode::from(error.exit_code())
         }
         // The hook has said it.

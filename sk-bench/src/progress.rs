@@ -6,6 +6,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use sk_models::hf::Progress;
 
+use crate::message;
+
 const TICK: Duration = Duration::from_millis(100);
 
 /// What is being loaded, as it is shown.
@@ -27,8 +29,8 @@ impl Loading {
     }
 
     /// Says what is going on now.
-    pub fn show(&self, what: impl Into<String>) {
-        self.spinner.set_message(what.into());
+    pub fn show(&self, what: &str) {
+        self.spinner.set_message(message::plain(what));
     }
 }
 
@@ -45,7 +47,7 @@ impl Progress for Loading {
     }
 
     fn warn(&mut self, warning: &str) {
-        self.spinner.suspend(|| eprintln!("warning: {warning}"));
+        self.spinner.suspend(|| message::warning(warning));
     }
 
     fn begin(&mut self, file: &str, length: Option<u64>, present: u64) {
@@ -55,7 +57,7 @@ impl Progress for Loading {
         let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
         let template = "{msg:.dim} {bar:30.cyan} {bytes}/{total_bytes} {bytes_per_sec} {eta:>4}";
         bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
-        bar.set_message(file.to_owned());
+        bar.set_message(message::plain(file));
         bar.set_position(present);
         self.download = Some(bar);
     }

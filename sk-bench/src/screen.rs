@@ -3,7 +3,6 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use owo_colors::OwoColorize;
 use sk_core::StepTrace;
 use sk_models::text::Tokenizer;
 
@@ -13,7 +12,7 @@ use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeSpec;
 use crate::trace::{StepRecord, TraceFile};
-use crate::{Error, explain};
+use crate::{Error, explain, message};
 use sk_core::Ended;
 use sk_models::dialogue::Reply;
 
@@ -97,7 +96,7 @@ impl<'t> Screen<'t> {
                 counted(reply.steps, "step"),
                 if reply.ended == Ended::ContextFull { ", stopped: context full" } else { "" },
             );
-            anstream::eprintln!("{}", summary.dimmed());
+            message::aside(&summary);
         }
         Ok(())
     }

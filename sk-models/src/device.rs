@@ -106,11 +106,24 @@ pub(crate) fn settled<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     device.memory_persistent_allocations(tensor, |tensor| tensor.clone().mul_scalar(1.0))
 }
 
-/// Returns the bytes of CPU memory that are available without swapping, if the system reports them.
+/// Returns the bytes of CPU memory that the program can still take without swapping, if the system
+/// reports them: what is available, or what its own limit (`ulimit -v`) leaves if that is less.
 #[must_use]
 pub fn free_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let read = |file: &str| std::fs::read_to_string(file).ok();
+    let available = kibibytes(&read("/proc/meminfo")?, "MemAvailable:")?;
+    let own = || {
+        let limits = read("/proc/self/limits")?;
+        let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+        let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
+        Some(limit.saturating_sub(kibibytes(&read("/proc/self/status")?, "VmSize:")?))
+    };
+    Some(own().map_or(available, |own| own.min(available)))
+}
+
+/// The bytes that a line of a file in `/proc` gives in kibibytes.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

@@ -385,3 +385,38 @@ fn weights_of_another_format() {
     fs::rename(adapter.path().join(ADAPTER_WEIGHTS), adapter.path().join("adapter_model.bin")).unwrap();
     assert_refused(load_for_tied(adapter.path()), &[&path_text(&adapter, "adapter_model.bin"), "safe_serialization=True"]);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_refused() {
+    for name in ["config.json", WEIGHTS] {
+        let directory = model();
+        let pipe = directory.path().join(name);
+        fs::remove_file(&pipe).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // To open it would wait for a writer.
+        let (sender, done) = std::sync::mpsc::channel();
+        let path = directory.path().to_owned();
+        std::thread::spawn(move || {
+            let _ = sender.send(load(&path).map_err(|error| error.to_string()));
+        });
+        let error = done.recv_timeout(std::time::Duration::from_secs(60)).expect("the load ends").unwrap_err();
+        assert!(error.contains(name) && error.contains("not a regular file"), "{error}");
+    }
+}
+
+#[test]
+fn a_packed_file_that_unpacks_to_a_line_without_end_is_refused() {
+    use std::io::Write;
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.jsonl.gz");
+    let mut packed = flate2::write::GzEncoder::new(fs::File::create(&path).unwrap(), flate2::Compression::fast());
+    for _ in 0..65 {
+        packed.write_all(&vec![b' '; 1 << 20]).unwrap();
+    }
+    packed.finish().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < 1 << 20);
+    let error = sk_models::train::data::read_rows(&path).unwrap_err().to_string();
+    assert!(error.contains("data.jsonl.gz") && error.contains("64 MiB"), "{error}");
+}

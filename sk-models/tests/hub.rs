@@ -55,6 +55,12 @@ struct State {
     ignore_ranges: bool,
     /// Whether the hub leaves out the scheme of the host of contents.
     without_scheme: bool,
+    /// Bytes that the listing is made longer by.
+    padding: usize,
+    /// Bytes by which the announced length of a large file differs.
+    off_by: i64,
+    /// Whether small files have no announced length and no end.
+    endless: bool,
     /// The token without which nothing is given.
     token: Option<&'static str>,
 }
@@ -81,7 +87,7 @@ impl FakeHub {
             let file = request.path.strip_prefix(&format!("/{ID}/resolve/{COMMIT}/"));
             if request.path == listing {
                 let siblings: Vec<_> = state.files.keys().map(|name| serde_json::json!({"rfilename": name})).collect();
-                let body = serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
+                let body = " ".repeat(state.padding) + &serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
                 respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
             } else if let Some((name, bytes)) = file.and_then(|name| Some((name, state.files.get(name)?))) {
                 if name.ends_with(".safetensors") {
@@ -89,7 +95,7 @@ impl FakeHub {
                     let headers = [
                         ("location", format!("{storage}/blob/{name}")),
                         ("x-linked-etag", format!("\"{}\"", sha256(bytes))),
-                        ("x-linked-size", bytes.len().to_string()),
+                        ("x-linked-size", (bytes.len() as i64 + state.off_by).to_string()),
                     ];
                     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
                     respond(stream, "302 Found", &headers, b"");
@@ -98,6 +104,13 @@ impl FakeHub {
                     let mut bytes = bytes.clone();
                     if state.corrupt_small {
                         bytes[0] ^= 1;
+                    }
+                    if state.endless {
+                        let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\netag: {etag}\r\n\r\n");
+                        let _ = stream.write_all(head.as_bytes());
+                        // Until the client has enough.
+                        while stream.write_all(&[b' '; 1 << 16]).is_ok() {}
+                        return;
                     }
                     respond(stream, "200 OK", &[("etag", &etag)], &bytes);
                 }
@@ -307,6 +320,34 @@ fn files_with_one_etag_are_kept_apart() {
         assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), *bytes, "{name}");
     }
     assert!(snapshot.join("config.json").exists() && snapshot.join("tokenizer.json").exists());
+}
+
+#[test]
+fn a_listing_has_an_end() {
+    let fake = FakeHub::start(State { files: sharded(), padding: 65 << 20, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    assert!(matches!(error, HubError::Answer { .. }), "{error}");
+}
+
+#[test]
+fn lengths_that_differ_from_what_was_announced_are_refused() {
+    for (off_by, says) in [(-1, "299999 were announced"), (1, "300000 of 300001 bytes")] {
+        let fake = FakeHub::start(State { files: sharded(), off_by, ..State::default() });
+        let cache = tempfile::tempdir().unwrap();
+        let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(format!("{error} {source}").contains(says), "{error} {source}");
+        assert!(!cache.path().join(format!("models--owner--model/snapshots/{COMMIT}/model-00001-of-00002.safetensors")).exists());
+    }
+}
+
+#[test]
+fn a_file_without_a_length_has_an_end() {
+    let fake = FakeHub::start(State { files: sharded(), endless: true, ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let error = fake.hub(cache.path()).resolve(ID, &mut ()).unwrap_err();
+    assert!(matches!(&error, HubError::Corrupt { reason, .. } if reason.contains("no length was announced")), "{error}");
 }
 
 #[test]

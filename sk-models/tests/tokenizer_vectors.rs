@@ -116,7 +116,7 @@ fn conversations_have_the_recorded_prompts() {
     for vector in &vectors {
         let options = ChatOptions { tools: vector.tools.clone(), add_generation_prompt: vector.add_generation_prompt };
         for template in [&template, &from_config] {
-            let prompt = template.render(vector.messages.clone(), &options).unwrap();
+            let prompt = template.render(&vector.messages, &options).unwrap();
             assert_eq!(prompt, vector.rendered, "{}", vector.name);
         }
         assert_eq!(tokenizer.encode(&vector.rendered).unwrap(), vector.ids, "{}", vector.name);

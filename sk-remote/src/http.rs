@@ -62,12 +62,17 @@ pub(crate) fn agent() -> Agent {
     Agent::new_with_config(config.build())
 }
 
+/// Whether a host is this machine.
+pub(crate) fn is_here(host: &str) -> bool {
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
 impl Server {
     pub(crate) fn new(agent: &Agent, base: &str, key: Option<&Key>) -> Self {
         let authorization = key.map(|key| format!("Bearer {}", key.as_str()));
         // No proxy leads back to this machine.
         let uri: Option<Uri> = base.parse().ok();
-        let here = uri.as_ref().and_then(Uri::host).is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
+        let here = uri.as_ref().and_then(Uri::host).is_some_and(is_here);
         let proxy = if here { None } else { ureq::Proxy::try_from_env() };
         Self { agent: agent.clone(), base: base.to_owned(), authorization, proxy }
     }

@@ -80,6 +80,17 @@ impl Role {
         Self { key, ..self }
     }
 
+    /// Whether the key can be read by whoever is on the way to a server: it is sent to another machine
+    /// without encryption. The engine says nothing of it; a program that takes keys does.
+    #[must_use]
+    pub fn exposes_key(&self) -> bool {
+        let exposed = |url: &String| {
+            let uri: Option<Uri> = url.parse().ok();
+            url.starts_with("http://") && !uri.as_ref().and_then(Uri::host).is_some_and(is_here)
+        };
+        self.key.is_some() && self.urls.iter().any(exposed)
+    }
+
     /// Checks the addresses, which may have been written field by field.
     pub(crate) fn checked(self) -> Result<Self, AddressError> {
         let wrong = |url: &str, reason| AddressError { text: url.to_owned(), reason };
@@ -195,6 +206,17 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Role>().unwrap_err().reason, reason, "{text}");
         }
+    }
+
+    #[test]
+    fn a_key_is_exposed_on_the_way_to_another_machine_without_tls() {
+        let exposes = |text: &str, key: Option<&str>| {
+            let role: Role = text.parse().unwrap();
+            role.with_key(key.and_then(Key::new)).exposes_key()
+        };
+        assert!(exposes("vllm+http://host.example:1", Some("k")) && exposes("sglang+https://a:1,http://10.0.0.1:2", Some("k")));
+        assert!(!exposes("vllm+https://host.example:1", Some("k")) && !exposes("vllm+http://host.example:1", None));
+        assert!(!exposes("vllm+http://localhost:1,http://127.0.0.1:2,http://[::1]:3", Some("k")));
     }
 
     #[test]

@@ -207,6 +207,17 @@ impl BladeRule {
         }
     }
 
+    /// Whether it looks at the backbone alone.
+    pub(crate) fn reads_backbone(&self) -> bool {
+        let guided = self.guidance().is_some();
+        match self {
+            Self::Likelihood { .. } | Self::Ingredient { .. } => false,
+            // The contrary takes its place.
+            Self::Instruction { against, .. } => against.is_none() || guided,
+            _ => true,
+        }
+    }
+
     /// The choice of σ of an implicit reward or likelihood.
     pub(crate) fn dispersion(&self) -> Option<Dispersion> {
         match self {

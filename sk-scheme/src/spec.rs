@@ -1,5 +1,6 @@
 //! A scheme as data, slot by slot.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -282,6 +283,13 @@ impl SchemeSpec {
     /// The instructions that blades read under: the name of the lane of each, and its text.
     pub fn instructions(&self) -> impl Iterator<Item = (String, &str)> {
         self.blades.iter().flat_map(BladeSpec::instructions)
+    }
+
+    /// The contexts that the backbone may keep: its own, and one for each adapter and instruction.
+    pub fn lanes(&self) -> usize {
+        let names: BTreeSet<String> =
+            self.adapters().map(|(name, _)| name).chain(self.instructions().map(|(name, _)| name)).collect();
+        names.len() + 1
     }
 
     /// Ω: the seated blades with their weights, or with equal ones if none is given.

@@ -65,21 +65,26 @@ impl SchemeSpec {
     pub fn passes(&self) -> Passes {
         let rules = || self.blades.iter().chain(&self.template).map(|blade| &blade.rule);
         let adapters = rules().any(|rule| rule.needs_adapter() && !matches!(rule, BladeRule::Ingredient { .. }));
-        let backbone = self.proposal.reads_backbone()
-            || rules().any(|rule| !matches!(rule, BladeRule::Likelihood { .. } | BladeRule::Ingredient { .. }));
+        let backbone = self.proposal.reads_backbone() || rules().any(BladeRule::reads_backbone);
         let heads = rules().any(|rule| rule.head_kind().is_some());
-        let lanes = match (backbone, adapters) {
-            (true, true) => "K + 1",
-            (true, false) => "1",
-            (false, true) => "K",
-            (false, false) => "0",
+        // An instruction and a member of an ensemble have a lane each, whatever K is.
+        let own = |rule: &BladeRule| match rule {
+            BladeRule::Instruction { against, .. } => 1 + usize::from(against.is_some()),
+            BladeRule::Ensemble { adapters, .. } => adapters.len(),
+            _ => 0,
+        };
+        let others = usize::from(backbone) + self.blades.iter().map(|blade| own(&blade.rule)).sum::<usize>();
+        let lanes = match (adapters, others) {
+            (true, 0) => "K".to_owned(),
+            (true, others) => format!("K + {others}"),
+            (false, others) => others.to_string(),
         };
         let (mut per_token, mut per_span) = (Vec::new(), Vec::new());
         if let ProposalSpec::Vocabulary(vocabulary) = &self.proposal {
             if vocabulary.prior == Prior::Drafter {
                 per_token.push("drafter × 1".to_owned());
             }
-            per_token.push(format!("backbone × {}", bracketed(lanes)));
+            per_token.push(format!("backbone × {}", bracketed(&lanes)));
             if heads {
                 // What a token leaves behind takes a row for each candidate.
                 let rows = if vocabulary.head_k > 0 { vocabulary.head_k.to_string() } else { "V".to_owned() };
@@ -91,7 +96,7 @@ impl SchemeSpec {
             let model = if matches!(self.proposal, ProposalSpec::Drafter(_)) { "drafter" } else { "backbone" };
             per_token.push(format!("{model} × {n}"));
             if lanes != "0" {
-                per_span.push(format!("backbone × {n} × {}", bracketed(lanes)));
+                per_span.push(format!("backbone × {n} × {}", bracketed(&lanes)));
             }
         }
         Passes { per_token, per_span }

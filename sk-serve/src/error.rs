@@ -99,6 +99,8 @@ impl ApiError {
             SessionError::EmptyInstruction { .. } | SessionError::TwoInstructions { .. } | SessionError::Text(_) => {
                 Self::invalid("swiss_knife.blades", error.to_string())
             }
+            // Other answers, or other programs, have it now.
+            SessionError::Memory { .. } => Self::busy(),
             _ => Self::internal(error),
         }
     }

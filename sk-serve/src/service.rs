@@ -12,8 +12,8 @@ use serde::Serialize;
 use sk_models::decoder::{Decoder, PassSize};
 use sk_models::dialogue::Framing;
 use sk_models::engine::AdapterRack;
-use sk_models::local::Models;
-use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, SHIPPED, SchemeSpec, Shipped, Steering};
+use sk_models::local::{Extent, Models};
+use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeSpec, Shipped, Steering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
@@ -27,7 +27,7 @@ pub struct Limits {
     pub concurrent: usize,
     /// Answers that wait at most; more are refused.
     pub waiting: usize,
-    /// Bytes of keys and values that the answers under way may need together.
+    /// Bytes that the answers under way may need together, besides the weights.
     pub memory: u64,
     /// Tokens of an answer. A request that asks for more is refused.
     pub max_new_tokens: usize,
@@ -353,16 +353,22 @@ impl Service {
         }
     }
 
-    /// The bytes of keys and values that an answer needs at most, of which `reach` tokens hold the
-    /// prompt and `new` more.
+    /// The bytes that an answer needs at most, whose context holds `reach` tokens, `new` of them
+    /// written.
     pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
-        let drafted = config.proposal.draft();
-        let candidates = drafted.map_or(1, |draft| draft.candidates) as u64;
-        let lanes = config.blades.len() as u64 + 1;
-        let backbone = (self.models.backbone.bytes_per_token() as u64).saturating_mul(lanes);
-        let drafter = self.models.drafter.bytes_per_token() as u64;
-        let tokens = candidates.saturating_mul(new as u64).saturating_add(reach as u64);
-        backbone.saturating_add(drafter).saturating_mul(tokens)
+        let candidates = config.proposal.draft().map_or(0, |draft| draft.candidates);
+        let span = config.granularity.span_tokens().map_or(new, |span| span.get().min(new));
+        let ahead = match &config.proposal {
+            ProposalSpec::Vocabulary(vocabulary) if config.blades.iter().any(|blade| blade.rule.head_kind().is_some()) => {
+                if vocabulary.head_k > 0 {
+                    vocabulary.head_k
+                } else {
+                    self.models.backbone.config().vocab_size
+                }
+            }
+            _ => 0,
+        };
+        self.models.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })
     }
 
     /// Joins the queue with a request that is answered on several threads, each of which may need

@@ -186,7 +186,7 @@ impl<'a> Subject<'a> {
         let blades = adapters.len();
         let swept = args.sweep.iter().filter(|arg| arg.axis == Axis::Blades).flat_map(|arg| arg.values.iter().copied());
         for index in blades..swept.max().unwrap_or(0) {
-            loading.show(format!("filling blade {}", index + 1));
+            loading.show(&format!("filling blade {}", index + 1));
             let adapter = models.random_adapter(index, args.random.random_seed, &args.random.rank);
             adapters.push((format!("random-{}", index + 1), adapter));
         }
@@ -204,7 +204,7 @@ impl<'a> Subject<'a> {
         let mut answers = vec![Vec::with_capacity(args.repeat); opponents.len()];
         let mut turns = Vec::with_capacity(args.repeat);
         for i in 0..args.repeat {
-            loading.show(format!("run {} of {}", i + 1, args.repeat));
+            loading.show(&format!("run {} of {}", i + 1, args.repeat));
             roofs.measure(&self.models);
             turns.push(self.turn()?);
             for (opponent, answers) in opponents.iter_mut().zip(&mut answers) {
@@ -372,7 +372,7 @@ impl<'a> Subject<'a> {
     fn sweep(&self, axis: &AxisArg, roofs: &Roofs, loading: &Loading) -> Result<AxisReport, Error> {
         let adapters = if axis.axis == Axis::Blades { &self.adapters[..] } else { &self.adapters[..self.blades] };
         let often = (self.args.repeat, self.args.seed);
-        sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(what))
+        sweep(axis, self.operating(), &self.models, &self.config, adapters, &self.text, often, roofs, |what| loading.show(&what))
     }
 
     /// The point that all but sweeps are measured at. Spans without a cap end where the response

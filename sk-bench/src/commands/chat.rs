@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::Args;
-use owo_colors::OwoColorize;
 use serde::Serialize;
 use sk_core::{AlignmentSpec, Seat};
 use sk_models::text::Message;
@@ -22,7 +21,7 @@ use crate::record_file::spare;
 use crate::scheme::{BladeSpec, NamedWeights, SchemeError, SchemeSpec};
 use crate::screen::Screen;
 use crate::session;
-use crate::{Error, interrupt, whole_file};
+use crate::{Error, interrupt, message, whole_file};
 use command::{COMMANDS, Command};
 use lines::Lines;
 use sk_models::dialogue::Conversation;
@@ -102,7 +101,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let mut lines = Lines::new();
     let mut failed = 0;
     if lines.is_terminal() && !quiet {
-        anstream::eprintln!("{}", "/help lists the commands, /quit leaves".dimmed());
+        message::aside("/help lists the commands, /quit leaves");
     }
     while let Some(line) = lines.next()? {
         let line = line.trim();
@@ -119,7 +118,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
             Err(error @ Error::Output(_)) => return Err(error),
             Err(error) => {
                 chat.screen.end_line()?;
-                anstream::eprintln!("{} {}", "error:".red().bold(), error.one_line());
+                message::error(&error.to_string());
                 failed += 1;
             }
         }
@@ -172,11 +171,11 @@ impl Chat<'_> {
     /// Obeys a command; `false` ends the dialogue.
     fn obey(&mut self, line: &str) -> Result<bool, Error> {
         match line.parse::<Command>().map_err(Error::Usage)? {
-            Command::Help => say(COMMANDS),
+            Command::Help => message::note(COMMANDS),
             Command::Quit => return Ok(false),
             Command::New => self.conversation.restart(),
-            Command::Blades => say(&self.blades()),
-            Command::Weights(None) => say(&weights_line(&self.session.spec().snapshot())),
+            Command::Blades => message::note(&self.blades()),
+            Command::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),
             Command::Weights(Some(weights)) => self.weigh(&weights)?,
             Command::Seat(blade) => self.seat(&blade)?,
             Command::Unseat(name) => {
@@ -184,7 +183,7 @@ impl Chat<'_> {
                 self.session.rack().remove(&name);
                 self.session.drop_instructions(&name);
                 self.config.blades.retain(|blade| blade.name != name);
-                say(&weights_line(&self.session.spec().snapshot()));
+                message::note(&weights_line(&self.session.spec().snapshot()));
             }
             Command::Swap(old, blade) => self.swap(&old, &blade)?,
             Command::Explain(detail) => self.screen.explain = detail,
@@ -211,7 +210,7 @@ impl Chat<'_> {
 
     fn weigh(&mut self, weights: &NamedWeights) -> Result<(), Error> {
         let spec = self.session.spec().edit(|spec| weights.apply(spec))?;
-        say(&weights_line(&spec));
+        message::note(&weights_line(&spec));
         Ok(())
     }
 
@@ -257,7 +256,7 @@ impl Chat<'_> {
         self.config.blades.push(config);
         self.session.drop_instructions(&blade.name);
         self.session.add_instructions(session::instructions(&self.config))?;
-        say(&weights_line(&spec));
+        message::note(&weights_line(&spec));
         Ok(())
     }
 
@@ -280,9 +279,4 @@ fn weights(spec: &AlignmentSpec) -> Vec<(String, f64)> {
 
 fn weights_line(spec: &AlignmentSpec) -> String {
     weights(spec).iter().map(|(name, weight)| format!("{name}={weight:.3}")).collect::<Vec<_>>().join(",")
-}
-
-/// What commands say goes to standard error: standard output is the model's.
-fn say(text: &str) {
-    anstream::eprintln!("{text}");
 }

@@ -110,7 +110,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     interrupt::listen();
     let (mut columns, mut answers) = (Vec::new(), Vec::new());
     for (place, (scheme, weights, config)) in plans.iter().enumerate() {
-        loading.show(format!("answer {} of {}", place + 1, plans.len()));
+        loading.show(&format!("answer {} of {}", place + 1, plans.len()));
         let mut session = session::open(&models, config, &models.heads, adapters.clone(), args.generation.seed)?;
         session.instruct(|text| dialogue.instructed(&models.tokenizer, text))?;
         let reply = session.reply(&tokens, dialogue.framing().stops(), args.generation.max_new_tokens, |_, _| {

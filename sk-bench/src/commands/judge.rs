@@ -19,7 +19,7 @@ use crate::judge::{
     read_responses, retest,
 };
 use crate::record_file::same_file;
-use crate::{Error, interrupt, whole_file};
+use crate::{Error, interrupt, message, whole_file};
 
 pub use options::JudgeOptions;
 use progress::Progress;
@@ -228,7 +228,7 @@ fn ask(
 fn note_structure(judge: &ChatJudge, options: &JudgeOptions) {
     if options.expects_schema() && judge.structure() != Structure::Schema && !options.quiet {
         let way = if judge.structure() == Structure::Object { "response_format json_object" } else { "asking for JSON in words" };
-        eprintln!("the server does not take response_format json_schema; {way} was used instead");
+        message::note(&format!("the server does not take response_format json_schema; {way} was used instead"));
     }
 }
 

@@ -16,7 +16,7 @@ use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
 use crate::args::{ModelArgs, SteeringArgs, positive};
 use crate::progress::Loading;
-use crate::{DialogueFraming, Error, models};
+use crate::{DialogueFraming, Error, message, models};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -84,7 +84,8 @@ pub struct ServeArgs {
     /// SWISS_KNIFE_SERVE_KEY.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     api_key_file: Option<PathBuf>,
-    /// Mebibytes of keys and values that the answers under way may need together.
+    /// Mebibytes that the answers under way may need together, besides the weights; less if less is
+    /// free.
     #[arg(long, value_name = "MIB", default_value_t = 4096, help_heading = "Server")]
     memory: u64,
     /// Most tokens of a prompt; all that the model holds unless given.
@@ -139,7 +140,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
 pub fn play(args: &ServeArgs) -> Result<(), Error> {
     start(args, |page| {
         if let Err(error) = open::that_detached(page) {
-            anstream::eprintln!("warning: no browser could be opened ({error}); open {page} in one");
+            message::warning(&format!("no browser could be opened ({error}); open {page} in one"));
         }
     })
 }
@@ -159,7 +160,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     // An address that cannot be had is known before models are loaded.
     let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
-    anstream::eprintln!("loading · http://{address}/ready answers 503 until the models are there");
+    message::note(&format!("loading · http://{address}/ready answers 503 until the models are there"));
     let server = Arc::new(Server::new(access, args.limits()));
     let serving = runtime.spawn({
         let server = Arc::clone(&server);
@@ -173,7 +174,7 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     });
     server.open(args.service(&mut config)?);
     let page = if args.no_playground { String::new() } else { format!(" · a page to play with at http://{address}") };
-    anstream::eprintln!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way");
+    message::note(&format!("listening at http://{address}/v1{page} · Ctrl-C ends it after the answers under way"));
     listening_at(&format!("http://{address}"));
     runtime.block_on(serving).map_err(|error| listening(error.into()))
 }
@@ -221,10 +222,10 @@ impl ServeArgs {
             None => std::env::var(KEY).ok().filter(|key| !key.is_empty()),
         };
         if key.is_none() && !self.host.is_loopback() {
-            anstream::eprintln!(
-                "warning: whoever reaches {} may use this server; give --api-key-file FILE, or set {KEY}, with a key that clients must send",
+            message::warning(&format!(
+                "whoever reaches {} may use this server; give --api-key-file FILE, or set {KEY}, with a key that clients must send",
                 self.host
-            );
+            ));
         }
         Ok(Access { key, origins: self.origin.clone(), playground: !self.no_playground })
     }
@@ -243,6 +244,15 @@ impl ServeArgs {
             names.push(name);
         }
         let instruction = |blade: &models::Source| Some((blade.name.clone(), blade.instruction()?.to_owned()));
+        let asked = self.limits().memory;
+        let memory = models.room().map_or(asked, |room| room.min(asked));
+        if memory < asked {
+            message::warning(&format!(
+                "answers get {} MiB and not {} (--memory): no more is free beside the models and what they share",
+                memory >> 20,
+                self.memory
+            ));
+        }
         Ok(Service::new(Parts {
             models,
             rack,
@@ -253,7 +263,7 @@ impl ServeArgs {
             shipped: sources.are_shipped(),
             framing,
             name: self.name.clone(),
-            limits: self.limits(),
+            limits: Limits { memory, ..self.limits() },
         }))
     }
 }

@@ -12,7 +12,7 @@ use sk_models::device::DeviceName;
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::sweep::{self, Digests, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
-use crate::{Error, interrupt};
+use crate::{Error, interrupt, message};
 use progress::Progress;
 
 const EXAMPLES: &str = "\
@@ -68,12 +68,12 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     if args.dry_run {
         list(&ledger)?;
         if !args.quiet {
-            eprintln!("{}", counts(&ledger));
+            message::note(&counts(&ledger));
         }
         return Ok(());
     }
     if !args.quiet {
-        eprintln!("{}", counts(&ledger));
+        message::note(&counts(&ledger));
     }
     if ledger.open().next().is_none() {
         return Ok(Store::open(&grid)?.tidy()?);
@@ -93,9 +93,10 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
         let (done, total) = (store.ledger().finished(), grid.cells.len());
         let output = grid.plan.output.display();
         if interrupt::requested() {
-            eprintln!("interrupted; {done} of {total} cells are in {output}, run again to go on");
+            message::note(&format!("interrupted; {done} of {total} cells are in {output}, run again to go on"));
         } else {
-            eprintln!("{} in {output}", if total == 1 { "1 cell is".to_owned() } else { format!("{total} cells are") });
+            let cells = if total == 1 { "1 cell is".to_owned() } else { format!("{total} cells are") };
+            message::note(&format!("{cells} in {output}"));
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use sk_models::device::DeviceName;
 
 use crate::sweep::Digests;
 use crate::tune::{self, Ledger, Scorer, SweepTrials, TunePlan};
-use crate::{Error, interrupt};
+use crate::{Error, interrupt, message};
 use progress::Progress;
 use summary::Summary;
 
@@ -80,7 +80,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
     let summary = Summary::new(&plan, &ledger);
     writeln!(anstream::stdout().lock(), "{}", summary.render(args.json)).map_err(Error::Output)?;
     if interrupt::requested() && !args.quiet {
-        eprintln!("interrupted; what was finished is in {}, run again to go on", plan.output.display());
+        message::note(&format!("interrupted; what was finished is in {}, run again to go on", plan.output.display()));
     }
     Ok(())
 }

@@ -110,7 +110,8 @@ impl<J: Judge> Judge for Cached<J> {
 
     fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
         let path = self.path(question);
-        let entry = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Entry>(&bytes).ok());
+        let read = || path.is_file().then(|| fs::read(&path).ok())?;
+        let entry = read().and_then(|bytes| serde_json::from_slice::<Entry>(&bytes).ok());
         if let Some(entry) = entry {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(Verdict::Score(entry.score));

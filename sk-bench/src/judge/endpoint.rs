@@ -12,6 +12,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use super::JudgeError;
 use super::retry::retry_after;
+use crate::message;
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -197,7 +198,7 @@ impl Endpoint {
     /// Says on standard error that whoever is on the way to the server can read the key, if so.
     pub fn warn(&self) {
         if self.exposed {
-            eprintln!("warning: the API key is sent without encryption; use an address that begins with https://");
+            message::warning("the API key is sent without encryption; use an address that begins with https://");
         }
     }
 

@@ -44,7 +44,7 @@ impl Digests {
             return Ok(digest.clone());
         }
         let mut loading = Loading::new(self.quiet);
-        loading.show(format!("reading {source}"));
+        loading.show(&format!("reading {source}"));
         let digest = hf::digest(source, &mut loading)?;
         known.insert(source.to_owned(), digest.clone());
         Ok(digest)

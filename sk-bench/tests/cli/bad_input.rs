@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use crate::common::{CONTEXT, assert_refused, copy_of, edit_json, models, run, run_on_models, run_with_input, stderr, stdout};
+use crate::common::{
+    CONTEXT, assert_refused, copy_of, edit_json, models, program, run, run_on_models, run_with_input, stderr, stdout,
+};
 use serde_json::{Value, json};
 
 fn refused(args: &[&str], parts: &[&str]) {
@@ -326,4 +328,60 @@ fn options_without_an_effect() {
 fn negative_numbers_are_values() {
     refused(&["Hi", "--seed", "-1"], &["invalid value '-1' for '--seed"]);
     refused(&["Hi", "--max-new-tokens", "-1"], &["invalid value '-1' for '--max-new-tokens", "at least 1"]);
+}
+
+#[test]
+fn more_threads_than_a_machine_has() {
+    for threads in ["1025", "100000"] {
+        let output = program().env("RAYON_NUM_THREADS", threads).args(["generate", "Hi"]).output().unwrap();
+        assert_refused(&output, &["RAYON_NUM_THREADS", threads, "1024"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_context_larger_than_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", folder.path());
+    edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(2_000_000_000));
+    let blade = format!("helpful={}", models().join("blades/helpful").display());
+    let models = ["--backbone", &path(&backbone), "--blade", &blade, "--max-new-tokens", "1500000000"];
+    let output = program().args(["generate", "Hi"]).args(models).output().unwrap();
+    // Keys and values of two layers of one head of 8 numbers take 128 bytes a token and lane; the
+    // lanes are the backbone's and the blade's.
+    assert_refused(&output, &["dialogue of 15000000", "384.0 GB", "of memory are free", "--max-new-tokens"]);
+}
+
+/// Clears the screen, names the window, and turns the direction of what follows.
+const COMMANDS: &str = "\u{1b}[2J\u{1b}]0;mine\u{7}\u{9b}31m\u{202e}";
+
+/// Asserts that no byte of what a file, a server or a model holds commands the terminal, and that no
+/// line is longer than a screen.
+fn assert_plain(text: &str) {
+    for line in text.lines() {
+        assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+        assert!(line.len() < 5000, "{} bytes: {}…", line.len(), &line[..200]);
+    }
+}
+
+#[test]
+fn a_file_that_is_quoted_commands_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    for value in [COMMANDS.to_owned(), "x".repeat(100_000)] {
+        let backbone = copy_of("backbone", folder.path());
+        edit_json(&backbone.join("config.json"), |config| config["model_type"] = json!(value));
+        let output = run(["generate", "Hello", "--backbone", &path(&backbone)]);
+        assert_refused(&output, &["model_type"]);
+        assert_plain(&stderr(&output));
+
+        // What a dialogue says on its way, about a file and about what is typed.
+        let adapter = copy_of("blades/honest", folder.path());
+        edit_json(&adapter.join("adapter_config.json"), |config| config["peft_type"] = json!(value));
+        let input = format!("/seat new={}\n/seat {value}\n/wieghts {value}\n", path(&adapter));
+        let output = run_with_input("chat", &["--quiet"], &input);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(stderr(&output).lines().count(), 4, "{}", stderr(&output));
+        assert!(stderr(&output).contains("peft_type"), "{}", stderr(&output));
+        assert_plain(&stderr(&output));
+    }
 }

@@ -13,7 +13,7 @@ use sk_models::device::DeviceName;
 use sk_models::engine::Frozen;
 use sk_models::local::{ModelOptions, Models};
 
-use crate::common::{assert_refused, model_args, models, program, run_on_models, stdout};
+use crate::common::{assert_refused, copy_of, edit_json, model_args, models, program, run_on_models, stdout};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,6 +134,27 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_is_not_there_is_refused_and_the_server_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let backbone = copy_of("backbone", folder.path());
+    edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(1_000_000_000));
+    let command = format!(
+        "ulimit -v 8000000; exec {} serve --port 0 --memory 1000000 --concurrent 2 --device cpu --backbone {} --blade helpful={}",
+        env!("CARGO_BIN_EXE_swiss-knife"),
+        backbone.display(),
+        models().join("blades/helpful").display()
+    );
+    let server = Server::of(Command::new("sh").args(["-c", &command]));
+    let ask = |tokens: u64| server.chat(&json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": tokens}));
+    for tokens in [50_000_000, 900_000_000] {
+        let Reply(status, _, body) = ask(tokens);
+        assert!(status == 400 && body.contains("this server gives all answers"), "{status}: {body}");
+    }
+    assert_eq!(ask(4).0, 200);
 }
 
 /// Joins the pieces of a chunked body.

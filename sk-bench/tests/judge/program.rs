@@ -310,3 +310,23 @@ fn a_judge_that_cannot_be_asked_leaves_no_file() {
     refused(&["--offline", "nowhere"], "--offline=nowhere");
     refused(&[], "not provided: <--endpoint <URL>|--offline[=<DIR>]>");
 }
+
+#[test]
+fn what_a_server_answers_commands_no_terminal() {
+    let answer = format!("\u{1b}[2J\u{1b}]0;mine\u{7}\u{9b}31m\u{202e}{}", "x".repeat(100_000));
+    let refusals = [Reply::error(400, &answer), Reply::Status(400, Vec::new(), answer.clone()), Reply::says(&answer)];
+    for (number, reply) in refusals.into_iter().enumerate() {
+        let server = Server::start(move |request, _| match request.path.as_str() {
+            "/v1/models" => Reply::Status(200, Vec::new(), json!({"data": [{"id": "the-model"}]}).to_string()),
+            _ => reply.clone(),
+        });
+        let folder = tempfile::tempdir().unwrap();
+        write_responses(folder.path(), 1);
+        let text = stderr(&judge(folder.path(), &server, &["--attempts", "1"]).output().unwrap());
+        assert!(number == 2 || text.lines().filter(|line| line.contains("\\u{1b}[2J")).count() > 1, "{text}");
+        for line in text.lines() {
+            assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+            assert!(line.len() < 5000, "{} bytes", line.len());
+        }
+    }
+}

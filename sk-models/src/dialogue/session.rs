@@ -12,7 +12,7 @@ use sk_core::{
 
 use super::ReplyText;
 use crate::engine::{AdapterRack, Instruction, InstructionRack};
-use crate::local::{LocalEngine, Models};
+use crate::local::{Extent, LocalEngine, Models, Shortage};
 use crate::text::{TextError, Tokenizer};
 
 /// A response.
@@ -48,6 +48,7 @@ pub struct Session<'m> {
     instructed: InstructionRack,
     /// How much longer the longest context of a lane is than that of the backbone.
     extra: usize,
+    models: &'m Models,
     tokenizer: &'m Tokenizer,
     context_limit: usize,
     rng: ChaCha8Rng,
@@ -65,15 +66,16 @@ impl<'m> Session<'m> {
         instructions: impl IntoIterator<Item = (String, String)>,
         seed: u64,
     ) -> Result<Self, SessionError> {
-        let Models { tokenizer, .. } = engine.models();
+        let models = engine.models();
         let mut session = Self {
             scheme,
             rack: engine.adapters().clone(),
             instructions: Vec::new(),
             instructed: engine.instructions().clone(),
             extra: 0,
-            tokenizer,
-            context_limit: engine.models().context_limit(),
+            models,
+            tokenizer: &models.tokenizer,
+            context_limit: models.context_limit(),
             rng: ChaCha8Rng::seed_from_u64(seed),
         };
         session.add_instructions(instructions)?;
@@ -202,13 +204,17 @@ impl<'m> Session<'m> {
         if room == 0 {
             return Err(SessionError::PromptTooLong { tokens: longest, limit: self.context_limit }.into());
         }
+        let limit = max_new_tokens.min(room);
+        let lanes = self.spec().snapshot().seats().len() + self.instructions.len() + 1;
+        let tokens = longest + limit;
+        let needed = self.models.footprint(Extent { lanes, context: tokens, ..Extent::default() });
+        self.models.check_room(needed).map_err(|shortage| SessionError::Memory { tokens, shortage })?;
         let start = Instant::now();
         let mut context = Context::new(prompt).map_err(SessionError::from)?;
         let mut text = ReplyText::new(self.tokenizer, stop);
         let mut seconds = Seconds::default();
         let mut steps = 0;
         let mut failure = None;
-        let limit = max_new_tokens.min(room);
         let generated = self.scheme.generate(&mut context, limit, &mut self.rng, |step| {
             steps += 1;
             seconds += Seconds::of(step);
@@ -254,6 +260,16 @@ pub enum SessionError {
         tokens: usize,
         /// The shorter of the two models' contexts.
         limit: usize,
+    },
+    /// A context for whose keys and values there is no memory.
+    #[error(
+        "a dialogue of {tokens} tokens takes {shortage}; shorten the prompt, ask for fewer tokens (--max-new-tokens) or use another --device"
+    )]
+    Memory {
+        /// Tokens of the prompt and of the longest response.
+        tokens: usize,
+        /// What they need, and what is free.
+        shortage: Shortage,
     },
     /// An instruction without a word.
     #[error("the instruction of \"{name}\" is empty")]

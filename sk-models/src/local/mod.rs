@@ -1,6 +1,7 @@
 //! Models in this process: loaded, checked against each other, on one device, and an [`Engine`] for
 //! schemes.
 
+mod footprint;
 mod random;
 
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, Prior, Proposa
 use crate::ConfigError;
 use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
-use crate::device::{Device, DeviceError, DeviceName, free_memory, is_processor};
+use crate::device::{Device, DeviceError, DeviceName};
 use crate::engine::{
     AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, ReaderRack, SharedVerifier, Soup, TokenPrior,
     Verifier, Vocabulary,
@@ -20,6 +21,8 @@ use crate::head::Head;
 use crate::hf::{Checkpoint, CheckpointError, Progress};
 use crate::lora::LoraAdapter;
 use crate::text::{ChatTemplate, TextError, Tokenizer};
+
+pub use footprint::{Extent, Shortage};
 
 /// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
 /// with them even if its backbone was never tuned and does not list them.
@@ -115,16 +118,12 @@ pub enum ModelError {
         on: String,
     },
     /// The candidates of a step do not fit into memory.
-    #[error(
-        "{candidates} candidates take {needed:.1} GB and {free:.1} GB of memory are free; use fewer (--n, or candidates of [proposal]) or another --device"
-    )]
+    #[error("{candidates} candidates take {shortage}; use fewer (--n, or candidates of [proposal]) or another --device")]
     Memory {
         /// N.
         candidates: usize,
-        /// What the drafter needs for them at least, in 10⁹ bytes.
-        needed: f64,
-        /// What is free, in 10⁹ bytes.
-        free: f64,
+        /// What the drafter needs for them at least, and what is free.
+        shortage: Shortage,
     },
 }
 
@@ -324,19 +323,6 @@ impl Models {
             readers: ReaderRack::default(),
         }
     }
-
-    /// Checks that the CPU's memory has room for the candidates of `model`: the keys and values of
-    /// at most `span` first tokens and one row of logits each. The backbone's memory depends on
-    /// their lengths and comes on top.
-    fn check_candidates(&self, model: &Decoder, candidates: usize, span: usize, free: Option<u64>) -> Result<(), ModelError> {
-        let config = model.config();
-        let kept = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * span.min(FIRST_TOKENS);
-        let needed = candidates as f64 * (size_of::<f32>() * (kept + config.vocab_size)) as f64;
-        match free.map(|free| free as f64).filter(|&free| is_processor(&self.device) && needed > free) {
-            Some(free) => Err(ModelError::Memory { candidates, needed: needed / 1e9, free: free / 1e9 }),
-            None => Ok(()),
-        }
-    }
 }
 
 /// [`Models`] with the adapters and heads of one generation.
@@ -397,8 +383,11 @@ impl Engine for LocalEngine<'_> {
             Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens } => {
                 let candidates = candidates.get();
                 let decoder = if model == DraftModel::Drafter { drafter } else { backbone };
-                let span = span_tokens.map_or(usize::MAX, std::num::NonZeroUsize::get);
-                self.models.check_candidates(decoder, candidates, span, free_memory())?;
+                // The lengths of the context and of the candidates come on top, once they are known.
+                let span = span_tokens.map_or(FIRST_TOKENS, |span| span.get().min(FIRST_TOKENS));
+                let extent = Extent { candidates, span, ..Extent::default() };
+                let room = self.models.check_room(self.models.footprint_with(decoder, extent));
+                room.map_err(|shortage| ModelError::Memory { candidates, shortage })?;
                 let config = DrafterConfig { candidates, sampling, end_of_text: end_of_text.clone(), keep_end_of_text };
                 let sampled = Drafter::new(Arc::clone(decoder), config);
                 match model {

@@ -1,11 +1,15 @@
 //! Chat templates: the Jinja program of a checkpoint that turns a dialogue into its prompt.
 
+mod guard;
+mod guarded;
+
 use std::path::Path;
 
 use minijinja::{
-    Environment, ErrorKind,
+    AutoEscape, Environment, ErrorKind,
+    machinery::{self, CodeGenerator, ast},
     syntax::SyntaxConfig,
-    value::{Kwargs, Rest, Serde, Value, ValueOrKwargs},
+    value::{DynObject, Kwargs, Rest, Serde, Value, ValueOrKwargs},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, PrettyFormatter};
@@ -15,22 +19,25 @@ use super::{
     error::{TextError, one_line},
 };
 use crate::{files, json};
+use guard::Guard;
 
 /// The file with the special tokens of a checkpoint and, usually, its chat template.
 const CONFIG_FILE: &str = "tokenizer_config.json";
 /// The file with the chat template otherwise.
 const TEMPLATE_FILE: &str = "chat_template.jinja";
-/// Name of the template in the environment.
+/// Name of the template in the messages of the engine.
 const TEMPLATE: &str = "chat";
 
-/// A compiled chat template with the special tokens that it may name.
+/// A chat template with the special tokens that it may name.
 ///
 /// Rendered as transformers renders it: `trim_blocks` and `lstrip_blocks`, `tojson` without HTML
 /// escaping and with Python's separators, loop controls, Python's string and dictionary methods,
-/// `raise_exception` and `strftime_now`.
+/// `raise_exception` and `strftime_now`. It comes from a download, so it can neither inherit, import,
+/// call blocks nor loop without end, and its values are bounded (see `chat/guard.rs`).
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: String,
     /// The file, for errors.
     name: String,
     special_tokens: Value,
@@ -134,8 +141,7 @@ impl ChatTemplate {
         let Some((name, template)) = template.or(in_config.map(|template| (name.to_owned(), template))) else {
             return Err(TextError::NoTemplate { name: name.to_owned() });
         };
-        let mut environment = environment();
-        environment.add_template_owned(TEMPLATE, template).map_err(|error| template_error(&name, &error))?;
+        syntax(&template).and_then(|syntax| guarded(&syntax).map(drop)).map_err(|error| template_error(&name, &error))?;
         let text = |entry: Option<TokenEntry>| {
             entry.map(|entry| match entry {
                 TokenEntry::Text(text) | TokenEntry::Object { content: text } => text,
@@ -147,7 +153,7 @@ impl ChatTemplate {
             pad_token: text(config.pad_token),
             unk_token: text(config.unk_token),
         }));
-        Ok(Self { environment, name, special_tokens })
+        Ok(Self { environment: environment(), source: template, name, special_tokens })
     }
 
     /// Returns the prompt of a dialogue; the assistant speaks next.
@@ -156,7 +162,7 @@ impl ChatTemplate {
     ///
     /// If the template rejects the dialogue, for instance because roles do not alternate.
     pub fn prompt(&self, messages: &[Message]) -> Result<String, TextError> {
-        self.render(Value::from(Serde(messages)), &ChatOptions::default())
+        self.render(&Value::from(Serde(messages)), &ChatOptions::default())
     }
 
     /// Renders messages of any form that the template supports, including tool calls.
@@ -164,25 +170,47 @@ impl ChatTemplate {
     /// # Errors
     ///
     /// As [`prompt`](Self::prompt).
-    pub fn render(&self, messages: Value, options: &ChatOptions) -> Result<String, TextError> {
+    pub fn render(&self, messages: &Value, options: &ChatOptions) -> Result<String, TextError> {
+        self.rendered(messages, options).map_err(|error| template_error(&self.name, &error))
+    }
+
+    fn rendered(&self, messages: &Value, options: &ChatOptions) -> Result<String, minijinja::Error> {
+        let (value, part) = Guard::pair();
+        let messages = value.check(messages)?;
+        let tools = value.check(&options.tools)?;
         let conversation = minijinja::context! {
-            messages => messages,
-            tools => options.tools.clone(),
+            messages,
+            tools,
             add_generation_prompt => options.add_generation_prompt,
         };
-        let context = minijinja::context! { ..conversation, ..self.special_tokens.clone() };
-        let mut prompt = Bounded::default();
-        let rendered = self
-            .environment
-            .get_template(TEMPLATE)
-            .and_then(|template| template.render_captured_to(context, &mut prompt).map(drop));
-        if prompt.overflows {
+        let guards = Value::from_pairs([(guarded::VALUE, Value::from_object(value)), (guarded::PART, Value::from_object(part))]);
+        let context = minijinja::context! { ..conversation, ..self.special_tokens.clone(), ..guards };
+        let mut generator = CodeGenerator::new(TEMPLATE, &self.source);
+        generator.compile_stmt(&guarded(&syntax(&self.source)?)?);
+        let (instructions, blocks) = generator.finish();
+        let mut prompt = String::new();
+        let mut output = machinery::make_string_output(&mut prompt);
+        machinery::eval(&self.environment, &instructions, context, &blocks, &mut output, AutoEscape::None)?;
+        if prompt.len() > MOST_BYTES {
             let reason = format!("its prompt is longer than {MOST_BYTES} bytes");
-            return Err(TextError::Template { name: self.name.clone(), reason });
+            return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
         }
-        rendered.map_err(|error| template_error(&self.name, &error))?;
-        Ok(String::from_utf8_lossy(&prompt.text).into_owned())
+        Ok(prompt)
     }
+}
+
+/// Returns the syntax of a template, with the blocks of transformers.
+fn syntax(source: &str) -> Result<ast::Stmt<'_>, minijinja::Error> {
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true);
+    machinery::parse(source, TEMPLATE, syntax.build().expect("the default delimiters are consistent"))
+}
+
+/// Returns a template with guards around its values.
+fn guarded<'a>(syntax: &ast::Stmt<'a>) -> Result<ast::Stmt<'a>, minijinja::Error> {
+    guarded::statement(syntax).map_err(|tag| {
+        minijinja::Error::new(ErrorKind::InvalidOperation, format!("{{% {tag} %}} is not supported in a chat template"))
+    })
 }
 
 fn template_error(name: &str, error: &minijinja::Error) -> TextError {
@@ -196,6 +224,10 @@ fn template_error(name: &str, error: &minijinja::Error) -> TextError {
 const FUEL: u64 = 2_000_000;
 /// Bytes of a prompt, as of any text that is tokenised.
 const MOST_BYTES: usize = super::tokenizer::MOST_BYTES;
+/// Filters that chain lists without making them, or make more of them than they are given.
+const UNBOUNDED: [&str; 7] = ["batch", "chain", "groupby", "pprint", "slice", "sum", "zip"];
+/// Macros and loops in each other, which the engine runs on the stack of the thread.
+const DEEPEST_CALL: usize = 250;
 /// Blanks of an indentation, and characters that one value is padded to.
 const WIDEST: usize = 256;
 
@@ -230,9 +262,30 @@ fn check_name(rest: &str, end: char) -> Result<(), minijinja::Error> {
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, "format names a value by other letters than those of ASCII"))
 }
 
+/// Refuses values that a format would write too often: each field may name the same one.
+fn check_formatted<'a>(fields: usize, values: impl Iterator<Item = &'a Value>) -> Result<(), minijinja::Error> {
+    let mut longest = 0;
+    for value in values {
+        let named = value.as_object().filter(|_| value.is_kwargs()).and_then(DynObject::try_iter_pairs);
+        let named = named.into_iter().flatten().map(|(_, value)| value);
+        for value in named.chain((!value.is_kwargs()).then(|| value.clone())) {
+            if value.as_object().is_some() {
+                return Err(minijinja::Error::new(ErrorKind::InvalidOperation, "format takes texts and numbers"));
+            }
+            longest = longest.max(value.as_str().map_or(0, str::len));
+        }
+    }
+    if fields.saturating_mul(longest) > guard::MOST_BYTES {
+        let reason = format!("format makes a text of more than {} bytes", guard::MOST_BYTES);
+        return Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason));
+    }
+    Ok(())
+}
+
 /// The `format` filter, for formats that name no width or precision beyond [`WIDEST`].
 fn format(state: &mut minijinja::State<'_, '_>, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, minijinja::Error> {
     let format = text.as_str().unwrap_or_default();
+    check_formatted(format.matches('%').count(), values.iter().map(|value| &**value))?;
     for (at, opening) in format.match_indices("%(") {
         check_name(&format[at + opening.len()..], ')')?;
     }
@@ -259,6 +312,9 @@ fn python_method(
 ) -> Result<Value, minijinja::Error> {
     let wide = |digits: &str| !digits.is_empty() && digits.parse().map_or(true, |size: usize| size > WIDEST);
     let text = value.as_str().filter(|_| method == "format").unwrap_or_default();
+    if !text.is_empty() {
+        check_formatted(text.matches('{').count(), arguments.iter())?;
+    }
     for (brace, _) in text.match_indices('{') {
         let rest = &text[brace + 1..];
         let field = rest.split('}').next().unwrap_or_default();
@@ -276,9 +332,11 @@ fn python_method(
 /// Returns the Jinja environment that transformers gives a chat template.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    let mut syntax = SyntaxConfig::builder();
-    syntax.trim_blocks(true).lstrip_blocks(true);
-    environment.set_syntax(syntax.build().expect("the default delimiters are consistent"));
+    for filter in UNBOUNDED {
+        environment.remove_filter(filter);
+    }
+    environment.remove_global("debug");
+    environment.set_recursion_limit(DEEPEST_CALL);
     environment.set_unknown_method_callback(python_method);
     environment.set_fuel(Some(FUEL));
     environment.add_filter("format", format);
@@ -393,7 +451,7 @@ mod tests {
         let source = "{% if add_generation_prompt %}go{% endif %}{% if tools %}tools{% endif %}";
         assert_eq!(rendered(source), "go");
         let options = ChatOptions { add_generation_prompt: false, ..ChatOptions::default() };
-        assert_eq!(template(source).render(Value::from(()), &options).unwrap(), "");
+        assert_eq!(template(source).render(&Value::from(()), &options).unwrap(), "");
     }
 
     #[test]
@@ -446,26 +504,13 @@ mod tests {
             ("{{ '{0[}é'.format(1) }}", "ASCII"),
             ("{{ '{:>1000000000}'.format(1) }}", "256"),
             ("{{ [1] | tojson(indent=4000000000) }}", "256"),
-            // Texts and lists that double, in a loop, in place, in a filter and in a block.
-            (
-                "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
-                "fuel",
-            ),
-            (
-                "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(40) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}",
-                "fuel",
-            ),
-            (
-                "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x | tojson }}",
-                "JSON",
-            ),
-            ("{{ ('a' * 9999999) | replace('a', 'bbbbbbbbbbbbbbbbbbbbb') | length }}", "fuel"),
+            ("{{ ('a' * 9999999) | replace('a', 'bbbbbbbbbbbbbbbbbbbbb') | length }}", "longer than"),
             ("{{ ('a' * 99999).replace('a', 'b' * 99999) | length }}", "fuel"),
             ("{{ ('a' * 99999) | join('b' * 99999) | length }}", "fuel"),
             ("{{ ('b' * 9999).join('a' * 99999) | length }}", "fuel"),
             ("{% set x %}{% for i in range(99999) %}{{ 'a' * 9999 }}{% endfor %}{% endset %}{{ x | length }}", "fuel"),
-            ("{{ [1] | batch(99999999, 'a') | list | length }}", "fuel"),
-            ("{{ [1] | slice(99999999, 'a') | list | length }}", "fuel"),
+            ("{{ [1] | batch(99999999, 'a') | list | length }}", "batch"),
+            ("{{ ['a'] * 99999999 }}", "longer than"),
         ] {
             assert!(refused(source).contains(reason), "{source}: {}", refused(source));
         }
@@ -477,5 +522,189 @@ mod tests {
         assert_eq!(rendered("{{ 'In 2024 {}, {:>3}'.format('x', 7) }}"), "In 2024 x,   7");
         assert_eq!(rendered("{{ '[é] {} (é) %s'.format('x') | format('y') }}"), "[é] x (é) y");
         assert_eq!(rendered("{{ 'In 2024 %3d %% %s' | format(7, 'x') }}"), "In 2024   7 % x");
+    }
+
+    /// Each step makes a value of two of the last one, as a text, a list, a mapping or an argument.
+    const DOUBLINGS: [&str; 12] = [
+        "{% set n.x = n.x ~ n.x %}",
+        "{% set n.x = n.x + n.x %}",
+        "{% set n.x = [n.x, n.x] %}",
+        "{% set n.x = (n.x, n.x) %}",
+        "{% set n.x = {'a': n.x, 'b': n.x} %}",
+        "{% set n.x = dict(a=n.x, b=n.x) %}",
+        "{% set n.x = dict(n.y, a=n.x, b=n.x) %}",
+        "{% set n.x = [n.x] * 2 %}",
+        "{% set n.x = [n.x] + [n.x] %}",
+        "{% set n.x = {'a': n.x, 'b': n.x}.items() | list %}",
+        "{% set n.x = [[n.x, n.x]] | map('list') | list %}",
+        "{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}",
+    ];
+
+    #[test]
+    fn a_value_that_doubles_is_refused() {
+        let end = "{{ n.x | length }}";
+        for step in DOUBLINGS {
+            let source =
+                format!("{{% set n = namespace(x=['aaaaaaaa'], y={{}}) %}}{{% for i in range(60) %}}{step}{{% endfor %}}{end}");
+            let reason = template(&source).prompt(&[]).unwrap_err().to_string();
+            assert!(["longer than", "fuel"].iter().any(|part| reason.contains(part)), "{step}: {reason}");
+        }
+        // In place of a loop, the source, a macro that calls itself, and a recursive loop.
+        let unrolled = "{% set x = [x, x] %}".repeat(60);
+        for source in [
+            format!("{{% set x = 1 %}}{unrolled}{{{{ x ~ '' }}}}"),
+            "{% macro m(x, i) %}{% if i %}{{ m([x, x], i - 1) }}{% else %}{{ x ~ '' }}{% endif %}{% endmacro %}{{ m(1, 40) }}".to_owned(),
+            "{% macro m(x, i) %}{% if i %}{{ m(x={'a': x, 'b': x}, i=i - 1) }}{% else %}{{ x | string }}{% endif %}{% endmacro %}{{ m(1, 40) }}"
+                .to_owned(),
+        ] {
+            let reason = template(&source).prompt(&[]).unwrap_err().to_string();
+            assert!(reason.contains("longer than"), "{source}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_small_is_not_walked_without_end() {
+        // A list of a megabyte, many times.
+        let set = "{% set s = 'a' * 999999 %}{% set l = [s, s, s] %}{% set k = [s ~ '', s, s] %}";
+        for walk in [
+            "{{ l ~ '' | length }}",
+            "{% set t = l | string %}",
+            "{% set t = l | join %}",
+            "{% set t = l | tojson %}",
+            "{% set t = l == k %}",
+            "{% set t = l < k %}",
+            "{% set t = l in [k] %}",
+            "{% set t = l is eq(k) %}",
+            "{% set t = l is in([k]) %}",
+            "{% set t = {l: 1} %}",
+            "{% set t = {}[l] %}",
+            "{% set t = [l, k] | sort %}",
+            "{% set t = [l, k] | unique | list %}",
+            "{% set t = ''.join(l) %}",
+            "{% set t = s.count('b') %}",
+            "{% set t %}{{ l }}{% endset %}",
+            "{% filter upper %}{{ l }}{% endfilter %}",
+            "{{ l }}",
+        ] {
+            let source =
+                format!("{set}{{% for i in range(10000) %}}{{% for j in range(10000) %}}{walk}{{% endfor %}}{{% endfor %}}");
+            let start = std::time::Instant::now();
+            let reason = template(&source).prompt(&[]).unwrap_err().to_string();
+            assert!(["fuel", "longer than", "too often"].iter().any(|part| reason.contains(part)), "{walk}: {reason}");
+            assert!(start.elapsed().as_secs() < 20, "{walk} takes {:?}", start.elapsed());
+        }
+        // One argument, written often.
+        for often in ["'{0}' * 99999", "('{0}' * 99999)"] {
+            let source = format!("{{% set s = ['a' * 999999] %}}{{{{ ({often}).format(s) | length }}}}");
+            let reason = template(&source).prompt(&[]).unwrap_err().to_string();
+            assert!(reason.contains("format"), "{reason}");
+        }
+        let source = "{% set s = 'a' * 999999 %}{{ ('%(s)s' * 99999) | format(s=s) | length }}";
+        assert!(template(source).prompt(&[]).unwrap_err().to_string().contains("format"));
+    }
+
+    #[test]
+    fn values_in_each_other_and_calls_have_a_deepest_level() {
+        for step in ["[n.x]", "(n.x,)", "{'a': n.x}", "dict(a=n.x)", "n.x + [1]", "n.x[:]", "n.x[::-1]", "[n.x] | list"] {
+            let source = format!(
+                "{{% set n = namespace(x=[]) %}}{{% for i in range(100000) %}}{{% set n.x = {step} %}}{{% endfor %}}\
+                 {{% for i in range(99999) %}}{{% endfor %}}{{{{ n.x ~ '' }}}}"
+            );
+            // A chain of slices is one list, however long; its length is what is refused.
+            let result = template(&source).prompt(&[]);
+            assert!(step.ends_with(":]") || step.ends_with("1]") || result.is_err(), "{step}: {result:?}");
+        }
+        for source in [
+            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+            "{% macro m(f) %}{{ f(f) }}{% endmacro %}{{ m(m) }}",
+            "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
+            "{% set n = namespace() %}{% set n.n = n %}{{ n }}",
+            "{% set n = namespace() %}{{ [n] }}",
+            "{% for x in [1] %}{{ [loop] }}{% endfor %}",
+        ] {
+            let reason = template(source).prompt(&[]).unwrap_err().to_string();
+            assert!(reason.contains("part of another") || reason.contains("recursion"), "{source}: {reason}");
+        }
+        let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let config = serde_json::json!({ "chat_template": format!("{{{{ {nested} }}}}") });
+        assert!(ChatTemplate::from_json("test", &config.to_string()).is_err());
+    }
+
+    #[test]
+    fn tags_that_no_chat_template_needs_are_refused_by_name() {
+        for (source, tag) in [
+            ("{% include 'chat' %}", "include"),
+            ("{% extends 'chat' %}", "extends"),
+            ("{% block x %}{% endblock %}", "block"),
+            ("{% import 'chat' as c %}", "import"),
+            ("{% from 'chat' import c %}", "from"),
+            ("{% if x %}{% do f() %}{% endif %}", "do"),
+            ("{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}", "call"),
+            ("{% autoescape true %}{% endautoescape %}", "autoescape"),
+        ] {
+            let config = serde_json::json!({ "chat_template": source });
+            let error = ChatTemplate::from_json("test", &config.to_string()).unwrap_err().to_string();
+            assert!(error.contains(&format!("{{% {tag} %}}")), "{error}");
+        }
+        assert!(template("{{ debug() }}").prompt(&[]).is_err());
+    }
+
+    #[test]
+    fn guards_change_no_prompt() {
+        let source = r#"{%- macro visible(content) -%}
+            {%- if content is string -%}{{ content }}{%- elif content is iterable and content is not mapping -%}
+            {%- for item in content -%}{{ item.text if item.type == 'text' else item }}{%- endfor -%}{%- endif -%}
+        {%- endmacro -%}
+        {%- macro argument(value, keys=True) -%}
+            {%- if value is mapping -%}{%- for key, value in value | dictsort -%}{{ key }}:{{ argument(value, keys=keys) }};{%- endfor -%}
+            {%- elif value is sequence and value is not string -%}{%- for item in value -%}{{ argument(item) }},{%- endfor -%}
+            {%- else -%}{{- '<' ~ value ~ '>' -}}{%- endif -%}
+        {%- endmacro -%}
+        {%- set ns = namespace(multi_step=true, last=messages | length - 1, seen=[], text='') -%}
+        {%- set rest = messages[1:] if messages[0]['role'] in ['system', 'developer'] else messages -%}
+        {%- for message in messages[::-1] -%}
+            {%- set index = (messages | length - 1) - loop.index0 -%}
+            {%- if ns.multi_step and message.role == "user" and not (message.content.startswith('<tool>') and message.content.endswith('</tool>')) -%}
+                {%- set ns.multi_step = false -%}{%- set ns.last = index -%}
+            {%- endif -%}
+        {%- endfor -%}
+        {{- argument({'a': [1, {'b': 'x'}], 'c': none}) }}
+        {%- for message in rest -%}
+            {%- set content = visible(message.content) -%}
+            {%- if message.role not in ns.seen -%}{%- set ns.seen = ns.seen + [message.role] -%}{%- endif -%}
+            {%- if '</think>' in content -%}
+                {%- set content = (content.split('</think>') | last).lstrip('
+') -%}
+            {%- endif -%}
+            {%- set ns.text = ns.text + '<|' + message.role + '|>' ~ content | trim + '
+' -%}
+            {{- ('%s: %d' | format(loop.index0, 7)) ~ '{}!'.format(loop.index) }}
+            {{- loop.cycle('odd', 'even') }}{{ {'k': message} | tojson }}{{ loop.previtem is defined }}{{ '-' * 3 }}
+        {%- endfor -%}
+        {{- ns.text }}{{ ns.seen | join(', ') }}{{ ns.seen | map('upper') | list }}{{ ns.last }}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}
+        {%- for key, value in messages[0].items() %}{{ key }}={{ value | default('none') | string | length }}{% endfor %}
+        {%- set block %}{% if add_generation_prompt %}assistant{% endif %}{% endset -%}{{ block }}{{ missing }}{{ range(3) | list }}
+        {%- with a = 1, b = (2, 3) %}{{ a + b[0] }}{{ b }}{% endwith %}{{ [3, 1] | sort | first }}{{ 7 // 2 }}{{ 2 ** 3 }}{{ 7 % 4 }}"#;
+        let messages = [
+            Message::new(Role::System, "be é"),
+            Message::new(Role::User, " a < b "),
+            Message::new(
+                Role::Assistant,
+                "<think>x</think>
+
+y",
+            ),
+        ];
+        for messages in [&messages[..], &messages[1..], &messages[..2]] {
+            let template = template(source);
+            let mut plain = environment();
+            let mut syntax = SyntaxConfig::builder();
+            syntax.trim_blocks(true).lstrip_blocks(true);
+            plain.set_syntax(syntax.build().unwrap());
+            let values = minijinja::context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, eos_token => "<end>" };
+            let expected = plain.render_named_str("chat", source, values).unwrap();
+            assert_eq!(template.prompt(messages).unwrap(), expected);
+            assert!(expected.contains("assistant"), "{expected}");
+        }
     }
 }

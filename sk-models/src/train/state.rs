@@ -261,7 +261,7 @@ pub(crate) struct Checkpoint<P> {
 
 /// Reads a checkpoint; `None` if the file does not exist.
 pub(crate) fn load_checkpoint<P: DeserializeOwned>(path: &Path) -> Result<Option<Checkpoint<P>>, TrainError> {
-    let bytes = match fs::read(path) {
+    let bytes = match files::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(TrainError::io(path, source)),

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::judge::run::Watch;
 use crate::judge::{JudgeError, Judged};
+use crate::message;
 
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -56,15 +57,15 @@ impl Progress {
         if failed > 0 {
             parts.push(format!("{failed} unanswered"));
         }
-        let message = parts.join(", ");
+        let text = parts.join(", ");
         if self.lines
             && let Ok(mut last) = self.last_line.lock()
             && last.elapsed() >= LINE_EVERY
         {
             *last = Instant::now();
-            eprintln!("{}/{} {message}", self.bar.position(), self.bar.length().unwrap_or_default());
+            message::note(&format!("{}/{} {text}", self.bar.position(), self.bar.length().unwrap_or_default()));
         }
-        self.bar.set_message(message);
+        self.bar.set_message(text);
     }
 }
 
@@ -74,7 +75,7 @@ impl Watch for Progress {
         self.bar.set_position(resumed as u64);
         self.bar.reset_eta();
         if resumed > 0 && !self.quiet {
-            self.bar.suspend(|| eprintln!("{resumed} of {total} judgements are there already"));
+            self.bar.suspend(|| message::note(&format!("{resumed} of {total} judgements are there already")));
         }
     }
 
@@ -86,7 +87,7 @@ impl Watch for Progress {
     fn failed(&self, error: &JudgeError) {
         let before = self.failed.fetch_add(1, Ordering::Relaxed);
         if before < SHOWN && !self.quiet {
-            self.bar.suspend(|| eprintln!("{error}"));
+            self.bar.suspend(|| message::warning(&error.to_string()));
         }
         self.step();
     }

@@ -26,7 +26,7 @@ use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::Shipped;
 use crate::session;
-use crate::{Error, memory};
+use crate::{Error, memory, message};
 use sk_report::stats::median;
 
 /// What the prompt is made of.
@@ -117,7 +117,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     for scheme in schemes {
         let steering = SteeringArgs { scheme: Some(scheme.name.into()), ..SteeringArgs::default() };
         let config = steering.scheme(&args.models)?;
-        let skipped = models::resolve(&args.models.sources(), &config).err().map(|error| error.one_line());
+        let skipped = models::resolve(&args.models.sources(), &config).err().map(|error| message::plain(&error.one_line()));
         rows.push(Row {
             scheme: scheme.name.to_owned(),
             passes: config.passes().to_string(),
@@ -143,7 +143,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     }
     let (mut frozen, mut rates) = (Vec::new(), vec![Vec::new(); able.len()]);
     for turn in 0..=args.repeat {
-        loading.show(format!("turn {turn} of {}", args.repeat));
+        loading.show(&format!("turn {turn} of {}", args.repeat));
         let counts = turn > 0;
         let rate = args.frozen(&models, &prompt)?;
         frozen.extend(counts.then_some(rate));
@@ -155,7 +155,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     for (scheme, rates) in able.iter().zip(&rates) {
         let Some(row) = rows.iter_mut().find(|row| row.scheme == scheme.name) else { continue };
         row.tokens_per_second = Some(Spread::of(rates));
-        loading.show(format!("memory of {}", scheme.name));
+        loading.show(&format!("memory of {}", scheme.name));
         row.peak_memory = if schemes.len() == 1 { memory::peak() } else { peak_alone(&scheme.name) };
     }
     drop(loading);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use crate::message;
 use crate::sweep::Standing;
 
 /// Between two lines where there is no terminal.
@@ -31,17 +32,17 @@ impl Progress {
     pub(super) fn show(&mut self, standing: Standing) {
         let Standing { done, total, waiting } = standing;
         let (start, first) = *self.since.get_or_insert_with(|| (Instant::now(), done));
-        let message = if waiting {
+        let text = if waiting {
             "other processes have the rest".to_owned()
         } else {
             pace(done - first, total - done, start.elapsed()).unwrap_or_default()
         };
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
-        self.bar.set_message(message.clone());
+        self.bar.set_message(text.clone());
         if self.lines && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("{done}/{total} {message}");
+            message::note(&format!("{done}/{total} {text}"));
         }
     }
 

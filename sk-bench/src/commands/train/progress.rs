@@ -8,6 +8,8 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use sk_models::train::{dpo::DpoEvent, head::HeadEvent, lm::LmEvent, preference::PreferenceReport};
 
+use crate::message;
+
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Weight of the past in the shown rate.
@@ -39,16 +41,16 @@ impl Bar {
     /// A line that stays.
     fn line(&self, text: &str) {
         if self.terminal {
-            self.bar.println(text);
+            self.bar.println(message::plain(text));
         } else {
-            eprintln!("{text}");
+            message::note(text);
         }
     }
 
     /// A line that only a log sees, and not too often.
     fn log(&mut self, text: impl FnOnce() -> String) {
         if !self.terminal && self.last_line.elapsed() >= LINE_EVERY {
-            eprintln!("{}", text());
+            message::note(&text());
             self.last_line = Instant::now();
         }
     }

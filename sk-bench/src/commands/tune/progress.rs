@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanDuration;
 
+use crate::message;
 use crate::plural::counted;
 use crate::tune::{Standing, TunePlan};
 
@@ -27,7 +28,8 @@ impl Progress {
         }
         let search = &plan.searches[search];
         let Some(trial) = last else {
-            eprintln!("{}: {}, {done} of {total} trials are done", search.name, counted(search.weights.len(), "weight vector"));
+            let vectors = counted(search.weights.len(), "weight vector");
+            message::note(&format!("{}: {vectors}, {done} of {total} trials are done", search.name));
             return;
         };
         let point = plan.space.by_name(&trial.point);
@@ -36,6 +38,6 @@ impl Progress {
         let scores = if trial.is_scored() { scores.join(" ") } else { "without a score".to_owned() };
         let left = start.elapsed().mul_f64((total - done) as f64 / (done - first).max(1) as f64);
         let left = HumanDuration(Duration::from_secs(left.as_secs()));
-        eprintln!("{done}/{total} {} {} at {} · {left} left", search.name, scores, point.join(" "));
+        message::note(&format!("{done}/{total} {} {scores} at {} · {left} left", search.name, point.join(" ")));
     }
 }

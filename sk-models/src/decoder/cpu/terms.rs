@@ -206,12 +206,16 @@ impl Panel for Whole<'_> {
         self.panel.as_ptr().wrapping_add(eighths * DEPTH * WIDTH / 8).cast()
     }
 
+    /// # Safety
+    ///
+    /// As the trait says. [`Terms::multiply`] checks with assertions that A and the panel hold the
+    /// blocks; its callers vouch for C.
     unsafe fn multiply(&self, [a, b, ahead]: [*const u8; 3], blocks: NonZero<usize>, c: Place<*mut f32>, add: bool) {
         for start in (0..blocks.get()).step_by(GROUP) {
             let Some(count) = NonZero::new(GROUP.min(blocks.get() - start)) else { continue };
             let tiles = start * THREE * 2 * size_of::<[Line; HEIGHT]>();
             let places = [a.wrapping_add(tiles), b.wrapping_add(tiles), ahead.wrapping_add(start * DEPTH * WIDTH / 2)];
-            // SAFETY: the caller's promise.
+            // SAFETY: the promise holds for all blocks, so for these `count` from `start` on.
             unsafe { self.configured.three_by_three(places, count, c, add || start > 0) }
         }
     }

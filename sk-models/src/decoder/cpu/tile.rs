@@ -138,6 +138,10 @@ unsafe fn avx512([rows, vectors]: [usize; 2], products: &[Product], first: usize
     heights!(1 2 3 4 5 6 7 8 9 10 11);
 }
 
+/// # Safety
+///
+/// As [`avx512`], for `R` rows and `V` vectors. [`multiply_all`] has looked at the processor, and its
+/// callers at the three places.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
@@ -183,6 +187,9 @@ unsafe fn avx512_tile<const R: usize, const V: usize>(products: &[Product], firs
     }
 }
 
+/// # Safety
+///
+/// As [`multiply_all`], on a processor with AVX2 and FMA, which it has looked at.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Place<*mut f32>, add: bool) {
@@ -192,6 +199,10 @@ unsafe fn avx2(shape: [usize; 2], products: &[Product], first: usize, c: Place<*
 
 /// The rows and columns that sixteen vector registers of eight hold, in a form that the compiler
 /// vectorises.
+///
+/// # Safety
+///
+/// As [`multiply_all`], for the rows of A from `first` on.
 #[inline(always)]
 unsafe fn portable<const FUSED: bool>(
     [rows, vectors]: [usize; 2],
@@ -218,6 +229,9 @@ unsafe fn portable<const FUSED: bool>(
     }
 }
 
+/// # Safety
+///
+/// As [`portable`], for `R` rows of A from `first` on, and columns `column..column + 16` of B.
 #[inline(always)]
 unsafe fn portable_tile<const R: usize, const FUSED: bool>(
     products: &[Product],
@@ -318,6 +332,7 @@ mod tests {
     #[test]
     fn every_height_is_the_product() {
         for rows in 1..=27 {
+            // SAFETY: `check` gives places that reach as far as the shape says.
             check(|shape, products, _, c, add| unsafe { multiply_all(shape, products, c, add) }, rows);
             check(portable::<false>, rows);
             #[cfg(target_arch = "x86_64")]

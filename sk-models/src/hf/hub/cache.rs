@@ -11,7 +11,7 @@ use super::{
     id::ModelId,
 };
 use crate::{
-    files::write_atomically,
+    files::{self, write_atomically},
     hf::{
         ADAPTER_WEIGHTS,
         safetensors::{INDEX_FILE, SINGLE_FILE, shard_names},
@@ -53,7 +53,7 @@ impl Repository {
     /// Returns the snapshot of a revision if it is complete. A revision without an entry is read as
     /// a commit.
     pub(super) fn complete(&self, revision: &str) -> Option<PathBuf> {
-        let commit = fs::read_to_string(self.references().join(revision))
+        let commit = files::read_to_string(&self.references().join(revision))
             .map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());
         let snapshot = self.snapshot(&commit);
         is_complete(&snapshot).then_some(snapshot)
@@ -90,7 +90,7 @@ fn is_complete(snapshot: &Path) -> bool {
 
 /// Returns the shard files that an index names.
 pub(super) fn shards_of(index: &Path) -> Result<BTreeSet<String>, HubError> {
-    let text = fs::read_to_string(index).map_err(|source| io_error("read", index, source))?;
+    let text = files::read_to_string(index).map_err(|source| io_error("read", index, source))?;
     let shards =
         shard_names(index, &text).map_err(|error| HubError::Answer { url: INDEX_FILE.to_owned(), reason: error.to_string() })?;
     Ok(shards.into_values().collect())

@@ -400,6 +400,25 @@ mod tests {
     }
 
     #[test]
+    fn patterns_share_one_budget() {
+        // Each alone, without a limit, takes longer than a day to find that it does not match.
+        let slow = |count: usize| {
+            let entries = (0..count).map(|n| format!(r#""(?=.)(?:(?=.)[a-z_.0-9]+)+(?=.){n}!": 2"#)).collect::<Vec<_>>();
+            let patterns = entries.join(", ");
+            parse(&format!(r#", "target_modules": ["q_proj"], "rank_pattern": {{{patterns}}}, "alpha_pattern": {{{patterns}}}"#))
+                .unwrap()
+        };
+        let time = |config: &AdapterConfig| {
+            let start = std::time::Instant::now();
+            assert!(Module::all(&model()).all(|module| config.rank_and_scale(module) == (4, 2.0)));
+            start.elapsed()
+        };
+        let (one, many) = (time(&slow(1)), time(&slow(300)));
+        // What 300 patterns take besides their steps back is the linear part of each.
+        assert!(many < 10 * one + std::time::Duration::from_secs(2), "one takes {one:?}, 300 take {many:?}");
+    }
+
+    #[test]
     fn rank_stabilised_scales_divide_by_the_root() {
         let config = parse(r#", "target_modules": ["q_proj"], "use_rslora": true"#).unwrap();
         assert_eq!(config.rank_and_scale(linear(0, Target::Query)), (4, 4.0));

@@ -1,0 +1,78 @@
+//! The memory of a generation, before it is asked for.
+
+use super::{Models, SHARED};
+use crate::decoder::Decoder;
+use crate::device::{free_memory, is_processor};
+
+/// What a generation keeps at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Contexts that the backbone keeps, one per policy.
+    pub lanes: usize,
+    /// Tokens of the longest context: the instruction, the prompt and the response.
+    pub context: usize,
+    /// N, the candidates that are drafted; 0 where they are the tokens of the vocabulary.
+    pub candidates: usize,
+    /// Tokens of a candidate at most.
+    pub span: usize,
+    /// Tokens of the vocabulary that a head reads, each in a row of its own.
+    pub ahead: usize,
+}
+
+/// Memory that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{:.1} GB and {:.1} GB of memory are free", *.needed as f64 / 1e9, *.free as f64 / 1e9)]
+pub struct Shortage {
+    /// Bytes that are needed.
+    pub needed: u64,
+    /// Bytes that are free.
+    pub free: u64,
+}
+
+impl Models {
+    /// Returns the bytes that a generation takes at most besides the weights: keys and values of the
+    /// contexts and of the candidates, and the logits of a pass.
+    #[must_use]
+    pub fn footprint(&self, extent: Extent) -> u64 {
+        self.footprint_with(&self.drafter, extent)
+    }
+
+    /// As [`footprint`](Self::footprint), with candidates of another model.
+    pub(super) fn footprint_with(&self, drafter: &Decoder, extent: Extent) -> u64 {
+        let Extent { lanes, context, candidates, span, ahead } = extent;
+        let tokens = times(candidates, span).saturating_add(context as u64);
+        let config = self.backbone.config();
+        let kept = self.backbone.bytes_per_token();
+        let drafted = if candidates > 0 { drafter.bytes_per_token() as u64 } else { 0 };
+        let logits = size_of::<f32>() * config.vocab_size;
+        // A row that reads one token more leaves its keys, its values and its state.
+        let row = kept + size_of::<f32>() * config.hidden_size;
+        times(lanes, kept)
+            .saturating_add(drafted)
+            .saturating_mul(tokens)
+            .saturating_add(times(candidates.max(lanes), logits))
+            .saturating_add(times(ahead, row))
+    }
+
+    /// Checks that the CPU's memory has room for `bytes`. What a GPU has left, nothing says.
+    pub(crate) fn check_room(&self, needed: u64) -> Result<(), Shortage> {
+        match free_memory().filter(|_| is_processor(&self.device)) {
+            Some(free) if needed > free => Err(Shortage { needed, free }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the bytes of the CPU's memory that generations can take together, if the models are
+    /// there and the system says how much is free: what is free less what contexts that begin alike
+    /// may come to take.
+    #[must_use]
+    pub fn room(&self) -> Option<u64> {
+        let free = free_memory().filter(|_| is_processor(&self.device))?;
+        let models = if std::sync::Arc::ptr_eq(&self.backbone, &self.drafter) { 1 } else { 2 };
+        Some(free.saturating_sub(models * SHARED as u64))
+    }
+}
+
+fn times(a: usize, b: usize) -> u64 {
+    (a as u64).saturating_mul(b as u64)
+}

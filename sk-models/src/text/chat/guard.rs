@@ -1,0 +1,121 @@
+//! Bounds on the values of a template.
+//!
+//! The engine charges for what it makes, but not for what a value holds more than once: a list of a
+//! list twice, forty levels deep, is forty small lists, and has no end when it is compared, searched
+//! or written out. A [`Guard`] walks a value as if it were written out and refuses one that is too
+//! large or too deep. [`guarded`](super::guarded) sends to it every value that a template makes, and
+//! every value that is about to be walked, so that neither can happen.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use minijinja::{
+    Error, ErrorKind,
+    value::{Object, Value, ValueKind},
+};
+
+/// Bytes of a value that is written out: twice the longest prompt.
+pub(super) const MOST_BYTES: usize = 2 * super::MOST_BYTES;
+/// Levels of lists and mappings in each other. JSON that is read has at most 128.
+pub(super) const DEEPEST: usize = 128;
+/// What a value counts besides its text.
+const VALUE_BYTES: usize = 32;
+/// Values that a rendering may walk, of which 256 bytes of text count as one: a dialogue of ten
+/// thousand messages a hundred times.
+const MOST_WALKED: u64 = 4_000_000;
+/// Bytes that are compared or searched in the time of a value.
+const BYTES_A_VALUE: usize = 256;
+
+/// Refuses values that are too large: an index with a value returns the value, or an error.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// Values that may still be walked, shared by the guards of a rendering.
+    left: Arc<AtomicU64>,
+    /// Whether the value becomes part of another one.
+    inside: bool,
+}
+
+impl Guard {
+    /// Returns the guards of a rendering: of a value, and of one that becomes part of another.
+    pub(super) fn pair() -> (Self, Self) {
+        let left = Arc::new(AtomicU64::new(MOST_WALKED));
+        (Self { left: Arc::clone(&left), inside: false }, Self { left, inside: true })
+    }
+
+    /// Returns the value, whose items are all there: a chain of unmade lists would be as deep as it
+    /// is long.
+    ///
+    /// # Errors
+    ///
+    /// If it is too large or too deep, or too much was walked before.
+    pub(super) fn check(&self, value: &Value) -> Result<Value, Error> {
+        let items = (value.kind() == ValueKind::Iterable).then(|| value.try_iter()).transpose()?;
+        // Of a list that has no end, no more than is too large.
+        let made = items.map(|items| Value::from(items.take(MOST_BYTES / VALUE_BYTES + 1).collect::<Vec<_>>()));
+        let value = made.unwrap_or_else(|| value.clone());
+        let mut walk = Walk { bytes: 0, values: 0, error: None };
+        walk.of(&value, usize::from(self.inside));
+        let cost = walk.values + (walk.bytes / BYTES_A_VALUE) as u64;
+        let enough = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)).is_ok();
+        match walk.error {
+            Some(reason) => Err(Error::new(ErrorKind::InvalidOperation, reason)),
+            None if !enough => {
+                Err(Error::new(ErrorKind::OutOfFuel, "its lists and mappings are compared and searched too often"))
+            }
+            None => Ok(value),
+        }
+    }
+}
+
+impl Object for Guard {
+    fn get_value(self: &Arc<Self>, value: &Value) -> Option<Value> {
+        Some(self.check(value).unwrap_or_else(Value::from))
+    }
+}
+
+/// What was found in a value so far.
+struct Walk {
+    bytes: usize,
+    values: u64,
+    error: Option<String>,
+}
+
+impl Walk {
+    fn of(&mut self, value: &Value, depth: usize) {
+        self.values += 1;
+        self.bytes += VALUE_BYTES + value.as_str().map_or(0, str::len);
+        if self.bytes > MOST_BYTES {
+            self.error = Some(format!("a value is longer than {MOST_BYTES} bytes when it is written out"));
+        } else if depth > DEEPEST {
+            self.error = Some(format!("lists and mappings are in each other more than {DEEPEST} levels deep"));
+        }
+        let Some(object) = value.as_object().filter(|_| self.error.is_none()) else { return };
+        // They change while something holds them, which may be themselves.
+        if depth > 0 && ["::Namespace", "::Loop"].iter().any(|name| object.type_name().ends_with(name)) {
+            self.error = Some("a namespace or a loop is part of another value".to_owned());
+            return;
+        }
+        match value.kind() {
+            ValueKind::Map => {
+                for (key, item) in object.try_iter_pairs().into_iter().flatten() {
+                    self.of(&key, depth + 1);
+                    self.of(&item, depth + 1);
+                    if self.error.is_some() {
+                        return;
+                    }
+                }
+            }
+            ValueKind::Seq | ValueKind::Iterable => {
+                for item in object.try_iter().into_iter().flatten() {
+                    self.of(&item, depth + 1);
+                    if self.error.is_some() {
+                        return;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

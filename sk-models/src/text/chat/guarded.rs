@@ -1,0 +1,237 @@
+//! A template whose values are guarded.
+//!
+//! The syntax of a template is written anew, with a [`Guard`](super::guard::Guard) around every
+//! value that an expression makes and every value that is walked: operands of `~`, `in` and
+//! comparisons, arguments of filters, tests and calls, keys, and what is printed. Each match names
+//! all that the engine knows, so that a new kind of expression or statement is not let through
+//! unseen. Statements that no chat template needs are refused by name.
+
+use minijinja::machinery::ast::{self, CallArg, Expr, Spanned, Stmt};
+
+/// Names that the guards have in a rendering. No template can spell them.
+pub(super) const VALUE: &str = " value";
+/// As [`VALUE`], for a value that becomes part of another one.
+pub(super) const PART: &str = " part";
+
+/// Filters that look at a value without walking it.
+const BRIEF_FILTERS: &[&str] = &["length", "count", "first", "default", "d"];
+/// Tests of the same kind.
+const BRIEF_TESTS: &[&str] = &[
+    "undefined",
+    "defined",
+    "none",
+    "boolean",
+    "odd",
+    "even",
+    "divisibleby",
+    "number",
+    "integer",
+    "int",
+    "float",
+    "string",
+    "sequence",
+    "iterable",
+    "mapping",
+    "true",
+    "false",
+];
+
+/// Returns a template with guards.
+///
+/// # Errors
+///
+/// The tag that is not supported.
+pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
+    Ok(match stmt {
+        Stmt::Template(it) => Stmt::Template(again(it, ast::Template { children: statements(&it.children)? })),
+        Stmt::EmitExpr(it) => Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guarded(&it.expr) })),
+        Stmt::EmitRaw(it) => Stmt::EmitRaw(again(it, ast::EmitRaw { raw: it.raw })),
+        Stmt::ForLoop(it) => Stmt::ForLoop(again(
+            it,
+            ast::ForLoop {
+                target: target(&it.target),
+                iter: expression(&it.iter),
+                filter_expr: it.filter_expr.as_ref().map(expression),
+                recursive: it.recursive,
+                body: statements(&it.body)?,
+                else_body: statements(&it.else_body)?,
+            },
+        )),
+        Stmt::IfCond(it) => Stmt::IfCond(again(
+            it,
+            ast::IfCond {
+                expr: expression(&it.expr),
+                true_body: statements(&it.true_body)?,
+                false_body: statements(&it.false_body)?,
+            },
+        )),
+        Stmt::WithBlock(it) => Stmt::WithBlock(again(
+            it,
+            ast::WithBlock {
+                assignments: it.assignments.iter().map(|(name, value)| (target(name), expression(value))).collect(),
+                body: statements(&it.body)?,
+            },
+        )),
+        // What a namespace holds is part of it.
+        Stmt::Set(it) => {
+            let expr = match &it.target {
+                Expr::Var(_) => expression(&it.expr),
+                _ => guard(PART, expression(&it.expr)),
+            };
+            Stmt::Set(again(it, ast::Set { target: target(&it.target), expr }))
+        }
+        Stmt::SetBlock(it) => Stmt::SetBlock(again(
+            it,
+            ast::SetBlock { target: target(&it.target), filter: it.filter.as_ref().map(expression), body: statements(&it.body)? },
+        )),
+        Stmt::FilterBlock(it) => Stmt::FilterBlock(again(
+            it,
+            ast::FilterBlock { filter: expression(&it.filter), filter_span: it.filter_span, body: statements(&it.body)? },
+        )),
+        Stmt::Macro(it) => Stmt::Macro(again(
+            it,
+            ast::Macro {
+                name: it.name,
+                args: it.args.iter().map(target).collect(),
+                defaults: it.defaults.iter().map(expression).collect(),
+                body: statements(&it.body)?,
+            },
+        )),
+        Stmt::Continue(it) => Stmt::Continue(again(it, ast::Continue)),
+        Stmt::Break(it) => Stmt::Break(again(it, ast::Break)),
+        Stmt::AutoEscape(_) => return Err("autoescape"),
+        Stmt::Block(_) => return Err("block"),
+        Stmt::Import(_) => return Err("import"),
+        Stmt::FromImport(_) => return Err("from"),
+        Stmt::Extends(_) => return Err("extends"),
+        Stmt::Include(_) => return Err("include"),
+        Stmt::CallBlock(_) => return Err("call"),
+        Stmt::Do(_) => return Err("do"),
+    })
+}
+
+fn statements<'a>(all: &[Stmt<'a>]) -> Result<Vec<Stmt<'a>>, &'static str> {
+    all.iter().map(statement).collect()
+}
+
+/// A node in the place of another.
+fn again<T, U>(node: &Spanned<T>, new: U) -> Spanned<U> {
+    Spanned::new(new, node.span())
+}
+
+/// What is assigned to. Its names are no values.
+fn target<'a>(expr: &Expr<'a>) -> Expr<'a> {
+    match expr {
+        Expr::List(it) => Expr::List(again(it, ast::List { items: it.items.iter().map(target).collect() })),
+        _ => expression(expr),
+    }
+}
+
+/// An expression whose value the guard sees.
+fn guard<'a>(name: &'static str, expr: Expr<'a>) -> Expr<'a> {
+    let span = expr.span();
+    let guard = Expr::Var(Spanned::new(ast::Var { id: name }, span));
+    Expr::GetItem(Spanned::new(ast::GetItem { expr: guard, subscript_expr: expr }, span))
+}
+
+/// An expression whose value is about to be walked.
+fn guarded<'a>(expr: &Expr<'a>) -> Expr<'a> {
+    match expr {
+        // Arithmetic makes numbers, of which a key is one most often.
+        Expr::Const(_) | Expr::UnaryOp(_) => expression(expr),
+        Expr::BinOp(it) if matches!(it.op, ast::BinOpKind::Sub | ast::BinOpKind::Div | ast::BinOpKind::FloorDiv) => {
+            expression(expr)
+        }
+        // Has its guard.
+        Expr::Slice(_) | Expr::List(_) | Expr::Tuple(_) | Expr::Map(_) | Expr::Filter(_) | Expr::Call(_) => expression(expr),
+        _ => guard(VALUE, expression(expr)),
+    }
+}
+
+fn guarded_arguments<'a>(arguments: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
+    let one = |argument: &CallArg<'a>| match argument {
+        CallArg::Pos(expr) => CallArg::Pos(guarded(expr)),
+        CallArg::Kwarg(name, expr) => CallArg::Kwarg(name, guarded(expr)),
+        CallArg::PosSplat(expr) => CallArg::PosSplat(guarded(expr)),
+        CallArg::KwargSplat(expr) => CallArg::KwargSplat(guarded(expr)),
+    };
+    arguments.iter().map(one).collect()
+}
+
+/// An expression with guards. What it makes has one around it; what it only looks up had one when it
+/// was made.
+fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
+    let all = |items: &[Expr<'a>], one: fn(&Expr<'a>) -> Expr<'a>| items.iter().map(one).collect::<Vec<_>>();
+    match expr {
+        Expr::Var(it) => Expr::Var(again(it, ast::Var { id: it.id })),
+        Expr::Const(it) => Expr::Const(again(it, ast::Const { value: it.value.clone() })),
+        Expr::UnaryOp(it) => {
+            // It cannot be copied.
+            #[allow(clippy::needless_match)]
+            let op = match it.op {
+                ast::UnaryOpKind::Not => ast::UnaryOpKind::Not,
+                ast::UnaryOpKind::Neg => ast::UnaryOpKind::Neg,
+            };
+            Expr::UnaryOp(again(it, ast::UnaryOp { op, expr: expression(&it.expr) }))
+        }
+        Expr::BinOp(it) => {
+            use ast::BinOpKind as Op;
+            let with = |operand: fn(&Expr<'a>) -> Expr<'a>| {
+                Expr::BinOp(again(it, ast::BinOp { op: it.op, left: operand(&it.left), right: operand(&it.right) }))
+            };
+            match it.op {
+                Op::Eq | Op::Ne | Op::Lt | Op::Lte | Op::Gt | Op::Gte | Op::In | Op::Concat => with(guarded),
+                Op::Add | Op::Mul | Op::Rem | Op::Pow => guard(VALUE, with(expression)),
+                Op::ScAnd | Op::ScOr | Op::Sub | Op::Div | Op::FloorDiv => with(expression),
+            }
+        }
+        Expr::Compare(it) => {
+            let ops = it.ops.iter().map(|right| ast::CompareOp { op: right.op, expr: guarded(&right.expr) }).collect();
+            Expr::Compare(again(it, ast::Compare { expr: guarded(&it.expr), ops }))
+        }
+        Expr::IfExpr(it) => Expr::IfExpr(again(
+            it,
+            ast::IfExpr {
+                test_expr: expression(&it.test_expr),
+                true_expr: expression(&it.true_expr),
+                false_expr: it.false_expr.as_ref().map(expression),
+            },
+        )),
+        Expr::Slice(it) => {
+            let bound = |bound: &Option<Expr<'a>>| bound.as_ref().map(expression);
+            let (start, stop, step) = (bound(&it.start), bound(&it.stop), bound(&it.step));
+            guard(VALUE, Expr::Slice(again(it, ast::Slice { expr: expression(&it.expr), start, stop, step })))
+        }
+        Expr::Filter(it) => {
+            let input = if BRIEF_FILTERS.contains(&it.name) { expression } else { guarded };
+            let (expr, args) = (it.expr.as_ref().map(input), guarded_arguments(&it.args));
+            guard(VALUE, Expr::Filter(again(it, ast::Filter { name: it.name, expr, args })))
+        }
+        Expr::Test(it) => {
+            let input = if BRIEF_TESTS.contains(&it.name) { expression } else { guarded };
+            let args = guarded_arguments(&it.args);
+            Expr::Test(again(it, ast::Test { name: it.name, expr: input(&it.expr), args }))
+        }
+        Expr::GetAttr(it) => Expr::GetAttr(again(it, ast::GetAttr { expr: expression(&it.expr), name: it.name })),
+        Expr::GetItem(it) => {
+            let subscript_expr = guarded(&it.subscript_expr);
+            Expr::GetItem(again(it, ast::GetItem { expr: expression(&it.expr), subscript_expr }))
+        }
+        Expr::Call(it) => {
+            // A method walks its text or list.
+            let callee = match &it.expr {
+                Expr::GetAttr(method) => {
+                    Expr::GetAttr(again(method, ast::GetAttr { expr: guarded(&method.expr), name: method.name }))
+                }
+                callee => expression(callee),
+            };
+            guard(VALUE, Expr::Call(again(it, ast::Call { expr: callee, args: guarded_arguments(&it.args) })))
+        }
+        Expr::List(it) => guard(VALUE, Expr::List(again(it, ast::List { items: all(&it.items, expression) }))),
+        Expr::Tuple(it) => guard(VALUE, Expr::Tuple(again(it, ast::Tuple { items: all(&it.items, expression) }))),
+        Expr::Map(it) => {
+            let (keys, values) = (all(&it.keys, guarded), all(&it.values, expression));
+            guard(VALUE, Expr::Map(again(it, ast::Map { keys, values })))
+        }
+    }
+}
