@@ -5,10 +5,16 @@ use super::error::proceed;
 use crate::decoder::{Decoder, Hidden, NODE_TOKENS, Prefix, Seats, Suffix};
 use crate::device::is_processor;
 
-/// Tokens per pass while a context is read. Bounds the memory of the attention scores.
+/// Positions of a pass, over all lanes, while a context is read: half of what fills a pass, so that
+/// those of other requests go between.
 const CHUNK: usize = 256;
 
-/// The same on a GPU, where each chunk reads the weights again and launches all kernels.
+/// Returns the tokens of a chunk on a CPU: whole blocks.
+fn chunk(lanes: usize) -> usize {
+    (CHUNK / lanes).next_multiple_of(NODE_TOKENS)
+}
+
+/// Tokens of a chunk on a GPU, where each chunk reads the weights again and launches all kernels.
 const CHUNK_ON_GPU: usize = 512;
 
 /// Attention scores of a chunk on a GPU, where they are stored in f32: 1 GiB, half of the largest
@@ -42,8 +48,8 @@ impl Follower {
     /// Makes the prefix hold `context` without its last token. The common beginning is kept, the
     /// rest is computed, or copied from what contexts share if nothing was held.
     ///
-    /// Whole blocks of a context are read apart from the rest: their bits are the same whether they
-    /// are computed or copied.
+    /// Whole blocks are read apart from the tokens before and after them, so that their bits are
+    /// the same whether they are computed or copied, and however many are read at a time.
     ///
     /// # Errors
     ///
@@ -60,8 +66,10 @@ impl Follower {
         }
         let first = self.tokens.len();
         let whole = target.len() - target.len() % NODE_TOKENS;
-        if first < whole {
-            self.read(model, seats, &target[first..whole])?;
+        let block = first.next_multiple_of(NODE_TOKENS);
+        if block <= whole {
+            self.read(model, seats, &target[first..block])?;
+            self.read(model, seats, &target[block..whole])?;
             if fresh {
                 model.keep(&self.tokens, first, seats, &self.prefix);
             }
@@ -76,7 +84,7 @@ impl Follower {
         let rows = seats.count() * model.config().num_attention_heads;
         while !rest.is_empty() {
             proceed()?;
-            let size = if is_processor { CHUNK } else { chunk_on_gpu(rows, self.tokens.len()) };
+            let size = if is_processor { chunk(seats.count()) } else { chunk_on_gpu(rows, self.tokens.len()) };
             let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
@@ -130,6 +138,11 @@ pub(super) fn check_vocabulary(model: &Decoder, role: &'static str, tokens: &[To
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_on_a_processor_are_whole_blocks() {
+        assert_eq!([1, 2, 3, 4, 5, 9].map(chunk), [256, 128, 128, 64, 64, 64]);
+    }
 
     #[test]
     fn the_scores_of_a_chunk_fit_into_what_is_bound_at_once() {
