@@ -181,16 +181,22 @@ impl Decoder {
         blocks * NODE_TOKENS
     }
 
-    /// Keeps the whole blocks among tokens `from..` of a prefix, which holds `tokens`.
+    /// Keeps the whole blocks of `tokens` from token `from` on, which begins one. The prefix holds at
+    /// least `tokens`.
     pub(crate) fn keep(&self, tokens: &[TokenId], from: usize, seats: &Seats, prefix: &Prefix) {
         let Some(tree) = &self.prefixes else { return };
         let per_token = prefix.bytes() / (prefix.len() * prefix.lanes()).max(1);
-        for block in from.div_ceil(NODE_TOKENS)..tokens.len() / NODE_TOKENS {
+        for block in from / NODE_TOKENS..tokens.len() / NODE_TOKENS {
             for (lane, adapter) in seats.lanes.iter().enumerate() {
                 let Some(piece) = prefix.cache.copy(lane, block * NODE_TOKENS, NODE_TOKENS) else { return };
                 tree.insert(adapter.as_ref(), tokens, block, piece, per_token * NODE_TOKENS);
             }
         }
+    }
+
+    /// Whether a token has the same keys and values however many are read in its pass.
+    pub(crate) fn paces_agree(&self) -> bool {
+        self.engine.paces_agree()
     }
 
     /// Returns the scheduler if the calling thread has entered it.

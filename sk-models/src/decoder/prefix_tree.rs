@@ -102,6 +102,7 @@ impl PrefixTree {
         }
         nodes.children.insert(key.clone(), id);
         nodes.by_id.insert(id, Node { key, piece, bytes, children: 0, used });
+        assert!(nodes.bytes <= self.budget, "{} bytes of a budget of {}", nodes.bytes, self.budget);
     }
 
     /// Returns the bytes held.
