@@ -235,6 +235,8 @@ impl<'a> Subject<'a> {
         Ok(Report {
             device: self.models.device().to_string(),
             precision: self.models.backbone.precision().to_string(),
+            instructions: is_processor(&self.models.backbone.device())
+                .then(|| roofline::instructions(self.models.backbone.precision())),
             threads: roofline::threads(),
             repeat: args.repeat,
             prompt_tokens: args.prompt_tokens,
