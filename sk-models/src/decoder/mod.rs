@@ -167,6 +167,13 @@ impl Decoder {
         self.prefixes.as_ref().map_or(0, PrefixTree::bytes)
     }
 
+    /// Drops what is kept for contexts that begin alike.
+    pub fn forget_prefixes(&self) {
+        if let Some(tree) = &self.prefixes {
+            tree.clear();
+        }
+    }
+
     /// Fills an empty prefix with the blocks at the beginning of `tokens` that are kept, and
     /// returns how many tokens they are.
     pub(crate) fn recall(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix) -> usize {

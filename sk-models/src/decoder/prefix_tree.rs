@@ -105,6 +105,13 @@ impl PrefixTree {
         assert!(nodes.bytes <= self.budget, "{} bytes of a budget of {}", nodes.bytes, self.budget);
     }
 
+    /// Drops all nodes.
+    pub(super) fn clear(&self) {
+        let mut nodes = self.lock();
+        let next = nodes.next;
+        *nodes = Nodes { next, ..Nodes::default() };
+    }
+
     /// Returns the bytes held.
     pub(super) fn bytes(&self) -> usize {
         self.lock().bytes
@@ -244,5 +251,9 @@ mod tests {
         // What is larger than the budget is not kept, and evicts nothing.
         tree.insert(None, &tokens(&[9]), 0, Arc::new(()), 41);
         assert_eq!(tree.bytes(), 40);
+        tree.clear();
+        assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (0, 0));
+        add(&tree, None, &[6, 7]);
+        assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (20, 2));
     }
 }
