@@ -1,5 +1,7 @@
 //! Sessions of schemes on loaded models.
 
+use std::sync::Arc;
+
 use sk_models::dialogue::Session;
 use sk_models::engine::{AdapterRack, InstructionRack};
 use sk_models::head::Head;
@@ -16,7 +18,7 @@ pub fn open<'m>(
     models: &'m Models,
     config: &SchemeSpec,
     heads: &[(String, Head)],
-    adapters: Vec<(String, LoraAdapter)>,
+    adapters: impl IntoIterator<Item = (String, impl Into<Arc<LoraAdapter>>)>,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
     let rack = AdapterRack::default();

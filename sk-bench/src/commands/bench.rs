@@ -235,6 +235,8 @@ impl<'a> Subject<'a> {
         Ok(Report {
             device: self.models.device().to_string(),
             precision: self.models.backbone.precision().to_string(),
+            instructions: is_processor(&self.models.backbone.device())
+                .then(|| roofline::instructions(self.models.backbone.precision())),
             threads: roofline::threads(),
             repeat: args.repeat,
             prompt_tokens: args.prompt_tokens,
@@ -278,6 +280,7 @@ impl<'a> Subject<'a> {
     /// One turn of frozen and steered, each on caches of its own.
     fn turn(&self) -> Result<Turn, Error> {
         let args = self.args;
+        self.forget_prefixes();
         let mut frozen = Frozen::new(self.models.backbone.clone());
         let mut context = self.prompt.clone();
         let start = Instant::now();
@@ -289,10 +292,17 @@ impl<'a> Subject<'a> {
         frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
         let frozen = start.elapsed().as_secs_f64();
 
+        self.forget_prefixes();
         let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], args.seed)?;
         let timed = steered.generate(&self.prompt, args.new_tokens)?;
         let side_by_side = args.generations.map(|count| self.side_by_side(count)).transpose()?;
         Ok(Turn { prefill, frozen, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
+    }
+
+    /// Makes the next run read its prompt, whatever was read before.
+    fn forget_prefixes(&self) {
+        self.models.backbone.forget_prefixes();
+        self.models.drafter.forget_prefixes();
     }
 
     /// Kernels that a GPU is asked to run.
@@ -326,6 +336,7 @@ impl<'a> Subject<'a> {
             let prompt: Vec<TokenId> = self.text.iter().copied().cycle().skip(index).take(self.prompt.len()).collect();
             generations.push((steered, prompt));
         }
+        self.forget_prefixes();
         let gate = Barrier::new(count + 1);
         thread::scope(|scope| {
             let start = |(mut steered, prompt): (Steered, Vec<TokenId>)| {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sk_models::device::DeviceName;
 
+use crate::args::few;
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::sweep::{self, Digests, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
@@ -48,6 +49,9 @@ pub struct SweepArgs {
     /// Device in place of the plan's: auto, cpu, cuda[:N] or wgpu[:N].
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
+    /// Cells to answer at once. Their passes are joined, and each has keys and values of its own.
+    #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = few)]
+    at_once: usize,
     /// No progress, no summary.
     #[arg(short, long)]
     quiet: bool,
@@ -86,7 +90,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     drop(loading);
     let mut store = Store::open(&grid)?;
     let mut progress = Progress::new(args.quiet);
-    let result = sweep::run(&mut store, &worker, |standing: Standing| progress.show(standing));
+    let result = sweep::run(&mut store, &worker, args.at_once, |standing: Standing| progress.show(standing));
     progress.finish();
     result?;
     if !args.quiet {

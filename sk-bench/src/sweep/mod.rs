@@ -2,8 +2,8 @@
 //!
 //! A [`Plan`] is read from TOML and laid out as a [`Grid`] of [`Cell`]s: one response each. A
 //! [`Worker`] answers cells, a [`Store`] hands them out and keeps the answers. Everything a cell
-//! depends on follows from the plan and the cell's own name, so that neither the order of cells,
-//! nor the number of processes, nor an interruption changes a byte of a response.
+//! depends on follows from the plan and the cell's own name, so that neither the order of cells, nor
+//! how many are answered at once, nor an interruption changes a byte of a response.
 
 mod cell;
 mod error;
@@ -20,7 +20,7 @@ pub use error::SweepError;
 pub use grid::{Arm, Grid};
 pub use ledger::Ledger;
 pub use plan::{Generation, Plan, PlannedScheme, Questions};
-pub use run::{Standing, run};
+pub use run::{AT_ONCE, Standing, run};
 pub use settings::Digests;
 pub use store::{Claim, Next, Store};
 pub use worker::{Loaded, Worker};

@@ -1,9 +1,16 @@
 //! The loop of a process that sweeps.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use super::{Next, Store, SweepError, Worker};
 use crate::interrupt;
+
+/// Cells that a process answers at once unless told otherwise.
+pub const AT_ONCE: usize = 4;
 
 /// Between two looks at what other processes have left.
 const POLL: Duration = Duration::from_millis(250);
@@ -19,34 +26,109 @@ pub struct Standing {
     pub waiting: bool,
 }
 
-/// Answers cells until all are done, by this process or others, or Ctrl-C; what another process
-/// leaves behind is taken over.
+/// Answers cells, `at_once` at a time, until all are done, by this process or others, or Ctrl-C;
+/// what another process leaves behind is taken over.
+///
+/// Each cell is answered on a thread of its own, and their passes are joined: an answer has the
+/// same bytes whatever is answered beside it. Records are appended in the order in which cells are
+/// finished.
 ///
 /// # Errors
-/// When a cell fails or the output cannot be kept.
-pub fn run(store: &mut Store<'_>, worker: &Worker<'_>, mut watch: impl FnMut(Standing)) -> Result<(), SweepError> {
-    let cells = &store.ledger().grid().cells;
-    let standing = |store: &Store<'_>, waiting| Standing { done: store.ledger().finished(), total: cells.len(), waiting };
-    watch(standing(store, false));
-    while !interrupt::requested() {
-        match store.claim()? {
-            Next::Done => return store.tidy(),
-            Next::Wait => {
-                watch(standing(store, true));
-                std::thread::sleep(POLL);
-            }
-            Next::Cell(claim) => match worker.answer(&cells[claim.cell()]) {
-                Ok(Some((record, steps))) => {
-                    store.append(claim, record, &steps)?;
-                    watch(standing(store, false));
-                }
-                Ok(None) => return store.release(claim),
-                Err(error) => {
-                    store.release(claim)?;
-                    return Err(error);
-                }
-            },
+/// When a cell fails or the output cannot be kept. The cells that are under way then are dropped.
+pub fn run<'g>(
+    store: &mut Store<'g>,
+    worker: &Worker<'g>,
+    at_once: usize,
+    mut watch: impl FnMut(Standing) + Send,
+) -> Result<(), SweepError> {
+    watch(Standing { done: store.ledger().finished(), total: store.ledger().grid().cells.len(), waiting: false });
+    let threads = at_once.min(store.ledger().open().count()).max(1);
+    let common = Mutex::new(Common { store, watch, at_work: 0 });
+    let sweep = Sweep { common, changed: Condvar::new(), failed: AtomicBool::new(false), worker };
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| sweep.work())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    outcomes.into_iter().collect::<Result<(), _>>()?;
+    if store.ledger().open().next().is_none() { store.tidy() } else { Ok(()) }
+}
+
+/// What the threads of a sweep share.
+struct Sweep<'s, 'g, W> {
+    common: Mutex<Common<'s, 'g, W>>,
+    /// A cell is done, or a thread has failed.
+    changed: Condvar,
+    failed: AtomicBool,
+    worker: &'s Worker<'g>,
+}
+
+struct Common<'s, 'g, W> {
+    store: &'s mut Store<'g>,
+    watch: W,
+    /// Threads that answer a cell.
+    at_work: usize,
+}
+
+impl<'s, 'g, W: FnMut(Standing) + Send> Sweep<'s, 'g, W> {
+    /// Answers one cell after the other.
+    fn work(&self) -> Result<(), SweepError> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer_all()));
+        if !matches!(outcome, Ok(Ok(()))) {
+            self.failed.store(true, Ordering::Relaxed);
+            self.changed.notify_all();
         }
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
-    Ok(())
+
+    fn answer_all(&self) -> Result<(), SweepError> {
+        let mut common = self.lock();
+        while self.goes_on() {
+            match common.store.claim()? {
+                Next::Done => break,
+                Next::Wait => {
+                    let waiting = common.at_work == 0;
+                    common.show(waiting);
+                    common = self.changed.wait_timeout(common, POLL).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Next::Cell(claim) => {
+                    common.at_work += 1;
+                    let cell = &common.store.ledger().grid().cells[claim.cell()];
+                    drop(common);
+                    let answer = self.worker.answer(cell, || self.goes_on());
+                    common = self.lock();
+                    common.at_work -= 1;
+                    match answer {
+                        Ok(Some((record, steps))) => {
+                            common.store.append(claim, record, &steps)?;
+                            common.show(false);
+                            self.changed.notify_all();
+                        }
+                        Ok(None) => return common.store.release(claim),
+                        Err(error) => {
+                            common.store.release(claim)?;
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.failed.load(Ordering::Relaxed) && !interrupt::requested()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Common<'s, 'g, W>> {
+        // A thread that panics ends the others, and the files of the store survive a kill anyway.
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: FnMut(Standing)> Common<'_, '_, W> {
+    fn show(&mut self, waiting: bool) {
+        let ledger = self.store.ledger();
+        let (done, total) = (ledger.finished(), ledger.grid().cells.len());
+        (self.watch)(Standing { done, total, waiting });
+    }
 }

@@ -6,7 +6,7 @@
 //! in a folder beside the output; a claim whose lock can be had was left by a process that is no
 //! more, and is taken over. A record is on disk, its steps before it, when the claim is given back.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::iter;
@@ -37,6 +37,8 @@ pub struct Store<'g> {
     read: u64,
     traces: Option<(PathBuf, File)>,
     claims: PathBuf,
+    /// The cells that this process has claimed. Not every file system says so.
+    own: BTreeSet<usize>,
 }
 
 /// The right to answer a cell.
@@ -59,7 +61,7 @@ impl Claim {
 pub enum Next {
     /// This cell.
     Cell(Claim),
-    /// Nothing for now: other processes have the cells that are left.
+    /// Nothing for now: the cells that are left are claimed.
     Wait,
     /// Nothing.
     Done,
@@ -85,7 +87,8 @@ impl<'g> Store<'g> {
         };
         let mut claims = path.clone().into_os_string();
         claims.push(".claims");
-        let mut store = Self { ledger: Ledger::new(grid), path, file, read: 0, traces, claims: claims.into() };
+        let mut store =
+            Self { ledger: Ledger::new(grid), path, file, read: 0, traces, claims: claims.into(), own: BTreeSet::new() };
         store.locked(|store| {
             store.refresh()?;
             store.keep_settings()
@@ -122,8 +125,12 @@ impl<'g> Store<'g> {
             store.refresh()?;
             let mut next = Next::Done;
             for (place, cell) in store.ledger.open() {
-                match store.try_claim(place, &cell.id)? {
-                    Some(claim) => return Ok(Next::Cell(claim)),
+                let claim = if store.own.contains(&place) { None } else { store.try_claim(place, &cell.id)? };
+                match claim {
+                    Some(claim) => {
+                        store.own.insert(place);
+                        return Ok(Next::Cell(claim));
+                    }
                     None => next = Next::Wait,
                 }
             }
@@ -148,7 +155,7 @@ impl<'g> Store<'g> {
                 store.file.write_all(&line).and_then(|()| store.file.sync_data()).map_err(failed)?;
                 store.refresh()?;
             }
-            give_back(claim);
+            store.give_back(claim);
             Ok(())
         })
     }
@@ -158,8 +165,8 @@ impl<'g> Store<'g> {
     /// # Errors
     /// When the output cannot be locked.
     pub fn release(&mut self, claim: Claim) -> Result<(), SweepError> {
-        self.locked(|_| {
-            give_back(claim);
+        self.locked(|store| {
+            store.give_back(claim);
             Ok(())
         })
     }
@@ -283,6 +290,14 @@ impl<'g> Store<'g> {
         Ok(Some(TraceSpan { offset: expected, bytes: steps.len() as u64 }))
     }
 
+    fn give_back(&mut self, claim: Claim) {
+        let Claim { cell, path, lock } = claim;
+        self.own.remove(&cell);
+        // A claim that stays is taken over by whoever wants the cell.
+        let _ = fs::remove_file(path);
+        drop(lock);
+    }
+
     fn try_claim(&self, cell: usize, id: &str) -> Result<Option<Claim>, SweepError> {
         let mut name = format!("{:x}", Sha256::digest(id));
         name.truncate(DIGITS);
@@ -306,11 +321,4 @@ fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Some systems do not open folders, and keep names without being asked.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
-}
-
-fn give_back(claim: Claim) {
-    let Claim { path, lock, .. } = claim;
-    // A claim that stays is taken over by whoever wants the cell.
-    let _ = fs::remove_file(path);
-    drop(lock);
 }

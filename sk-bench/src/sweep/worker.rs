@@ -1,9 +1,12 @@
 //! What answers a cell.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use serde::Serialize;
 use sk_core::{ArmTrace, Decision, ScoreTrace, StepTrace, TokenId};
+use sk_models::decoder::Stop;
 use sk_models::engine::Instruction;
 use sk_models::head::Head;
 use sk_models::lora::LoraAdapter;
@@ -15,7 +18,6 @@ use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
 use crate::Models;
 use crate::explain::shown;
-use crate::interrupt;
 use crate::models::check_heads;
 use crate::progress::Loading;
 use crate::promise::Tolerance;
@@ -27,12 +29,13 @@ use crate::trace::StepRecord;
 use sk_models::dialogue::{self, Framing};
 
 /// Adapters by the model that they are for, unless it is the backbone, and their source.
-type Adapters = HashMap<(Option<String>, String), LoraAdapter>;
+type Adapters = HashMap<(Option<String>, String), Arc<LoraAdapter>>;
 
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
     models: Models,
-    /// By source, and the model if it is not the backbone: schemes share them.
+    /// By source, and the model if it is not the backbone: schemes share them, and so do cells what they
+    /// have read under them.
     adapters: Adapters,
     /// By arm.
     heads: Vec<Vec<(String, Head)>>,
@@ -63,7 +66,7 @@ impl Loaded {
                         Some(on) => models.adapter_on(on, name, source, loading)?,
                         None => models.adapter(name, source, loading)?,
                     };
-                    adapters.insert(key, adapter);
+                    adapters.insert(key, Arc::new(adapter));
                 }
             }
         }
@@ -107,19 +110,19 @@ impl<'g> Worker<'g> {
     }
 
     /// Answers a cell: its record, without a place in the traces yet, and its steps as lines.
-    /// Nothing where Ctrl-C ended it.
+    /// Nothing if `go_on` said no after a step.
     ///
-    /// Every cell starts from models that have read nothing: what they keep of an earlier text
-    /// could change the last bit of a number, and so a draw.
+    /// The passes of cells that are answered at once are joined. Every cell starts from models that
+    /// have read nothing but what gives the same bits as reading it again.
     ///
     /// # Errors
     /// When the scheme cannot be built or a step fails.
-    pub fn answer(&self, cell: &Cell) -> Result<Option<(SweepRecord, Vec<u8>)>, SweepError> {
+    pub fn answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, SweepError> {
         let failed = |source| SweepError::Cell { id: cell.id.clone(), source: Box::new(source) };
-        self.try_answer(cell).map_err(failed)
+        self.try_answer(cell, go_on).map_err(failed)
     }
 
-    fn try_answer(&self, cell: &Cell) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
+    fn try_answer(&self, cell: &Cell, go_on: impl Fn() -> bool) -> Result<Option<(SweepRecord, Vec<u8>)>, Error> {
         let (grid, arm, prompt) = (self.grid, &self.grid.arms[cell.arm], &self.grid.prompts[cell.prompt]);
         let weights = grid.weights(cell).map(|weights| weights.by_name().clone()).unwrap_or_default();
         let mut config = arm.config.clone();
@@ -128,9 +131,9 @@ impl<'g> Worker<'g> {
         }
         let adapter = |(name, source): &(String, String)| {
             let key = (arm.on(name).map(str::to_owned), source.clone());
-            Some((name.clone(), self.adapters.get(&key)?.clone()))
+            Some((name.clone(), Arc::clone(self.adapters.get(&key)?)))
         };
-        let adapters = arm.adapters.iter().filter_map(adapter).collect();
+        let adapters = arm.adapters.iter().filter_map(adapter);
         let mut session = session::open(self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
@@ -139,12 +142,14 @@ impl<'g> Worker<'g> {
             let system = dialogue::instructed(grid.plan.generation.system.as_deref(), instruction);
             Ok(Instruction::new(tokens.len(), self.tokens_under(cell.arm, cell.prompt, Some(&system))?))
         })?;
+        let request = self.models.scheduler.enter(&Stop::new());
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
                 self.write_step(&mut steps, cell, &config, step, promises.of(step))?;
             }
-            Ok(interrupt::flow())
+            Ok(if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
+        drop(request);
         if reply.ended == Ended::Interrupted {
             return Ok(None);
         }

@@ -45,7 +45,7 @@ impl<'p> SweepTrials<'p> {
             None => Loaded::new(grid, &mut Loading::new(self.quiet))?,
         };
         let loaded = self.loaded.insert(loaded);
-        Ok(sweep::run(&mut store, &Worker::new(grid, loaded)?, |_| ())?)
+        Ok(sweep::run(&mut store, &Worker::new(grid, loaded)?, sweep::AT_ONCE, |_| ())?)
     }
 }
 

@@ -105,6 +105,17 @@ fn the_order_of_a_plan_changes_no_answer() {
 }
 
 #[test]
+fn cells_that_are_answered_at_once_have_the_answers_of_one_at_a_time() {
+    let answers = ["1", "9"].map(|at_once| {
+        let bench = Bench::new(PLAN);
+        stdout(&bench.run(&["--quiet", "--at-once", at_once]));
+        bench.answers()
+    });
+    assert_eq!(answers[0].len(), CELLS);
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
 fn without_traces_no_steps_are_kept() {
     let bench = Bench::new(&PLAN.replace("[sweep]", "[sweep]\ntraces = false").replace("[1, 2]", "[1]"));
     bench.finish();
@@ -138,7 +149,7 @@ fn a_plan_may_grow_but_not_change_what_was_made() {
         assert_refused(&bench.run(&[]), parts);
     };
     refused(&PLAN.replace("= 20", "= 21"), &["plan.jsonl:1:", "other settings", "another output"]);
-    refused(&PLAN.replace("=0.5", "=0.6"), &["plan.jsonl:4:", "cell cool/", "other settings"]);
+    refused(&PLAN.replace("=0.5", "=0.6"), &["plan.jsonl:", "cell cool/", "other settings"]);
     let prompts = crate::PROMPTS.replace("blue", "red");
     fs::write(bench.path("prompts.jsonl"), prompts).unwrap();
     refused(PLAN, &["plan.jsonl:1:", "prompt \"sky\" has another text"]);

@@ -45,6 +45,9 @@ pub(super) trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     fn formats(&self) -> Formats;
     /// Bytes of the weights in memory.
     fn bytes(&self) -> usize;
+    /// Whether a token has the same keys and values however many are read in its pass, and whether
+    /// they are read into the prefix or a suffix.
+    fn paces_agree(&self) -> bool;
 
     /// Returns an empty prefix for `lanes` lanes.
     fn prefix(&self, lanes: usize) -> Self::Prefix;
@@ -229,6 +232,7 @@ pub(super) trait AnyEngine: fmt::Debug + Send + Sync {
     fn precision(&self) -> Precision;
     fn formats(&self) -> Formats;
     fn bytes(&self) -> usize;
+    fn paces_agree(&self) -> bool;
     fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix>;
     fn suffix(&self, lanes: usize, rows: usize) -> Box<dyn AnySuffix>;
     fn seat(&self, lanes: &[Option<Arc<LoraAdapter>>]) -> Result<Arc<dyn Any + Send + Sync>, AdapterError>;
@@ -346,6 +350,9 @@ impl<E: Engine> AnyEngine for E {
     }
     fn bytes(&self) -> usize {
         Engine::bytes(self)
+    }
+    fn paces_agree(&self) -> bool {
+        Engine::paces_agree(self)
     }
     fn prefix(&self, lanes: usize) -> Box<dyn AnyPrefix> {
         Box::new(Engine::prefix(self, lanes))

@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-pub(crate) use cpu::{MOST_INPUTS, products};
+pub(crate) use cpu::{MOST_INPUTS, instructions, products};
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub use kv::{Prefix, Suffix};
 pub(crate) use logits::{HostLogits, Logits};
@@ -177,6 +177,13 @@ impl Decoder {
         self.held.load(Ordering::Relaxed) * self.bytes_per_token()
     }
 
+    /// Drops what is kept for contexts that begin alike.
+    pub fn forget_prefixes(&self) {
+        if let Some(tree) = &self.prefixes {
+            tree.clear();
+        }
+    }
+
     /// Fills an empty prefix with the blocks at the beginning of `tokens` that are kept, and
     /// returns how many tokens they are.
     pub(crate) fn recall(&self, tokens: &[TokenId], seats: &Seats, prefix: &mut Prefix) -> usize {
@@ -192,16 +199,22 @@ impl Decoder {
         blocks * NODE_TOKENS
     }
 
-    /// Keeps the whole blocks among tokens `from..` of a prefix, which holds `tokens`.
+    /// Keeps the whole blocks of `tokens` from token `from` on, which begins one. The prefix holds at
+    /// least `tokens`.
     pub(crate) fn keep(&self, tokens: &[TokenId], from: usize, seats: &Seats, prefix: &Prefix) {
         let Some(tree) = &self.prefixes else { return };
         let per_token = prefix.bytes() / (prefix.len() * prefix.lanes()).max(1);
-        for block in from.div_ceil(NODE_TOKENS)..tokens.len() / NODE_TOKENS {
+        for block in from / NODE_TOKENS..tokens.len() / NODE_TOKENS {
             for (lane, adapter) in seats.lanes.iter().enumerate() {
                 let Some(piece) = prefix.cache.copy(lane, block * NODE_TOKENS, NODE_TOKENS) else { return };
                 tree.insert(adapter.as_ref(), tokens, block, piece, per_token * NODE_TOKENS);
             }
         }
+    }
+
+    /// Whether a token has the same keys and values however many are read in its pass.
+    pub(crate) fn paces_agree(&self) -> bool {
+        self.engine.paces_agree()
     }
 
     /// Returns the scheduler if the calling thread has entered it.

@@ -102,6 +102,14 @@ impl PrefixTree {
         }
         nodes.children.insert(key.clone(), id);
         nodes.by_id.insert(id, Node { key, piece, bytes, children: 0, used });
+        assert!(nodes.bytes <= self.budget, "{} bytes of a budget of {}", nodes.bytes, self.budget);
+    }
+
+    /// Drops all nodes.
+    pub(super) fn clear(&self) {
+        let mut nodes = self.lock();
+        let next = nodes.next;
+        *nodes = Nodes { next, ..Nodes::default() };
     }
 
     /// Returns the bytes held.
@@ -243,5 +251,9 @@ mod tests {
         // What is larger than the budget is not kept, and evicts nothing.
         tree.insert(None, &tokens(&[9]), 0, Arc::new(()), 41);
         assert_eq!(tree.bytes(), 40);
+        tree.clear();
+        assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (0, 0));
+        add(&tree, None, &[6, 7]);
+        assert_eq!((tree.bytes(), found(&tree, &[6, 7])), (20, 2));
     }
 }

@@ -5,13 +5,15 @@
 //! pass at a time. Passes with equal keys run as one:
 //!
 //! - when every request that has entered waits, or
-//! - when the positions of one key fill a pass, or
+//! - when the positions of the key that is next fill a pass, or
 //! - when the first of those that wait has waited for [`PATIENCE`].
 //!
-//! So nobody waits for a request that selects, tokenises or writes to a slow socket. The key with
-//! most positions goes first, unless another one was passed over too often; within a key, requests
-//! go in the order of the positions they were served (start-time fair queueing: Goyal, Vin and
-//! Cheng, 1996). Rows do not see each other, so every request gets the bits that it gets alone.
+//! So nobody waits for a request that selects, tokenises or writes to a slow socket. The request
+//! that was served the fewest positions is next, whatever the key of its pass, and those of its key
+//! go with it in the same order (start-time fair queueing: Goyal, Vin and Cheng, 1996). Now and then
+//! the pass that has waited longest is next: a long context is read between many short requests
+//! without waiting until each of them has been served as much. Rows do not see each other, so every
+//! request gets the bits that it gets alone.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -28,8 +30,8 @@ pub const PATIENCE: Duration = Duration::from_millis(1);
 /// Positions that fill a pass: more read no weight less often.
 const FULL: usize = 512;
 
-/// How many passes of other keys a job lets go before it.
-const PASSED_OVER: usize = 4;
+/// Positions served in the order of service before the job that has waited longest is next.
+const BY_SERVICE: usize = 4 * FULL;
 
 /// Joins the passes of the threads that have [entered](Self::enter).
 ///
@@ -103,6 +105,8 @@ struct State {
     /// Positions served to the least served job of the last pass: where a request that was away
     /// begins.
     clock: u64,
+    /// Positions served since the job that had waited longest was next.
+    by_service: usize,
 }
 
 /// The part of a pass's key that an engine chooses: passes of one engine with equal keys can be one
@@ -138,8 +142,6 @@ struct Entry {
     positions: usize,
     /// Positions that its request was served before.
     start: u64,
-    /// Passes that have gone before it.
-    passed_over: usize,
     job: Erased,
     outcome: Outcome,
 }
@@ -282,42 +284,31 @@ impl State {
         self.jobs.iter().filter(|entry| matches!(entry.outcome, Outcome::Pending))
     }
 
-    /// The key that goes next, and how many positions wait for it.
-    fn next_key(&self) -> Option<(Key, usize)> {
-        let waiting = |key: Key| self.pending().filter(|entry| entry.key == key).map(|entry| entry.positions).sum::<usize>();
-        if let Some(entry) = self.pending().find(|entry| entry.passed_over >= PASSED_OVER) {
-            return Some((entry.key, waiting(entry.key)));
-        }
-        // Of equally many positions, the key that has waited longest.
-        let mut best: Option<(Key, usize)> = None;
-        for entry in self.pending() {
-            let positions = waiting(entry.key);
-            if best.is_none_or(|(_, most)| positions > most) {
-                best = Some((entry.key, positions));
-            }
-        }
-        best
+    /// Returns the id and the key of the job that is next, and the positions that wait for its key.
+    fn next(&self) -> Option<(u64, Key, usize)> {
+        let order = |entry: &&Entry| (if self.by_service < BY_SERVICE { entry.start } else { 0 }, entry.id);
+        let Entry { id, key, .. } = self.pending().min_by_key(order)?;
+        let positions = self.pending().filter(|entry| entry.key == *key).map(|entry| entry.positions).sum();
+        Some((*id, *key, positions))
     }
 
-    /// Takes the jobs of the next pass, those of `key` that were served least, and returns their
-    /// positions too.
-    fn take(&mut self, key: Key) -> (Vec<(u64, Erased)>, usize) {
-        let mut of_key: Vec<&mut Entry> = Vec::new();
-        for entry in self.jobs.iter_mut().filter(|entry| matches!(entry.outcome, Outcome::Pending)) {
-            if entry.key == key { of_key.push(entry) } else { entry.passed_over += 1 }
-        }
-        of_key.sort_by_key(|entry| (entry.start, entry.id));
-        self.clock = self.clock.max(of_key.first().map_or(0, |entry| entry.start));
+    /// Takes the jobs of the next pass: the one that is next, and those of its key that were served
+    /// least. Returns their positions too.
+    fn take(&mut self, next: u64, key: Key) -> (Vec<(u64, Erased)>, usize) {
+        self.clock = self.clock.max(self.pending().map(|entry| entry.start).min().unwrap_or(0));
+        let is_of_key = |entry: &&mut Entry| entry.key == key && matches!(entry.outcome, Outcome::Pending);
+        let mut of_key: Vec<&mut Entry> = self.jobs.iter_mut().filter(is_of_key).collect();
+        of_key.sort_by_key(|entry| (entry.id != next, entry.start, entry.id));
         let (mut jobs, mut positions) = (Vec::new(), 0);
         for entry in of_key {
             if positions >= FULL {
-                entry.passed_over += 1;
-                continue;
+                break;
             }
             positions += entry.positions;
             entry.outcome = Outcome::Taken;
             jobs.push((entry.id, entry.job));
         }
+        self.by_service = if self.by_service < BY_SERVICE { self.by_service + positions } else { 0 };
         (jobs, positions)
     }
 }
@@ -358,7 +349,7 @@ impl Shared {
         if state.pending().next().is_none() && !state.running {
             state.since = Some(Instant::now());
         }
-        state.jobs.push(Entry { id, key, positions, start, passed_over: 0, job: Erased::new(job), outcome: Outcome::Pending });
+        state.jobs.push(Entry { id, key, positions, start, job: Erased::new(job), outcome: Outcome::Pending });
         loop {
             let own = state.jobs.iter().position(|entry| entry.id == id).expect("an entry stays until its thread takes it");
             if matches!(state.jobs[own].outcome, Outcome::Done | Outcome::Panicked(_)) {
@@ -369,11 +360,11 @@ impl Shared {
                 }
                 return;
             }
-            state = match state.next_key() {
-                Some((key, positions)) if !state.running => {
+            state = match state.next() {
+                Some((next, key, positions)) if !state.running => {
                     let left = PATIENCE.saturating_sub(state.since.map_or(PATIENCE, |since| since.elapsed()));
                     if state.waiting >= state.present || positions >= FULL || left.is_zero() {
-                        self.lead(state, key)
+                        self.lead(state, next, key)
                     } else {
                         self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                     }
@@ -384,9 +375,9 @@ impl Shared {
         }
     }
 
-    /// Runs a pass of `key`.
-    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, key: Key) -> MutexGuard<'a, State> {
-        let (jobs, positions) = state.take(key);
+    /// Runs the pass of job `next`, which has that key.
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, next: u64, key: Key) -> MutexGuard<'a, State> {
+        let (jobs, positions) = state.take(next, key);
         state.running = true;
         drop(state);
         let pointers: Vec<*mut ()> = jobs.iter().map(|(_, erased)| erased.job).collect();
@@ -554,14 +545,14 @@ mod tests {
             let (id, job) = (state.next, Erased::new(&mut Broken));
             state.next += 1;
             let outcome = Outcome::Pending;
-            state.jobs.push(Entry { id, key: key(engine), positions, start, passed_over: 0, job, outcome });
+            state.jobs.push(Entry { id, key: key(engine), positions, start, job, outcome });
         }
         state
     }
 
     fn taken(state: &mut State) -> Vec<u64> {
-        let (key, _) = state.next_key().unwrap();
-        let ids = state.take(key).0.into_iter().map(|(id, _)| id).collect();
+        let (next, key, _) = state.next().unwrap();
+        let ids = state.take(next, key).0.into_iter().map(|(id, _)| id).collect();
         state.jobs.retain(|entry| matches!(entry.outcome, Outcome::Pending));
         ids
     }
@@ -576,15 +567,55 @@ mod tests {
     }
 
     #[test]
-    fn the_key_with_most_positions_goes_first_but_passes_nobody_over_for_ever() {
-        let mut state = waiting(&[(0, 1, 0), (1, 9, 0)]);
-        for round in 0..PASSED_OVER {
-            assert_eq!(state.next_key(), Some((key(1), 9)), "round {round}");
-            assert_eq!(taken(&mut state), [1 + round as u64]);
-            let more = waiting(&[(1, 9, 0)]).jobs.remove(0);
-            state.jobs.push(Entry { id: 2 + round as u64, ..more });
-        }
+    fn the_least_served_is_next_whatever_fills_a_pass() {
+        let mut state = waiting(&[(0, 600, 8), (1, 7, 5), (0, 600, 3), (1, 7, 9), (2, 7, 6)]);
+        assert_eq!(state.next(), Some((2, key(0), 1200)));
+        assert_eq!([taken(&mut state), taken(&mut state), taken(&mut state)], [vec![2], vec![1, 3], vec![4]]);
+        assert_eq!(state.clock, 6);
         assert_eq!(taken(&mut state), [0]);
+    }
+
+    #[test]
+    fn the_job_that_has_waited_longest_is_next_now_and_then() {
+        // Was served much, and cannot share a pass.
+        let mut state = waiting(&[(0, 256, 1 << 20)]);
+        let mut served = Vec::new();
+        for id in 1..40 {
+            let more = waiting(&[(1, FULL, id)]).jobs.remove(0);
+            state.jobs.push(Entry { id, ..more });
+            served.extend(taken(&mut state));
+        }
+        let first = BY_SERVICE / FULL;
+        assert_eq!(served[..=first], [&(1..=first as u64).collect::<Vec<_>>()[..], &[0]].concat());
+        // It goes with those of its key, and from then on it is their turn again.
+        let mut state = waiting(&[(0, 256, 50), (0, 200, 60), (0, 300, 7), (0, 300, 8), (1, 9, 6)]);
+        state.by_service = BY_SERVICE;
+        assert_eq!([taken(&mut state), taken(&mut state)], [vec![0, 2], vec![4]]);
+    }
+
+    #[test]
+    fn a_request_that_asks_for_much_gets_no_more_than_others() {
+        // One asks for 600 positions at a time, the others for 20; all ask again at once.
+        let sizes = [600, 20, 20, 20];
+        let mut state = waiting(&[]);
+        let (mut asked, mut served) = ([0_u64; 4], [0_u64; 4]);
+        let mut ask = |state: &mut State, own: usize| {
+            let start = asked[own].max(state.clock);
+            asked[own] = start + sizes[own] as u64;
+            let entry = waiting(&[(own, sizes[own], start)]).jobs.remove(0);
+            state.jobs.push(Entry { id: 4 * state.next + own as u64, ..entry });
+            state.next += 1;
+        };
+        (0..4).for_each(|own| ask(&mut state, own));
+        for _ in 0..4000 {
+            for id in taken(&mut state) {
+                let own = (id % 4) as usize;
+                served[own] += sizes[own] as u64;
+                ask(&mut state, own);
+            }
+        }
+        let least = served.iter().min().unwrap();
+        assert!(served.iter().all(|served| served - least <= 2 * 600), "{served:?}");
     }
 
     #[test]

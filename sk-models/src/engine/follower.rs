@@ -5,10 +5,16 @@ use super::error::proceed;
 use crate::decoder::{Decoder, Hidden, NODE_TOKENS, Prefix, Seats, Suffix};
 use crate::device::is_processor;
 
-/// Tokens per pass while a context is read. Bounds the memory of the attention scores.
+/// Positions of a pass, over all lanes, while a context is read: half of what fills a pass, so that
+/// those of other requests go between.
 const CHUNK: usize = 256;
 
-/// The same on a GPU, where each chunk reads the weights again and launches all kernels.
+/// Returns the tokens of a chunk on a CPU: whole blocks.
+fn chunk(lanes: usize) -> usize {
+    (CHUNK / lanes).next_multiple_of(NODE_TOKENS)
+}
+
+/// Tokens of a chunk on a GPU, where each chunk reads the weights again and launches all kernels.
 const CHUNK_ON_GPU: usize = 512;
 
 /// Attention scores of a chunk on a GPU, where they are stored in f32: 1 GiB, half of the largest
@@ -28,11 +34,13 @@ fn chunk_on_gpu(rows: usize, held: usize) -> usize {
 pub(super) struct Follower {
     tokens: Vec<TokenId>,
     prefix: Prefix,
+    /// Tokens whose whole blocks contexts share already.
+    shared: usize,
 }
 
 impl Follower {
     pub(super) fn new(model: &Decoder, lanes: usize) -> Self {
-        Self { tokens: Vec::new(), prefix: model.prefix(lanes) }
+        Self { tokens: Vec::new(), prefix: model.prefix(lanes), shared: 0 }
     }
 
     pub(super) fn prefix_mut(&mut self) -> &mut Prefix {
@@ -42,8 +50,8 @@ impl Follower {
     /// Makes the prefix hold `context` without its last token. The common beginning is kept, the
     /// rest is computed, or copied from what contexts share if nothing was held.
     ///
-    /// Whole blocks of a context are read apart from the rest: their bits are the same whether they
-    /// are computed or copied.
+    /// Whole blocks are read apart from the tokens before and after them, so that their bits are
+    /// the same whether they are computed or copied, and however many are read at a time.
     ///
     /// # Errors
     ///
@@ -53,18 +61,24 @@ impl Follower {
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
         self.tokens.truncate(common);
         self.prefix.truncate(common);
-        let fresh = self.tokens.is_empty();
-        if fresh {
+        self.shared = self.shared.min(common - common % NODE_TOKENS);
+        // What candidates have added is shared only where reading it again gives the same bits.
+        let shares = self.tokens.is_empty() || model.paces_agree();
+        if self.tokens.is_empty() {
             let recalled = model.recall(target, seats, &mut self.prefix);
             self.tokens.extend_from_slice(&target[..recalled]);
+            self.shared = recalled;
         }
         let first = self.tokens.len();
         let whole = target.len() - target.len() % NODE_TOKENS;
-        if first < whole {
-            self.read(model, seats, &target[first..whole])?;
-            if fresh {
-                model.keep(&self.tokens, first, seats, &self.prefix);
-            }
+        let block = first.next_multiple_of(NODE_TOKENS);
+        if block <= whole {
+            self.read(model, seats, &target[first..block])?;
+            self.read(model, seats, &target[block..whole])?;
+        }
+        if shares && self.shared < whole {
+            model.keep(&target[..whole], self.shared, seats, &self.prefix);
+            self.shared = whole;
         }
         let rest = self.tokens.len();
         self.read(model, seats, &target[rest..])
@@ -76,7 +90,7 @@ impl Follower {
         let rows = seats.count() * model.config().num_attention_heads;
         while !rest.is_empty() {
             proceed()?;
-            let size = if is_processor { CHUNK } else { chunk_on_gpu(rows, self.tokens.len()) };
+            let size = if is_processor { chunk(seats.count()) } else { chunk_on_gpu(rows, self.tokens.len()) };
             let (chunk, after) = rest.split_at(size.min(rest.len()));
             model.prefill(chunk, seats, &mut self.prefix);
             self.tokens.extend_from_slice(chunk);
@@ -101,6 +115,7 @@ impl Follower {
     pub(super) fn join_lanes(&mut self, other: Self) {
         debug_assert_eq!(self.tokens, other.tokens, "both follow one context");
         self.prefix.join_lanes(other.prefix);
+        self.shared = self.shared.min(other.shared);
     }
 
     /// Keeps the given lanes in the given order.
@@ -129,7 +144,65 @@ pub(super) fn check_vocabulary(model: &Decoder, role: &'static str, tokens: &[To
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
+    use crate::Qwen2Config;
+    use crate::decoder::Precision;
+
+    #[test]
+    fn chunks_on_a_processor_are_whole_blocks() {
+        assert_eq!([1, 2, 3, 4, 5, 9].map(chunk), [256, 128, 128, 64, 64, 64]);
+    }
+
+    #[test]
+    fn what_a_candidate_added_is_shared_if_it_has_the_bits_of_reading() {
+        let shape = r#"{"vocab_size": 100, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true}"#;
+        let config = Qwen2Config::from_json("test", shape).unwrap();
+        let text: Vec<TokenId> = (0..200).map(|at| at * 37 % 100).collect();
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+            let decoder = || Decoder::random(&config, 5, &Device::flex(), precision).unwrap();
+            let logits = |model: &Decoder| {
+                let (seats, mut follower) = (model.alone(), Follower::new(model, 1));
+                follower.follow(model, &seats, &text).unwrap();
+                let hidden = follower.advance(model, &seats, text[text.len() - 1]);
+                model.logits(&hidden, &seats).unwrap()
+            };
+            let expected = logits(&decoder());
+            for at_a_time in [1, 90] {
+                let model = decoder().sharing_prefixes(1 << 20);
+                let (seats, mut follower) = (model.alone(), Follower::new(&model, 1));
+                follower.follow(&model, &seats, &text[..51]).unwrap();
+                let mut suffix = model.suffix(1, 2);
+                for tokens in text[50..140].chunks(at_a_time) {
+                    let rows = [&text[..tokens.len()], tokens];
+                    let _ = model.extend(&rows, &seats, follower.prefix_mut(), &mut suffix);
+                }
+                follower.adopt(&suffix, 1, &text[50..140]);
+                assert_eq!(model.shared_bytes(), 0);
+                follower.follow(&model, &seats, &text[..141]).unwrap();
+                let shared = model.recall(&text, &seats, &mut model.prefix(1));
+                assert_eq!(shared, if model.paces_agree() { 128 } else { 0 }, "{precision:?}");
+                assert_eq!(logits(&model), expected, "{precision:?}, {at_a_time} at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn what_replaces_a_token_is_shared_in_its_place() {
+        let shape = r#"{"vocab_size": 100, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}"#;
+        let config = Qwen2Config::from_json("test", shape).unwrap();
+        let model = Decoder::random(&config, 5, &Device::flex(), Precision::Int8).unwrap().sharing_prefixes(1 << 20);
+        let (seats, mut follower) = (model.alone(), Follower::new(&model, 1));
+        let text: Vec<TokenId> = (0..200).map(|at| at * 37 % 100).collect();
+        let mut other = text.clone();
+        other[100] = 3;
+        for text in [&text, &other] {
+            follower.follow(&model, &seats, text).unwrap();
+            assert_eq!(model.recall(text, &seats, &mut model.prefix(1)), 192);
+        }
+    }
 
     #[test]
     fn the_scores_of_a_chunk_fit_into_what_is_bound_at_once() {

@@ -67,8 +67,8 @@ impl<T> Default for Rack<T> {
 
 impl<T> Rack<T> {
     /// Adds a part or replaces the one with that name. Takes effect at the next step.
-    pub fn insert(&self, name: impl Into<Arc<str>>, part: T) {
-        self.lock().insert(name.into(), Arc::new(part));
+    pub fn insert(&self, name: impl Into<Arc<str>>, part: impl Into<Arc<T>>) {
+        self.lock().insert(name.into(), part.into());
     }
 
     /// Adds a part that is shared, as [`insert`](Self::insert).

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{ModelError, Models};
+use super::{ModelError, Models, SHARED};
 use crate::decoder::{Decoder, Precision, Scheduler};
 use crate::device::{Device, DeviceName, free_memory, is_processor};
 use crate::hf::Progress;
@@ -55,11 +55,16 @@ impl Models {
         check_memory(backbone, &device, needed, free_memory())?;
         progress.stage("filling the backbone");
         let scheduler = Scheduler::new();
-        let backbone = Arc::new(Decoder::random(&large, seed, &device, precision)?.scheduled(&scheduler));
+        let backbone =
+            Arc::new(Decoder::random(&large, seed, &device, precision)?.scheduled(&scheduler).sharing_prefixes(SHARED));
         let drafter = match small {
             Some((_, small)) => {
                 progress.stage("filling the drafter");
-                Arc::new(Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?.scheduled(&scheduler))
+                Arc::new(
+                    Decoder::random(&small, seed.wrapping_add(DRAFTER), &device, precision)?
+                        .scheduled(&scheduler)
+                        .sharing_prefixes(SHARED),
+                )
             }
             None => Arc::clone(&backbone),
         };

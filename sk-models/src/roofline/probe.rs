@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::decoder::products;
+use crate::decoder::{self, Precision, products};
 use crate::device::DeviceName;
 use crate::kernels::simd::widened;
 use crate::team::{Team, for_each_mut};
@@ -58,6 +58,12 @@ impl Peak {
 #[must_use]
 pub fn threads() -> usize {
     Team::global().threads()
+}
+
+/// Returns the instructions that models with weights of a precision multiply in on the CPU.
+#[must_use]
+pub fn instructions(precision: Precision) -> String {
+    decoder::instructions(precision)
 }
 
 /// The smallest working set on a CPU: below it, a parallel loop costs more than its bytes.

@@ -32,6 +32,8 @@ pub(super) struct Report {
     pub(super) device: String,
     /// What the weights are kept in.
     pub(super) precision: String,
+    /// The instructions that multiply with them, on the CPU.
+    pub(super) instructions: Option<String>,
     /// Threads of the CPU, for probes and models alike.
     pub(super) threads: usize,
     pub(super) repeat: usize,

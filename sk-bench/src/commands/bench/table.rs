@@ -11,8 +11,13 @@ use crate::ruler::{AxisReport, Figure, Reconfiguration, Spread};
 pub(super) fn render(report: &Report) -> String {
     let load = report.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
     let threads = if report.device == "cpu" { format!(", {} threads", report.threads) } else { String::new() };
-    let head =
-        format!("{}, {}{threads}, medians of {}{load}", report.device, report.precision, counted(report.repeat, "repetition"));
+    let instructions = report.instructions.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
+    let head = format!(
+        "{}, {}{instructions}{threads}, medians of {}{load}",
+        report.device,
+        report.precision,
+        counted(report.repeat, "repetition")
+    );
     let mut parts = vec![head, roof(report), figures(report)];
     parts.extend(report.sweeps.iter().map(|sweep| format!("\nstep along {}\n{}", sweep.axis, steps(sweep))));
     parts.join("\n")

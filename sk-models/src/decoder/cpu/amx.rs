@@ -150,14 +150,17 @@ macro_rules! square {
     };
 }
 
+/// Whether the processor has tiles, granted or not.
+pub(super) fn exists() -> bool {
+    // Bits of leaf 7: products of bf16, tiles, products of bytes.
+    const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+    __cpuid_count(7, 0).edx & BITS == BITS
+}
+
 impl Tiles {
     /// Returns tiles if the processor has them and the system lets this process use them.
     pub(super) fn get() -> Option<Self> {
-        static GRANTED: LazyLock<bool> = LazyLock::new(|| {
-            // Bits of leaf 7: products of bf16, tiles, products of bytes.
-            const BITS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
-            __cpuid_count(7, 0).edx & BITS == BITS && is_x86_feature_detected!("avx512f") && granted()
-        });
+        static GRANTED: LazyLock<bool> = LazyLock::new(|| exists() && is_x86_feature_detected!("avx512f") && granted());
         GRANTED.then_some(Self(()))
     }
 

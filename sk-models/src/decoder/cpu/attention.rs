@@ -165,10 +165,10 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
         let own_block = |piece: &Piece| unsafe { &*own.at(index(piece)) };
         // No query of a piece sees beyond the piece's last token.
         let own_length = |piece: &Piece| plan.spans[piece.span].earlier + piece.steps.1;
-        // The scores of the own block begin at a whole panel.
-        let own_column = shared_length.next_multiple_of(WIDTH);
+        // The scores of the own block follow those of the shared one and overwrite the padding of its
+        // last panel: a row has the same bits wherever its context divides into the two.
         let longest = pieces.iter().map(own_length).max().unwrap_or(0);
-        let line = own_column + longest.next_multiple_of(WIDTH);
+        let line = (shared_length + longest.next_multiple_of(WIDTH)).next_multiple_of(WIDTH);
         let column = |group: usize| (head * queries_per_key + group) * width;
         let count = pieces.iter().map(|piece| piece.steps() * queries_per_key).sum::<usize>();
         // Each piece and the number of its first query.
@@ -222,18 +222,17 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                 for (piece, first) in numbered() {
                     for panel in 0..own_length(piece).div_ceil(WIDTH) {
                         let keys = own_block(piece).keys(panel, width);
-                        let place = place(first, own_column + panel * WIDTH);
+                        let place = place(first, shared_length + panel * WIDTH);
                         multiply([piece.steps() * queries_per_key, width, 2], query(first), keys, place, false);
                     }
                 }
             }
             for (index, span, step, _) in each() {
-                let (before, after) = scores[index * line..][..line].split_at_mut(own_column);
-                let before = &mut before[..shared_length];
-                let (seen, unseen) = after.split_at_mut(span.earlier + step + 1);
+                let visible = shared_length + span.earlier + step + 1;
+                let (seen, unseen) = scores[index * line..][..line].split_at_mut(visible);
                 totals[index] = widened(
                     #[inline(always)]
-                    || exponentiate(before, seen),
+                    || exponentiate(seen),
                 );
                 unseen.fill(0.0);
             }
@@ -249,7 +248,7 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
                     for (piece, first) in numbered() {
                         let values = own_block(piece).values(column, width);
                         let shape = [piece.steps() * queries_per_key, own_length(piece), 2];
-                        multiply(shape, weights(first, own_column), values, place(first), shared.is_some());
+                        multiply(shape, weights(first, shared_length), values, place(first), shared.is_some());
                     }
                 }
             }
@@ -268,13 +267,10 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
 /// Replaces the scores of the keys that a query sees by e^{s − max}, the numerators of their
 /// softmax. Returns the sum.
 #[inline(always)]
-fn exponentiate(before: &mut [f32], seen: &mut [f32]) -> f32 {
-    let peak = max(before).max(max(seen));
-    for score in before.iter_mut() {
-        *score = exp(*score - peak);
-    }
+fn exponentiate(seen: &mut [f32]) -> f32 {
+    let peak = max(seen);
     for score in seen.iter_mut() {
         *score = exp(*score - peak);
     }
-    sum(before) + sum(seen)
+    sum(seen)
 }

@@ -6,6 +6,7 @@ use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
 use super::adapter::PackedAdapter;
+use super::amx::Tiles;
 use super::grid::Grid;
 use super::kv::KvCache;
 use super::plan::{Group, Places};
@@ -66,6 +67,11 @@ impl Engine for CpuEngine {
 
     fn bytes(&self) -> usize {
         self.weight_bytes()
+    }
+
+    fn paces_agree(&self) -> bool {
+        // Tiles add in another order than vectors, but for whole numbers.
+        self.precision == Precision::Int8 || Tiles::get().is_none()
     }
 
     fn prefix(&self, lanes: usize) -> KvCache {

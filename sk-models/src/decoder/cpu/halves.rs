@@ -3,13 +3,68 @@
 //! A bf16 number is the upper half of an f32, so a weight is widened by a shift and multiplied
 //! exactly. Only packing rounds. Every entry is one chain of multiply-adds in the order of k, as
 //! with weights in f32.
+//!
+//! A processor with [`PairProducts`] rounds rows to bf16 as well, and multiplies and adds two pairs
+//! in the place of one f32. An entry is one chain in the order of k again, in passes of any number
+//! of rows.
 
 use half::bf16;
 
-use super::grid::Slab;
+use super::grid::{Grid, Slab};
 use super::terms::DEPTH;
 use super::tile::{Place, ROWS, WIDTH, multiply};
 use crate::team::for_each_mut;
+
+/// Proof that the processor adds products of two pairs of bf16 numbers (AVX-512 BF16) faster than
+/// products of f32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PairProducts(());
+
+impl PairProducts {
+    /// Returns the proof on processors that have the instruction and no AMX. Those with AMX add
+    /// pairs in vectors at half the rate of f32.
+    pub(crate) fn get() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") && !super::amx::exists() {
+            return Some(Self(()));
+        }
+        None
+    }
+}
+
+/// Rows of numbers rounded to bf16.
+#[derive(Debug, Default)]
+pub(crate) struct Rounded {
+    /// Two numbers each, the first in the lower half. Zeros fill a row up to whole vectors.
+    pairs: Vec<u32>,
+    /// Pairs of a row.
+    stride: usize,
+}
+
+impl Rounded {
+    /// Numbers of a vector.
+    const VECTOR: usize = 32;
+
+    /// Rounds the first `width` columns of a grid.
+    pub(crate) fn fill(&mut self, proof: PairProducts, grid: &Grid, width: usize) {
+        /// Rows of a task.
+        const PIECE: usize = 32;
+        self.stride = width.next_multiple_of(Self::VECTOR) / 2;
+        self.pairs.resize(grid.rows() * self.stride, 0);
+        let stride = self.stride;
+        let mut pieces: Vec<&mut [u32]> = self.pairs.chunks_mut((PIECE * stride).max(1)).collect();
+        for_each_mut(&mut pieces, |piece, pairs| {
+            for (row, pairs) in (piece * PIECE..).zip(pairs.chunks_exact_mut(stride)) {
+                proof.round(&grid.row(row)[..width], pairs);
+            }
+        });
+    }
+
+    /// Returns the rows from `row` on.
+    fn place(&self, row: usize) -> Place<*const u32> {
+        Place { start: self.pairs[row * self.stride..].as_ptr(), stride: self.stride }
+    }
+}
 
 /// A weight `[input, output]` in panels of [`WIDTH`] columns. Per panel and two rows, the pairs of
 /// all columns lie side by side. Zeros fill a panel up to whole tiles.
@@ -87,6 +142,142 @@ impl Halves {
         }
         // SAFETY: the caller's promise.
         unsafe { widened(rows, self.input, a, panel, c, add) }
+    }
+}
+
+impl Halves {
+    /// Computes `C = A·B` or `C += A·B` for rows `first..first + rows` of A and one panel.
+    ///
+    /// # Safety
+    ///
+    /// C holds that many rows of [`WIDTH`] columns, and nothing else uses them.
+    pub(crate) unsafe fn multiply_rounded(
+        &self,
+        panel: usize,
+        [first, rows]: [usize; 2],
+        a: &Rounded,
+        c: Place<*mut f32>,
+        add: bool,
+    ) {
+        assert!(2 * a.stride >= self.input && (first + rows) * a.stride <= a.pairs.len(), "rows of another width or number");
+        let panel = self.panel(panel);
+        let mut row = 0;
+        while row < rows {
+            let left = rows - row;
+            let height = left.div_ceil(left.div_ceil(ROWS));
+            let c = Place { start: c.start.wrapping_add(row * c.stride), ..c };
+            // SAFETY: rows were rounded, so the processor has the instruction; A has the rows and
+            // columns by the assertion, and C by the caller's promise.
+            unsafe { pairs(height, self.input.div_ceil(2), a.place(first + row), panel, c, add) };
+            row += height;
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl PairProducts {
+    /// Rounds a row to the nearest, ties to even. Numbers below the normal ones become zero.
+    fn round(self, row: &[f32], pairs: &mut [u32]) {
+        // SAFETY: `self` is the proof that the processor has the instructions.
+        unsafe { round(row, pairs) }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl PairProducts {
+    fn round(self, _: &[f32], _: &mut [u32]) {}
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn round(row: &[f32], pairs: &mut [u32]) {
+    use std::arch::x86_64::{__m512i, _mm512_cvtne2ps_pbh, _mm512_maskz_loadu_ps, _mm512_storeu_si512};
+    assert!(pairs.len() >= row.len().div_ceil(Rounded::VECTOR) * Rounded::VECTOR / 2);
+    for (at, pairs) in (0..row.len()).step_by(Rounded::VECTOR).zip(pairs.chunks_exact_mut(Rounded::VECTOR / 2)) {
+        let halves = [at, at + Rounded::VECTOR / 2].map(|from| {
+            let count = row.len().saturating_sub(from).min(16);
+            let mask = ((1_u32 << count) - 1) as u16;
+            // SAFETY: the mask leaves out what lies beyond the row.
+            unsafe { _mm512_maskz_loadu_ps(mask, row.as_ptr().wrapping_add(from)) }
+        });
+        let rounded = _mm512_cvtne2ps_pbh(halves[1], halves[0]);
+        // SAFETY: both types are 512 bits, and the slice has sixteen numbers.
+        unsafe { _mm512_storeu_si512(pairs.as_mut_ptr().cast(), std::mem::transmute::<_, __m512i>(rounded)) };
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn pairs(_: usize, _: usize, _: Place<*const u32>, _: &[bf16], _: Place<*mut f32>, _: bool) {}
+
+/// # Safety
+///
+/// A has at most [`ROWS`] rows of `depth` pairs, C as many of [`WIDTH`] columns, nothing else uses
+/// C, and the processor has AVX-512 F and BF16.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn pairs(rows: usize, depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+    macro_rules! heights {
+        ($($height:literal)*) => {
+            // SAFETY: the caller's promise, passed on.
+            unsafe {
+                match rows {
+                    $($height => pairs_tile::<$height>(depth, a, panel, c, add),)*
+                    0 => {}
+                    _ => pairs_tile::<ROWS>(depth, a, panel, c, add),
+                }
+            }
+        };
+    }
+    heights!(1 2 3 4 5 6 7 8 9 10 11);
+}
+
+/// # Safety
+///
+/// As [`pairs`], with R rows.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bf16")]
+#[inline]
+unsafe fn pairs_tile<const R: usize>(depth: usize, a: Place<*const u32>, panel: &[bf16], c: Place<*mut f32>, add: bool) {
+    use std::arch::x86_64::{
+        __m512, __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+        _mm512_set1_epi32, _mm512_setzero_ps, _mm512_storeu_ps,
+    };
+    /// Pairs of rows to fetch ahead; see [`super::tile`].
+    const AHEAD: usize = 48;
+    assert!(panel.len() >= depth * 2 * WIDTH);
+    // SAFETY: both types are 512 bits without invalid values.
+    let of_pairs = |numbers: __m512i| unsafe { std::mem::transmute::<__m512i, __m512bh>(numbers) };
+    // SAFETY: the panel has the depth by the assertion; the caller vouches for A and C; a prefetch
+    // may point anywhere.
+    unsafe {
+        let mut sums: [[__m512; 2]; R] = [[_mm512_setzero_ps(); 2]; R];
+        if add {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_loadu_ps(c.start.add(r * c.stride + 16 * v));
+                }
+            }
+        }
+        let mut line = panel.as_ptr();
+        for k in 0..depth {
+            let ahead = line.wrapping_add(AHEAD * 2 * WIDTH).cast::<i8>();
+            let columns = [0, 1].map(|v| {
+                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64 * v));
+                of_pairs(_mm512_loadu_si512(line.add(32 * v).cast()))
+            });
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let x = of_pairs(_mm512_set1_epi32((*a.start.add(r * a.stride + k)).cast_signed()));
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = _mm512_dpbf16_ps(*sum, x, column);
+                }
+            }
+            line = line.add(2 * WIDTH);
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (v, sum) in sums.iter().enumerate() {
+                _mm512_storeu_ps(c.start.add(r * c.stride + 16 * v), *sum);
+            }
+        }
     }
 }
 
@@ -236,6 +427,66 @@ mod tests {
                 assert_eq!(plain, expected, "{rows} rows of {input}");
             }
         }
+    }
+
+    #[test]
+    fn rounded_rows_have_the_products_of_their_roundings_at_every_height() {
+        /// An addition of the chain rounds by at most half a unit of 2⁻²³.
+        const UNIT: f64 = 6e-8;
+        let Some(proof) = PairProducts::get() else { return };
+        for (input, rows) in (1..=27).map(|rows| (37 + rows % 2, rows)).chain([(1, 3), (64, 5), (300, 13), (1408, 25)]) {
+            let weight = Halves::new([input, 45], noise);
+            let mut grid = Grid::new(rows, input);
+            // The padding of a row must not matter.
+            grid.rows_mut().for_each(|line| line.fill(f32::NAN));
+            for (row, line) in grid.rows_mut().enumerate() {
+                line[..input].iter_mut().enumerate().for_each(|(k, x)| *x = noise(k, row));
+            }
+            let mut rounded = Rounded::default();
+            rounded.fill(proof, &grid, input);
+            let before: Vec<f32> = (0..rows * WIDTH).map(|at| noise(at, 9)).collect();
+            for (panel, add) in [(0, false), (1, true)] {
+                let product = |first: usize, rows: usize| {
+                    let mut c = before[first * WIDTH..][..rows * WIDTH].to_vec();
+                    let place = Place { start: c.as_mut_ptr(), stride: WIDTH };
+                    // SAFETY: the vector has the rows and columns.
+                    unsafe { weight.multiply_rounded(panel, [first, rows], &rounded, place, add) };
+                    c
+                };
+                let found = product(0, rows);
+                for column in 0..WIDTH.min(45 - panel * WIDTH) {
+                    let mut values = vec![0.0; input];
+                    weight.column(panel * WIDTH + column, &mut values);
+                    for row in 0..rows {
+                        let start = if add { f64::from(before[row * WIDTH + column]) } else { 0.0 };
+                        let rounded = grid.row(row)[..input].iter().map(|x| f64::from(bf16::from_f32(*x).to_f32()));
+                        let products: Vec<f64> = rounded.zip(&values).map(|(x, w)| x * f64::from(*w)).collect();
+                        let exact = start + products.iter().sum::<f64>();
+                        let size = start.abs() + products.iter().map(|product| product.abs()).sum::<f64>();
+                        let error = (f64::from(found[row * WIDTH + column]) - exact).abs();
+                        assert!(
+                            error <= UNIT * size * input as f64,
+                            "{error} of {size} at {row}, {column}: {rows} rows of {input}"
+                        );
+                    }
+                }
+                // A row has the same bits alone and among others.
+                let singly: Vec<f32> = (0..rows).flat_map(|row| product(row, 1)).collect();
+                assert_eq!(found, singly, "{rows} rows of {input}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_none_when_rounded() {
+        let Some(proof) = PairProducts::get() else { return };
+        let row = [f32::NAN, f32::from_bits(0x7fff_ffff), f32::INFINITY, f32::MAX, 1.0 + f32::EPSILON, -3.0];
+        let mut pairs = [u32::MAX; 16];
+        proof.round(&row, &mut pairs);
+        let numbers: Vec<bf16> = pairs.iter().flat_map(|pair| [*pair as u16, (pair >> 16) as u16].map(bf16::from_bits)).collect();
+        assert!(numbers[0].is_nan() && numbers[1].is_nan());
+        assert_eq!(numbers[2..6], [bf16::INFINITY, bf16::INFINITY, bf16::ONE, bf16::from_f32(-3.0)]);
+        assert!(numbers[6..].iter().all(|number| number.to_bits() == 0));
     }
 
     #[test]

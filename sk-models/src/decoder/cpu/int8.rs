@@ -32,6 +32,14 @@ const WEIGHT: f32 = 127.0;
 /// The largest activation.
 const ACTIVATION: f32 = 32_767.0;
 
+/// Whether the processor multiplies and adds four bytes at a time (AVX-512 VNNI).
+pub(super) fn has_vnni() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// A weight `[input, output]` in panels of [`WIDTH`] columns: per panel and four rows, the four
 /// bytes of each column. Zeros fill a panel up to whole tiles.
 #[derive(Debug)]
@@ -324,7 +332,7 @@ impl Tile<'_> {
         assert!(self.strip.len() == self.quads * STRIP && self.from + rows <= ROWS);
         assert!(self.bytes.len() == self.quads * QUAD * WIDTH);
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+        if has_vnni() {
             // SAFETY: the processor has the instructions, the slices are long enough by the
             // assertions, and C by the caller's promise.
             return unsafe { self.vnni(c, add) };

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use half::bf16;
+
 use super::adapter::Delta;
 use super::amx::{SIDE, Tiles};
 use super::grid::{Grid, Slab};
-use super::halves::Halves;
+use super::halves::{Halves, Rounded};
 use super::int8::{Bytes, Quantized};
 use super::numbers::Numbers;
 use super::plan::Lanes;
@@ -141,6 +143,8 @@ pub(crate) enum Form<'a> {
     Numbers,
     /// As sixteen-bit integers, for weights of eight bits.
     Bytes(&'a Quantized),
+    /// Rounded to bf16, for weights in bf16.
+    Rounded(&'a Rounded),
     /// As sums of bf16 numbers, in tiles.
     Terms(&'a Terms, Tiles),
 }
@@ -149,7 +153,7 @@ impl Form<'_> {
     /// Whether products run in tiles, for which blocks of rows are squares.
     pub(crate) fn is_tiled(self) -> bool {
         match self {
-            Self::Numbers => false,
+            Self::Numbers | Self::Rounded(_) => false,
             Self::Bytes(bytes) => bytes.is_tiled(),
             Self::Terms(..) => true,
         }
@@ -227,6 +231,7 @@ impl<'a> Linear<'a> {
                 (Panels::Bf16(halves), Form::Terms(terms, tiles)) => {
                     terms.multiply(&mut Pairs::new(tiles, halves.panel(panel)), [first, rows], sweep(terms), c, add);
                 }
+                (Panels::Bf16(halves), Form::Rounded(x)) => halves.multiply_rounded(panel, [first, rows], x, c, add),
                 (Panels::Bf16(halves), _) => halves.multiply(panel, rows, place(first), c, add),
                 // Lanes of many rows have their own tiles, which add the change before the sums
                 // leave the registers.
@@ -313,7 +318,10 @@ fn division(x: Input<'_>, panels: usize, depth: usize) -> (usize, usize) {
         Form::Bytes(_) if x.form.is_tiled() => tiled(size_of::<u16>()),
         _ if rows <= 2 * ROWS => rows,
         // Whole tiles, and whole strips of bytes.
-        _ => rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, size_of::<f32>())).next_multiple_of(ROWS),
+        form => {
+            let number = if matches!(form, Form::Rounded(_)) { size_of::<bf16>() } else { size_of::<f32>() };
+            rows.div_ceil(threads).min(room(ROWS, BLOCK_BYTES, number)).next_multiple_of(ROWS)
+        }
     };
     let blocks = rows.div_ceil(block.max(1));
     let group = (panels * blocks).div_ceil(threads * TASKS_PER_THREAD).clamp(1, panels.max(1));

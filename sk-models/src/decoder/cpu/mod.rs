@@ -37,6 +37,7 @@ use adapter::{PackedAdapter, values};
 use amx::Tiles;
 use attention::{Heads, append, attend};
 use grid::Grid;
+use halves::{PairProducts, Rounded};
 pub(crate) use int8::MOST_INPUTS;
 use int8::Quantized;
 use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
@@ -103,6 +104,19 @@ enum Embedding {
     Tied(Matrix),
 }
 
+/// Returns the instructions that products with weights of a precision run in.
+///
+/// They follow from the features of the processor alone, so that a machine returns the same bits on
+/// every run.
+pub(crate) fn instructions(precision: Precision) -> String {
+    let vectors = match precision {
+        Precision::Bf16 if PairProducts::get().is_some() => "AVX-512 BF16",
+        Precision::Int8 if int8::has_vnni() => "AVX-512 VNNI",
+        _ => tile::instructions(),
+    };
+    format!("{vectors}{}", if Tiles::get().is_some() { " and AMX tiles" } else { "" })
+}
+
 /// A packed model.
 #[derive(Debug)]
 pub(crate) struct CpuEngine {
@@ -153,6 +167,7 @@ struct Buffers {
 #[derive(Debug, Default)]
 struct Room {
     bytes: Quantized,
+    rounded: Rounded,
     terms: Terms,
 }
 
@@ -301,6 +316,10 @@ impl CpuEngine {
             (Precision::Int8, _) => {
                 room.bytes.fill(grid, width, tiles);
                 Form::Bytes(&room.bytes)
+            }
+            (Precision::Bf16, None) if let Some(proof) = PairProducts::get() => {
+                room.rounded.fill(proof, grid, width);
+                Form::Rounded(&room.rounded)
             }
             (Precision::F32 | Precision::Bf16, None) => Form::Numbers,
             (precision, Some(tiles)) => {

@@ -38,6 +38,17 @@ fn level() -> Level {
     *LEVEL
 }
 
+/// Returns the instructions of products in f32.
+pub(super) fn instructions() -> &'static str {
+    match level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => "AVX-512",
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => "AVX2",
+        Level::Portable => "portable vectors",
+    }
+}
+
 /// A row-major matrix in memory: its first element and the distance between rows, in elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<P> {

@@ -81,6 +81,11 @@ impl Engine for GpuEngine {
         self.weight_bytes()
     }
 
+    fn paces_agree(&self) -> bool {
+        // Kernels are chosen by the number of rows.
+        false
+    }
+
     fn prefix(&self, lanes: usize) -> Prefix {
         self.prefix_with(lanes, CAPACITY)
     }
