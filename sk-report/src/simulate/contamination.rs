@@ -32,7 +32,7 @@ pub struct Subject<'a> {
 
 /// What is drawn and how long is searched.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct ContaminationSettings {
     /// N, candidates of a batch.
     pub candidates: usize,
     /// Batches.
@@ -80,14 +80,14 @@ pub struct Flip {
 
 /// A batch of scores and dispersions.
 #[derive(Debug, Clone, PartialEq)]
-pub struct World {
+pub struct DrawnBatch {
     /// μ.
     pub mu: Vec<f64>,
     /// σ.
     pub sigma: Vec<f64>,
 }
 
-impl World {
+impl DrawnBatch {
     fn batch(&self) -> Batch<'_> {
         Batch::trusted(&self.mu, &self.sigma)
     }
@@ -122,34 +122,34 @@ pub enum ContaminationError {
 
 /// The batches of a study: μ standard normal, σ log-normal about 1 with a deviation of ½ in its
 /// logarithm.
-pub fn worlds(settings: &Settings) -> Vec<World> {
+pub fn batches(settings: &ContaminationSettings) -> Vec<DrawnBatch> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
-    let mut world = || {
+    let mut drawn = || {
         let mut draw = |of: fn(f64) -> f64| (0..settings.candidates).map(|_| of(normal(&mut rng))).collect();
-        World { mu: draw(|x| x), sigma: draw(|x| (0.5 * x).exp()) }
+        DrawnBatch { mu: draw(|x| x), sigma: draw(|x| (0.5 * x).exp()) }
     };
-    (0..settings.batches).map(|_| world()).collect()
+    (0..settings.batches).map(|_| drawn()).collect()
 }
 
 /// Contaminates the choice of argmax.
 ///
 /// # Errors
 /// When the choice of a batch flips before half its gap, or does not past it, or a radius is none.
-pub fn argmax(worlds: &[World], settings: &Settings) -> Result<Vec<Flip>, ContaminationError> {
+pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Result<Vec<Flip>, ContaminationError> {
     let flip = |&radius: &f64| {
         let audit = audit(radius, settings)?;
         let (mut flipped, mut predicted) = (0, 0);
-        for (number, world) in worlds.iter().enumerate() {
-            let found = audit.around(&Scores, &Argmax, &world.batch()).total_variation;
-            let past = radius > world.half_gap();
+        for (number, drawn) in batches.iter().enumerate() {
+            let found = audit.around(&Scores, &Argmax, &drawn.batch()).total_variation;
+            let past = radius > drawn.half_gap();
             Contradiction::unless(found == f64::from(u8::from(past)), ARGMAX, || {
-                let half = world.half_gap();
+                let half = drawn.half_gap();
                 format!("batch {number}, half a gap of {half:.6}: a contamination of {radius:.6} moves the choice by {found}")
             })?;
             flipped += usize::from(found == 1.0);
             predicted += usize::from(past);
         }
-        let share = |count: usize| count as f64 / worlds.len() as f64;
+        let share = |count: usize| count as f64 / batches.len() as f64;
         Ok(Flip { radius, flipped: share(flipped), predicted: share(predicted) })
     };
     settings.radii.iter().map(flip).collect()
@@ -159,21 +159,25 @@ pub fn argmax(worlds: &[World], settings: &Settings) -> Result<Vec<Flip>, Contam
 ///
 /// # Errors
 /// When a total variation exceeds a bound, the bounds are out of order, or the operator has none.
-pub fn member(subject: &Subject<'_>, worlds: &[World], settings: &Settings) -> Result<Vec<Reading>, ContaminationError> {
+pub fn member(
+    subject: &Subject<'_>,
+    batches: &[DrawnBatch],
+    settings: &ContaminationSettings,
+) -> Result<Vec<Reading>, ContaminationError> {
     let selector = Softmax::new(settings.temperature)?;
-    let certified = |world: &World| {
-        let certificate = StabilityCertificate::new(subject.operator, &world.batch(), settings.temperature);
+    let certified = |drawn: &DrawnBatch| {
+        let certificate = StabilityCertificate::new(subject.operator, &drawn.batch(), settings.temperature);
         certificate.map_err(|source| ContaminationError::Uncertified { operator: subject.name.clone(), source })
     };
-    let certificates: Vec<StabilityCertificate> = worlds.iter().map(certified).collect::<Result<_, _>>()?;
+    let certificates: Vec<StabilityCertificate> = batches.iter().map(certified).collect::<Result<_, _>>()?;
     let reading = |&radius: &f64| {
         let audit = audit(radius, settings)?;
         let mut sums = [0.0; 4];
         let mut closest = f64::NAN;
-        for (number, (world, certificate)) in worlds.iter().zip(&certificates).enumerate() {
+        for (number, (drawn, certificate)) in batches.iter().zip(&certificates).enumerate() {
             // From any scores at these dispersions, which is what a bound that does not look at
             // scores is about.
-            let found = audit.anywhere(subject.operator, &selector, &world.batch()).total_variation;
+            let found = audit.anywhere(subject.operator, &selector, &drawn.batch()).total_variation;
             let bounds = [certificate.bound(radius), certificate.uniform(radius), certificate.published(radius)];
             let where_ = || format!("{}, batch {number}, D = {radius:.6}", subject.name);
             Contradiction::unless(found <= bounds[2] + ROUNDING, PUBLISHED, || {
@@ -187,13 +191,13 @@ pub fn member(subject: &Subject<'_>, worlds: &[World], settings: &Settings) -> R
             closest = (found / bounds[0]).max(closest);
             sums.iter_mut().zip([found, bounds[0], bounds[1], bounds[2]]).for_each(|(sum, value)| *sum += value);
         }
-        let [found, sharpened, uniform, published] = sums.map(|sum| sum / worlds.len() as f64);
+        let [found, sharpened, uniform, published] = sums.map(|sum| sum / batches.len() as f64);
         Ok(Reading { operator: subject.name.clone(), radius, found, closest, sharpened, uniform, published })
     };
     settings.radii.iter().map(reading).collect()
 }
 
-fn audit(radius: f64, settings: &Settings) -> Result<Audit, ParameterError> {
+fn audit(radius: f64, settings: &ContaminationSettings) -> Result<Audit, ParameterError> {
     Ok(Audit::new(radius)?.with_evaluations(settings.evaluations).with_seed(settings.seed))
 }
 
@@ -205,9 +209,9 @@ mod tests {
 
     use super::*;
 
-    fn small(seed: u64) -> Settings {
+    fn small(seed: u64) -> ContaminationSettings {
         let radii = vec![0.0, 0.05, 0.3, 2.0];
-        Settings { candidates: 5, batches: 4, radii, temperature: 0.5, evaluations: 400, seed }
+        ContaminationSettings { candidates: 5, batches: 4, radii, temperature: 0.5, evaluations: 400, seed }
     }
 
     /// A member that claims a modulus of its own.
@@ -228,7 +232,7 @@ mod tests {
 
     fn with(operator: &dyn Certify, seed: u64) -> Result<Vec<Reading>, ContaminationError> {
         let settings = small(seed);
-        member(&Subject { name: "it".to_owned(), operator }, &worlds(&settings), &settings)
+        member(&Subject { name: "it".to_owned(), operator }, &batches(&settings), &settings)
     }
 
     proptest! {
@@ -245,7 +249,7 @@ mod tests {
                 prop_assert!(readings.windows(2).all(|pair| pair[0].sharpened < pair[1].sharpened));
             }
             let settings = small(seed);
-            for flip in argmax(&worlds(&settings), &settings).unwrap() {
+            for flip in argmax(&batches(&settings), &settings).unwrap() {
                 prop_assert_eq!(flip.flipped, flip.predicted);
             }
         }

@@ -80,7 +80,7 @@ pub fn signed(rng: &mut dyn Rng, candidates: usize, _: f64) -> World {
 
 /// What is drawn.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct DispersionSettings {
     /// N, candidates of a world.
     pub candidates: usize,
     /// Worlds per coupling, [`FEWEST_WORLDS`] or more.
@@ -160,7 +160,7 @@ pub enum DispersionError {
 /// When a bound changes with a permutation, shuffling an exchangeable σ changes the outcome,
 /// dropping it does not, or the coupling of the most informative σ is worth nothing; and when the
 /// worlds are too few to tell.
-pub fn study(operator: &dyn Certify, draw: Draw, settings: &Settings) -> Result<Vec<Worth>, DispersionError> {
+pub fn study(operator: &dyn Certify, draw: Draw, settings: &DispersionSettings) -> Result<Vec<Worth>, DispersionError> {
     let worths = settings.couplings.iter().map(|&coupling| at(operator, draw, coupling, settings));
     let worths: Vec<Worth> = worths.collect::<Result<_, _>>()?;
     let unresolved = |claim, coupling, what, difference| {
@@ -218,7 +218,7 @@ impl Found {
 /// # Errors
 /// When a bound changes with a permutation, the operator has none, or the worlds are fewer than
 /// [`FEWEST_WORLDS`].
-pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &Settings) -> Result<Worth, DispersionError> {
+pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &DispersionSettings) -> Result<Worth, DispersionError> {
     let selector = Softmax::new(settings.temperature)?;
     if settings.worlds < FEWEST_WORLDS {
         return Err(DispersionError::TooFewWorlds { worlds: settings.worlds });
@@ -286,12 +286,12 @@ mod tests {
     /// Of exchangeable worlds under Thurstone at this temperature, shuffled less zero is −0.0229,
     /// with a deviation of 0.38 between worlds: twelve standard errors at 40,000 worlds, so that
     /// five show in all but one of 10¹² seeds.
-    fn settings(seed: u64) -> Settings {
-        Settings { candidates: 7, worlds: 40_000, couplings: vec![0.0, 0.5, 1.0], temperature: 0.3, seed }
+    fn settings(seed: u64) -> DispersionSettings {
+        DispersionSettings { candidates: 7, worlds: 40_000, couplings: vec![0.0, 0.5, 1.0], temperature: 0.3, seed }
     }
 
-    fn few(seed: u64) -> Settings {
-        Settings { worlds: FEWEST_WORLDS, ..settings(seed) }
+    fn few(seed: u64) -> DispersionSettings {
+        DispersionSettings { worlds: FEWEST_WORLDS, ..settings(seed) }
     }
 
     /// Seeds are fixed, since five standard errors are still passed by chance once in two million.
@@ -318,7 +318,7 @@ mod tests {
         let error = study(&RoundRobin::thurstone(), honest, &few(0)).unwrap_err().to_string();
         assert!(error.starts_with("1000 worlds do not resolve the decomposition"), "{error}");
         assert!(error.contains("at a coupling of 0, shuffled less zero is ") && error.contains(" shows from 0.0"), "{error}");
-        let fewer = Settings { worlds: FEWEST_WORLDS - 1, ..few(0) };
+        let fewer = DispersionSettings { worlds: FEWEST_WORLDS - 1, ..few(0) };
         for found in [
             study(&RoundRobin::thurstone(), honest, &fewer).map(drop),
             at(&Partial(RoundRobin::thurstone()), signed, 0.0, &fewer).map(drop),

@@ -25,7 +25,7 @@ const TIE: f64 = 1e-9;
 
 /// What is drawn.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct FrontierSettings {
     /// N, candidates of the batch.
     pub candidates: usize,
     /// The deviation of each blade's scores.
@@ -69,7 +69,7 @@ impl Frontier {
 }
 
 /// The batch of a study: candidates normal about the origin, with the spread of each blade.
-fn table(settings: &Settings) -> ScoreTable {
+fn table(settings: &FrontierSettings) -> ScoreTable {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     // Candidate by candidate, so that a larger batch begins with the smaller one.
     let scores: Vec<Vec<f64>> =
@@ -86,7 +86,7 @@ fn table(settings: &Settings) -> ScoreTable {
 ///
 /// # Panics
 /// When there is no objective or no candidate.
-pub fn study(raw: &dyn Normalizer, normalized: &dyn Normalizer, settings: &Settings) -> Result<Frontier, Contradiction> {
+pub fn study(raw: &dyn Normalizer, normalized: &dyn Normalizer, settings: &FrontierSettings) -> Result<Frontier, Contradiction> {
     let table = table(settings);
     let blades = settings.spreads.len();
     let scores: Vec<Vec<f64>> = (0..settings.candidates).map(|i| (0..blades).map(|k| table.mu(k)[i]).collect()).collect();
@@ -200,8 +200,8 @@ mod tests {
 
     use super::*;
 
-    fn settings(spreads: &[f64], seed: u64) -> Settings {
-        Settings { candidates: 30, spreads: spreads.to_vec(), density: 12, seed }
+    fn settings(spreads: &[f64], seed: u64) -> FrontierSettings {
+        FrontierSettings { candidates: 30, spreads: spreads.to_vec(), density: 12, seed }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub const PUBLISHED_SPREADS: [f64; 3] = [0.0050, 0.0035, 0.0008];
 
 /// What is drawn.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct InfluenceSettings {
     /// N, candidates of a batch.
     pub candidates: usize,
     /// Batches.
@@ -56,7 +56,7 @@ pub struct Voice {
 
 /// The batches of a study: every blade's scores normal with its spread, its dispersions uniform on
 /// up to twice of it.
-fn tables(settings: &Settings) -> Vec<Vec<(Vec<f64>, Vec<f64>)>> {
+fn tables(settings: &InfluenceSettings) -> Vec<Vec<(Vec<f64>, Vec<f64>)>> {
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
     let mut blade = |&spread: &f64| {
         let mu = (0..settings.candidates).map(|_| spread * normal(&mut rng)).collect();
@@ -85,7 +85,7 @@ fn composite(normalizer: &dyn Normalizer, table: &ScoreTable, weights: &Simplex)
 ///
 /// # Errors
 /// When a share is not w_k·std(μ^(k)) in proportion.
-pub fn raw(normalizer: &dyn Normalizer, settings: &Settings) -> Result<Vec<Voice>, Contradiction> {
+pub fn raw(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
     voices(normalizer, settings, |table, weights, shares, label| {
         let spread = |k| Moments::of(table.mu(k), Deviation::Sample).std();
         let coefficients: Vec<f64> = weights.as_slice().iter().enumerate().map(|(k, w)| w * spread(k)).collect();
@@ -104,7 +104,7 @@ pub fn raw(normalizer: &dyn Normalizer, settings: &Settings) -> Result<Vec<Voice
 ///
 /// # Errors
 /// When a share is not its weight, or a composite depends on the scale.
-pub fn normalized(normalizer: &dyn Normalizer, settings: &Settings) -> Result<Vec<Voice>, Contradiction> {
+pub fn normalized(normalizer: &dyn Normalizer, settings: &InfluenceSettings) -> Result<Vec<Voice>, Contradiction> {
     let tables = tables(settings);
     let weights = Simplex::uniform(settings.spreads.len()).expect("there is a blade");
     for (number, rows) in tables.iter().enumerate() {
@@ -130,7 +130,7 @@ pub fn normalized(normalizer: &dyn Normalizer, settings: &Settings) -> Result<Ve
 
 fn voices(
     normalizer: &dyn Normalizer,
-    settings: &Settings,
+    settings: &InfluenceSettings,
     check: impl Fn(&ScoreTable, &Simplex, &[f64], &str) -> Result<(), Contradiction>,
 ) -> Result<Vec<Voice>, Contradiction> {
     let blades = settings.spreads.len();
@@ -164,9 +164,9 @@ mod tests {
 
     use super::*;
 
-    fn settings(seed: u64) -> Settings {
+    fn settings(seed: u64) -> InfluenceSettings {
         let scales = vec![1e-2, 1.0, 6.25, 1e4];
-        Settings { candidates: 7, batches: 8, spreads: PUBLISHED_SPREADS.to_vec(), rescaled: 2, scales, seed }
+        InfluenceSettings { candidates: 7, batches: 8, spreads: PUBLISHED_SPREADS.to_vec(), rescaled: 2, scales, seed }
     }
 
     proptest! {
@@ -174,7 +174,7 @@ mod tests {
 
         #[test]
         fn the_theorem_holds_from_any_seed(seed in any::<u64>(), rescaled in 0usize..3) {
-            let settings = Settings { rescaled, ..settings(seed) };
+            let settings = InfluenceSettings { rescaled, ..settings(seed) };
             let raw = raw(&Raw::default(), &settings).unwrap();
             let even = normalized(&CandidateBatch::sound(), &settings).unwrap();
             // Ten thousandfold, the blade is all there is; with CBN nothing has happened.
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn published_spreads_give_published_shares() {
-        let settings = Settings { batches: 4000, scales: vec![1.0], ..settings(3) };
+        let settings = InfluenceSettings { batches: 4000, scales: vec![1.0], ..settings(3) };
         let shares: Vec<f64> = raw(&Raw::default(), &settings).unwrap().iter().map(|voice| voice.share).collect();
         // .0050 : .0035 : .0008 is 53.8 : 37.6 : 8.6 per cent; the mean over batches of seven
         // candidates is drawn to the middle a little.

@@ -17,7 +17,7 @@ pub const STUDIES: [&str; 4] = ["contamination", "influence", "dispersion", "fro
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContaminationStudy {
     /// What was drawn.
-    pub settings: contamination::Settings,
+    pub settings: contamination::ContaminationSettings,
     /// Argmax.
     pub flips: Vec<Flip>,
     /// Members of the family.
@@ -28,7 +28,7 @@ pub struct ContaminationStudy {
 #[derive(Debug, Clone, PartialEq)]
 pub struct InfluenceStudy {
     /// What was drawn.
-    pub settings: influence::Settings,
+    pub settings: influence::InfluenceSettings,
     /// Without CBN.
     pub raw: Vec<Voice>,
     /// With it, in the same order.
@@ -39,7 +39,7 @@ pub struct InfluenceStudy {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DispersionStudy {
     /// What was drawn.
-    pub settings: dispersion::Settings,
+    pub settings: dispersion::DispersionSettings,
     /// By coupling.
     pub worths: Vec<Worth>,
     /// Where σ tells the sign of the error and not its size.
@@ -50,11 +50,11 @@ pub struct DispersionStudy {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrontierStudy {
     /// What was drawn of two objectives.
-    pub two_settings: frontier::Settings,
+    pub two_settings: frontier::FrontierSettings,
     /// Two objectives.
     pub two: Frontier,
     /// What was drawn of three.
-    pub three_settings: frontier::Settings,
+    pub three_settings: frontier::FrontierSettings,
     /// Three objectives.
     pub three: Frontier,
 }
@@ -169,8 +169,9 @@ impl Simulation {
 
 fn contamination(seed: u64, broken: bool) -> Result<ContaminationStudy, ContaminationError> {
     let radii = vec![0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
-    let settings = contamination::Settings { candidates: 7, batches: 12, radii, temperature: 1.0, evaluations: 1500, seed };
-    let worlds = contamination::worlds(&settings);
+    let settings =
+        contamination::ContaminationSettings { candidates: 7, batches: 12, radii, temperature: 1.0, evaluations: 1500, seed };
+    let batches = contamination::batches(&settings);
     let (thurstone, bradley_terry) = (RoundRobin::thurstone(), RoundRobin::bradley_terry());
     let (weakest_link, asinh) = (RoundRobin::weakest_link(), RoundRobin::asinh());
     let halved = HalfBound(&thurstone);
@@ -180,10 +181,10 @@ fn contamination(seed: u64, broken: bool) -> Result<ContaminationStudy, Contamin
         ("weakest link", &weakest_link),
         ("asinh", &asinh),
     ];
-    let flips = contamination::argmax(&worlds, &settings)?;
+    let flips = contamination::argmax(&batches, &settings)?;
     let read = |(name, operator): (&str, &dyn Certify)| {
         let subject = Subject { name: name.to_owned(), operator };
-        Ok((name.to_owned(), contamination::member(&subject, &worlds, &settings)?))
+        Ok((name.to_owned(), contamination::member(&subject, &batches, &settings)?))
     };
     let members = members.into_iter().map(read).collect::<Result<_, ContaminationError>>()?;
     Ok(ContaminationStudy { settings, flips, members })
@@ -193,8 +194,14 @@ fn influence(seed: u64, broken: bool) -> Result<InfluenceStudy, Contradiction> {
     // From a hundredth to a thousandfold, four steps per power of ten.
     let scales = (-8..=12).map(|step| 10.0_f64.powf(f64::from(step) / 4.0)).collect();
     let honesty = PUBLISHED_SPREADS.len() - 1;
-    let settings =
-        influence::Settings { candidates: 7, batches: 400, spreads: PUBLISHED_SPREADS.to_vec(), rescaled: honesty, scales, seed };
+    let settings = influence::InfluenceSettings {
+        candidates: 7,
+        batches: 400,
+        spreads: PUBLISHED_SPREADS.to_vec(),
+        rescaled: honesty,
+        scales,
+        seed,
+    };
     let cbn = if broken { CandidateBatch::paper() } else { CandidateBatch::sound() };
     let raw = influence::raw(&Raw::default(), &settings)?;
     let normalized = influence::normalized(&cbn, &settings)?;
@@ -203,7 +210,7 @@ fn influence(seed: u64, broken: bool) -> Result<InfluenceStudy, Contradiction> {
 
 fn dispersion(seed: u64, broken: bool) -> Result<DispersionStudy, DispersionError> {
     let couplings = vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-    let settings = dispersion::Settings { candidates: 7, worlds: 40_000, couplings, temperature: 0.3, seed };
+    let settings = dispersion::DispersionSettings { candidates: 7, worlds: 40_000, couplings, temperature: 0.3, seed };
     let thurstone = RoundRobin::thurstone();
     let draw = if broken { dispersion::signed } else { dispersion::honest };
     let worths = dispersion::study(&thurstone, draw, &settings)?;
@@ -214,8 +221,12 @@ fn dispersion(seed: u64, broken: bool) -> Result<DispersionStudy, DispersionErro
 fn frontier(seed: u64, broken: bool) -> Result<FrontierStudy, Contradiction> {
     let (cbn, rank) = (CandidateBatch::sound(), Rank::default());
     let normalizer: &dyn Normalizer = if broken { &rank } else { &cbn };
-    let settings =
-        |spreads: &[f64], candidates, density| frontier::Settings { candidates, spreads: spreads.to_vec(), density, seed };
+    let settings = |spreads: &[f64], candidates, density| frontier::FrontierSettings {
+        candidates,
+        spreads: spreads.to_vec(),
+        density,
+        seed,
+    };
     let two_settings = settings(&[1.0, 0.005], 200, 40);
     let three_settings = settings(&PUBLISHED_SPREADS.map(|spread| 1000.0 * spread), 40, 20);
     let two = frontier::study(&Raw::default(), normalizer, &two_settings)?;

@@ -1,11 +1,11 @@
 use super::columns::{distinct, intervals, numbers, rows_of, texts};
-use super::{Context, with_tables};
+use super::{PageContext, with_tables};
 use crate::chart::{Axis, Estimate, Intervals};
 use crate::page::{Figure, Section};
 use crate::table::Table;
 
 /// Arms against each other, with intervals and p-values.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let mut section = Section::new("ablations", "Ablations");
     match context.report.table("normalization") {
         Some(table) => section = section.figure(normalization(table)).table(table.clone()),

@@ -1,13 +1,13 @@
 use super::columns::{numbers, texts};
 use super::frontier::has_numbers;
-use super::{Context, with_tables};
+use super::{PageContext, with_tables};
 use crate::chart::{Axis, Bars, Lines, Series};
 use crate::page::{Figure, Section};
 use crate::report::CandidateStep;
 use crate::table::Table;
 
 /// How sure draws were, and how often they took the best candidate.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let mut section = Section::new("choice", "The champion's choice");
     let cut = context.results.recorded.iter().flat_map(|recorded| &recorded.cut).map(String::as_str).collect::<Vec<_>>();
     if !cut.is_empty() {
@@ -48,7 +48,7 @@ fn best(table: &Table) -> Figure {
         .see("choice")
 }
 
-fn entropy(context: &Context<'_>, table: &Table) -> Figure {
+fn entropy(context: &PageContext<'_>, table: &Table) -> Figure {
     let arms = texts(table, "arm");
     let empty = Lines::new(
         Axis::new("entropy of the draw / ln N (0: certain, 1: uniform)").range([0.0, 1.02]),

@@ -1,5 +1,5 @@
 use super::columns::{numbers, texts};
-use super::{Context, listed, with_tables};
+use super::{PageContext, listed, with_tables};
 use crate::chart::HeatMap;
 use crate::page::{Figure, Section};
 use crate::table::Table;
@@ -8,7 +8,7 @@ use crate::table::Table;
 const SUMMARIES: [&str; 2] = ["mean", "range"];
 
 /// F1 and axes at every weight vector.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let mut section = Section::new("configurations", "Per configuration");
     if let Some(table) = context.report.table("configurations") {
         section = section.figure(heat(context, table));
@@ -16,7 +16,7 @@ pub(super) fn section(context: &Context<'_>) -> Section {
     with_tables(section, context, &["configurations", "axes"])
 }
 
-fn heat(context: &Context<'_>, table: &Table) -> Figure {
+fn heat(context: &PageContext<'_>, table: &Table) -> Figure {
     let labels = texts(table, &table.columns[0].heading);
     let methods: Vec<String> = table.columns[1..].iter().map(|column| column.heading.clone()).collect();
     let by_method: Vec<Vec<f64>> = methods.iter().map(|method| numbers(table, method)).collect();

@@ -1,8 +1,8 @@
-use super::Context;
+use super::PageContext;
 use crate::page::Section;
 
 /// How to read the rest.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let cells = format!(
         "A cell is one response: a method, a weight vector, a prompt. Its axes are {}. A blank judgement is left out of its mean, and a pair with a \
          side missing out of its contrast; nothing is imputed.",

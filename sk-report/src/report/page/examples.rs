@@ -1,9 +1,9 @@
-use super::{Context, with_tables};
+use super::{PageContext, with_tables};
 use crate::page::{Answer, Exchange, Section};
 use crate::report::{Cell, Example, Method};
 
 /// The best and worst responses of the reference, its closest rival's beside them.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("examples", "Best and worst examples");
     let rival = context.rival();
     let exchanges: Vec<Exchange> =
@@ -21,7 +21,7 @@ pub(super) fn section(context: &Context<'_>) -> Section {
     exchanges.into_iter().fold(section, Section::exchange)
 }
 
-fn exchange(context: &Context<'_>, example: &Example<'_>, rival: Option<&Method>) -> Option<Exchange> {
+fn exchange(context: &PageContext<'_>, example: &Example<'_>, rival: Option<&Method>) -> Option<Exchange> {
     let reference = context.reference;
     let text = context.results.text(&reference.name, example.cell)?;
     let point = context.results.sweep.points[example.cell.configuration].label();
@@ -42,7 +42,7 @@ fn exchange(context: &Context<'_>, example: &Example<'_>, rival: Option<&Method>
     Some(Exchange { title, prompt: text.prompt.trim().to_owned(), answers })
 }
 
-fn answer(context: &Context<'_>, name: &str, cell: &Cell, text: &str) -> Answer {
+fn answer(context: &PageContext<'_>, name: &str, cell: &Cell, text: &str) -> Answer {
     let printed = |value: f64| if value.is_nan() { "–".to_owned() } else { format!("{value:.3}") };
     let names = context.results.sweep.objectives.names();
     let objectives = names.into_iter().zip(cell.scores.objectives.iter().copied());

@@ -1,5 +1,5 @@
 use super::columns::numbers;
-use super::{Context, listed, with_tables};
+use super::{PageContext, listed, with_tables};
 use crate::chart::{Axis, Lines, Scatter3d, Series, Ternary};
 use crate::page::{Figure, Section};
 use crate::report::Method;
@@ -16,13 +16,13 @@ pub(super) struct Point {
 }
 
 /// Where each weight vector of a method leads.
-pub(super) fn points(context: &Context<'_>, method: &Method) -> Vec<Point> {
+pub(super) fn points(context: &PageContext<'_>, method: &Method) -> Vec<Point> {
     let frontier = context.results.sweep.frontier(method).into_iter();
     frontier.map(|(point, axes)| Point { weights: point.weights.clone(), axes, label: point.label() }).collect()
 }
 
 /// Every method's frontier in the space of axes and on the simplex of weights.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let methods = &context.results.sweep.methods;
     let frontiers: Vec<(&str, Vec<Point>)> =
         methods.iter().map(|method| (method.name.as_str(), points(context, method))).collect();

@@ -1,12 +1,12 @@
 use super::columns::{distinct, intervals, numbers, rows_of, texts};
-use super::{Context, listed, with_tables};
+use super::{PageContext, listed, with_tables};
 use crate::chart::{Axis, Bars, Estimate, Intervals};
 use crate::page::{Fact, Figure, Section};
 use crate::stats::F1;
 use crate::table::Table;
 
 /// What each method achieves, and how far the reference is ahead.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let mut section = Section::new("headline", "Headline").facts(facts(context));
     if let Some(methods) = context.report.table("methods") {
         section = section.figure(achieved(context, methods));
@@ -26,7 +26,7 @@ pub(super) fn section(context: &Context<'_>) -> Section {
     section
 }
 
-fn facts(context: &Context<'_>) -> Vec<Fact> {
+fn facts(context: &PageContext<'_>) -> Vec<Fact> {
     let fact = |name: String, value: String, detail: String| Fact { name, value, detail };
     let reference = &context.report.reference;
     let mut facts = Vec::new();
@@ -70,7 +70,7 @@ fn facts(context: &Context<'_>) -> Vec<Fact> {
     facts
 }
 
-fn achieved(context: &Context<'_>, methods: &Table) -> Figure {
+fn achieved(context: &PageContext<'_>, methods: &Table) -> Figure {
     let names = texts(methods, "method");
     let objectives = context.results.sweep.objectives.names();
     let empty = Bars::new(&names, Axis::new("mean score over all cells (0 to 1)").range([0.0, 1.0]));
@@ -82,7 +82,7 @@ fn achieved(context: &Context<'_>, methods: &Table) -> Figure {
         .see("methods")
 }
 
-fn ahead(context: &Context<'_>, clustering: &Table) -> Figure {
+fn ahead(context: &PageContext<'_>, clustering: &Table) -> Figure {
     let reference = &context.report.reference;
     let ours: Vec<String> = distinct(clustering, "contrast").into_iter().filter(|name| name.starts_with("f1: ")).collect();
     let table = Table {
@@ -110,7 +110,7 @@ fn ahead(context: &Context<'_>, clustering: &Table) -> Figure {
         .see("clustering")
 }
 
-fn perplexity(context: &Context<'_>, fluency: &Table) -> Figure {
+fn perplexity(context: &PageContext<'_>, fluency: &Table) -> Figure {
     let reference = &context.report.reference;
     let others = Table {
         rows: fluency.rows.iter().filter(|row| row[0] != reference.as_str().into()).cloned().collect(),

@@ -1,11 +1,11 @@
 use super::columns::{distinct, numbers, rows_of, texts};
-use super::{Context, with_tables};
+use super::{PageContext, with_tables};
 use crate::chart::{Axis, Bars};
 use crate::page::{Figure, Section};
 use crate::table::Table;
 
 /// How far blades spread, and what influence follows.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let mut section = Section::new("mechanism", "Mechanism");
     if let Some(table) = context.report.table("spreads") {
         section = section

@@ -18,13 +18,13 @@ use crate::page::{Page, Section};
 use crate::table::Table;
 
 /// What sections are made from.
-struct Context<'a> {
+struct PageContext<'a> {
     report: &'a Report,
     results: &'a RawResults,
     reference: &'a Method,
 }
 
-impl<'a> Context<'a> {
+impl<'a> PageContext<'a> {
     /// The rival of the reference: of the methods that are not the reference in another setting,
     /// that of the highest F1.
     fn rival(&self) -> Option<&'a Method> {
@@ -42,7 +42,7 @@ impl<'a> Context<'a> {
 }
 
 /// Adds those tables of the report that it has.
-fn with_tables(section: Section, context: &Context<'_>, ids: &[&str]) -> Section {
+fn with_tables(section: Section, context: &PageContext<'_>, ids: &[&str]) -> Section {
     context.tables(ids).into_iter().fold(section, |section, table| section.table(table.clone()))
 }
 
@@ -54,7 +54,7 @@ impl Report {
     /// When the reference is not among the methods of `results`.
     pub fn page(&self, title: &str, results: &RawResults) -> Result<Page, ReportError> {
         let reference = results.sweep.method(&self.reference)?;
-        let context = Context { report: self, results, reference };
+        let context = PageContext { report: self, results, reference };
         let mut page = Page::new(title).lead(lead(&context));
         let sections = [
             headline::section,
@@ -82,7 +82,7 @@ impl Report {
     }
 }
 
-fn lead(context: &Context<'_>) -> String {
+fn lead(context: &PageContext<'_>) -> String {
     let sweep = &context.results.sweep;
     let cells: usize = sweep.methods.iter().map(|method| method.cells.len()).sum();
     let mut prompts: Vec<u32> = sweep.methods.iter().flat_map(|method| method.cells.iter().map(|cell| cell.prompt)).collect();

@@ -1,9 +1,9 @@
 use super::columns::numbers;
-use super::{Context, with_tables};
+use super::{PageContext, with_tables};
 use crate::page::{Fact, Section};
 
 /// Published figures against the cells.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("reproduction", "What does not reproduce");
     let Some(table) = context.report.table("reproduction") else {
         return section

@@ -1,13 +1,13 @@
 use super::columns::{distinct, numbers, rows_of, texts};
 use super::frontier::{Point, coordinates, labels, points};
-use super::{Context, with_tables};
+use super::{PageContext, with_tables};
 use crate::chart::{Axis, HeatMap, Lines, Series, Ternary};
 use crate::page::{Figure, Section};
 use crate::stats::Spearman;
 use crate::table::Table;
 
 /// Whether achieved axes follow requested weights.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let sweep = &context.results.sweep;
     let mut section = Section::new("steering", "Steerability")
         .paragraph("A scheme that can be steered achieves more on an axis the more weight it is asked to give it.");
@@ -28,7 +28,7 @@ pub(super) fn section(context: &Context<'_>) -> Section {
     with_tables(section, context, &["steering"])
 }
 
-fn correlations(context: &Context<'_>, table: &Table) -> Figure {
+fn correlations(context: &PageContext<'_>, table: &Table) -> Figure {
     let labelled = rows_of(table, "weights", "as labelled");
     let methods = distinct(&labelled, "method");
     let objectives = context.results.sweep.objectives.names();
@@ -47,7 +47,7 @@ fn correlations(context: &Context<'_>, table: &Table) -> Figure {
         .see("steering")
 }
 
-fn followed(context: &Context<'_>, points: &[Point]) -> Figure {
+fn followed(context: &PageContext<'_>, points: &[Point]) -> Figure {
     let sweep = &context.results.sweep;
     let objectives = sweep.objectives.names();
     let figure =
@@ -74,7 +74,7 @@ fn followed(context: &Context<'_>, points: &[Point]) -> Figure {
         .see("axes")
 }
 
-fn on_the_simplex(context: &Context<'_>, corners: [&str; 3], points: &[Point]) -> Figure {
+fn on_the_simplex(context: &PageContext<'_>, corners: [&str; 3], points: &[Point]) -> Figure {
     let sweep = &context.results.sweep;
     let objectives = sweep.objectives.names();
     let weights = coordinates(points);
@@ -99,7 +99,7 @@ fn on_the_simplex(context: &Context<'_>, corners: [&str; 3], points: &[Point]) -
 
 /// How every objective follows every weight: what the simplex shows of three blades, for any
 /// number.
-fn each_by_each(context: &Context<'_>, points: &[Point]) -> Figure {
+fn each_by_each(context: &PageContext<'_>, points: &[Point]) -> Figure {
     let sweep = &context.results.sweep;
     let objectives: Vec<String> = sweep.objectives.names().into_iter().map(str::to_owned).collect();
     let correlation = |objective: usize, blade: usize| {

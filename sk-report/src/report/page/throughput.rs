@@ -1,11 +1,11 @@
 use super::columns::{numbers, texts};
-use super::{Context, with_tables};
+use super::{PageContext, with_tables};
 use crate::chart::{Axis, Bars};
 use crate::page::{Figure, Section};
 use crate::table::Table;
 
 /// What responses took.
-pub(super) fn section(context: &Context<'_>) -> Section {
+pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("throughput", "Throughput");
     let Some(table) = context.report.table("throughput") else {
         return section.missing("No times: judged results have none. The records of the sweep do.");

@@ -12,7 +12,7 @@ const WEIGHT: &str = "w_";
 pub(super) type Ids = HashMap<(String, String, u32), String>;
 
 /// What the file holds.
-pub(super) struct Frontier {
+pub(super) struct JudgedFrontier {
     pub(super) sweep: Sweep,
     /// The ids of responses, where a column has them.
     pub(super) ids: Ids,
@@ -20,7 +20,7 @@ pub(super) struct Frontier {
 }
 
 /// Reads the judged sweep: one row per method, weight vector and prompt.
-pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Frontier, ReportError> {
+pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFrontier, ReportError> {
     let sheet = Sheet::read(source)?;
     let mut classified: Vec<Classified> =
         sheet.columns().filter_map(|column| Classified::of_column(column, objectives)).collect();
@@ -59,5 +59,5 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Frontier, 
         objectives.blades.iter().find(|blade| blade.is_called(name)).map_or(name, |blade| &blade.name).to_owned()
     };
     let blades = columns.iter().map(blade).collect();
-    Ok(Frontier { sweep: Sweep::of(objectives, blades, rows), ids, classified })
+    Ok(JudgedFrontier { sweep: Sweep::of(objectives, blades, rows), ids, classified })
 }

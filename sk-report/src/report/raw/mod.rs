@@ -107,7 +107,7 @@ impl RawResults {
                 source: io::Error::new(io::ErrorKind::NotFound, "no such file, nor one with .gz"),
             });
         };
-        let frontier::Frontier { sweep, ids, classified } = frontier::read(frontier, objectives)?;
+        let frontier::JudgedFrontier { sweep, ids, classified } = frontier::read(frontier, objectives)?;
         Ok(Self {
             sweep,
             ablations: open(ABLATIONS)?.map_or(Ok(Vec::new()), |source| ablations::read(source, objectives))?,

@@ -23,7 +23,7 @@ struct Line {
     /// Candidates of the step, kept or not.
     n: Option<usize>,
     candidates: Vec<Candidate>,
-    blades: Vec<Scores>,
+    blades: Vec<BladeScores>,
     mu: Vec<Option<f64>>,
     probabilities: Vec<f64>,
     chosen: usize,
@@ -35,7 +35,7 @@ struct Candidate {
 }
 
 #[derive(Deserialize)]
-struct Scores {
+struct BladeScores {
     name: String,
     weight: f64,
     mu: Vec<Option<f64>>,
@@ -85,7 +85,7 @@ impl Line {
         if !(all && whole) {
             return None;
         }
-        let spread = |blade: Scores| {
+        let spread = |blade: BladeScores| {
             let mu = blade.mu.into_iter().collect::<Option<Vec<f64>>>()?;
             (blade.weight > 0.0 && mu.len() > 1).then(|| (blade.name, sample_std(&mu)))
         };

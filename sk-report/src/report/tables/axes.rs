@@ -1,9 +1,9 @@
-use super::{At, Context, Ledger, Table};
+use super::{At, Ledger, Table, TableContext};
 use crate::stats::harmonic_mean;
 use crate::table::{Kind, Value};
 
 /// Mean axes and their F1, for every method at every weight vector.
-pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
     let weights = context.sweep.weights_heading();
     let mut columns = vec![("method", Kind::Text), (weights.as_str(), Kind::Text), ("n", Kind::Count)];
     let names = context.sweep.objectives.names();

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::{Context, LEVEL, Measure, Table};
+use super::{LEVEL, Measure, Table, TableContext};
 use crate::report::Classified;
 use crate::stats::{Bootstrap, Ranks, Spearman, mean, pearson};
 use crate::table::Kind;
@@ -10,7 +10,7 @@ const THRESHOLD: f64 = 0.5;
 
 /// Classifiers against the judge, on the rubric that both measure and on the objectives that the
 /// rubric counts for; nothing where no classifier was run.
-pub(super) fn table(context: &Context<'_>, classified: &[Classified]) -> Option<Table> {
+pub(super) fn table(context: &TableContext<'_>, classified: &[Classified]) -> Option<Table> {
     let columns = [
         ("classifier", Kind::Text),
         ("judge", Kind::Text),
@@ -62,7 +62,7 @@ pub(super) fn table(context: &Context<'_>, classified: &[Classified]) -> Option<
 }
 
 /// The correlation of the ranks of cells over resampled prompts, and how many prompts there are.
-fn bootstrap(cells: &[(u32, f64, f64)], context: &Context<'_>) -> (Bootstrap, usize) {
+fn bootstrap(cells: &[(u32, f64, f64)], context: &TableContext<'_>) -> (Bootstrap, usize) {
     let ranks = |of: fn(&(u32, f64, f64)) -> f64| -> Vec<f64> {
         let values: Vec<f64> = cells.iter().map(of).collect();
         Ranks::of(&values).doubled().iter().map(|&rank| rank as f64).collect()

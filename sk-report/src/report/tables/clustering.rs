@@ -1,12 +1,12 @@
 use super::normalization::measures;
-use super::{Context, LEVEL, Table};
+use super::{LEVEL, Table, TableContext};
 use crate::report::Contrast;
 use crate::stats::{ZeroRule, holm};
 use crate::table::Kind;
 
 /// The contrasts again, with prompts as the units: what changes when the cells of a prompt are not
 /// taken for independent.
-pub(super) fn table(context: &Context<'_>) -> Option<Table> {
+pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
     let columns = [
         ("contrast", Kind::Text),
         ("cells", Kind::Count),

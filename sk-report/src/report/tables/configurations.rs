@@ -1,4 +1,4 @@
-use super::{At, Context, Ledger, Table};
+use super::{At, Ledger, Table, TableContext};
 use crate::stats::{harmonic_mean, mean};
 use crate::table::{Kind, Value};
 
@@ -6,7 +6,7 @@ use crate::table::{Kind, Value};
 type Scores = Vec<(String, f64)>;
 
 /// F1 of mean axes at every weight vector, methods side by side.
-pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
     let weights = sweep.weights_heading();
     let mut columns = vec![(weights.as_str(), Kind::Text)];

@@ -1,10 +1,10 @@
-use super::{At, Context, LEVEL, Ledger, Table, exact_f1, note_contrast, published_f1};
+use super::{At, LEVEL, Ledger, Table, TableContext, exact_f1, note_contrast, published_f1};
 use crate::report::{Cell, Contrast, Method};
 use crate::stats::{Null, Wilcoxon, ZeroRule, holm};
 use crate::table::Kind;
 
 /// Every other method against the reference, cell by cell, as published.
-pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table> {
+pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<Table> {
     let others = context.others();
     if others.is_empty() {
         return None;

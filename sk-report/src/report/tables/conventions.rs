@@ -1,11 +1,11 @@
-use super::{Context, Table};
+use super::{Table, TableContext};
 use crate::report::Contrast;
 use crate::stats::ZeroRule;
 use crate::table::Kind;
 
 /// What a contrast's figures owe to conventions: the floor under the axes, and what is done with
 /// ties.
-pub(super) fn table(context: &Context<'_>) -> Option<Table> {
+pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
     let columns = [
         ("method", Kind::Text),
         ("wins %, floor 1e-6", Kind::Percent),

@@ -1,9 +1,9 @@
-use super::{Context, Table};
+use super::{Table, TableContext};
 use crate::report::{Cell, Example};
 use crate::table::{Kind, Value};
 
 /// Where the reference did best and worst, and the best other method beside it.
-pub(super) fn table(context: &Context<'_>) -> Table {
+pub(super) fn table(context: &TableContext<'_>) -> Table {
     let weights = context.sweep.weights_heading();
     let mut columns =
         vec![("case", Kind::Text), ("prompt", Kind::Count), (weights.as_str(), Kind::Text), ("F1", Kind::Number(3))];

@@ -1,10 +1,10 @@
-use super::{Context, LEVEL, Table, mean_of};
+use super::{LEVEL, Table, TableContext, mean_of};
 use crate::report::{Cell, Contrast};
 use crate::table::Kind;
 
 /// The perplexity of each method's responses, and against that of the reference; nothing where it
 /// was not measured.
-pub(super) fn table(context: &Context<'_>) -> Option<Table> {
+pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
     let measured = |cells: &[Cell]| cells.iter().filter_map(surprise).count();
     if context.sweep.methods.iter().all(|method| measured(&method.cells) == 0) {
         return None;

@@ -1,9 +1,9 @@
-use super::{At, Context, Ledger, Table};
+use super::{At, Ledger, Table, TableContext};
 use crate::stats::{Distance, front, hypervolume, spacing};
 use crate::table::Kind;
 
 /// The shape of each method's frontier.
-pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
     let columns = [
         ("method", Kind::Text),
         ("points", Kind::Count),

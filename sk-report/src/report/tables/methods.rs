@@ -1,9 +1,9 @@
-use super::{At, Context, Ledger, Table, mean_of};
+use super::{At, Ledger, Table, TableContext, mean_of};
 use crate::stats::{F1, mean_axes};
 use crate::table::{Kind, Value};
 
 /// What each method achieves over all weight vectors, with F1 under its three definitions.
-pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
     let objectives = &context.sweep.objectives;
     let names = objectives.names();
     let mut columns = vec![("method", Kind::Text), ("n", Kind::Count)];

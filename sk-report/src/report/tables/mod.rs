@@ -26,11 +26,11 @@ use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR, harmonic_mean};
 /// What cells are compared by: a name, and the figure of a cell.
 struct Measure {
     name: String,
-    of: Box<Figure>,
+    of: Box<Measured>,
 }
 
 /// A figure of a cell; `None` where it has none.
-type Figure = dyn Fn(&Cell) -> Option<f64>;
+type Measured = dyn Fn(&Cell) -> Option<f64>;
 
 impl Measure {
     fn new(name: impl Into<String>, of: impl Fn(&Cell) -> Option<f64> + 'static) -> Self {
@@ -50,7 +50,7 @@ impl Measure {
 }
 
 /// Everything the tables of a sweep are made from.
-struct Context<'a> {
+struct TableContext<'a> {
     sweep: &'a Sweep,
     reference: &'a Method,
     /// The same scheme without normalisation, if it was run.
@@ -65,7 +65,7 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     let sweep = &results.sweep;
     let raw = sweep.without_normalization(reference);
     let of_the_paper = results.is_of_the_paper();
-    let context = Context { sweep, reference: sweep.method(reference)?, raw, of_the_paper, resampling };
+    let context = TableContext { sweep, reference: sweep.method(reference)?, raw, of_the_paper, resampling };
     let mut ledger = Ledger::default();
     let mut tables = vec![methods::table(&context, &mut ledger)];
     tables.extend(contrasts::table(&context, &mut ledger));
@@ -93,7 +93,7 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
     Ok(tables)
 }
 
-impl Context<'_> {
+impl TableContext<'_> {
     /// The methods that the reference is compared with, the arm without normalisation last.
     fn others(&self) -> Vec<&Method> {
         let raw = |method: &Method| self.raw.is_some_and(|raw| raw.name == method.name);

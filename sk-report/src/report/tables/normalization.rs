@@ -1,12 +1,12 @@
 use std::collections::HashSet;
 
-use super::{At, Context, LEVEL, Ledger, Measure, Table, note_contrast};
+use super::{At, LEVEL, Ledger, Measure, Table, TableContext, note_contrast};
 use crate::report::Cell;
 use crate::stats::{ZeroRule, holm, mean};
 use crate::table::Kind;
 
 /// F1 and the objectives, those with a blade in the order of their weights.
-pub(super) fn measures(context: &Context<'_>, f1: fn(&Cell) -> Option<f64>) -> Vec<Measure> {
+pub(super) fn measures(context: &TableContext<'_>, f1: fn(&Cell) -> Option<f64>) -> Vec<Measure> {
     let sweep = context.sweep;
     let mut places: Vec<usize> = (0..sweep.objectives.objectives.len()).collect();
     let blade = |place: usize| sweep.steered().iter().find(|(own, _)| *own == place).map_or(usize::MAX, |&(_, blade)| blade);
@@ -16,7 +16,7 @@ pub(super) fn measures(context: &Context<'_>, f1: fn(&Cell) -> Option<f64>) -> V
 }
 
 /// The scheme with and without normalisation, on the prompts that both answered.
-pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Option<Table> {
+pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<Table> {
     let raw = context.raw?;
     let columns = [
         ("", Kind::Text),

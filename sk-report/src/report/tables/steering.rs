@@ -1,4 +1,4 @@
-use super::{At, Context, Ledger, Table};
+use super::{At, Ledger, Table, TableContext};
 use crate::stats::{MOST_PERMUTED, Steering};
 use crate::table::Kind;
 
@@ -14,7 +14,7 @@ struct Pairing {
 
 /// Whether achieved axes follow requested weights, per axis and pooled; of the paper's results also
 /// as its table has it.
-pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
     let mut pairings = vec![Pairing { reading: "as labelled", places: sweep.steered(), rounded: false }];
@@ -99,7 +99,7 @@ pub(super) fn table(context: &Context<'_>, ledger: &mut Ledger) -> Table {
 }
 
 /// Which blade each axis belongs to, as `quality with helpfulness, safety with harmlessness`.
-fn labelled(context: &Context<'_>) -> String {
+fn labelled(context: &TableContext<'_>) -> String {
     let (sweep, names) = (context.sweep, context.sweep.objectives.names());
     let pairs =
         sweep.steered().into_iter().map(|(objective, blade)| format!("{} with {}", names[objective], sweep.blades[blade]));
