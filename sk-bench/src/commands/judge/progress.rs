@@ -1,93 +1,69 @@
-//! How judging is shown: a bar on a terminal, a line now and then elsewhere.
+//! How judging is shown.
 
-use std::io::IsTerminal;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::judge::run::Watch;
 use crate::judge::{JudgeError, Judged};
+use crate::progress::Work;
 
-/// Between two lines where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Troubles that are shown in words; later ones are only counted.
 const SHOWN: usize = 3;
 
 /// The progress of one run.
-pub(super) struct Progress {
-    bar: ProgressBar,
-    lines: bool,
-    quiet: bool,
-    abstained: AtomicUsize,
-    failed: AtomicUsize,
-    last_line: Mutex<Instant>,
+pub(super) struct Progress(Mutex<Inner>);
+
+struct Inner {
+    work: Work,
+    abstained: usize,
+    failed: usize,
 }
 
 impl Progress {
     pub(super) fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal && !quiet { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:32.cyan} {pos}/{len} {msg} · {per_sec} · {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self {
-            bar,
-            lines: !terminal && !quiet,
-            quiet,
-            abstained: AtomicUsize::new(0),
-            failed: AtomicUsize::new(0),
-            last_line: Mutex::new(Instant::now()),
-        }
+        Self(Mutex::new(Inner { work: Work::new("judgement", quiet), abstained: 0, failed: 0 }))
     }
 
+    /// Ends the bar.
     pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.lock().work.finish();
     }
 
-    fn step(&self) {
-        self.bar.inc(1);
-        let abstained = self.abstained.load(Ordering::Relaxed);
-        let failed = self.failed.load(Ordering::Relaxed);
-        let mut parts = Vec::new();
-        if abstained > 0 {
-            parts.push(format!("{abstained} abstained"));
-        }
-        if failed > 0 {
-            parts.push(format!("{failed} unanswered"));
-        }
-        let message = parts.join(", ");
-        if self.lines
-            && let Ok(mut last) = self.last_line.lock()
-            && last.elapsed() >= LINE_EVERY
-        {
-            *last = Instant::now();
-            eprintln!("{}/{} {message}", self.bar.position(), self.bar.length().unwrap_or_default());
-        }
-        self.bar.set_message(message);
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// One more question was put.
+    fn step(&mut self) {
+        let counted = [(self.abstained, "abstained"), (self.failed, "unanswered")];
+        let parts = counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let note = parts.collect::<Vec<_>>().join(", ");
+        self.work.show(self.work.done() + 1, &note);
     }
 }
 
 impl Watch for Progress {
     fn begin(&self, total: usize, resumed: usize) {
-        self.bar.set_length(total as u64);
-        self.bar.set_position(resumed as u64);
-        self.bar.reset_eta();
-        if resumed > 0 && !self.quiet {
-            self.bar.suspend(|| eprintln!("{resumed} of {total} judgements are there already"));
+        let mut inner = self.lock();
+        inner.work.begin(total as u64, resumed as u64);
+        if resumed > 0 {
+            inner.work.line(&format!("{resumed} of {total} judgements are there already"));
         }
     }
 
     fn answered(&self, record: &Judged) {
-        self.abstained.fetch_add(usize::from(record.score.is_none()), Ordering::Relaxed);
-        self.step();
+        let mut inner = self.lock();
+        inner.abstained += usize::from(record.score.is_none());
+        inner.step();
     }
 
     fn failed(&self, error: &JudgeError) {
-        let before = self.failed.fetch_add(1, Ordering::Relaxed);
-        if before < SHOWN && !self.quiet {
-            self.bar.suspend(|| eprintln!("{error}"));
+        let mut inner = self.lock();
+        if inner.failed < SHOWN {
+            inner.work.line(&error.to_string());
         }
-        self.step();
+        inner.failed += 1;
+        inner.step();
     }
 }
