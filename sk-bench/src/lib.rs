@@ -22,6 +22,7 @@ pub mod ruler;
 mod screen;
 pub mod session;
 pub mod sweep;
+pub mod terminal;
 pub mod trace;
 pub mod tune;
 

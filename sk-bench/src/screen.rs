@@ -13,7 +13,7 @@ use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeSpec;
 use crate::trace::{StepRecord, TraceFile};
-use crate::{Error, explain};
+use crate::{Error, explain, terminal};
 use sk_core::Ended;
 use sk_models::dialogue::Reply;
 
@@ -124,14 +124,13 @@ impl<'t> Screen<'t> {
 
     fn table(&mut self, step: &StepTrace, detail: Detail, promise: &StepPromise) {
         let error = io::stderr();
-        let terminal = error.is_terminal();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
         // On a shared terminal the table must not start in the middle of a line of text.
-        let gap = if self.line_open && terminal && io::stdout().is_terminal() { "\n" } else { "" };
+        let gap = if self.line_open && error.is_terminal() && io::stdout().is_terminal() { "\n" } else { "" };
         // A failure of standard error must not end a generation.
         let shown = match detail {
-            Detail::Brief => explain::brief(step, self.tokenizer, color),
-            Detail::Full => explain::table(step, self.tokenizer, color, terminal),
+            Detail::Brief => explain::brief(step, self.tokenizer, color, terminal::error_columns()),
+            Detail::Full => explain::table(step, self.tokenizer, color, terminal::error_columns()),
         };
         let _ = writeln!(error.lock(), "{gap}{shown}");
         // What holds for the scheme is said once.

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use clap::ColorChoice;
 use clap::error::ErrorKind;
 use owo_colors::OwoColorize;
+use sk_bench::terminal::plain;
 
 /// Exit status where the command line is at fault.
 pub(crate) const BAD_INPUT: u8 = 2;
 
 /// Says `error: …` on one line of standard error.
 pub(crate) fn complain(message: &str) {
-    let line = plain(message);
+    let line = plain(message, LONGEST);
     // anstream's macro would panic where standard error is closed, and there would be nobody to
     // tell.
     let _ = std::io::Write::write_all(&mut anstream::stderr().lock(), format!("{} {line}\n", "error:".red().bold()).as_bytes());
@@ -19,25 +20,6 @@ pub(crate) fn complain(message: &str) {
 
 /// Characters of a message: one may quote a file's value, and a value may be as long as its file.
 const LONGEST: usize = 2000;
-
-/// A message on one line, shortened, with control characters spelled out: what a file holds does
-/// not reach the terminal as a command.
-fn plain(message: &str) -> String {
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut plain = String::new();
-    for (place, c) in line.chars().enumerate() {
-        if place == LONGEST {
-            return plain + " […]";
-        }
-        // A bidirectional override turns what follows around.
-        if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            plain.extend(c.escape_unicode());
-        } else {
-            plain.push(c);
-        }
-    }
-    plain
-}
 
 /// Prints help or the version as asked, or says on one line what is wrong with the command line.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {

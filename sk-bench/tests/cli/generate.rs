@@ -124,8 +124,10 @@ fn an_explanation_is_a_table_per_step_and_leaves_the_text_alone() {
     {
         assert_eq!(error.matches(title).count(), steps, "{title}");
     }
+    // A row per candidate in each of the two blocks that eighty columns have room for.
     let rows = |step: &str| step.lines().skip(1).filter(|line| line.contains('±')).count();
-    assert!(error.split("step ").skip(1).all(|step| rows(step) == 5), "{error}");
+    assert!(error.split("step ").skip(1).all(|step| rows(step) == 10), "{error}");
+    assert!(error.lines().all(|line| line.chars().count() <= 80), "{error}");
 }
 
 #[test]
