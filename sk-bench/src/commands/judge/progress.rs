@@ -1,13 +1,16 @@
-//! How judging is shown.
+//! How judging is shown, and what of it is said at the end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::judge::run::Watch;
 use crate::judge::{JudgeError, Judged};
 use crate::progress::Work;
+use crate::terminal::plain;
 
 /// Troubles that are shown in words; later ones are only counted.
 const SHOWN: usize = 3;
+/// Characters of a reply without a score that are shown.
+const LONGEST: usize = 200;
 
 /// The progress of one run.
 pub(super) struct Progress(Mutex<Inner>);
@@ -16,16 +19,22 @@ struct Inner {
     work: Work,
     abstained: usize,
     failed: usize,
+    /// Replies without a score, and the first in words.
+    unreadable: (usize, String),
 }
 
 impl Progress {
     pub(super) fn new(quiet: bool) -> Self {
-        Self(Mutex::new(Inner { work: Work::new("judgement", quiet), abstained: 0, failed: 0 }))
+        Self(Mutex::new(Inner { work: Work::new("judgement", quiet), abstained: 0, failed: 0, unreadable: Default::default() }))
     }
 
-    /// Ends the bar.
+    /// Ends the bar, and says from how many replies no score can be read.
     pub(super) fn finish(&self) {
-        self.lock().work.finish();
+        let Inner { work, unreadable: (count, first), .. } = &*self.lock();
+        work.finish();
+        if *count > 0 {
+            work.line(&format!("no score can be read from {count} of the judge's replies; the first, {first}"));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -54,6 +63,13 @@ impl Watch for Progress {
 
     fn answered(&self, record: &Judged) {
         let mut inner = self.lock();
+        if let Some(reply) = &record.reply {
+            if inner.unreadable.0 == 0 {
+                let (id, reply) = (plain(&record.id, LONGEST), plain(reply, LONGEST));
+                inner.unreadable.1 = format!("on {} of \"{id}\": {reply}", record.rubric);
+            }
+            inner.unreadable.0 += 1;
+        }
         inner.abstained += usize::from(record.score.is_none());
         inner.step();
     }
