@@ -8,11 +8,11 @@ use sk_core::StepTrace;
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
-use crate::explain::Detail;
+use crate::explain::{Detail, MOST};
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise};
 use crate::scheme::SchemeSpec;
-use crate::trace::{StepRecord, TraceFile};
+use crate::trace::{Kept, TraceFile, is_whole};
 use crate::{Error, explain, terminal};
 use sk_core::Ended;
 use sk_models::dialogue::Reply;
@@ -28,6 +28,7 @@ pub struct Screen<'t> {
     stream: bool,
     quiet: bool,
     trace: Option<TraceFile>,
+    scheme: SchemeSpec,
     promises: Promises,
     /// Whether certificates are shown.
     certify: bool,
@@ -45,12 +46,16 @@ impl<'t> Screen<'t> {
     /// # Errors
     /// When the trace cannot be created.
     pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeSpec, stream: bool) -> Result<Self, Error> {
+        if options.trace.is_some() && !is_whole(scheme) && !options.quiet {
+            anstream::eprintln!("{}", format!("the trace keeps the {MOST} likeliest candidates of each step").dimmed());
+        }
         Ok(Self {
             tokenizer,
             explain: options.explain,
             stream,
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
+            scheme: scheme.clone(),
             promises: Promises::new(scheme, options.tolerance.unwrap_or_default()),
             certify: options.tolerance.is_some(),
             said_why_not: false,
@@ -70,7 +75,7 @@ impl<'t> Screen<'t> {
                 self.table(step, detail, &promise);
             }
             if let Some(trace) = &mut self.trace {
-                trace.write(&StepRecord::new(self.turn, step, promise, self.tokenizer))?;
+                trace.write(&Kept::new(step, &self.scheme).record(self.turn, promise, self.tokenizer))?;
             }
         }
         if self.stream && !text.is_empty() {

@@ -138,7 +138,9 @@ impl RecordedStep {
     fn check(&self) -> Result<(), String> {
         let n = self.candidates.len();
         if let Some(all) = self.n.filter(|all| *all != n) {
-            return Err(format!("{n} of {all} candidates were kept, and arms cannot choose among the rest"));
+            return Err(format!(
+                "{n} of {all} candidates were kept, and arms cannot choose among the rest; a trace of `arms` keeps all of them"
+            ));
         }
         let columns =
             [("mu", &self.mu), ("sigma", &self.sigma), ("ratings", &self.ratings), ("probabilities", &self.probabilities)];
