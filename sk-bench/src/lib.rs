@@ -25,6 +25,7 @@ pub mod sweep;
 pub mod terminal;
 pub mod trace;
 pub mod tune;
+mod wrap;
 
 pub use error::Error;
 pub use framing::DialogueFraming;
