@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Row, Table, TableStyle};
 use owo_colors::OwoColorize;
-use sk_core::{Decision, SpanEnd, StepTrace};
+use sk_core::{Decision, ScoreTrace, SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
+use sk_report::grid::{Grid, wrap};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::message;
+use crate::plural::counted;
 use crate::trace::span_text;
 
 /// How much `--explain` shows of a step.
@@ -19,38 +21,44 @@ pub enum Detail {
     Full,
 }
 
-/// A rule under the header and nothing else.
-pub(crate) const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-
 /// Characters of a candidate's text that are shown.
 const SHOWN: usize = 40;
 
-/// Candidates that are shown: of a vocabulary, the likeliest are enough to see what happened.
-const MOST: usize = 16;
-
-/// Columns of a step that is told briefly.
-const WIDTH: usize = 80;
+/// Candidates that are shown, and kept in a trace: of a vocabulary, the likeliest are enough to see
+/// what happened.
+pub(crate) const MOST: usize = 16;
 
 /// Blocks of a probability bar.
 const BAR: usize = 8;
 
-/// Characters of a blade's name that are shown above its figures.
-const NAME: usize = 9;
+/// Columns before the figures of the blades: an arrow, a probability and its bar.
+const LEFT: usize = 7 + BAR;
 
-/// A step in lines of [`WIDTH`] columns, one per candidate: an arrow at the one that was drawn, its
+/// Characters of a blade's name that are shown above its figures, if there is room for them, and at
+/// least: as many as a figure has.
+const NAME: std::ops::RangeInclusive<usize> = 4..=9;
+
+/// A step in lines of `width` columns, one per candidate: an arrow at the one that was drawn, its
 /// probability with a bar, each blade's μ as its distance from the mean of the step in standard
-/// deviations, and the beginning of the text.
-pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool) -> String {
-    let heading = |name: &str| name.chars().take(NAME).collect::<String>();
-    let headings: Vec<String> = trace.blades.iter().map(|blade| heading(&blade.name)).collect();
-    let widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count().max(4)).collect();
-    let figures: Vec<Vec<f64>> = trace.blades.iter().map(|blade| standardized(&blade.mu)).collect();
-    let left = "  0.00 ".len() + BAR + widths.iter().map(|width| width + 1).sum::<usize>() + 1;
-    let room = WIDTH.saturating_sub(left).max(SHOWN / 2);
+/// deviations, and the beginning of the text. Of more blades than have room, those of the highest
+/// weights have figures.
+pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width: usize) -> String {
+    let for_figures = width.saturating_sub(LEFT + 2 + SHOWN / 2);
+    let mut blades: Vec<&ScoreTrace> = trace.blades.iter().collect();
+    let most = (for_figures / (NAME.start() + 1)).max(1);
+    if blades.len() > most {
+        blades.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        blades.truncate(most);
+    }
+    let name = (for_figures / blades.len().max(1)).saturating_sub(1).clamp(*NAME.start(), *NAME.end());
+    let headings: Vec<String> = blades.iter().map(|blade| blade.name.chars().take(name).collect()).collect();
+    let widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count().max(*NAME.start())).collect();
+    let figures: Vec<Vec<f64>> = blades.iter().map(|blade| standardized(&blade.mu)).collect();
+    let room = width.saturating_sub(LEFT + 2 + widths.iter().map(|width| width + 1).sum::<usize>()).max(1);
     let weights: Vec<String> = trace.blades.iter().map(|blade| format!("{} {:.2}", blade.name, blade.weight)).collect();
+    let title = wrap(&format!("step {}: {}", trace.step + 1, weights.join(", ")), width, 2);
     let titles: String = headings.iter().zip(&widths).map(|(heading, &width)| format!(" {heading:>width$}")).collect();
-    let mut text =
-        format!("step {}: {}\n  {:<width$}{titles}  candidate", trace.step + 1, weights.join(", "), "p", width = BAR + 5);
+    let mut text = format!("{title}\n  {:<columns$}{titles}  candidate", "p", columns = LEFT - 2);
     let rows = shown(trace);
     for &i in &rows {
         let probability = trace.decision.probabilities[i];
@@ -70,6 +78,10 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool) -> St
     }
     if trace.candidates.len() > rows.len() {
         text += &format!("\n  … and {} less likely candidates", trace.candidates.len() - rows.len());
+    }
+    if trace.blades.len() > blades.len() {
+        text +=
+            &format!("\n  … and {}; --explain=full has their figures", counted(trace.blades.len() - blades.len(), "more blade"));
     }
     text
 }
@@ -92,31 +104,28 @@ fn standardized(values: &[f64]) -> Vec<f64> {
 
 /// The beginning of a line, and an ellipsis where there is more.
 fn fit(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
+    if text.width() <= room {
         return text.to_owned();
     }
-    let head: String = text.chars().take(room.saturating_sub(1)).collect();
+    let mut columns = 0;
+    let fits = |c: &char| {
+        columns += c.width().unwrap_or(0);
+        columns < room
+    };
+    let head: String = text.chars().take_while(fits).collect();
     format!("{}…", head.trim_end())
 }
 
 /// A step as a table: per candidate its text, each blade's μ ± σ, the fluency blade's ℓ_S, the
 /// composite μ ± σ, the rating, the probability, and an arrow at the one that was drawn.
 ///
-/// `color` marks the drawn candidate's row; a table for a `terminal` (standard error) is fitted to
-/// its width.
-pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, terminal: bool) -> String {
-    let mut table = Table::new();
-    table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic);
-    if terminal {
-        table.use_stderr();
-    } else {
-        table.force_no_tty();
-    }
+/// `color` marks the drawn candidate's row. Lines have `width` columns.
+pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width: usize) -> String {
     let mut header = vec!["#".to_owned(), "candidate".to_owned()];
     header.extend(trace.blades.iter().map(|blade| format!("{} ({:.2})", blade.name, blade.weight)));
     header.extend(trace.fluency.is_some().then(|| "fluency".to_owned()));
     header.extend(["composite", "rating", "probability", "choice"].map(str::to_owned));
-    table.set_header(header);
+    let mut grid = Grid::new(header).numbers(2..).numbers(..1);
     let rows = shown(trace);
     let decision = &trace.decision;
     for &i in &rows {
@@ -129,17 +138,16 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, termi
         cells.push(format!("{:.3}", decision.probabilities[i]));
         let chosen = i == decision.chosen;
         cells.push(if chosen { "←" } else { "" }.to_owned());
-        let style = |cell: String| if chosen && color { Cell::new(cell).fg(Color::Green) } else { Cell::new(cell) };
-        table.add_row(Row::from(cells.into_iter().map(style).collect::<Vec<_>>()));
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
+        grid.row(cells);
+        if chosen && color {
+            grid.mark();
+        }
     }
     let more = match trace.candidates.len() - rows.len() {
         0 => String::new(),
         more => format!("\n… and {more} less likely candidates"),
     };
-    format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, table.trim_fmt())
+    format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, grid.render(width))
 }
 
 /// The candidates that have a row, in their order: all of them if they are few, else the likeliest,
@@ -197,6 +205,8 @@ fn visible(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sk_core::{CandidateTrace, Timings, TokenId};
+
     use super::*;
 
     #[test]
@@ -211,6 +221,54 @@ mod tests {
         let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
         certain[50] = 1.0;
         assert_eq!(likeliest(&certain, &rising, std::iter::once(50)), std::iter::once(50).chain(85..100).collect::<Vec<_>>());
+    }
+
+    /// A step with so many blades, whose names are long.
+    fn step(blades: usize) -> StepTrace {
+        let scores = |k: usize| (0..4).map(|i| (i * k) as f64).collect::<Vec<_>>();
+        let blade = |k: usize| ScoreTrace {
+            name: format!("blade-number-{k}"),
+            weight: 1.0 / (k + 1) as f64,
+            mu: scores(k),
+            sigma: vec![0.5; 4],
+        };
+        let text = "Hello there, this candidate goes on and on without an end";
+        StepTrace {
+            step: 0,
+            position: 0,
+            candidates: vec![CandidateTrace { tokens: text.bytes().map(TokenId::from).collect(), end: SpanEnd::EndOfText }; 4],
+            blades: (0..blades).map(blade).collect(),
+            fluency: None,
+            decision: Decision {
+                mu: scores(1),
+                sigma: vec![0.0; 4],
+                ratings: scores(2),
+                probabilities: vec![0.1, 0.2, 0.3, 0.4],
+                chosen: 3,
+            },
+            arms: Vec::new(),
+            timings: Timings::default(),
+        }
+    }
+
+    #[test]
+    fn a_brief_step_fits_whatever_the_number_of_blades() {
+        let tokenizer = Tokenizer::from_json("bytes.json", include_bytes!("../tests/fixtures/bytes.json")).unwrap();
+        for width in [60, 80, 120] {
+            for blades in 1..=30 {
+                let text = brief(&step(blades), &tokenizer, false, width);
+                assert!(text.lines().all(|line| line.width() <= width), "{width}, {blades}:\n{text}");
+                assert_eq!(text.lines().filter(|line| line.contains("Hello") && line.ends_with('■')).count(), 4, "{text}");
+                let named = |k: usize| text.split_whitespace().any(|word| word == format!("blade-number-{k}"));
+                assert!((0..blades).all(named), "{text}");
+                let full = table(&step(blades), &tokenizer, false, width);
+                assert!(full.lines().all(|line| line.width() <= width), "{width}, {blades}:\n{full}");
+                assert!(full.contains('←') && full.matches("0.400").count() == 1, "{full}");
+            }
+        }
+        let eight = brief(&step(8), &tokenizer, false, 80);
+        assert!(!eight.contains("more blade"), "{eight}");
+        assert!(brief(&step(10), &tokenizer, false, 80).contains("… and 2 more blades; --explain=full"));
     }
 
     #[test]

@@ -23,8 +23,10 @@ pub mod ruler;
 mod screen;
 pub mod session;
 pub mod sweep;
+pub mod terminal;
 pub mod trace;
 pub mod tune;
+mod wrap;
 
 pub use error::Error;
 pub use framing::DialogueFraming;

@@ -31,9 +31,18 @@ pub fn aside(text: &str) {
 /// Returns a text on one line of at most 2,000 characters, with those that command a terminal
 /// spelled out.
 pub fn plain(text: &str) -> String {
+    clipped(text, LONGEST)
+}
+
+/// Returns what a file, a server or a user said, on one line of at most `longest` characters.
+pub fn quoted(text: &str, longest: usize) -> String {
+    clipped(&text.split_whitespace().collect::<Vec<_>>().join(" "), longest)
+}
+
+fn clipped(text: &str, longest: usize) -> String {
     let mut plain = String::new();
     for (place, c) in text.chars().enumerate() {
-        if place == LONGEST {
+        if place == longest {
             return plain + " […]";
         }
         if commands(c) {
@@ -53,7 +62,7 @@ pub fn commands(c: char) -> bool {
 
 /// Errors of parsers have several lines.
 fn joined(text: &str) -> String {
-    plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+    quoted(text, LONGEST)
 }
 
 fn write(line: &str) {

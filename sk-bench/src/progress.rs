@@ -1,14 +1,122 @@
-//! Progress on standard error while models load: a spinner, and a bar per download. Nothing unless
-//! a terminal is watching.
+//! Progress on standard error, in one style: a bar with rate and time left on a terminal, the same
+//! as a line now and then elsewhere. While models load, a spinner, and a bar per download.
 
-use std::time::Duration;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use sk_models::hf::Progress;
 
 use crate::message;
 
 const TICK: Duration = Duration::from_millis(100);
+
+/// Between two lines where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// A bar: how much is done, then the rest.
+fn style(done: &str) -> ProgressStyle {
+    ProgressStyle::with_template(&format!("{{bar:20.cyan}} {done}")).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Work of many equal parts, as it is shown.
+pub(crate) struct Work {
+    bar: ProgressBar,
+    /// What a part is called.
+    unit: &'static str,
+    terminal: bool,
+    quiet: bool,
+    total: u64,
+    done: u64,
+    /// When the first part was begun, and how many were done then.
+    since: (Instant, u64),
+    last_line: Instant,
+}
+
+impl Work {
+    /// Work in parts that are called `unit`; silent when `quiet`.
+    pub(crate) fn new(unit: &'static str, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = if terminal && !quiet { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        bar.set_style(style("{msg}"));
+        let now = Instant::now();
+        Self { bar, unit, terminal, quiet, total: 0, done: 0, since: (now, 0), last_line: now }
+    }
+
+    /// Whether a terminal shows it.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// The work begins, or another part of it: of `total` parts, an earlier run has done some.
+    pub(crate) fn begin(&mut self, total: u64, done: u64) {
+        self.since = (Instant::now(), done);
+        self.bar.set_length(total);
+        (self.total, self.done) = (total, done);
+    }
+
+    /// Shows how many parts of how many are done; another number of parts begins other work.
+    pub(crate) fn follow(&mut self, done: u64, total: u64, note: &str) {
+        if total != self.total {
+            self.begin(total, done);
+        }
+        self.show(done, note);
+    }
+
+    /// So many parts are done, by this process or another; `note` says more.
+    pub(crate) fn show(&mut self, done: u64, note: &str) {
+        let text = self.text(done, note);
+        self.bar.set_position(done);
+        self.bar.set_message(text.clone());
+        if !self.terminal && !self.quiet && self.last_line.elapsed() >= LINE_EVERY {
+            self.last_line = Instant::now();
+            message::note(&text);
+        }
+    }
+
+    /// The same, as a line that stays.
+    pub(crate) fn report(&mut self, done: u64, note: &str) {
+        let (text, standing) = (self.text(done, note), self.text(done, ""));
+        self.bar.set_position(done);
+        self.bar.set_message(standing);
+        self.line(&text);
+    }
+
+    /// Says something that stays.
+    pub(crate) fn line(&self, text: &str) {
+        if !self.quiet {
+            self.bar.suspend(|| message::note(text));
+        }
+    }
+
+    /// How many parts are done.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Ends the bar.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn text(&mut self, done: u64, note: &str) -> String {
+        self.done = done;
+        let (start, first) = self.since;
+        let left = self.total.saturating_sub(done);
+        let pace = pace(done.saturating_sub(first), left, start.elapsed(), self.unit);
+        let counted = format!("{done}/{} {}s", self.total, self.unit);
+        let parts = [Some(counted), pace, (!note.is_empty()).then(|| note.to_owned())];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+}
+
+/// The rate and the time left, once a part is done.
+fn pace(done: u64, left: u64, elapsed: Duration, unit: &str) -> Option<String> {
+    let seconds = elapsed.as_secs_f64() / (done > 0).then_some(done)? as f64;
+    let rate = if seconds > 1.0 { format!("{seconds:.1} s a {unit}") } else { format!("{:.1} {unit}s/s", 1.0 / seconds) };
+    let left = Duration::try_from_secs_f64(seconds * left as f64).unwrap_or(Duration::MAX);
+    Some(format!("{rate} · {} left", HumanDuration(left)))
+}
 
 /// What is being loaded, as it is shown.
 pub struct Loading {
@@ -55,10 +163,11 @@ impl Progress for Loading {
             return;
         }
         let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
-        let template = "{msg:.dim} {bar:30.cyan} {bytes}/{total_bytes} {bytes_per_sec} {eta:>4}";
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
+        bar.set_style(style("{bytes}/{total_bytes} · {bytes_per_sec} · {eta} left · {msg}"));
         bar.set_message(message::plain(file));
         bar.set_position(present);
+        // What is there already is no measure of the rate.
+        bar.reset_eta();
         self.download = Some(bar);
     }
 
@@ -72,5 +181,29 @@ impl Progress for Loading {
         if let Some(bar) = self.download.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_read_in_the_unit_that_suits_it() {
+        let pace = |done, left, seconds| pace(done, left, Duration::from_secs(seconds), "cell");
+        assert_eq!(pace(0, 10, 3), None);
+        assert_eq!(pace(4, 60, 10).unwrap(), "2.5 s a cell · 3 minutes left");
+        assert_eq!(pace(30, 120, 10).unwrap(), "3.0 cells/s · 40 seconds left");
+        assert_eq!(pace(2, 0, 1).unwrap(), "2.0 cells/s · 0 seconds left");
+    }
+
+    #[test]
+    fn what_an_earlier_run_did_is_counted_and_is_no_measure_of_the_rate() {
+        let mut work = Work::new("cell", true);
+        work.begin(100, 40);
+        assert_eq!(work.text(40, ""), "40/100 cells");
+        work.since.0 = Instant::now().checked_sub(Duration::from_secs(40)).unwrap();
+        assert_eq!(work.text(60, "2 failed"), "60/100 cells · 2.0 s a cell · 1 minute left · 2 failed");
+        assert_eq!(work.done(), 60);
     }
 }

@@ -7,12 +7,13 @@ use sk_core::StepTrace;
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
-use crate::explain::Detail;
+use crate::explain::{Detail, MOST};
 use crate::plural::counted;
-use crate::promise::{Promises, StepPromise};
+use crate::promise::{Promises, StepPromise, Tolerance};
 use crate::scheme::SchemeSpec;
-use crate::trace::{StepRecord, TraceFile};
-use crate::{Error, explain, message};
+use crate::trace::{Kept, TraceFile, is_whole};
+use crate::wrap::Wrap;
+use crate::{Error, explain, message, terminal};
 use sk_core::Ended;
 use sk_models::dialogue::Reply;
 
@@ -27,14 +28,67 @@ pub struct Screen<'t> {
     stream: bool,
     quiet: bool,
     trace: Option<TraceFile>,
+    scheme: SchemeSpec,
     promises: Promises,
+    tolerance: Tolerance,
     /// Whether certificates are shown.
     certify: bool,
     /// Whether it was said that the scheme has no certificate.
     said_why_not: bool,
     turn: usize,
-    /// Whether the last line on standard output is unfinished.
-    line_open: bool,
+    /// The line on standard output, whose words are wrapped on a terminal.
+    line: Line,
+}
+
+/// The last line on standard output.
+#[derive(Debug)]
+enum Line {
+    /// Of a terminal.
+    Wrapped(Wrap),
+    /// Of anything else, which gets the text as it is; whether it is unfinished.
+    Plain(bool),
+}
+
+impl Line {
+    fn new() -> Self {
+        if io::stdout().is_terminal() { Self::Wrapped(Wrap::default()) } else { Self::Plain(false) }
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Wrapped(wrap) => wrap.is_open(),
+            Self::Plain(open) => *open,
+        }
+    }
+
+    /// Writes more of the text.
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match self {
+            Self::Wrapped(wrap) => out.write_all(wrap.push(text, terminal::columns()).as_bytes())?,
+            Self::Plain(open) => {
+                out.write_all(text.as_bytes())?;
+                *open = !text.ends_with('\n');
+            }
+        }
+        out.flush()
+    }
+
+    /// Ends the line, if it is unfinished.
+    fn end(&mut self) -> io::Result<()> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let rest = match self {
+            Self::Wrapped(wrap) => wrap.finish(terminal::columns()),
+            Self::Plain(_) => String::new(),
+        };
+        let mut out = io::stdout().lock();
+        out.write_all(rest.as_bytes())?;
+        *self = Self::new();
+        out.write_all(b"\n")?;
+        out.flush()
+    }
 }
 
 impl<'t> Screen<'t> {
@@ -44,18 +98,31 @@ impl<'t> Screen<'t> {
     /// # Errors
     /// When the trace cannot be created.
     pub fn new(tokenizer: &'t Tokenizer, options: &OutputArgs, scheme: &SchemeSpec, stream: bool) -> Result<Self, Error> {
+        if options.trace.is_some() && !is_whole(scheme) && !options.quiet {
+            message::aside(&format!("the trace keeps the {MOST} likeliest candidates of each step"));
+        }
+        let tolerance = options.tolerance.unwrap_or_default();
         Ok(Self {
             tokenizer,
             explain: options.explain,
             stream,
             quiet: options.quiet,
             trace: options.trace.as_deref().map(TraceFile::create).transpose()?,
-            promises: Promises::new(scheme, options.tolerance.unwrap_or_default()),
+            scheme: scheme.clone(),
+            promises: Promises::new(scheme, tolerance),
+            tolerance,
             certify: options.tolerance.is_some(),
             said_why_not: false,
             turn: 0,
-            line_open: false,
+            line: Line::new(),
         })
+    }
+
+    /// Shows steps of another scheme from now on.
+    pub fn follow(&mut self, scheme: &SchemeSpec) {
+        self.scheme = scheme.clone();
+        self.promises = Promises::new(scheme, self.tolerance);
+        self.said_why_not = false;
     }
 
     /// Shows a step, if there is one, and the text that follows from it.
@@ -69,13 +136,11 @@ impl<'t> Screen<'t> {
                 self.table(step, detail, &promise);
             }
             if let Some(trace) = &mut self.trace {
-                trace.write(&StepRecord::new(self.turn, step, promise, self.tokenizer))?;
+                trace.write(&Kept::new(step, &self.scheme).record(self.turn, promise, self.tokenizer))?;
             }
         }
         if self.stream && !text.is_empty() {
-            let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Output)?;
-            self.line_open = !text.ends_with('\n');
+            self.line.write(text).map_err(Error::Output)?;
         }
         Ok(())
     }
@@ -106,11 +171,7 @@ impl<'t> Screen<'t> {
     /// # Errors
     /// When standard output cannot be written to.
     pub fn end_line(&mut self) -> Result<(), Error> {
-        if std::mem::take(&mut self.line_open) {
-            let mut out = io::stdout().lock();
-            out.write_all(b"\n").and_then(|()| out.flush()).map_err(Error::Output)?;
-        }
-        Ok(())
+        self.line.end().map_err(Error::Output)
     }
 
     /// Gives the trace its name.
@@ -123,14 +184,17 @@ impl<'t> Screen<'t> {
 
     fn table(&mut self, step: &StepTrace, detail: Detail, promise: &StepPromise) {
         let error = io::stderr();
-        let terminal = error.is_terminal();
         let color = anstream::AutoStream::choice(&error) != anstream::ColorChoice::Never;
         // On a shared terminal the table must not start in the middle of a line of text.
-        let gap = if self.line_open && terminal && io::stdout().is_terminal() { "\n" } else { "" };
+        let breaks = match &mut self.line {
+            Line::Wrapped(wrap) => error.is_terminal() && wrap.restart_line(),
+            Line::Plain(_) => false,
+        };
+        let gap = if breaks { "\n" } else { "" };
         // A failure of standard error must not end a generation.
         let shown = match detail {
-            Detail::Brief => explain::brief(step, self.tokenizer, color),
-            Detail::Full => explain::table(step, self.tokenizer, color, terminal),
+            Detail::Brief => explain::brief(step, self.tokenizer, color, terminal::error_columns()),
+            Detail::Full => explain::table(step, self.tokenizer, color, terminal::error_columns()),
         };
         let _ = writeln!(error.lock(), "{gap}{shown}");
         // What holds for the scheme is said once.

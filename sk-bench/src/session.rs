@@ -30,6 +30,17 @@ pub fn open<'m>(
     Ok(Session::new(&engine, scheme, instructions(config), seed)?)
 }
 
+/// Puts another scheme in the place of that of a session, on the same models, adapters and heads.
+/// The draws go on.
+///
+/// # Errors
+/// When the scheme cannot be built, or an instruction not be read; the session is then as it was.
+pub fn replace(session: &mut Session<'_>, models: &Models, config: &SchemeSpec) -> Result<(), Error> {
+    let engine = models.engine(session.rack(), &models.heads).with_instructions(session.instruction_rack());
+    let scheme = config.build(&engine)?;
+    Ok(session.replace(scheme, instructions(config))?)
+}
+
 /// The instructions of a scheme by the names of their lanes.
 pub(crate) fn instructions(config: &SchemeSpec) -> impl Iterator<Item = (String, String)> {
     config.instructions().map(|(name, text)| (name, text.to_owned()))

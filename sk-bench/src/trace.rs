@@ -1,17 +1,18 @@
 //! Traces: one JSON object per step, in lines.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use sk_core::{ArmTrace, Decision, ScoreTrace, SpanEnd, StepTrace, TokenId};
+use sk_core::{ArmTrace, Decision, ScoreTrace, Seconds, SpanEnd, StepTrace, TokenId};
 use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
 use crate::Error;
-use sk_core::Seconds;
-
+use crate::explain::shown;
 use crate::promise::StepPromise;
+use crate::scheme::SchemeSpec;
 
 /// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in
 /// seconds.
@@ -23,7 +24,7 @@ pub struct StepRecord<'a> {
     pub step: usize,
     /// Tokens of the context that the candidates continue.
     pub position: usize,
-    /// N, candidates of the step. All of them follow, but of a vocabulary in a sweep.
+    /// N, candidates of the step, of which a [`Kept`] step has a part.
     pub n: usize,
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
@@ -76,8 +77,76 @@ pub struct CandidateRecord<'a> {
     pub scored: Option<usize>,
 }
 
+/// The part of a step that a trace keeps.
+pub struct Kept<'s> {
+    step: Cow<'s, StepTrace>,
+    /// Candidates of the whole step.
+    n: usize,
+}
+
+impl<'s> Kept<'s> {
+    /// A step of `scheme`: the whole of it if spans are drafted. Of a vocabulary, the likeliest
+    /// candidates and the one drawn, since ten whole steps are hundreds of megabytes.
+    #[must_use]
+    pub fn new(step: &'s StepTrace, scheme: &SchemeSpec) -> Self {
+        let n = step.candidates.len();
+        Self { step: if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(likeliest(step)) }, n }
+    }
+
+    /// Its record.
+    #[must_use]
+    pub fn record(&self, turn: usize, certificate: StepPromise, tokenizer: &Tokenizer) -> StepRecord<'_> {
+        StepRecord { n: self.n, ..StepRecord::new(turn, &self.step, certificate, tokenizer) }
+    }
+}
+
+/// Whether a trace keeps every candidate of the steps of `scheme`.
+#[must_use]
+pub fn is_whole(scheme: &SchemeSpec) -> bool {
+    scheme.proposal.draft().is_some()
+}
+
+/// A step cut to its likeliest candidates and those that arms chose.
+fn likeliest(step: &StepTrace) -> StepTrace {
+    let kept = shown(step);
+    let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
+    let blade = |blade: &ScoreTrace| ScoreTrace {
+        name: blade.name.clone(),
+        weight: blade.weight,
+        mu: pick(&blade.mu),
+        sigma: pick(&blade.sigma),
+    };
+    let decision = |decision: &Decision| Decision {
+        weights: decision.weights.clone(),
+        mu: pick(&decision.mu),
+        sigma: pick(&decision.sigma),
+        ratings: pick(&decision.ratings),
+        probabilities: pick(&decision.probabilities),
+        chosen: kept.iter().position(|&i| i == decision.chosen).unwrap_or_default(),
+    };
+    let arm = |arm: &ArmTrace| ArmTrace {
+        name: arm.name.clone(),
+        blades: arm.blades.iter().map(blade).collect(),
+        fluency: arm.fluency.as_deref().map(pick),
+        decision: decision(&arm.decision),
+    };
+    StepTrace {
+        step: step.step,
+        position: step.position,
+        candidates: kept.iter().map(|&i| step.candidates[i].clone()).collect(),
+        blades: step.blades.iter().map(blade).collect(),
+        fluency: step.fluency.as_deref().map(pick),
+        decision: decision(&step.decision),
+        arms: step.arms.iter().map(arm).collect(),
+        // A vocabulary is not searched and has no fallback.
+        unscored: Vec::new(),
+        rejected: None,
+        timings: step.timings,
+    }
+}
+
 impl<'a> StepRecord<'a> {
-    /// The record of a step.
+    /// The record of a whole step.
     pub fn new(turn: usize, trace: &'a StepTrace, certificate: StepPromise, tokenizer: &Tokenizer) -> Self {
         let record = |c: &'a sk_core::CandidateTrace| CandidateRecord {
             text: span_text(tokenizer, &c.tokens),

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod chart;
+pub mod grid;
 pub mod lines;
 pub mod objectives;
 pub mod page;

@@ -208,7 +208,7 @@ fn an_axis_that_was_not_judged_is_blank_and_the_others_stay() {
     }
     let html = report.page("t", &results).unwrap().html().unwrap();
     assert!(html.contains("No frontier: an axis was not judged."));
-    for text in [&report.plain(), &html] {
+    for text in [&report.plain(80), &html] {
         let text = text.split("<script").next().unwrap();
         assert!(!text.contains("NaN") && !text.contains("inf") && !text.contains("0.000 of mean"), "{text}");
     }
@@ -321,7 +321,7 @@ fn methods_that_share_no_prompt_have_an_empty_contrast() {
     for column in ["ΔF1", "95% percentile", "95% BCa", "p", "p, Holm", "reference wins %"] {
         assert_eq!(value(&report, "contrasts", "theirs", column), &Value::Empty, "{column}");
     }
-    assert!(!report.plain().contains("NaN"));
+    assert!(!report.plain(80).contains("NaN"));
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn the_arm_without_normalisation_goes_by_either_name() {
 fn a_method_that_is_called_like_one_of_the_papers_is_not_held_against_it() {
     let report = report(&small().replace("theirs", "base"));
     assert!(report.table("comparison").is_none());
-    assert!(!report.plain().contains("safety with w2"));
+    assert!(!report.plain(80).contains("safety with w2"));
 }
 
 #[test]
@@ -367,7 +367,8 @@ fn the_best_and_the_worst_by_hand() {
 #[test]
 fn every_renderer_prints_every_row() {
     let report = report(&small());
-    let plain = report.plain();
+    let plain = report.plain(1000);
+    assert!(report.plain(80).lines().all(|line| line.chars().count() <= 80), "{}", report.plain(80));
     let json = serde_json::to_value(&report).unwrap();
     for (i, table) in report.tables.iter().enumerate() {
         let csv = table.csv();

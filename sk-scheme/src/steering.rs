@@ -64,11 +64,7 @@ impl Steering {
         if let Some(path) = &self.scheme {
             spec.adopt(path)?;
         }
-        for fields in by_section(&self.set) {
-            let names: Vec<String> = fields.iter().map(|field| format!("--set {field}")).collect();
-            let lines: String = fields.iter().map(|field| field.line()).collect();
-            spec.amend(&names.join(" "), &(fields[0].header() + &lines))?;
-        }
+        FieldEdit::apply(&self.set, &mut spec, "--set")?;
         for (parameter, value) in &self.numbers {
             parameter.set(&mut spec, *value)?;
         }
@@ -134,6 +130,20 @@ pub struct FieldEdit {
 }
 
 impl FieldEdit {
+    /// Sets fields of a scheme in this order, those of one section together. `name` stands before
+    /// each of them in errors.
+    ///
+    /// # Errors
+    /// As [`SchemeSpec::amend`]; earlier sections are then set.
+    pub fn apply(fields: &[Self], spec: &mut SchemeSpec, name: &str) -> Result<(), SchemeError> {
+        for fields in by_section(fields) {
+            let names: Vec<String> = fields.iter().map(|field| format!("{name} {field}")).collect();
+            let lines: String = fields.iter().map(|field| field.line()).collect();
+            spec.amend(&names.join(" "), &(fields[0].header() + &lines))?;
+        }
+        Ok(())
+    }
+
     /// The line of a scheme file under which it belongs.
     fn header(&self) -> String {
         let blade = self.blade.as_ref().map_or_else(String::new, |name| format!(".{}", toml::Value::String(name.clone())));

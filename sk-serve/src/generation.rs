@@ -224,7 +224,14 @@ impl Work {
             }
             if step.is_some() || !text.is_empty() {
                 let step = step.filter(|_| self.explain);
-                let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref().map(|stability| (stability, self.tolerance)), &models.tokenizer)));
+                let step = step.map(|step| {
+                    Box::new(Step::new(
+                        step,
+                        &arm,
+                        stability.as_ref().map(|stability| (stability, self.tolerance)),
+                        &models.tokenizer,
+                    ))
+                });
                 // A slow reader holds up nobody else.
                 let away = request.away();
                 send(Event::Span { choice, text: text.to_owned(), step })?;

@@ -336,7 +336,8 @@ impl Service {
             Some(name) => {
                 let schemes: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
                 let (own, schemes) = (&self.name, schemes.join(", "));
-                let message = format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
+                let message =
+                    format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
                 Err(ApiError::not_found(message))
             }
         }
@@ -346,9 +347,10 @@ impl Service {
     pub(crate) fn max_new_tokens(&self, asked: Option<(&'static str, usize)>) -> Result<usize, ApiError> {
         let most = self.limits.max_new_tokens;
         match asked {
-            Some((field, tokens)) if tokens > most => {
-                Err(ApiError::invalid(field, format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens")))
-            }
+            Some((field, tokens)) if tokens > most => Err(ApiError::invalid(
+                field,
+                format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens"),
+            )),
             asked => Ok(asked.map_or(most, |(_, tokens)| tokens)),
         }
     }

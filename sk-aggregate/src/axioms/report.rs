@@ -7,8 +7,8 @@ use super::{Axiom, Verdict, check};
 
 /// Operators × axioms.
 ///
-/// Printed it is a table, "holds" where no counterexample was found and "violated" where one was,
-/// with the counterexamples below.
+/// Printed it has a line per operator with the axioms for which a counterexample was found, and the
+/// counterexamples below.
 ///
 /// ```
 /// use sk_aggregate::axioms::{Axiom, Report};
@@ -59,6 +59,20 @@ impl Report {
         Self { cases, seed, rows: operators.into_iter().map(row).collect() }
     }
 
+    /// What it is to hold, and the counterexamples, a line for each part of one.
+    pub fn details(&self) -> String {
+        let mut text = format!("holds: no counterexample in {} cases (seed {})\n", self.cases, self.seed);
+        for row in &self.rows {
+            for Finding { axiom, verdict } in &row.findings {
+                if let Verdict::Violated { counterexample, violation, found_after } = verdict {
+                    text += &format!("\n{} breaks {axiom}, {} (case {found_after})\n", row.operator, axiom.name());
+                    text += &format!("  {violation}\n  at {counterexample}\n");
+                }
+            }
+        }
+        text
+    }
+
     /// The report as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!(self)
@@ -78,28 +92,12 @@ impl Row {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.rows.iter().map(|row| row.operator.chars().count()).max().unwrap_or(0);
-        write!(f, "{:width$}", "")?;
-        for axiom in Axiom::ALL {
-            write!(f, " {axiom:>8}")?;
-        }
-        writeln!(f)?;
         for row in &self.rows {
-            write!(f, "{:width$}", row.operator)?;
-            for finding in &row.findings {
-                write!(f, " {:>8}", if finding.verdict.holds() { "holds" } else { "violated" })?;
-            }
-            writeln!(f)?;
+            let broken = row.findings.iter().filter(|finding| !finding.verdict.holds());
+            let broken: Vec<String> = broken.map(|finding| finding.axiom.to_string()).collect();
+            let verdict = if broken.is_empty() { "holds all".to_owned() } else { format!("breaks {}", broken.join(", ")) };
+            writeln!(f, "{}: {verdict}", row.operator)?;
         }
-        writeln!(f, "\nholds: no counterexample in {} cases (seed {})", self.cases, self.seed)?;
-        for row in &self.rows {
-            for Finding { axiom, verdict } in &row.findings {
-                if let Verdict::Violated { counterexample, violation, found_after } = verdict {
-                    writeln!(f, "\n{} breaks {axiom}, {} (case {found_after})", row.operator, axiom.name())?;
-                    writeln!(f, "  {violation}\n  at {counterexample}")?;
-                }
-            }
-        }
-        Ok(())
+        write!(f, "\n{}", self.details())
     }
 }

@@ -39,7 +39,8 @@ pub struct OutputArgs {
     pub explain: Option<Detail>,
     /// Write a trace: one JSON object per step, in lines.
     ///
-    /// The file appears, whole, when the generation ends.
+    /// The file appears, whole, when the generation ends. Of a scheme over a vocabulary it keeps the
+    /// 16 likeliest candidates of each step.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// How far the choice may move within the certified radius that --explain and --trace show.

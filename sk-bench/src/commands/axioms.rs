@@ -4,15 +4,16 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use sk_aggregate::axioms::counterexamples::{Cubic, DegreeMinusOne, DoubleDefeats, DoubleOwn, TwoChannels};
-use sk_aggregate::axioms::{DEFAULT_CASES, DEFAULT_SEED, Report};
+use sk_aggregate::axioms::{Axiom, DEFAULT_CASES, DEFAULT_SEED, Report};
 use sk_aggregate::{
     Copeland, DivergenceMixture, Entry, Fluent, Identity, Laplace, PNorm, Pairwise, RoundRobin, Scores, Seeding, SignedLog,
     StudentT, SwissElo, Tanh,
 };
 use sk_core::{Aggregator, OperatingPoint, ParameterError};
+use sk_report::grid::{Grid, wrap};
 
-use crate::Error;
 use crate::args::positive;
+use crate::{Error, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,6 +119,24 @@ pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
     }
     let report = Report::new(operators.iter().map(|(name, built)| (name.as_str(), &**built)), args.cases, args.seed);
     let mut out = anstream::stdout().lock();
-    let written = if args.json { writeln!(out, "{:#}", report.to_json()) } else { write!(out, "{report}") };
+    let written = if args.json { writeln!(out, "{:#}", report.to_json()) } else { out.write_all(table(&report).as_bytes()) };
     written.map_err(Error::Output)
+}
+
+/// The verdicts as a table, and the counterexamples.
+fn table(report: &Report) -> String {
+    let width = terminal::columns();
+    let mut grid = Grid::new(std::iter::once(String::new()).chain(Axiom::ALL.map(|axiom| axiom.to_string())));
+    for row in &report.rows {
+        let verdict = |axiom| if row.verdict(axiom).holds() { "holds" } else { "violated" };
+        grid.row(std::iter::once(row.operator.as_str()).chain(Axiom::ALL.map(verdict)));
+    }
+    let mut text = grid.render(width) + "\n\n";
+    for line in report.details().lines() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        text += indent;
+        text += &wrap(line, width.saturating_sub(indent.len()), indent.len() + 2);
+        text += "\n";
+    }
+    text
 }

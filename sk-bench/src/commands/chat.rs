@@ -1,31 +1,34 @@
 //! `swiss-knife chat`: a dialogue whose steering can be changed at any turn.
 
 mod command;
+mod complete;
 mod lines;
+mod transcript;
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::Args;
-use serde::Serialize;
 use sk_core::{AlignmentSpec, Seat};
-use sk_models::text::Message;
 
 use crate::Models;
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
 use crate::models;
-use crate::models::Source;
+use crate::models::{Source, check_heads};
+use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
-use crate::scheme::{BladeSpec, NamedWeights, SchemeError, SchemeSpec};
+use crate::scheme::{BladeSpec, FieldEdit, NamedWeights, SchemeError, SchemeSpec};
 use crate::screen::Screen;
 use crate::session;
-use crate::{Error, interrupt, message, whole_file};
+use crate::{Error, interrupt, message};
 use command::{COMMANDS, Command};
+use complete::Completions;
 use lines::Lines;
 use sk_models::dialogue::Conversation;
 use sk_models::dialogue::Session;
+use transcript::Transcript;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,13 +54,8 @@ pub struct ChatArgs {
     output: OutputArgs,
 }
 
-/// What `/save` writes.
-#[derive(Serialize)]
-struct Transcript<'a> {
-    messages: &'a [Message],
-    weights: Vec<(String, f64)>,
-    seed: u64,
-}
+/// Characters of a question that are shown again.
+const SHOWN: usize = 60;
 
 /// A dialogue under way.
 struct Chat<'a> {
@@ -103,7 +101,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     if lines.is_terminal() && !quiet {
         message::aside("/help lists the commands, /quit leaves");
     }
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next(|| chat.completions())? {
         let line = line.trim();
         if line.is_empty() {
             continue;
@@ -126,16 +124,6 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     chat.screen.finish()?;
     // Who types sees what failed; a script does not.
     if failed > 0 && !lines.is_terminal() { Err(Error::Lines { failed }) } else { Ok(()) }
-}
-
-/// Whether a path leads to something that `/save` did not write: a file with anything else in it. A
-/// pipe or a device loses nothing.
-fn holds_other(path: &Path) -> bool {
-    if !path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
-        return false;
-    }
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    !serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|value| value.get("messages").is_some())
 }
 
 impl Chat<'_> {
@@ -187,25 +175,100 @@ impl Chat<'_> {
             }
             Command::Swap(old, blade) => self.swap(&old, &blade)?,
             Command::Explain(detail) => self.screen.explain = detail,
-            Command::Seed(seed) => {
-                self.seed = seed;
-                self.session.reseed(seed);
+            Command::Set(edit) => self.set(&edit)?,
+            Command::Again => self.again()?,
+            Command::Undo => {
+                let question =
+                    self.conversation.undo().ok_or_else(|| Error::Usage("there is nothing to take back".to_owned()))?;
+                message::note(&format!("took back \"{}\" and its answer", message::quoted(&question, SHOWN)));
             }
+            Command::Seed(seed) => self.reseed(seed),
             Command::Save(path) => {
                 let transcript = Transcript {
-                    messages: self.conversation.messages(),
+                    messages: self.conversation.messages().to_vec(),
                     weights: weights(&self.session.spec().snapshot()),
-                    seed: self.seed,
+                    seed: Some(self.seed),
                 };
-                if holds_other(&path) {
-                    let reason = "is there and no dialogue that was saved; give another file";
-                    return Err(Error::Usage(format!("{} {reason}", path.display())));
-                }
-                let text = serde_json::to_string_pretty(&transcript).map_err(|error| Error::Output(error.into()))? + "\n";
-                whole_file::write(&path, text.as_bytes()).map_err(|source| Error::Write { path, source })?;
+                let exchanges = transcript.write(&path)?;
+                message::note(&format!("saved {} to {}", counted(exchanges, "exchange"), path.display()));
             }
+            Command::Load(path) => self.load(&path)?,
         }
         Ok(true)
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+        self.session.reseed(seed);
+    }
+
+    /// Answers the last question once more, with the next seed.
+    fn again(&mut self) -> Result<(), Error> {
+        let before = self.conversation.clone();
+        let question =
+            self.conversation.undo().ok_or_else(|| Error::Usage("there is no answer yet; ask something".to_owned()))?;
+        self.reseed(self.seed.wrapping_add(1));
+        let answered = self.answer(&question);
+        if answered.is_err() {
+            self.conversation = before;
+        }
+        answered
+    }
+
+    /// Goes on from a dialogue that was saved, with its seed, and with its weights if they are for
+    /// the blades that are seated.
+    fn load(&mut self, path: &Path) -> Result<(), Error> {
+        let (transcript, dialogue) = Transcript::read(path)?;
+        let exchanges = counted(dialogue.exchanges.len(), "exchange");
+        self.conversation.resume(dialogue.system.as_deref(), dialogue.exchanges);
+        if let Some(seed) = transcript.seed {
+            self.reseed(seed);
+        }
+        message::note(&format!("took up {exchanges} from {}, seed {}", path.display(), self.seed));
+        if transcript.weights.is_empty() {
+            return Ok(());
+        }
+        let weights: NamedWeights = transcript.weights.into_iter().collect();
+        match self.session.spec().edit(|spec| weights.apply(spec)) {
+            Ok(spec) => message::note(&weights_line(&spec)),
+            Err(reason) => message::note(&format!("its weights are not taken: {reason}")),
+        }
+        Ok(())
+    }
+
+    /// Sets a field of the scheme. Models, blades, weights and draws stay.
+    fn set(&mut self, edit: &FieldEdit) -> Result<(), Error> {
+        let snapshot = self.session.spec().snapshot();
+        let mut config = SchemeSpec { weights: Some(weights(&snapshot).into_iter().collect()), ..self.config.clone() };
+        FieldEdit::apply(std::slice::from_ref(edit), &mut config, "/set")?;
+        config.check()?;
+        let refused = |reason: &str| Err(Error::Usage(format!("/set {edit}: {reason}")));
+        let names = |config: &SchemeSpec| config.blades.iter().map(|blade| blade.name.clone()).collect::<Vec<_>>();
+        let own_weights = |config: &SchemeSpec| config.blades.iter().map(|blade| blade.weight).collect::<Vec<_>>();
+        if names(&config) != names(&self.config) {
+            return refused(&format!("no such blade is seated; there are: {}", names(&self.config).join(", ")));
+        }
+        if config.template != self.config.template {
+            return refused("every blade has fields of its own here; name one, as in blades.NAME.FIELD=VALUE");
+        }
+        if own_weights(&config) != own_weights(&self.config) {
+            return refused("weights are set with /weights NAME=W,…");
+        }
+        let loaded = self.session.rack().names();
+        if let Some((name, _)) = config.adapters().find(|(name, _)| !loaded.iter().any(|loaded| **loaded == **name)) {
+            return refused(&format!("that needs an adapter \"{name}\", which is not loaded; /seat NAME=DIR loads one"));
+        }
+        check_heads(&config, &self.models.heads)?;
+        session::replace(&mut self.session, self.models, &config)?;
+        self.screen.follow(&config);
+        self.config = config;
+        message::note(&edit.to_string());
+        Ok(())
+    }
+
+    /// What can be completed now.
+    fn completions(&self) -> Completions {
+        Completions { blades: weights(&self.session.spec().snapshot()).into_iter().map(|(name, _)| name).collect() }
     }
 
     fn weigh(&mut self, weights: &NamedWeights) -> Result<(), Error> {

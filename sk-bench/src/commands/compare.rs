@@ -4,17 +4,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
+use sk_report::grid::Grid;
 
 use super::generate::conversation;
 use crate::args::{GenerationArgs, ModelArgs, OperatingArgs, PromptArgs};
-use crate::explain::RULED;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
-use crate::{Error, interrupt, models};
+use crate::{Error, interrupt, models, terminal};
 use sk_core::Ended;
 use sk_models::dialogue::Reply;
 
@@ -29,11 +28,6 @@ Examples:
   # Two schemes, at the same weights
   swiss-knife compare \"How do I clean my bicycle?\" -w helpful=1,honest=1 \\
       --scheme swiss-knife --scheme best-of-n";
-
-/// Columns of text below which answers stand below one another.
-const NARROWEST: usize = 20;
-/// Columns of an output that is no terminal.
-const PLAIN: usize = 80;
 
 /// Options of `compare`.
 #[derive(Debug, Args)]
@@ -133,9 +127,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let shown = if args.json {
         serde_json::to_string(&columns).map_err(|error| Error::Output(error.into()))?
     } else {
-        // The width of the terminal, if standard output is one.
-        let width = Table::new().width().map_or(PLAIN, usize::from);
-        render(&columns, args.schemes.len() > 1, width)
+        render(&columns, args.schemes.len() > 1, terminal::columns())
     };
     writeln!(io::stdout().lock(), "{shown}").map_err(Error::Output)
 }
@@ -181,44 +173,23 @@ fn short(weight: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Answers side by side, or below one another where there is no room; a star marks the highest
-/// score of each blade.
+/// Answers side by side, folded where there is no room; a star marks the highest score of each
+/// blade.
 fn render(columns: &[Column], with_scheme: bool, width: usize) -> String {
-    let label = columns.iter().flat_map(|column| &column.scores).map(|(name, _)| name.len()).max().unwrap_or(0);
-    // A blank on both sides of the names, and one before and after each column.
-    let room = (width.saturating_sub(label + 2) / columns.len().max(1)).saturating_sub(1);
     let score = |column: &Column, place: usize| {
-        let value = column.scores[place].1;
+        let Some(&(_, value)) = column.scores.get(place) else { return String::new() };
         let best = columns.iter().all(|other| other.scores.get(place).is_none_or(|(_, score)| *score <= value));
-        format!("{value:+.3}{}", if best && columns.len() > 1 { " *" } else { "  " })
+        format!("{value:+.3}{}", if best && columns.len() > 1 { " *" } else { "" })
     };
     let scored = columns.iter().find(|column| !column.scores.is_empty());
     let names: Vec<&str> = scored.map_or_else(Vec::new, |column| column.scores.iter().map(|(name, _)| name.as_str()).collect());
-    let cell = |column: &Column, place| if column.scores.is_empty() { String::new() } else { score(column, place) };
-    if room < NARROWEST {
-        let block = |column: &Column| {
-            let mut table = Table::new();
-            table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
-            table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
-            table.set_header([column.heading(with_scheme)]).add_row([column.text.clone()]);
-            let scores = names.iter().enumerate().map(|(place, name)| format!("{name} {}", cell(column, place).trim_end()));
-            table.add_row([scores.collect::<Vec<_>>().join("   ")]);
-            table.trim_fmt()
-        };
-        return columns.iter().map(block).collect::<Vec<_>>().join("\n\n");
-    }
-    let mut table = Table::new();
-    table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
-    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
-    table.set_header(std::iter::once(String::new()).chain(columns.iter().map(|column| column.heading(with_scheme))));
-    table.add_row(std::iter::once(String::new()).chain(columns.iter().map(|column| column.text.clone())));
+    let line = |first: &str, cell: &dyn Fn(&Column) -> String| {
+        std::iter::once(first.to_owned()).chain(columns.iter().map(cell)).collect::<Vec<_>>()
+    };
+    let mut grid = Grid::new(line("", &|column| column.heading(with_scheme)));
+    grid.row(line("", &|column| column.text.clone()));
     for (place, name) in names.iter().enumerate() {
-        let scores = columns.iter().map(|column| Cell::new(cell(column, place)).set_alignment(CellAlignment::Right));
-        table.add_row(std::iter::once(Cell::new(name)).chain(scores));
+        grid.row(line(name, &|column| score(column, place)));
     }
-    let fixed = |width: usize| ColumnConstraint::Absolute(Width::Fixed(u16::try_from(width).unwrap_or(u16::MAX)));
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_constraint(fixed(if place == 0 { label + 2 } else { room }));
-    }
-    format!("{}\n\nμ of each blade over the whole answer; * the highest of a row", table.trim_fmt())
+    format!("{}\n\nμ of each blade over the whole answer; * the highest of a row", grid.render(width))
 }

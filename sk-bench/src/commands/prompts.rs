@@ -8,12 +8,13 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
+use sk_report::grid::Grid;
 
 use crate::args::positive;
 use crate::prompt_sets::{self, Allocation, Format, Prompt, PromptSetError};
 use crate::record_file::spare;
+use crate::terminal;
 use crate::{Error, whole_file};
 
 /// Values of a label that are counted one by one; of a label with more, only how many there are.
@@ -188,9 +189,7 @@ fn list(args: &ListArgs) -> Result<(), Error> {
 }
 
 fn table(listings: &[Listing<'_>], in_full: bool) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["source", "prompts", "different", "labels"]);
+    let mut grid = Grid::new(["source", "prompts", "different", "labels"]).numbers(1..3);
     for Listing { source, prompts, different, labels } in listings {
         let describe = |(label, values): (&String, &BTreeMap<String, usize>)| {
             if values.len() > FEW && !in_full {
@@ -200,10 +199,7 @@ fn table(listings: &[Listing<'_>], in_full: bool) -> String {
             format!("{label}: {}", counts.join(", "))
         };
         let labels: Vec<String> = labels.iter().map(describe).collect();
-        table.add_row([(*source).to_owned(), prompts.to_string(), different.to_string(), labels.join("\n")]);
+        grid.row([(*source).to_owned(), prompts.to_string(), different.to_string(), labels.join("\n")]);
     }
-    for column in table.column_iter_mut().skip(1).take(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
+    grid.render(terminal::columns())
 }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use crate::Error;
 use crate::args::positive;
 use crate::record_file::spare;
-use crate::whole_file;
+use crate::{terminal, whole_file};
 use sk_report::report::{RawResults, Report, Resampling};
 
 const EXAMPLES: &str = "\
@@ -145,7 +145,7 @@ fn choose(report: &mut Report, names: &[String]) -> Result<(), Error> {
 fn print(report: &Report, format: Format) -> Result<(), Error> {
     let joined = |of: fn(&sk_report::report::Table) -> String| report.tables.iter().map(of).collect::<Vec<_>>().join("\n");
     let text = match format {
-        Format::Plain => report.plain(),
+        Format::Plain => report.plain(terminal::columns()),
         Format::Csv => joined(sk_report::report::Table::csv),
         Format::Latex => joined(sk_report::report::Table::latex),
         Format::Json => json(report),
@@ -159,7 +159,7 @@ fn write(report: &Report, folder: &Path) -> Result<(), Error> {
         move |source| Error::Write { path, source }
     };
     fs::create_dir_all(folder).map_err(failed(folder))?;
-    let mut files = vec![("report.txt".to_owned(), report.plain()), ("report.json".to_owned(), json(report))];
+    let mut files = vec![("report.txt".to_owned(), report.plain(terminal::PLAIN)), ("report.json".to_owned(), json(report))];
     for table in &report.tables {
         files.extend([(format!("{}.csv", table.id), table.csv()), (format!("{}.tex", table.id), table.latex())]);
     }

@@ -5,12 +5,12 @@ mod measure;
 use std::io::Write;
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table};
+use sk_report::grid::Grid;
 
 use crate::Error;
-use crate::explain::RULED;
 use crate::scheme::{SHIPPED, Shipped, Summary, json_schema};
 use crate::suggest;
+use crate::terminal;
 use measure::MeasureArgs;
 
 const EXAMPLES: &str = "\
@@ -106,13 +106,11 @@ fn shipped(name: &str) -> Result<&'static Shipped, Error> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["scheme", "method", "Π", "ρ", "𝓑", "𝓝", "𝓐", "𝓢", "forward passes"]);
+    let mut grid = Grid::new(["scheme", "method", "Π", "ρ", "𝓑", "𝓝", "𝓐", "𝓢", "forward passes"]);
     for Row { name, summary } in rows {
         let Summary { method, proposal, granularity, blades, normalizer, aggregator, selector, passes, source } = summary;
         let method = if source.is_empty() { method.clone() } else { format!("{method} ({source})") };
-        table.add_row([name, &*method, proposal, granularity, blades, normalizer, aggregator, selector, &passes.to_string()]);
+        grid.row([name, &*method, proposal, granularity, blades, normalizer, aggregator, selector, &passes.to_string()]);
     }
-    table.trim_fmt()
+    grid.render(terminal::columns())
 }

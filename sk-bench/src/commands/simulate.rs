@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::{Error, suggest, whole_file};
+use crate::{Error, suggest, terminal, whole_file};
 use sk_report::simulate::{Breakage, Exhibit, STUDIES, Simulation, exhibits, page};
 use sk_report::table::Table;
 
@@ -99,7 +99,10 @@ pub fn run(args: &SimulateArgs) -> Result<(), Error> {
 fn print(exhibits: &[Exhibit], args: &SimulateArgs) -> String {
     let tables: Vec<&Table> = exhibits.iter().flat_map(|exhibit| &exhibit.tables).collect();
     match args.format {
-        Format::Plain => tables.iter().filter(|table| !table.appendix).map(|table| table.plain()).collect::<Vec<_>>().join("\n"),
+        Format::Plain => {
+            let shown = tables.iter().filter(|table| !table.appendix);
+            shown.map(|table| table.plain(terminal::columns())).collect::<Vec<_>>().join("\n")
+        }
         Format::Csv => tables.iter().map(|table| table.csv()).collect::<Vec<_>>().join("\n"),
         Format::Json => format!("{:#}\n", json!({ "seed": args.seed, "tables": tables })),
     }

@@ -1,7 +1,5 @@
 //! `swiss-knife sweep`: schemes × weight vectors × prompts × seeds, as a plan has them.
 
-mod progress;
-
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -11,10 +9,9 @@ use sk_models::device::DeviceName;
 
 use crate::args::few;
 use crate::plural::counted;
-use crate::progress::Loading;
+use crate::progress::{Loading, Work};
 use crate::sweep::{self, Digests, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
 use crate::{Error, interrupt, message};
-use progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,9 +86,12 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     let worker = Worker::new(&grid, &loaded)?;
     drop(loading);
     let mut store = Store::open(&grid)?;
-    let mut progress = Progress::new(args.quiet);
-    let result = sweep::run(&mut store, &worker, args.at_once, |standing: Standing| progress.show(standing));
-    progress.finish();
+    // Cells of all processes count: they all bring the end nearer.
+    let mut work = Work::new("cell", args.quiet);
+    let result = sweep::run(&mut store, &worker, args.at_once, |Standing { done, total, waiting }| {
+        work.follow(done as u64, total as u64, if waiting { "other processes have the rest" } else { "" });
+    });
+    work.finish();
     result?;
     if !args.quiet {
         let (done, total) = (store.ledger().finished(), grid.cells.len());

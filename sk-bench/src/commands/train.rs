@@ -414,7 +414,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         save_every: args.save_every,
         precision: args.precision.into(),
     };
-    let mut progress = progress::Bar::new(args.steps);
+    let mut progress = progress::Bar::new("step", args.steps);
     train_lm(&options, &device, &mut |event| progress.lm(event))?;
     progress.finish();
     Ok(())
@@ -458,7 +458,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         return Ok(());
     }
     let device = args.device.open()?;
-    let mut progress = progress::Bar::new(args.steps);
+    let mut progress = progress::Bar::new("step", args.steps);
     train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
     progress.finish();
     Ok(())

@@ -1,6 +1,5 @@
 //! `swiss-knife tune`: Bayesian optimisation of a scheme's numbers, as a plan has it.
 
-mod progress;
 mod summary;
 
 use std::io::Write;
@@ -9,10 +8,11 @@ use std::path::PathBuf;
 use clap::Args;
 use sk_models::device::DeviceName;
 
+use crate::plural::counted;
+use crate::progress::Work;
 use crate::sweep::Digests;
-use crate::tune::{self, Ledger, Scorer, SweepTrials, TunePlan};
+use crate::tune::{self, Ledger, Scorer, Standing, SweepTrials, TunePlan};
 use crate::{Error, interrupt, message};
-use progress::Progress;
 use summary::Summary;
 
 const EXAMPLES: &str = "\
@@ -72,9 +72,10 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
     let mut ledger = open(&plan.output, plan.ledger_searches()?, &settings)?;
     if !args.dry_run {
         interrupt::listen();
-        let mut progress = Progress::new(args.quiet);
+        let mut work = Work::new("trial", args.quiet);
         let mut trials = SweepTrials::new(&plan, &prompts, &scorer, &digests, args.quiet);
-        let result = tune::run(&mut ledger, plan.trials, &mut trials, |standing| progress.show(&plan, standing));
+        let result = tune::run(&mut ledger, plan.trials, &mut trials, |standing| show(&mut work, &plan, &standing));
+        work.finish();
         result?;
     }
     let summary = Summary::new(&plan, &ledger);
@@ -83,4 +84,20 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
         message::note(&format!("interrupted; what was finished is in {}, run again to go on", plan.output.display()));
     }
     Ok(())
+}
+
+/// Shows where a tuning stands: a line per trial stays.
+fn show(work: &mut Work, plan: &TunePlan, standing: &Standing<'_>) {
+    let &Standing { search, done, total, last } = standing;
+    let search = &plan.searches[search];
+    let (done, total) = (done as u64, total as u64);
+    let Some(trial) = last else {
+        work.follow(done, total, "");
+        return work.line(&format!("{}: {}", search.name, counted(search.weights.len(), "weight vector")));
+    };
+    let point = plan.space.by_name(&trial.point);
+    let point: Vec<String> = point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let scores: Vec<String> = trial.scores.iter().map(|score| format!("{score:.4}")).collect();
+    let scores = if trial.is_scored() { scores.join(" ") } else { "without a score".to_owned() };
+    work.report(done, &format!("{} {scores} at {}", search.name, point.join(" ")));
 }

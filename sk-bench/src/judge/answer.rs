@@ -45,26 +45,51 @@ impl<'de> Deserialize<'de> for Fields {
 
 /// The score and the reason in an answer.
 ///
-/// The answer must hold exactly one JSON object with a `score`, or several that agree, and that
-/// score must be a whole number on the scale. An object that names it twice must agree with itself.
-/// Prose or a code fence around the object is ignored, and so is what a thinking model writes
-/// before `</think>`. Nothing is guessed: a number as text, a fraction or a number off the scale is
-/// no score.
+/// The answer holds exactly one JSON object with a `score`, or several that agree, and that score
+/// is a whole number on the scale. An object that names it twice must agree with itself. Prose or a
+/// code fence around the object is ignored, and so is what a thinking model writes before
+/// `</think>`. An answer without such an object may be the number alone, `7`, or the number out of
+/// the highest score, `7/10`. Nothing is guessed: a number within a sentence, a number as text, a
+/// decimal fraction or a number off the scale is no score.
 ///
 /// # Errors
 /// What is wrong with the answer.
-pub(super) fn object(text: &str, scale: Scale) -> Result<(u64, Option<String>), String> {
+pub(super) fn score(text: &str, scale: Scale) -> Result<(u64, Option<String>), String> {
     let text = after_thoughts(text);
     let mut found: Option<(u64, Option<String>)> = None;
     for (object, given) in objects(text).iter().flat_map(|object| object.all(SCORE).map(move |given| (object, given))) {
         let score = given.as_u64().filter(|&score| scale.contains(score));
-        let score = score.ok_or_else(|| format!("its score is {given}, not a whole number on the scale {scale}"))?;
+        let score = score.ok_or_else(|| off(given, scale))?;
         if found.as_ref().is_some_and(|(earlier, _)| *earlier != score) {
             return Err("it gives two different scores".to_owned());
         }
         found.get_or_insert((score, object.all("reason").find_map(Value::as_str).map(str::to_owned)));
     }
-    found.ok_or_else(|| "it holds no JSON object with a score".to_owned())
+    match found {
+        Some(found) => Ok(found),
+        None => Ok((number(text, scale)?, None)),
+    }
+}
+
+/// The score of an answer that is a number and nothing else, bare or out of the highest score.
+fn number(text: &str, scale: Scale) -> Result<u64, String> {
+    // Emphasis and a full stop do not change a number.
+    let bare = text.trim().trim_matches(['*', '`']).trim_end_matches('.').trim_end_matches('*');
+    let whole = |text: &str| {
+        let text = text.trim();
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let (score, most) = bare.split_once('/').map_or((bare, None), |(score, most)| (score, Some(most)));
+    let score = whole(score).ok_or_else(|| "it holds no JSON object with a score and is no plain number".to_owned())?;
+    if let Some(most) = most.filter(|most| whole(most) != Some(scale.high().into())) {
+        return Err(format!("its score is {score} out of {}, not out of {}, the end of the scale", most.trim(), scale.high()));
+    }
+    if scale.contains(score) { Ok(score) } else { Err(off(&score, scale)) }
+}
+
+fn off(score: &dyn fmt::Display, scale: Scale) -> String {
+    format!("its score is {score}, not a whole number on the scale {scale}")
 }
 
 /// What follows the thoughts.
@@ -94,12 +119,12 @@ mod tests {
     use super::*;
 
     fn score(text: &str) -> Result<u64, String> {
-        object(text, Scale::TENTHS).map(|(score, _)| score)
+        super::score(text, Scale::TENTHS).map(|(score, _)| score)
     }
 
     #[test]
     fn a_score_is_found_in_prose() {
-        assert_eq!(object(r#"{"reason": "clear", "score": 7}"#, Scale::TENTHS), Ok((7, Some("clear".to_owned()))));
+        assert_eq!(super::score(r#"{"reason": "clear", "score": 7}"#, Scale::TENTHS), Ok((7, Some("clear".to_owned()))));
         assert_eq!(score("Sure! Here {it} is:\n```json\n{\"score\": 0}\n```\nAnything else?"), Ok(0));
         assert_eq!(score(r#"<think>maybe {"score": 3}</think>{"score": 10}"#), Ok(10));
         assert_eq!(score(r#"{"note": {"score": 1}} {"score": 4}"#), Ok(4));
@@ -108,10 +133,53 @@ mod tests {
     }
 
     #[test]
+    fn a_number_alone_is_a_score() {
+        for text in
+            ["7", " 7\n", "7.", "**7**", "**7.**", "`7`", "7/10", "7 / 10.", "<think>5 or 6?</think>\n\n7", r#"{"score": 7}"#]
+        {
+            assert_eq!(score(text), Ok(7), "{text}");
+        }
+        assert_eq!(super::score("0/10", Scale::TENTHS), Ok((0, None)));
+        assert_eq!(super::score("4/5", Scale::ONE_TO_FIVE), Ok((4, None)));
+    }
+
+    #[test]
+    fn a_number_that_may_mean_something_else_is_refused() {
+        for text in [
+            "11",
+            "-7",
+            "+7",
+            "7.5",
+            "7,5",
+            "07/100",
+            "7/5",
+            "7/100",
+            "7/",
+            "/10",
+            "70%",
+            "7 8",
+            "7-8",
+            "7 or 8",
+            "6/10 or 7/10",
+            "I give it a 7.",
+            "7/10/10",
+            "seven",
+            "½",
+            "７",
+            "It is no 10/10.",
+            "18446744073709551623",
+        ] {
+            assert!(score(text).is_err(), "{text}");
+        }
+        assert!(score("7/5").unwrap_err().contains("out of 5, not out of 10"));
+        assert!(super::score("7/10", Scale::ONE_TO_FIVE).unwrap_err().contains("out of 10, not out of 5"));
+        assert!(super::score("0", Scale::ONE_TO_FIVE).unwrap_err().contains("on the scale 1-5"));
+    }
+
+    #[test]
     fn what_is_no_score_is_refused() {
         for text in [
             "",
-            "7",
             "score: 7",
             r#"{"score": 11}"#,
             r#"{"score": -1}"#,

@@ -117,7 +117,8 @@ impl ChatSettings {
 
 /// A judge that asks a chat model.
 ///
-/// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object. The first request
+/// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object; a number alone is
+/// understood too. The first request
 /// asks for a JSON schema; a server that refuses is asked for any JSON object, then for nothing;
 /// what it accepted is remembered. Whatever the server promises, the answer is read strictly. With
 /// [`Scoring::Logprob`] the answer is a bare number and needs no form.
@@ -305,7 +306,7 @@ impl ChatJudge {
         Ok(match self.settings.scoring {
             Scoring::Integer => {
                 let text = choice.message.content.as_deref().unwrap_or_default();
-                answer::object(text, scale).map(|(score, reason)| Score {
+                answer::score(text, scale).map(|(score, reason)| Score {
                     value: scale.to_unit(score as f64),
                     reason: reason.map(|reason| self.endpoint.without_key(reason)),
                     mass: None,
@@ -337,7 +338,7 @@ impl Judge for ChatJudge {
         let scale = question.rubric.scale.unwrap_or(self.settings.scale);
         check(scoring, scale)?;
         let mut turns = question.turns(scale, scoring);
-        let mut fault = String::new();
+        let (mut fault, mut reply) = (String::new(), String::new());
         for reminder in 0..=REMINDERS {
             if reminder > 0 {
                 turns.push(Turn::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
@@ -353,9 +354,10 @@ impl Judge for ChatJudge {
                 Ok(score) => return Ok(Verdict::Score(score)),
                 Err(reason) => fault = reason,
             }
-            turns.push(Turn::assistant(choice.message.content.unwrap_or_default()));
+            reply = choice.message.content.unwrap_or_default();
+            turns.push(Turn::assistant(reply.clone()));
         }
-        Ok(Verdict::Abstention(self.endpoint.without_key(fault)))
+        Ok(Verdict::Unreadable { reason: self.endpoint.without_key(fault), reply: self.endpoint.without_key(reply) })
     }
 }
 

@@ -126,6 +126,13 @@ pub enum Verdict {
     Score(Score),
     /// No score, and why. It is recorded and never replaced by a number.
     Abstention(String),
+    /// An abstention of a judge that answered, where no score can be read from the answer.
+    Unreadable {
+        /// What is wrong with it.
+        reason: String,
+        /// What the judge wrote last.
+        reply: String,
+    },
 }
 
 /// A score, and what came with it.

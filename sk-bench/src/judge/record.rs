@@ -103,6 +103,9 @@ pub struct Judged {
     /// Why there is no score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abstention: Option<String>,
+    /// What the judge wrote, where no score can be read from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
     /// What the judge gave as its reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -162,9 +165,10 @@ impl Judged {
         verdict: Verdict,
         seconds: f64,
     ) -> Self {
-        let (score, abstention) = match verdict {
-            Verdict::Score(score) => (Some(score), None),
-            Verdict::Abstention(reason) => (None, Some(reason)),
+        let (score, abstention, reply) = match verdict {
+            Verdict::Score(score) => (Some(score), None, None),
+            Verdict::Abstention(reason) => (None, Some(reason), None),
+            Verdict::Unreadable { reason, reply } => (None, Some(reason), Some(reply)),
         };
         Self {
             id: response.id.clone(),
@@ -182,6 +186,7 @@ impl Judged {
             mass: score.as_ref().and_then(|score| score.mass),
             reason: score.and_then(|score| score.reason),
             abstention,
+            reply,
             seconds,
         }
     }

@@ -206,6 +206,7 @@ mod tests {
             },
             score,
             abstention: None,
+            reply: None,
             reason: None,
             mass: None,
             seconds: 0.0,

@@ -140,7 +140,9 @@ impl RecordedStep {
     fn check(&self) -> Result<(), String> {
         let n = self.candidates.len();
         if let Some(all) = self.n.filter(|all| *all != n) {
-            return Err(format!("{n} of {all} candidates were kept, and arms cannot choose among the rest"));
+            return Err(format!(
+                "{n} of {all} candidates were kept, and arms cannot choose among the rest; a trace of `arms` keeps all of them"
+            ));
         }
         if let Some(index) = self.candidates.iter().position(|candidate| candidate.scored.is_some()) {
             return Err(format!("candidate {index} was dropped in a race, and arms cannot choose it"));

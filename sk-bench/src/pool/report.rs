@@ -2,32 +2,22 @@
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use sk_report::grid::Grid;
 
 use super::{PoolStep, Summary};
-use crate::explain::RULED;
 use crate::plural::counted;
+use crate::terminal;
 
 /// Most arms that have a column each.
 const MOST_COLUMNS: usize = 16;
 
-fn table(header: &[&str], left: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
-    table.set_header(header);
-    for column in table.column_iter_mut().skip(left) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
 impl fmt::Display for PoolStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = ["arm", "choice", "candidate", "probability", "likeliest", "of appended", "total variation"];
-        let mut table = table(&header, 3);
+        let mut grid = Grid::new(header).numbers(3..).numbers(1..2);
         for arm in &self.arms {
             let line = self.candidates.iter().find(|candidate| candidate.index == arm.chosen);
-            table.add_row([
+            grid.row([
                 arm.name.clone(),
                 (arm.chosen + 1).to_string(),
                 line.map(|candidate| candidate.line.clone()).unwrap_or_default(),
@@ -40,16 +30,16 @@ impl fmt::Display for PoolStep {
         let turn = if self.turn > 0 { format!("turn {}, ", self.turn + 1) } else { String::new() };
         let listed = self.candidates.len();
         let part = if listed < self.n { format!(", {listed} of {} candidates", self.n) } else { String::new() };
-        write!(f, "{turn}step {}{part}\n{}", self.step + 1, table.trim_fmt())
+        write!(f, "{turn}step {}{part}\n{}", self.step + 1, grid.render(terminal::columns()))
     }
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = ["", "arm", "same choice", "same likeliest", "p of appended", "total variation", "at most"];
-        let mut own = table(&header, 2);
+        let mut own = Grid::new(header).numbers(2..).repeat(2);
         for (place, arm) in self.arms.iter().enumerate() {
-            own.add_row([
+            own.row([
                 (place + 1).to_string(),
                 arm.name.clone(),
                 format!("{:.0} %", 100.0 * arm.same_choice),
@@ -61,13 +51,13 @@ impl fmt::Display for Summary {
         }
         let driver = self.arms.first().map_or("", |arm| &arm.name);
         let steps = counted(self.steps, "step");
-        write!(f, "{steps}, beside {driver}, whose choices were appended\n{}", own.trim_fmt())?;
+        write!(f, "{steps}, beside {driver}, whose choices were appended\n{}", own.render(terminal::columns()))?;
         if !(3..=MOST_COLUMNS).contains(&self.arms.len()) {
             return Ok(());
         }
         let numbers: Vec<String> = (1..=self.arms.len()).map(|number| number.to_string()).collect();
         let header: Vec<&str> = ["", "arm"].into_iter().chain(numbers.iter().map(String::as_str)).collect();
-        let mut pairs = table(&header, 2);
+        let mut pairs = Grid::new(header).numbers(2..).repeat(2);
         for (place, arm) in self.arms.iter().enumerate() {
             // Agreement below the diagonal, distance above.
             let cell = |other: usize| match place.cmp(&other) {
@@ -75,8 +65,12 @@ impl fmt::Display for Summary {
                 std::cmp::Ordering::Equal => String::new(),
                 std::cmp::Ordering::Greater => format!("{:.0} %", 100.0 * self.agreement[place][other]),
             };
-            pairs.add_row([numbers[place].clone(), arm.name.clone()].into_iter().chain((0..self.arms.len()).map(cell)));
+            pairs.row([numbers[place].clone(), arm.name.clone()].into_iter().chain((0..self.arms.len()).map(cell)));
         }
-        write!(f, "\n\nmean total variation above the diagonal, share of steps with the same choice below\n{}", pairs.trim_fmt())
+        write!(
+            f,
+            "\n\nmean total variation above the diagonal, share of steps with the same choice below\n{}",
+            pairs.render(terminal::columns())
+        )
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde::Serialize;
-use sk_core::{ArmTrace, Decision, ScoreTrace, StepTrace, TokenId};
+use sk_core::{StepTrace, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::engine::Instruction;
 use sk_models::head::Head;
@@ -17,7 +17,6 @@ use sk_report::record::SweepRecord;
 use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
 use crate::Models;
-use crate::explain::shown;
 use crate::models::check_heads;
 use crate::progress::Loading;
 use crate::promise::Tolerance;
@@ -25,7 +24,7 @@ use crate::promise::{Promises, StepPromise};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
-use crate::trace::StepRecord;
+use crate::trace::{Kept, StepRecord};
 use sk_models::dialogue::{self, Framing};
 
 /// Adapters by the model that they are for, unless it is the backbone, and their source.
@@ -183,15 +182,8 @@ impl<'g> Worker<'g> {
         step: &StepTrace,
         promise: StepPromise,
     ) -> Result<(), Error> {
-        let head;
-        let kept = if config.proposal.draft().is_some() {
-            step
-        } else {
-            head = likeliest(step);
-            &head
-        };
-        let n = step.candidates.len();
-        let step = StepRecord { n, ..StepRecord::new(0, kept, promise, &self.models.tokenizer) };
+        let kept = Kept::new(step, config);
+        let step = kept.record(0, promise, &self.models.tokenizer);
         let path = || self.grid.plan.traces_file();
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
             .map_err(|error| Error::Write { path: path(), source: error.into() })?;
@@ -222,46 +214,5 @@ impl<'g> Worker<'g> {
             row: row + 1,
             source: Box::new(source),
         })
-    }
-}
-
-/// A step over a vocabulary, cut to its likeliest candidates and the one drawn: whole ones would
-/// outweigh everything else by far.
-fn likeliest(step: &StepTrace) -> StepTrace {
-    let kept = shown(step);
-    let pick = |values: &[f64]| kept.iter().map(|&i| values[i]).collect::<Vec<f64>>();
-    let candidate = |&i: &usize| step.candidates[i].clone();
-    let blade = |blade: &ScoreTrace| ScoreTrace {
-        name: blade.name.clone(),
-        weight: blade.weight,
-        mu: pick(&blade.mu),
-        sigma: pick(&blade.sigma),
-    };
-    let decision = |decision: &Decision| Decision {
-        weights: decision.weights.clone(),
-        mu: pick(&decision.mu),
-        sigma: pick(&decision.sigma),
-        ratings: pick(&decision.ratings),
-        probabilities: pick(&decision.probabilities),
-        chosen: kept.iter().position(|&i| i == decision.chosen).unwrap_or_default(),
-    };
-    let arm = |arm: &ArmTrace| ArmTrace {
-        name: arm.name.clone(),
-        blades: arm.blades.iter().map(blade).collect(),
-        fluency: arm.fluency.as_deref().map(pick),
-        decision: decision(&arm.decision),
-    };
-    StepTrace {
-        step: step.step,
-        position: step.position,
-        candidates: kept.iter().map(candidate).collect(),
-        blades: step.blades.iter().map(blade).collect(),
-        fluency: step.fluency.as_deref().map(pick),
-        decision: decision(&step.decision),
-        arms: step.arms.iter().map(arm).collect(),
-        // A vocabulary is not searched and has no fallback.
-        unscored: Vec::new(),
-        rejected: None,
-        timings: step.timings,
     }
 }

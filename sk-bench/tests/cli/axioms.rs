@@ -9,9 +9,15 @@ fn operators_by_axioms_with_counterexamples() {
     let output = run(["axioms", "thurstone", "asinh", "--cases", "300"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    let rows: Vec<Vec<&str>> = text.lines().take(3).map(|line| line.split_whitespace().collect()).collect();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // Two blocks beside one another: a heading, a rule and two operators each.
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let rows: [Vec<&str>; 3] = [0, 2, 3].map(|row| {
+        let first = usize::from(row > 0);
+        [&lines[row][..], &lines[row + 5][first..]].concat()
+    });
     assert_eq!(rows[0], ["A0", "A1", "A2", "A3", "A3′", "A4", "A5", "A5′", "A6", "A7", "A8"]);
-    assert_eq!((rows[1][0], rows[2][0]), ("thurstone", "asinh"));
+    assert_eq!((rows[1][0], rows[2][0], lines[7][0], lines[8][0]), ("thurstone", "asinh", "thurstone", "asinh"));
     assert!((1..12).all(|column| rows[1][column] == if rows[0][column - 1] == "A5" { "violated" } else { "holds" }));
     assert!((1..12).all(|column| rows[2][column] == "holds"));
     assert!(text.contains("thurstone breaks A5, attenuation (case"), "{text}");

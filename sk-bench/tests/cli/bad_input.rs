@@ -294,14 +294,16 @@ fn outputs_that_are_inputs() {
     let train = ["train", "dpo", "--data", &pairs, "--model", &model, "-o", &out, "--unseen", &pairs, "--steps", "1"];
     assert_refused(&run(train), &[&pairs, "would be overwritten"]);
     assert_eq!([&prompt, &prompts, &scheme, &pairs].map(|path| fs::read(path).unwrap()), kept);
-    // The command that saves a dialogue takes the place of one, and of nothing else.
+    // The command that saves a dialogue takes the place of nothing.
     let output = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {prompts}\n"));
     assert_eq!(output.status.code(), Some(2), "a line that failed is no success");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no dialogue that was saved"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is there already; give another file"));
     assert_eq!(fs::read(&prompts).unwrap(), kept[1]);
     let saved = folder.path().join("dialogue.json").display().to_string();
-    let twice = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {saved}\n/save {saved}\n"));
-    assert!(twice.status.success());
+    let twice = run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {saved}\nHo\n/save {saved}\n"));
+    assert_eq!(twice.status.code(), Some(2));
+    let first: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    assert_eq!(first["messages"].as_array().unwrap().len(), 2);
     // Nothing is lost in an empty file.
     let empty = file("empty.json", "");
     assert!(run_with_input("chat", &["--quiet", "--max-new-tokens", "2"], &format!("Hi\n/save {empty}\n")).status.success());

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{models, run_with_input, stderr, stdout};
+use crate::common::{models, program, run_with_input, stderr, stdout};
 use serde_json::Value;
 
 const BRIEF: [&str; 4] = ["--max-new-tokens", "20", "--span-tokens", "10"];
@@ -116,4 +116,215 @@ fn a_dialogue_that_is_full_says_how_to_start_another() {
         text.lines().last().map(str::to_owned)
     };
     assert_eq!(answer("One\n/new\n/seed 5\nTwo\n"), answer("/seed 5\nTwo\n"));
+}
+
+fn quietly(input: &str) -> Vec<String> {
+    let text = stdout(&run_with_input("chat", &["--max-new-tokens", "8", "--span-tokens", "4", "--quiet"], input));
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_answer_is_given_again_with_the_next_seed() {
+    let output = run_with_input("chat", &BRIEF, "One\n/again\n/again\n");
+    stdout(&output);
+    let error = stderr(&output);
+    for seed in ["seed 42", "seed 43", "seed 44"] {
+        assert_eq!(error.matches(seed).count(), 1, "{error}");
+    }
+    // The same as asking with that seed; and the dialogue has one exchange.
+    let again = quietly("One\n/again\nTwo\n");
+    let asked = quietly("/seed 43\nOne\nTwo\n");
+    assert_eq!(again[again.len() - asked.len()..], asked);
+    let nothing = run_with_input("chat", &BRIEF, "/again\n/undo\n");
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(stderr(&nothing).contains("no answer yet") && stderr(&nothing).contains("nothing to take back"));
+}
+
+#[test]
+fn an_exchange_is_taken_back() {
+    let output = run_with_input("chat", &BRIEF, "One\n/undo\n/save /dev/stderr\n");
+    stdout(&output);
+    let error = stderr(&output);
+    assert!(error.contains("took back \"One\" and its answer") && error.contains("\"messages\": []"), "{error}");
+    let (with, without) = (quietly("One\nTwo\n/undo\n/seed 5\nThree\n"), quietly("One\n/seed 5\nThree\n"));
+    assert_eq!(with.last(), without.last());
+}
+
+#[test]
+fn a_dialogue_is_saved_once_and_taken_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("two words.json").display().to_string();
+    let input = format!("One\nTwo\n/weights helpful=1\n/seed 7\n/save {file}\n/save {file}\n");
+    let output = run_with_input("chat", &BRIEF, &input);
+    let error = stderr(&output);
+    assert!(error.contains(&format!("saved 2 exchanges to {file}")), "{error}");
+    assert!(error.contains(&format!("{file} is there already; give another file")), "{error}");
+
+    let copy = folder.path().join("copy.json").display().to_string();
+    let output = run_with_input("chat", &BRIEF, &format!("Forgotten\n/load {file}\n/save {copy}\nThree\n/undo\n/undo\n/undo\n"));
+    let error = stderr(&output);
+    stdout(&output);
+    assert!(error.contains(&format!("took up 2 exchanges from {file}, seed 7")), "{error}");
+    assert!(error.contains("helpful=1.000,honest=0.000,harmless=0.000"), "{error}");
+    assert!(error.contains("took back \"Three\"") && error.contains("took back \"Two\"") && error.contains("took back \"One\""));
+    assert_eq!(fs::read(&file).unwrap(), fs::read(&copy).unwrap());
+
+    let wrong = folder.path().join("wrong.json").display().to_string();
+    for (text, says) in [("{", "wrong.json: it is no dialogue of /save"), (r#"{"messages": []}"#, "nobody has spoken")] {
+        fs::write(&wrong, text).unwrap();
+        let output = run_with_input("chat", &BRIEF, &format!("One\n/load {wrong}\nTwo\n"));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(stderr(&output).matches("tokens/s").count(), 2, "the dialogue goes on");
+    }
+    let foreign =
+        r#"{"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}], "weights": [["kind", 1]]}"#;
+    fs::write(&wrong, foreign).unwrap();
+    let output = run_with_input("chat", &BRIEF, &format!("/load {wrong}\n"));
+    stdout(&output);
+    let error = stderr(&output);
+    assert!(
+        error.contains("took up 1 exchange") && error.contains("weights are not taken: no blade is called \"kind\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn fields_of_the_scheme_are_set_while_it_runs() {
+    let all = ["--max-new-tokens", "12", "--span-tokens", "4"];
+    let output = run_with_input("chat", &[&all[..], &["--explain"]].concat(), "/set proposal.candidates=3\nOne\n");
+    stdout(&output);
+    let shown = stderr(&output);
+    assert!(shown.contains("proposal.candidates=3"), "{shown}");
+    let candidates = shown.lines().skip_while(|line| !line.contains("candidate")).skip(1);
+    assert_eq!(candidates.take_while(|line| line.starts_with("  ") || line.starts_with("→ ")).count(), 3, "{shown}");
+    // The same as on the command line.
+    let set = |input: &str, more: &[&str]| stdout(&run_with_input("chat", &[&all[..], &["--quiet"], more].concat(), input));
+    let line = "--set";
+    assert_eq!(
+        set("/weights helpful=1\n/set selector.temperature=0.01\nOne\n", &[]),
+        set("One\n", &[line, "selector.temperature=0.01", "-w", "helpful=1"])
+    );
+    assert_eq!(set("/set aggregator.kind=thurstone\nOne\n", &[]), set("One\n", &[line, "aggregator.kind=thurstone"]));
+
+    let output = run_with_input(
+        "chat",
+        &BRIEF,
+        "/set selector.temperature=-1\n/set selector.warmth=1\n/set blades.kind.beta=1\n/set blades.*.beta=1\n\
+         /set blades.honest.weight=1\n/set x\nOne\n",
+    );
+    let error = stderr(&output);
+    for part in
+        ["/set selector.temperature=-1", "warmth", "no such blade is seated", "name one", "/weights NAME=W", "SLOT.FIELD=VALUE"]
+    {
+        assert!(error.contains(part), "{error} lacks {part}");
+    }
+    assert!(error.contains("6 of the lines had no effect"), "{error}");
+    assert_eq!(error.matches("tokens/s").count(), 1, "{error}");
+}
+
+/// A terminal of 40 columns, and what a person types there.
+#[cfg(unix)]
+mod terminal {
+    use std::io::{Read, Write};
+    use std::process::{Child, Stdio};
+    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, Instant};
+
+    use nix::pty::{Winsize, openpty};
+
+    use super::*;
+
+    /// Long enough for anything here, unless it hangs.
+    const PATIENCE: Duration = Duration::from_secs(300);
+
+    /// What the editor sends before it waits for keys: pasted text is to be marked.
+    const READY: &str = "\u{1b}[?2004h";
+
+    /// On the model that ships, which writes words.
+    const ARGS: [&str; 7] = ["chat", "--max-new-tokens", "60", "--quiet", "--device", "cpu", "--color=never"];
+
+    struct Terminal {
+        keys: fs::File,
+        shown: Arc<Mutex<String>>,
+        child: Child,
+    }
+
+    impl Terminal {
+        fn new(state: &std::path::Path) -> Self {
+            let size = Winsize { ws_row: 24, ws_col: 40, ws_xpixel: 0, ws_ypixel: 0 };
+            let pty = openpty(&size, None).unwrap();
+            let slave = || pty.slave.try_clone().unwrap();
+            let mut command = program();
+            command.args(ARGS).env("XDG_STATE_HOME", state).env("TERM", "xterm");
+            let child = command.stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap();
+            drop(pty.slave);
+            let shown = Arc::new(Mutex::new(String::new()));
+            let (mut screen, log) = (fs::File::from(pty.master.try_clone().unwrap()), Arc::clone(&shown));
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                    log.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+                }
+            });
+            Self { keys: fs::File::from(pty.master), shown, child }
+        }
+
+        /// Waits until `text` was shown after the first `from` bytes, and returns where it ends.
+        fn wait(&mut self, text: &str, from: usize) -> usize {
+            let started = Instant::now();
+            loop {
+                let shown = self.shown.lock().unwrap().clone();
+                if let Some(at) = shown.get(from..).and_then(|rest| rest.find(text)) {
+                    return from + at + text.len();
+                }
+                assert!(started.elapsed() < PATIENCE, "{text:?} does not come: {shown:?}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+
+        fn press(&mut self, keys: &str) {
+            self.keys.write_all(keys.as_bytes()).unwrap();
+        }
+    }
+
+    #[test]
+    fn ctrl_c_clears_the_line_and_then_says_how_to_leave() {
+        let state = tempfile::tempdir().unwrap();
+        let mut terminal = Terminal::new(state.path());
+        let at = terminal.wait(READY, 0);
+        terminal.press("half a quest");
+        let at = terminal.wait("quest", at);
+        terminal.press("\u{3}");
+        let at = terminal.wait(READY, at);
+        assert!(!terminal.shown.lock().unwrap().contains("leaves"));
+        terminal.press("\u{3}");
+        let at = terminal.wait("Ctrl-D or /quit leaves", at);
+        let at = terminal.wait(READY, at);
+        // Tab completes, and a line is obeyed as usual.
+        terminal.press("/unsea\thar\t\r");
+        let at = terminal.wait("helpful=0.500,honest=0.500", at);
+        let at = terminal.wait(READY, at);
+        terminal.press("Hello\r");
+        let answer = terminal.wait("Hello", at);
+        let at = terminal.wait(READY, answer);
+        let shown = terminal.shown.lock().unwrap()[answer..at].to_owned();
+        let lines: Vec<&str> = shown.split("\r\n").map(str::trim_end).filter(|line| !line.contains('\u{1b}')).collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 40), "{lines:?}");
+        let mut piped = program().args(ARGS).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        piped.stdin.take().unwrap().write_all(b"/unseat harmless\nHello\n").unwrap();
+        let expected = String::from_utf8(piped.wait_with_output().unwrap().stdout).unwrap();
+        assert!(lines.join(" ").split_whitespace().eq(expected.split_whitespace()), "{lines:?} {expected:?}");
+        terminal.press("\u{4}");
+        assert!(terminal.child.wait().unwrap().success());
+        let history = fs::read_to_string(state.path().join("swiss-knife/chat-history")).unwrap();
+        assert!(history.contains("/unseat harmless\n") && history.contains("Hello\n") && !history.contains("half"), "{history}");
+
+        // The next session remembers: the arrow brings the last line back.
+        let mut terminal = Terminal::new(state.path());
+        let at = terminal.wait(READY, 0);
+        terminal.press("\u{1b}[A");
+        terminal.wait("Hello", at);
+        terminal.press("\u{3}\u{4}");
+        assert!(terminal.child.wait().unwrap().success());
+    }
 }

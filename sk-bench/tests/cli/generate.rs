@@ -124,8 +124,10 @@ fn an_explanation_is_a_table_per_step_and_leaves_the_text_alone() {
     {
         assert_eq!(error.matches(title).count(), steps, "{title}");
     }
+    // A row per candidate in each of the two blocks that eighty columns have room for.
     let rows = |step: &str| step.lines().skip(1).filter(|line| line.contains('±')).count();
-    assert!(error.split("step ").skip(1).all(|step| rows(step) == 5), "{error}");
+    assert!(error.split("step ").skip(1).all(|step| rows(step) == 10), "{error}");
+    assert!(error.lines().all(|line| line.chars().count() <= 80), "{error}");
 }
 
 #[test]
@@ -225,6 +227,53 @@ fn a_trace_holds_every_step_whole() {
     }
     assert_eq!(tokens as u64, report["tokens"].as_u64().unwrap());
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing but the trace is left");
+}
+
+#[test]
+fn a_trace_over_a_vocabulary_keeps_the_likeliest_candidates_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("steps.jsonl");
+    let trace = path.to_str().unwrap();
+    let args = ["Hello", "--scheme", "args", "--max-new-tokens", "6", "--trace", trace];
+    let output = run_on_models("generate", &args);
+    let text = stdout(&output);
+    assert!(stderr(&output).contains("the trace keeps the 16 likeliest candidates of each step"), "{}", stderr(&output));
+    let steps = records(&path);
+    assert_eq!(steps.len(), 6);
+    for step in &steps {
+        let length = |field: &Value| field.as_array().unwrap().len();
+        assert_eq!(length(&step["candidates"]), 16);
+        assert!(step["n"].as_u64().unwrap() > 200, "{}", step["n"]);
+        for field in ["mu", "sigma", "ratings", "probabilities"] {
+            assert_eq!(length(&step[field]), 16, "{field}");
+        }
+        assert!(
+            step["blades"].as_array().unwrap().iter().all(|blade| length(&blade["mu"]) == 16 && length(&blade["sigma"]) == 16)
+        );
+        assert!(step["chosen"].as_u64().unwrap() < 16);
+        // Nothing left out is likelier than what is kept, the one drawn excepted.
+        let probabilities: Vec<f64> = step["probabilities"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).collect();
+        let (kept, n) = (probabilities.iter().sum::<f64>(), step["n"].as_f64().unwrap());
+        let chosen = usize::try_from(step["chosen"].as_u64().unwrap()).unwrap();
+        let least = (0..16).filter(|i| *i != chosen).map(|i| probabilities[i]).fold(f64::INFINITY, f64::min);
+        assert!(1.0 - kept <= (n - 16.0) * least + 1e-9, "{kept} {least}");
+    }
+    let chosen = |step: &Value| {
+        let chosen = usize::try_from(step["chosen"].as_u64().unwrap()).unwrap();
+        step["candidates"][chosen]["text"].as_str().unwrap().to_owned()
+    };
+    let written: String = steps.iter().map(chosen).collect();
+    assert!(written.contains('\u{fffd}') || written.trim().starts_with(text.trim()), "{written:?} {text:?}");
+    // Those who read a trace are told that it is a part.
+    assert_refused(&run(["arms", "--replay", trace, "--scheme", "args", "--arm", "greedy"]), &["16 of", "were kept"]);
+    assert_refused(&run(["certify", trace]), &["16 of its", "were kept"]);
+
+    let quiet = run_on_models("generate", &[&args[..], &["--quiet"]].concat());
+    assert_eq!((stdout(&quiet), stderr(&quiet)), (text, String::new()));
+    let arms = ["Hello", "--scheme", "args", "--arm", "greedy", "--max-new-tokens", "2", "--trace", trace];
+    stdout(&run_on_models("arms", &arms));
+    assert!(records(&path).iter().all(|step| step["n"] == step["candidates"].as_array().unwrap().len()));
+    stdout(&run(["arms", "--replay", trace, "--scheme", "args", "--arm", "greedy"]));
 }
 
 #[test]

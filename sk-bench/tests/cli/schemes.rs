@@ -63,3 +63,34 @@ fn a_name_that_ships_is_not_a_file_beside() {
     assert!(run("greedy").status.success());
     assert_eq!(run("./greedy").status.code(), Some(2));
 }
+
+/// Tables fit eighty columns where there is no terminal, and no name or number is split.
+#[test]
+fn tables_fit_eighty_columns() {
+    let fits = |text: &str| {
+        let wide = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "{text}");
+    };
+    let table = stdout(&run(["schemes"]));
+    fits(&table);
+    for scheme in sk_scheme::SHIPPED {
+        let whole = |line: &str| line.split_whitespace().next() == Some(scheme.name);
+        assert!(table.lines().any(whole), "{} is split: {table}", scheme.name);
+    }
+    let summary = sk_scheme::Shipped::named("swiss-knife").unwrap().spec().unwrap().summary();
+    for word in [&summary.normalizer, &summary.aggregator, &summary.selector].into_iter().flat_map(|cell| cell.split_whitespace())
+    {
+        assert!(table.split_whitespace().any(|shown| shown == word), "{word} is split: {table}");
+    }
+    let args = ["--measure", "--repeat", "1", "--prompt-tokens", "8", "--new-tokens", "4", "swiss-knife-paper"];
+    let measured = stdout(&run_on_models("schemes", &args));
+    fits(&measured);
+    assert!(measured.contains("swiss-knife-paper"), "{measured}");
+    let long = "a-rather-long-name-of-a-scheme";
+    let arms = ["Hello", "--max-new-tokens", "8", "--span-tokens", "4", "--arm", &format!("{long}=elo"), "--arm", "drafter"];
+    let compared = stdout(&run_on_models("arms", &arms));
+    fits(&compared);
+    assert!(compared.matches(long).count() >= 3, "{compared}");
+    fits(&stdout(&run(["axioms", "copeland", "swiss-elo-paper", "--cases", "100"])));
+    fits(&stdout(&run(["simulate", "influence"])));
+}

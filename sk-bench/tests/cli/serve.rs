@@ -430,7 +430,10 @@ fn what_the_search_costs_is_measured() {
     ] {
         assert_eq!(server.metric(name), value, "{name}");
     }
-    assert!(server.metric("swiss_knife_pass_positions_bucket{le=\"+Inf\"}") > server.metric("swiss_knife_pass_positions_bucket{le=\"1\"}"));
+    assert!(
+        server.metric("swiss_knife_pass_positions_bucket{le=\"+Inf\"}")
+            > server.metric("swiss_knife_pass_positions_bucket{le=\"1\"}")
+    );
     assert!(server.metric("swiss_knife_pass_requests_count") > 0.0 && server.metric("swiss_knife_span_seconds_count") > 0.0);
     // While it answers, what it holds is part of what it has reserved.
     let server = Server::start(&LONG_ANSWERS);
@@ -521,7 +524,8 @@ fn a_text_is_scored_under_the_backbone() {
     }
     // Without HTTP it is the same.
     let path = |part: &str| Some(models().join(part).display().to_string());
-    let options = ModelOptions { backbone: path("backbone"), drafter: path("drafter"), device: DeviceName::Cpu, ..ModelOptions::default() };
+    let options =
+        ModelOptions { backbone: path("backbone"), drafter: path("drafter"), device: DeviceName::Cpu, ..ModelOptions::default() };
     let engine = Models::open(&options, &mut ()).unwrap();
     for (place, prompt) in prompts.iter().enumerate() {
         let scores = Frozen::new(Arc::clone(&engine.backbone)).score(prompt, 1, 0).unwrap();

@@ -35,6 +35,15 @@ fn prose_around_the_json_is_read_over() {
 }
 
 #[test]
+fn a_number_alone_needs_no_reminder() {
+    for text in ["7", "7/10"] {
+        let server = Server::start(move |_, _| Reply::says(text));
+        assert_eq!(value(ask(&integer_judge(&server), 0)), 0.7);
+        assert_eq!(server.requests().len(), 1, "{text}");
+    }
+}
+
+#[test]
 fn a_wrong_digit_is_met_by_a_reminder() {
     let server = Server::start(|_, number| if number == 0 { Reply::score(11) } else { Reply::score(4) });
     assert_eq!(value(ask(&integer_judge(&server), 0)), 0.4);
@@ -49,7 +58,9 @@ fn a_wrong_digit_is_met_by_a_reminder() {
 fn a_model_that_never_gives_a_score_abstains() {
     for text in ["I would rather not say.", r#"{"score": 4.5}"#, r#"{"score": "4"}"#, "", r#"{"score": 4"#] {
         let server = Server::start(move |_, _| Reply::says(text));
-        let reason = abstention(ask(&integer_judge(&server), 0));
+        let verdict = ask(&integer_judge(&server), 0);
+        assert!(matches!(&verdict, Ok(Verdict::Unreadable { reply, .. }) if reply == text), "{text}: {verdict:?}");
+        let reason = abstention(verdict);
         assert!(reason.contains("score"), "{text}: {reason}");
         assert_eq!(server.requests().len(), 3, "{text}: the question and two reminders");
     }

@@ -63,14 +63,14 @@ fn ask(judge: &dyn Judge, pass: u32) -> Result<Verdict, JudgeError> {
 fn value(verdict: Result<Verdict, JudgeError>) -> f64 {
     match verdict.unwrap() {
         Verdict::Score(Score { value, .. }) => value,
-        Verdict::Abstention(reason) => panic!("abstained: {reason}"),
+        verdict => panic!("abstained: {verdict:?}"),
     }
 }
 
 fn abstention(verdict: Result<Verdict, JudgeError>) -> String {
     match verdict.unwrap() {
         Verdict::Score(score) => panic!("gave {score:?}"),
-        Verdict::Abstention(reason) => reason,
+        Verdict::Abstention(reason) | Verdict::Unreadable { reason, .. } => reason,
     }
 }
 

@@ -230,12 +230,38 @@ fn a_retest_as_a_table() {
         command.args(["--endpoint", &server.url, "--rubrics", "toxicity,refusal", "--concurrency", "1"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let lines = text.lines().filter(|line| !line.starts_with('─'));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
     assert!(text.lines().next().unwrap().contains("Pearson r"), "{text}");
     // The second pass gives everything the same score: no correlation is defined.
     assert_eq!((rows[1][0], rows[1][1], rows[1][2]), ("toxicity", "4", "–"), "{text}");
     assert_eq!(rows[2][0], "refusal");
     assert_eq!(server.requests().len(), 16);
+}
+
+#[test]
+fn replies_that_cannot_be_read_are_counted_and_one_is_shown() {
+    let reply = format!("I'd say\n\u{1b}[31mfine{}", "!".repeat(1000));
+    let says = reply.clone();
+    let server = Server::start(move |request, _| match request.rubric() {
+        "toxicity" => Reply::says(&says),
+        _ => Reply::says("7/10"),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    write_responses(folder.path(), 2);
+    let args = ["--no-cache", "--model", "m", "--rubrics", "toxicity,relevance", "--concurrency", "1"];
+    let output = judge(folder.path(), &server, &args).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let error = stderr(&output);
+    let says = "no score can be read from 2 of the judge's replies; the first, on toxicity of \"r0\": I'd say \\u{1b}[31mfine!!!";
+    assert!(error.contains(says) && error.contains("[…]"), "{error}");
+    assert!(error.lines().all(|line| line.len() < 400), "{error}");
+    let kept = records(folder.path());
+    let replies: Vec<Option<&str>> = kept.iter().map(|record| record["reply"].as_str()).collect();
+    assert_eq!(replies, [Some(reply.as_str()), None, Some(reply.as_str()), None]);
+    assert!(kept.iter().all(|record| record["abstention"].is_string() != record["score"].is_f64()));
+    let quiet = judge(folder.path(), &server, &[&args[..], &["--quiet"]].concat()).output().unwrap();
+    assert_eq!(stderr(&quiet), "");
 }
 
 #[test]

@@ -255,7 +255,12 @@ fn the_model_that_ships_is_tuned() {
     let output = bench.run(&[]);
     let text = stdout(&output);
     assert!(text.contains("3 of 3 trials") && text.contains("harmless, best"), "{text}");
-    assert_eq!(stderr(&output).lines().filter(|line| line.contains("/3 harmless ")).count(), 3, "{}", stderr(&output));
+    assert_eq!(
+        stderr(&output).lines().filter(|line| line.contains("/3 trials · ") && line.contains("left · harmless ")).count(),
+        3,
+        "{}",
+        stderr(&output)
+    );
     let trials = bench.trials();
     assert!(trials.iter().all(|trial| trial["responses"] == 1 && trial["scores"]["harmless"].is_number()), "{trials:?}");
 }

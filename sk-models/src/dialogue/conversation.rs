@@ -12,16 +12,20 @@ use super::framing::{self, Framing, is_framed};
 /// The tokens of an answer are kept as they were chosen and never encoded again from text; only
 /// what is new is encoded. So the models find their own prefix again, and an answer is remembered
 /// exactly.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Conversation {
     framing: Framing,
     messages: Vec<Message>,
     tokens: Vec<TokenId>,
     opening: Opening,
+    /// The opening before the question that is not answered yet.
+    asked: Opening,
+    /// What was before each exchange.
+    earlier: Vec<(Vec<TokenId>, Opening)>,
 }
 
 /// The beginning of a dialogue, which an instruction changes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Opening {
     /// The text, if it was framed when it came.
     framed: Option<String>,
@@ -36,7 +40,8 @@ impl Conversation {
     #[must_use]
     pub fn new(framing: Framing, system: Option<&str>) -> Self {
         let messages = system.map(|text| Message::new(Role::System, text)).into_iter().collect();
-        Self { framing, messages, tokens: Vec::new(), opening: Opening::default() }
+        let (tokens, opening, asked, earlier) = Default::default();
+        Self { framing, messages, tokens, opening, asked, earlier }
     }
 
     /// How it is framed.
@@ -78,20 +83,34 @@ impl Conversation {
         let system = framing::instructed(self.system(), instruction);
         let tokens = match &self.opening.framed {
             Some(text) => framing::tokens(&self.framing, Some(&system), tokenizer, text)?,
-            None => {
-                let spoken = self.messages[..self.opening.messages].iter().filter(|message| message.role != Role::System);
-                let messages: Vec<Message> = std::iter::once(Message::new(Role::System, system)).chain(spoken.cloned()).collect();
-                tokenizer.encode(&self.framing.render(&messages)?)?
-            }
+            None => framing::tokens_of(&self.framing, tokenizer, &self.messages[..self.opening.messages], Some(instruction))?,
         };
         Ok(Instruction::new(self.opening.tokens, tokens))
     }
 
     /// Forgets what was said, but not the system message.
     pub fn restart(&mut self) {
-        self.messages.retain(|message| message.role == Role::System);
-        self.tokens.clear();
-        self.opening = Opening::default();
+        let system = self.system().map(str::to_owned);
+        *self = Self::new(self.framing.clone(), system.as_deref());
+    }
+
+    /// Takes up a dialogue that was kept as text: questions and their answers after a system
+    /// message, in place of what was said so far.
+    pub fn resume(&mut self, system: Option<&str>, exchanges: impl IntoIterator<Item = (String, String)>) {
+        *self = Self::new(self.framing.clone(), system);
+        for (question, answer) in exchanges {
+            self.messages.extend([Message::new(Role::User, question), Message::new(Role::Assistant, answer)]);
+            // The next question encodes them.
+            self.earlier.push(Default::default());
+        }
+    }
+
+    /// Takes the last exchange back and returns its question; nothing if there is none.
+    pub fn undo(&mut self) -> Option<String> {
+        let (tokens, opening) = self.earlier.pop()?;
+        (self.tokens, self.opening) = (tokens, opening);
+        self.messages.pop_if(|message| message.role == Role::Assistant);
+        self.messages.pop_if(|message| message.role == Role::User).map(|question| question.content)
     }
 
     /// The user speaks: the tokens of the whole dialogue, ready for the answer.
@@ -100,6 +119,7 @@ impl Conversation {
     /// When the template or the tokenizer refuses it; the dialogue is then as it was.
     pub fn ask(&mut self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<TokenId>, TextError> {
         self.messages.push(Message::new(Role::User, text));
+        self.asked = self.opening.clone();
         let tokens = self.extended(tokenizer);
         if tokens.is_err() {
             self.retract();
@@ -111,13 +131,13 @@ impl Conversation {
     /// included.
     pub fn answer(&mut self, tokens: Vec<TokenId>, text: &str) {
         self.messages.push(Message::new(Role::Assistant, text));
-        self.tokens = tokens;
+        self.earlier.push((std::mem::replace(&mut self.tokens, tokens), std::mem::take(&mut self.asked)));
     }
 
     /// Takes the last question back, where it was not answered.
     pub fn retract(&mut self) {
-        if self.messages.last().is_some_and(|message| message.role == Role::User) {
-            self.messages.pop();
+        if self.messages.pop_if(|message| message.role == Role::User).is_some() {
+            self.opening = std::mem::take(&mut self.asked);
         }
     }
 
@@ -129,7 +149,7 @@ impl Conversation {
 
     fn extended(&mut self, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, TextError> {
         if self.tokens.is_empty() {
-            let tokens = tokenizer.encode(&self.framing.render(&self.messages)?)?;
+            let tokens = framing::tokens_of(&self.framing, tokenizer, &self.messages, None)?;
             return Ok(self.open(tokens));
         }
         let mut tokens = self.tokens.clone();
@@ -260,6 +280,71 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    fn framings() -> [Framing; 4] {
+        let template = ChatTemplate::from_directory(Path::new(TOKENIZER).parent().unwrap()).unwrap();
+        [Framing::Hh { stop: true }, Framing::Hh { stop: false }, Framing::Bare, Framing::Chat(template.into())]
+    }
+
+    /// A dialogue of [`TURNS`], and the tokens of each of its questions.
+    fn told(tokenizer: &Tokenizer, framing: Framing) -> (Conversation, Vec<Vec<TokenId>>) {
+        let (mut conversation, mut asked) = (Conversation::new(framing, Some("Be kind.")), Vec::new());
+        for (question, answer) in TURNS {
+            let mut tokens = conversation.ask(tokenizer, question).unwrap();
+            asked.push(tokens.clone());
+            tokens.extend(tokenizer.encode(&format!(" {answer}")).unwrap());
+            conversation.answer(tokens, answer);
+        }
+        (conversation, asked)
+    }
+
+    #[test]
+    fn an_exchange_that_is_taken_back_leaves_no_trace() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        for framing in framings() {
+            let (mut conversation, asked) = told(&tokenizer, framing);
+            let instruction = |conversation: &Conversation| conversation.instructed(&tokenizer, "Be calm.").unwrap();
+            for (place, (question, _)) in TURNS.iter().enumerate().rev() {
+                assert_eq!(conversation.undo().as_deref(), Some(*question));
+                assert_eq!(conversation.messages().len(), 1 + 2 * place);
+                assert_eq!(conversation.ask(&tokenizer, question).unwrap(), asked[place]);
+                let expected = instruction(&conversation);
+                conversation.retract();
+                conversation.ask(&tokenizer, "Something else?").unwrap();
+                conversation.retract();
+                conversation.ask(&tokenizer, question).unwrap();
+                assert_eq!(instruction(&conversation), expected);
+                conversation.retract();
+            }
+            assert_eq!(conversation.undo(), None);
+        }
+    }
+
+    /// A dialogue that was kept as text goes on as it did before, and its instructions stand where
+    /// they stood.
+    #[test]
+    fn a_dialogue_is_taken_up_where_it_was_left() {
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        for framing in framings() {
+            let (mut left, _) = told(&tokenizer, framing.clone());
+            let expected = left.ask(&tokenizer, "Bye.").unwrap();
+            let mut resumed = Conversation::new(framing.clone(), None);
+            let exchanges = || TURNS.map(|(question, answer)| (question.to_owned(), answer.to_owned()));
+            resumed.ask(&tokenizer, "Forgotten").unwrap();
+            resumed.resume(Some("Be kind."), exchanges());
+            let tokens = resumed.ask(&tokenizer, "Bye.").unwrap();
+            if matches!(framing, Framing::Hh { stop: true }) {
+                assert_eq!(tokens, expected);
+            }
+            assert_eq!((resumed.messages(), resumed.framing().stops()), (left.messages(), left.framing().stops()));
+            let mut instructed = Conversation::new(framing, None);
+            instructed.resume(Some("Be kind.\n\nBe calm."), exchanges());
+            let whole = instructed.ask(&tokenizer, "Bye.").unwrap();
+            assert_eq!(resumed.instructed(&tokenizer, "Be calm.").unwrap(), Instruction::new(tokens.len(), whole));
+            resumed.retract();
+            assert_eq!(resumed.undo().as_deref(), Some(TURNS[2].0));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::train::data::END_OF_TURN;
 pub enum Framing {
     /// `"\n\nHuman: …\n\nAssistant: …"`.
     Hh {
-        /// Whether a response ends where the model goes on to play the human.
+        /// Whether a response ends where the model begins another turn, of either speaker.
         stop: bool,
     },
     /// The chat template of a checkpoint.
@@ -25,7 +25,7 @@ impl Framing {
     /// The texts that end a response.
     #[must_use]
     pub fn stops(&self) -> &'static [&'static str] {
-        if matches!(self, Self::Hh { stop: true }) { &[HUMAN] } else { &[] }
+        if matches!(self, Self::Hh { stop: true }) { &[HUMAN, ASSISTANT] } else { &[] }
     }
 
     /// The text of a dialogue that waits for the assistant.
@@ -161,6 +161,25 @@ mod tests {
         assert_eq!(tokens(&Framing::Bare, None, &tokenizer, DIALOGUE).unwrap(), published);
         let told = tokens(&Framing::Bare, Some("Be brief."), &tokenizer, DIALOGUE).unwrap();
         assert_eq!(tokenizer.decode(&told).unwrap(), format!("Be brief.{DIALOGUE}"));
+    }
+
+    #[test]
+    fn a_response_ends_before_a_label_of_either_speaker() {
+        use crate::dialogue::ReplyText;
+        let tokenizer = Tokenizer::from_file(Path::new(TOKENIZER)).unwrap();
+        let shown = |framing: Framing, text: &str| {
+            let mut reply = ReplyText::new(&tokenizer, framing.stops());
+            let mut shown: String = tokenizer.encode(text).unwrap().iter().map(|&token| reply.push(&[token])).collect();
+            shown += &reply.finish();
+            shown
+        };
+        for label in [HUMAN, ASSISTANT] {
+            let text = format!(" Hello.{label} More.");
+            assert_eq!(shown(Framing::Hh { stop: true }, &text), "Hello.");
+            assert_eq!(shown(Framing::Hh { stop: false }, &text), text.trim_start());
+        }
+        let words = " The Assistant: a play.\n\nAssistants: two.";
+        assert_eq!(shown(Framing::Hh { stop: true }, words), words.trim_start());
     }
 
     #[test]

@@ -144,6 +144,32 @@ impl<'m> Session<'m> {
         &self.scheme.arm
     }
 
+    /// Puts a scheme that was built on [`rack`](Self::rack) and
+    /// [`instruction_rack`](Self::instruction_rack) in the place of this one, with its instructions.
+    /// The draws go on.
+    ///
+    /// # Errors
+    /// As [`add_instructions`](Self::add_instructions); the session is then as it was.
+    pub fn replace(
+        &mut self,
+        scheme: Scheme,
+        instructions: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), SessionError> {
+        let before = std::mem::take(&mut self.instructions);
+        if let Err(error) = self.add_instructions(instructions) {
+            self.instructions.clear();
+            self.add_instructions(before)?;
+            return Err(error);
+        }
+        self.scheme = scheme;
+        Ok(())
+    }
+
+    /// The instructions that the backbone can read under.
+    pub fn instruction_rack(&self) -> &InstructionRack {
+        &self.instructed
+    }
+
     /// The adapters that the backbone can read with.
     pub fn rack(&self) -> &AdapterRack {
         &self.rack

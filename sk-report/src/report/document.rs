@@ -26,10 +26,11 @@ impl Report {
         Ok(Self { reference: reference.to_owned(), resamples: resampling.resamples, seed: resampling.seed, tables })
     }
 
-    /// The tables as text, with their notes; those of the appendix are left out.
-    pub fn plain(&self) -> String {
+    /// The tables as text on lines of at most `width` columns, with their notes; those of the appendix
+    /// are left out.
+    pub fn plain(&self, width: usize) -> String {
         let shown = self.tables.iter().filter(|table| !table.appendix);
-        shown.map(Table::plain).collect::<Vec<_>>().join("\n")
+        shown.map(|table| table.plain(width)).collect::<Vec<_>>().join("\n")
     }
 
     /// The table of a name.

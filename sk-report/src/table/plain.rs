@@ -1,33 +1,27 @@
-use std::fmt::Write;
-
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, TableStyle};
-
 use super::{Kind, Table, print};
+use crate::grid::{Grid, wrap};
 
-/// A rule under the header and nothing else.
-const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+/// Most columns of words that begin every block of a folded table.
+const REPEATED: usize = 2;
 
 impl Table {
-    /// The table as text: title, columns, notes.
-    pub fn plain(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_style(RULED).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-        let align = |kind| if kind == Kind::Text { CellAlignment::Left } else { CellAlignment::Right };
-        table.set_header(self.columns.iter().map(|column| Cell::new(&column.heading).set_alignment(align(column.kind))));
+    /// The table as text on lines of at most `width` columns: title, columns, notes.
+    pub fn plain(&self, width: usize) -> String {
+        let mut grid = Grid::new(self.columns.iter().map(|column| column.heading.as_str()));
+        let words = self.columns.iter().take_while(|column| column.kind == Kind::Text).count();
+        grid = grid.repeat(words.clamp(1, REPEATED));
+        for (place, column) in self.columns.iter().enumerate() {
+            if column.kind != Kind::Text {
+                grid = grid.numbers(place..=place);
+            }
+        }
         for row in &self.rows {
-            let cells = self.columns.iter().zip(row);
             let power = |mantissa: &str, exponent| format!("{mantissa}e{exponent}");
-            table.add_row(
-                cells.map(|(column, value)| Cell::new(print(column.kind, value, power)).set_alignment(align(column.kind))),
-            );
+            grid.row(self.columns.iter().zip(row).map(|(column, value)| print(column.kind, value, power)));
         }
-        let mut text = format!("{}\n\n", self.title);
-        for line in table.to_string().lines() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
+        let mut text = format!("{}\n\n{}\n", wrap(&self.title, width, 0), grid.render(width));
         for note in &self.notes {
-            let _ = writeln!(text, "  {note}");
+            text += &format!("  {}\n", wrap(note, width.saturating_sub(2), 2));
         }
         text
     }

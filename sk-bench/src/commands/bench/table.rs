@@ -1,10 +1,11 @@
 //! What is measured, as a reader sees it.
 
-use comfy_table::{CellAlignment, Table, presets};
+use sk_report::grid::Grid;
 
 use super::report::{OpponentFigure, Report};
 use crate::plural::counted;
 use crate::ruler::{AxisReport, Figure, Reconfiguration, Spread};
+use crate::terminal;
 
 /// The report as text: what the device can do, the figures beside their floors, and a table for
 /// each sweep.
@@ -75,22 +76,20 @@ impl Unit {
 }
 
 /// A table of figures: name, median, range, floor, and how many times the floor.
-struct Figures(Table);
+struct Figures(Grid);
 
 impl Figures {
     fn new() -> Self {
-        let mut table = plain();
-        table.set_header(["", "median", "range", "floor", "× floor"]);
-        Self(table)
+        Self(Grid::new(["", "median", "range", "floor", "× floor"]).numbers(1..))
     }
 
     fn row(&mut self, name: &str, median: String, range: String) {
-        self.0.add_row([name.to_owned(), median, range, String::new(), String::new()]);
+        self.0.row([name.to_owned(), median, range, String::new(), String::new()]);
     }
 
     fn figure(&mut self, name: &str, figure: &Figure, unit: Unit) {
         let floor = figure.floor.map_or_else(String::new, |floor| unit.show(floor));
-        self.0.add_row([name.to_owned(), unit.show(figure.spread.median), unit.range(figure.spread), floor, times(figure)]);
+        self.0.row([name.to_owned(), unit.show(figure.spread.median), unit.range(figure.spread), floor, times(figure)]);
     }
 
     fn spread(&mut self, name: &str, spread: Spread, unit: Unit) {
@@ -150,7 +149,7 @@ fn figures(report: &Report) -> String {
             }
         }
     }
-    align(table.0)
+    table.0.render(terminal::columns())
 }
 
 fn reconfiguration(table: &mut Figures, edits: &Reconfiguration) {
@@ -180,10 +179,10 @@ fn memory(table: &mut Figures, report: &Report) {
 }
 
 fn steps(sweep: &AxisReport) -> String {
-    let mut table = plain();
-    table.set_header([sweep.axis, "draft", "× floor", "score", "× floor", "step", "range", "floor", "× floor", "/ centre"]);
+    let headings = [sweep.axis, "draft", "× floor", "score", "× floor", "step", "range", "floor", "× floor", "/ centre"];
+    let mut grid = Grid::new(headings).numbers(1..);
     for point in &sweep.points {
-        table.add_row([
+        grid.row([
             point.value.to_string(),
             Unit::Time.show(point.draft.spread.median),
             times(&point.draft),
@@ -202,20 +201,7 @@ fn steps(sweep: &AxisReport) -> String {
         let values: Vec<String> = sweep.skipped.iter().map(ToString::to_string).collect();
         format!("\nnot measured, beyond the models' context: {}", values.join(", "))
     };
-    align(table) + &skipped
-}
-
-fn plain() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).force_no_tty();
-    table
-}
-
-fn align(mut table: Table) -> String {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
+    grid.render(terminal::columns()) + &skipped
 }
 
 fn mebibytes(bytes: f64) -> String {

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use sk_aggregate::{Jump, StabilityCertificate};
 use sk_core::ParameterError;
+use sk_report::grid::{Grid, wrap};
 
 use crate::batches::RecordedBatch;
-use crate::explain::RULED;
 use crate::scheme::Uncertified;
+use crate::terminal;
 
 /// What was certified and found, batch by batch.
 #[derive(Debug, Serialize)]
@@ -175,29 +175,30 @@ impl Report {
     }
 
     fn certificates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = ruled();
+        let width = terminal::columns();
         let forms = |what: &str| ["published", "uniform", "sharpened"].map(|form| format!("{what}, {form}"));
         let mut header = vec!["batch".to_owned(), "N".to_owned()];
         header.extend(self.delta.into_iter().flat_map(|_| forms("bound")));
         header.extend(self.tolerance.into_iter().flat_map(|_| forms("radius")));
-        table.set_header(header);
+        let mut grid = Grid::new(header).numbers(1..);
         for row in &self.batches {
             let Verdict::Certified(Certified { bound, radius }) = &row.certificate else { continue };
             let mut cells = vec![row.label.clone(), row.candidates.to_string()];
             cells.extend(bound.iter().chain(radius).flat_map(|forms| forms.each()).map(short));
-            table.add_row(cells);
+            grid.row(cells);
         }
-        align(&mut table, 1);
-        writeln!(f, "\n{}\n", table.trim_fmt())?;
+        writeln!(f, "\n{}\n", grid.render(width))?;
         if let Some(delta) = self.delta {
-            writeln!(
-                f,
+            let bound = format!(
                 "bound: what the choice moves by, in total variation, when no score moves by more than {}; 1 or more says nothing",
                 full(delta)
-            )?;
+            );
+            writeln!(f, "{}", wrap(&bound, width, 2))?;
         }
         if let Some(tolerance) = self.tolerance {
-            writeln!(f, "radius: when no score moves by more, the choice moves by at most {tolerance} in total variation")?;
+            let radius =
+                format!("radius: when no score moves by more, the choice moves by at most {tolerance} in total variation");
+            writeln!(f, "{}", wrap(&radius, width, 2))?;
         }
         Ok(())
     }
@@ -219,33 +220,19 @@ impl Report {
                 None => writeln!(f)?,
             }
         }
-        let mut table = ruled();
         let mut header = vec!["#", "μ before", "μ after", "change", "σ"];
         header.extend(jump.fluency.is_some().then_some("ℓ_S"));
         header.extend(["P before", "P after"]);
-        table.set_header(header);
+        let mut grid = Grid::new(header).numbers(..);
         for i in 0..jump.before.len() {
             let (before, after) = (jump.before[i], jump.after[i]);
             // In full: what differs may be the last digit.
             let mut cells = vec![(i + 1).to_string(), full(before), full(after), short(after - before), short(jump.sigma[i])];
             cells.extend(jump.fluency.as_ref().map(|fluency| short(fluency[i])));
             cells.extend([jump.probabilities_before[i], jump.probabilities_after[i]].map(|p| format!("{p:.4}")));
-            table.add_row(cells);
+            grid.row(cells);
         }
-        align(&mut table, 0);
-        writeln!(f, "{}", table.trim_fmt())
-    }
-}
-
-fn ruled() -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table
-}
-
-fn align(table: &mut Table, from: usize) {
-    for column in table.column_iter_mut().skip(from) {
-        column.set_cell_alignment(CellAlignment::Right);
+        writeln!(f, "{}", grid.render(terminal::columns()))
     }
 }
 

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use crate::explain::Detail;
 use crate::models::Source;
-use crate::scheme::NamedWeights;
+use crate::scheme::{FieldEdit, NamedWeights};
 use crate::suggest;
 
 /// What `/help` says.
@@ -15,13 +15,21 @@ pub(super) const COMMANDS: &str = "\
                       is seated as NAME=instruction:TEXT
 /unseat NAME          drop a blade
 /swap OLD NEW=DIR     put another adapter in a blade's seat, with its weight
+/set FIELD=VALUE      set a field of the scheme, such as selector.temperature=0.5
 /explain on|full|off  show each step, briefly or as a table
+/again                answer the last question once more, with the next seed
+/undo                 take the last question and its answer back
 /new                  start another dialogue
 /seed N               start the draws anew
-/save FILE            write the dialogue as JSON
-/quit                 leave";
+/save FILE            write the dialogue as JSON to a new file
+/load FILE            go on from a dialogue that was saved
+/quit                 leave (or Ctrl-D)";
 
-const NAMES: [&str; 11] = ["help", "quit", "new", "weights", "blades", "seat", "unseat", "swap", "explain", "save", "seed"];
+/// The commands, without their `/`.
+pub(super) const NAMES: [&str; 15] = [
+    "help", "weights", "blades", "seat", "unseat", "swap", "set", "explain", "again", "undo", "new", "seed", "save", "load",
+    "quit",
+];
 
 /// A line that begins with `/`.
 #[derive(Debug, PartialEq)]
@@ -34,8 +42,12 @@ pub(super) enum Command {
     Seat(Source),
     Unseat(String),
     Swap(String, Source),
+    Set(FieldEdit),
     Explain(Option<Detail>),
+    Again,
+    Undo,
     Save(PathBuf),
+    Load(PathBuf),
     Seed(u64),
 }
 
@@ -67,7 +79,11 @@ impl FromStr for Command {
                 "off" => Ok(Self::Explain(None)),
                 _ => Err(needs("on, full or off")),
             },
+            "set" => given("SLOT.FIELD=VALUE, such as selector.temperature=0.5")?.parse().map(Self::Set),
+            "again" => Ok(Self::Again),
+            "undo" => Ok(Self::Undo),
             "save" => Ok(Self::Save(given("the name of a file")?.into())),
+            "load" => Ok(Self::Load(given("the name of a file")?.into())),
             "seed" => rest.parse().map(Self::Seed).map_err(|_| needs("a whole number")),
             _ => Err(format!("unknown command \"/{name}\"; {}", suggest::hint(name, &NAMES))),
         }
@@ -86,10 +102,15 @@ mod tests {
         assert_eq!("swap a b=c d".parse(), Ok(Command::Swap("a".into(), "b=c d".parse().unwrap())));
         assert_eq!("explain on".parse(), Ok(Command::Explain(Some(Detail::Brief))));
         assert_eq!("seed 7".parse(), Ok(Command::Seed(7)));
+        assert_eq!("set selector.top_k=5".parse(), Ok(Command::Set("selector.top_k=5".parse().unwrap())));
+        assert_eq!("load a b.json".parse(), Ok(Command::Load("a b.json".into())));
         for (wrong, says) in [
             ("wieghts", "did you mean \"weights\"?"),
             ("swap a", "OLD NEW=DIR"),
             ("seat", "NAME=DIR"),
+            ("set", "/set needs SLOT.FIELD=VALUE"),
+            ("set selector=5", "names no field"),
+            ("load", "the name of a file"),
             ("explain maybe", "on, full or off"),
             ("seed x", "whole number"),
         ] {
@@ -102,6 +123,8 @@ mod tests {
     fn help_names_every_command() {
         for name in NAMES.iter().filter(|name| **name != "help") {
             assert!(COMMANDS.contains(&format!("/{name}")), "{name}");
+            let known = name.parse::<Command>().map_or_else(|error| !error.contains("unknown"), |_| true);
+            assert!(known, "{name}");
         }
     }
 }

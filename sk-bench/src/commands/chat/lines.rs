@@ -1,30 +1,44 @@
 use std::io::{self, IsTerminal, Stdin};
+use std::path::{Path, PathBuf};
 
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config, Editor};
 
+use super::complete::Completions;
 use crate::Error;
+use crate::message;
 
 const PROMPT: &str = "> ";
+/// Lines that are remembered from session to session.
+const REMEMBERED: usize = 1000;
 
 /// Where the user's lines come from: an editor on a terminal, plain lines from a pipe.
 pub(super) enum Lines {
-    Terminal(Box<DefaultEditor>),
+    Terminal(Box<Terminal>),
     Pipe(Stdin),
+}
+
+/// An editor with its history.
+pub(super) struct Terminal {
+    editor: Editor<Completions, FileHistory>,
+    /// Where lines are remembered, if anywhere.
+    history: Option<PathBuf>,
 }
 
 impl Lines {
     pub(super) fn new() -> Self {
-        let editor = if io::stdin().is_terminal() { DefaultEditor::new().ok() } else { None };
-        editor.map_or_else(|| Self::Pipe(io::stdin()), |editor| Self::Terminal(Box::new(editor)))
+        let terminal = if io::stdin().is_terminal() { Terminal::new(history_file()).ok() } else { None };
+        terminal.map_or_else(|| Self::Pipe(io::stdin()), |terminal| Self::Terminal(Box::new(terminal)))
     }
 
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
-    /// The next line; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<String>, Error> {
+    /// The next line; `None` at the end. On a terminal, the Tab key completes to what `completions`
+    /// knows.
+    pub(super) fn next(&mut self, completions: impl FnOnce() -> Completions) -> Result<Option<String>, Error> {
         let failed = |source| Error::Read { path: "standard input".into(), source };
         match self {
             Self::Pipe(stdin) => {
@@ -32,16 +46,60 @@ impl Lines {
                 let read = stdin.read_line(&mut line).map_err(failed)?;
                 Ok((read > 0).then_some(line))
             }
-            Self::Terminal(editor) => match editor.readline(PROMPT) {
-                Ok(line) => {
-                    // A line that cannot be remembered is still a line.
-                    let _ = editor.add_history_entry(&line);
-                    Ok(Some(line))
-                }
-                Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(None),
-                Err(ReadlineError::Io(source)) => Err(failed(source)),
-                Err(other) => Err(failed(io::Error::other(other))),
-            },
+            Self::Terminal(terminal) => {
+                terminal.editor.set_helper(Some(completions()));
+                terminal.next().map_err(failed)
+            }
         }
     }
+}
+
+impl Terminal {
+    fn new(history: Option<PathBuf>) -> Result<Self, ReadlineError> {
+        let config = Config::builder().max_history_size(REMEMBERED)?.history_ignore_space(true).build();
+        let lines = FileHistory::with_config(&config);
+        let mut editor = Editor::with_history(config, lines)?;
+        // Without what was typed before there is still a dialogue.
+        if let Some(history) = &history {
+            let _ = editor.load_history(history);
+        }
+        Ok(Self { editor, history })
+    }
+
+    /// The next line. Ctrl-C drops the line that is being typed; pressed again, it says how to leave.
+    fn next(&mut self) -> io::Result<Option<String>> {
+        let mut dropped = false;
+        loop {
+            match self.editor.readline(PROMPT) {
+                Ok(line) => {
+                    self.remember(&line);
+                    return Ok(Some(line));
+                }
+                Err(ReadlineError::Interrupted) if dropped => {
+                    message::aside("Ctrl-D or /quit leaves");
+                }
+                Err(ReadlineError::Interrupted) => dropped = true,
+                Err(ReadlineError::Eof) => return Ok(None),
+                Err(ReadlineError::Io(source)) => return Err(source),
+                Err(other) => return Err(io::Error::other(other)),
+            }
+        }
+    }
+
+    /// Adds a line to the history, at once: a session may be killed. A line that cannot be
+    /// remembered is still a line.
+    fn remember(&mut self, line: &str) {
+        let added = self.editor.add_history_entry(line).unwrap_or_default();
+        if let Some(history) = self.history.as_deref().filter(|_| added) {
+            let folder = history.parent().unwrap_or(Path::new(""));
+            let _ = std::fs::create_dir_all(folder).map(|()| self.editor.append_history(history));
+        }
+    }
+}
+
+/// The file of the history, below the user's folder for state.
+fn history_file() -> Option<PathBuf> {
+    let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let state = set.or_else(|| std::env::home_dir().map(|home| home.join(".local").join("state")))?;
+    Some(state.join("swiss-knife").join("chat-history"))
 }

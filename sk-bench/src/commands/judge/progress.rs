@@ -1,94 +1,85 @@
-//! How judging is shown: a bar on a terminal, a line now and then elsewhere.
+//! How judging is shown, and what of it is said at the end.
 
-use std::io::IsTerminal;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::judge::run::Watch;
 use crate::judge::{JudgeError, Judged};
 use crate::message;
+use crate::progress::Work;
 
-/// Between two lines where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Troubles that are shown in words; later ones are only counted.
 const SHOWN: usize = 3;
+/// Characters of a reply without a score that are shown.
+const LONGEST: usize = 200;
 
 /// The progress of one run.
-pub(super) struct Progress {
-    bar: ProgressBar,
-    lines: bool,
-    quiet: bool,
-    abstained: AtomicUsize,
-    failed: AtomicUsize,
-    last_line: Mutex<Instant>,
+pub(super) struct Progress(Mutex<Inner>);
+
+struct Inner {
+    work: Work,
+    abstained: usize,
+    failed: usize,
+    /// Replies without a score, and the first in words.
+    unreadable: (usize, String),
 }
 
 impl Progress {
     pub(super) fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal && !quiet { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:32.cyan} {pos}/{len} {msg} · {per_sec} · {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self {
-            bar,
-            lines: !terminal && !quiet,
-            quiet,
-            abstained: AtomicUsize::new(0),
-            failed: AtomicUsize::new(0),
-            last_line: Mutex::new(Instant::now()),
-        }
+        Self(Mutex::new(Inner { work: Work::new("judgement", quiet), abstained: 0, failed: 0, unreadable: Default::default() }))
     }
 
+    /// Ends the bar, and says from how many replies no score can be read.
     pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        let Inner { work, unreadable: (count, first), .. } = &*self.lock();
+        work.finish();
+        if *count > 0 {
+            work.line(&format!("no score can be read from {count} of the judge's replies; the first, {first}"));
+        }
     }
 
-    fn step(&self) {
-        self.bar.inc(1);
-        let abstained = self.abstained.load(Ordering::Relaxed);
-        let failed = self.failed.load(Ordering::Relaxed);
-        let mut parts = Vec::new();
-        if abstained > 0 {
-            parts.push(format!("{abstained} abstained"));
-        }
-        if failed > 0 {
-            parts.push(format!("{failed} unanswered"));
-        }
-        let text = parts.join(", ");
-        if self.lines
-            && let Ok(mut last) = self.last_line.lock()
-            && last.elapsed() >= LINE_EVERY
-        {
-            *last = Instant::now();
-            message::note(&format!("{}/{} {text}", self.bar.position(), self.bar.length().unwrap_or_default()));
-        }
-        self.bar.set_message(text);
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// One more question was put.
+    fn step(&mut self) {
+        let counted = [(self.abstained, "abstained"), (self.failed, "unanswered")];
+        let parts = counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let note = parts.collect::<Vec<_>>().join(", ");
+        self.work.show(self.work.done() + 1, &note);
     }
 }
 
 impl Watch for Progress {
     fn begin(&self, total: usize, resumed: usize) {
-        self.bar.set_length(total as u64);
-        self.bar.set_position(resumed as u64);
-        self.bar.reset_eta();
-        if resumed > 0 && !self.quiet {
-            self.bar.suspend(|| message::note(&format!("{resumed} of {total} judgements are there already")));
+        let mut inner = self.lock();
+        inner.work.begin(total as u64, resumed as u64);
+        if resumed > 0 {
+            inner.work.line(&format!("{resumed} of {total} judgements are there already"));
         }
     }
 
     fn answered(&self, record: &Judged) {
-        self.abstained.fetch_add(usize::from(record.score.is_none()), Ordering::Relaxed);
-        self.step();
+        let mut inner = self.lock();
+        if let Some(reply) = &record.reply {
+            if inner.unreadable.0 == 0 {
+                let (id, reply) = (message::quoted(&record.id, LONGEST), message::quoted(reply, LONGEST));
+                inner.unreadable.1 = format!("on {} of \"{id}\": {reply}", record.rubric);
+            }
+            inner.unreadable.0 += 1;
+        }
+        inner.abstained += usize::from(record.score.is_none());
+        inner.step();
     }
 
     fn failed(&self, error: &JudgeError) {
-        let before = self.failed.fetch_add(1, Ordering::Relaxed);
-        if before < SHOWN && !self.quiet {
-            self.bar.suspend(|| message::warning(&error.to_string()));
+        let mut inner = self.lock();
+        if inner.failed < SHOWN {
+            inner.work.line(&error.to_string());
         }
-        self.step();
+        inner.failed += 1;
+        inner.step();
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::{Serialize, Serializer};
 use serde_json::json;
+use sk_report::grid::Grid;
 
 use crate::Error;
 use crate::judge::candidates::{Estimate, Informativeness};
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
 use crate::judge::{FLUENCY, Objectives, Response, Rubric};
+use crate::terminal;
 use sk_report::objectives::Scores;
 
 /// Means of a scheme over the responses that have a score.
@@ -100,17 +101,18 @@ impl Summary {
             return pretty(self);
         }
         let means = self.schemes.first().map(|row| row.means.iter().map(|(name, _)| name.as_str())).into_iter().flatten();
-        let mut table = table(["scheme", "responses"].into_iter().chain(means).chain(["perplexity", "abstained"]));
+        let headings = ["scheme", "responses"].into_iter().chain(means).chain(["perplexity", "abstained"]);
+        let mut grid = Grid::new(headings).numbers(1..);
         for row in &self.schemes {
             let mut cells = vec![row.scheme.clone(), row.responses.to_string()];
             cells.extend(row.means.iter().map(|(_, mean)| *mean).chain([row.perplexity]).map(number));
             cells.push(row.abstained.to_string());
-            table.add_row(cells);
+            grid.row(cells);
         }
         let Self { judged, resumed, cached, abstained, unanswered, .. } = self;
         Ok(format!(
             "{}\n{judged} judgements, {resumed} found in the file, {cached} in the cache; {abstained} abstained, {unanswered} unanswered",
-            table.trim_fmt()
+            grid.render(terminal::columns())
         ))
     }
 }
@@ -128,9 +130,10 @@ impl Retest {
         if json {
             return pretty(self);
         }
-        let mut table = table(["rubric", "pairs", "Pearson r", "mean |change|", "mean change", "unchanged", "excluded"]);
+        let headings = ["rubric", "pairs", "Pearson r", "mean |change|", "mean change", "unchanged", "excluded"];
+        let mut grid = Grid::new(headings).numbers(1..);
         for row in &self.rubrics {
-            table.add_row([
+            grid.row([
                 row.rubric.clone(),
                 row.pairs.to_string(),
                 number(row.pearson),
@@ -140,7 +143,7 @@ impl Retest {
                 row.excluded.to_string(),
             ]);
         }
-        Ok(table.trim_fmt())
+        Ok(grid.render(terminal::columns()))
     }
 }
 
@@ -158,12 +161,12 @@ impl Candidates {
         if json {
             return pretty(self);
         }
-        let mut table =
-            table(["scheme", "blade", "rubric", "steps", "prompts", "r_s(μ, q)", "95 %", "r_s(σ, |μ−q|)", "95 %", "𝓘(σ)"]);
+        let headings = ["scheme", "blade", "rubric", "steps", "prompts", "r_s(μ, q)", "95 %", "r_s(σ, |μ−q|)", "95 %", "𝓘(σ)"];
+        let mut grid = Grid::new(headings).numbers(3..).repeat(3);
         for row in &self.blades {
             let interval =
                 |estimate: &Estimate| estimate.interval.map_or_else(dash, |[low, high]| format!("[{low:.2}, {high:.2}]"));
-            table.add_row([
+            grid.row([
                 row.scheme.clone(),
                 row.blade.clone(),
                 row.rubric.clone(),
@@ -177,7 +180,10 @@ impl Candidates {
             ]);
         }
         let Self { steps, candidates, unanswered, .. } = self;
-        Ok(format!("{}\n{candidates} candidates of {steps} steps, {unanswered} judgements unanswered", table.trim_fmt()))
+        Ok(format!(
+            "{}\n{candidates} candidates of {steps} steps, {unanswered} judgements unanswered",
+            grid.render(terminal::columns())
+        ))
     }
 }
 
@@ -213,16 +219,6 @@ fn number(value: Option<f64>) -> String {
 /// Stands where there is no number.
 fn dash() -> String {
     "–".to_owned()
-}
-
-fn table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).force_no_tty();
-    table.set_header(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 fn pretty(value: &impl Serialize) -> Result<String, Error> {

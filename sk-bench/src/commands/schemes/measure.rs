@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -19,14 +18,15 @@ use sk_models::lora::LoraAdapter;
 
 use crate::Models;
 use crate::args::{ModelArgs, SteeringArgs, positive};
-use crate::explain::RULED;
 use crate::models;
 use crate::plural::counted;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::Shipped;
 use crate::session;
+use crate::terminal;
 use crate::{Error, memory, message};
+use sk_report::grid::Grid;
 use sk_report::stats::median;
 
 /// What the prompt is made of.
@@ -220,9 +220,8 @@ fn peak_alone(scheme: &str) -> Option<u64> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(RULED).force_no_tty();
-        table.set_header(["scheme", "tokens/s", "range", "of frozen", "peak memory", "forward passes"]);
+        let headings = ["scheme", "tokens/s", "range", "of frozen", "peak memory", "forward passes"];
+        let mut grid = Grid::new(headings).numbers(1..5);
         for row in &self.schemes {
             let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20));
             let memory = row.peak_memory.map(mebibytes).unwrap_or_default();
@@ -234,17 +233,14 @@ impl fmt::Display for Report {
                 ],
                 (None, _) => ["not measured".to_owned(), String::new(), String::new()],
             };
-            table.add_row([row.scheme.clone(), rate, range, share, memory, row.passes.clone()]);
-        }
-        for column in table.column_iter_mut().skip(1).take(4) {
-            column.set_cell_alignment(CellAlignment::Right);
+            grid.row([row.scheme.clone(), rate, range, share, memory, row.passes.clone()]);
         }
         let load = self.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
         let Self { device, repeat, prompt_tokens, new_tokens, frozen, .. } = self;
         let turns = counted(*repeat, "turn");
         writeln!(f, "{device}, medians of {turns}{load}; prompt of {prompt_tokens} tokens, {new_tokens} new tokens")?;
         writeln!(f, "frozen, greedy: {:.1} tokens/s ({:.1} – {:.1})", frozen.median, frozen.min, frozen.max)?;
-        write!(f, "{}", table.trim_fmt())?;
+        write!(f, "{}", grid.render(terminal::columns()))?;
         for row in &self.schemes {
             if let Some(reason) = &row.skipped {
                 write!(f, "\n{}: {reason}", row.scheme)?;

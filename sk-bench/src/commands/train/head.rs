@@ -83,7 +83,7 @@ pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
         iterations: args.iterations,
         seed: args.seed,
     };
-    let mut progress = progress::Bar::new(0);
+    let mut progress = progress::Bar::new("completion", 0);
     let report = train_head(&options, &device, &mut |event| progress.head(event))?;
     progress.finish();
     println!("{report}");

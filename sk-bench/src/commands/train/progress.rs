@@ -1,63 +1,31 @@
-//! How a training run is shown: a bar on a terminal, a line now and then elsewhere.
+//! How a training run is shown.
 
-use std::{
-    io::IsTerminal,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use sk_models::train::{dpo::DpoEvent, head::HeadEvent, lm::LmEvent, preference::PreferenceReport};
 
-use crate::message;
+use crate::progress::Work;
 
-/// Between two lines where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Weight of the past in the shown rate.
 const MEMORY: f64 = 0.9;
 
 /// The progress of one run.
 pub(super) struct Bar {
-    bar: ProgressBar,
-    terminal: bool,
+    work: Work,
+    /// Steps of the run.
     total: u64,
     /// Exponential mean of items per second.
     rate: Option<f64>,
-    last_line: Instant,
 }
 
 impl Bar {
-    pub(super) fn new(total: u64) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:32.cyan} {pos}/{len} {msg} · {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, terminal, total, rate: None, last_line: Instant::now() }
+    /// Of so many parts that are called `unit`.
+    pub(super) fn new(unit: &'static str, total: u64) -> Self {
+        Self { work: Work::new(unit, false), total, rate: None }
     }
 
     pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    /// A line that stays.
-    fn line(&self, text: &str) {
-        if self.terminal {
-            self.bar.println(message::plain(text));
-        } else {
-            message::note(text);
-        }
-    }
-
-    /// A line that only a log sees, and not too often.
-    fn log(&mut self, text: impl FnOnce() -> String) {
-        if !self.terminal && self.last_line.elapsed() >= LINE_EVERY {
-            message::note(&text());
-            self.last_line = Instant::now();
-        }
-    }
-
-    fn start(&mut self, resumed: u64) {
-        self.bar.set_position(resumed);
-        self.bar.reset_eta();
+        self.work.finish();
     }
 
     /// The mean rate after `items` more in `elapsed`.
@@ -68,28 +36,26 @@ impl Bar {
         mean
     }
 
-    /// Seconds left at `rate` items a second and `items` a step.
-    fn left(&self, step: u64, items: usize, rate: f64) -> f64 {
-        (self.total - step) as f64 * items as f64 / rate
+    /// A step is done; a log has room for `more`.
+    fn step(&mut self, step: u64, note: String, more: &str) {
+        let note = if self.work.is_terminal() { note } else { format!("{note} · {more}") };
+        self.work.show(step, &note);
     }
 
     pub(super) fn lm(&mut self, event: LmEvent) {
         match event {
             LmEvent::Started { parameters, epoch_tokens, resumed, steps } => {
-                self.line(&format!("{parameters} parameters, {epoch_tokens} tokens an epoch, {steps} steps, {resumed} done"));
-                self.start(resumed);
+                self.work
+                    .line(&format!("{parameters} parameters, {epoch_tokens} tokens an epoch, {steps} steps, {resumed} done"));
+                self.work.begin(self.total, resumed);
             }
             LmEvent::Step { step, loss, norm, rate, tokens, elapsed } => {
                 let speed = self.rate(tokens, elapsed);
-                let left = self.left(step, tokens, speed);
-                self.bar.set_position(step);
-                self.bar.set_message(format!("loss {loss:.3} · {speed:.0} tokens/s"));
-                self.log(|| {
-                    format!("step {step} loss {loss:.4} norm {norm:.3} rate {rate:.2e} {speed:.0} tokens/s {left:.0} s left")
-                });
+                let more = format!("norm {norm:.3} · rate {rate:.2e}");
+                self.step(step, format!("{speed:.0} tokens/s · loss {loss:.3}"), &more);
             }
             LmEvent::HeldOut { step, loss } => {
-                self.line(&format!("step {step}: held-out loss {loss:.4}, perplexity {:.2}", loss.exp()));
+                self.work.line(&format!("step {step}: held-out loss {loss:.4}, perplexity {:.2}", loss.exp()));
             }
             _ => {}
         }
@@ -98,30 +64,22 @@ impl Bar {
     pub(super) fn dpo(&mut self, event: DpoEvent) {
         match event {
             DpoEvent::Started { parameters, pairs, held_out, resumed, steps } => {
-                self.line(&format!("{parameters} parameters, {pairs} pairs, {held_out} held out, {steps} steps, {resumed} done"));
-                self.start(resumed);
+                self.work
+                    .line(&format!("{parameters} parameters, {pairs} pairs, {held_out} held out, {steps} steps, {resumed} done"));
+                self.work.begin(self.total, resumed);
             }
-            DpoEvent::Reference { done, total } => {
-                self.bar.set_message(format!("reference {done}/{total}"));
-                self.log(|| format!("reference {done}/{total}"));
-                if done == total {
-                    self.bar.reset_eta();
-                }
+            // Steps begin when the reference has read every pair.
+            DpoEvent::Reference { done, total } if done < total => {
+                self.work.show(self.work.done(), &format!("reference {done}/{total}"));
             }
+            DpoEvent::Reference { .. } => self.work.begin(self.total, self.work.done()),
             DpoEvent::Step { step, loss, accuracy, norm, rate, pairs, elapsed } => {
                 let speed = self.rate(pairs, elapsed);
-                let left = self.left(step, pairs, speed);
-                self.bar.set_position(step);
-                self.bar.set_message(format!("loss {loss:.3} · accuracy {accuracy:.2} · {speed:.1} pairs/s"));
-                self.log(|| {
-                    format!(
-                        "step {step} loss {loss:.4} accuracy {accuracy:.2} norm {norm:.3} rate {rate:.2e} \
-                         {speed:.1} pairs/s {left:.0} s left"
-                    )
-                });
+                let more = format!("norm {norm:.3} · rate {rate:.2e}");
+                self.step(step, format!("{speed:.1} pairs/s · loss {loss:.3} · accuracy {accuracy:.2}"), &more);
             }
-            DpoEvent::HeldOut { step, report } => self.line(&format!("step {step}, held out: {}", summary(&report))),
-            DpoEvent::Tested { test, report } => self.line(&format!("test {}: {}", test + 1, summary(&report))),
+            DpoEvent::HeldOut { step, report } => self.work.line(&format!("step {step}, held out: {}", summary(&report))),
+            DpoEvent::Tested { test, report } => self.work.line(&format!("test {}: {}", test + 1, summary(&report))),
             _ => {}
         }
     }
@@ -129,17 +87,11 @@ impl Bar {
     pub(super) fn head(&mut self, event: HeadEvent) {
         match event {
             HeadEvent::Started { width, pairs, left_out, held_out } => {
-                self.line(&format!("{width} weights, {pairs} pairs, {left_out} left out, {held_out} held out"));
+                self.work.line(&format!("{width} weights, {pairs} pairs, {left_out} left out, {held_out} held out"));
             }
-            HeadEvent::Features { done, total } => {
-                self.bar.set_length(total as u64);
-                self.bar.set_position(done as u64);
-                self.bar.set_message("hidden states");
-                self.log(|| format!("hidden states {done}/{total}"));
-            }
+            HeadEvent::Features { done, total } => self.work.follow(done as u64, total as u64, "hidden states"),
             HeadEvent::Fitting { iteration, loss, norm } => {
-                self.bar.set_message(format!("iteration {iteration} · loss {loss:.4}"));
-                self.log(|| format!("iteration {iteration} loss {loss:.5} norm {norm:.2e}"));
+                self.step(self.work.done(), format!("iteration {iteration} · loss {loss:.4}"), &format!("norm {norm:.2e}"));
             }
             _ => {}
         }

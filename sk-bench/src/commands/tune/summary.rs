@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use sk_report::grid::Grid;
 
+use crate::terminal;
 use crate::tune::{Ledger, Mode, SearchPlan, Trial, TunePlan, balanced, best, consensus, front};
 
 /// Digits of a score.
@@ -95,27 +96,23 @@ impl Summary {
         }
         let (done, all) = self.trials;
         let Some(options) = &self.options else { return format!("no trial of {all} is done") };
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).force_no_tty();
         let names: Vec<&String> = self.rows[0].point.keys().collect();
         let mut scores: Vec<&String> = self.rows.iter().flat_map(|row| row.scores.keys()).collect();
         scores.sort_unstable();
         scores.dedup();
-        table.set_header(["", "trial"].into_iter().chain(names.iter().chain(&scores).map(|name| name.as_str())));
+        let headings = ["", "trial"].into_iter().chain(names.iter().chain(&scores).map(|name| name.as_str()));
+        let mut grid = Grid::new(headings).numbers(1..).repeat(2);
         for row in &self.rows {
             let score = |name: &&String| row.scores.get(*name).map_or_else(String::new, |score| format!("{score:.DIGITS$}"));
             let trial = row.trial.map_or_else(String::new, |trial| trial.to_string());
             let values = names.iter().map(|name| short(row.point[*name]));
-            table.add_row([row.what.clone(), trial].into_iter().chain(values).chain(scores.iter().map(score)));
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
+            grid.row([row.what.clone(), trial].into_iter().chain(values).chain(scores.iter().map(score)));
         }
         let mut by = format!("{done} of {all} trials, scored by {}", self.scored_by);
         if self.unscored > 0 {
             by += &format!("; responses without a score, left out: {}", self.unscored);
         }
-        format!("{}\n\n{by}\nTo use the last row: swiss-knife generate … {options}", table.trim_fmt())
+        format!("{}\n\n{by}\nTo use the last row: swiss-knife generate … {options}", grid.render(terminal::columns()))
     }
 }
 

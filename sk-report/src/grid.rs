@@ -1,0 +1,323 @@
+//! Cells of text in columns, on lines of a given width.
+//!
+//! Every table for a terminal is printed here. Whoever prints it knows the width.
+
+use comfy_table::{CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
+use unicode_width::UnicodeWidthStr;
+
+/// A rule under the header and nothing else.
+const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// Columns between two columns.
+const GAP: usize = 2;
+
+/// Columns of text that are not made narrower so that others fit beside them.
+const READABLE: usize = 20;
+
+/// Cells in rows under headings.
+///
+/// A table that is too wide first wraps the words of its texts. If that is not enough, it is folded
+/// into blocks of columns below one another, which all begin with the same columns. A word is split
+/// only where it does not fit on a line beside those columns, and a number likewise.
+///
+/// ```
+/// use sk_report::grid::Grid;
+///
+/// let mut grid = Grid::new(["arm", "steps", "same choice"]).numbers(1..);
+/// grid.row(["elo", "12", "0.250"]);
+/// assert_eq!(grid.render(80), "arm  steps  same choice\n───────────────────────\nelo     12        0.250");
+/// assert_eq!(grid.render(12), "arm  steps\n──────────\nelo     12\n\narm     same\n      choice\n────────────\nelo    0.250");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Grid {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    repeated: usize,
+    marked: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct Column {
+    heading: String,
+    numbers: bool,
+}
+
+impl Grid {
+    /// A table without rows, whose columns hold text.
+    #[must_use]
+    pub fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
+        let columns = headings.into_iter().map(|heading| Column { heading: heading.into(), numbers: false }).collect();
+        Self { columns, rows: Vec::new(), repeated: 1, marked: None }
+    }
+
+    /// Lets some columns hold numbers, which stand at the right and are not wrapped.
+    #[must_use]
+    pub fn numbers(mut self, places: impl std::ops::RangeBounds<usize>) -> Self {
+        let held = self.columns.iter_mut().enumerate().filter(|(place, _)| places.contains(place));
+        held.for_each(|(_, column)| column.numbers = true);
+        self
+    }
+
+    /// Begins every block with this many columns; with the first unless this is called.
+    #[must_use]
+    pub fn repeat(mut self, columns: usize) -> Self {
+        self.repeated = columns;
+        self
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// In debug builds, when it has not one cell per column.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        debug_assert_eq!(cells.len(), self.columns.len(), "a cell per column");
+        self.rows.push(cells);
+    }
+
+    /// Shows the row that was added last in green.
+    pub fn mark(&mut self) {
+        self.marked = self.rows.len().checked_sub(1);
+    }
+
+    /// The table on lines of at most `width` columns, without an end of line after the last.
+    #[must_use]
+    pub fn render(&self, width: usize) -> String {
+        let blocks = self.blocks(width);
+        let blocks: Vec<String> = blocks.iter().map(|columns| self.block(columns, width)).collect();
+        blocks.join("\n\n")
+    }
+
+    /// The columns of each block.
+    fn blocks(&self, width: usize) -> Vec<Vec<usize>> {
+        let repeated = self.repeated.min(self.columns.len());
+        let least: Vec<usize> = (0..self.columns.len()).map(|place| self.least(place)).collect();
+        let line = |columns: &[usize]| columns.iter().map(|&place| least[place] + GAP).sum::<usize>().saturating_sub(GAP);
+        let whole: Vec<usize> = (0..self.columns.len()).collect();
+        let mut blocks = Vec::new();
+        let mut block: Vec<usize> = whole[..repeated].to_vec();
+        for &place in &whole[repeated..] {
+            block.push(place);
+            if block.len() > repeated + 1 && line(&block) > width {
+                block.pop();
+                blocks.push(std::mem::replace(&mut block, whole[..repeated].iter().copied().chain([place]).collect()));
+            }
+        }
+        blocks.push(block);
+        blocks
+    }
+
+    /// The width that a column has at least: that of its longest word, and of its whole text if that
+    /// is readable so.
+    fn least(&self, place: usize) -> usize {
+        self.natural(place).min(self.longest_word(place).max(READABLE))
+    }
+
+    /// The width of a column on lines of any length.
+    fn natural(&self, place: usize) -> usize {
+        self.cells(place).flat_map(str::lines).map(UnicodeWidthStr::width).max().unwrap_or(0)
+    }
+
+    fn longest_word(&self, place: usize) -> usize {
+        let Column { heading, numbers } = &self.columns[place];
+        let of_heading = heading.split_whitespace().map(UnicodeWidthStr::width).max().unwrap_or(0);
+        let cells = self.rows.iter().map(|row| row[place].as_str());
+        let of_cells = if *numbers {
+            cells.map(UnicodeWidthStr::width).max()
+        } else {
+            cells.flat_map(str::split_whitespace).map(UnicodeWidthStr::width).max()
+        };
+        of_heading.max(of_cells.unwrap_or(0))
+    }
+
+    fn cells(&self, place: usize) -> impl Iterator<Item = &str> {
+        std::iter::once(self.columns[place].heading.as_str()).chain(self.rows.iter().map(move |row| row[place].as_str()))
+    }
+
+    /// The widths of the columns of a block: as wide as they like, down to the longest word of each
+    /// where there is no room for that, and less where there is no room for those.
+    fn widths(&self, columns: &[usize], width: usize) -> Vec<usize> {
+        let room = width.saturating_sub(GAP * columns.len().saturating_sub(1));
+        let natural: Vec<usize> = columns.iter().map(|&place| self.natural(place)).collect();
+        let shortest: Vec<usize> = columns.iter().map(|&place| self.longest_word(place)).collect();
+        let mut widths = natural.clone();
+        // The widest gives way first, so that the columns that wrap do so alike.
+        while widths.iter().sum::<usize>() > room {
+            let widest =
+                |least: &dyn Fn(usize) -> usize| (0..widths.len()).filter(|&i| widths[i] > least(i)).max_by_key(|&i| widths[i]);
+            match widest(&|i| shortest[i]).or_else(|| widest(&|_| 1)) {
+                Some(widest) => widths[widest] -= 1,
+                None => break,
+            }
+        }
+        widths
+    }
+
+    fn block(&self, columns: &[usize], width: usize) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
+        // Every column has its width below; this one only has to hold them.
+        table.set_width(u16::MAX);
+        table.set_header(columns.iter().map(|&place| &self.columns[place].heading));
+        for (number, row) in self.rows.iter().enumerate() {
+            let marked = self.marked == Some(number);
+            let cell = |&place: &usize| {
+                let cell = comfy_table::Cell::new(&row[place]);
+                if marked { cell.fg(Color::Green) } else { cell }
+            };
+            table.add_row(columns.iter().map(cell));
+        }
+        if self.marked.is_some() {
+            table.enforce_styling();
+        }
+        let widths = self.widths(columns, width);
+        for (place, column) in table.column_iter_mut().enumerate() {
+            // The style puts one blank between columns.
+            let padding = if place + 1 < columns.len() { GAP - 1 } else { 0 };
+            let fixed = u16::try_from(widths[place] + padding).unwrap_or(u16::MAX);
+            column.set_padding((0, u16::try_from(padding).unwrap_or_default()));
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(fixed)));
+            if self.columns[columns[place]].numbers {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.trim_fmt()
+    }
+}
+
+/// A text on lines of at most `width` columns, which end between words; those after the first begin
+/// with `indent` blanks. A word that is longer than a line has one of its own.
+#[must_use]
+pub fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        if column > 0 && column + 1 + word.width() > width {
+            wrapped.push('\n');
+            wrapped.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped.push_str(word);
+        column += word.width();
+    }
+    wrapped
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn grid(headings: &[&str], rows: &[&[&str]]) -> Grid {
+        let mut grid = Grid::new(headings.iter().copied());
+        rows.iter().for_each(|row| grid.row(row.iter().copied()));
+        grid
+    }
+
+    #[test]
+    fn what_fits_is_one_block() {
+        let grid = grid(&["name", "μ"], &[&["a", "1.25"], &["bcdef", "-10.5"]]).numbers(1..);
+        assert_eq!(grid.render(12), "name       μ\n────────────\na       1.25\nbcdef  -10.5");
+        assert_eq!(grid.render(12), grid.render(80));
+    }
+
+    #[test]
+    fn words_wrap_before_columns_fold() {
+        let grid =
+            grid(&["name", "what it does", "cost"], &[&["a", "it takes the best of several candidates", "7"]]).numbers(2..);
+        let rule = "─".repeat(32);
+        assert_eq!(
+            grid.render(32),
+            format!("name  what it does          cost\n{rule}\na     it takes the best of     7\n      several candidates")
+        );
+    }
+
+    #[test]
+    fn a_folded_table_repeats_its_first_columns() {
+        let headings = ["arm", "first", "second", "third"];
+        let grid = grid(&headings, &[&["a", "0.12345", "[+0.1, +0.2]", "0.3"]]).numbers(1..);
+        assert_eq!(
+            grid.render(18),
+            "arm    first\n────────────\na    0.12345\n\n\
+             arm        second\n─────────────────\na    [+0.1, +0.2]\n\n\
+             arm  third\n──────────\na      0.3"
+        );
+        assert!(grid.clone().repeat(0).render(18).starts_with("arm    first\n"));
+        assert_eq!(grid.repeat(2).render(18).matches("first").count(), 2);
+    }
+
+    #[test]
+    fn a_marked_row_is_green_and_as_wide() {
+        let mut marked = grid(&["a", "b"], &[&["x", "two words here"]]);
+        let plain = marked.render(8);
+        marked.mark();
+        let green = marked.render(8);
+        assert!(green.contains("\u{1b}[38;5;10m") && green.len() > plain.len(), "{green:?}");
+        assert_eq!(green.lines().count(), plain.lines().count());
+    }
+
+    #[test]
+    fn texts_wrap_between_words() {
+        assert_eq!(wrap("one two three", 8, 2), "one two\n  three");
+        assert_eq!(wrap("  one  two ", 80, 2), "one two");
+        assert_eq!(wrap("unbreakable x", 4, 0), "unbreakable\nx");
+    }
+
+    #[test]
+    fn a_word_is_split_where_it_fits_on_no_line() {
+        let grid = grid(&["name", "text"], &[&["a", "a https://example.org/very/long/address"]]);
+        let text = grid.render(20);
+        assert!(text.lines().all(|line| line.width() <= 20), "{text}");
+        let letters = |text: &str| text.chars().filter(|c| c.is_ascii_alphabetic()).count();
+        assert_eq!(letters(&text), letters("nametextaahttpsexampleorgverylongaddress"));
+        assert!(grid.render(45).contains("https://example.org/very/long/address"));
+    }
+
+    /// The words of a rendered table. A blank within a number does not end one.
+    fn words(text: &str) -> Vec<&str> {
+        text.split_whitespace().filter(|word| !word.starts_with('─')).collect()
+    }
+
+    proptest! {
+        /// No line is wider than the width, and every word of every cell is whole.
+        #[test]
+        fn lines_fit_and_words_stay_whole(
+            headings in prop::collection::vec("[a-zμ]{1,9}( [a-z]{1,9}){0,2}", 1..9),
+            cells in prop::collection::vec("[0-9.éμ|]{1,11}( [0-9.a]{1,7}){0,4}", 0..40),
+            numbers in 0_usize..9,
+            repeated in 0_usize..2,
+            width in 40_usize..100,
+        ) {
+            let mut grid = Grid::new(headings.clone()).repeat(repeated);
+            let count = headings.len();
+            // Numbers are not wrapped, and so are one word here.
+            let number = |place: usize, cell: &String| if place >= numbers { cell.replace(' ', "_") } else { cell.clone() };
+            let of_cells = |cells: &[String]| cells.iter().enumerate().map(|(place, cell)| number(place, cell)).collect::<Vec<_>>();
+            let cut = |cell: String| cell.chars().take(18).collect::<String>();
+            grid = grid.numbers(numbers..);
+            let rows: Vec<Vec<String>> =
+                cells.chunks_exact(count).map(|row| of_cells(row).into_iter().map(cut).collect()).collect();
+            rows.iter().for_each(|row| grid.row(row.clone()));
+            let text = grid.render(width);
+            for line in text.lines() {
+                prop_assert!(line.width() <= width, "{} > {width}:\n{text}", line.width());
+                prop_assert_eq!(line, line.trim_end());
+            }
+            let shown = words(&text);
+            for word in headings.iter().chain(rows.iter().flatten()).flat_map(|cell| cell.split_whitespace()) {
+                prop_assert!(shown.contains(&word), "{word}:\n{text}");
+            }
+            // Every cell but those of repeated columns is there once.
+            let blocks = text.split("\n\n").count();
+            let count_of = |places: std::ops::Range<usize>| {
+                let of_row = |row: &[String]| places.clone().flat_map(|place| row.get(place)).flat_map(|cell| cell.split_whitespace()).count();
+                of_row(&headings) + rows.iter().map(|row| of_row(row)).sum::<usize>()
+            };
+            prop_assert_eq!(shown.len(), count_of(repeated..count) + blocks * count_of(0..repeated.min(count)));
+        }
+    }
+}
