@@ -1,31 +1,28 @@
 //! Sessions of schemes on loaded models.
 
+use sk_core::InstructionRack;
 use sk_models::dialogue::Session;
-use sk_models::engine::{AdapterRack, InstructionRack};
 use sk_models::head::Head;
-use sk_models::lora::LoraAdapter;
+use sk_serve::host::{Adapters, Host};
 
+use crate::Error;
 use crate::scheme::SchemeSpec;
-use crate::{Error, Models};
 
-/// The scheme `config` at work on `models` with heads and adapters; draws follow from `seed`.
+/// The scheme `config` at work on the models of `host` with heads and adapters; draws follow from
+/// `seed`.
 ///
 /// # Errors
 /// When the scheme cannot be built, or an instruction not be read.
 pub fn open<'m>(
-    models: &'m Models,
+    host: &'m Host,
     config: &SchemeSpec,
     heads: &[(String, Head)],
-    adapters: Vec<(String, LoraAdapter)>,
+    adapters: &Adapters,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
-    let rack = AdapterRack::default();
-    for (name, adapter) in adapters {
-        rack.insert(name, adapter);
-    }
-    let engine = models.engine(&rack, heads).with_instructions(&InstructionRack::default());
+    let engine = host.engine(adapters, heads, &InstructionRack::default());
     let scheme = config.build(&engine)?;
-    Ok(Session::new(&engine, scheme, instructions(config), seed)?)
+    Ok(Session::new(engine.footing(), scheme, instructions(config), seed)?)
 }
 
 /// The instructions of a scheme by the names of their lanes.

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use sk_core::{Backbone, BoxError, Candidates, Policy, Readings, TokenId};
+use sk_core::{Backbone, BoxError, Candidates, InstructionRack, Policy, Readings, TokenId};
 
 use crate::reader::{Lane, Reader};
 use crate::wire::Prefix;
-use crate::{AdapterRack, InstructionRack, RemoteError};
+use crate::{AdapterRack, RemoteError};
 
 /// π_B: the frozen model behind servers, which read N candidates under themselves and their
 /// adapters.

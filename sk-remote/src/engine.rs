@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, SpecHandle, TokenId};
+use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, InstructionRack, SpecHandle, TokenId};
 
 use crate::check::Checker;
 use crate::drafter::DrafterConfig;
@@ -10,8 +10,8 @@ use crate::http::agent;
 use crate::reader::{Controls, Reader};
 use crate::wire::{load_body, load_path, sglang};
 use crate::{
-    AdapterRack, CheckReport, Fault, InstructionRack, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, Retry,
-    Role, Tolerance, Traffic,
+    AdapterRack, CheckReport, Fault, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, Retry, Role, Tolerance,
+    Traffic,
 };
 
 /// Modules that servers leave out of an adapter when they score a prompt.
@@ -65,8 +65,8 @@ pub struct AdapterSource {
 
 /// Models behind servers, and an [`Engine`] for schemes.
 ///
-/// Clones share the servers, their connections and their state; a clone may have instructions of
-/// its own.
+/// Clones share the servers, their connections and their state; a clone may have adapters and
+/// instructions of its own.
 #[derive(Clone)]
 pub struct RemoteEngine {
     backbone: Arc<Fleet>,
@@ -194,6 +194,12 @@ impl RemoteEngine {
     #[must_use]
     pub fn instructions(&self) -> &InstructionRack {
         &self.instructions
+    }
+
+    /// Returns the engine with the adapters of `rack`.
+    #[must_use]
+    pub fn with_adapters(self, rack: &AdapterRack) -> Self {
+        Self { adapters: rack.clone(), ..self }
     }
 
     /// Returns the engine with the instructions of `rack`.

@@ -133,7 +133,7 @@ impl Loaded {
         let mut seen = Seen::default();
         let prompt = tokens_of(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
         let engine = models.engine(&self.rack, &[]);
-        let mut session = Session::new(&engine, self.scheme(asked)?.build(&engine)?, [], asked.0 as u64)?;
+        let mut session = Session::new(engine.footing(), self.scheme(asked)?.build(&engine)?, [], asked.0 as u64)?;
         let _request = models.scheduler.enter(&Stop::new());
         let reply = session.reply(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {
@@ -225,7 +225,7 @@ fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;
     let service = Service::new(Parts {
-        models,
+        host: models.into(),
         rack,
         adapters: BLADES.map(str::to_owned).to_vec(),
         adapter_folder: None,

@@ -3,6 +3,7 @@
 mod completions;
 mod error;
 mod generation;
+pub mod host;
 mod live;
 mod playground;
 mod request;

@@ -155,7 +155,7 @@ async fn ready(State(app): State<App>) -> Response {
 async fn render(State(app): State<App>) -> String {
     let (reserved, waiting) = app.service.load_figures();
     metrics::gauge!("swiss_knife_reserved_bytes").set(reserved as f64);
-    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.models.backbone.shared_bytes() as f64);
+    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.host.shared_bytes() as f64);
     metrics::gauge!("swiss_knife_waiting").set(waiting as f64);
     app.metrics.render()
 }

@@ -10,12 +10,11 @@ use std::time::Duration;
 use rand::RngExt;
 use serde::Serialize;
 use sk_models::dialogue::Framing;
-use sk_models::engine::AdapterRack;
-use sk_models::local::Models;
 use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, SHIPPED, SchemeSpec, Shipped, Steering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
+use crate::host::{Adapters, Host};
 use crate::live::Lives;
 use crate::request::{Job, instruction_of};
 
@@ -57,9 +56,9 @@ impl Default for Limits {
 
 /// Models, what steers them unless a request says otherwise, and the answers under way.
 pub struct Service {
-    pub(crate) models: Models,
+    pub(crate) host: Host,
     /// The adapters by the names of their blades.
-    pub(crate) rack: AdapterRack,
+    pub(crate) rack: Adapters,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
     /// Where clients may load adapters from.
@@ -83,9 +82,9 @@ pub struct Service {
 /// The parts of a [`Service`].
 pub struct Parts {
     /// The models.
-    pub models: Models,
+    pub host: Host,
     /// The adapters by the names of their blades.
-    pub rack: AdapterRack,
+    pub rack: Adapters,
     /// The names of the loaded adapters.
     pub adapters: Vec<String>,
     /// A folder of adapters that clients may load and unload, if any.
@@ -139,7 +138,7 @@ impl Service {
     /// A service of loaded models.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { models, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
+        let Parts { host, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
         let mebibytes = usize::try_from(limits.memory / MEBIBYTE).unwrap_or(usize::MAX);
         Self {
             permits: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
@@ -147,7 +146,7 @@ impl Service {
             waiting: Arc::default(),
             draining: AtomicBool::new(false),
             live: Lives::default(),
-            models,
+            host,
             rack,
             adapters: RwLock::new(adapters),
             adapter_folder,
@@ -256,8 +255,9 @@ impl Service {
         if self.adapters().iter().any(|known| known == name) || self.instructions.iter().any(|(known, _)| known == name) {
             return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; unload it first")));
         }
-        let adapter = self.models.adapter(name, &path, &mut ());
-        self.rack.insert(name, adapter.map_err(|error| ApiError::invalid("adapter", error.to_string()))?);
+        let adapter = self.host.adapter(name, &path, &mut ());
+        let checked = adapter.and_then(|adapter| self.host.check().map(|_| adapter));
+        self.rack.insert(name, checked.map_err(|error| ApiError::invalid("adapter", error.to_string()))?);
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
     }
@@ -315,8 +315,8 @@ impl Service {
         let drafted = config.proposal.draft();
         let candidates = drafted.map_or(1, |draft| draft.candidates) as u64;
         let lanes = config.blades.len() as u64 + 1;
-        let backbone = (self.models.backbone.bytes_per_token() as u64).saturating_mul(lanes);
-        let drafter = self.models.drafter.bytes_per_token() as u64;
+        let (backbone, drafter) = self.host.bytes_per_token();
+        let backbone = backbone.saturating_mul(lanes);
         let tokens = candidates.saturating_mul(new as u64).saturating_add(reach as u64);
         backbone.saturating_add(drafter).saturating_mul(tokens)
     }
@@ -343,7 +343,7 @@ impl Service {
 
     /// Reserves memory for one more lane of `tokens` tokens, at once or not at all.
     pub(crate) fn reserve(&self, tokens: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let bytes = (self.models.backbone.bytes_per_token() as u64).saturating_mul(tokens as u64);
+        let bytes = self.host.bytes_per_token().0.saturating_mul(tokens as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
     }
@@ -389,7 +389,7 @@ impl Service {
         About {
             model: &self.name,
             version: env!("CARGO_PKG_VERSION"),
-            context_limit: self.models.context_limit(),
+            context_limit: self.host.context_limit(),
             max_new_tokens: self.limits.max_new_tokens,
             blades: adapters.chain(instructions).collect(),
             schemes: SHIPPED.iter().map(SchemeOf::new).collect(),

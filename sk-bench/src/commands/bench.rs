@@ -170,7 +170,7 @@ impl<'a> Subject<'a> {
                     loading,
                 )?
             }
-            None => models::load(&args.models.sources(), &mut config, loading)?,
+            None => models::load_here(&args.models.sources(), &mut config, &mut [], loading)?,
         };
         args.steering.steering().check_effect(&config)?;
         models.backbone.device().sync().map_err(|error| sk_models::engine::EngineError::Device { message: error.to_string() })?;

@@ -12,7 +12,6 @@ use serde::Serialize;
 use sk_core::{AlignmentSpec, Seat};
 use sk_models::text::Message;
 
-use crate::Models;
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
 use crate::models;
@@ -27,6 +26,7 @@ use command::{COMMANDS, Command};
 use lines::Lines;
 use sk_models::dialogue::Conversation;
 use sk_models::dialogue::Session;
+use sk_serve::host::{Adapters, Host};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,7 +62,9 @@ struct Transcript<'a> {
 
 /// A dialogue under way.
 struct Chat<'a> {
-    models: &'a Models,
+    host: &'a Host,
+    /// The adapters that the backbone can read with.
+    adapters: Adapters,
     config: SchemeSpec,
     session: Session<'a>,
     conversation: Conversation,
@@ -84,16 +86,18 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
-    let (models, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
+    let (host, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
     let seed = args.generation.seed;
-    let session = session::open(&models, &config, &models.heads, adapters, seed)?;
+    let adapters = Adapters::from_iter(adapters);
+    let session = session::open(&host, &config, host.heads(), &adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
-        models: &models,
-        screen: Screen::new(&models.tokenizer, &args.output, &config, true)?,
+        host: &host,
+        adapters,
+        screen: Screen::new(host.tokenizer(), &args.output, &config, true)?,
         config,
         session,
-        conversation: generate::conversation(&models, &args.generation, args.steering.operating.convention)?,
+        conversation: generate::conversation(&host, &args.generation, args.steering.operating.convention)?,
         max_new_tokens: args.generation.max_new_tokens,
         seed,
         quiet,
@@ -142,8 +146,8 @@ fn holds_other(path: &Path) -> bool {
 impl Chat<'_> {
     fn answer(&mut self, line: &str) -> Result<(), Error> {
         interrupt::clear();
-        let prompt = self.conversation.ask(&self.models.tokenizer, line)?;
-        self.session.instruct(|text| self.conversation.instructed(&self.models.tokenizer, text))?;
+        let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
+        self.session.instruct(|text| self.conversation.instructed(self.host.tokenizer(), text))?;
         let stop = self.conversation.framing().stops();
         let screen = &mut self.screen;
         let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| -> Result<_, Error> {
@@ -181,7 +185,7 @@ impl Chat<'_> {
             Command::Seat(blade) => self.seat(&blade)?,
             Command::Unseat(name) => {
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
-                self.session.rack().remove(&name);
+                self.adapters.remove(&name);
                 self.session.drop_instructions(&name);
                 self.config.blades.retain(|blade| blade.name != name);
                 say(&weights_line(&self.session.spec().snapshot()));
@@ -224,7 +228,7 @@ impl Chat<'_> {
     fn swap(&mut self, old: &str, blade: &Source) -> Result<(), Error> {
         self.install(blade, |spec, seat| spec.swap(old, seat))?;
         if old != blade.name {
-            self.session.rack().remove(old);
+            self.adapters.remove(old);
             self.session.drop_instructions(old);
             self.config.blades.retain(|other| other.name != old);
         }
@@ -247,10 +251,12 @@ impl Chat<'_> {
         // An edit that will be refused must not replace an adapter in use.
         edit(&self.session.spec().snapshot(), seat.clone())?;
         if blade.instruction().is_some() {
-            self.session.rack().remove(&blade.name);
+            self.adapters.remove(&blade.name);
         } else {
-            let adapter = self.models.adapter(&blade.name, &blade.source, &mut Loading::new(self.quiet))?;
-            self.session.rack().insert(blade.name.as_str(), adapter);
+            let source = (blade.name.clone(), blade.source.clone());
+            for (name, adapter) in models::load_adapters(self.host, vec![source], &mut Loading::new(self.quiet))? {
+                self.adapters.insert(&name, adapter);
+            }
         }
         let spec = self.session.spec().edit(|spec| edit(spec, seat))?;
         self.config.blades.retain(|other| other.name != blade.name);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use sk_models::engine::AdapterRack;
+use sk_serve::host::Adapters;
 use sk_serve::{Access, HeaderValue, Limits, Parts, Service};
 
 use crate::args::{ModelArgs, SteeringArgs, positive};
@@ -114,15 +114,10 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
     let mut config = args.steering.scheme(&args.models)?;
     let sources = args.models.sources();
     let mut loading = Loading::new(false);
-    let (models, adapters) = models::load(&sources, &mut config, &mut loading)?;
+    let (host, adapters) = models::load(&sources, &mut config, &mut loading)?;
     drop(loading);
-    let framing = args.framing.of(&models, args.steering.operating.convention)?;
-    let rack = AdapterRack::default();
-    let mut names = Vec::new();
-    for (name, adapter) in adapters {
-        rack.insert(name.as_str(), adapter);
-        names.push(name);
-    }
+    let framing = args.framing.of(&host, args.steering.operating.convention)?;
+    let names = adapters.iter().map(|(name, _)| name.clone()).collect();
     let instruction = |blade: &models::Source| Some((blade.name.clone(), blade.instruction()?.to_owned()));
     let limits = Limits {
         concurrent: args.concurrent,
@@ -135,8 +130,8 @@ fn start(args: &ServeArgs, listening_at: impl FnOnce(&str)) -> Result<(), Error>
         ..Limits::default()
     };
     let service = Service::new(Parts {
-        models,
-        rack,
+        host,
+        rack: Adapters::from_iter(adapters),
         adapters: names,
         adapter_folder: args.adapters.clone(),
         instructions: sources.blades.iter().filter_map(instruction).collect(),

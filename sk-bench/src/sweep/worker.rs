@@ -3,20 +3,18 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use sk_core::{ArmTrace, CandidateTrace, Decision, ScoreTrace, StepTrace, TokenId};
-use sk_models::engine::Instruction;
+use sk_core::{ArmTrace, CandidateTrace, Decision, Instruction, ScoreTrace, StepTrace, TokenId};
 use sk_models::head::Head;
-use sk_models::lora::LoraAdapter;
+use sk_serve::host::{Adapter, Adapters, Host};
 
 use sk_core::Ended;
 use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
-use crate::Models;
 use crate::explain::shown;
 use crate::interrupt;
-use crate::models::check_heads;
+use crate::models::{check_heads, load_adapters, refuse_heads};
 use crate::progress::Loading;
 use crate::promise::Tolerance;
 use crate::promise::{Promises, StepPromise};
@@ -28,9 +26,9 @@ use sk_models::dialogue::{self, Framing};
 
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
-    models: Models,
+    host: Host,
     /// By source: schemes share them.
-    adapters: HashMap<String, LoraAdapter>,
+    adapters: HashMap<String, Adapter>,
     /// By arm.
     heads: Vec<Vec<(String, Head)>>,
 }
@@ -41,28 +39,33 @@ impl Loaded {
     /// # Errors
     /// When one cannot be loaded.
     pub fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
-        let models = Models::open(&grid.plan.models.options(), loading)?;
+        let host = grid.plan.models.open(loading)?;
         let load = |arm: &Arm| {
+            let Some(models) = host.local() else {
+                return refuse_heads(&arm.heads).map(|()| Vec::new());
+            };
             let heads = models.load_heads(&arm.heads)?;
             check_heads(&arm.config, &heads)?;
             Ok::<_, Error>(heads)
         };
         let heads = grid.arms.iter().map(load).collect::<Result<_, _>>()?;
-        let mut adapters = HashMap::new();
+        let mut sources: Vec<(String, String)> = Vec::new();
         for (name, source) in grid.arms.iter().flat_map(|arm| &arm.adapters) {
-            if !adapters.contains_key(source) {
-                adapters.insert(source.clone(), models.adapter(name, source, loading)?);
+            if !sources.iter().any(|(_, known)| known == source) {
+                sources.push((name.clone(), source.clone()));
             }
         }
-        Ok(Self { models, adapters, heads })
+        let loaded = load_adapters(&host, sources.clone(), loading)?;
+        let adapters = sources.into_iter().zip(loaded).map(|((_, source), (_, adapter))| (source, adapter)).collect();
+        Ok(Self { host, adapters, heads })
     }
 }
 
 /// A grid and its models, ready to answer cells.
 pub struct Worker<'g> {
     grid: &'g Grid,
-    models: &'g Models,
-    adapters: &'g HashMap<String, LoraAdapter>,
+    host: &'g Host,
+    adapters: &'g HashMap<String, Adapter>,
     heads: &'g [Vec<(String, Head)>],
     framings: Vec<Framing>,
 }
@@ -81,10 +84,10 @@ impl<'g> Worker<'g> {
     /// # Errors
     /// When a prompt cannot be encoded or is too long.
     pub fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
-        let Loaded { models, adapters, heads } = loaded;
-        let framing = |arm: &Arm| grid.plan.generation.framing.of(models, arm.convention);
+        let Loaded { host, adapters, heads } = loaded;
+        let framing = |arm: &Arm| grid.plan.generation.framing.of(host, arm.convention);
         let framings = grid.arms.iter().map(framing).collect::<Result<_, Error>>()?;
-        let worker = Self { grid, models, adapters, heads, framings };
+        let worker = Self { grid, host, adapters, heads, framings };
         for prompt in 0..grid.prompts.len() {
             for arm in 0..grid.arms.len() {
                 worker.check_prompt(arm, prompt)?;
@@ -114,8 +117,8 @@ impl<'g> Worker<'g> {
             config.weights = Some(weights.iter().map(|(name, weight)| (name.clone(), *weight)).collect::<NamedWeights>());
         }
         let adapter = |(name, source): &(String, String)| Some((name.clone(), self.adapters.get(source)?.clone()));
-        let adapters = arm.adapters.iter().filter_map(adapter).collect();
-        let mut session = session::open(self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
+        let adapters = arm.adapters.iter().filter_map(adapter).collect::<Adapters>();
+        let mut session = session::open(self.host, &config, &self.heads[cell.arm], &adapters, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stops());
@@ -146,7 +149,7 @@ impl<'g> Worker<'g> {
             tokens: reply.tokens.len(),
             steps: reply.steps,
             settings: arm.settings.settings.clone(),
-            device: self.models.device().to_string(),
+            device: self.host.place(),
             seconds: reply.seconds,
             elapsed: reply.elapsed,
             trace: None,
@@ -170,7 +173,7 @@ impl<'g> Worker<'g> {
             &head
         };
         let n = step.candidates.len();
-        let step = StepRecord { n, ..StepRecord::new(0, kept, promise, &self.models.tokenizer) };
+        let step = StepRecord { n, ..StepRecord::new(0, kept, promise, self.host.tokenizer()) };
         let path = || self.grid.plan.traces_file();
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
             .map_err(|error| Error::Write { path: path(), source: error.into() })?;
@@ -184,11 +187,11 @@ impl<'g> Worker<'g> {
 
     fn tokens_under(&self, arm: usize, prompt: usize, system: Option<&str>) -> Result<Vec<TokenId>, Error> {
         let text = &self.grid.prompts[prompt].prompt;
-        Ok(dialogue::tokens(&self.framings[arm], system, &self.models.tokenizer, text)?)
+        Ok(dialogue::tokens(&self.framings[arm], system, self.host.tokenizer(), text)?)
     }
 
     fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), SweepError> {
-        let limit = self.models.context_limit();
+        let limit = self.host.context_limit();
         let checked = self.tokens(arm, prompt).and_then(|tokens| match tokens.len() {
             0 => Err(Error::EmptyPrompt),
             tokens if tokens >= limit => Err(Error::PromptTooLong { tokens, limit }),

@@ -6,13 +6,11 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Finish, Proposal, Scheme, Seconds, Simplex, SpanEnd,
-    SpecError, SpecHandle, StepError, StepTrace, TokenId,
+    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Finish, Instruction, InstructionRack, Proposal, Scheme,
+    Seconds, Simplex, SpanEnd, SpecError, SpecHandle, StepError, StepTrace, TokenId,
 };
 
 use super::ReplyText;
-use crate::engine::{AdapterRack, Instruction, InstructionRack};
-use crate::local::{LocalEngine, Models};
 use crate::text::{TextError, Tokenizer};
 
 /// A response.
@@ -39,10 +37,20 @@ impl Reply {
     }
 }
 
-/// A scheme at work on loaded models, with the generator of its draws.
+/// What a session needs of the engine that its scheme is built on.
+#[derive(Debug, Clone)]
+pub struct Footing<'m> {
+    /// The tokenizer of the models.
+    pub tokenizer: &'m Tokenizer,
+    /// The most tokens that the models hold.
+    pub context_limit: usize,
+    /// The instructions that the engine reads under.
+    pub instructions: InstructionRack,
+}
+
+/// A scheme at work on an engine, with the generator of its draws.
 pub struct Session<'m> {
     scheme: Scheme,
-    rack: AdapterRack,
     /// The instructions by the names of their lanes.
     instructions: Vec<(String, String)>,
     instructed: InstructionRack,
@@ -54,26 +62,25 @@ pub struct Session<'m> {
 }
 
 impl<'m> Session<'m> {
-    /// A scheme that was built on `engine`, which reads with the blades' instructions: the name of a
+    /// A scheme that was built on an engine, which reads with the blades' instructions: the name of a
     /// lane and a text each. Draws follow from `seed`.
     ///
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions).
     pub fn new(
-        engine: &LocalEngine<'m>,
+        footing: Footing<'m>,
         scheme: Scheme,
         instructions: impl IntoIterator<Item = (String, String)>,
         seed: u64,
     ) -> Result<Self, SessionError> {
-        let Models { tokenizer, .. } = engine.models();
+        let Footing { tokenizer, context_limit, instructions: instructed } = footing;
         let mut session = Self {
             scheme,
-            rack: engine.adapters().clone(),
             instructions: Vec::new(),
-            instructed: engine.instructions().clone(),
+            instructed,
             extra: 0,
             tokenizer,
-            context_limit: engine.models().context_limit(),
+            context_limit,
             rng: ChaCha8Rng::seed_from_u64(seed),
         };
         session.add_instructions(instructions)?;
@@ -140,11 +147,6 @@ impl<'m> Session<'m> {
     /// Ω and the operators that choose.
     pub fn arm(&self) -> &Arm {
         &self.scheme.arm
-    }
-
-    /// The adapters that the backbone can read with.
-    pub fn rack(&self) -> &AdapterRack {
-        &self.rack
     }
 
     /// Starts the draws anew.

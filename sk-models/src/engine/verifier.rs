@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readings, TokenId};
+use sk_core::{Backbone, BoxError, Candidate, Candidates, Instruction, InstructionRack, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
 use super::drafter::inputs_of;
 use super::error::proceed;
 use super::follower::{Follower, check_context, check_vocabulary};
 use super::heads::AskedHeads;
-use super::rack::{AdapterRack, HeadRack, Instruction, InstructionRack};
+use super::rack::{self, AdapterRack, HeadRack};
 use super::sampling::log_softmax;
 use crate::decoder::{Decoder, Hidden, Seats, Suffix};
 use crate::lora::LoraAdapter;
@@ -124,7 +124,7 @@ impl Verifier {
     fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
         let lane = |policy: &Policy| match policy {
             Policy::Backbone => Some(Ok(None)),
-            Policy::Variant(name) => Some(self.rack.get(name).map(Some)),
+            Policy::Variant(name) => Some(rack::adapter(&self.rack, name).map(Some)),
             Policy::Head(_) => None,
         };
         policies.iter().filter_map(lane).collect()
@@ -343,7 +343,7 @@ impl Verifier {
             self.instructed.push(Instructed { name: Arc::clone(name), verifier });
         }
         let verifier = &mut self.instructed[place].verifier;
-        let policy = if self.rack.peek(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
+        let policy = if self.rack.get(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
         let readings = verifier.read_plain(&instruction.context(context), candidates, std::slice::from_ref(&policy))?;
         Ok(readings.get(&policy).unwrap_or_default().to_vec())
     }
@@ -352,7 +352,7 @@ impl Verifier {
 impl Backbone for Verifier {
     fn read(&mut self, context: &[TokenId], candidates: &Candidates, policies: &[Policy]) -> Result<Readings, BoxError> {
         let instruction = |policy: &Policy| match policy {
-            Policy::Variant(name) => self.instructions.peek(name).map(|instruction| (Arc::clone(name), instruction)),
+            Policy::Variant(name) => self.instructions.get(name).map(|instruction| (Arc::clone(name), instruction)),
             _ => None,
         };
         let instructed: Vec<(Arc<str>, Arc<Instruction>)> = policies.iter().filter_map(instruction).collect();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use sk_core::{Candidate, Candidates, DraftModel, Drafting, Policy, Sampling, SpanEnd, TokenId};
 use sk_remote::{Kind, RemoteEngine, RemoteOptions, Role};
 
+use crate::VOCABULARY;
 use crate::fake::{Fake, Setup};
-use crate::model::VOCABULARY;
 
 /// Tokens of the context and of a span.
 const CONTEXT: u32 = 1000;

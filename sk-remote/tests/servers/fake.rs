@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use sk_core::TokenId;
 use sk_remote::Kind;
 
-use crate::model::{State, VOCABULARY, top, uniform};
+use crate::VOCABULARY;
+use crate::model::{State, top, uniform};
 
 /// Tokens of a context and its continuation that the server holds.
 pub(crate) const MODEL_LENGTH: usize = 4096;
