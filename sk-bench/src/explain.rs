@@ -70,6 +70,9 @@ pub(crate) fn brief(trace: &StepTrace, tokenizer: &Tokenizer, color: bool) -> St
     if trace.candidates.len() > rows.len() {
         text += &format!("\n  … and {} less likely candidates", trace.candidates.len() - rows.len());
     }
+    if let Some(head) = trace.head {
+        text += &format!("\n  of the vocabulary, the {head} likeliest tokens that a server names");
+    }
     text
 }
 

@@ -223,6 +223,7 @@ pub fn load_pool(
     arms: &mut [PlannedArm],
     loading: &mut Loading,
 ) -> Result<(Host, Vec<(String, Adapter)>), Error> {
+    args.remote()?;
     let found = find(args, config, arms)?;
     let mut host = args.open(loading)?;
     match &mut host {

@@ -6,7 +6,7 @@ use rand::Rng;
 
 use crate::{
     Aggregator, Backbone, Batch, Blade, BoxError, Candidates, Composite, DraftRequest, Granularity, Normalizer, Observation,
-    Policy, Proposal, Readings, Real, Score, ScoreTable, Selector, Simplex, TokenId,
+    Policy, Proposal, Readings, Real, Score, ScoreTable, Selector, Simplex, TokenId, Traffic,
 };
 
 macro_rules! forward_shared {
@@ -63,6 +63,9 @@ macro_rules! forward_exclusive {
             }
             fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
                 (**self).commit(chosen)
+            }
+            fn traffic(&self) -> Traffic {
+                (**self).traffic()
             }
         }
     )+};

@@ -27,6 +27,7 @@ mod simplex;
 mod spec;
 mod standardize;
 mod trace;
+mod traffic;
 
 pub use aggregator::Aggregator;
 pub use arm::Arm;
@@ -54,6 +55,7 @@ pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
 pub use standardize::{Deviation, Moments, Standardize, merge_ties};
 pub use trace::{ArmTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace, Timings};
+pub use traffic::Traffic;
 
 /// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text
 /// encoded again.

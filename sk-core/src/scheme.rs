@@ -53,6 +53,7 @@ impl Scheme {
     /// a blade that is not seated, here or in an arm; `context` is then as it was.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
+        let sent = self.backbone.traffic();
         let (drafted, draft) = timed(|| {
             let request = DraftRequest { context: context.tokens(), granularity: &*self.granularity, limit };
             self.proposal.propose(request, rng)
@@ -84,10 +85,11 @@ impl Scheme {
         let position = context.tokens().len();
         context.extend(&candidates[chosen].tokens);
 
+        let (head, traffic) = (candidates.head(), self.backbone.traffic().since(sent));
         let candidates = candidates.iter().map(|c| CandidateTrace { tokens: c.tokens.clone(), end: c.end }).collect();
         let timings = Timings { draft, score, select, commit };
         let (blades, fluency) = own.into_trace();
-        Ok(StepTrace { step, position, candidates, blades, fluency, decision, arms, timings })
+        Ok(StepTrace { step, position, candidates, blades, fluency, decision, arms, head, traffic, timings })
     }
 
     /// The scores of the scheme and of its arms, by one reading, and whether there was one.

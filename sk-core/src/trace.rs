@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Decision, SpanEnd, TokenId};
+use crate::{Decision, SpanEnd, TokenId, Traffic};
 
 /// Everything seen in one step: the record behind `--explain`, the experiments and any front end.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,6 +24,13 @@ pub struct StepTrace {
     pub decision: Decision,
     /// What the scheme's other arms make of the same candidates.
     pub arms: Vec<ArmTrace>,
+    /// Where only the likeliest tokens of the vocabulary were to be had, how many they are:
+    /// [`Candidates::head`](crate::Candidates::head).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<usize>,
+    /// What went over the network, where models are behind servers.
+    #[serde(skip_serializing_if = "Traffic::is_none")]
+    pub traffic: Traffic,
     /// Where the time went; that of the arms is in `score` where it is reading, and nowhere else.
     pub timings: Timings,
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sk_core::{Backbone, BoxError, Candidates, InstructionRack, Policy, Readings, TokenId};
+use sk_core::{Backbone, BoxError, Candidates, InstructionRack, Policy, Readings, TokenId, Traffic};
 
 use crate::reader::{Lane, Reader};
 use crate::wire::Prefix;
@@ -66,5 +66,9 @@ impl Backbone for RemoteBackbone {
             readings.insert(policy.clone(), lane);
         }
         Ok(readings)
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.reader.meter.read()
     }
 }

@@ -12,6 +12,7 @@ mod retry;
 mod role;
 mod tolerance;
 mod traffic;
+mod vocabulary;
 mod wire;
 
 pub use backbone::RemoteBackbone;
@@ -21,8 +22,11 @@ pub use engine::{AdapterSource, RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
 pub use retry::Retry;
 pub use role::{AddressError, Key, Kind, Reason, Role};
+pub use sk_core::Traffic;
 pub use tolerance::Tolerance;
-pub use traffic::{Meter, Traffic};
+pub use vocabulary::RemoteVocabulary;
+
+use traffic::Meter;
 
 /// The adapters of the servers: the name of a blade, and the name under which the servers know its
 /// adapter.

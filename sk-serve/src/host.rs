@@ -8,7 +8,7 @@ use sk_models::decoder::Scheduler;
 use sk_models::dialogue::Footing;
 use sk_models::engine::AdapterRack;
 use sk_models::head::Head;
-use sk_models::hf::{CheckpointError, Progress, TextFiles};
+use sk_models::hf::{CheckpointError, Progress, TextFiles, target_modules};
 use sk_models::local::{LocalEngine, ModelError, Models};
 use sk_models::lora::LoraAdapter;
 use sk_models::text::{ChatTemplate, TextError, Tokenizer};
@@ -308,8 +308,11 @@ impl Host {
             }
             (Self::Remote(remote), None) => {
                 progress.stage(&format!("having servers load blade {name}"));
-                let modules = sk_models::hf::target_modules(Path::new(source)).unwrap_or_default();
-                let source = AdapterSource { name: name.to_owned(), directory: source.to_owned(), modules };
+                let modules = target_modules(Path::new(source)).unwrap_or_default();
+                // Servers of this machine run in another directory.
+                let here = Path::new(source).canonicalize().ok();
+                let directory = here.map_or_else(|| source.to_owned(), |path| path.to_string_lossy().into_owned());
+                let source = AdapterSource { name: name.to_owned(), directory, modules };
                 remote.engine.load_adapter(name, &source)?;
                 Ok(Adapter::Remote(name.into()))
             }

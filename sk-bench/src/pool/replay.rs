@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sk_core::{
     ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, StepTrace,
-    Timings, TokenId,
+    Timings, TokenId, Traffic,
 };
 
 use super::step::{Distributions, PoolStep};
@@ -194,6 +194,8 @@ impl RecordedStep {
                 chosen: self.chosen,
             },
             arms: Vec::new(),
+            head: None,
+            traffic: Traffic::default(),
             timings: Timings::default(),
         }
     }

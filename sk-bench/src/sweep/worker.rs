@@ -240,6 +240,8 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         fluency: step.fluency.as_deref().map(pick),
         decision: decision(&step.decision),
         arms: step.arms.iter().map(arm).collect(),
+        head: step.head,
+        traffic: step.traffic,
         timings: step.timings,
     }
 }

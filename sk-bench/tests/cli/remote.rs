@@ -123,7 +123,7 @@ fn what_servers_do_not_have_is_refused_by_name() {
         (vec!["--precision", "int8"], ["--precision", "servers choose"]),
         (vec!["--device", "cpu"], ["--device", "servers choose"]),
         (vec!["--scheme", "rewarded-soups"], ["soup", "servers do not average"]),
-        (vec!["--backbone", "vllm+http://a/b"], ["vllm+http://a/b", "path"]),
+        (vec!["--backbone", "vllm+http://a/b"], ["http://a/b", "path"]),
     ] {
         assert_refused(&run_on(&server, "generate", &[&["Hi"], &args[..]].concat()), &parts);
     }
@@ -170,6 +170,59 @@ fn answers_are_compared() {
 }
 
 #[test]
+fn a_step_tells_what_it_sent_and_bench_measures_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    for kind in KINDS {
+        let server = start(kind);
+        stdout(&run_on(&server, "generate", &[&["Hi", "--n", "3", "--trace", trace.to_str().unwrap()], &SHORT[..]].concat()));
+        for step in lines(&trace) {
+            let traffic = &step["traffic"];
+            // Drafting, reading what was drafted at another temperature, and both adapters.
+            assert!(traffic["round_trips"].as_u64() >= Some(2) && traffic["retries"] == 0, "{traffic}");
+            assert!(traffic["bytes_out"].as_u64() > Some(100) && traffic["bytes_in"].as_u64() > Some(100), "{traffic}");
+        }
+        let args = ["--repeat", "2", "--new-tokens", "20", "--prompt-tokens", "30", "--n", "3", "--span-tokens", "5", "--json"];
+        let report: Value = serde_json::from_str(&stdout(&run_on(&server, "bench", &args))).unwrap();
+        assert_eq!(
+            (&report["candidates"], &report["blades"], &report["servers"]),
+            (&json!(3), &json!(2), &json!(address(&server)))
+        );
+        let median = |part: &str| report["step_traffic"][part]["median"].as_f64().unwrap();
+        // vLLM reads each of three policies by a request of its own.
+        let reading = if kind == Kind::Vllm { 3.0 } else { 1.0 };
+        assert!(median("requests") > reading && median("round_trips") >= 2.0 && median("bytes_in") > 100.0, "{report}");
+        let table = stdout(&run_on(&server, "bench", &args[..args.len() - 1]));
+        assert!(table.contains("round trips") && table.contains("received") && table.contains("tokens/s"), "{table}");
+        assert_refused(&run_on(&server, "bench", &["--generations", "2"]), &["--generations", "models of this process"]);
+    }
+    // Models of this process send nothing.
+    let args = ["Hi", "--max-new-tokens", "8", "--trace", trace.to_str().unwrap()];
+    stdout(&run_on_models("generate", &args));
+    assert!(lines(&trace).iter().all(|step| step.get("traffic").is_none() && step.get("head").is_none()));
+}
+
+#[test]
+fn schemes_over_the_vocabulary_choose_from_its_head() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    for kind in KINDS {
+        let server = start(kind);
+        for scheme in ["args", "mod", "args-greedy", "greedy"] {
+            let args = ["Hi", "--scheme", scheme, "--max-new-tokens", "4", "--explain", "--trace", trace.to_str().unwrap()];
+            let output = run_on(&server, "generate", &args);
+            stdout(&output);
+            for step in lines(&trace) {
+                let candidates = step["candidates"].as_array().unwrap();
+                assert_eq!(step["head"], candidates.len(), "{scheme}");
+                assert!(candidates.len() <= 20 && candidates.iter().all(|candidate| ids(&candidate["tokens"]).len() == 1));
+            }
+            assert!(stderr(&output).contains("likeliest tokens that a server names"), "{}", stderr(&output));
+        }
+    }
+}
+
+#[test]
 fn a_sweep_answers_its_cells() {
     let server = start(Kind::Sglang);
     let folder = tempfile::tempdir().unwrap();
@@ -202,4 +255,23 @@ fn a_server_steers_models_of_other_servers() {
     let scored = json!({"messages": [{"role": "user", "content": "Hello"}], "logprobs": true});
     let refused = server.chat(&scored);
     assert!(refused.0 == 400 && refused.json()["error"]["message"].as_str().unwrap().contains("behind servers"), "{}", refused.2);
+}
+
+#[test]
+fn what_is_exported_answers_as_the_model_that_ships() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("model");
+    let export = || run(["export", root.to_str().unwrap()]);
+    stdout(&export());
+    let part = |name: &str| root.join(name).display().to_string();
+    let mut args = vec!["--backbone".to_owned(), part("backbone"), "--drafter".to_owned(), part("drafter")];
+    for name in ["harmless", "helpful", "honest"] {
+        args.extend(["--blade".to_owned(), format!("{name}={}", part(&format!("blades/{name}")))]);
+    }
+    // The model that ships drafts twelve candidates unless told otherwise.
+    let options = ["generate", "How do I apologise?", "--n", "4", "--max-new-tokens", "16", "--seed", "3", "--quiet"];
+    let shipped = stdout(&run(options));
+    assert_eq!(stdout(&program().args(options).args(&args).output().unwrap()), shipped);
+    assert!(shipped.trim().len() > 8, "{shipped:?}");
+    assert_refused(&export(), &["model", "not empty"]);
 }
