@@ -11,8 +11,8 @@ use clap_complete::Shell;
 
 use crate::commands::{
     arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, compare::CompareArgs,
-    generate::GenerateArgs, judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs, schemes::SchemesArgs,
-    serve::ServeArgs, simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
+    export::ExportArgs, generate::GenerateArgs, judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs,
+    schemes::SchemesArgs, serve::ServeArgs, simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
 };
 use crate::{Error, commands};
 
@@ -82,6 +82,8 @@ pub enum Command {
     Axioms(AxiomsArgs),
     /// Show the theorems on simulated batches, and check them on every datum shown.
     Simulate(SimulateArgs),
+    /// Write the model that ships as files that transformers, vLLM and SGLang load.
+    Export(ExportArgs),
     /// Print the completions of commands and options for a shell.
     Completions {
         /// The shell.
@@ -112,6 +114,7 @@ impl Command {
             Self::Judge(args) => commands::judge::run(&args),
             Self::Bench(args) => commands::bench::run(&args),
             Self::Report(args) => commands::report::run(&args),
+            Self::Export(args) => commands::export::run(&args),
             Self::Axioms(args) => commands::axioms::run(&args),
             Self::Completions { shell } => {
                 let mut script = Vec::new();

@@ -9,6 +9,8 @@ use sk_models::hf::CheckpointError;
 use sk_models::local::ModelError;
 use sk_models::text::TextError;
 use sk_models::train::TrainError;
+use sk_remote::RemoteError;
+use sk_serve::host::HostError;
 
 use crate::interrupt;
 use crate::judge::JudgeError;
@@ -29,6 +31,17 @@ pub enum Error {
     /// Models that cannot be loaded or used together.
     #[error(transparent)]
     Models(#[from] ModelError),
+    /// Models that cannot be had, wherever they run.
+    #[error(transparent)]
+    Host(Box<HostError>),
+    /// An option that models behind servers do not have, or lack.
+    #[error("{option}: {reason}")]
+    Remote {
+        /// The option.
+        option: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
     /// A tokenizer or adapter that cannot be loaded.
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
@@ -207,6 +220,21 @@ impl From<CheckpointError> for Error {
     }
 }
 
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Local(error) => Self::Models(error),
+            error => Self::Host(Box::new(error)),
+        }
+    }
+}
+
+impl From<RemoteError> for Error {
+    fn from(error: RemoteError) -> Self {
+        HostError::from(error).into()
+    }
+}
+
 impl From<PoolError> for Error {
     fn from(error: PoolError) -> Self {
         Self::Pool(Box::new(error))
@@ -236,6 +264,22 @@ impl From<SessionError> for Error {
     }
 }
 
+/// The exit status of what went wrong with servers: 2 where other input cures it.
+fn exit_code_of(error: &RemoteError) -> u8 {
+    match error {
+        RemoteError::Address(_)
+        | RemoteError::Refused { .. }
+        | RemoteError::ContextFull { .. }
+        | RemoteError::UnknownPolicy { .. }
+        | RemoteError::EmptyContext { .. }
+        | RemoteError::Unsupported { .. }
+        | RemoteError::AdapterModule { .. }
+        | RemoteError::AdapterRefused { .. }
+        | RemoteError::Tokenizer { .. } => 2,
+        _ => 1,
+    }
+}
+
 impl Error {
     /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the
     /// machine is, 130 after Ctrl-C.
@@ -247,6 +291,11 @@ impl Error {
             Self::Judge(error) if error.is_interruption() => interrupt::EXIT_CODE,
             // The server's fault; run again.
             Self::Judge(error) if error.is_external() => 1,
+            // Servers that fail, or that cannot be trusted, are no fault of the input.
+            Self::Host(error) => match &**error {
+                HostError::Remote(error) => exit_code_of(error),
+                _ => 2,
+            },
             Self::Sweep(SweepError::Cell { source, .. }) | Self::Tune(TuneError::Trial { source, .. }) => source.exit_code(),
             Self::Pool(error) => match &**error {
                 PoolError::Arm { source, .. } => source.exit_code(),
@@ -260,7 +309,7 @@ impl Error {
                 if source.is::<EngineError>() {
                     2
                 } else {
-                    1
+                    source.downcast_ref().map_or(1, exit_code_of)
                 }
             }
             Self::Step(_) => 1,

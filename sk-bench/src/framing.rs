@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use sk_models::dialogue::Framing;
+use sk_serve::host::Host;
 
+use crate::Error;
 use crate::scheme::Convention;
-use crate::{Error, Models};
 
 /// The name of a [`Framing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -23,9 +24,9 @@ impl DialogueFraming {
     ///
     /// # Errors
     /// When the chat template is asked for and the backbone has none.
-    pub fn of(self, models: &Models, convention: Convention) -> Result<Framing, Error> {
+    pub fn of(self, host: &Host, convention: Convention) -> Result<Framing, Error> {
         Ok(match self {
-            Self::Chat => Framing::Chat(Arc::new(models.chat_template()?)),
+            Self::Chat => Framing::Chat(Arc::new(host.chat_template()?)),
             Self::None => Framing::Bare,
             // The published runs had no stop text: they ran to the limit.
             Self::Hh => Framing::Hh { stop: convention == Convention::Sound },

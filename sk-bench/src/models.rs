@@ -8,9 +8,12 @@ use std::str::FromStr;
 use sk_models::assets;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
+use sk_models::head::Head;
 use sk_models::hf::head_kind;
 use sk_models::local::{ModelOptions, Models};
 use sk_models::lora::LoraAdapter;
+use sk_remote::{Key, RemoteError};
+use sk_serve::host::{Adapter, Host, RemoteSources};
 
 use crate::Error;
 use crate::pool::{PlannedArm, PoolError};
@@ -22,11 +25,14 @@ pub(crate) use heads::check as check_heads;
 /// Which models run, and where.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sources {
-    /// Directory or hub id of the backbone; the model that ships unless given.
+    /// Directory or hub id of the backbone, or addresses of servers; the model that ships unless
+    /// given.
     pub backbone: Option<String>,
     /// Directory or hub id of the drafter; the backbone itself unless given, or the drafter that
     /// ships beside the backbone that ships.
     pub drafter: Option<String>,
+    /// Directory of the tokenizer of models behind servers.
+    pub tokenizer: Option<PathBuf>,
     /// Adapters.
     pub blades: Vec<Source>,
     /// Heads on the backbone.
@@ -38,14 +44,74 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The models without adapters and heads.
-    pub fn options(&self) -> ModelOptions {
+    /// The models without adapters and heads, in this process.
+    fn options(&self) -> ModelOptions {
         ModelOptions {
             backbone: self.backbone.clone(),
             drafter: self.drafter.clone(),
             device: self.device,
             precision: self.precision,
         }
+    }
+
+    /// Whether the backbone is behind servers.
+    pub fn are_remote(&self) -> bool {
+        self.backbone.as_deref().is_some_and(RemoteSources::is_address)
+    }
+
+    /// The servers, if the backbone is behind some. What cannot be asked of servers is refused, and
+    /// what means nothing to models of this process.
+    fn remote(&self) -> Result<Option<RemoteSources>, Error> {
+        let refused = |option, reason| Err(Error::Remote { option, reason });
+        let Some(backbone) = self.backbone.as_deref().filter(|_| self.are_remote()) else {
+            if self.drafter.as_deref().is_some_and(RemoteSources::is_address) {
+                return refused(
+                    "--drafter",
+                    "a drafter behind servers drafts for a backbone behind servers; name one with --backbone",
+                );
+            }
+            if self.tokenizer.is_some() {
+                return refused(
+                    "--tokenizer",
+                    "a model of this process has its own; leave it out, or name servers with --backbone",
+                );
+            }
+            return Ok(None);
+        };
+        if self.drafter.as_deref().is_some_and(|drafter| !RemoteSources::is_address(drafter)) {
+            return refused("--drafter", "it must be behind servers as the backbone is, such as vllm+http://HOST:PORT");
+        }
+        if !self.heads.is_empty() {
+            return refused("--head", "servers return no hidden states; use an adapter or an instruction");
+        }
+        if self.precision != Precision::default() {
+            return refused("--precision", "servers choose their own; leave it out");
+        }
+        if self.device != DeviceName::default() {
+            return refused("--device", "servers choose their own; leave it out");
+        }
+        let Some(tokenizer) = self.tokenizer.clone() else {
+            return refused("--tokenizer", "give the directory with the tokenizer.json of the model that the servers have");
+        };
+        let key = match std::env::var(REMOTE_KEY) {
+            Ok(text) if !text.trim().is_empty() => match Key::new(&text) {
+                Some(key) => Some(key),
+                None => return refused(REMOTE_KEY, "the key holds characters that cannot stand in a header"),
+            },
+            _ => None,
+        };
+        Ok(Some(RemoteSources::new(backbone, self.drafter.as_deref(), tokenizer, key.as_ref())?))
+    }
+
+    /// Opens the models, without adapters and heads.
+    ///
+    /// # Errors
+    /// When one cannot be loaded, or the servers cannot do what is asked.
+    pub(crate) fn open(&self, loading: &mut Loading) -> Result<Host, Error> {
+        Ok(match self.remote()? {
+            Some(remote) => Host::remote(remote)?,
+            None => Models::open(&self.options(), loading)?.into(),
+        })
     }
 
     /// The same with the adapters that are for `config`: those that it names, or all where it seats
@@ -65,15 +131,18 @@ impl Sources {
     }
 }
 
-/// `NAME=DIR` or `NAME=instruction:TEXT`: an adapter, a head or an instruction, and the name it is
+/// `NAME=DIR`, `NAME=lora:NAME` or `NAME=instruction:TEXT`: an adapter, a head or an instruction, and the name it is
 /// seated under.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The name.
     pub name: String,
-    /// Directory or hub id, or `instruction:` and a text.
+    /// Directory or hub id, `lora:` and what servers call the adapter, or `instruction:` and a text.
     pub source: String,
 }
+
+/// The environment variable with the key that servers of models want.
+const REMOTE_KEY: &str = "SWISS_KNIFE_REMOTE_KEY";
 
 /// What the source of a blade begins with that is an instruction.
 const INSTRUCTION: &str = "instruction:";
@@ -92,7 +161,10 @@ impl FromStr for Source {
             Some((name, source)) if !name.trim().is_empty() && !source.is_empty() => {
                 Ok(Self { name: name.trim().to_owned(), source: source.to_owned() })
             }
-            _ => Err("a blade is given as NAME=DIR, such as helpful=adapters/helpful, or as NAME=instruction:TEXT".to_owned()),
+            _ => Err(
+                "a blade is given as NAME=DIR, such as helpful=adapters/helpful, as NAME=instruction:TEXT, or as NAME=lora:NAME"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -111,12 +183,52 @@ impl From<(String, PathBuf)> for Source {
 /// When a model, adapter or head cannot be loaded, backbone and drafter do not share a tokenizer,
 /// the device is not available, a blade has no adapter or there is none, or no model is named and
 /// none built in.
-pub fn load(
+pub fn load(args: &Sources, config: &mut SchemeSpec, loading: &mut Loading) -> Result<(Host, Vec<(String, Adapter)>), Error> {
+    load_pool(args, config, &mut [], loading)
+}
+
+/// Loads what [`load_pool`] does, in this process, for commands that measure models here.
+///
+/// # Errors
+/// As [`load_pool`], and when the backbone is behind servers.
+pub(crate) fn load_here(
     args: &Sources,
     config: &mut SchemeSpec,
+    arms: &mut [PlannedArm],
     loading: &mut Loading,
 ) -> Result<(Models, Vec<(String, LoraAdapter)>), Error> {
-    load_pool(args, config, &mut [], loading)
+    if args.are_remote() {
+        return Err(Error::Remote { option: "--backbone", reason: "this measures models of this process; give a directory" });
+    }
+    let found = find(args, config, arms)?;
+    let mut models = Models::open(&args.options(), loading)?;
+    models.heads = found.heads(&models, config, arms)?;
+    for (lane, on) in readers(config, arms) {
+        models.open_reader(&lane, &on, loading)?;
+    }
+    let mut adapters = Vec::with_capacity(found.adapters.len());
+    for (name, source) in found.adapters {
+        let adapter = match on(&name, config, arms) {
+            Some(on) => models.adapter_on(on, &name, &source, loading)?,
+            None => models.adapter(&name, &source, loading)?,
+        };
+        adapters.push((name, adapter));
+    }
+    Ok((models, adapters))
+}
+
+fn configs<'c>(config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> impl Iterator<Item = &'c SchemeSpec> {
+    std::iter::once(config).chain(arms.iter().map(|arm| &arm.config))
+}
+
+/// The lanes of schemes that read under another model than the backbone, and the model of each.
+fn readers(config: &SchemeSpec, arms: &[PlannedArm]) -> Vec<(String, String)> {
+    configs(config, arms).flat_map(SchemeSpec::readers).map(|(lane, on)| (lane, on.to_owned())).collect()
+}
+
+/// The model that the blade `name` of the schemes reads under, if it is not the backbone.
+fn on<'c>(name: &str, config: &'c SchemeSpec, arms: &'c [PlannedArm]) -> Option<&'c str> {
+    configs(config, arms).flat_map(|config| &config.blades).find(|blade| blade.name == name)?.on()
 }
 
 /// [`load`] for a scheme and the arms that choose from its candidates, with the heads and adapters
@@ -130,7 +242,85 @@ pub fn load_pool(
     config: &mut SchemeSpec,
     arms: &mut [PlannedArm],
     loading: &mut Loading,
-) -> Result<(Models, Vec<(String, LoraAdapter)>), Error> {
+) -> Result<(Host, Vec<(String, Adapter)>), Error> {
+    args.remote()?;
+    let found = find(args, config, arms)?;
+    let mut host = args.open(loading)?;
+    match &mut host {
+        Host::Local(models) => models.heads = found.heads(models, config, arms)?,
+        Host::Remote(_) => found.refuse_heads()?,
+    }
+    for (lane, on) in readers(config, arms) {
+        host.open_reader(&lane, &on, loading)?;
+    }
+    let sources = found.adapters.into_iter().map(|(name, source)| {
+        let on = on(&name, config, arms).map(str::to_owned);
+        (name, source, on)
+    });
+    let adapters = load_adapters(&host, sources, loading)?;
+    Ok((host, adapters))
+}
+
+/// Loads adapters, and has servers checked with all of them. Each has the name of its blade, its
+/// source, and the model that it is for, if that is not the backbone.
+///
+/// # Errors
+/// When one cannot be loaded, or a server does not pass.
+pub(crate) fn load_adapters(
+    host: &Host,
+    sources: impl IntoIterator<Item = (String, String, Option<String>)>,
+    loading: &mut Loading,
+) -> Result<Vec<(String, Adapter)>, Error> {
+    let mut adapters = Vec::new();
+    for (name, source, on) in sources {
+        let adapter = match on {
+            Some(on) => host.adapter_on(&on, &name, &source, loading)?,
+            None => host.adapter(&name, &source, loading)?,
+        };
+        adapters.push((name, adapter));
+    }
+    if host.local().is_none() {
+        loading.show("checking the servers");
+    }
+    host.check()?;
+    Ok(adapters)
+}
+
+/// Where the heads and adapters of a scheme and its arms are, by the names of their blades.
+struct Found {
+    heads: Vec<(String, PathBuf)>,
+    adapters: Vec<(String, String)>,
+}
+
+impl Found {
+    /// Loads the heads, each of the kind that the schemes read.
+    fn heads(&self, models: &Models, config: &SchemeSpec, arms: &[PlannedArm]) -> Result<Vec<(String, Head)>, Error> {
+        let heads = models.load_heads(&self.heads)?;
+        for config in std::iter::once(config).chain(arms.iter().map(|arm| &arm.config)) {
+            heads::check(config, &heads)?;
+        }
+        Ok(heads)
+    }
+
+    fn refuse_heads(&self) -> Result<(), Error> {
+        refuse_heads(&self.heads)
+    }
+}
+
+/// Refuses heads on a backbone behind servers.
+pub(crate) fn refuse_heads(heads: &[(String, PathBuf)]) -> Result<(), Error> {
+    match heads.first() {
+        None => Ok(()),
+        Some((name, _)) => Err(RemoteError::Unsupported {
+            what: format!("head \"{name}\""),
+            reason: "servers return no hidden states; use an adapter or an instruction",
+        }
+        .into()),
+    }
+}
+
+/// Finds the heads and adapters of [`load_pool`], and seats what the schemes do not know yet.
+fn find(args: &Sources, config: &mut SchemeSpec, arms: &mut [PlannedArm]) -> Result<Found, Error> {
     // What can be refused without reading gigabytes is.
     let embedded = embedded_for(args)?;
     let fits = |head: &&Source| Ok(arms.is_empty() || heads::misfit(config, head)?.is_none());
@@ -155,26 +345,7 @@ pub fn load_pool(
             return Err(error.into());
         }
     }
-    let mut models = Models::open(&args.options(), loading)?;
-    models.heads = models.load_heads(&heads)?;
-    for config in std::iter::once(&*config).chain(arms.iter().map(|arm| &arm.config)) {
-        heads::check(config, &models.heads)?;
-    }
-    let configs = || std::iter::once(&*config).chain(arms.iter().map(|arm| &arm.config));
-    for (lane, on) in configs().flat_map(SchemeSpec::readers) {
-        models.open_reader(&lane, on, loading)?;
-    }
-    let mut adapters = Vec::with_capacity(sources.len());
-    for (name, source) in sources {
-        let blades = || configs().flat_map(|config| &config.blades);
-        let on = blades().find(|blade| blade.name == name).and_then(crate::scheme::BladeSpec::on);
-        let adapter = match on {
-            Some(on) => models.adapter_on(on, &name, &source, loading)?,
-            None => models.adapter(&name, &source, loading)?,
-        };
-        adapters.push((name, adapter));
-    }
-    Ok((models, adapters))
+    Ok(Found { heads, adapters: sources })
 }
 
 /// Checks that every adapter and head that `config` needs has a source, without loading any.

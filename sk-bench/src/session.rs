@@ -1,33 +1,28 @@
 //! Sessions of schemes on loaded models.
 
-use std::sync::Arc;
-
+use sk_core::InstructionRack;
 use sk_models::dialogue::Session;
-use sk_models::engine::{AdapterRack, InstructionRack};
 use sk_models::head::Head;
-use sk_models::lora::LoraAdapter;
+use sk_serve::host::{Adapters, Host};
 
+use crate::Error;
 use crate::scheme::SchemeSpec;
-use crate::{Error, Models};
 
-/// The scheme `config` at work on `models` with heads and adapters; draws follow from `seed`.
+/// The scheme `config` at work on the models of `host` with heads and adapters; draws follow from
+/// `seed`.
 ///
 /// # Errors
 /// When the scheme cannot be built, or an instruction not be read.
 pub fn open<'m>(
-    models: &'m Models,
+    host: &'m Host,
     config: &SchemeSpec,
     heads: &[(String, Head)],
-    adapters: impl IntoIterator<Item = (String, impl Into<Arc<LoraAdapter>>)>,
+    adapters: &Adapters,
     seed: u64,
 ) -> Result<Session<'m>, Error> {
-    let rack = AdapterRack::default();
-    for (name, adapter) in adapters {
-        rack.insert(name, adapter);
-    }
-    let engine = models.engine(&rack, heads).with_instructions(&InstructionRack::default()).with_readers(config.readers())?;
+    let engine = host.engine(adapters, heads, &InstructionRack::default()).with_readers(config.readers())?;
     let scheme = config.build(&engine)?;
-    Ok(Session::new(&engine, scheme, instructions(config), seed)?)
+    Ok(Session::new(engine.footing(), scheme, instructions(config), seed)?)
 }
 
 /// Puts another scheme in the place of that of a session, on the same models, adapters and heads.
@@ -35,8 +30,8 @@ pub fn open<'m>(
 ///
 /// # Errors
 /// When the scheme cannot be built, or an instruction not be read; the session is then as it was.
-pub fn replace(session: &mut Session<'_>, models: &Models, config: &SchemeSpec) -> Result<(), Error> {
-    let engine = models.engine(session.rack(), &models.heads).with_instructions(session.instruction_rack());
+pub fn replace(session: &mut Session<'_>, host: &Host, adapters: &Adapters, config: &SchemeSpec) -> Result<(), Error> {
+    let engine = host.engine(adapters, host.heads(), session.instruction_rack()).with_readers(config.readers())?;
     let scheme = config.build(&engine)?;
     Ok(session.replace(scheme, instructions(config))?)
 }

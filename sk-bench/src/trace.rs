@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use sk_core::{ArmTrace, Decision, ScoreTrace, Seconds, SpanEnd, StepTrace, TokenId};
+use sk_core::{ArmTrace, Decision, ScoreTrace, Seconds, SpanEnd, StepTrace, TokenId, Traffic};
 use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
@@ -44,6 +44,13 @@ pub struct StepRecord<'a> {
     /// What other arms make of the same candidates, where there are any.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub arms: &'a [ArmTrace],
+    /// Where only the likeliest tokens of the vocabulary were to be had from a server, how many they
+    /// are; their probabilities were divided by their sum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<usize>,
+    /// What went over the network, where models are behind servers.
+    #[serde(skip_serializing_if = "Traffic::is_none")]
+    pub traffic: Traffic,
     /// Within which radius the choice is certified, or why it is not.
     pub certificate: StepPromise,
     /// Wall time of each part of the step.
@@ -141,6 +148,8 @@ fn likeliest(step: &StepTrace) -> StepTrace {
         // A vocabulary is not searched and has no fallback.
         unscored: Vec::new(),
         rejected: None,
+        head: step.head,
+        traffic: step.traffic,
         timings: step.timings,
     }
 }
@@ -171,6 +180,8 @@ impl<'a> StepRecord<'a> {
             fluency: trace.fluency.as_deref(),
             decision: &trace.decision,
             arms: &trace.arms,
+            head: trace.head,
+            traffic: trace.traffic,
             certificate,
             seconds: Seconds::of(trace),
         }

@@ -1,4 +1,4 @@
-use crate::{BoxError, Candidates, Policy, Readings, TokenId};
+use crate::{BoxError, Candidates, Policy, Readings, TokenId, Traffic};
 
 /// π_B: the frozen model that reads candidates, under itself, under the variants seated on it, and
 /// with heads on its hidden states.
@@ -37,6 +37,12 @@ pub trait Backbone: Send {
     fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
         let _ = chosen;
         Ok(())
+    }
+
+    /// The traffic of the generation so far, that of the proposal included, where models are behind
+    /// servers.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
     }
 }
 

@@ -28,7 +28,10 @@ pub struct Candidate {
 
 /// N ≥ 1 candidates of at least one token each.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Candidates(Vec<Candidate>);
+pub struct Candidates {
+    all: Vec<Candidate>,
+    head: Option<usize>,
+}
 
 impl Candidates {
     /// Checks and keeps the candidates.
@@ -57,41 +60,54 @@ impl Candidates {
                 });
             }
         }
-        Ok(Self(candidates))
+        Ok(Self { all: candidates, head: None })
+    }
+
+    /// Says that the candidates are the likeliest tokens of a vocabulary of which no more was to be
+    /// had, and that their probabilities were divided by their sum.
+    #[must_use]
+    pub fn of_head(self) -> Self {
+        Self { head: Some(self.all.len()), ..self }
+    }
+
+    /// How many tokens of the vocabulary the candidates are, if [no more](Self::of_head) were to be
+    /// had.
+    pub fn head(&self) -> Option<usize> {
+        self.head
     }
 
     /// N.
     #[allow(clippy::len_without_is_empty)] // never empty by construction
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// The candidates in the order of the proposal.
     pub fn as_slice(&self) -> &[Candidate] {
-        &self.0
+        &self.all
     }
 
     /// The candidates of these indices, of which there is at least one.
     pub(crate) fn pick(&self, indices: impl IntoIterator<Item = usize>) -> Self {
-        Self(indices.into_iter().map(|i| self.0[i].clone()).collect())
+        Self { all: indices.into_iter().map(|i| self.all[i].clone()).collect(), head: None }
     }
 
     /// These candidates with others in the places of `indices`.
     pub(crate) fn with(mut self, indices: &[usize], others: &Self) -> Self {
-        indices.iter().zip(others).for_each(|(&i, other)| self.0[i].clone_from(other));
+        indices.iter().zip(others).for_each(|(&i, other)| self.all[i].clone_from(other));
         self
     }
 
     /// Goes through the candidates in the order of the proposal.
     pub fn iter(&self) -> std::slice::Iter<'_, Candidate> {
-        self.0.iter()
+        self.all.iter()
     }
 }
 
 impl std::ops::Index<usize> for Candidates {
     type Output = Candidate;
     fn index(&self, index: usize) -> &Candidate {
-        &self.0[index]
+        &self.all[index]
     }
 }
 

@@ -6,7 +6,7 @@ use rand::Rng;
 
 use crate::{
     Aggregator, Backbone, Batch, Blade, BoxError, Candidates, Composite, DraftRequest, Granularity, Normalizer, Observation,
-    Policy, Proposal, Readings, Real, Score, ScoreTable, Selector, Simplex, TokenId, Weighting,
+    Policy, Proposal, Readings, Real, Score, ScoreTable, Selector, Simplex, TokenId, Traffic, Weighting,
 };
 
 macro_rules! forward_shared {
@@ -77,6 +77,9 @@ macro_rules! forward_exclusive {
             }
             fn commit(&mut self, chosen: usize) -> Result<(), BoxError> {
                 (**self).commit(chosen)
+            }
+            fn traffic(&self) -> Traffic {
+                (**self).traffic()
             }
         }
     )+};

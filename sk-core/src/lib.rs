@@ -17,6 +17,7 @@ mod granularity;
 mod normalizer;
 mod operating_point;
 mod proposal;
+mod rack;
 mod readings;
 mod scheme;
 mod score;
@@ -27,6 +28,7 @@ mod simplex;
 mod spec;
 mod standardize;
 mod trace;
+mod traffic;
 mod weighting;
 
 pub use aggregator::Aggregator;
@@ -45,6 +47,7 @@ pub use granularity::{Capped, FixedLength, Granularity, Response, Token, Uncerta
 pub use normalizer::Normalizer;
 pub use operating_point::OperatingPoint;
 pub use proposal::{DraftRequest, Proposal};
+pub use rack::{Instruction, InstructionRack, Rack};
 pub use readings::{Policy, Reading, Readings};
 pub use scheme::{Fallback, Finish, Scheme};
 pub use score::{Score, ScoreTable};
@@ -55,6 +58,7 @@ pub use simplex::Simplex;
 pub use spec::{AlignmentSpec, Seat, SpecHandle};
 pub use standardize::{Deviation, Moments, Standardize, merge_ties};
 pub use trace::{ArmTrace, BatchTrace, CandidateTrace, Ended, ScoreTrace, Seconds, StepTrace, Timings};
+pub use traffic::Traffic;
 pub use weighting::{Fixed, Weighting};
 
 /// A token of the model's vocabulary. Ids are the truth: spans are appended as ids, never as text

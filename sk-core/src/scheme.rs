@@ -68,6 +68,7 @@ impl Scheme {
     /// a blade that is not seated, here or in an arm; `context` is then as it was.
     pub fn step(&mut self, context: &mut Context, step: usize, limit: usize, rng: &mut dyn Rng) -> Result<StepTrace, StepError> {
         let spec = self.arm.spec.snapshot();
+        let sent = self.backbone.traffic();
         let mut timings = Timings::default();
         let mut rejected = None;
         let mut batch = self.choose(&spec, context, limit, false, rng, &mut timings)?;
@@ -94,9 +95,10 @@ impl Scheme {
         timings.commit = commit;
         let position = context.tokens().len();
         context.extend(&batch.candidates[chosen].tokens);
+        let (head, traffic) = (batch.candidates.head(), self.backbone.traffic().since(sent));
         let arms = std::mem::take(&mut batch.arms);
         let BatchTrace { candidates, unscored, blades, fluency, decision } = batch.into_trace();
-        Ok(StepTrace { step, position, candidates, unscored, blades, fluency, decision, arms, rejected, timings })
+        Ok(StepTrace { step, position, candidates, unscored, blades, fluency, decision, arms, rejected, head, traffic, timings })
     }
 
     /// Drafts candidates, by the fallback or by the proposal, and chooses one.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Candidate, Decision, SpanEnd, TokenId};
+use crate::{Candidate, Decision, SpanEnd, TokenId, Traffic};
 
 /// Everything seen in one step: the record behind `--explain`, the experiments and any front end.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,6 +30,13 @@ pub struct StepTrace {
     /// The batch before, if the scheme has a fallback and its choice was not good enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Box<BatchTrace>>,
+    /// Where only the likeliest tokens of the vocabulary were to be had, how many they are:
+    /// [`Candidates::head`](crate::Candidates::head).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<usize>,
+    /// What went over the network, where models are behind servers.
+    #[serde(skip_serializing_if = "Traffic::is_none")]
+    pub traffic: Traffic,
     /// Where the time went; that of the arms is in `score` where it is reading, and nowhere else.
     pub timings: Timings,
 }

@@ -77,6 +77,16 @@ impl Embedded {
     }
 }
 
+/// Returns the files of an embedded directory: name and contents. None for a path on disk.
+pub fn files(directory: &Path) -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    let directory = name(directory);
+    let of = move |(path, bytes): &(&'static str, &'static [u8])| {
+        let file = path.strip_prefix(directory.as_deref()?)?.strip_prefix('/')?;
+        (!file.contains('/')).then_some((file, *bytes))
+    };
+    FILES.iter().filter_map(of)
+}
+
 fn path(name: &str) -> PathBuf {
     PathBuf::from(format!("{ROOT}{name}"))
 }

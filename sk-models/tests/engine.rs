@@ -348,8 +348,8 @@ fn a_variant_reads_under_a_model_of_its_own() {
     alone.adapters().insert("small", honest());
     let mut alone = alone;
     let readers = ReaderRack::default();
-    readers.insert_shared("small", Arc::clone(&other));
-    readers.insert_shared("small/base", other);
+    readers.insert("small", Arc::clone(&other));
+    readers.insert("small/base", other);
     let mut verifier = verifier().with_readers(readers);
     verifier.adapters().insert("small", honest());
     let mut context: Vec<TokenId> = vec![5, 17, 96, 0];

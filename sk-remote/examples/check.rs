@@ -68,12 +68,12 @@ fn steer(engine: &RemoteEngine, mut context: Vec<TokenId>, policies: &[Policy]) 
         keep_end_of_text: true,
         span_tokens: None,
     };
-    let (mut generation, meter) = engine.start_metered(&drafting)?;
+    let mut generation = engine.generation(&drafting)?;
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let rule = FixedLength(NonZeroUsize::new(8).ok_or("no tokens")?);
     let mut farthest = 0.0_f32;
     for step in 0..STEPS {
-        let (start, before) = (Instant::now(), meter.read());
+        let (start, before) = (Instant::now(), generation.backbone.traffic());
         let request = DraftRequest { context: &context, granularity: &rule, limit: 8 };
         let candidates = generation.proposal.propose(request, &mut rng).map_err(|error| error as Box<dyn Error>)?;
         let drafted = start.elapsed();
@@ -86,7 +86,7 @@ fn steer(engine: &RemoteEngine, mut context: Vec<TokenId>, policies: &[Policy]) 
         }
         let rewards: Vec<f32> = (0..candidates.len()).map(|row| reward(&readings, policies, row)).collect();
         let best = (0..rewards.len()).max_by(|&a, &b| rewards[a].total_cmp(&rewards[b])).unwrap_or(0);
-        let traffic = meter.read().since(before);
+        let traffic = generation.backbone.traffic().since(before);
         println!(
             "step {step}: drafted in {:.0} ms, read in {:.0} ms; {} requests in {} round trips, {} bytes out, {} in; reward {:+.3}",
             drafted.as_secs_f64() * 1e3,

@@ -24,6 +24,9 @@ use sk_remote::Kind;
 
 use simulation::{Load, Outcome, simulate};
 
+/// Tokens of the vocabulary of the server that answers.
+const VOCABULARY: sk_core::TokenId = 48;
+
 /// Numbers of servers and of users.
 const SERVERS: [usize; 5] = [1, 2, 4, 8, 16];
 const USERS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use sk_core::{Backbone, BoxError, Candidates, Policy, Readings, TokenId};
+use sk_core::{Backbone, BoxError, Candidates, InstructionRack, Policy, Readings, TokenId, Traffic};
 
 use crate::reader::{Lane, Reader};
 use crate::wire::Prefix;
-use crate::{AdapterRack, InstructionRack, RemoteError};
+use crate::{AdapterRack, RemoteError};
 
 /// π_B: the frozen model behind servers, which read N candidates under themselves and their
 /// adapters.
@@ -66,5 +66,9 @@ impl Backbone for RemoteBackbone {
             readings.insert(policy.clone(), lane);
         }
         Ok(readings)
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.reader.meter.read()
     }
 }

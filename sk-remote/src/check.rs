@@ -241,7 +241,7 @@ impl Checker<'_> {
         prefix: &Prefix,
         sampling: Sampling,
     ) -> Result<Option<(TokenId, f32, f32)>, RemoteError> {
-        let params = DraftParams { max_tokens: DRAFTED, sampling, stop: &[], not_first: false };
+        let params = DraftParams { max_tokens: DRAFTED, sampling, stop: &[], not_first: false, tops: 0 };
         let (path, body) = match self.fleet.kind {
             Kind::Sglang => (sglang::PATH, sglang::draft_body(prefix, &[(&[], 1)], &params)),
             Kind::Vllm => (vllm::PATH, vllm::draft_body(self.fleet.model.as_deref(), (prefix, &[]), (1, 1), &params)),

@@ -80,6 +80,7 @@ impl RemoteDrafter {
                 sampling: self.config.sampling,
                 stop: &self.config.end_of_text,
                 not_first: done == 0 && !self.config.keep_end_of_text,
+                tops: 0,
             };
             let tails: Vec<&[TokenId]> = open.iter().map(|&row| &spans[row].tokens[..]).collect();
             let seeds: Vec<u32> = open.iter().map(|_| rng.random::<u32>() >> 1).collect();

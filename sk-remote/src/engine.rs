@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, SpecHandle, TokenId};
+use sk_core::{BoxError, DraftModel, Drafting, Engine, Generation, InstructionRack, Prior, SpecHandle, TokenId};
 
 use crate::check::Checker;
 use crate::drafter::DrafterConfig;
@@ -10,7 +10,7 @@ use crate::http::agent;
 use crate::reader::{Controls, Reader};
 use crate::wire::{load_body, load_path, sglang};
 use crate::{
-    AdapterRack, CheckReport, Fault, InstructionRack, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, Retry,
+    AdapterRack, CheckReport, Fault, Kind, Meter, Probe, RemoteBackbone, RemoteDrafter, RemoteError, RemoteVocabulary, Retry,
     Role, Tolerance, Traffic,
 };
 
@@ -65,8 +65,8 @@ pub struct AdapterSource {
 
 /// Models behind servers, and an [`Engine`] for schemes.
 ///
-/// Clones share the servers, their connections and their state; a clone may have instructions of
-/// its own.
+/// Clones share the servers, their connections and their state; a clone may have adapters and
+/// instructions of its own.
 #[derive(Clone)]
 pub struct RemoteEngine {
     backbone: Arc<Fleet>,
@@ -196,6 +196,12 @@ impl RemoteEngine {
         &self.instructions
     }
 
+    /// Returns the engine with the adapters of `rack`.
+    #[must_use]
+    pub fn with_adapters(self, rack: &AdapterRack) -> Self {
+        Self { adapters: rack.clone(), ..self }
+    }
+
     /// Returns the engine with the instructions of `rack`.
     #[must_use]
     pub fn with_instructions(self, rack: &InstructionRack) -> Self {
@@ -215,12 +221,11 @@ impl RemoteEngine {
         self.meter.read()
     }
 
-    /// As [`start`](Engine::start), with a meter of the generation's own. Read before and after a
-    /// step, it gives the traffic of the step.
+    /// As [`start`](Engine::start), without Ω: no drafting behind servers depends on it.
     ///
     /// # Errors
     /// As [`start`](Engine::start).
-    pub fn start_metered(&self, drafting: &Drafting) -> Result<(Generation, Arc<Meter>), RemoteError> {
+    pub fn generation(&self, drafting: &Drafting) -> Result<Generation, RemoteError> {
         let meter = Arc::new(Meter::part_of(&self.meter));
         let backbone_reader = || Reader::new(&self.backbone, &self.backbone_controls, self.tolerance, &meter);
         let drafter_reader = || Reader::new(&self.drafter, &self.drafter_controls, self.tolerance, &meter);
@@ -240,21 +245,19 @@ impl RemoteEngine {
                 let config = DrafterConfig { candidates, sampling, end_of_text, keep_end_of_text, span_tokens };
                 Box::new(RemoteDrafter::new(reader, config))
             }
-            Drafting::Vocabulary { .. } => {
-                return Err(RemoteError::Unsupported {
-                    what: "drafting the tokens of the vocabulary".to_owned(),
-                    reason: "servers return the likeliest tokens and no distribution; sample spans from the drafter or the backbone",
-                });
+            Drafting::Vocabulary { prior, head } => {
+                let amateur = (prior == Prior::Drafter).then(drafter_reader);
+                Box::new(RemoteVocabulary::new(backbone_reader(), prior, amateur, head, end_of_text))
             }
         };
         let backbone = RemoteBackbone::new(backbone_reader(), self.adapters.clone(), self.instructions.clone());
-        Ok((Generation { backbone: Box::new(backbone), proposal }, meter))
+        Ok(Generation { backbone: Box::new(backbone), proposal })
     }
 }
 
 impl Engine for RemoteEngine {
     fn start(&self, drafting: &Drafting, _: &SpecHandle) -> Result<Generation, BoxError> {
-        Ok(self.start_metered(drafting)?.0)
+        Ok(self.generation(drafting)?)
     }
 
     fn token_bytes(&self) -> Arc<[Box<[u8]>]> {

@@ -7,12 +7,12 @@ mod engine;
 mod error;
 mod fleet;
 mod http;
-mod rack;
 mod reader;
 mod retry;
 mod role;
 mod tolerance;
 mod traffic;
+mod vocabulary;
 mod wire;
 
 pub use backbone::RemoteBackbone;
@@ -20,8 +20,14 @@ pub use check::{CheckReport, Probe, ServerReport, TokenizerCheck};
 pub use drafter::RemoteDrafter;
 pub use engine::{AdapterSource, RemoteEngine, RemoteOptions};
 pub use error::{AnswerError, Fault, RemoteError};
-pub use rack::{AdapterRack, Instruction, InstructionRack, Rack};
 pub use retry::Retry;
 pub use role::{AddressError, Key, Kind, Reason, Role};
+pub use sk_core::Traffic;
 pub use tolerance::Tolerance;
-pub use traffic::{Meter, Traffic};
+pub use vocabulary::RemoteVocabulary;
+
+use traffic::Meter;
+
+/// The adapters of the servers: the name of a blade, and the name under which the servers know its
+/// adapter.
+pub type AdapterRack = sk_core::Rack<str>;

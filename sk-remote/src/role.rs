@@ -3,6 +3,8 @@ use std::str::FromStr;
 
 use ureq::http::Uri;
 
+use crate::http::is_here;
+
 /// Which API a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {

@@ -1,39 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What went over the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traffic {
-    /// Times that an answer was waited for. Requests that run at once are one round trip.
-    pub round_trips: u64,
-    /// HTTP requests, with those that were repeated.
-    pub requests: u64,
-    /// Requests that were sent again.
-    pub retries: u64,
-    /// Bytes of the bodies sent.
-    pub bytes_out: u64,
-    /// Bytes of the bodies received.
-    pub bytes_in: u64,
-}
-
-impl Traffic {
-    /// Returns the traffic since an earlier reading of the same meter: of one step, if it was read
-    /// before the step.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            round_trips: self.round_trips.saturating_sub(earlier.round_trips),
-            requests: self.requests.saturating_sub(earlier.requests),
-            retries: self.retries.saturating_sub(earlier.retries),
-            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
-            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
-        }
-    }
-}
+use sk_core::Traffic;
 
 /// Counts the traffic of an engine, or of one generation on it.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub(crate) struct Meter {
     round_trips: AtomicU64,
     requests: AtomicU64,
     retries: AtomicU64,
@@ -50,8 +22,7 @@ impl Meter {
     }
 
     /// The traffic so far.
-    #[must_use]
-    pub fn read(&self) -> Traffic {
+    pub(crate) fn read(&self) -> Traffic {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Traffic {
             round_trips: value(&self.round_trips),

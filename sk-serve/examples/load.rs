@@ -137,7 +137,7 @@ impl Loaded {
         let mut seen = Seen::default();
         let prompt = tokens_of(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
         let engine = models.engine(&self.rack, &[]);
-        let mut session = Session::new(&engine, self.scheme(asked)?.build(&engine)?, [], asked.0 as u64)?;
+        let mut session = Session::new(engine.footing(), self.scheme(asked)?.build(&engine)?, [], asked.0 as u64)?;
         let _request = models.scheduler.enter(&Stop::new());
         let reply = session.reply(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {
@@ -230,7 +230,7 @@ fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
     let Loaded { models, rack, shipped } = loaded;
     let server = Arc::new(Server::new(Access::default(), limits.clone()));
     server.open(Service::new(Parts {
-        models,
+        host: models.into(),
         rack,
         adapters: BLADES.map(str::to_owned).to_vec(),
         adapter_folder: None,

@@ -68,17 +68,21 @@ pub(crate) async fn answer(service: &Arc<Service>, request: RequestId, job: Job,
         }
     }
     let summaries: Vec<Summary> = choices.iter().map(|choice| choice.summary).collect();
-    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), &service.models.tokenizer)).into_response())
+    Ok(Json(head.whole(&choices, &usage(listener.prompt_tokens, &summaries), service.host.tokenizer())).into_response())
 }
 
 /// Queues a job. Its answers start when there is room for them.
 fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> Result<Listener, ApiError> {
     service.check_model(job.model.as_deref())?;
+    if job.log_probs.is_some() && service.host.local().is_none() {
+        let message = "the backbone runs behind servers, which score candidates and no text; leave out `logprobs`";
+        return Err(ApiError::invalid("logprobs", message));
+    }
     let config = service.scheme(&job)?;
     let asked = job.prompts.into_iter().map(|prompt| asked(service, prompt, &job.steering.prefix).map(Arc::new));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let longest = asked.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
-    let room = service.models.context_limit() - longest;
+    let room = service.host.context_limit() - longest;
     let max_new_tokens = service.max_new_tokens(job.max_new_tokens)?;
     let stop = StopOnDrop::default();
     let work = Work {
@@ -134,7 +138,7 @@ fn start(service: &Arc<Service>, request: RequestId, job: Job, head: &Head) -> R
 
 /// The tokens of a prompt and of what its answer begins with.
 fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked, ApiError> {
-    let tokenizer = &service.models.tokenizer;
+    let tokenizer = service.host.tokenizer();
     let (field, tokens) = match &prompt {
         Prompt::Messages(messages) => ("messages", tokens_of(&service.framing, tokenizer, messages, None)),
         Prompt::Text(text) => ("prompt", tokenizer.encode(text)),
@@ -151,13 +155,13 @@ fn asked(service: &Service, prompt: Prompt, prefix: &[TokenId]) -> Result<Asked,
         return Err(ApiError::too_long(field, &error));
     }
     tokens.extend_from_slice(prefix);
-    let vocabulary = service.models.backbone.config().vocab_size;
+    let vocabulary = service.host.vocab_size();
     if let Some(place) = tokens.iter().position(|token| *token as usize >= vocabulary) {
         let field = if place < opening { field } else { "swiss_knife.prefix" };
         let message = format!("token {} is outside the vocabulary of {vocabulary}", tokens[place]);
         return Err(ApiError::invalid(field, message));
     }
-    let limit = service.models.context_limit();
+    let limit = service.host.context_limit();
     if tokens.len() >= limit {
         let error = SessionError::PromptTooLong { tokens: tokens.len(), limit };
         return Err(ApiError::too_long(field, &error));
@@ -199,7 +203,7 @@ impl Chunks {
             Some(Event::Span { choice, text, step }) => self.ready.push_back(self.head.span(choice, &text, step.as_deref())),
             Some(Event::Done { choice, summary, scores }) => {
                 count(&summary);
-                self.ready.push_back(self.head.closing(choice, summary.ended, scores.as_ref(), &self.service.models.tokenizer));
+                self.ready.push_back(self.head.closing(choice, summary.ended, scores.as_ref(), self.service.host.tokenizer()));
                 self.done.push(summary);
                 if self.done.len() == self.listener.choices {
                     if self.include_usage {

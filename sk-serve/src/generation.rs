@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
-use sk_core::{Arm, Ended, Policy, Seconds, StepTrace, TokenId};
+use sk_core::{Arm, Ended, Instruction, InstructionRack, Policy, Seconds, StepTrace, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::dialogue::{Session, SessionError, tokens_of};
-use sk_models::engine::{EngineError, Frozen, Instruction, InstructionRack, TokenScore};
+use sk_models::engine::{EngineError, Frozen, TokenScore};
 use sk_models::text::TextError;
 use sk_scheme::{SchemeError, SchemeSpec};
 use tokio::sync::mpsc;
@@ -172,7 +172,7 @@ impl Work {
     ) -> Result<(Summary, Option<Scores>), Failure> {
         let asked = &self.asked[choice / self.each];
         if self.echo {
-            let text = service.models.tokenizer.decode(&asked.tokens).map_err(SessionError::from)?;
+            let text = service.host.tokenizer().decode(&asked.tokens).map_err(SessionError::from)?;
             send(Event::Span { choice, text, step: None })?;
         }
         let (mut summary, mut written) = (Summary::default(), Vec::new());
@@ -181,7 +181,8 @@ impl Work {
         } else {
             summary.ended = Some(Ended::Limit);
         }
-        let scores = self.log_probs.map(|top| self.score(asked, &written, top, service)).transpose().map_err(Failure::Engine)?;
+        let scores =
+            self.log_probs.map(|top| self.score(asked, &written, top, service)).transpose().map_err(Failure::Engine)?.flatten();
         Ok((summary, scores))
     }
 
@@ -192,15 +193,15 @@ impl Work {
         service: &Service,
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<(Summary, Vec<TokenId>), Failure> {
-        let models = &service.models;
+        let host = &service.host;
         let instructed = InstructionRack::default();
-        let engine = models.engine(&service.rack, &models.heads).with_instructions(&instructed);
+        let engine = host.engine(&service.rack, host.heads(), &instructed);
         let engine =
             engine.with_readers(self.config.readers()).map_err(|error| Failure::Scheme(SchemeError::Engine(error.into())))?;
         let scheme = self.config.build(&engine).map_err(Failure::Scheme)?;
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
         let seed = self.seed.wrapping_add((choice % self.each) as u64);
-        let mut session = Session::new(&engine, scheme, instructions, seed)?;
+        let mut session = Session::new(engine.footing(), scheme, instructions, seed)?;
         session.instruct(|text| instruction(service, asked, text).map_err(SessionError::from))?;
         let arm = session.arm().clone();
         let stability = self.config.stability().ok();
@@ -214,8 +215,12 @@ impl Work {
         let deadline = self.arrived + service.limits.time;
         let (mut drafted_tokens, mut scored_tokens) = (0, 0);
         let mut since = self.arrived;
-        let request = models.scheduler.enter(&self.stop);
+        let request = host.scheduler().enter(&self.stop);
         let reply = session.reply(&asked.tokens, &stops, self.max_new_tokens, |step, text| -> Result<_, Failure> {
+            // Models of this process look at it within a step, servers do not.
+            if self.stop.is_stopped() {
+                return Err(Failure::Gone);
+            }
             if let Some(step) = step {
                 measure(&mut since, step.step);
                 drafted_tokens += step.drafted_tokens();
@@ -229,7 +234,7 @@ impl Work {
                         step,
                         &arm,
                         stability.as_ref().map(|stability| (stability, self.tolerance)),
-                        &models.tokenizer,
+                        host.tokenizer(),
                     ))
                 });
                 // A slow reader holds up nobody else.
@@ -252,19 +257,21 @@ impl Work {
     }
 
     /// What the backbone thinks of what was written, and with an echo of the prompt too.
-    fn score(&self, asked: &Asked, written: &[TokenId], top: usize, service: &Service) -> Result<Scores, EngineError> {
+    fn score(&self, asked: &Asked, written: &[TokenId], top: usize, service: &Service) -> Result<Option<Scores>, EngineError> {
+        // Refused before, where there are none.
+        let Some(models) = service.host.local() else { return Ok(None) };
         let text = [&asked.tokens, written].concat();
         let from = if self.echo { 1 } else { asked.tokens.len() };
-        let _request = service.models.scheduler.enter(&self.stop);
-        let scores = Frozen::new(Arc::clone(&service.models.backbone)).score(&text, from, top)?;
+        let _request = models.scheduler.enter(&self.stop);
+        let scores = Frozen::new(Arc::clone(&models.backbone)).score(&text, from, top)?;
         let first = self.echo.then_some((text[0], None));
-        Ok(first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect())
+        Ok(Some(first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect()))
     }
 }
 
 /// The context of a lane that reads under an instruction.
 pub(crate) fn instruction(service: &Service, asked: &Asked, text: &str) -> Result<Instruction, TextError> {
-    let tokenizer = &service.models.tokenizer;
+    let tokenizer = service.host.tokenizer();
     let tokens = match &asked.prompt {
         Prompt::Messages(messages) => tokens_of(&service.framing, tokenizer, messages, Some(text))?,
         Prompt::Text(_) | Prompt::Tokens(_) => [tokenizer.encode(text)?, asked.tokens[..asked.opening].to_vec()].concat(),

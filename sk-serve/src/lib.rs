@@ -5,6 +5,7 @@ mod completions;
 mod connections;
 mod error;
 mod generation;
+pub mod host;
 mod live;
 mod playground;
 mod request;

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sk_core::{SpecError, SpecHandle};
-use sk_models::engine::InstructionRack;
+use sk_core::{InstructionRack, SpecError, SpecHandle};
 use sk_scheme::{BladeSpec, NamedWeights, SchemeSpec};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -110,7 +109,7 @@ impl Live {
         for (lane, text) in config.instructions().filter(|(lane, _)| added.iter().any(|name| belongs(lane, name))) {
             let opening =
                 instruction(service, &seats.asked, text).map_err(|error| ApiError::invalid("blades", error.to_string()))?;
-            if seats.reach + opening.extra() > service.models.context_limit() {
+            if seats.reach + opening.extra() > service.host.context_limit() {
                 let message =
                     format!("the instruction of \"{lane}\" leaves no room for the tokens that were asked for; shorten it");
                 return Err(ApiError::invalid("blades", message));

@@ -14,7 +14,6 @@ use axum::routing::{delete, get, post};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sk_models::decoder::Decoder;
 use sk_scheme::SHIPPED;
 use subtle::ConstantTimeEq;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -176,9 +175,8 @@ async fn ready(State(app): State<App>) -> Response {
 async fn render(State(app): State<App>) -> String {
     let (reserved, waiting) = app.service.load_figures();
     metrics::gauge!("swiss_knife_reserved_bytes").set(reserved as f64);
-    let sum = |bytes: fn(&Decoder) -> usize| app.service.decoders().map(bytes).sum::<usize>() as f64;
-    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(sum(Decoder::shared_bytes));
-    metrics::gauge!("swiss_knife_kv_bytes").set(sum(Decoder::held_bytes));
+    metrics::gauge!("swiss_knife_shared_prefix_bytes").set(app.service.host.shared_bytes() as f64);
+    metrics::gauge!("swiss_knife_kv_bytes").set(app.service.host.held_bytes() as f64);
     metrics::gauge!("swiss_knife_waiting").set(waiting as f64);
     app.metrics.render()
 }

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use rand::RngExt;
 use serde::Serialize;
-use sk_models::decoder::{Decoder, PassSize};
+use sk_models::decoder::PassSize;
 use sk_models::dialogue::Framing;
-use sk_models::engine::AdapterRack;
-use sk_models::local::{Extent, Models};
+use sk_models::local::Extent;
 use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeSpec, Shipped, Steering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
+use crate::host::{Adapters, Host};
 use crate::live::Lives;
 use crate::request::{Job, instruction_of};
 
@@ -79,9 +79,9 @@ impl Default for Limits {
 
 /// Models, what steers them unless a request says otherwise, and the answers under way.
 pub struct Service {
-    pub(crate) models: Models,
+    pub(crate) host: Host,
     /// The adapters by the names of their blades.
-    pub(crate) rack: AdapterRack,
+    pub(crate) rack: Adapters,
     /// The names of the loaded adapters.
     adapters: RwLock<Vec<String>>,
     /// Where clients may load adapters from.
@@ -105,9 +105,9 @@ pub struct Service {
 /// The parts of a [`Service`].
 pub struct Parts {
     /// The models.
-    pub models: Models,
+    pub host: Host,
     /// The adapters by the names of their blades.
-    pub rack: AdapterRack,
+    pub rack: Adapters,
     /// The names of the loaded adapters.
     pub adapters: Vec<String>,
     /// A folder of adapters that clients may load and unload, if any.
@@ -161,8 +161,8 @@ impl Service {
     /// A service of loaded models.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { models, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
-        models.scheduler.observe(|PassSize { requests, positions }| {
+        let Parts { host, rack, adapters, adapter_folder, instructions, steering, shipped, framing, name, limits } = parts;
+        host.scheduler().observe(|PassSize { requests, positions }| {
             metrics::histogram!("swiss_knife_pass_requests").record(requests as f64);
             metrics::histogram!("swiss_knife_pass_positions").record(positions as f64);
         });
@@ -173,7 +173,7 @@ impl Service {
             waiting: Arc::default(),
             draining: AtomicBool::new(false),
             live: Lives::default(),
-            models,
+            host,
             rack,
             adapters: RwLock::new(adapters),
             adapter_folder,
@@ -282,8 +282,9 @@ impl Service {
         if self.adapters().iter().any(|known| known == name) || self.instructions.iter().any(|(known, _)| known == name) {
             return Err(ApiError::invalid("name", format!("a blade called \"{name}\" is here already; unload it first")));
         }
-        let adapter = self.models.adapter(name, &path, &mut ());
-        self.rack.insert(name, adapter.map_err(|error| ApiError::invalid("adapter", error.to_string()))?);
+        let adapter = self.host.adapter(name, &path, &mut ());
+        let checked = adapter.and_then(|adapter| self.host.check().map(|_| adapter));
+        self.rack.insert(name, checked.map_err(|error| ApiError::invalid("adapter", error.to_string()))?);
         self.adapters.write().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         Ok(())
     }
@@ -365,12 +366,12 @@ impl Service {
                 if vocabulary.head_k > 0 {
                     vocabulary.head_k
                 } else {
-                    self.models.backbone.config().vocab_size
+                    self.host.vocab_size()
                 }
             }
             _ => 0,
         };
-        self.models.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })
+        self.host.footprint(Extent { lanes: config.lanes(), context: reach, candidates, span, ahead })
     }
 
     /// Joins the queue with a request that is answered on several threads, each of which may need
@@ -395,7 +396,7 @@ impl Service {
 
     /// Reserves memory for one more lane of `tokens` tokens, at once or not at all.
     pub(crate) fn reserve(&self, tokens: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let bytes = (self.models.backbone.bytes_per_token() as u64).saturating_mul(tokens as u64);
+        let bytes = self.host.bytes_per_token().saturating_mul(tokens as u64);
         let mebibytes = u32::try_from(bytes.div_ceil(MEBIBYTE)).unwrap_or(u32::MAX);
         Arc::clone(&self.memory).try_acquire_many_owned(mebibytes).map_err(|_| ApiError::busy())
     }
@@ -410,13 +411,6 @@ impl Service {
         let total = (self.limits.memory / MEBIBYTE).max(1);
         let free = self.memory.available_permits() as u64;
         (total.saturating_sub(free) * MEBIBYTE, self.waiting.load(Ordering::Relaxed))
-    }
-
-    /// The models, each once.
-    pub(crate) fn decoders(&self) -> impl Iterator<Item = &Decoder> {
-        let Models { backbone, drafter, .. } = &self.models;
-        let other = (!Arc::ptr_eq(backbone, drafter)).then_some(drafter);
-        std::iter::once(backbone).chain(other).map(|model| &**model)
     }
 
     /// Takes no more requests.
@@ -448,7 +442,7 @@ impl Service {
         About {
             model: &self.name,
             version: env!("CARGO_PKG_VERSION"),
-            context_limit: self.models.context_limit(),
+            context_limit: self.host.context_limit(),
             max_new_tokens: self.limits.max_new_tokens,
             blades: adapters.chain(instructions).collect(),
             schemes: SHIPPED.iter().map(SchemeOf::new).collect(),

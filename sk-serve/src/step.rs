@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sk_core::{Arm, Batch, CandidateTrace, Composite, ScoreTable, Simplex, SpanEnd, StepTrace, TokenId};
+use sk_core::{Arm, Batch, CandidateTrace, Composite, ScoreTable, Simplex, SpanEnd, StepTrace, TokenId, Traffic};
 use sk_models::text::Tokenizer;
 use sk_normalize::influence_shares;
 use sk_scheme::Stability;
@@ -18,6 +18,12 @@ pub(crate) struct Step {
     /// The share of each blade in how far the composite moves the candidates apart.
     influence: BTreeMap<String, f64>,
     candidates: Vec<CandidateOf>,
+    /// Where only the likeliest tokens of the vocabulary were to be had, how many they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<usize>,
+    /// What went over the network, where models are behind servers.
+    #[serde(skip_serializing_if = "Traffic::is_none")]
+    traffic: Traffic,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate: Option<CertificateOf>,
 }
@@ -86,6 +92,8 @@ impl Step {
             weights: trace.blades.iter().map(|blade| (blade.name.clone(), blade.weight)).collect(),
             influence: influence(trace, arm),
             candidates: trace.candidates.iter().enumerate().map(candidate).collect(),
+            head: trace.head,
+            traffic: trace.traffic,
             certificate: stability.and_then(|(stability, tolerance)| certificate(trace, stability, tolerance)),
         }
     }

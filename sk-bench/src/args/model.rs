@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use clap::Args;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
@@ -8,23 +10,31 @@ use crate::models::{Source, Sources};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Models")]
 pub struct ModelArgs {
-    /// Backbone: a directory in Hugging Face format, or a hub id.
+    /// Backbone: a directory in Hugging Face format, a hub id, or addresses of servers.
     ///
     /// Without it, the model that ships with the program is used, with its drafter and blades. A
     /// hub id, such as Qwen/Qwen2.5-7B-Instruct, is looked up in the hub's cache and downloaded
-    /// into it.
-    #[arg(long, value_name = "DIR|ID")]
+    /// into it. sglang+http://HOST:PORT and vllm+http://HOST:PORT#NAME are models behind servers,
+    /// several of them separated by commas; SWISS_KNIFE_REMOTE_KEY is the key that they want.
+    #[arg(long, value_name = "DIR|ID|URL")]
     pub backbone: Option<String>,
-    /// Drafter: a directory or a hub id.
+    /// Drafter: a directory, a hub id, or addresses of servers.
     ///
     /// It must share the backbone's tokenizer. Without it, a backbone that is given drafts for
     /// itself.
-    #[arg(long, value_name = "DIR|ID")]
+    #[arg(long, value_name = "DIR|ID|URL")]
     pub drafter: Option<String>,
+    /// The directory with the tokenizer.json of models behind servers.
+    ///
+    /// Beside it, config.json says how many tokens they hold, and a chat template is read if
+    /// --framing asks for one.
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: Option<PathBuf>,
     /// A blade: a LoRA adapter in PEFT format, or an instruction to the backbone; repeat for more.
     ///
-    /// NAME is what --weights calls it.
-    #[arg(long = "blade", value_name = "NAME=DIR|ID|instruction:TEXT")]
+    /// NAME is what --weights calls it. Servers know lora:NAME already, and load a directory of
+    /// theirs if they are allowed to.
+    #[arg(long = "blade", value_name = "NAME=DIR|ID|lora:NAME|instruction:TEXT")]
     pub blades: Vec<Source>,
     /// A head on the backbone: a directory that `train discriminator` or `train reward-head` wrote;
     /// repeat for more.
@@ -51,7 +61,7 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// The options as data.
     pub fn sources(&self) -> Sources {
-        let Self { backbone, drafter, blades, heads, device, precision } = self.clone();
-        Sources { backbone, drafter, blades, heads, device, precision }
+        let Self { backbone, drafter, tokenizer, blades, heads, device, precision } = self.clone();
+        Sources { backbone, drafter, tokenizer, blades, heads, device, precision }
     }
 }

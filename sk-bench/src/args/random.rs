@@ -5,7 +5,7 @@ use clap::Args;
 use super::{few, positive};
 
 /// What names a checkpoint, or something that must fit one.
-const CHECKPOINTS: [&str; 4] = ["backbone", "drafter", "blades", "heads"];
+const CHECKPOINTS: [&str; 5] = ["backbone", "drafter", "tokenizer", "blades", "heads"];
 
 /// Models of random weights, in place of checkpoints.
 #[derive(Debug, Clone, Args)]

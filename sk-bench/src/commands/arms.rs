@@ -21,6 +21,7 @@ use crate::scheme::SchemeSpec;
 use crate::session;
 use crate::trace::{StepRecord, TraceFile};
 use crate::{Error, interrupt};
+use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -164,16 +165,17 @@ impl ArmsArgs {
     ) -> Result<String, Error> {
         let prompt = self.prompt.read()?;
         let mut loading = Loading::new(self.quiet);
-        let (models, adapters) = models::load_pool(&self.models.sources(), config, arms, &mut loading)?;
+        let (host, adapters) = models::load_pool(&self.models.sources(), config, arms, &mut loading)?;
         let built = arms.iter().map(|arm| arm.config.arm(&arm.name)).collect::<Result<_, _>>()?;
-        let mut session = session::open(&models, config, &models.heads, adapters, self.generation.seed)?.with_arms(built);
+        let mut session =
+            session::open(&host, config, host.heads(), &Adapters::from_iter(adapters), self.generation.seed)?.with_arms(built);
         for arm in &*arms {
             session.add_instructions(session::instructions(&arm.config))?;
         }
         drop(loading);
-        let mut conversation = conversation(&models, &self.generation, self.steering.operating.convention)?;
-        let tokens = conversation.begin(&models.tokenizer, &prompt)?;
-        session.instruct(|text| conversation.instructed(&models.tokenizer, text))?;
+        let mut conversation = conversation(&host, &self.generation, self.steering.operating.convention)?;
+        let tokens = conversation.begin(host.tokenizer(), &prompt)?;
+        session.instruct(|text| conversation.instructed(host.tokenizer(), text))?;
         let mut trace = self.trace.as_deref().map(TraceFile::create).transpose()?;
         let promises = Promises::new(config, Tolerance::default());
 
@@ -182,9 +184,9 @@ impl ArmsArgs {
         let reply = session.reply(&tokens, stop, self.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             let Some(step) = step else { return Ok(interrupt::flow()) };
             if let Some(trace) = &mut trace {
-                trace.write(&StepRecord::new(0, step, promises.of(step), &models.tokenizer))?;
+                trace.write(&StepRecord::new(0, step, promises.of(step), host.tokenizer()))?;
             }
-            let (step, distributions) = PoolStep::new(0, name, step, &models.tokenizer);
+            let (step, distributions) = PoolStep::new(0, name, step, host.tokenizer());
             steps.take(step, &distributions)?;
             Ok(interrupt::flow())
         })?;

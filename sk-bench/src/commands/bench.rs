@@ -1,5 +1,6 @@
 //! `swiss-knife bench`: what a model costs, frozen and steered, beside what the device allows.
 
+mod remote;
 mod report;
 mod table;
 
@@ -56,7 +57,7 @@ Examples:
 Spans have a fixed length and nothing ends a response early, so that every repetition makes the
 same number of tokens. Frozen and steered runs take turns, each on caches of its own; figures are
 medians with the range, beside the least time that the measured bandwidth and peak of the device
-allow.";
+allow. Of models behind servers, the parts of a step are measured, its requests and its bytes.";
 
 /// Tokens of a span unless said otherwise.
 const SPAN: usize = 24;
@@ -134,25 +135,34 @@ struct Subject<'a> {
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
-    let subject = Subject::load(args, &mut loading)?;
-    let report = subject.measure(load_average, &loading)?;
-    drop(loading);
-    let text = if args.json {
-        serde_json::to_string_pretty(&report).map_err(|error| Error::Output(error.into()))?
+    let json = |report: Result<String, serde_json::Error>| report.map_err(|error| Error::Output(error.into()));
+    let text = if args.models.sources().are_remote() {
+        let report = remote::measure(args, &mut loading)?;
+        if args.json { json(serde_json::to_string_pretty(&report))? } else { report.to_string() }
     } else {
-        table::render(&report)
+        let report = Subject::load(args, &mut loading)?.measure(load_average, &loading)?;
+        if args.json { json(serde_json::to_string_pretty(&report))? } else { table::render(&report) }
     };
+    drop(loading);
     writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)
+}
+
+impl BenchArgs {
+    /// The scheme, whose spans have a fixed length unless it says otherwise.
+    fn scheme(&self, shipped: bool) -> Result<SchemeSpec, Error> {
+        let mut config = self.steering.steering().spec(shipped)?;
+        if self.steering.scheme.is_none() {
+            let span_tokens = self.steering.operating.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
+            config.granularity = GranularitySpec::FixedLength { span_tokens };
+        }
+        Ok(config)
+    }
 }
 
 impl<'a> Subject<'a> {
     fn load(args: &'a BenchArgs, loading: &mut Loading) -> Result<Self, Error> {
         let shipped = args.models.sources().are_shipped() && args.random.backbone_config.is_none();
-        let mut config = args.steering.steering().spec(shipped)?;
-        if args.steering.scheme.is_none() {
-            let span_tokens = args.steering.operating.numbers.get("span_tokens").map_or(SPAN, |tokens| tokens as usize);
-            config.granularity = GranularitySpec::FixedLength { span_tokens };
-        }
+        let mut config = args.scheme(shipped)?;
         let start = Instant::now();
         let (mut models, mut adapters) = match &args.random.backbone_config {
             Some(backbone) => {
@@ -170,7 +180,7 @@ impl<'a> Subject<'a> {
                     loading,
                 )?
             }
-            None => models::load(&args.models.sources(), &mut config, loading)?,
+            None => models::load_here(&args.models.sources(), &mut config, &mut [], loading)?,
         };
         args.steering.steering().check_effect(&config)?;
         models.backbone.device().sync().map_err(|error| sk_models::engine::EngineError::Device { message: error.to_string() })?;

@@ -11,7 +11,6 @@ use std::path::Path;
 use clap::Args;
 use sk_core::{AlignmentSpec, Seat};
 
-use crate::Models;
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
 use crate::models;
@@ -28,6 +27,7 @@ use complete::Completions;
 use lines::Lines;
 use sk_models::dialogue::Conversation;
 use sk_models::dialogue::Session;
+use sk_serve::host::{Adapters, Host};
 use transcript::Transcript;
 
 const EXAMPLES: &str = "\
@@ -59,7 +59,9 @@ const SHOWN: usize = 60;
 
 /// A dialogue under way.
 struct Chat<'a> {
-    models: &'a Models,
+    host: &'a Host,
+    /// The adapters that the backbone can read with.
+    adapters: Adapters,
     config: SchemeSpec,
     session: Session<'a>,
     conversation: Conversation,
@@ -81,16 +83,18 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     }
     let quiet = args.output.quiet;
     let mut loading = Loading::new(quiet);
-    let (models, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
+    let (host, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
     let seed = args.generation.seed;
-    let session = session::open(&models, &config, &models.heads, adapters, seed)?;
+    let adapters = Adapters::from_iter(adapters);
+    let session = session::open(&host, &config, host.heads(), &adapters, seed)?;
     drop(loading);
     let mut chat = Chat {
-        models: &models,
-        screen: Screen::new(&models.tokenizer, &args.output, &config, true)?,
+        host: &host,
+        adapters,
+        screen: Screen::new(host.tokenizer(), &args.output, &config, true)?,
         config,
         session,
-        conversation: generate::conversation(&models, &args.generation, args.steering.operating.convention)?,
+        conversation: generate::conversation(&host, &args.generation, args.steering.operating.convention)?,
         max_new_tokens: args.generation.max_new_tokens,
         seed,
         quiet,
@@ -129,8 +133,8 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
 impl Chat<'_> {
     fn answer(&mut self, line: &str) -> Result<(), Error> {
         interrupt::clear();
-        let prompt = self.conversation.ask(&self.models.tokenizer, line)?;
-        self.session.instruct(|text| self.conversation.instructed(&self.models.tokenizer, text))?;
+        let prompt = self.conversation.ask(self.host.tokenizer(), line)?;
+        self.session.instruct(|text| self.conversation.instructed(self.host.tokenizer(), text))?;
         let stop = self.conversation.framing().stops();
         let screen = &mut self.screen;
         let answered = self.session.reply(&prompt, stop, self.max_new_tokens, |step, text| -> Result<_, Error> {
@@ -168,7 +172,7 @@ impl Chat<'_> {
             Command::Seat(blade) => self.seat(&blade)?,
             Command::Unseat(name) => {
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
-                self.session.rack().remove(&name);
+                self.adapters.remove(&name);
                 self.session.drop_instructions(&name);
                 self.config.blades.retain(|blade| blade.name != name);
                 message::note(&weights_line(&self.session.spec().snapshot()));
@@ -254,12 +258,11 @@ impl Chat<'_> {
         if own_weights(&config) != own_weights(&self.config) {
             return refused("weights are set with /weights NAME=W,…");
         }
-        let loaded = self.session.rack().names();
-        if let Some((name, _)) = config.adapters().find(|(name, _)| !loaded.iter().any(|loaded| **loaded == **name)) {
+        if let Some((name, _)) = config.adapters().find(|(name, _)| !self.adapters.contains(name)) {
             return refused(&format!("that needs an adapter \"{name}\", which is not loaded; /seat NAME=DIR loads one"));
         }
-        check_heads(&config, &self.models.heads)?;
-        session::replace(&mut self.session, self.models, &config)?;
+        check_heads(&config, self.host.heads())?;
+        session::replace(&mut self.session, self.host, &self.adapters, &config)?;
         self.screen.follow(&config);
         self.config = config;
         message::note(&edit.to_string());
@@ -286,7 +289,7 @@ impl Chat<'_> {
     fn swap(&mut self, old: &str, blade: &Source) -> Result<(), Error> {
         self.install(blade, |spec, seat| spec.swap(old, seat))?;
         if old != blade.name {
-            self.session.rack().remove(old);
+            self.adapters.remove(old);
             self.session.drop_instructions(old);
             self.config.blades.retain(|other| other.name != old);
         }
@@ -309,10 +312,12 @@ impl Chat<'_> {
         // An edit that will be refused must not replace an adapter in use.
         edit(&self.session.spec().snapshot(), seat.clone())?;
         if blade.instruction().is_some() {
-            self.session.rack().remove(&blade.name);
+            self.adapters.remove(&blade.name);
         } else {
-            let adapter = self.models.adapter(&blade.name, &blade.source, &mut Loading::new(self.quiet))?;
-            self.session.rack().insert(blade.name.as_str(), adapter);
+            let source = (blade.name.clone(), blade.source.clone(), None);
+            for (name, adapter) in models::load_adapters(self.host, vec![source], &mut Loading::new(self.quiet))? {
+                self.adapters.insert(&name, adapter);
+            }
         }
         let spec = self.session.spec().edit(|spec| edit(spec, seat))?;
         self.config.blades.retain(|other| other.name != blade.name);

@@ -16,6 +16,7 @@ use crate::session;
 use crate::{Error, interrupt, models, terminal};
 use sk_core::Ended;
 use sk_models::dialogue::Reply;
+use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,7 +90,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
     let mut reader = args.operating.steering(Vec::new(), None).spec(sources.are_shipped())?;
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.quiet);
-    let (models, adapters) = models::load_pool(&sources, &mut reader, &mut arms, &mut loading)?;
+    let (host, adapters) = models::load_pool(&sources, &mut reader, &mut arms, &mut loading)?;
 
     let mut plans: Vec<(Option<PathBuf>, NamedWeights, SchemeSpec)> = Vec::new();
     for (scheme, PlannedArm { config, .. }) in schemes.iter().zip(arms) {
@@ -99,14 +100,15 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
             plans.push((scheme.clone(), weights, config));
         }
     }
-    let mut dialogue = conversation(&models, &args.generation, args.operating.convention)?;
-    let tokens = dialogue.begin(&models.tokenizer, &prompt)?;
+    let mut dialogue = conversation(&host, &args.generation, args.operating.convention)?;
+    let tokens = dialogue.begin(host.tokenizer(), &prompt)?;
     interrupt::listen();
+    let adapters = Adapters::from_iter(adapters);
     let (mut columns, mut answers) = (Vec::new(), Vec::new());
     for (place, (scheme, weights, config)) in plans.iter().enumerate() {
         loading.show(&format!("answer {} of {}", place + 1, plans.len()));
-        let mut session = session::open(&models, config, &models.heads, adapters.clone(), args.generation.seed)?;
-        session.instruct(|text| dialogue.instructed(&models.tokenizer, text))?;
+        let mut session = session::open(&host, config, host.heads(), &adapters, args.generation.seed)?;
+        session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
         let reply = session.reply(&tokens, dialogue.framing().stops(), args.generation.max_new_tokens, |_, _| {
             Ok::<_, Error>(interrupt::flow())
         })?;
@@ -117,8 +119,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
         }
     }
     loading.show("scores");
-    let mut session = session::open(&models, &reader, &models.heads, adapters, args.generation.seed)?;
-    session.instruct(|text| dialogue.instructed(&models.tokenizer, text))?;
+    let mut session = session::open(&host, &reader, host.heads(), &adapters, args.generation.seed)?;
+    session.instruct(|text| dialogue.instructed(host.tokenizer(), text))?;
     let scores = session.scores(&tokens, &answers)?;
     for (column, scores) in columns.iter_mut().zip(scores) {
         column.scores = scores;

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 
-use crate::Models;
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, PromptArgs, SteeringArgs};
 use crate::models;
 use crate::progress::Loading;
@@ -17,6 +16,7 @@ use crate::{Error, interrupt};
 use sk_core::{Ended, Seconds};
 use sk_models::dialogue::Conversation;
 use sk_models::dialogue::{Reply, Session};
+use sk_serve::host::{Adapters, Host};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,15 +80,15 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     }
     let prompt = args.prompt.read()?;
     let mut loading = Loading::new(args.output.quiet);
-    let (models, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
+    let (host, adapters) = models::load(&args.models.sources(), &mut config, &mut loading)?;
     args.steering.steering().check_effect(&config)?;
     let seed = args.generation.seed;
-    let mut session = session::open(&models, &config, &models.heads, adapters, seed)?;
+    let mut session = session::open(&host, &config, host.heads(), &Adapters::from_iter(adapters), seed)?;
     drop(loading);
-    let mut screen = Screen::new(&models.tokenizer, &args.output, &config, !args.json)?;
-    let mut conversation = conversation(&models, &args.generation, args.steering.operating.convention)?;
-    let tokens = conversation.begin(&models.tokenizer, &prompt)?;
-    session.instruct(|text| conversation.instructed(&models.tokenizer, text))?;
+    let mut screen = Screen::new(host.tokenizer(), &args.output, &config, !args.json)?;
+    let mut conversation = conversation(&host, &args.generation, args.steering.operating.convention)?;
+    let tokens = conversation.begin(host.tokenizer(), &prompt)?;
+    session.instruct(|text| conversation.instructed(host.tokenizer(), text))?;
 
     interrupt::listen();
     let stop = conversation.framing().stops();
@@ -98,7 +98,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     })?;
     screen.finish()?;
     if args.json {
-        print_json(&report(&prompt, &reply, &session, &models, seed))?;
+        print_json(&report(&prompt, &reply, &session, &host, seed))?;
     }
     screen.end(&reply, seed)
 }
@@ -107,11 +107,11 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
 ///
 /// # Errors
 /// When the chat template is asked for and the backbone has none.
-pub(super) fn conversation(models: &Models, generation: &GenerationArgs, convention: Convention) -> Result<Conversation, Error> {
-    Ok(Conversation::new(generation.framing.of(models, convention)?, generation.system.as_deref()))
+pub(super) fn conversation(host: &Host, generation: &GenerationArgs, convention: Convention) -> Result<Conversation, Error> {
+    Ok(Conversation::new(generation.framing.of(host, convention)?, generation.system.as_deref()))
 }
 
-fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, models: &Models, seed: u64) -> Report<'a> {
+fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, host: &Host, seed: u64) -> Report<'a> {
     let spec = session.spec().snapshot();
     let weights = spec.seats().iter().zip(spec.weights().as_slice());
     Report {
@@ -122,7 +122,7 @@ fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, models: 
         ended: reply.ended,
         weights: weights.map(|(seat, &weight)| (seat.name().to_string(), weight)).collect(),
         seed,
-        device: models.device().to_string(),
+        device: host.place(),
         elapsed: reply.elapsed,
         tokens_per_second: reply.rate(),
         seconds: reply.seconds,

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod certify;
 pub mod chat;
 pub mod compare;
+pub mod export;
 pub mod generate;
 pub mod judge;
 pub mod prompts;

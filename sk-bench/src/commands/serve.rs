@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use sk_models::engine::AdapterRack;
 use sk_scheme::SchemeSpec;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use sk_serve::host::Adapters;
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
 use crate::args::{ModelArgs, SteeringArgs, positive};
@@ -234,18 +234,13 @@ impl ServeArgs {
     fn service(&self, config: &mut SchemeSpec) -> Result<Service, Error> {
         let sources = self.models.sources();
         let mut loading = Loading::new(false);
-        let (models, adapters) = models::load(&sources, config, &mut loading)?;
+        let (host, adapters) = models::load(&sources, config, &mut loading)?;
         drop(loading);
-        let framing = self.framing.of(&models, self.steering.operating.convention)?;
-        let rack = AdapterRack::default();
-        let mut names = Vec::new();
-        for (name, adapter) in adapters {
-            rack.insert(name.as_str(), adapter);
-            names.push(name);
-        }
+        let framing = self.framing.of(&host, self.steering.operating.convention)?;
+        let names = adapters.iter().map(|(name, _)| name.clone()).collect();
         let instruction = |blade: &models::Source| Some((blade.name.clone(), blade.instruction()?.to_owned()));
         let asked = self.limits().memory;
-        let memory = models.room().map_or(asked, |room| room.min(asked));
+        let memory = host.room().map_or(asked, |room| room.min(asked));
         if memory < asked {
             message::warning(&format!(
                 "answers get {} MiB and not {} (--memory): no more is free beside the models and what they share",
@@ -254,8 +249,8 @@ impl ServeArgs {
             ));
         }
         Ok(Service::new(Parts {
-            models,
-            rack,
+            host,
+            rack: Adapters::from_iter(adapters),
             adapters: names,
             adapter_folder: self.adapters.clone(),
             instructions: sources.blades.iter().filter_map(instruction).collect(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sk_core::{
     ArmTrace, Batch, CandidateTrace, Decision, Operators, ScoreTable, ScoreTrace, Selector, SpanEnd, StepError, StepTrace,
-    Timings, TokenId,
+    Timings, TokenId, Traffic,
 };
 
 use super::step::{Distributions, PoolStep};
@@ -205,6 +205,8 @@ impl RecordedStep {
             },
             arms: Vec::new(),
             rejected: None,
+            head: None,
+            traffic: Traffic::default(),
             timings: Timings::default(),
         }
     }

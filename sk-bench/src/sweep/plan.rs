@@ -219,6 +219,7 @@ pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sourc
     let mut args = Sources {
         backbone: section.string("backbone")?.map(|source| located(&source, folder)),
         drafter: section.string("drafter")?.map(|source| located(&source, folder)),
+        tokenizer: section.string("tokenizer")?.map(|directory| folder.join(directory)),
         ..Sources::default()
     };
     if let Some(precision) = section.string("precision")? {

@@ -12,6 +12,8 @@ use sk_report::record::SweepRecord;
 use sk_report::settings::{KeptSettings, Settings};
 
 use super::{Plan, PlannedScheme, SweepError};
+use sk_serve::host::{NAMED, RemoteSources};
+
 use crate::Error;
 use crate::framing::DialogueFraming;
 use crate::progress::Loading;
@@ -65,6 +67,11 @@ impl Record for SweepRecord {
     const FIRST: &str = "id";
 }
 
+/// The digest of a directory or hub id. What is behind servers cannot be read, and stands for itself.
+fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointError> {
+    if RemoteSources::is_address(source) || source.starts_with(NAMED) { Ok(source.to_owned()) } else { digests.of(source) }
+}
+
 /// The settings of a scheme of a plan.
 ///
 /// # Errors
@@ -89,7 +96,7 @@ pub(super) fn keep(
     let drafter = plan.models.drafter.clone().or_else(|| embedded.map(|embedded| text(embedded.drafter())));
     for (role, source) in [("backbone", backbone), ("drafter", drafter)] {
         if let Some(source) = source {
-            models.insert(role.to_owned(), digests.of(&source).map_err(|error| SweepError::Model(Box::new(error)))?);
+            models.insert(role.to_owned(), digest_of(digests, &source).map_err(|error| SweepError::Model(Box::new(error)))?);
             places.insert(role.to_owned(), from_plan(&source));
         }
     }
@@ -100,7 +107,7 @@ pub(super) fn keep(
                 SweepError::Scheme { scheme: scheme.name.clone(), source }
             };
             places.insert(format!("{kind} {name}"), from_plan(&source));
-            Ok((name.clone(), digests.of(&source).map_err(blame)?))
+            Ok((name.clone(), digest_of(digests, &source).map_err(blame)?))
         };
         sources.into_iter().map(digest).collect::<Result<BTreeMap<_, _>, SweepError>>()
     };

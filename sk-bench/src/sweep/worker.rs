@@ -2,22 +2,19 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use serde::Serialize;
-use sk_core::{StepTrace, TokenId};
+use sk_core::{Instruction, StepTrace, TokenId};
 use sk_models::decoder::Stop;
-use sk_models::engine::Instruction;
 use sk_models::head::Head;
-use sk_models::lora::LoraAdapter;
+use sk_serve::host::{Adapter, Adapters, Host};
 
 use sk_core::Ended;
 use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
-use crate::Models;
-use crate::models::check_heads;
+use crate::models::{check_heads, load_adapters, refuse_heads};
 use crate::progress::Loading;
 use crate::promise::Tolerance;
 use crate::promise::{Promises, StepPromise};
@@ -28,14 +25,14 @@ use crate::trace::{Kept, StepRecord};
 use sk_models::dialogue::{self, Framing};
 
 /// Adapters by the model that they are for, unless it is the backbone, and their source.
-type Adapters = HashMap<(Option<String>, String), Arc<LoraAdapter>>;
+type LoadedAdapters = HashMap<(Option<String>, String), Adapter>;
 
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
-    models: Models,
+    host: Host,
     /// By source, and the model if it is not the backbone: schemes share them, and so do cells what they
     /// have read under them.
-    adapters: Adapters,
+    adapters: LoadedAdapters,
     /// By arm.
     heads: Vec<Vec<(String, Head)>>,
 }
@@ -46,38 +43,39 @@ impl Loaded {
     /// # Errors
     /// When one cannot be loaded.
     pub fn new(grid: &Grid, loading: &mut Loading) -> Result<Self, Error> {
-        let mut models = Models::open(&grid.plan.models.options(), loading)?;
+        let mut host = grid.plan.models.open(loading)?;
         for (lane, on) in grid.arms.iter().flat_map(|arm| arm.config.readers()) {
-            models.open_reader(&lane, on, loading)?;
+            host.open_reader(&lane, on, loading)?;
         }
         let load = |arm: &Arm| {
+            let Some(models) = host.local() else {
+                return refuse_heads(&arm.heads).map(|()| Vec::new());
+            };
             let heads = models.load_heads(&arm.heads)?;
             check_heads(&arm.config, &heads)?;
             Ok::<_, Error>(heads)
         };
         let heads = grid.arms.iter().map(load).collect::<Result<_, _>>()?;
-        let mut adapters = HashMap::new();
+        let mut sources: Vec<(String, String, Option<String>)> = Vec::new();
         for arm in &grid.arms {
             for (name, source) in &arm.adapters {
-                let key = (arm.on(name).map(str::to_owned), source.clone());
-                if !adapters.contains_key(&key) {
-                    let adapter = match arm.on(name) {
-                        Some(on) => models.adapter_on(on, name, source, loading)?,
-                        None => models.adapter(name, source, loading)?,
-                    };
-                    adapters.insert(key, Arc::new(adapter));
+                let on = arm.on(name).map(str::to_owned);
+                if !sources.iter().any(|(_, known, other)| known == source && *other == on) {
+                    sources.push((name.clone(), source.clone(), on));
                 }
             }
         }
-        Ok(Self { models, adapters, heads })
+        let loaded = load_adapters(&host, sources.clone(), loading)?;
+        let adapters = sources.into_iter().zip(loaded).map(|((_, source, on), (_, adapter))| ((on, source), adapter)).collect();
+        Ok(Self { host, adapters, heads })
     }
 }
 
 /// A grid and its models, ready to answer cells.
 pub struct Worker<'g> {
     grid: &'g Grid,
-    models: &'g Models,
-    adapters: &'g Adapters,
+    host: &'g Host,
+    adapters: &'g LoadedAdapters,
     heads: &'g [Vec<(String, Head)>],
     framings: Vec<Framing>,
 }
@@ -96,10 +94,10 @@ impl<'g> Worker<'g> {
     /// # Errors
     /// When a prompt cannot be encoded or is too long.
     pub fn new(grid: &'g Grid, loaded: &'g Loaded) -> Result<Self, Error> {
-        let Loaded { models, adapters, heads } = loaded;
-        let framing = |arm: &Arm| grid.plan.generation.framing.of(models, arm.convention);
+        let Loaded { host, adapters, heads } = loaded;
+        let framing = |arm: &Arm| grid.plan.generation.framing.of(host, arm.convention);
         let framings = grid.arms.iter().map(framing).collect::<Result<_, Error>>()?;
-        let worker = Self { grid, models, adapters, heads, framings };
+        let worker = Self { grid, host, adapters, heads, framings };
         for prompt in 0..grid.prompts.len() {
             for arm in 0..grid.arms.len() {
                 worker.check_prompt(arm, prompt)?;
@@ -130,10 +128,10 @@ impl<'g> Worker<'g> {
         }
         let adapter = |(name, source): &(String, String)| {
             let key = (arm.on(name).map(str::to_owned), source.clone());
-            Some((name.clone(), Arc::clone(self.adapters.get(&key)?)))
+            Some((name.clone(), self.adapters.get(&key)?.clone()))
         };
-        let adapters = arm.adapters.iter().filter_map(adapter);
-        let mut session = session::open(self.models, &config, &self.heads[cell.arm], adapters, cell.draws())?;
+        let adapters = arm.adapters.iter().filter_map(adapter).collect::<Adapters>();
+        let mut session = session::open(self.host, &config, &self.heads[cell.arm], &adapters, cell.draws())?;
         let promises = Promises::new(&config, Tolerance::default());
         let mut steps = Vec::new();
         let (tokens, stop) = (self.tokens(cell.arm, cell.prompt)?, self.framings[cell.arm].stops());
@@ -141,7 +139,7 @@ impl<'g> Worker<'g> {
             let system = dialogue::instructed(grid.plan.generation.system.as_deref(), instruction);
             Ok(Instruction::new(tokens.len(), self.tokens_under(cell.arm, cell.prompt, Some(&system))?))
         })?;
-        let request = self.models.scheduler.enter(&Stop::new());
+        let request = self.host.scheduler().enter(&Stop::new());
         let reply = session.reply(&tokens, stop, grid.plan.generation.max_new_tokens, |step, _| -> Result<_, Error> {
             if let Some(step) = step.filter(|_| grid.plan.traces) {
                 self.write_step(&mut steps, cell, &config, step, promises.of(step))?;
@@ -166,7 +164,7 @@ impl<'g> Worker<'g> {
             tokens: reply.tokens.len(),
             steps: reply.steps,
             settings: arm.settings.settings.clone(),
-            device: self.models.device().to_string(),
+            device: self.host.place(),
             seconds: reply.seconds,
             elapsed: reply.elapsed,
             trace: None,
@@ -183,7 +181,7 @@ impl<'g> Worker<'g> {
         promise: StepPromise,
     ) -> Result<(), Error> {
         let kept = Kept::new(step, config);
-        let step = kept.record(0, promise, &self.models.tokenizer);
+        let step = kept.record(0, promise, self.host.tokenizer());
         let path = || self.grid.plan.traces_file();
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
             .map_err(|error| Error::Write { path: path(), source: error.into() })?;
@@ -197,11 +195,11 @@ impl<'g> Worker<'g> {
 
     fn tokens_under(&self, arm: usize, prompt: usize, system: Option<&str>) -> Result<Vec<TokenId>, Error> {
         let text = &self.grid.prompts[prompt].prompt;
-        Ok(dialogue::tokens(&self.framings[arm], system, &self.models.tokenizer, text)?)
+        Ok(dialogue::tokens(&self.framings[arm], system, self.host.tokenizer(), text)?)
     }
 
     fn check_prompt(&self, arm: usize, prompt: usize) -> Result<(), SweepError> {
-        let limit = self.models.context_limit();
+        let limit = self.host.context_limit();
         let checked = self.tokens(arm, prompt).and_then(|tokens| match tokens.len() {
             0 => Err(Error::EmptyPrompt),
             tokens if tokens >= limit => Err(Error::PromptTooLong { tokens, limit }),

@@ -19,7 +19,7 @@ use crate::common::{assert_refused, copy_of, edit_json, model_args, models, prog
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server, ended with the test.
-struct Server {
+pub(crate) struct Server {
     process: Child,
     address: String,
     /// What it has logged.
@@ -27,10 +27,10 @@ struct Server {
 }
 
 /// A reply: status, headers and body.
-struct Reply(u16, String, String);
+pub(crate) struct Reply(pub(crate) u16, String, pub(crate) String);
 
 impl Reply {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.2).unwrap_or_else(|error| panic!("{error}: {}", self.2))
     }
 }
@@ -41,7 +41,7 @@ impl Server {
         Self::of(program().arg("serve").args(["--port", "0"]).args(model_args()).args(args))
     }
 
-    fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let mut is_first = true;
@@ -82,7 +82,7 @@ impl Server {
         Reply(status, head.to_owned(), body)
     }
 
-    fn chat(&self, body: &Value) -> Reply {
+    pub(crate) fn chat(&self, body: &Value) -> Reply {
         self.ask("POST", "/v1/chat/completions", "", body)
     }
 

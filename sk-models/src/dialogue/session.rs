@@ -6,13 +6,12 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sk_core::{
-    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Finish, Proposal, Scheme, Seconds, Simplex, SpanEnd,
-    SpecError, SpecHandle, StepError, StepTrace, TokenId,
+    Arm, BoxError, Candidate, Candidates, Context, DraftRequest, Ended, Finish, Instruction, InstructionRack, Proposal, Scheme,
+    Seconds, Simplex, SpanEnd, SpecError, SpecHandle, StepError, StepTrace, TokenId,
 };
 
 use super::ReplyText;
-use crate::engine::{AdapterRack, Instruction, InstructionRack};
-use crate::local::{Extent, LocalEngine, Models, Shortage};
+use crate::local::{Extent, Models, Shortage};
 use crate::text::{TextError, Tokenizer};
 
 /// A response.
@@ -39,43 +38,54 @@ impl Reply {
     }
 }
 
-/// A scheme at work on loaded models, with the generator of its draws.
+/// What a session needs of the engine that its scheme is built on.
+#[derive(Clone)]
+pub struct Footing<'m> {
+    /// The models, if they run in this process and take its memory.
+    pub models: Option<&'m Models>,
+    /// The tokenizer of the models.
+    pub tokenizer: &'m Tokenizer,
+    /// The most tokens that the models hold.
+    pub context_limit: usize,
+    /// The instructions that the engine reads under.
+    pub instructions: InstructionRack,
+}
+
+/// A scheme at work on an engine, with the generator of its draws.
 pub struct Session<'m> {
     scheme: Scheme,
-    rack: AdapterRack,
     /// The instructions by the names of their lanes.
     instructions: Vec<(String, String)>,
     instructed: InstructionRack,
     /// How much longer the longest context of a lane is than that of the backbone.
     extra: usize,
-    models: &'m Models,
+    models: Option<&'m Models>,
     tokenizer: &'m Tokenizer,
     context_limit: usize,
     rng: ChaCha8Rng,
 }
 
 impl<'m> Session<'m> {
-    /// A scheme that was built on `engine`, which reads with the blades' instructions: the name of a
+    /// A scheme that was built on an engine, which reads with the blades' instructions: the name of a
     /// lane and a text each. Draws follow from `seed`.
     ///
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions).
     pub fn new(
-        engine: &LocalEngine<'m>,
+        footing: Footing<'m>,
         scheme: Scheme,
         instructions: impl IntoIterator<Item = (String, String)>,
         seed: u64,
     ) -> Result<Self, SessionError> {
-        let models = engine.models();
+        let Footing { models, tokenizer, context_limit, instructions: instructed } = footing;
         let mut session = Self {
             scheme,
-            rack: engine.adapters().clone(),
             instructions: Vec::new(),
-            instructed: engine.instructions().clone(),
+            instructed,
             extra: 0,
             models,
-            tokenizer: &models.tokenizer,
-            context_limit: models.context_limit(),
+            tokenizer,
+            context_limit,
             rng: ChaCha8Rng::seed_from_u64(seed),
         };
         session.add_instructions(instructions)?;
@@ -144,9 +154,8 @@ impl<'m> Session<'m> {
         &self.scheme.arm
     }
 
-    /// Puts a scheme that was built on [`rack`](Self::rack) and
-    /// [`instruction_rack`](Self::instruction_rack) in the place of this one, with its instructions.
-    /// The draws go on.
+    /// Puts a scheme that was built on [`instruction_rack`](Self::instruction_rack) in the
+    /// place of this one, with its instructions. The draws go on.
     ///
     /// # Errors
     /// As [`add_instructions`](Self::add_instructions); the session is then as it was.
@@ -168,11 +177,6 @@ impl<'m> Session<'m> {
     /// The instructions that the backbone can read under.
     pub fn instruction_rack(&self) -> &InstructionRack {
         &self.instructed
-    }
-
-    /// The adapters that the backbone can read with.
-    pub fn rack(&self) -> &AdapterRack {
-        &self.rack
     }
 
     /// Starts the draws anew.
@@ -233,8 +237,10 @@ impl<'m> Session<'m> {
         let limit = max_new_tokens.min(room);
         let lanes = self.spec().snapshot().seats().len() + self.instructions.len() + 1;
         let tokens = longest + limit;
-        let needed = self.models.footprint(Extent { lanes, context: tokens, ..Extent::default() });
-        self.models.check_room(needed).map_err(|shortage| SessionError::Memory { tokens, shortage })?;
+        if let Some(models) = self.models {
+            let needed = models.footprint(Extent { lanes, context: tokens, ..Extent::default() });
+            models.check_room(needed).map_err(|shortage| SessionError::Memory { tokens, shortage })?;
+        }
         let start = Instant::now();
         let mut context = Context::new(prompt).map_err(SessionError::from)?;
         let mut text = ReplyText::new(self.tokenizer, stop);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sk_core::{Candidates, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
-use super::rack::HeadRack;
+use super::rack::{self, HeadRack};
 use crate::decoder::{Decoder, Hidden, Seats};
 use crate::head::Head;
 
@@ -19,7 +19,7 @@ impl AskedHeads {
         let mut heads = Vec::new();
         for policy in policies {
             let Policy::Head(name) = policy else { continue };
-            let head = rack.get(name)?;
+            let head = rack::head(rack, name)?;
             if head.width() != width {
                 return Err(EngineError::HeadWidth { name: name.to_string(), found: head.width(), expected: width });
             }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use sk_core::{BoxError, Merge, SpecHandle};
 
-use super::AdapterRack;
 use super::drafter::DraftPolicy;
+use super::rack::{self, AdapterRack};
 use crate::lora::{LoraAdapter, merge};
 
 /// Rewarded Soups: the backbone under the average of the seated adapters, weighted by **w** in
@@ -37,7 +37,7 @@ impl DraftPolicy for Soup {
         let spec = self.spec.snapshot();
         let positive = spec.seats().iter().zip(spec.weights().as_slice()).filter(|(_, weight)| **weight > 0.0);
         let ingredients: Vec<Ingredient> = positive
-            .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: self.rack.get(seat.name())? }))
+            .map(|(seat, &weight)| Ok(Ingredient { weight, adapter: rack::adapter(&self.rack, seat.name())? }))
             .collect::<Result<_, super::EngineError>>()?;
         let unchanged = |(old, _): &(Vec<Ingredient>, _)| {
             old.len() == ingredients.len()

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use sk_core::{Backbone, BoxError, Candidate, Candidates, Policy, Reading, Readings, TokenId};
+use sk_core::{Backbone, BoxError, Candidate, Candidates, InstructionRack, Policy, Reading, Readings, TokenId};
 
 use super::EngineError;
 use super::drafter::inputs_of;
 use super::error::proceed;
 use super::follower::{Follower, check_context, check_vocabulary};
 use super::heads::AskedHeads;
-use super::rack::{AdapterRack, HeadRack, InstructionRack, ReaderRack};
+use super::rack::{self, AdapterRack, HeadRack, ReaderRack};
 use super::sampling::log_softmax;
 use crate::decoder::{Decoder, Hidden, Seats, Suffix};
 use crate::lora::LoraAdapter;
@@ -154,7 +154,7 @@ impl Verifier {
     fn lanes(&self, policies: &[Policy]) -> Result<Vec<Lane>, EngineError> {
         let lane = |policy: &Policy| match policy {
             Policy::Backbone => Some(Ok(None)),
-            Policy::Variant(name) => Some(self.rack.get(name).map(Some)),
+            Policy::Variant(name) => Some(rack::adapter(&self.rack, name).map(Some)),
             Policy::Head(_) => None,
         };
         policies.iter().filter_map(lane).collect()
@@ -442,17 +442,17 @@ impl Verifier {
         candidates: &Candidates,
         are_heads: bool,
     ) -> Result<Vec<Reading>, BoxError> {
-        let model = self.readers.peek(name).unwrap_or_else(|| Arc::clone(&self.model));
+        let model = self.readers.get(name).unwrap_or_else(|| Arc::clone(&self.model));
         let place = self.apart.iter().position(|lane| lane.name == *name && Arc::ptr_eq(&lane.verifier.model, &model));
         let place = place.unwrap_or(self.apart.len());
         if place == self.apart.len() {
             let verifier = Self::with_racks(model, self.rack.clone(), HeadRack::default());
             self.apart.push(Apart { name: Arc::clone(name), verifier });
         }
-        let instruction = self.instructions.peek(name);
+        let instruction = self.instructions.get(name);
         let context = instruction.map_or_else(|| context.to_vec(), |instruction| instruction.context(context));
         let verifier = &mut self.apart[place].verifier;
-        let policy = if self.rack.peek(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
+        let policy = if self.rack.get(name).is_some() { Policy::Variant(Arc::clone(name)) } else { Policy::Backbone };
         let readings = verifier.read_plain(&context, candidates, std::slice::from_ref(&policy), are_heads)?;
         Ok(readings.get(&policy).unwrap_or_default().to_vec())
     }
@@ -489,7 +489,7 @@ impl Verifier {
         are_heads: bool,
     ) -> Result<Readings, BoxError> {
         let is_apart = |policy: &&Policy| match policy {
-            Policy::Variant(name) => self.instructions.peek(name).is_some() || self.readers.peek(name).is_some(),
+            Policy::Variant(name) => self.instructions.get(name).is_some() || self.readers.get(name).is_some(),
             _ => false,
         };
         let (apart, plain): (Vec<&Policy>, Vec<&Policy>) = policies.iter().partition(is_apart);

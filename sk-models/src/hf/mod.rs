@@ -8,6 +8,7 @@ mod hub;
 mod layout;
 mod peft;
 mod safetensors;
+mod text_files;
 mod weights;
 
 pub use checkpoint::{Checkpoint, GenerationConfig};
@@ -19,7 +20,9 @@ pub use head::{head_kind, load_head, save_head};
 pub use hub::{Hub, HubError, ModelId, Progress};
 pub use layout::tensor_shapes;
 pub(crate) use peft::WEIGHTS_FILE as ADAPTER_WEIGHTS;
-pub use peft::{load_adapter, save_adapter};
+pub use peft::{load_adapter, save_adapter, target_modules};
 pub use safetensors::TensorFiles;
 pub(crate) use safetensors::{INDEX_FILE, SINGLE_FILE};
+pub use text_files::TextFiles;
+pub(crate) use text_files::turn_ends;
 pub use weights::load_model;

@@ -13,20 +13,17 @@ use crate::ConfigError;
 use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
 use crate::device::{Device, DeviceError, DeviceName};
+use crate::dialogue::Footing;
 use crate::engine::{
     AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, ReaderRack, SharedVerifier, Soup, TokenPrior,
     Verifier, Vocabulary,
 };
 use crate::head::Head;
-use crate::hf::{Checkpoint, CheckpointError, Progress};
+use crate::hf::{Checkpoint, CheckpointError, Progress, turn_ends};
 use crate::lora::LoraAdapter;
 use crate::text::{ChatTemplate, TextError, Tokenizer};
 
 pub use footprint::{Extent, Shortage};
-
-/// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
-/// with them even if its backbone was never tuned and does not list them.
-const END_TOKENS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
 
 /// What stands for the drafter where a blade names the model that it reads under.
 const DRAFTER: &str = "drafter";
@@ -191,7 +188,7 @@ impl Models {
             same_tokens(&checkpoint, drafter)?;
             end_of_text.extend(drafter.end_of_text());
         }
-        end_of_text.extend(END_TOKENS.iter().filter_map(|token| tokenizer.id_of(token)));
+        end_of_text.extend(turn_ends(&tokenizer));
         end_of_text.sort_unstable();
         end_of_text.dedup();
 
@@ -335,22 +332,15 @@ pub struct LocalEngine<'m> {
 }
 
 impl<'m> LocalEngine<'m> {
-    /// The models.
+    /// What a session on this engine needs.
     #[must_use]
-    pub fn models(&self) -> &'m Models {
-        self.models
-    }
-
-    /// The adapters that the backbone reads with.
-    #[must_use]
-    pub fn adapters(&self) -> &AdapterRack {
-        &self.adapters
-    }
-
-    /// The instructions that lanes read under.
-    #[must_use]
-    pub fn instructions(&self) -> &InstructionRack {
-        &self.instructions
+    pub fn footing(&self) -> Footing<'m> {
+        Footing {
+            models: Some(self.models),
+            tokenizer: &self.models.tokenizer,
+            context_limit: self.models.context_limit(),
+            instructions: self.instructions.clone(),
+        }
     }
 
     /// The engine with the instructions of `rack`.
@@ -367,7 +357,7 @@ impl<'m> LocalEngine<'m> {
     pub fn with_readers<'r>(self, lanes: impl IntoIterator<Item = (String, &'r str)>) -> Result<Self, ModelError> {
         for (lane, on) in lanes {
             let reader = self.models.reader(on).ok_or_else(|| ModelError::NoReader { lane: lane.clone(), on: on.to_owned() })?;
-            self.readers.insert_shared(lane, Arc::clone(reader));
+            self.readers.insert(lane, Arc::clone(reader));
         }
         Ok(self)
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use sk_core::{Candidate, Candidates, DraftModel, Drafting, Policy, Sampling, SpanEnd, TokenId};
 use sk_remote::{Kind, RemoteEngine, RemoteOptions, Role};
 
+use crate::VOCABULARY;
 use crate::fake::{Fake, Setup};
-use crate::model::VOCABULARY;
 
 /// Tokens of the context and of a span.
 const CONTEXT: u32 = 1000;
@@ -51,7 +51,7 @@ fn row(kind: Kind, rows: u32, adapters: usize) -> Result<(), Box<dyn Error>> {
         keep_end_of_text: true,
         span_tokens: None,
     };
-    let (mut generation, meter) = engine.start_metered(&drafting)?;
+    let mut generation = engine.generation(&drafting)?;
     let variant = |name: &&str| Policy::Variant(Arc::from(*name));
     let policies: Vec<Policy> = std::iter::once(Policy::Backbone).chain(names.iter().map(variant)).collect();
     let context: Vec<TokenId> = (0..CONTEXT).map(|place| place * 7 % VOCABULARY).collect();
@@ -62,10 +62,10 @@ fn row(kind: Kind, rows: u32, adapters: usize) -> Result<(), Box<dyn Error>> {
     };
     let candidates = Candidates::new((0..rows).map(candidate).collect())?;
     let mut times: Vec<Duration> = Vec::with_capacity(STEPS);
-    let mut before = meter.read();
+    let mut before = generation.backbone.traffic();
     // The first two make the server learn the answers: SGLang is asked to read ahead at first.
     for step in 0..STEPS + 2 {
-        before = meter.read();
+        before = generation.backbone.traffic();
         let start = Instant::now();
         generation.backbone.read(&context, &candidates, &policies).map_err(|error| error as Box<dyn Error>)?;
         if step >= 2 {
@@ -73,7 +73,7 @@ fn row(kind: Kind, rows: u32, adapters: usize) -> Result<(), Box<dyn Error>> {
         }
     }
     times.sort_unstable();
-    let traffic = meter.read().since(before);
+    let traffic = generation.backbone.traffic().since(before);
     println!(
         "{:>8}{rows:>5}{adapters:>5}{:>10}{:>14}{:>12}{:>12.1}{:>12.1}",
         kind.name(),

@@ -51,6 +51,8 @@ pub(crate) struct DraftParams<'a> {
     pub(crate) stop: &'a [TokenId],
     /// Whether none of them may come first.
     pub(crate) not_first: bool,
+    /// How many of the likeliest tokens come with each; 0 for none.
+    pub(crate) tops: usize,
 }
 
 /// Tokens drawn for a row.
@@ -163,6 +165,21 @@ pub(crate) fn agree(rows: &[Row<'_>], readings: &[Reading], tolerance: f32) -> R
         }
     }
     Ok(())
+}
+
+/// Checks the likeliest next tokens, of which `asked` were asked for, and returns these: likeliest
+/// first, of equals the lower id.
+fn likeliest(mut tops: Vec<(TokenId, f32)>, asked: usize) -> Result<Vec<(TokenId, f32)>, AnswerError> {
+    if let Some(position) = tops.iter().position(|(_, value)| !value.is_finite() || *value > ROUNDING) {
+        return Err(AnswerError::Value { row: 0, position, value: tops[position].1 });
+    }
+    tops.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    tops.dedup_by_key(|(token, _)| *token);
+    if tops.len() < asked {
+        return Err(AnswerError::Positions { row: 0, expected: asked, got: tops.len() });
+    }
+    tops.truncate(asked);
+    Ok(tops)
 }
 
 /// Checks the tokens and log-probabilities of a drafted row.

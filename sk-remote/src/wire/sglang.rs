@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sk_core::{Reading, TokenId};
 
-use super::{DraftParams, Drafted, Prefix, Row, drafted, number, push_ids, push_list, push_row, quoted, reading};
+use super::{DraftParams, Drafted, Prefix, Row, drafted, likeliest, number, push_ids, push_list, push_row, quoted, reading};
 use crate::{AnswerError, Fault};
 
 /// The path of all requests.
@@ -83,8 +83,8 @@ pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &D
     let mut out = String::with_capacity(200 + rows.len() * (300 + prefix.text.len()) + tails);
     out.push_str(r#"{"input_ids":"#);
     push_list(&mut out, rows, |out, (tail, _)| push_row(out, prefix, tail));
-    out.push_str(r#","return_logprob":true,"logprob_start_len":-1,"sampling_params":"#);
-    let DraftParams { max_tokens, sampling, stop, not_first } = *params;
+    let DraftParams { max_tokens, sampling, stop, not_first, tops } = *params;
+    let _ = write!(out, r#","return_logprob":true,"logprob_start_len":-1,"top_logprobs_num":{tops},"sampling_params":"#);
     let temperature = if sampling.is_greedy() { 0.0 } else { sampling.temperature() };
     let top_k = i64::try_from(sampling.top_k()).ok().filter(|&top_k| top_k > 0).unwrap_or(-1);
     push_list(&mut out, rows, |out, (_, seed)| {
@@ -111,6 +111,14 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
         drafted(at, tokens, log_probs, &finish, params)
     };
     generated(body, rows)?.into_iter().enumerate().map(row).collect()
+}
+
+/// The likeliest next tokens in the answer to a [`draft_body`] of one row and token.
+pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>, Fault> {
+    let [meta] = <[Meta; 1]>::try_from(generated(body, 1)?).map_err(|_| Fault::body("no row"))?;
+    let likely = meta.output_top_logprobs.and_then(|tops| tops.into_iter().next()).flatten();
+    let likely = likely.ok_or_else(|| Fault::body("the answer has no output_top_logprobs"))?;
+    Ok(likeliest(likely.into_iter().map(|Entry(value, token, _)| (token, number(value))).collect(), tops)?)
 }
 
 /// The tokens that the server holds, as far as the answer to `GET /get_server_info` or
@@ -160,6 +168,7 @@ struct Meta {
     input_token_logprobs: Option<Vec<Entry>>,
     input_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
     output_token_logprobs: Option<Vec<Entry>>,
+    output_top_logprobs: Option<Vec<Option<Vec<Entry>>>>,
 }
 
 #[derive(Deserialize)]

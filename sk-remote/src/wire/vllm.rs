@@ -3,6 +3,7 @@
 //! Rows of one request share a model, so each policy is a request of its own. `prompt_logprobs`
 //! turns reading the prefix cache off: each row reads its context anew.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sk_core::{Reading, TokenId};
 
-use super::{DraftParams, Drafted, Prefix, Row, drafted, number, push_ids, push_list, push_row, quoted, reading};
+use super::{DraftParams, Drafted, Prefix, Row, drafted, likeliest, number, push_ids, push_list, push_row, quoted, reading};
 use crate::{AnswerError, Fault};
 
 /// The path of all requests.
@@ -76,18 +77,22 @@ pub(crate) fn draft_body(
 ) -> String {
     let mut out = head(model, 500 + prefix.text.len() + 7 * tail.len());
     push_row(&mut out, prefix, tail);
-    let DraftParams { max_tokens, sampling, stop, not_first } = *params;
+    let DraftParams { max_tokens, sampling, stop, not_first, tops } = *params;
     let temperature = if sampling.is_greedy() { 0.0 } else { sampling.temperature() };
     let _ = write!(
         out,
-        r#","n":{rows},"max_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{},"min_p":0,"repetition_penalty":{},"presence_penalty":0,"frequency_penalty":0,"seed":{seed},"min_tokens":{},"logprobs":0,"return_token_ids":true,"ignore_eos":true,"stop_token_ids":["#,
+        r#","n":{rows},"max_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{},"min_p":0,"repetition_penalty":{},"presence_penalty":0,"frequency_penalty":0,"seed":{seed},"min_tokens":{},"logprobs":{tops},"return_token_ids":true,"ignore_eos":true,"stop_token_ids":["#,
         sampling.top_p(),
         sampling.top_k(),
         sampling.repetition_penalty(),
         u8::from(not_first),
     );
     push_ids(&mut out, stop);
-    out.push_str("]}");
+    out.push(']');
+    if tops > 0 {
+        out.push_str(r#","return_tokens_as_token_ids":true"#);
+    }
+    out.push('}');
     out
 }
 
@@ -101,6 +106,19 @@ pub(crate) fn draft_answer(body: &[u8], rows: usize, params: &DraftParams<'_>) -
         drafted(at, tokens, log_probs.into_iter().map(number).collect(), &finish, params)
     };
     in_order(choices(body)?, rows)?.into_iter().enumerate().map(row).collect()
+}
+
+/// The likeliest next tokens in the answer to a [`draft_body`] of one row and token.
+pub(crate) fn top_answer(body: &[u8], tops: usize) -> Result<Vec<(TokenId, f32)>, Fault> {
+    let [choice] = <[Choice<'_>; 1]>::try_from(in_order(choices(body)?, 1)?).map_err(|_| Fault::body("no choice"))?;
+    let likely = choice.logprobs.and_then(|logprobs| logprobs.top_logprobs?.into_iter().next());
+    let likely = likely.ok_or_else(|| Fault::body("the answer has no top_logprobs"))?;
+    let entry = |(name, value): (String, Option<f32>)| {
+        let token = name.strip_prefix("token_id:").and_then(|id| id.parse().ok());
+        token.map(|token| (token, number(value))).ok_or_else(|| Fault::body(format!("{name} is not token_id:ID")))
+    };
+    let entries = likely.into_iter().map(entry).collect::<Result<_, _>>()?;
+    Ok(likeliest(entries, tops)?)
 }
 
 /// The tokens that each model holds, as far as the answer to `GET /v1/models` says.
@@ -147,6 +165,7 @@ struct Choice<'a> {
 #[derive(Deserialize)]
 struct Logprobs {
     token_logprobs: Vec<Option<f32>>,
+    top_logprobs: Option<Vec<BTreeMap<String, Option<f32>>>>,
 }
 
 fn choices(body: &[u8]) -> Result<Vec<Choice<'_>>, Fault> {

@@ -151,12 +151,74 @@ fn what_cannot_be_drafted_is_refused_by_name() {
     let Drafting::Sampled { candidates, sampling, keep_end_of_text, span_tokens, .. } = sampled(4, plain()) else { panic!() };
     let model = DraftModel::Soup(Merge::Exact);
     let soup = Drafting::Sampled { model, candidates, sampling, keep_end_of_text, span_tokens };
-    let vocabulary = Drafting::Vocabulary { prior: Prior::Backbone, head: VocabularyHead::ALL };
-    for (drafting, name) in [(soup, "a soup of adapters"), (vocabulary, "the tokens of the vocabulary")] {
-        let error = typed(engine.start(&drafting, &spec()).err().unwrap());
-        assert!(matches!(error, RemoteError::Unsupported { .. }) && error.to_string().contains(name), "{error}");
-    }
+    let error = typed(engine.start(&soup, &spec()).err().unwrap());
+    assert!(matches!(error, RemoteError::Unsupported { .. }) && error.to_string().contains("a soup of adapters"), "{error}");
     assert!(servers[0].seen().is_empty());
+}
+
+/// The `count` likeliest next tokens by the model itself, by id, and the sum of their probabilities.
+fn likeliest(count: usize) -> (Vec<(TokenId, f32)>, f32) {
+    let log_probs = model::State::new(None).after(&CONTEXT).log_probs(1.0);
+    let mut all: Vec<(TokenId, f32)> = (0..).zip(log_probs).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all.truncate(count);
+    all.sort_by_key(|(token, _)| *token);
+    let mass = all.iter().map(|(_, log_prob)| log_prob.exp()).sum();
+    (all, mass)
+}
+
+#[test]
+fn of_a_vocabulary_the_likeliest_tokens_are_candidates_renormalised() {
+    let propose = |engine: &RemoteEngine, prior, head| propose(engine, &Drafting::Vocabulary { prior, head }, &Response, 9, 0);
+    for kind in KINDS {
+        let engine = engine(&start(kind, 1));
+        let same = |candidates: &Candidates, expected: &[(TokenId, f32)]| {
+            assert_eq!(candidates.len(), expected.len());
+            for (candidate, (token, log_prob)) in candidates.iter().zip(expected) {
+                assert_eq!(candidate.tokens, [*token]);
+                assert!((candidate.log_probs[0] - log_prob).abs() < 1e-5, "{kind:?}: {candidate:?} {log_prob}");
+                assert_eq!(candidate.end, if *token == END { SpanEnd::EndOfText } else { SpanEnd::Complete });
+            }
+        };
+        for (asked, had) in [(0, 20), (5, 5), (50, 20)] {
+            let (all, mass) = likeliest(had);
+            let expected: Vec<_> = all.iter().map(|(token, log_prob)| (*token, log_prob - mass.ln())).collect();
+            let candidates = propose(&engine, Prior::Backbone, VocabularyHead::new(asked, 0.0).unwrap());
+            assert_eq!(candidates.head(), Some(had));
+            same(&candidates, &expected);
+        }
+        let (all, _) = likeliest(20);
+        let most = all.iter().map(|(_, log_prob)| *log_prob).fold(f32::NEG_INFINITY, f32::max);
+        let plausible: Vec<_> = all.iter().filter(|(_, log_prob)| *log_prob >= most + 0.5_f32.ln()).collect();
+        let candidates = propose(&engine, Prior::Uniform, VocabularyHead::new(0, 0.5).unwrap());
+        let uniform = -(plausible.len() as f32).ln();
+        same(&candidates, &plausible.iter().map(|(token, _)| (*token, uniform)).collect::<Vec<_>>());
+        assert!(candidates.len() < 20 && candidates.head() == Some(candidates.len()));
+        // The drafter is the backbone here, and so are its numbers.
+        same(&propose(&engine, Prior::Drafter, VocabularyHead::ALL), &{
+            let (all, mass) = likeliest(20);
+            all.iter().map(|(token, log_prob)| (*token, log_prob - mass.ln())).collect::<Vec<_>>()
+        });
+    }
+}
+
+#[test]
+fn too_few_tokens_of_a_vocabulary_are_asked_for_again() {
+    for kind in KINDS {
+        let servers = start(kind, 1);
+        servers[0].behave(|_, number| match number {
+            0 => Act::Alter(std::sync::Arc::new(|answer| {
+                match answer.pointer_mut("/choices/0/logprobs/top_logprobs/0") {
+                    Some(tops) => *tops = serde_json::json!({"token_id:3": -0.5}),
+                    None => answer[0]["meta_info"]["output_top_logprobs"] = serde_json::json!([[[-0.5, 3, null]]]),
+                };
+            })),
+            _ => Act::Serve,
+        });
+        let vocabulary = Drafting::Vocabulary { prior: Prior::Backbone, head: VocabularyHead::ALL };
+        assert_eq!(propose(&engine(&servers), &vocabulary, &Response, 9, 0).len(), 20);
+        assert_eq!(servers[0].seen().len(), 2);
+    }
 }
 
 #[test]

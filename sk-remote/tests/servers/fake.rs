@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use sk_core::TokenId;
 use sk_remote::Kind;
 
-use crate::model::{State, VOCABULARY, top, uniform};
+use crate::VOCABULARY;
+use crate::model::{State, top, uniform};
 
 /// Tokens of a context and its continuation that the server holds.
 pub(crate) const MODEL_LENGTH: usize = 4096;
@@ -435,14 +436,28 @@ fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &s
     (tokens, values, false)
 }
 
+/// The `count` likeliest next tokens, which servers do not sort.
+fn likeliest(prompt: &[TokenId], count: u64) -> Vec<(TokenId, f32)> {
+    let log_probs = State::new(None).after(prompt).log_probs(1.0);
+    let mut all: Vec<(TokenId, f32)> = (0..).zip(log_probs).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all.truncate(count as usize);
+    all.reverse();
+    all
+}
+
 fn vllm_draft(setup: &Setup, body: &Value) -> Value {
     let (prompt, rows) = (ids(&body["prompt"]), body["n"].as_u64().unwrap());
     let row = |index: u64| {
         let seed = body["seed"].as_u64().unwrap() + index;
         let (tokens, values, stopped) = draw(setup, &prompt, body, "min_tokens", "max_tokens", seed);
+        let named = |(token, value)| (format!("token_id:{token}"), json!(value));
+        let tops: serde_json::Map<String, Value> =
+            likeliest(&prompt, body["logprobs"].as_u64().unwrap()).into_iter().map(named).collect();
+        let tops = if tops.is_empty() { json!([]) } else { json!([tops]) };
         json!({
             "index": index, "text": "z", "finish_reason": if stopped { "stop" } else { "length" },
-            "logprobs": {"token_logprobs": values, "tokens": [], "top_logprobs": []}, "token_ids": tokens, "prompt_logprobs": null,
+            "logprobs": {"token_logprobs": values, "tokens": [], "top_logprobs": tops}, "token_ids": tokens, "prompt_logprobs": null,
         })
     };
     json!({"id": "cmpl-1", "object": "text_completion", "choices": (0..rows).map(row).collect::<Vec<_>>()})
@@ -475,6 +490,9 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
             meta["finish_reason"]["type"] = json!(if stopped { "stop" } else { "length" });
             let drawn: Vec<Value> = tokens.iter().zip(values).map(|(token, value)| json!([value, token, null])).collect();
             meta["output_token_logprobs"] = Value::Array(drawn);
+            let tops = likeliest(&ids(input), body["top_logprobs_num"].as_u64().unwrap());
+            let tops: Vec<Value> = tops.into_iter().map(|(token, value)| json!([value, token, null])).collect();
+            meta["output_top_logprobs"] = json!([tops]);
         }
         json!({"text": "", "meta_info": meta})
     };

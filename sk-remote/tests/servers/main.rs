@@ -21,6 +21,9 @@ use sk_remote::{Kind, Probe, RemoteEngine, RemoteError, RemoteOptions, Retry, Ro
 
 const KINDS: [Kind; 2] = [Kind::Vllm, Kind::Sglang];
 
+/// Tokens of the vocabulary.
+const VOCABULARY: TokenId = 48;
+
 /// The adapters of most tests: blades of the same names, with a prefix on the servers.
 const ADAPTERS: [&str; 2] = ["lora-helpful", "lora-honest"];
 
@@ -54,7 +57,7 @@ fn role(servers: &[Fake]) -> Role {
 }
 
 fn options(servers: &[Fake]) -> RemoteOptions {
-    let bytes: Vec<Box<[u8]>> = (0..model::VOCABULARY).map(|token| Box::from([token as u8])).collect();
+    let bytes: Vec<Box<[u8]>> = (0..VOCABULARY).map(|token| Box::from([token as u8])).collect();
     let adapters = ADAPTERS.iter().map(|name| (name.trim_start_matches("lora-").to_owned(), (*name).to_owned()));
     let mut options = RemoteOptions::new(role(servers), bytes.into(), vec![END]);
     options.adapters = adapters.collect();

@@ -3,8 +3,7 @@
 
 use sk_core::{Reading, TokenId};
 
-/// Tokens of the vocabulary.
-pub(crate) const VOCABULARY: TokenId = 48;
+use crate::VOCABULARY;
 
 /// What the next token depends on.
 #[derive(Debug, Clone, Copy)]

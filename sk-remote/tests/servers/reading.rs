@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sk_core::{Policy, TokenId};
-use sk_remote::{Instruction, InstructionRack, Key, Kind, RemoteError};
+use sk_core::{Instruction, InstructionRack, Policy, TokenId};
+use sk_remote::{Key, Kind, RemoteError};
 
 use crate::fake::{Act, Fake, MODEL_LENGTH, Setup};
-use crate::model::VOCABULARY;
 use crate::*;
 
 #[test]

@@ -82,15 +82,14 @@ fn faults_on_the_way_change_no_token() {
 }
 
 #[test]
-fn a_meter_counts_one_generation_and_the_engine_all() {
+fn a_generation_counts_its_traffic_and_the_engine_all() {
     let servers = start(Kind::Sglang, 1);
     let engine = engine(&servers);
-    let (mut one, meter) = engine.start_metered(&sampled(3, plain())).unwrap();
+    let mut one = generation(&engine);
     read(&engine).unwrap();
-    let before = meter.read();
-    assert_eq!(before.requests, 0);
+    assert!(one.backbone.traffic().is_none());
     one.backbone.read(&CONTEXT, &candidates(&SPANS), &policies()).unwrap();
-    let step = meter.read().since(before);
+    let step = one.backbone.traffic();
     assert_eq!((step.requests, step.round_trips), (1, 1));
     assert_eq!((engine.traffic().requests, engine.traffic().bytes_in), (2, 2 * step.bytes_in));
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -22,8 +21,8 @@ use crate::models;
 use crate::plural::counted;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
+use crate::ruler::Steered;
 use crate::scheme::Shipped;
-use crate::session;
 use crate::terminal;
 use crate::{Error, memory, message};
 use sk_report::grid::Grid;
@@ -134,7 +133,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         return Err(Error::Usage(reason));
     };
     let mut loading = Loading::new(false);
-    let (mut models, adapters) = models::load_pool(&args.models.sources(), &mut first.config, others, &mut loading)?;
+    let (mut models, adapters) = models::load_here(&args.models.sources(), &mut first.config, others, &mut loading)?;
     models.end_of_text.clear();
     let prompt: Vec<TokenId> = models.tokenizer.encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
     let (tokens, limit) = (prompt.len() + args.new_tokens, models.context_limit());
@@ -180,8 +179,8 @@ impl MeasureArgs {
     /// Whether models, a device or a precision were given, which mean something to a measurement
     /// alone.
     pub(super) fn are_idle(&self) -> bool {
-        let ModelArgs { backbone, drafter, blades, heads, device, precision } = &self.models;
-        let given = backbone.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty();
+        let ModelArgs { backbone, drafter, tokenizer, blades, heads, device, precision } = &self.models;
+        let given = backbone.is_some() || tokenizer.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty();
         !self.measure && (given || *device != DeviceName::default() || *precision != Precision::default())
     }
 
@@ -203,8 +202,8 @@ impl MeasureArgs {
         adapters: &[(String, LoraAdapter)],
         prompt: &[TokenId],
     ) -> Result<f64, Error> {
-        let mut session = session::open(models, &scheme.config, &models.heads, adapters.to_vec(), self.seed)?;
-        Ok(session.reply(prompt, &[], self.new_tokens, |_, _| Ok::<_, Error>(ControlFlow::Continue(())))?.rate())
+        let timed = Steered::new(models, &scheme.config, adapters, self.seed)?.generate(prompt, self.new_tokens)?;
+        Ok(timed.tokens() as f64 / timed.elapsed.max(f64::MIN_POSITIVE))
     }
 }
 

@@ -168,6 +168,19 @@ struct Raw {
     rest: Map<String, Value>,
 }
 
+/// Returns the modules that an adapter says it changes, or the pattern that selects them; `None` if
+/// the directory has no `adapter_config.json` that says so.
+#[must_use]
+pub fn target_modules(directory: &Path) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Targets {
+        target_modules: OneOrMany<String>,
+    }
+    let text = crate::files::read_to_string(&directory.join(super::CONFIG_FILE)).ok()?;
+    let targets: Targets = json::parse(&text).ok()?;
+    Some(targets.target_modules.into_vec())
+}
+
 impl AdapterConfig {
     /// Reads `adapter_config.json`.
     ///

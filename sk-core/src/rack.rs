@@ -1,13 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sk_core::TokenId;
+use crate::TokenId;
 
-/// The adapters of the servers: the name of a blade, and the name under which the servers know its
-/// adapter.
-pub type AdapterRack = Rack<str>;
-
-/// The instructions of a generation by the names of their lanes.
+/// The instructions of a generation by the names of their policies.
 pub type InstructionRack = Rack<Instruction>;
 
 /// What a policy reads in the place of the beginning of the dialogue: the same beginning with an
@@ -26,8 +22,9 @@ impl Instruction {
         Self { opening, tokens }
     }
 
-    /// The context of the policy, from that of the backbone.
-    pub(crate) fn context(&self, context: &[TokenId]) -> Vec<TokenId> {
+    /// Returns the context of the policy, from that of the backbone.
+    #[must_use]
+    pub fn context(&self, context: &[TokenId]) -> Vec<TokenId> {
         let rest = context.get(self.opening..).unwrap_or_default();
         [&self.tokens, rest].concat()
     }
@@ -79,6 +76,12 @@ impl<T: ?Sized> Rack<T> {
         self.lock().get(name).cloned()
     }
 
+    /// Returns the name of a part that is still in the rack.
+    #[must_use]
+    pub fn name_of(&self, part: &Arc<T>) -> Option<Arc<str>> {
+        self.lock().iter().find(|(_, other)| Arc::ptr_eq(other, part)).map(|(name, _)| Arc::clone(name))
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<T>>> {
         // Every change is one insertion or removal, so a panic elsewhere cannot have left it torn.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -99,9 +102,10 @@ mod tests {
 
     #[test]
     fn clones_share_a_rack() {
-        let rack = AdapterRack::default();
+        let rack: Rack<str> = Rack::default();
         rack.clone().insert("helpful", "lora-1");
-        assert_eq!(rack.get("helpful").as_deref(), Some("lora-1"));
+        let part = rack.get("helpful").unwrap();
+        assert_eq!((&*part, rack.name_of(&part).as_deref()), ("lora-1", Some("helpful")));
         assert!(rack.remove("helpful") && !rack.remove("helpful") && rack.names().is_empty());
     }
 }

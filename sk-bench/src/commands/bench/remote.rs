@@ -1,0 +1,158 @@
+//! What a step costs on models behind servers: its time by part, and what goes over the network.
+
+use std::fmt;
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use sk_core::{Context, InstructionRack, Seconds, TokenId, Traffic};
+use sk_report::grid::Grid;
+use sk_serve::host::Adapters;
+
+use super::{BenchArgs, TEXT};
+use crate::Error;
+use crate::models;
+use crate::plural::counted;
+use crate::progress::Loading;
+use crate::ruler::Spread;
+use crate::terminal;
+
+/// A step that was measured.
+struct Step {
+    seconds: Seconds,
+    traffic: Traffic,
+}
+
+/// All that is measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Addresses of the servers.
+    servers: String,
+    repeat: usize,
+    prompt_tokens: usize,
+    candidates: usize,
+    blades: usize,
+    /// Steps of all repetitions.
+    steps: usize,
+    /// Tokens of a response per second.
+    tokens_per_second: Spread,
+    /// Seconds of a step by part.
+    step_seconds: Parts,
+    /// What a step sends and receives.
+    step_traffic: Counts,
+}
+
+#[derive(Debug, Serialize)]
+struct Parts {
+    draft: Spread,
+    score: Spread,
+    select: Spread,
+    commit: Spread,
+    step: Spread,
+}
+
+#[derive(Debug, Serialize)]
+struct Counts {
+    round_trips: Spread,
+    requests: Spread,
+    retries: Spread,
+    bytes_out: Spread,
+    bytes_in: Spread,
+}
+
+/// Measures.
+///
+/// # Errors
+/// When an option is about models of this process, a server fails or does not pass its check, or
+/// the run does not fit its context.
+pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<Report, Error> {
+    let refused = |option| Err(Error::Remote { option, reason: "this measures models of this process; leave it out" });
+    if !args.sweep.is_empty() {
+        return refused("--sweep");
+    }
+    if args.generations.is_some() {
+        return refused("--generations");
+    }
+    if !args.against.is_empty() {
+        return refused("--against");
+    }
+    let mut config = args.scheme(false)?;
+    let (host, adapters) = models::load(&args.models.sources(), &mut config, loading)?;
+    args.steering.steering().check_effect(&config)?;
+    let (blades, adapters) = (adapters.len(), Adapters::from_iter(adapters));
+    let prompt: Vec<TokenId> = host.tokenizer().encode(TEXT)?.into_iter().cycle().take(args.prompt_tokens).collect();
+    let limit = host.context_limit();
+    if prompt.len() + args.new_tokens > limit {
+        return Err(Error::NoRoom { prompt: prompt.len(), new: args.new_tokens, limit });
+    }
+    let (mut rates, mut steps) = (Vec::new(), Vec::new());
+    for turn in 0..=args.repeat {
+        loading.show(&format!("run {turn} of {}", args.repeat));
+        let mut scheme = config.build(&host.engine(&adapters, &[], &InstructionRack::default()))?;
+        let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
+        let (start, mut measured) = (Instant::now(), Vec::new());
+        scheme.generate(&mut context, args.new_tokens, &mut rng, |step| {
+            measured.push(Step { seconds: Seconds::of(step), traffic: step.traffic });
+            true
+        })?;
+        // The first one opens connections.
+        if turn > 0 {
+            rates.push(context.response().len() as f64 / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE));
+            steps.extend(measured);
+        }
+    }
+    let seconds = |part: fn(&Seconds) -> f64| Spread::of(steps.iter().map(|step| part(&step.seconds)));
+    let count = |part: fn(&Traffic) -> u64| Spread::of(steps.iter().map(|step| part(&step.traffic) as f64));
+    Ok(Report {
+        servers: host.place(),
+        repeat: args.repeat,
+        prompt_tokens: prompt.len(),
+        candidates: config.proposal.draft().map_or(1, |draft| draft.candidates),
+        blades,
+        steps: steps.len(),
+        tokens_per_second: Spread::of(rates),
+        step_seconds: Parts {
+            draft: seconds(|s| s.draft),
+            score: seconds(|s| s.score),
+            select: seconds(|s| s.select),
+            commit: seconds(|s| s.commit),
+            step: seconds(Seconds::total),
+        },
+        step_traffic: Counts {
+            round_trips: count(|t| t.round_trips),
+            requests: count(|t| t.requests),
+            retries: count(|t| t.retries),
+            bytes_out: count(|t| t.bytes_out),
+            bytes_in: count(|t| t.bytes_in),
+        },
+    })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Grid::new(["of a step", "median", "range"]).numbers(1..);
+        let mut row = |name: &str, spread: Spread, scale: f64, unit: &str| {
+            let [median, min, max] = [spread.median, spread.min, spread.max].map(|value| format!("{:.1}", value * scale));
+            table.row([name.to_owned(), format!("{median}{unit}"), format!("{min} – {max}")]);
+        };
+        let Self { servers, repeat, prompt_tokens, candidates, blades, steps, tokens_per_second, .. } = self;
+        let (parts, counts) = (&self.step_seconds, &self.step_traffic);
+        let times = [
+            ("draft", parts.draft),
+            ("score", parts.score),
+            ("select", parts.select),
+            ("commit", parts.commit),
+            ("all", parts.step),
+        ];
+        times.into_iter().for_each(|(name, spread)| row(name, spread, 1e3, " ms"));
+        row("round trips", counts.round_trips, 1.0, "");
+        row("requests", counts.requests, 1.0, "");
+        row("repeated", counts.retries, 1.0, "");
+        row("sent", counts.bytes_out, 1e-3, " kB");
+        row("received", counts.bytes_in, 1e-3, " kB");
+        writeln!(f, "{servers}: N = {candidates}, K = {blades}, prompt of {prompt_tokens} tokens, {}", counted(*steps, "step"))?;
+        writeln!(f, "{:.1} tokens/s, median of {}", tokens_per_second.median, counted(*repeat, "response"))?;
+        write!(f, "{}", table.render(terminal::columns()))
+    }
+}

@@ -1,0 +1,62 @@
+//! `swiss-knife export`: the model that ships, as files that other programs load.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sk_models::assets;
+
+use crate::Error;
+use crate::whole_file;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Write the model that ships, and serve it with vLLM
+  swiss-knife export model
+  vllm serve model/backbone --served-model-name base --enable-lora --max-loras 4 \\
+      --lora-modules helpful=model/blades/helpful honest=model/blades/honest
+
+  # Steer it there
+  swiss-knife generate \"How do I apologise to a friend?\" --tokenizer model/backbone \\
+      --backbone vllm+http://localhost:8000#base --blade helpful=lora:helpful";
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExportArgs {
+    /// The folder to write to, which is made; it gets backbone, drafter and blades/NAME.
+    ///
+    /// They are Hugging Face and PEFT directories, which transformers, vLLM and SGLang load.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When no model is built in, the folder holds something, or a file cannot be written.
+pub fn run(args: &ExportArgs) -> Result<(), Error> {
+    let embedded = assets::embedded().ok_or(Error::NothingEmbedded)?;
+    let root = &args.directory;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Write { path, source }
+    };
+    fs::create_dir_all(root).map_err(failed(root))?;
+    if fs::read_dir(root).map_err(failed(root))?.next().is_some() {
+        return Err(failed(root)(io::Error::other("the folder is not empty; name another")));
+    }
+    let blades = embedded.blades().into_iter().map(|name| (Path::new("blades").join(name), embedded.blade(name)));
+    let models = [("backbone".into(), embedded.backbone()), ("drafter".into(), embedded.drafter())];
+    for (name, source) in models.into_iter().chain(blades) {
+        let directory: PathBuf = root.join(name);
+        fs::create_dir_all(&directory).map_err(failed(&directory))?;
+        for (file, bytes) in assets::files(&source) {
+            let path = directory.join(file);
+            whole_file::write(&path, bytes).map_err(failed(&path))?;
+        }
+        anstream::eprintln!("wrote {}", directory.display());
+    }
+    Ok(())
+}

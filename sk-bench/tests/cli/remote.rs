@@ -1,0 +1,277 @@
+//! The program on models behind servers that imitate vLLM and SGLang.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sk_core::TokenId;
+use sk_remote::Kind;
+
+use crate::common::{assert_refused, models, program, run, run_on_models, stderr, stdout};
+use crate::fake::{Act, Fake, Mistake, Setup};
+use crate::model;
+use crate::serve::Server;
+
+const KINDS: [Kind; 2] = [Kind::Vllm, Kind::Sglang];
+
+/// The adapters of the server; blades have the same names without the prefix.
+const ADAPTERS: [&str; 2] = ["lora-helpful", "lora-honest"];
+
+/// Numbers of servers are in f32.
+const ROUNDING: f64 = 1e-5;
+
+const SHORT: [&str; 4] = ["--max-new-tokens", "18", "--span-tokens", "6"];
+
+fn start(kind: Kind) -> Fake {
+    Fake::start(Setup::new(kind, &ADAPTERS))
+}
+
+fn address(server: &Fake) -> String {
+    format!("{}+{}", if server.is_vllm() { "vllm" } else { "sglang" }, server.url)
+}
+
+fn tokenizer() -> String {
+    models().join("backbone").display().to_string()
+}
+
+/// The options that name the server and its adapters.
+fn remote_args(server: &Fake) -> Vec<String> {
+    let mut args = vec!["--backbone".to_owned(), address(server), "--tokenizer".to_owned(), tokenizer()];
+    args.extend(ADAPTERS.iter().flat_map(|name| ["--blade".to_owned(), format!("{}=lora:{name}", &name[5..])]));
+    args
+}
+
+fn run_on(server: &Fake, command: &str, args: &[&str]) -> Output {
+    program().arg(command).args(remote_args(server)).args(args).output().unwrap()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn ids(value: &Value) -> Vec<TokenId> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+#[test]
+fn a_response_is_steered_by_the_numbers_of_the_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    for kind in KINDS {
+        let server = start(kind);
+        let options = [&["Hello there", "--framing", "none", "--n", "3", "--beta", "1", "--quiet", "--trace"], &SHORT[..]];
+        let args = [&options[0][..], &[trace.to_str().unwrap()], options[1]].concat();
+        let text = stdout(&run_on(&server, "generate", &args));
+        let steps = lines(&trace);
+        assert!(steps.len() >= 3, "{steps:?}");
+        // The tokenizer has a token per byte.
+        let mut context: Vec<TokenId> = "Hello there".bytes().map(TokenId::from).collect();
+        for step in &steps {
+            assert_eq!(step["position"], context.len());
+            for (place, candidate) in step["candidates"].as_array().unwrap().iter().enumerate() {
+                let span = ids(&candidate["tokens"]);
+                let sum = |adapter| model::reading(adapter, &context, &span).log_probs.iter().map(|&p| f64::from(p)).sum::<f64>();
+                for (blade, adapter) in step["blades"].as_array().unwrap().iter().zip(ADAPTERS) {
+                    assert_eq!(blade["name"], adapter[5..]);
+                    // μ = β (Σ log π_k − Σ log π_B)/L.
+                    let expected = (sum(Some(adapter)) - sum(None)) / span.len() as f64;
+                    assert!((blade["mu"][place].as_f64().unwrap() - expected).abs() < ROUNDING, "{kind:?}: {blade} {expected}");
+                }
+            }
+            context.extend(ids(&step["candidates"][step["chosen"].as_u64().unwrap() as usize]["tokens"]));
+        }
+        assert_eq!(text, stdout(&run_on(&server, "generate", &args)), "the same seed gives the same bytes");
+    }
+}
+
+#[test]
+fn servers_that_do_not_pass_are_refused_with_both_numbers() {
+    for kind in KINDS {
+        let server = start(kind);
+        server.behave(|_, _| {
+            let of_base =
+                |row, adapter: Option<&str>| (row > 0 && adapter.is_none()).then_some(Mistake::Adapter(Some("lora-helpful")));
+            Act::Mistake(Arc::new(of_base))
+        });
+        let output = run_on(&server, "generate", &["Hi"]);
+        let error = stderr(&output);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{error}");
+        assert!(error.contains("in a mixed batch scores token") && error.contains("the base model -"), "{error}");
+        assert!(error.contains("alone -") && error.contains("nats apart"), "{error}");
+
+        server.behave(|seen, _| match seen.path.as_str() {
+            "/tokenize" => Act::Alter(Arc::new(|answer| answer["tokens"][3] = json!(9))),
+            _ => Act::Serve,
+        });
+        assert_refused(&run_on(&server, "generate", &["Hi"]), &["another tokenizer", "position 3", "has 9"]);
+        server.behave(|_, _| Act::Serve);
+        let unknown = ["Hi", "--blade", "calm=lora:calm"];
+        assert_refused(&run_on(&server, "generate", &unknown), &["adapter \"calm\"", "status 40"]);
+    }
+}
+
+#[test]
+fn what_servers_do_not_have_is_refused_by_name() {
+    let server = start(Kind::Vllm);
+    let local = models().join("drafter").display().to_string();
+    let head = models().join("backbone").display().to_string();
+    for (args, parts) in [
+        (vec!["--drafter", &local], ["--drafter", "behind servers"]),
+        (vec!["--head", &format!("calm={head}")], ["--head", "hidden states"]),
+        (vec!["--precision", "int8"], ["--precision", "servers choose"]),
+        (vec!["--device", "cpu"], ["--device", "servers choose"]),
+        (vec!["--scheme", "rewarded-soups"], ["soup", "servers do not average"]),
+        (vec!["--backbone", "vllm+http://a/b"], ["http://a/b", "path"]),
+    ] {
+        assert_refused(&run_on(&server, "generate", &[&["Hi"], &args[..]].concat()), &parts);
+    }
+    assert_refused(&run(["generate", "Hi", "--backbone", &address(&server)]), &["--tokenizer", "tokenizer.json"]);
+    let missing = ["generate", "Hi", "--backbone", &address(&server), "--tokenizer", "/nowhere"];
+    assert_refused(&run(missing), &["/nowhere/tokenizer.json"]);
+    assert_refused(&run_on_models("generate", &["Hi", "--tokenizer", &tokenizer()]), &["--tokenizer", "has its own"]);
+    assert_refused(&run_on_models("generate", &["Hi", "--blade", "calm=lora:calm"]), &["calm", "adapter of a server"]);
+    let drafter = address(&server);
+    assert_refused(&run_on_models("generate", &["Hi", "--drafter", &drafter]), &["--drafter", "backbone behind servers"]);
+}
+
+#[test]
+fn a_chat_seats_adapters_that_servers_know_or_load() {
+    for kind in KINDS {
+        let server = start(kind);
+        let input =
+            "Hi\n/seat calm=/models/calm\n/swap helpful frank=lora:lora-honest\n/weights\nAnd now?\n/seat gone=/models/missing\n";
+        let mut command = program();
+        command.arg("chat").args(remote_args(&server)).args(SHORT);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("frank=0.333,honest=0.333,calm=0.333"), "{error}");
+        assert!(error.contains("missing") && error.contains("1 of the lines had no effect"), "{error}");
+        assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
+        let last =
+            server.seen().iter().rev().filter(|seen| seen.reads()).take(4).flat_map(|seen| seen.adapters()).collect::<Vec<_>>();
+        assert!(last.iter().any(|name| name == "calm"), "{last:?}");
+    }
+}
+
+#[test]
+fn answers_are_compared() {
+    let server = start(Kind::Vllm);
+    let output = run_on(&server, "compare", &[&["Hello", "--json", "--n", "3"], &SHORT[..]].concat());
+    let columns: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(columns.as_array().unwrap().len(), 2);
+    for column in columns.as_array().unwrap() {
+        assert_eq!(column["scores"].as_array().unwrap().len(), 2, "{column}");
+    }
+}
+
+#[test]
+fn a_step_tells_what_it_sent_and_bench_measures_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    for kind in KINDS {
+        let server = start(kind);
+        stdout(&run_on(&server, "generate", &[&["Hi", "--n", "3", "--trace", trace.to_str().unwrap()], &SHORT[..]].concat()));
+        for step in lines(&trace) {
+            let traffic = &step["traffic"];
+            // Drafting, reading what was drafted at another temperature, and both adapters.
+            assert!(traffic["round_trips"].as_u64() >= Some(2) && traffic["retries"] == 0, "{traffic}");
+            assert!(traffic["bytes_out"].as_u64() > Some(100) && traffic["bytes_in"].as_u64() > Some(100), "{traffic}");
+        }
+        let args = ["--repeat", "2", "--new-tokens", "20", "--prompt-tokens", "30", "--n", "3", "--span-tokens", "5", "--json"];
+        let report: Value = serde_json::from_str(&stdout(&run_on(&server, "bench", &args))).unwrap();
+        assert_eq!(
+            (&report["candidates"], &report["blades"], &report["servers"]),
+            (&json!(3), &json!(2), &json!(address(&server)))
+        );
+        let median = |part: &str| report["step_traffic"][part]["median"].as_f64().unwrap();
+        // vLLM reads each of three policies by a request of its own.
+        let reading = if kind == Kind::Vllm { 3.0 } else { 1.0 };
+        assert!(median("requests") > reading && median("round_trips") >= 2.0 && median("bytes_in") > 100.0, "{report}");
+        let table = stdout(&run_on(&server, "bench", &args[..args.len() - 1]));
+        assert!(table.contains("round trips") && table.contains("received") && table.contains("tokens/s"), "{table}");
+        assert_refused(&run_on(&server, "bench", &["--generations", "2"]), &["--generations", "models of this process"]);
+    }
+    // Models of this process send nothing.
+    let args = ["Hi", "--max-new-tokens", "8", "--trace", trace.to_str().unwrap()];
+    stdout(&run_on_models("generate", &args));
+    assert!(lines(&trace).iter().all(|step| step.get("traffic").is_none() && step.get("head").is_none()));
+}
+
+#[test]
+fn schemes_over_the_vocabulary_choose_from_its_head() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.jsonl");
+    for kind in KINDS {
+        let server = start(kind);
+        for scheme in ["args", "mod", "args-greedy", "greedy"] {
+            let args = ["Hi", "--scheme", scheme, "--max-new-tokens", "4", "--explain", "--trace", trace.to_str().unwrap()];
+            let output = run_on(&server, "generate", &args);
+            stdout(&output);
+            for step in lines(&trace) {
+                let candidates = step["candidates"].as_array().unwrap();
+                assert_eq!(step["head"], candidates.len(), "{scheme}");
+                assert!(candidates.len() <= 20 && candidates.iter().all(|candidate| ids(&candidate["tokens"]).len() == 1));
+            }
+            assert!(stderr(&output).contains("likeliest tokens that a server names"), "{}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn a_sweep_answers_its_cells() {
+    let server = start(Kind::Sglang);
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    fs::write(folder.path().join("prompts.jsonl"), "{\"id\":\"sky\",\"prompt\":\"Why is the sky blue?\"}\n").unwrap();
+    let text = format!(
+        "[model]\nbackbone = {:?}\ntokenizer = {:?}\nblades = {{ helpful = \"lora:lora-helpful\", honest = \"lora:lora-honest\" }}\n\
+         [schemes.swiss-knife]\nset = [\"proposal.candidates=3\"]\n[weights]\nkind = \"listed\"\nlist = [{{ helpful = 1 }}, {{ honest = 1 }}]\n\
+         [prompts]\nsources = [\"prompts.jsonl\"]\n[generation]\nmax_new_tokens = 12\n",
+        address(&server),
+        tokenizer(),
+    );
+    fs::write(&plan, text).unwrap();
+    stdout(&program().arg("sweep").arg(&plan).arg("--quiet").output().unwrap());
+    let records: Vec<Value> =
+        lines(&folder.path().join("plan.jsonl")).into_iter().filter(|line| line["id"].is_string()).collect();
+    assert_eq!(records.len(), 2);
+    assert!(records.iter().all(|record| record["device"] == address(&server).as_str() && record["tokens"].as_u64() > Some(0)));
+}
+
+#[test]
+fn a_server_steers_models_of_other_servers() {
+    let upstream = start(Kind::Vllm);
+    let server = Server::of(program().arg("serve").args(["--port", "0"]).args(remote_args(&upstream)));
+    let body = json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12, "seed": 1,
+        "swiss_knife": {"weights": {"honest": 1}, "set": ["proposal.candidates=3"], "explain": true}});
+    let answer = server.chat(&body).json();
+    assert!(answer["usage"]["completion_tokens"].as_u64() > Some(0), "{answer}");
+    // What it cannot ask of the backbone is refused.
+    let scored = json!({"messages": [{"role": "user", "content": "Hello"}], "logprobs": true});
+    let refused = server.chat(&scored);
+    assert!(refused.0 == 400 && refused.json()["error"]["message"].as_str().unwrap().contains("behind servers"), "{}", refused.2);
+}
+
+#[test]
+fn what_is_exported_answers_as_the_model_that_ships() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("model");
+    let export = || run(["export", root.to_str().unwrap()]);
+    stdout(&export());
+    let part = |name: &str| root.join(name).display().to_string();
+    let mut args = vec!["--backbone".to_owned(), part("backbone"), "--drafter".to_owned(), part("drafter")];
+    for name in ["harmless", "helpful", "honest"] {
+        args.extend(["--blade".to_owned(), format!("{name}={}", part(&format!("blades/{name}")))]);
+    }
+    // The model that ships drafts twelve candidates unless told otherwise.
+    let options = ["generate", "How do I apologise?", "--n", "4", "--max-new-tokens", "16", "--seed", "3", "--quiet"];
+    let shipped = stdout(&run(options));
+    assert_eq!(stdout(&program().args(options).args(&args).output().unwrap()), shipped);
+    assert!(shipped.trim().len() > 8, "{shipped:?}");
+    assert_refused(&export(), &["model", "not empty"]);
+}

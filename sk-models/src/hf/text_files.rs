@@ -1,0 +1,130 @@
+//! What of a checkpoint concerns text alone: all that is needed of a model that runs elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{
+    checkpoint::GenerationConfig,
+    error::{CheckpointError, io_error},
+};
+use crate::{
+    files,
+    json::{self, OneOrMany},
+    text::{ChatTemplate, TextError, Tokenizer},
+};
+
+const CONFIG_FILE: &str = "config.json";
+
+/// Tokens that end a turn or a text in every Qwen2 vocabulary. An instruct drafter ends its turns
+/// with them even if its backbone was never tuned and does not list them.
+const TURN_ENDS: [&str; 2] = ["<|im_end|>", "<|endoftext|>"];
+
+/// Returns the ids of the tokens that end a turn or a text in the vocabularies of Qwen2.
+pub(crate) fn turn_ends(tokenizer: &Tokenizer) -> impl Iterator<Item = u32> {
+    TURN_ENDS.iter().filter_map(|token| tokenizer.id_of(token))
+}
+
+/// The tokenizer of a model directory, and what its configuration says about text. The directory
+/// needs neither weights nor an architecture that runs in this process.
+#[derive(Debug)]
+pub struct TextFiles {
+    directory: PathBuf,
+    /// The tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Tokens that end a response.
+    pub end_of_text: Vec<u32>,
+    /// Rows of the embedding: at least the tokens of the tokenizer.
+    pub vocab_size: usize,
+    /// The most tokens that the model holds, if `config.json` says so.
+    pub context_limit: Option<usize>,
+}
+
+/// The fields of `config.json` that concern text, whatever the architecture.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawConfig {
+    vocab_size: usize,
+    max_position_embeddings: Option<usize>,
+    eos_token_id: Option<OneOrMany<u32>>,
+}
+
+impl TextFiles {
+    /// Reads `tokenizer.json`, and `config.json` and `generation_config.json` if they are there.
+    ///
+    /// # Errors
+    /// If there is no tokenizer, or a file cannot be read or is malformed.
+    pub fn from_directory(directory: &Path) -> Result<Self, CheckpointError> {
+        let tokenizer = Tokenizer::from_file(&directory.join("tokenizer.json"))?;
+        let path = directory.join(CONFIG_FILE);
+        let config: RawConfig = match files::read_to_string(&path) {
+            Ok(text) => json::parse(&text).map_err(|source| CheckpointError::Json { path, source })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => RawConfig::default(),
+            Err(source) => return Err(io_error("read", &path, source)),
+        };
+        let mut end_of_text = GenerationConfig::from_directory(directory)?.eos_token_ids;
+        end_of_text.extend(config.eos_token_id.map(OneOrMany::into_vec).unwrap_or_default());
+        end_of_text.extend(turn_ends(&tokenizer));
+        end_of_text.sort_unstable();
+        end_of_text.dedup();
+        Ok(Self {
+            directory: directory.to_owned(),
+            vocab_size: config.vocab_size.max(tokenizer.vocab_size()),
+            context_limit: config.max_position_embeddings,
+            tokenizer,
+            end_of_text,
+        })
+    }
+
+    /// Returns the path of the model's configuration, whether it is there or not.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.directory.join(CONFIG_FILE)
+    }
+
+    /// Returns the chat template.
+    ///
+    /// # Errors
+    /// If there is none, or it has a syntax error.
+    pub fn chat_template(&self) -> Result<ChatTemplate, TextError> {
+        ChatTemplate::from_directory(&self.directory)
+    }
+
+    /// Returns the bytes of each row of the embedding, by id. Spare rows have none.
+    #[must_use]
+    pub fn token_bytes(&self) -> Vec<Box<[u8]>> {
+        (0..self.vocab_size).map(|token| self.tokenizer.token_bytes(token as u32).unwrap_or_default().into()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: &str = r#"{"version": "1.0", "added_tokens": [{"id": 1, "content": "<|im_end|>", "single_word": false,
+        "lstrip": false, "rstrip": false, "normalized": false, "special": true}], "normalizer": null, "pre_tokenizer": null,
+        "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false,
+        "use_regex": false}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}"#;
+
+    #[test]
+    fn a_directory_needs_no_weights_and_no_known_architecture() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        assert!(TextFiles::from_directory(directory.path()).unwrap_err().to_string().contains("tokenizer.json"));
+        write("tokenizer.json", BYTES);
+        let files = TextFiles::from_directory(directory.path()).unwrap();
+        assert_eq!((files.vocab_size, files.context_limit, &files.end_of_text[..]), (2, None, &[1][..]));
+        write(
+            "config.json",
+            r#"{"model_type": "llama", "vocab_size": 4, "max_position_embeddings": 99, "eos_token_id": [3, 1]}"#,
+        );
+        let files = TextFiles::from_directory(directory.path()).unwrap();
+        assert_eq!((files.vocab_size, files.context_limit, &files.end_of_text[..]), (4, Some(99), &[1, 3][..]));
+        assert_eq!(
+            files.token_bytes(),
+            [Box::from(*b"a"), Box::from(*b"<|im_end|>"), Box::from([]), Box::from([])] as [Box<[u8]>; 4]
+        );
+        write("config.json", r#"{"vocab_size": "many"}"#);
+        assert!(TextFiles::from_directory(directory.path()).unwrap_err().to_string().contains("vocab_size"));
+    }
+}

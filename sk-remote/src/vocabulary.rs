@@ -1,0 +1,115 @@
+use std::sync::Arc;
+
+use rand::Rng;
+use sk_core::{BoxError, Candidate, Candidates, DraftRequest, Prior, Proposal, Sampling, SpanEnd, TokenId, VocabularyHead};
+
+use crate::fleet::{Parse, Request};
+use crate::reader::{Lane, Reader};
+use crate::wire::{DraftParams, Prefix, sglang, vllm};
+use crate::{Kind, RemoteError};
+
+/// The most tokens that a server is asked for: what vLLM returns unless started with a larger
+/// `--max-logprobs`.
+const MOST: usize = 20;
+
+/// Π_prop of token-level schemes: the likeliest next tokens of π_B that a server names, at most 20.
+///
+/// The rest of the vocabulary is not to be had, so the probabilities of these tokens are divided by
+/// their sum, and the candidates [say so](Candidates::head). Nothing is drawn. A step costs one
+/// request, and one more for the amateur of contrastive decoding.
+pub struct RemoteVocabulary {
+    backbone: Reader,
+    prior: Prior,
+    /// The model whose log-probabilities the candidates carry, if it is the drafter.
+    amateur: Option<Reader>,
+    head: VocabularyHead,
+    end_of_text: Arc<[TokenId]>,
+    /// The server that has the context.
+    home: usize,
+}
+
+impl RemoteVocabulary {
+    pub(crate) fn new(
+        backbone: Reader,
+        prior: Prior,
+        amateur: Option<Reader>,
+        head: VocabularyHead,
+        end_of_text: Arc<[TokenId]>,
+    ) -> Self {
+        let home = backbone.fleet.settle();
+        Self { backbone, prior, amateur, head, end_of_text, home }
+    }
+
+    /// The likeliest next tokens with their log-probabilities, likeliest first.
+    fn likeliest(&mut self, prefix: &Prefix) -> Result<Vec<(TokenId, f32)>, RemoteError> {
+        let tops = if self.head.top_k() == 0 { MOST } else { self.head.top_k().min(MOST) };
+        let params = DraftParams { max_tokens: 1, sampling: Sampling::greedy(), stop: &[], not_first: false, tops };
+        let fleet = &self.backbone.fleet;
+        fleet.check_room(prefix.len() + 2)?;
+        let (path, body) = match fleet.kind {
+            Kind::Sglang => (sglang::PATH, sglang::draft_body(prefix, &[(&[], 0)], &params)),
+            Kind::Vllm => (vllm::PATH, vllm::draft_body(fleet.model.as_deref(), (prefix, &[]), (1, 0), &params)),
+        };
+        let parse: Parse<'_, Vec<(TokenId, f32)>> = match fleet.kind {
+            Kind::Sglang => Box::new(move |body| sglang::top_answer(body, tops)),
+            Kind::Vllm => Box::new(move |body| vllm::top_answer(body, tops)),
+        };
+        let task = format!("naming the {tops} likeliest tokens");
+        let request = Request { home: self.home, pinned: false, task, path, body: Some(body), parse };
+        let mut answers = fleet.all(&[request], &self.backbone.meter)?;
+        let Some(answer) = answers.pop() else { return Ok(Vec::new()) };
+        if answer.server != self.home {
+            fleet.resettle(self.home, answer.server);
+            self.home = answer.server;
+        }
+        Ok(answer.value)
+    }
+
+    fn draft(&mut self, context: &[TokenId]) -> Result<Candidates, BoxError> {
+        if context.is_empty() {
+            return Err(RemoteError::EmptyContext { policy: "the backbone".to_owned() }.into());
+        }
+        let prefix = Arc::new(Prefix::new(context.to_vec()));
+        let mut kept = self.likeliest(&prefix)?;
+        let floor = kept.first().map_or(0.0, |(_, most)| most + self.head.plausibility().ln());
+        kept.retain(|(_, log_prob)| *log_prob >= floor);
+        match (&mut self.amateur, self.prior) {
+            (Some(amateur), _) => {
+                let spans: Vec<[TokenId; 1]> = kept.iter().map(|(token, _)| [*token]).collect();
+                let spans: Vec<&[TokenId]> = spans.iter().map(|span| &span[..]).collect();
+                let lane = Lane { name: Arc::from(""), adapter: None, prefix };
+                let readings = amateur.read(&[lane], &spans)?;
+                for ((_, log_prob), reading) in kept.iter_mut().zip(readings.into_iter().flatten()) {
+                    *log_prob = reading.log_probs.first().copied().unwrap_or(f32::NAN);
+                }
+            }
+            (None, Prior::Uniform) => kept.iter_mut().for_each(|(_, log_prob)| *log_prob = 0.0),
+            (None, _) => {}
+        }
+        let total = log_sum_exp(kept.iter().map(|(_, log_prob)| *log_prob));
+        kept.sort_unstable_by_key(|(token, _)| *token);
+        let candidate = |(token, log_prob): (TokenId, f32)| {
+            let end = if self.end_of_text.contains(&token) { SpanEnd::EndOfText } else { SpanEnd::Complete };
+            Candidate { tokens: vec![token], log_probs: vec![log_prob - total], end }
+        };
+        Ok(Candidates::new(kept.into_iter().map(candidate).collect())?.of_head())
+    }
+}
+
+impl Proposal for RemoteVocabulary {
+    fn propose(&mut self, request: DraftRequest<'_>, _: &mut dyn Rng) -> Result<Candidates, BoxError> {
+        self.draft(request.context)
+    }
+}
+
+impl Drop for RemoteVocabulary {
+    fn drop(&mut self) {
+        self.backbone.fleet.leave(self.home);
+    }
+}
+
+/// ln Σ e^x.
+fn log_sum_exp(values: impl Iterator<Item = f32> + Clone) -> f32 {
+    let most = values.clone().fold(f32::NEG_INFINITY, f32::max);
+    most + values.map(|value| (value - most).exp()).sum::<f32>().ln()
+}
