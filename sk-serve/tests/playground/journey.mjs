@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -78,12 +78,19 @@ async function part(name, act) {
   console.log(`${name}: ${((performance.now() - began) / 1000).toFixed(1)} s`);
 }
 
-// A picture for the book: of an element, or of what the window shows.
+// A picture for the book, of an element, or of the top of the page at three quarters of its size.
 async function picture(page, name, selector = null) {
   if (!pictures) return;
+  const path = join(pictures, `${name}.jpeg`);
   await page.mouse.move(0, 0);
-  if (!selector) await page.evaluate(() => scrollTo(0, 0));
-  await (selector ? page.locator(selector) : page).screenshot({ path: join(pictures, `${name}.jpeg`), quality: 50, animations: 'disabled' });
+  if (selector) {
+    await page.locator(selector).screenshot({ path, quality: 50, animations: 'disabled' });
+    return;
+  }
+  await page.evaluate(() => scrollTo(0, 0));
+  const session = await page.context().newCDPSession(page);
+  const clip = { x: 0, y: 0, width: 1280, height: 720, scale: 0.75 };
+  await writeFile(path, Buffer.from((await session.send('Page.captureScreenshot', { format: 'jpeg', quality: 50, clip })).data, 'base64'));
 }
 
 const run = promisify(execFile);
@@ -240,6 +247,7 @@ try {
     await page.locator('#branches .branch').first().waitFor();
     assert.ok((await page.locator('#branches .branch').count()) >= 3);
     await picture(page, 'branches', '#branches-section');
+    await page.locator('#steered .span').nth(2).click();
     await picture(page, 'step', '#step');
     await page.locator('#branches .branch:not([aria-current])').first().click();
     assert.notDeepEqual(await spans(page), after);
