@@ -19,9 +19,9 @@ const MOST_BYTES = 300_000;
 // Milliseconds to the first paint, and as many times that of a page of one word on a machine so busy that it takes longer; the
 // best of so many loads counts.
 const [FIRST_PAINT, TIMES_A_WORD, LOADS] = [200, 2, 5];
-// What the main thread of the page may take for a step of a stream, in milliseconds of the processor, which other programs
-// hardly lengthen, and how long the median frame may last. There are 60 steps a second, and as many frames on a machine at rest.
-const [MOST_WORK, LONGEST_FRAME] = [12, 25];
+// What the main thread of the page may take for a step of a stream, in milliseconds of the processor: a frame of 60 a second.
+// Other programs hardly lengthen it, while they do take frames away.
+const MOST_WORK = 1000 / 60;
 // ΔE of CIEDE2000 between any two blades, to any eye; 1 is about what can be noticed, side by side.
 const LEAST_APART = 9;
 // Milliseconds in which anything has to happen, on a machine that does much else.
@@ -545,7 +545,6 @@ try {
     console.log(`${rate.toFixed(1)} frames a second over 200 steps; from frame to frame ${at(0.5).toFixed(1)} ms in the median, ${at(0.99).toFixed(1)} in the 99th percentile, ${at(1).toFixed(1)} at most`);
     console.log(`${long.length} tasks of more than 50 ms, the longest of ${Math.max(0, ...long).toFixed(0)} ms; the main thread works ${work.toFixed(1)} ms for a step`);
     assert.ok(work < MOST_WORK, `the main thread works ${work} ms for a step`);
-    assert.ok(at(0.5) < LONGEST_FRAME, `the median frame lasts ${at(0.5)} ms`);
     await page.context().close();
   });
 
