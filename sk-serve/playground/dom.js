@@ -38,17 +38,22 @@ export function onceAFrame(draw) {
   };
 }
 
-// A function that runs `act` at most once in `pause` milliseconds, and once more at the end.
+// How many times as long as an act takes, it waits for the next time.
+const REST = 10;
+
+// A function that runs `act` at most once in `pause` milliseconds, the more seldom the longer it takes, and once more at the end.
 export function atMostEvery(pause, act) {
   let timer = null;
-  let last = -Infinity;
+  let next = -Infinity;
   return () => {
     if (timer !== null) return;
     timer = setTimeout(() => {
       timer = null;
-      last = performance.now();
+      const began = performance.now();
       act();
-    }, Math.max(0, last + pause - performance.now()));
+      const ended = performance.now();
+      next = ended + Math.max(pause, REST * (ended - began));
+    }, Math.max(0, next - performance.now()));
   };
 }
 

