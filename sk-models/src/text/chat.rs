@@ -175,7 +175,7 @@ impl ChatTemplate {
     }
 
     fn rendered(&self, messages: &Value, options: &ChatOptions) -> Result<String, minijinja::Error> {
-        let (value, part) = Guard::pair();
+        let [value, part, printed] = Guard::all();
         let messages = value.check(messages)?;
         let tools = value.check(&options.tools)?;
         let conversation = minijinja::context! {
@@ -183,7 +183,8 @@ impl ChatTemplate {
             tools,
             add_generation_prompt => options.add_generation_prompt,
         };
-        let guards = Value::from_pairs([(guarded::VALUE, Value::from_object(value)), (guarded::PART, Value::from_object(part))]);
+        let guards = [(guarded::VALUE, value), (guarded::PART, part), (guarded::PRINTED, printed)];
+        let guards = Value::from_pairs(guards.map(|(name, guard)| (name, Value::from_object(guard))));
         let context = minijinja::context! { ..conversation, ..self.special_tokens.clone(), ..guards };
         let mut generator = CodeGenerator::new(TEMPLATE, &self.source);
         generator.compile_stmt(&guarded(&syntax(&self.source)?)?);
@@ -495,7 +496,7 @@ mod tests {
         let refused = |source: &str| template(source).prompt(&[]).unwrap_err().to_string();
         for (source, reason) in [
             ("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "fuel"),
-            ("{% for a in range(9999) %}{{ 'x' * 1000 }}{% endfor %}", "longer than"),
+            ("{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}", "longer than"),
             ("{{ '%1000000000d' | format(1) }}", "256"),
             ("{{ '%.*f' | format(1000000000, 1) }}", "256"),
             ("{{ '%(é)s' | format(1) }}", "ASCII"),
@@ -508,12 +509,15 @@ mod tests {
             ("{{ ('a' * 99999).replace('a', 'b' * 99999) | length }}", "fuel"),
             ("{{ ('a' * 99999) | join('b' * 99999) | length }}", "fuel"),
             ("{{ ('b' * 9999).join('a' * 99999) | length }}", "fuel"),
-            ("{% set x %}{% for i in range(99999) %}{{ 'a' * 9999 }}{% endfor %}{% endset %}{{ x | length }}", "fuel"),
+            ("{% set x %}{% for i in range(99999) %}{{ 'a' * 9999 }}{% endfor %}{% endset %}{{ x | length }}", "longer than"),
             ("{{ [1] | batch(99999999, 'a') | list | length }}", "batch"),
             ("{{ ['a'] * 99999999 }}", "longer than"),
         ] {
             assert!(refused(source).contains(reason), "{source}: {}", refused(source));
         }
+        let text = "text ".repeat(200);
+        let source = format!("{{% for a in range(9999) %}}{{% for b in range(99) %}}{text}{{% endfor %}}{{% endfor %}}");
+        assert!(refused(&source).contains("longer than"), "{}", refused(&source));
         // The longest prompt, which a template takes apart and puts together.
         let source = "{% for m in messages %}{{ '<' + m.role + '>' + m.content.split('</t>')[-1].strip() + '\\n' }}{% endfor %}";
         let long = "a".repeat(MOST_BYTES - 100);
@@ -591,7 +595,7 @@ mod tests {
             let start = std::time::Instant::now();
             let reason = template(&source).prompt(&[]).unwrap_err().to_string();
             assert!(["fuel", "longer than", "too often"].iter().any(|part| reason.contains(part)), "{walk}: {reason}");
-            assert!(start.elapsed().as_secs() < 20, "{walk} takes {:?}", start.elapsed());
+            assert!(start.elapsed().as_secs() < 60, "{walk} takes {:?}", start.elapsed());
         }
         // One argument, written often.
         for often in ["'{0}' * 99999", "('{0}' * 99999)"] {

@@ -18,6 +18,8 @@ use minijinja::{
 
 /// Bytes of a value that is written out: twice the longest prompt.
 pub(super) const MOST_BYTES: usize = 2 * super::MOST_BYTES;
+/// Bytes that a rendering prints, in blocks and macros too.
+const MOST_PRINTED: u64 = 8 * super::MOST_BYTES as u64;
 /// Levels of lists and mappings in each other. JSON that is read has at most 128.
 pub(super) const DEEPEST: usize = 128;
 /// What a value counts besides its text.
@@ -33,15 +35,19 @@ const BYTES_A_VALUE: usize = 256;
 pub(super) struct Guard {
     /// Values that may still be walked, shared by the guards of a rendering.
     left: Arc<AtomicU64>,
+    /// Bytes that may still be printed, if the value is.
+    room: Option<AtomicU64>,
     /// Whether the value becomes part of another one.
     inside: bool,
 }
 
 impl Guard {
-    /// Returns the guards of a rendering: of a value, and of one that becomes part of another.
-    pub(super) fn pair() -> (Self, Self) {
+    /// Returns the guards of a rendering: of a value, of one that becomes part of another, and of one
+    /// that is printed.
+    pub(super) fn all() -> [Self; 3] {
         let left = Arc::new(AtomicU64::new(MOST_WALKED));
-        (Self { left: Arc::clone(&left), inside: false }, Self { left, inside: true })
+        let guard = |inside, room| Self { left: Arc::clone(&left), room, inside };
+        [guard(false, None), guard(true, None), guard(false, Some(AtomicU64::new(MOST_PRINTED)))]
     }
 
     /// Returns the value, whose items are all there: a chain of unmade lists would be as deep as it
@@ -57,12 +63,19 @@ impl Guard {
         let value = made.unwrap_or_else(|| value.clone());
         let mut walk = Walk { bytes: 0, values: 0, error: None };
         walk.of(&value, usize::from(self.inside));
-        let cost = walk.values + (walk.bytes / BYTES_A_VALUE) as u64;
-        let enough = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)).is_ok();
+        let take = |budget: &AtomicU64, cost: u64| {
+            budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)).is_ok()
+        };
+        let walked = take(&self.left, walk.values + (walk.bytes / BYTES_A_VALUE) as u64);
+        let printed = self.room.as_ref().is_none_or(|room| take(room, walk.bytes as u64));
         match walk.error {
             Some(reason) => Err(Error::new(ErrorKind::InvalidOperation, reason)),
-            None if !enough => {
+            None if !walked => {
                 Err(Error::new(ErrorKind::OutOfFuel, "its lists and mappings are compared and searched too often"))
+            }
+            None if !printed => {
+                let reason = format!("its prompt is longer than {} bytes", super::MOST_BYTES);
+                Err(Error::new(ErrorKind::InvalidOperation, reason))
             }
             None => Ok(value),
         }

@@ -12,6 +12,8 @@ use minijinja::machinery::ast::{self, CallArg, Expr, Spanned, Stmt};
 pub(super) const VALUE: &str = " value";
 /// As [`VALUE`], for a value that becomes part of another one.
 pub(super) const PART: &str = " part";
+/// As [`VALUE`], for a value that is printed.
+pub(super) const PRINTED: &str = " printed";
 
 /// Filters that look at a value without walking it.
 const BRIEF_FILTERS: &[&str] = &["length", "count", "first", "default", "d"];
@@ -44,8 +46,12 @@ const BRIEF_TESTS: &[&str] = &[
 pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Result<Stmt<'a>, &'static str> {
     Ok(match stmt {
         Stmt::Template(it) => Stmt::Template(again(it, ast::Template { children: statements(&it.children)? })),
-        Stmt::EmitExpr(it) => Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guarded(&it.expr) })),
-        Stmt::EmitRaw(it) => Stmt::EmitRaw(again(it, ast::EmitRaw { raw: it.raw })),
+        Stmt::EmitExpr(it) => Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guard(PRINTED, expression(&it.expr)) })),
+        // Text is printed like a value, so that a loop of it has an end.
+        Stmt::EmitRaw(it) => {
+            let text = Expr::Const(again(it, ast::Const { value: it.raw.into() }));
+            Stmt::EmitExpr(again(it, ast::EmitExpr { expr: guard(PRINTED, text) }))
+        }
         Stmt::ForLoop(it) => Stmt::ForLoop(again(
             it,
             ast::ForLoop {
