@@ -13,6 +13,7 @@ use sk_models::assets::{self, Embedded};
 use sk_models::decoder::{Decoder, Precision, PrecisionError};
 use sk_models::engine::{Frozen, Sampling, Verifier};
 use sk_models::hf::Checkpoint;
+use sk_models::roofline;
 
 /// What rounding may change, in nats.
 struct Cost {
@@ -29,6 +30,9 @@ const EIGHT_BITS: Cost = Cost { mean: 0.05, largest: 0.4, ratio: 0.012 };
 
 /// Measured: 0.0086, 0.063 and 0.0014.
 const BF16: Cost = Cost { mean: 0.015, largest: 0.1, ratio: 0.003 };
+
+/// The same on a processor that rounds rows too. Measured: 0.0115, 0.092 and 0.0046.
+const BF16_ROWS: Cost = Cost { mean: 0.018, largest: 0.14, ratio: 0.007 };
 
 const TEXTS: [&str; 4] = [
     "How do I apologise to a friend? You could start by telling them that you are sorry, and that you want to make it right.",
@@ -135,7 +139,8 @@ fn what_eight_bits_cost() {
 
 #[test]
 fn what_bf16_costs() {
-    check(Precision::Bf16, &BF16);
+    let rounds_rows = roofline::instructions(Precision::Bf16).contains("BF16");
+    check(Precision::Bf16, if rounds_rows { &BF16_ROWS } else { &BF16 });
 }
 
 #[test]
