@@ -442,6 +442,65 @@ fn counted(points: &[[f64; 3]]) -> f64 {
     cells.filter(|&cell| inside(cell)).count() as f64 / 512.0
 }
 
+#[test]
+fn several_statistics_share_the_resamples_of_one() {
+    let values = [0.3, -0.1, 0.8, 0.4, 0.2];
+    let mean = |drawn: &[usize]| drawn.iter().map(|&i| values[i]).sum::<f64>() / drawn.len() as f64;
+    let least = |drawn: &[usize]| drawn.iter().map(|&i| values[i]).fold(f64::INFINITY, f64::min);
+    let several = Bootstrap::several(5, 2, 300, 3, |drawn, found| found.copy_from_slice(&[mean(drawn), least(drawn)]));
+    assert_eq!(several, [Bootstrap::new(5, 300, 3, mean), Bootstrap::new(5, 300, 3, least)]);
+    let none = Bootstrap::several(0, 1, 10, 3, |_, _| panic!("nothing is drawn"));
+    assert!(none[0].estimate().is_nan() && none[0].percentile(0.95).low.is_nan());
+}
+
+#[test]
+fn a_normal_interval_is_the_estimate_and_its_error() {
+    let bootstrap = Bootstrap::of_mean(&[0.1, 0.4, -0.2, 0.3, 0.5], 500, 42);
+    let interval = bootstrap.normal(0.95);
+    // z of 97.5% is 1.959964.
+    assert!((interval.high - bootstrap.estimate() - 1.959_964 * bootstrap.standard_error()).abs() < 1e-6);
+    assert!((interval.low + interval.high - 2.0 * bootstrap.estimate()).abs() < 1e-12);
+    assert!(Bootstrap::of_mean(&[0.1], 10, 1).normal(0.95).low.is_nan());
+}
+
+#[test]
+fn steering_is_resampled_by_prompt() {
+    let weights: Vec<Vec<f64>> = (0..6).map(|i| vec![f64::from(i) / 5.0, 1.0 - f64::from(i) / 5.0]).collect();
+    // Scores that follow the weights, less so from prompt to prompt; one is blank.
+    let mut prompts: Vec<Vec<f64>> = (0..5_u32)
+        .map(|prompt| {
+            let score = |(place, weight): (usize, &f64)| weight + f64::from(prompt * (place as u32 * 7 % 5)) / 4.0;
+            weights.concat().iter().enumerate().map(score).collect()
+        })
+        .collect();
+    prompts[2][3] = f64::NAN;
+    // The same from the coefficients of the means, one resample after the other.
+    let achieved = |drawn: &[usize]| -> Vec<Vec<f64>> {
+        let mean = |place: usize| {
+            let known: Vec<f64> = drawn.iter().map(|&prompt| prompts[prompt][place]).filter(|score| !score.is_nan()).collect();
+            let mean = known.iter().sum::<f64>() / known.len() as f64;
+            (mean * 1e9).round() / 1e9
+        };
+        (0..6).map(|point| (0..2).map(|axis| mean(2 * point + axis)).collect()).collect()
+    };
+    let axis = |k: usize, drawn: &[usize]| {
+        Steering::of(&weights, &achieved(drawn), 1).axes[k].map_or(f64::NAN, |axis| axis.spearman.rho)
+    };
+    let pooled = |drawn: &[usize]| Steering::of(&weights, &achieved(drawn), 1).pooled.map_or(f64::NAN, |pooled| pooled.rho);
+    let found = Steering::bootstrap(&weights, &prompts, 40, 9);
+    assert_eq!(found.len(), 3);
+    let expected = [
+        Bootstrap::new(5, 40, 9, |drawn| axis(0, drawn)),
+        Bootstrap::new(5, 40, 9, |drawn| axis(1, drawn)),
+        Bootstrap::new(5, 40, 9, pooled),
+    ];
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found.estimate() - expected.estimate()).abs() < 1e-12);
+        assert!((found.standard_error() - expected.standard_error()).abs() < 1e-12 && found.standard_error() > 0.0);
+    }
+    assert!(Steering::bootstrap::<Vec<f64>>(&[], &[], 10, 1).is_empty());
+}
+
 proptest! {
     #[test]
     fn hypervolume_is_the_number_of_cells_below(points in lattice_points()) {

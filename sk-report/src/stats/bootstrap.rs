@@ -76,6 +76,40 @@ impl Bootstrap {
         Self::from_parts(statistic(&all), resamples, (0..units).map(leave_out).collect())
     }
 
+    /// Several statistics of the same resamples, drawn as [`new`](Self::new) draws them: `statistic`
+    /// writes `count` values for the indices drawn.
+    pub fn several(
+        units: usize,
+        count: usize,
+        resamples: usize,
+        seed: u64,
+        mut statistic: impl FnMut(&[usize], &mut [f64]),
+    ) -> Vec<Self> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let all: Vec<usize> = (0..units).collect();
+        let mut values = vec![f64::NAN; count];
+        let mut of = |drawn: &[usize]| {
+            if !drawn.is_empty() {
+                statistic(drawn, &mut values);
+            }
+            values.clone()
+        };
+        let estimates = of(&all);
+        let mut drawn = all.clone();
+        let mut draws = vec![Vec::with_capacity(resamples); count];
+        for _ in 0..resamples {
+            drawn.fill_with(|| rng.random_range(0..units));
+            draws.iter_mut().zip(of(&drawn)).for_each(|(draws, value)| draws.push(value));
+        }
+        let mut jackknives = vec![Vec::with_capacity(units); count];
+        for out in 0..units {
+            let rest: Vec<usize> = all.iter().copied().filter(|&unit| unit != out).collect();
+            jackknives.iter_mut().zip(of(&rest)).for_each(|(values, value)| values.push(value));
+        }
+        let parts = estimates.into_iter().zip(draws).zip(jackknives);
+        parts.map(|((estimate, resamples), jackknife)| Self::from_parts(estimate, resamples, jackknife)).collect()
+    }
+
     /// What was computed elsewhere: the statistic on the sample, on resamples in any order, and
     /// with each unit left out.
     pub fn from_parts(estimate: f64, mut resamples: Vec<f64>, jackknife: Vec<f64>) -> Self {
@@ -116,6 +150,22 @@ impl Bootstrap {
             return Interval { low: f64::NAN, high: f64::NAN };
         }
         Interval { low: self.quantile(tail), high: self.quantile(1.0 - tail) }
+    }
+
+    /// The normal interval: the estimate ∓ z standard errors. Of fewer than two units there is none,
+    /// and both ends are NaN.
+    ///
+    /// It holds the estimate where the percentile interval may not: a statistic that noise moves one
+    /// way, as a correlation, moves further that way in resamples, which hold fewer different units.
+    ///
+    /// # Panics
+    /// When `level` is not strictly between 0 and 1.
+    pub fn normal(&self, level: f64) -> Interval {
+        let half = -tail::normal_quantile(lower_tail(level)) * self.standard_error();
+        if self.jackknife.len() < 2 {
+            return Interval { low: f64::NAN, high: f64::NAN };
+        }
+        Interval { low: self.estimate - half, high: self.estimate + half }
     }
 
     /// The bias-corrected and accelerated interval (Efron 1987; Efron and Tibshirani 1993, 14.3).

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::permutations::{Position, enumerate};
 use super::spearman::{approximate_p, correlation};
-use super::{Ranks, Spearman, mean, population_std, slope, snap};
+use super::{Bootstrap, Ranks, Spearman, mean, population_std, slope, snap};
 
 /// Permutations drawn where there are too many points to enumerate them.
 const DRAWN: usize = 99_999;
@@ -68,12 +68,59 @@ impl Steering {
             let (x, y): (Vec<f64>, Vec<f64>) = points().map(|(w, a)| (w[k], a[k])).filter(|(_, a)| !a.is_nan()).unzip();
             AxisSteering::of(&x, &y)
         };
-        let (x, y): (Vec<&[f64]>, Vec<&[f64]>) = points().filter(|(_, a)| a.iter().all(|value| !value.is_nan())).unzip();
-        let columns: Vec<Vec<f64>> =
-            (0..count).map(|k| standardise(&y.iter().map(|point| point[k]).collect::<Vec<_>>())).collect();
-        let rows: Vec<Vec<f64>> = (0..y.len()).map(|i| columns.iter().map(|column| column[i]).collect()).collect();
-        Self { axes: (0..count).map(axis).collect(), pooled: PooledSteering::of(&x.concat(), &rows.concat(), count, seed) }
+        let (x, y) = pool(weights, achieved, count);
+        Self { axes: (0..count).map(axis).collect(), pooled: PooledSteering::of(&x, &y, count, seed) }
     }
+
+    /// The coefficients of [`of`](Self::of) with whole prompts resampled: one bootstrap per axis, and
+    /// last that of all axes pooled.
+    ///
+    /// `prompts` holds, per prompt, the scores of its responses, point after point and axis after
+    /// axis, NaN where there is none. What a point achieves is the mean over the prompts drawn. A
+    /// coefficient that a resample does not have is NaN, and an interval that reaches it has no ends.
+    /// Without a weight there is nothing to follow, and no bootstrap. O(resamples·prompts·points·axes).
+    ///
+    /// # Panics
+    /// If a prompt has not one score per point and axis.
+    pub fn bootstrap<P: AsRef<[f64]>>(weights: &[P], prompts: &[Vec<f64>], resamples: usize, seed: u64) -> Vec<Bootstrap> {
+        let count = weights.first().map_or(0, |first| first.as_ref().len());
+        if count == 0 {
+            return Vec::new();
+        }
+        let size = weights.len() * count;
+        assert!(prompts.iter().all(|scores| scores.len() == size), "one score per point and axis");
+        // A blank adds nothing to the sum and nothing to the count.
+        let parts = |score: &f64| if score.is_nan() { (0.0, 0.0) } else { (*score, 1.0) };
+        let prompts: Vec<Vec<(f64, f64)>> = prompts.iter().map(|scores| scores.iter().map(parts).collect()).collect();
+        let of_weights: Vec<Vec<f64>> = (0..count).map(|k| weights.iter().map(|point| point.as_ref()[k]).collect()).collect();
+        Bootstrap::several(prompts.len(), count + 1, resamples, seed, |drawn, values| {
+            let mut totals = vec![(0.0, 0.0); size];
+            for &prompt in drawn {
+                totals.iter_mut().zip(&prompts[prompt]).for_each(|(total, part)| *total = (total.0 + part.0, total.1 + part.1));
+            }
+            let means: Vec<f64> = totals.iter().map(|(sum, count)| snap(sum / count)).collect();
+            for (k, x) in of_weights.iter().enumerate() {
+                let axis = means.iter().skip(k).step_by(count);
+                let (x, y): (Vec<f64>, Vec<f64>) = x.iter().zip(axis).filter(|(_, y)| !y.is_nan()).unzip();
+                values[k] = coefficient(&x, &y);
+            }
+            let (x, y) = pool(weights, &means.chunks(count).collect::<Vec<_>>(), count);
+            values[count] = coefficient(&x, &y);
+        })
+    }
+}
+
+/// Weights and standardised values of the points that have every axis, point after point.
+fn pool<P: AsRef<[f64]>, Q: AsRef<[f64]>>(weights: &[P], achieved: &[Q], axes: usize) -> (Vec<f64>, Vec<f64>) {
+    let points = weights.iter().map(AsRef::as_ref).zip(achieved.iter().map(AsRef::as_ref));
+    let (x, y): (Vec<&[f64]>, Vec<&[f64]>) = points.filter(|(_, a)| a.iter().all(|value| !value.is_nan())).unzip();
+    let columns: Vec<Vec<f64>> = (0..axes).map(|k| standardise(&y.iter().map(|point| point[k]).collect::<Vec<_>>())).collect();
+    (x.concat(), (0..y.len()).flat_map(|i| columns.iter().map(move |column| column[i])).collect())
+}
+
+/// Spearman's coefficient, NaN where there is none.
+fn coefficient(x: &[f64], y: &[f64]) -> f64 {
+    correlation(Ranks::of(x).doubled(), Ranks::of(y).doubled()).unwrap_or(f64::NAN)
 }
 
 impl AxisSteering {
