@@ -73,9 +73,32 @@ impl Axis {
         axis
     }
 
-    /// How hovering prints a value.
-    pub(super) fn format(&self) -> &'static str {
-        if self.percent { ".1%" } else { ".4~g" }
+    /// A value as text.
+    pub(super) fn print(&self, value: f64) -> String {
+        let text = if value.is_nan() {
+            return "none".to_owned();
+        } else if self.percent {
+            format!("{:.1}%", 100.0 * value)
+        } else if value.abs() >= 1000.0 || value.fract() == 0.0 {
+            format!("{value:.0}")
+        } else if value.abs() < 0.001 {
+            format!("{value:.1e}")
+        } else {
+            format!("{value:.3}")
+        };
+        text.replace('-', "−")
+    }
+
+    /// What is read off the axis: its title, a value, and the interval about it unless an end is
+    /// NaN.
+    pub(super) fn reading(&self, value: f64, interval: Option<[f64; 2]>) -> String {
+        let text = format!("{}: {}", self.title, self.print(value));
+        match interval {
+            Some([low, high]) if !low.is_nan() && !high.is_nan() => {
+                format!("{text}, 95% interval [{}, {}]", self.print(low), self.print(high))
+            }
+            _ => text,
+        }
     }
 
     fn divide(&self, axis: &mut Value) {
@@ -90,5 +113,19 @@ impl Axis {
         if let Some(range) = self.range {
             axis["range"] = json!(if self.log { range.map(f64::log10) } else { range });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_names_what_is_read_and_its_interval() {
+        let axis = Axis::new("quality (0 to 1)");
+        assert_eq!(axis.reading(0.5, Some([0.25, 0.75])), "quality (0 to 1): 0.500, 95% interval [0.250, 0.750]");
+        assert_eq!(axis.reading(-0.5, Some([f64::NAN; 2])), "quality (0 to 1): −0.500");
+        assert_eq!(Axis::new("share").percent().reading(0.125, None), "share: 12.5%");
+        assert_eq!([0.0, 12.0, 12_345.6, 0.000_25, f64::NAN].map(|x| axis.print(x)), ["0", "12", "12346", "2.5e−4", "none"]);
     }
 }

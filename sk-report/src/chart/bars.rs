@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use super::palette::{INK, MUTED, series_color};
-use super::plot::{literal, literals};
-use super::{Axis, Plot};
+use super::palette::{INK, MUTED};
+use super::plot::{hover, literal, literals};
+use super::{Axis, Plot, Style};
 
 /// Bars by category, with intervals where there are any.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,16 +28,16 @@ impl Bars {
 
     /// Adds a bar per category; NaN leaves a gap.
     #[must_use]
-    pub fn series(mut self, name: &str, values: &[f64]) -> Self {
-        let trace = self.trace(name, values);
+    pub fn series(mut self, name: &str, style: Style, values: &[f64]) -> Self {
+        let trace = self.trace(name, style, values, &[]);
         self.data.push(trace);
         self
     }
 
-    /// Adds a bar per category with the ends of an interval about it.
+    /// Adds a bar per category with the ends of an interval about it, NaN where there is none.
     #[must_use]
-    pub fn series_with_intervals(mut self, name: &str, values: &[f64], intervals: &[[f64; 2]]) -> Self {
-        let mut trace = self.trace(name, values);
+    pub fn series_with_intervals(mut self, name: &str, style: Style, values: &[f64], intervals: &[[f64; 2]]) -> Self {
+        let mut trace = self.trace(name, style, values, intervals);
         let ends = values.iter().zip(intervals);
         let (below, above): (Vec<f64>, Vec<f64>) = ends.map(|(value, [low, high])| (value - low, high - value)).unzip();
         trace["error_x"] = json!({
@@ -47,12 +47,15 @@ impl Bars {
         self
     }
 
-    fn trace(&self, name: &str, values: &[f64]) -> Value {
-        let format = self.axis.format();
+    fn trace(&self, name: &str, style: Style, values: &[f64], intervals: &[[f64; 2]]) -> Value {
+        let say = |(i, (category, value)): (usize, (&String, &f64))| {
+            hover([name, category, &self.axis.reading(*value, intervals.get(i).copied())])
+        };
         json!({
             "type": "bar", "orientation": "h", "name": literal(name), "x": values, "y": literals(&self.categories),
-            "marker": {"color": series_color(self.data.len())},
-            "hovertemplate": format!("%{{y}}, %{{fullData.name}}: %{{x:{format}}}<extra></extra>"),
+            "marker": {"color": style.color()},
+            "hovertext": self.categories.iter().zip(values).enumerate().map(say).collect::<Vec<_>>(),
+            "hovertemplate": "%{hovertext}<extra></extra>",
         })
     }
 }

@@ -2,11 +2,14 @@ use serde_json::{Value, json};
 
 use super::Plot;
 use super::palette::{BRIGHT, DARK, DIVERGING, INK, MUTED, PAPER, SEQUENTIAL};
-use super::plot::{literal, literals};
+use super::plot::{hover, literal, literals};
 
 /// Share of the way to an end of the diverging scale from which its colour is nearer to the ink
 /// than to the paper, in light and in dark.
 const DEEP: f64 = 0.72;
+
+/// The p-value from which a cell has no mark.
+const SIGNIFICANT: f64 = 0.05;
 
 /// Values of a table as colours, each written in its cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +18,8 @@ pub struct HeatMap {
     rows: Vec<String>,
     values: Vec<Vec<f64>>,
     scale: String,
+    headings: [String; 2],
+    p: Vec<Vec<f64>>,
     range: Option<[f64; 2]>,
     signed: bool,
 }
@@ -24,7 +29,31 @@ impl HeatMap {
     /// gap. `scale` says what they are.
     pub fn new(columns: &[String], rows: &[String], values: &[Vec<f64>], scale: impl Into<String>) -> Self {
         let (columns, rows, values) = (columns.to_vec(), rows.to_vec(), values.to_vec());
-        Self { columns, rows, values, scale: scale.into(), range: None, signed: false }
+        Self {
+            columns,
+            rows,
+            values,
+            scale: scale.into(),
+            headings: Default::default(),
+            p: Vec::new(),
+            range: None,
+            signed: false,
+        }
+    }
+
+    /// What the columns and what the rows are.
+    #[must_use]
+    pub fn headed(mut self, columns: &str, rows: &str) -> Self {
+        self.headings = [columns, rows].map(|heading| format!("{heading} "));
+        self
+    }
+
+    /// Marks the cells whose p-value, corrected for the number of cells, is below 0.05 with a star;
+    /// NaN where nothing was tested. The caption of the figure says which test it is.
+    #[must_use]
+    pub fn significant(mut self, p: &[Vec<f64>]) -> Self {
+        self.p = p.to_vec();
+        self
     }
 
     /// The values at the ends of the scale.
@@ -44,7 +73,8 @@ impl HeatMap {
 
 impl From<HeatMap> for Plot {
     fn from(chart: HeatMap) -> Self {
-        let HeatMap { columns, rows, values, scale, range, signed } = chart;
+        let HeatMap { columns, rows, values, scale, headings: [of_columns, of_rows], p, range, signed } = chart;
+        let p = |row: usize, column: usize| p.get(row).and_then(|row| row.get(column)).copied().unwrap_or(f64::NAN);
         let write = |value: &f64| match value {
             value if value.is_nan() => String::new(),
             value if signed => format!("{value:+.2}").replace('-', "−"),
@@ -53,10 +83,24 @@ impl From<HeatMap> for Plot {
         let mut trace = json!({
             "type": "heatmap", "x": literals(&columns), "y": literals(&rows), "z": values, "xgap": 2, "ygap": 2, "hoverongaps": false,
             "colorscale": if signed { json!(DIVERGING) } else { json!(SEQUENTIAL) },
-            "hovertemplate": "%{y}, %{x}: %{z:.4f}<extra></extra>",
+            "hovertemplate": "%{hovertext}<extra></extra>",
             "colorbar": {"orientation": "h", "thickness": 10, "len": 0.6, "y": -0.06, "yanchor": "top", "outlinewidth": 0, "nticks": 5,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(&scale), "side": "bottom", "font": {"color": MUTED}}},
         });
+        let say = |row: usize, column: usize| {
+            let (down, across) = (format!("{of_rows}{}", rows[row]), format!("{of_columns}{}", columns[column]));
+            let value = format!("{scale}: {}", write(&values[row][column]));
+            let test = match p(row, column) {
+                p if p.is_nan() => String::new(),
+                p if p < 0.001 => "p < 0.001, Holm's correction".to_owned(),
+                p => format!("p = {p:.3}, Holm's correction"),
+            };
+            hover([&down, &across, &value, &test])
+        };
+        let said: Vec<Vec<String>> =
+            (0..rows.len()).map(|row| (0..columns.len()).map(|column| say(row, column)).collect()).collect();
+        trace["hovertext"] = json!(said);
+        let mark = |row, column| if p(row, column) < SIGNIFICANT { "*" } else { "" };
         let known = || values.iter().flatten().copied().filter(|value| !value.is_nan());
         let extent = || known().fold(0.0_f64, |most, value| most.max(value.abs()));
         let spanned = || [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)];
@@ -76,7 +120,7 @@ impl From<HeatMap> for Plot {
             "type": "scatter", "mode": "text", "hoverinfo": "skip", "showlegend": false,
             "x": places().map(|(_, column)| literal(&columns[column])).collect::<Vec<_>>(),
             "y": places().map(|(row, _)| literal(&rows[row])).collect::<Vec<_>>(),
-            "text": places().map(|(row, column)| write(&values[row][column])).collect::<Vec<_>>(),
+            "text": places().map(|(row, column)| write(&values[row][column]) + mark(row, column)).collect::<Vec<_>>(),
             "textfont": {"size": 12, "color": places().map(|(row, column)| ink(values[row][column])).collect::<Vec<_>>()},
         });
         let labels = |range: [f64; 2]| -> Value {
@@ -107,5 +151,17 @@ mod tests {
         let plot = Plot::from(map([0.1, f64::NAN, 0.9]));
         assert_eq!(plot.data[1]["text"], json!(["0.100", "", "0.900"]));
         assert_eq!((&plot.data[0]["zmin"], &plot.data[0]["zmax"]), (&json!(0.1), &json!(0.9)));
+    }
+
+    #[test]
+    fn a_star_is_for_a_small_p_value() {
+        let (columns, rows) = (["a", "b", "c", "d"].map(str::to_owned), ["one".to_owned()]);
+        let map = HeatMap::new(&columns, &rows, &[vec![0.1, 0.2, 0.3, 0.4]], "score").headed("method", "weights");
+        let plot = Plot::from(map.significant(&[vec![0.049, 0.05, f64::NAN, 0.000_1]]));
+        assert_eq!(plot.data[1]["text"], json!(["0.100*", "0.200", "0.300", "0.400*"]));
+        let said = plot.data[0]["hovertext"][0].as_array().unwrap();
+        assert_eq!(said[0], "<b>weights one</b><br>method a<br>score: 0.100<br>p = 0.049, Holm's correction");
+        assert_eq!(said[2], "<b>weights one</b><br>method c<br>score: 0.300");
+        assert_eq!(said[3], "<b>weights one</b><br>method d<br>score: 0.400<br>p &lt; 0.001, Holm's correction");
     }
 }

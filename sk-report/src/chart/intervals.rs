@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use super::palette::{GRID, INK, MUTED, series_color, symbol};
-use super::plot::{literal, literals};
-use super::{Axis, Plot};
+use super::palette::{GRID, INK, MUTED};
+use super::plot::{hover, literal, literals};
+use super::{Axis, Plot, Style};
 
 /// Part of a row's height that its series share.
 const SPREAD: f64 = 0.5;
@@ -21,7 +21,7 @@ pub struct Estimate {
 pub struct Intervals {
     rows: Vec<String>,
     axis: Axis,
-    series: Vec<(String, Vec<Estimate>)>,
+    series: Vec<(String, Style, Vec<Estimate>)>,
 }
 
 impl Intervals {
@@ -32,8 +32,8 @@ impl Intervals {
 
     /// Adds an estimate per row; several series stand below each other in a row.
     #[must_use]
-    pub fn series(mut self, name: &str, estimates: &[Estimate]) -> Self {
-        self.series.push((name.to_owned(), estimates.to_vec()));
+    pub fn series(mut self, name: &str, style: Style, estimates: &[Estimate]) -> Self {
+        self.series.push((name.to_owned(), style, estimates.to_vec()));
         self
     }
 }
@@ -41,27 +41,23 @@ impl Intervals {
 impl From<Intervals> for Plot {
     fn from(chart: Intervals) -> Self {
         let Intervals { rows, axis, series } = chart;
-        let format = axis.format();
         let count = series.len().max(1) as f64;
-        let trace = |(i, (name, estimates)): (usize, &(String, Vec<Estimate>))| -> Value {
+        let trace = |(i, (name, style, estimates)): (usize, &(String, Style, Vec<Estimate>))| -> Value {
             let offset = ((i as f64 + 0.5) / count - 0.5) * SPREAD;
             let pairs = || estimates.iter();
             let y: Vec<f64> = (0..estimates.len()).map(|row| row as f64 + offset).collect();
-            let text: Vec<String> = rows.iter().map(|row| literal(row)).collect();
+            let say = |(row, e): (&String, &Estimate)| hover([row, name, &axis.reading(e.value, Some(e.interval))]);
             json!({
-                "type": "scatter", "mode": "markers", "name": literal(name), "text": text, "y": y,
+                "type": "scatter", "mode": "markers", "name": literal(name), "y": y,
                 "x": pairs().map(|e| e.value).collect::<Vec<_>>(),
-                "customdata": pairs().map(|e| e.interval).collect::<Vec<_>>(),
+                "hovertext": rows.iter().zip(estimates).map(say).collect::<Vec<_>>(),
                 "error_x": {
-                    "type": "data", "symmetric": false, "thickness": 1.5, "width": 4, "color": series_color(i),
+                    "type": "data", "symmetric": false, "thickness": 1.5, "width": 4, "color": style.color(),
                     "array": pairs().map(|e| e.interval[1] - e.value).collect::<Vec<_>>(),
                     "arrayminus": pairs().map(|e| e.value - e.interval[0]).collect::<Vec<_>>(),
                 },
-                "marker": {"color": series_color(i), "symbol": symbol(i), "size": 8},
-                "hovertemplate": format!(
-                    "%{{text}}, %{{fullData.name}}<br>%{{x:{format}}} [%{{customdata[0]:{format}}}, %{{customdata[1]:{format}}}]\
-                     <extra></extra>"
-                ),
+                "marker": {"color": style.color(), "symbol": style.symbol(), "size": 8},
+                "hovertemplate": "%{hovertext}<extra></extra>",
             })
         };
         let data: Vec<Value> = series.iter().enumerate().map(trace).collect();

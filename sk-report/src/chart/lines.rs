@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
 
-use super::palette::{INK, MUTED, dash, faded, series_color, symbol};
-use super::plot::{literal, literals};
-use super::{Axis, Plot};
+use super::palette::{INK, MUTED};
+use super::plot::{hover, literal};
+use super::{Axis, Plot, Style};
+use crate::stats::front;
 
 /// One series of [`Lines`].
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +14,10 @@ pub struct Series {
     mode: &'static str,
     labels: Vec<String>,
     band: Option<(Vec<f64>, Vec<f64>)>,
+    intervals: [Vec<[f64; 2]>; 2],
     steps: bool,
+    front: bool,
+    style: Option<Style>,
 }
 
 impl Series {
@@ -26,7 +30,10 @@ impl Series {
             mode: if x.len() > 40 { "lines" } else { "lines+markers" },
             labels: Vec::new(),
             band: None,
+            intervals: [Vec::new(), Vec::new()],
             steps: false,
+            front: false,
+            style: None,
         }
     }
 
@@ -44,6 +51,28 @@ impl Series {
     #[must_use]
     pub fn labelled(mut self, labels: &[String]) -> Self {
         self.labels = labels.to_vec();
+        self
+    }
+
+    /// How the series looks; unless given, it has the hue of its place.
+    #[must_use]
+    pub fn styled(mut self, style: Style) -> Self {
+        self.style = Some(style);
+        self
+    }
+
+    /// Joins the points that no other of the series dominates, larger being better on both axes, by
+    /// the staircase above what they dominate.
+    #[must_use]
+    pub fn front(mut self) -> Self {
+        self.front = true;
+        self
+    }
+
+    /// Draws an interval about each point along x and along y; NaN, and an empty slice, draw none.
+    #[must_use]
+    pub fn intervals(mut self, x: &[[f64; 2]], y: &[[f64; 2]]) -> Self {
+        self.intervals = [x.to_vec(), y.to_vec()];
         self
     }
 
@@ -85,27 +114,63 @@ impl Lines {
     }
 
     fn traces(&self, i: usize, series: &Series) -> Vec<Value> {
-        let Series { name, x, y, mode, labels, band, steps } = series;
-        let (fx, fy) = (self.x.format(), self.y.format());
-        let label = if labels.is_empty() { "" } else { ", %{text}" };
+        let Series { name, x, y, mode, labels, band, intervals: [across, along], steps, .. } = series;
+        let style = series.style.unwrap_or(Style::Hue(i));
+        let line = |x: &[f64], y: &[f64]| {
+            json!({
+                "type": "scatter", "mode": "lines", "x": x, "y": y, "hoverinfo": "skip", "showlegend": false, "legendgroup": literal(name),
+            })
+        };
         let mut traces = Vec::new();
         if let Some((low, high)) = band {
             // One outline: there along the upper end, back along the lower.
             let round: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
             let edge: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
-            traces.push(json!({
-                "type": "scatter", "mode": "lines", "x": round, "y": edge, "fill": "toself", "fillcolor": faded(i, 0.18),
-                "line": {"width": 0, "color": faded(i, 0.18)}, "hoverinfo": "skip", "showlegend": false, "legendgroup": literal(name),
-            }));
+            let mut outline = line(&round, &edge);
+            outline["fill"] = json!("toself");
+            outline["fillcolor"] = json!(style.faded(0.18));
+            outline["line"] = json!({"width": 0, "color": style.faded(0.18)});
+            traces.push(outline);
         }
-        traces.push(json!({
-            "type": "scatter", "mode": mode, "name": literal(name), "x": x, "y": y, "text": literals(labels), "legendgroup": literal(name),
-            "line": {"color": series_color(i), "width": 2, "dash": dash(i), "shape": if *steps { "hv" } else { "linear" }},
-            "marker": {"color": series_color(i), "symbol": symbol(i), "size": 8},
-            "hovertemplate": format!("%{{fullData.name}}{label}<br>%{{x:{fx}}}, %{{y:{fy}}}<extra></extra>"),
-        }));
+        if series.front {
+            let (x, y) = staircase(x, y);
+            let mut stairs = line(&x, &y);
+            stairs["line"] = json!({"color": style.color(), "width": 1.5, "dash": style.dash(), "shape": "vh"});
+            traces.push(stairs);
+        }
+        let say = |i: usize| {
+            let at = |axis: &Axis, value: f64, intervals: &[[f64; 2]]| axis.reading(value, intervals.get(i).copied());
+            let label = labels.get(i).map_or("", String::as_str);
+            hover([name, label, &at(&self.x, x[i], across), &at(&self.y, y[i], along)])
+        };
+        let mut trace = json!({
+            "type": "scatter", "mode": mode, "name": literal(name), "x": x, "y": y, "legendgroup": literal(name),
+            "line": {"color": style.color(), "width": 2, "dash": style.dash(), "shape": if *steps { "hv" } else { "linear" }},
+            "marker": {"color": style.color(), "symbol": style.symbol(), "size": 8},
+            "hovertext": (0..x.len().min(y.len())).map(say).collect::<Vec<_>>(), "hovertemplate": "%{hovertext}<extra></extra>",
+        });
+        for (name, values, intervals) in [("error_x", x, across), ("error_y", y, along)] {
+            if !intervals.is_empty() {
+                let ends = || values.iter().zip(intervals);
+                trace[name] = json!({
+                    "type": "data", "symmetric": false, "color": style.faded(0.35), "thickness": 1, "width": 0,
+                    "array": ends().map(|(value, [_, high])| high - value).collect::<Vec<_>>(),
+                    "arrayminus": ends().map(|(value, [low, _])| value - low).collect::<Vec<_>>(),
+                });
+            }
+        }
+        traces.push(trace);
         traces
     }
+}
+
+/// The points that no other dominates, by rising x.
+fn staircase(x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let points: Vec<[f64; 2]> =
+        x.iter().zip(y).map(|(&x, &y)| [x, y]).filter(|point| !point[0].is_nan() && !point[1].is_nan()).collect();
+    let mut corners: Vec<[f64; 2]> = front(&points).into_iter().map(|i| points[i]).collect();
+    corners.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    corners.into_iter().map(|[x, y]| (x, y)).unzip()
 }
 
 impl From<Lines> for Plot {
@@ -135,5 +200,35 @@ impl From<Lines> for Plot {
             "xaxis": plain(&chart.x), "yaxis": plain(&chart.y), "hovermode": "closest", "shapes": shapes, "annotations": notes,
         });
         Self::new(data, layout, 380)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_front_goes_through_what_is_not_dominated() {
+        let (x, y) = ([0.9, 0.1, 0.5, 0.4, f64::NAN], [0.1, 0.9, 0.5, 0.4, 1.0]);
+        assert_eq!(staircase(&x, &y), (vec![0.1, 0.5, 0.9], vec![0.9, 0.5, 0.1]));
+        let series = Series::points("a", &x, &y).front().styled(Style::Hue(3));
+        let plot = Plot::from(Lines::new(Axis::new("x"), Axis::new("y")).series(series));
+        let [stairs, points] = &plot.data[..] else { panic!("{:?}", plot.data) };
+        assert_eq!((&stairs["x"], &stairs["line"]["shape"]), (&json!([0.1, 0.5, 0.9]), &json!("vh")));
+        assert_eq!((&stairs["line"]["color"], &points["marker"]["color"]), (&json!("@3"), &json!("@3")));
+        assert_eq!(plot.layout["showlegend"], json!(false), "the front has no entry of its own");
+    }
+
+    #[test]
+    fn an_interval_is_drawn_and_read() {
+        let series = Series::points("ours", &[0.5], &[0.25]).labelled(&["all on calm".to_owned()]);
+        let series = series.intervals(&[[0.375, 0.75]], &[[0.0, 0.5]]);
+        let plot = Plot::from(Lines::new(Axis::new("calm (0 to 1)"), Axis::new("terse (0 to 1)")).series(series));
+        let trace = &plot.data[0];
+        assert_eq!((&trace["error_x"]["array"], &trace["error_x"]["arrayminus"]), (&json!([0.25]), &json!([0.125])));
+        assert_eq!((&trace["error_y"]["array"], &trace["error_y"]["arrayminus"]), (&json!([0.25]), &json!([0.25])));
+        let said = "<b>ours</b><br>all on calm<br>calm (0 to 1): 0.500, 95% interval [0.375, 0.750]<br>\
+                    terse (0 to 1): 0.250, 95% interval [0, 0.500]";
+        assert_eq!(trace["hovertext"], json!([said]));
     }
 }

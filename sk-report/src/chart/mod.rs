@@ -1,8 +1,8 @@
 //! Charts, drawn in the reader's browser by plotly.js.
 //!
 //! Each chart is a small typed builder that becomes a [`Plot`]: what is drawn and how it is laid
-//! out, as plotly.js reads it. Colours are names ([`series_color`]) that the page gives a value,
-//! one for light and one for dark, and series differ in their markers too. A
+//! out, as plotly.js reads it. Colours are names ([`Style`]) that the page gives a value, one for
+//! light and one for dark, and series differ in their markers too. A
 //! [`Page`](crate::page::Page) holds plots in figures, with a caption and the table of what is
 //! drawn.
 //!
@@ -39,7 +39,7 @@ pub use bars::Bars;
 pub use heat_map::HeatMap;
 pub use intervals::{Estimate, Intervals};
 pub use lines::{Lines, Series};
-pub use palette::series_color;
+pub use palette::Style;
 pub use plot::Plot;
 pub use scatter3d::Scatter3d;
 pub use ternary::Ternary;

@@ -44,7 +44,19 @@ pub(super) fn literal(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Several of them.
+/// What a point says when pointed at: the lines of the texts, the first in bold; empty ones are left
+/// out.
+pub(super) fn hover<const N: usize>(texts: [&str; N]) -> String {
+    let lines: Vec<String> = texts.into_iter().flat_map(str::lines).filter(|line| !line.is_empty()).map(literal).collect();
+    match lines.split_first() {
+        Some((first, rest)) => {
+            std::iter::once(format!("<b>{first}</b>")).chain(rest.iter().cloned()).collect::<Vec<_>>().join("<br>")
+        }
+        None => String::new(),
+    }
+}
+
+/// Several texts that plotly.js must not take for its markup.
 pub(super) fn literals(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| literal(text)).collect()
 }
@@ -56,6 +68,11 @@ mod tests {
     #[test]
     fn markup_is_text() {
         assert_eq!(literal("a <b>&</b>"), "a &lt;b&gt;&amp;&lt;/b&gt;");
+    }
+
+    #[test]
+    fn what_hovers_is_text_in_lines() {
+        assert_eq!(hover(["a<b", "", "c\nd"]), "<b>a&lt;b</b><br>c<br>d");
     }
 
     #[test]

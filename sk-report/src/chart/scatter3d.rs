@@ -1,8 +1,11 @@
 use serde_json::{Value, json};
 
-use super::palette::{series_color, symbol};
-use super::plot::{literal, literals};
-use super::{Axis, Plot};
+use super::plot::{hover, literal};
+use super::{Axis, Plot, Style};
+use crate::stats::front;
+
+/// Pixels across the mark of a point on the front, and of one that is dominated.
+const SIZES: [u32; 2] = [8, 4];
 
 /// Points in three dimensions, which the reader can turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,17 +20,22 @@ impl Scatter3d {
         Self { axes, data: Vec::new() }
     }
 
-    /// Adds a series: points, and what each is called when pointed at. Series are alike in length;
-    /// the shorter decides.
+    /// Adds a series: points, and what each is called when pointed at. Points that no other of the
+    /// series dominates, larger being better on every axis, are drawn larger.
     #[must_use]
-    pub fn series(mut self, name: &str, points: &[[f64; 3]], labels: &[String]) -> Self {
-        let i = self.data.len();
+    pub fn series(mut self, name: &str, style: Style, points: &[[f64; 3]], labels: &[String]) -> Self {
         let [x, y, z] = std::array::from_fn(|axis| points.iter().map(|point| point[axis]).collect::<Vec<_>>());
-        let [fx, fy, fz] = self.axes.each_ref().map(Axis::format);
+        let front = front(points);
+        let sizes: Vec<u32> = (0..points.len()).map(|i| SIZES[usize::from(!front.contains(&i))]).collect();
+        let say = |(i, (point, label)): (usize, (&[f64; 3], &String))| {
+            let [x, y, z] = std::array::from_fn(|k| self.axes[k].reading(point[k], None));
+            hover([name, label, &x, &y, &z, if front.contains(&i) { "on the Pareto front of its method" } else { "dominated" }])
+        };
         self.data.push(json!({
-            "type": "scatter3d", "mode": "markers", "name": literal(name), "x": x, "y": y, "z": z, "text": literals(labels),
-            "marker": {"color": series_color(i), "symbol": symbol(i), "size": 5, "opacity": 0.9},
-            "hovertemplate": format!("%{{fullData.name}}, %{{text}}<br>%{{x:{fx}}} / %{{y:{fy}}} / %{{z:{fz}}}<extra></extra>"),
+            "type": "scatter3d", "mode": "markers", "name": literal(name), "x": x, "y": y, "z": z,
+            "hovertext": points.iter().zip(labels).enumerate().map(say).collect::<Vec<_>>(),
+            "marker": {"color": style.color(), "symbol": style.symbol(), "size": sizes, "opacity": 0.9},
+            "hovertemplate": "%{hovertext}<extra></extra>",
         }));
         self
     }

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use super::Plot;
-use super::palette::{BRIGHT, DARK, GRID, INK, MUTED, NONE, SEQUENTIAL, series_color, symbol};
-use super::plot::{literal, literals};
+use super::palette::{BRIGHT, DARK, GRID, INK, MUTED, NONE, SEQUENTIAL};
+use super::plot::{hover, literal};
+use super::{Plot, Style};
 
 /// Up to this many points carry their values in writing.
 const WRITTEN: usize = 10;
@@ -23,13 +23,15 @@ impl Ternary {
     /// Adds points of one colour, and what each is called when pointed at.
     #[must_use]
     pub fn series(mut self, name: &str, points: &[[f64; 3]], labels: &[String]) -> Self {
-        let i = self.data.len();
-        let marker = json!({"color": series_color(i), "symbol": symbol(i), "size": 10});
-        self.data.push(self.trace(name, points, labels, &marker));
+        let style = Style::Hue(self.data.len());
+        let marker = json!({"color": style.color(), "symbol": style.symbol(), "size": 10});
+        let said = labels.iter().map(|label| hover([name, label])).collect();
+        self.data.push(self.trace(name, points, said, &marker));
         self
     }
 
-    /// Adds points whose colour is a value on a scale.
+    /// Adds points whose colour is a value on a scale, and what each says when pointed at, its first
+    /// line in bold.
     #[must_use]
     pub fn colored(mut self, name: &str, points: &[[f64; 3]], values: &[f64], range: [f64; 2], labels: &[String]) -> Self {
         let written = points.len() <= WRITTEN;
@@ -39,7 +41,8 @@ impl Ternary {
             "colorbar": {"orientation": "h", "thickness": 10, "len": 0.8, "y": -0.24, "yanchor": "top", "nticks": 3, "outlinewidth": 0,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(name), "side": "bottom", "font": {"color": MUTED}}},
         });
-        let mut trace = self.trace(name, points, labels, &marker);
+        let said = labels.iter().map(|label| hover([label])).collect();
+        let mut trace = self.trace(name, points, said, &marker);
         if written {
             let middle = f64::midpoint(range[0], range[1]);
             trace["mode"] = json!("markers+text");
@@ -53,15 +56,12 @@ impl Ternary {
         self
     }
 
-    fn trace(&self, name: &str, points: &[[f64; 3]], labels: &[String], marker: &Value) -> Value {
+    fn trace(&self, name: &str, points: &[[f64; 3]], said: Vec<String>, marker: &Value) -> Value {
         let [a, b, c] = std::array::from_fn(|k| points.iter().map(|point| point[k]).collect::<Vec<_>>());
-        // In a template `%{` would refer to something.
-        let [top, left, right] = self.corners.each_ref().map(|corner| corner.replace("%{", "&#37;{"));
         json!({
-            "type": "scatterternary", "mode": "markers", "name": literal(name), "a": a, "b": b, "c": c, "text": literals(labels),
+            "type": "scatterternary", "mode": "markers", "name": literal(name), "a": a, "b": b, "c": c,
+            "hovertext": said, "hovertemplate": "%{hovertext}<extra></extra>",
             "marker": marker, "cliponaxis": false,
-            "hovertemplate":
-                format!("%{{text}}<br>{top} %{{a:.2f}}, {left} %{{b:.2f}}, {right} %{{c:.2f}}<extra></extra>"),
         })
     }
 }

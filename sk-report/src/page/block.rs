@@ -23,9 +23,18 @@ pub enum Block {
     /// Charts.
     Figure(Box<Figure>),
     /// A table; closed where it is of the appendix.
-    Table(Box<Table>),
+    Table(Box<ShownTable>),
     /// A prompt and what was answered, side by side.
     Exchange(Box<Exchange>),
+}
+
+/// A table and the prompts that its rows are about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShownTable {
+    pub(super) table: Table,
+    /// A column that names prompts, and the text of the prompt in each row; nothing where it is not
+    /// known. A cell shows the beginning of the text, and all of it when pointed at.
+    pub(super) prompts: Option<(usize, Vec<Option<String>>)>,
 }
 
 /// A number and what it is.
@@ -42,7 +51,7 @@ pub struct Fact {
 /// A prompt and its answers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Exchange {
-    /// Why it is shown.
+    /// Why it is shown; the beginning of the prompt stands behind it.
     pub title: String,
     /// The dialogue that is answered.
     pub prompt: String,
@@ -95,7 +104,14 @@ impl Section {
     /// Adds a table.
     #[must_use]
     pub fn table(self, table: Table) -> Self {
-        self.block(Block::Table(Box::new(table)))
+        self.block(Block::Table(Box::new(ShownTable { table, prompts: None })))
+    }
+
+    /// Adds a table that names prompts in `column`, with the text of the prompt of each row, where
+    /// it is known.
+    #[must_use]
+    pub fn table_on_prompts(self, table: Table, column: usize, prompts: Vec<Option<String>>) -> Self {
+        self.block(Block::Table(Box::new(ShownTable { table, prompts: Some((column, prompts)) })))
     }
 
     /// Adds a prompt and its answers.
@@ -111,8 +127,28 @@ impl Section {
         self
     }
 
-    /// Whether there is nothing in it.
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+    /// Its title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// What is missing, if nothing else is in it: no chart, no row of a table, no number, no answer.
+    pub fn lacks(&self) -> Option<Vec<&str>> {
+        let content = |block: &Block| match block {
+            Block::Paragraph(_) | Block::Missing(_) => false,
+            Block::Facts(facts) => !facts.is_empty(),
+            Block::Table(shown) => !shown.table.rows.is_empty(),
+            Block::Figure(_) | Block::Exchange(_) => true,
+        };
+        if self.blocks.iter().any(content) {
+            return None;
+        }
+        let mut missing = Vec::new();
+        for block in &self.blocks {
+            if let Block::Missing(text) = block {
+                missing.push(text.as_str());
+            }
+        }
+        Some(missing)
     }
 }

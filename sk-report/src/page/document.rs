@@ -4,6 +4,7 @@ use minijinja::Environment;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::prompt::clipped;
 use super::table::TableView;
 use super::{Behind, Block, Exchange, Fact, Figure, PageError, Section};
 
@@ -16,6 +17,7 @@ const PLOTLY: &str = include_str!("plotly/plotly.min.js");
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     title: String,
+    verdict: Vec<String>,
     lead: Vec<String>,
     sections: Vec<Section>,
     colophon: Vec<String>,
@@ -24,7 +26,14 @@ pub struct Page {
 impl Page {
     /// A page without content.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), lead: Vec::new(), sections: Vec::new(), colophon: Vec::new() }
+        Self { title: title.into(), verdict: Vec::new(), lead: Vec::new(), sections: Vec::new(), colophon: Vec::new() }
+    }
+
+    /// Adds a sentence to what the page opens with: what was found.
+    #[must_use]
+    pub fn verdict(mut self, text: impl Into<String>) -> Self {
+        self.verdict.push(text.into());
+        self
     }
 
     /// Adds a paragraph before the contents.
@@ -66,8 +75,8 @@ impl Page {
         let mut environment = Environment::new();
         // The name decides that values are escaped.
         environment.add_template("page.html", TEMPLATE)?;
-        let view =
-            PageView { title: &self.title, lead: &self.lead, colophon: &self.colophon, sections, policy, style: STYLE, scripts };
+        let Self { title, verdict, lead, colophon, .. } = self;
+        let view = PageView { title, verdict, lead, colophon, sections, policy, style: STYLE, scripts };
         Ok(environment.get_template("page.html")?.render(minijinja::Value::from(minijinja::value::Serde(view)))?)
     }
 }
@@ -79,6 +88,7 @@ fn digest(script: &str) -> String {
 #[derive(Debug, Serialize)]
 struct PageView<'a> {
     title: &'a str,
+    verdict: &'a [String],
     lead: &'a [String],
     colophon: &'a [String],
     sections: Vec<SectionView<'a>>,
@@ -103,7 +113,15 @@ enum BlockView<'a> {
     Facts(&'a [Fact]),
     Figure(FigureView<'a>),
     Table(TableView<'a>),
-    Exchange(&'a Exchange),
+    Exchange(ExchangeView<'a>),
+}
+
+#[derive(Debug, Serialize)]
+struct ExchangeView<'a> {
+    /// The beginning of the prompt.
+    name: String,
+    #[serde(flatten)]
+    exchange: &'a Exchange,
 }
 
 #[derive(Debug, Serialize)]
@@ -140,8 +158,8 @@ impl<'a> BlockView<'a> {
             Block::Missing(text) => Self::Missing(text),
             Block::Facts(facts) => Self::Facts(facts),
             Block::Figure(figure) => Self::Figure(FigureView::of(figure)?),
-            Block::Table(table) => Self::Table(TableView::of(table)),
-            Block::Exchange(exchange) => Self::Exchange(exchange),
+            Block::Table(shown) => Self::Table(TableView::of(&shown.table, shown.prompts.as_ref())),
+            Block::Exchange(exchange) => Self::Exchange(ExchangeView { name: clipped(&exchange.prompt), exchange }),
         })
     }
 }
@@ -155,7 +173,7 @@ impl<'a> FigureView<'a> {
             Ok(PanelView { title: &panel.title, height: plot.height, scene: plot.scene, json: inert(&json) })
         };
         let (table, elsewhere) = match &figure.behind {
-            Some(Behind::Table(table)) => (Some(TableView::of(table)), None),
+            Some(Behind::Table(table)) => (Some(TableView::of(table, None)), None),
             Some(Behind::Elsewhere(id)) => (None, Some(id.as_str())),
             None => (None, None),
         };

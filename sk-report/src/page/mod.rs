@@ -9,9 +9,10 @@ mod block;
 mod document;
 mod error;
 mod figure;
+mod prompt;
 mod table;
 
-pub use block::{Answer, Block, Exchange, Fact, Section};
+pub use block::{Answer, Block, Exchange, Fact, Section, ShownTable};
 pub use document::Page;
 pub use error::PageError;
 pub use figure::{Behind, Figure, Panel};

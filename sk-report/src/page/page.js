@@ -17,11 +17,15 @@
     if (node === null || typeof node !== 'object') return node;
     return Object.fromEntries(Object.entries(node).map(([key, item]) => [key, paint(item, palette, /color(scale)?$/.test(key))]));
   };
+  /* The wheel scrolls the page. A scene holds it even where it does not zoom, so that it must not get there. */
+  for (const element of document.querySelectorAll('.plot')) {
+    element.addEventListener('wheel', (event) => event.stopPropagation(), { capture: true, passive: true });
+  }
   const plots = [...document.querySelectorAll('.plot')].map((element) => ({
     element,
     source: JSON.parse(element.nextElementSibling.textContent),
   }));
-  const config = { displaylogo: false, responsive: true, showSendToCloud: false, modeBarButtonsToRemove: ['select2d', 'lasso2d'] };
+  const config = { displaylogo: false, responsive: true, scrollZoom: false, showSendToCloud: false, modeBarButtonsToRemove: ['select2d', 'lasso2d'] };
   const narrow = () => window.innerWidth < 640;
   /* Where nothing can be pointed at, the buttons would always be there, over legends and labels. */
   const pointing = matchMedia('(hover: hover)').matches;
@@ -99,7 +103,7 @@
       Object.assign(document.createElement('a'), { href: url, download: `${table.dataset.name}.csv` }).click();
       URL.revokeObjectURL(url);
     });
-    table.parentElement.after(save);
+    table.closest('.folding').after(save);
   }
 
   /* Contents: closed where there is little room; otherwise they say where the reader is. */

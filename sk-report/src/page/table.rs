@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::prompt::clipped;
 use crate::table::{Column, Kind, Table, Value, headings, print, record};
 
 #[derive(Debug, Serialize)]
@@ -12,6 +13,9 @@ pub(super) struct TableView<'a> {
     rows: Vec<Vec<CellView>>,
     notes: &'a [String],
     appendix: bool,
+    /// The classes by which the style shows the first columns only until the reader asks for all:
+    /// `narrow` on a small screen, `wide` on any.
+    folds: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -31,24 +35,48 @@ struct CellView {
     /// Whether a name is better left in one piece: it is shorter than a line, and a hyphen of it is
     /// part of it.
     short: bool,
+    /// What is said when the cell is pointed at.
+    whole: Option<String>,
 }
+
+/// Columns that are shown on a small screen, and on a large one; the style counts them too.
+const FIT: [usize; 2] = [4, 8];
 
 /// Characters of a name up to which it is not broken.
 const SHORT: usize = 18;
 
 impl<'a> TableView<'a> {
-    pub(super) fn of(table: &'a Table) -> Self {
-        let row = |values: &Vec<Value>| {
-            let cells = table.columns.iter().zip(values);
-            cells.map(|(column, value)| CellView::of(column, value)).collect()
+    /// A table, with the texts of prompts in place of what names them in one column.
+    pub(super) fn of(table: &'a Table, prompts: Option<&'a (usize, Vec<Option<String>>)>) -> Self {
+        let row = |(row, values): (usize, &Vec<Value>)| {
+            let mut cells: Vec<CellView> =
+                table.columns.iter().zip(values).map(|(column, value)| CellView::of(column, value)).collect();
+            if let Some((column, texts)) = prompts
+                && let Some(Some(text)) = texts.get(row)
+            {
+                cells[*column].name(text);
+            }
+            cells
+        };
+        let mut columns: Vec<ColumnView<'_>> = table.columns.iter().map(ColumnView::of).collect();
+        if let Some((column, texts)) = prompts
+            && texts.iter().any(Option::is_some)
+        {
+            columns[*column].number = false;
+        }
+        let folds = match table.columns.len() {
+            few if few <= FIT[0] => "",
+            some if some <= FIT[1] => "narrow",
+            _ => "narrow wide",
         };
         Self {
             id: &table.id,
             title: &table.title,
-            columns: table.columns.iter().map(ColumnView::of).collect(),
-            rows: table.rows.iter().map(row).collect(),
+            columns,
+            rows: table.rows.iter().enumerate().map(row).collect(),
             notes: &table.notes,
             appendix: table.appendix,
+            folds,
         }
     }
 }
@@ -72,7 +100,15 @@ impl CellView {
             text,
             fields: json(record(column.kind, value)),
             number: column.kind != Kind::Text,
+            whole: None,
         }
+    }
+
+    /// Shows the beginning of a prompt, and all of it when pointed at.
+    fn name(&mut self, prompt: &str) {
+        self.text = clipped(prompt);
+        self.whole = Some(prompt.trim().to_owned());
+        (self.number, self.short) = (false, false);
     }
 }
 
@@ -106,6 +142,31 @@ mod tests {
         let column = Column { heading: "x".into(), kind: Kind::Text };
         let short = |text: &str| CellView::of(&column, &Value::from(text)).short;
         assert!(short("swiss-knife") && short("größer-als-sieben") && !short("f1: swiss-knife − base"));
+    }
+
+    #[test]
+    fn a_prompt_shows_its_text_and_keeps_its_digits() {
+        let mut table = Table::new("x", "X", &[("case", Kind::Text), ("prompt", Kind::Count)]);
+        (0..2_usize).for_each(|prompt| table.row(vec!["best".into(), prompt.into()]));
+        let prompts = (1, vec![Some("\n\nHuman: Why?\n\nAssistant:".to_owned()), None]);
+        let view = TableView::of(&table, Some(&prompts));
+        let shown = |row: usize| (view.rows[row][1].text.as_str(), view.rows[row][1].fields.as_str());
+        assert_eq!((shown(0), shown(1)), (("Why?", "[\"0\"]"), ("1", "[\"1\"]")));
+        assert_eq!(view.rows[0][1].whole.as_deref(), Some("Human: Why?\n\nAssistant:"));
+    }
+
+    #[test]
+    fn a_table_folds_by_its_columns() {
+        let folds = |count: usize| {
+            let columns: Vec<(&str, Kind)> = (0..count).map(|_| ("x", Kind::Count)).collect();
+            TableView::of(&Table::new("x", "X", &columns), None).folds
+        };
+        assert_eq!([1, 4, 5, 8, 9].map(folds), ["", "", "narrow", "narrow", "narrow wide"]);
+        let style = include_str!("page.css");
+        for (fold, fit) in ["narrow", "wide"].into_iter().zip(FIT) {
+            let rule = format!(".{fold}:not(:has(> .all input:checked)) tr > :nth-child(n+{})", fit + 1);
+            assert!(style.contains(&rule), "{rule}");
+        }
     }
 
     #[test]

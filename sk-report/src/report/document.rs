@@ -1,10 +1,11 @@
 use serde::Serialize;
 
-use super::{RawResults, ReportError, Resampling, tables};
+use super::tables::{self, Rows};
+use super::{RawResults, ReportError, Resampling};
 use crate::table::Table;
 
 /// Tables on one set of results.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The method that the others are compared with.
     pub reference: String,
@@ -14,6 +15,9 @@ pub struct Report {
     pub seed: u64,
     /// The tables, in reading order.
     pub tables: Vec<Table>,
+    /// What the tables hold, for charts.
+    #[serde(skip)]
+    pub(super) rows: Rows,
 }
 
 impl Report {
@@ -22,8 +26,8 @@ impl Report {
     /// # Errors
     /// When `reference` is not among the methods.
     pub fn of(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Self, ReportError> {
-        let tables = tables::all(results, reference, resampling)?;
-        Ok(Self { reference: reference.to_owned(), resamples: resampling.resamples, seed: resampling.seed, tables })
+        let (tables, rows) = tables::all(results, reference, resampling)?;
+        Ok(Self { reference: reference.to_owned(), resamples: resampling.resamples, seed: resampling.seed, tables, rows })
     }
 
     /// The tables as text on lines of at most `width` columns, with their notes; those of the appendix

@@ -113,15 +113,14 @@ impl Ledger {
         }
         comparisons
     }
+}
 
-    /// The comparison as tables: counts, what differs, and everything.
-    pub(super) fn tables(&self) -> Vec<Table> {
-        let comparisons = self.comparisons();
-        if comparisons.is_empty() {
-            return Vec::new();
-        }
-        vec![summary(&comparisons), differences(&comparisons), everything(&comparisons)]
+/// The comparison as tables: counts, what differs, and everything.
+pub(super) fn tables(comparisons: &[Comparison]) -> Vec<Table> {
+    if comparisons.is_empty() {
+        return Vec::new();
     }
+    vec![summary(comparisons), differences(comparisons), everything(comparisons)]
 }
 
 fn summary(comparisons: &[Comparison]) -> Table {

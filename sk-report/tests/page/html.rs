@@ -1,7 +1,7 @@
 //! A strict reader of the pages that the program writes: what is not closed in order is a fault.
 
 /// Elements without content.
-const VOID: [&str; 4] = ["meta", "link", "img", "br"];
+const VOID: [&str; 5] = ["meta", "link", "img", "input", "br"];
 /// Elements whose content is not markup.
 const RAW: [&str; 3] = ["script", "style", "title"];
 

@@ -1,10 +1,11 @@
 //! Pages: whole, inert, the same every time, and with every digit of their tables.
 
 mod html;
+mod story;
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use sk_report::chart::{Axis, Bars, Estimate, HeatMap, Intervals, Lines, Scatter3d, Series, Ternary};
+use sk_report::chart::{Axis, Bars, Estimate, HeatMap, Intervals, Lines, Scatter3d, Series, Style, Ternary};
 use sk_report::page::{Answer, Exchange, Fact, Figure, Page, Section};
 use sk_report::table::{Kind, Table, Value};
 
@@ -36,17 +37,29 @@ fn everything(text: &str) -> Page {
     let (points, simplex) = ([[0.1, 0.2, 0.3], [0.9, 0.8, 0.7]], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]);
     let axis = || Axis::new(text).range([0.0, 1.0]);
     let estimates = [Estimate { value: 0.1, interval: [0.0, 0.2] }, Estimate { value: f64::NAN, interval: [f64::NAN; 2] }];
-    let scatter = Scatter3d::new([axis(), axis(), axis()]).series(text, &points, &labels).series("b", &points, &labels);
+    let scatter = Scatter3d::new([axis(), axis(), axis()]).series(text, Style::Hue(0), &points, &labels).series(
+        "b",
+        Style::Hue(1),
+        &points,
+        &labels,
+    );
     let ternary =
         Ternary::new([text, "b", "c"]).series(text, &simplex, &labels).colored(text, &simplex, &[0.1, 0.9], [0.0, 1.0], &labels);
-    let bars =
-        Bars::new(&labels, axis().percent()).series(text, &[1.0, 2.0]).series_with_intervals("b", &[1.0, 2.0], &[[0.5, 2.0]; 2]);
-    let intervals = Intervals::new(&labels, axis()).series(text, &estimates);
+    let bars = Bars::new(&labels, axis().percent()).series(text, Style::Tone(0), &[1.0, 2.0]).series_with_intervals(
+        "b",
+        Style::Tone(1),
+        &[1.0, 2.0],
+        &[[0.5, 2.0]; 2],
+    );
+    let intervals = Intervals::new(&labels, axis()).series(text, Style::Tone(0), &estimates);
     let lines = Lines::new(axis().log(), axis())
         .series(Series::line(text, &[1.0, 2.0], &[0.1, 0.2]).band(&[0.0, 0.1], &[0.2, 0.3]).labelled(&labels))
-        .series(Series::points("b", &[1.0], &[f64::NAN]))
+        .series(Series::points("b", &[1.0], &[f64::NAN]).front().intervals(&[[0.5, 1.5]], &[]))
         .rule(0.5, text);
-    let heat = HeatMap::new(&labels, &labels, &[vec![0.1, -0.2], vec![f64::NAN, 0.4]], text).signed();
+    let heat = HeatMap::new(&labels, &labels, &[vec![0.1, -0.2], vec![f64::NAN, 0.4]], text)
+        .headed(text, text)
+        .significant(&[vec![0.01, 0.2]])
+        .signed();
     let exchange = Exchange {
         title: text.to_owned(),
         prompt: text.to_owned(),
@@ -59,7 +72,9 @@ fn everything(text: &str) -> Page {
     let fact = Fact { name: text.to_owned(), value: text.to_owned(), detail: text.to_owned() };
     let mut appendix = table("appendix", text);
     appendix.appendix = true;
+    let prompts = vec![Some(text.to_owned()), None];
     Page::new(text)
+        .verdict(text)
         .lead(text)
         .section(
             Section::new("one", text)
@@ -73,7 +88,10 @@ fn everything(text: &str) -> Page {
             Section::new("two", "Two").figure(Figure::new("intervals", "I", intervals)).figure(Figure::new("lines", "L", lines)),
         )
         .section(
-            Section::new("three", "Three").figure(Figure::new("heat", "H", heat)).table(table("shown", text)).table(appendix),
+            Section::new("three", "Three")
+                .figure(Figure::new("heat", "H", heat))
+                .table_on_prompts(table("shown", text), 1, prompts)
+                .table(appendix),
         )
         .section(Section::new("four", "Four").exchange(exchange))
         .colophon(text)
@@ -139,6 +157,7 @@ fn charts_read_back_and_take_text_literally() {
             "scatter",
             "scatter",
             "scatter",
+            "scatter",
             "heatmap",
             "scatter"
         ]
@@ -146,10 +165,12 @@ fn charts_read_back_and_take_text_literally() {
     assert_eq!(plots[0]["data"][0]["x"], serde_json::json!([0.1, 0.9]));
     let name = plots[0]["data"][0]["name"].as_str().unwrap();
     assert!(!name.contains('<') && name.contains("&lt;script&gt;"), "{name}");
-    // A template of plotly's is ours alone: text comes in by reference.
+    // A template of plotly's is ours alone: text comes in by reference, as text.
     for trace in plots.iter().flat_map(|plot| plot["data"].as_array().unwrap()) {
-        let template = trace["hovertemplate"].as_str().unwrap_or_default();
-        assert!(!template.contains("alert(1)</script>"), "{template}");
+        let silent = trace["hoverinfo"] == "skip";
+        assert_eq!(trace["hovertemplate"], if silent { Json::Null } else { "%{hovertext}<extra></extra>".into() });
+        assert!(!trace["hovertext"].to_string().contains("<script>"), "{trace}");
+        assert!(silent || trace["hovertext"].to_string().contains("&lt;script&gt;"), "{trace}");
     }
     assert_eq!(plots[5]["data"][0]["z"][1], serde_json::json!([null, 0.4]), "NaN is a gap");
 }
@@ -200,6 +221,80 @@ fn tables_hold_the_digits_of_their_csv() {
     for id in ["behind", "shown", "appendix"] {
         assert_eq!(document.csv(id), table(id, HOSTILE).csv(), "{id}");
     }
+}
+
+/// Relative luminance of a colour, and its place in OKLab as it is seen with each kind of cones.
+fn seen(hex: &str) -> (f64, [[f64; 3]; 4]) {
+    // Machado, Oliveira and Fernandes 2009, severity 1: protanopia, deuteranopia, tritanopia.
+    const CONES: [[[f64; 3]; 3]; 4] = [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    ];
+    const LMS: [[f64; 3]; 3] = [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ];
+    const LAB: [[f64; 3]; 3] = [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ];
+    let times = |matrix: [[f64; 3]; 3], v: [f64; 3]| matrix.map(|row| row.iter().zip(v).map(|(a, b)| a * b).sum::<f64>());
+    let linear = [1, 3, 5].map(|at| {
+        let part = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+        if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+    });
+    let luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    let lab = |cones| times(LAB, times(LMS, times(cones, linear).map(|part| part.clamp(0.0, 1.0))).map(f64::cbrt));
+    (luminance, CONES.map(lab))
+}
+
+#[test]
+fn any_eye_can_tell_the_colours_of_series_apart() {
+    /// In OKLab, where black and white lie 1 apart and a just noticeable difference is about 0.02.
+    const APART: f64 = 0.09;
+    /// Of a colour against the page.
+    const CONTRAST: f64 = 2.5;
+    let html = Page::new("t").html().unwrap();
+    let colors = |name: &str| -> Vec<&str> { html.split(&format!("--{name}: ")).skip(1).map(|rest| &rest[..7]).collect() };
+    // The light values come first.
+    for (mode, page) in colors("paper").into_iter().enumerate() {
+        let series: Vec<&str> = (0..8).map(|i| colors(&format!("series-{i}"))[mode]).collect();
+        for (i, one) in series.iter().enumerate() {
+            let (luminance, views) = seen(one);
+            let ends = [luminance + 0.05, seen(page).0 + 0.05];
+            assert!(ends[0].max(ends[1]) / ends[0].min(ends[1]) > CONTRAST, "{one} on {page}");
+            for other in &series[..i] {
+                for (a, b) in views.into_iter().zip(seen(other).1) {
+                    let distance = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                    assert!(distance > APART, "{one} and {other}: {distance}");
+                }
+            }
+        }
+    }
+    assert_eq!(colors("paper").len(), 2);
+}
+
+#[test]
+fn the_wheel_is_left_to_the_page() {
+    let html = everything("plain text").html().unwrap();
+    assert!(html.contains("scrollZoom: false"));
+    assert!(html.contains("addEventListener('wheel', (event) => event.stopPropagation(), { capture: true, passive: true })"));
+}
+
+#[test]
+fn a_prompt_is_named_by_its_text_and_all_of_it_is_there() {
+    let html = everything(HOSTILE).html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    let named: Vec<_> = document.elements("td").filter(|cell| cell.class() == "prompt").collect();
+    assert_eq!((named.len(), named[0].attribute("title")), (1, Some(HOSTILE)));
+    assert!(named[0].text.ends_with('…') && HOSTILE.starts_with(named[0].text.trim_end_matches('…')), "{}", named[0].text);
+    assert_eq!(named[0].attribute("data-fields"), Some("[\"12\"]"), "the file keeps the number");
+    let heading = document.elements("span").find(|span| span.attribute("title").is_some()).unwrap();
+    assert_eq!(heading.attribute("title"), Some(HOSTILE));
 }
 
 #[test]

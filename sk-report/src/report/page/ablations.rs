@@ -1,14 +1,14 @@
-use super::columns::{distinct, intervals, numbers, rows_of, texts};
-use super::{PageContext, with_tables};
-use crate::chart::{Axis, Estimate, Intervals};
+use super::{PageContext, estimate, with_tables};
+use crate::chart::{Axis, Estimate, Intervals, Style};
 use crate::page::{Figure, Section};
-use crate::table::Table;
+use crate::report::tables::{AblationRows, ArmRow, NormalizationRow};
 
 /// Arms against each other, with intervals and p-values.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
+    let rows = &context.report.rows;
     let mut section = Section::new("ablations", "Ablations");
     match context.report.table("normalization") {
-        Some(table) => section = section.figure(normalization(table)).table(table.clone()),
+        Some(table) => section = section.figure(normalization(&rows.normalization)).table(table.clone()),
         None => {
             section = section.missing(format!(
                 "No arm without normalisation: the results have no method {}_no_cbn or no-cbn.",
@@ -16,14 +16,9 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
             ));
         }
     }
-    for ablation in &context.results.ablations {
-        let tables = context.report.tables.iter().filter(|table| table.title.starts_with(&format!("{}: ", ablation.name)));
-        for table in tables {
-            if table.column("first − second").is_some() {
-                section = section.figure(arms(&ablation.name, table));
-            }
-            section = section.table(table.clone());
-        }
+    for (ablation, AblationRows { id, rows }) in context.results.ablations.iter().zip(&rows.ablations) {
+        section = section.figure(arms(&ablation.name, id, rows));
+        section = with_tables(section, context, &[&format!("{id}-means"), id]);
     }
     if context.results.ablations.is_empty() {
         section = section.missing("No ablations at fixed weights: the folder of results has no judged_ablations.csv.");
@@ -31,51 +26,49 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     with_tables(section, context, &["conventions"])
 }
 
-fn normalization(table: &Table) -> Figure {
-    let rows: Vec<String> = texts(table, "").iter().map(|measure| measure.replace("f1", "F1")).collect();
-    let chart = Intervals::new(&rows, Axis::new("with − without normalisation (score, 0 to 1)"))
-        .series("by cell, percentile", &estimates(table, "95% percentile"))
-        .series("by cell, BCa", &estimates(table, "95% BCa"))
-        .series("by prompt, percentile", &estimates(table, "95%, prompts"));
+fn normalization(rows: &[NormalizationRow]) -> Figure {
+    let names: Vec<String> = rows.iter().map(|row| row.measure.replace("f1", "F1")).collect();
+    let nothing = crate::stats::Interval { low: f64::NAN, high: f64::NAN };
+    let of = |read: &dyn Fn(&NormalizationRow) -> Estimate| rows.iter().map(read).collect::<Vec<_>>();
+    let chart = Intervals::new(&names, Axis::new("with − without normalisation (score, 0 to 1)"))
+        .series("by prompt, percentile", Style::Tone(0), &of(&|row| estimate(row.difference, row.by_prompt)))
+        .series("by cell, percentile", Style::Tone(1), &of(&|row| estimate(row.difference, row.percentile)))
+        .series("by cell, BCa", Style::Tone(2), &of(&|row| estimate(row.difference, row.bca.unwrap_or(nothing))));
     Figure::new("with-normalization", "What normalisation changes", chart)
         .caption(format!(
             "Mean paired difference over {} cells with 95% bootstrap intervals. By cell takes the cells of a prompt for independent, by prompt does not.",
-            texts(table, "pairs").first().map_or("0", String::as_str)
+            rows.first().map_or(0, |row| row.pairs)
         ))
         .see("normalization")
 }
 
-fn arms(name: &str, table: &Table) -> Figure {
-    let figure = Figure::panels(table.id.clone(), format!("{name}: arms against each other"));
-    let n: Vec<f64> = numbers(table, "pairs");
-    let range = |ends: &[f64]| (ends.iter().copied().fold(f64::INFINITY, f64::min), ends.iter().copied().fold(0.0, f64::max));
-    let (least, most) = range(&n);
-    let n = if least < most { format!("{least} to {most}") } else { most.to_string() };
-    distinct(table, "first − second")
-        .into_iter()
+fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
+    let figure = Figure::panels(id, format!("{name}: arms against each other"));
+    let n = rows.iter().map(|row| row.pairs);
+    let n = match (n.clone().min(), n.max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (_, most) => most.unwrap_or(0).to_string(),
+    };
+    // Every measure has all pairs, once.
+    let pairs = rows.iter().filter(|row| row.measure == rows[0].measure).map(|row| row.arms.as_str());
+    pairs
         .fold(figure, |figure, pair| {
-            let own = rows_of(table, "first − second", &pair);
-            let p = numbers(&own, "p, Holm");
-            let rows: Vec<String> =
-                texts(&own, "measure").into_iter().zip(p).map(|(measure, p)| format!("{measure} ({})", significance(p))).collect();
-            let chart = Intervals::new(&rows, Axis::new("difference in score")).series(&pair, &estimates(&own, "95% percentile"));
+            let own: Vec<&ArmRow> = rows.iter().filter(|row| row.arms == pair).collect();
+            let names: Vec<String> = own.iter().map(|row| format!("{} ({})", row.measure, significance(row.holm))).collect();
+            let estimates: Vec<Estimate> = own.iter().map(|row| estimate(row.difference, row.percentile)).collect();
+            let chart = Intervals::new(&names, Axis::new("difference in score")).series(pair, Style::Tone(0), &estimates);
             figure.panel(pair, chart)
         })
         .caption(format!(
             "Mean paired difference, scores from 0 to 1, with 95% percentile bootstrap intervals, {n} pairs; p of the signed-rank test after Holm's \
              correction over the pairs of arms."
         ))
-        .see(table.id.clone())
+        .see(id)
 }
 
 /// A p-value in two decimals.
 fn significance(p: f64) -> String {
     if p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") }
-}
-
-fn estimates(table: &Table, heading: &str) -> Vec<Estimate> {
-    let pairs = numbers(table, "Δ").into_iter().zip(intervals(table, heading));
-    pairs.map(|(value, interval)| Estimate { value, interval }).collect()
 }
 
 #[cfg(test)]

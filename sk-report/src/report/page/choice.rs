@@ -1,10 +1,7 @@
-use super::columns::{numbers, texts};
-use super::frontier::has_numbers;
 use super::{PageContext, with_tables};
-use crate::chart::{Axis, Bars, Lines, Series};
+use crate::chart::{Axis, Bars, Lines, Series, Style};
 use crate::page::{Figure, Section};
-use crate::report::CandidateStep;
-use crate::table::Table;
+use crate::report::{CandidateStep, Mechanism};
 
 /// How sure draws were, and how often they took the best candidate.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
@@ -12,22 +9,23 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     let cut = context.results.recorded.iter().flat_map(|recorded| &recorded.cut).map(String::as_str).collect::<Vec<_>>();
     if !cut.is_empty() {
         section = section.missing(format!(
-            "Left out: {}. These choose among a whole vocabulary, of which traces keep the likeliest tokens only.",
+            "Left out: {}, which choose among a whole vocabulary, of which traces keep the likeliest tokens only.",
             cut.join(", ")
         ));
     }
-    let Some(table) = context.report.table("choice") else {
+    let mechanisms = &context.report.rows.mechanisms;
+    if mechanisms.is_empty() {
         if !cut.is_empty() {
             return section;
         }
         return section.missing(
-            "Neither champion entropy nor how often the best μ was chosen: there are no candidate steps and no traces. Give the records of the \
-             sweep, with their traces beside them, to have both.",
+            "Neither champion entropy nor how often the best μ was chosen: there are no candidate steps and no traces, which lie beside the \
+             records of a sweep.",
         );
-    };
-    section = section.figure(best(table));
-    if has_numbers(table, "entropy, nats") {
-        section = section.figure(entropy(context, table));
+    }
+    section = section.figure(best(mechanisms));
+    if mechanisms.iter().any(|mechanism| !mechanism.choice.entropy.is_nan()) {
+        section = section.figure(entropy(context, mechanisms));
     } else {
         section = section
             .missing("No champion entropy: the candidate steps do not hold the probabilities that champions were drawn with.");
@@ -35,38 +33,37 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     with_tables(section, context, &["choice"])
 }
 
-fn best(table: &Table) -> Figure {
-    let arms = texts(table, "arm");
+fn best(mechanisms: &[Mechanism]) -> Figure {
+    let arms: Vec<String> = mechanisms.iter().map(|mechanism| mechanism.arm.clone()).collect();
+    let of = |read: fn(&Mechanism) -> f64| mechanisms.iter().map(read).collect::<Vec<f64>>();
     let chart = Bars::new(&arms, Axis::new("share of steps").percent().range([0.0, 1.0]))
-        .series("drawn", &numbers(table, "best μ chosen %"))
-        .series("by chance", &numbers(table, "by chance %"));
+        .series("drawn", Style::Tone(1), &of(|mechanism| mechanism.choice.best))
+        .series("by chance", Style::Tone(3), &of(|mechanism| mechanism.choice.best_by_chance));
     Figure::new("best-chosen", "How often the candidate of the best composite μ was chosen", chart)
         .caption(format!(
             "Share of steps with at least two candidates, beside what a uniform draw would give; n = {} steps.",
-            steps(table)
+            steps(mechanisms)
         ))
         .see("choice")
 }
 
-fn entropy(context: &PageContext<'_>, table: &Table) -> Figure {
-    let arms = texts(table, "arm");
+fn entropy(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
     let empty = Lines::new(
         Axis::new("entropy of the draw / ln N (0: certain, 1: uniform)").range([0.0, 1.02]),
         Axis::new("share of steps at or below").percent().range([0.0, 1.02]),
     );
-    let chart = arms.iter().fold(empty, |chart, arm| {
+    let chart = mechanisms.iter().enumerate().fold(empty, |chart, (i, Mechanism { arm, .. })| {
         let own = context.results.steps.iter().filter(|step| step.arm == *arm);
         let (x, y) = distribution(own.filter_map(CandidateStep::relative_entropy).collect());
-        if x.is_empty() { chart } else { chart.series(Series::steps(arm, &x, &y)) }
+        if x.is_empty() { chart } else { chart.series(Series::steps(arm, &x, &y).styled(context.style(arm, i))) }
     });
     Figure::new("champion-entropy", "Entropy of the champion's draw", chart)
-        .caption(format!("Distribution over steps of −Σ p ln p over ln N; n = {} steps. A curve at the left decides, one at the right draws lots.", steps(table)))
+        .caption(format!("Distribution over steps of −Σ p ln p over ln N; n = {} steps. A curve at the left decides, one at the right draws lots.", steps(mechanisms)))
         .see("choice")
 }
 
-fn steps(table: &Table) -> String {
-    let counts = texts(table, "arm").into_iter().zip(texts(table, "steps"));
-    counts.map(|(arm, steps)| format!("{arm} {steps}")).collect::<Vec<_>>().join(", ")
+fn steps(mechanisms: &[Mechanism]) -> String {
+    mechanisms.iter().map(|own| format!("{} {}", own.arm, own.choice.steps)).collect::<Vec<_>>().join(", ")
 }
 
 /// A distribution function at no more points than can be seen.

@@ -1,33 +1,42 @@
-use super::columns::{numbers, texts};
 use super::{PageContext, listed, with_tables};
 use crate::chart::HeatMap;
 use crate::page::{Figure, Section};
-use crate::table::Table;
-
-/// Rows of the table that are no weight vectors.
-const SUMMARIES: [&str; 2] = ["mean", "range"];
+use crate::report::WeightVector;
+use crate::report::tables::PointRow;
 
 /// F1 and axes at every weight vector.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
-    let mut section = Section::new("configurations", "Per configuration");
-    if let Some(table) = context.report.table("configurations") {
-        section = section.figure(heat(context, table));
-    }
+    let section = Section::new("configurations", "Per configuration").figure(heat(context));
     with_tables(section, context, &["configurations", "axes"])
 }
 
-fn heat(context: &PageContext<'_>, table: &Table) -> Figure {
-    let labels = texts(table, &table.columns[0].heading);
-    let methods: Vec<String> = table.columns[1..].iter().map(|column| column.heading.clone()).collect();
-    let by_method: Vec<Vec<f64>> = methods.iter().map(|method| numbers(table, method)).collect();
-    let places: Vec<usize> = (0..labels.len()).filter(|&row| !SUMMARIES.contains(&labels[row].as_str())).collect();
-    let rows: Vec<String> = places.iter().map(|&row| labels[row].clone()).collect();
-    let values: Vec<Vec<f64>> = places.iter().map(|&row| by_method.iter().map(|scores| scores[row]).collect()).collect();
-    let chart = HeatMap::new(&methods, &rows, &values, "F1 of mean axes (0 to 1)");
+fn heat(context: &PageContext<'_>) -> Figure {
+    let (sweep, reference) = (&context.results.sweep, &context.report.reference);
+    let methods: Vec<String> = sweep.methods.iter().map(|method| method.name.clone()).collect();
+    let labels: Vec<String> = sweep.points.iter().map(WeightVector::label).collect();
+    let of = |read: &dyn Fn(&PointRow) -> f64| -> Vec<Vec<f64>> {
+        let at = |point: &WeightVector, method: &String| {
+            let row = context.report.rows.points.iter().find(|row| row.point == *point && row.method == *method);
+            row.filter(|row| row.is_whole()).map_or(f64::NAN, read)
+        };
+        sweep.points.iter().map(|point| methods.iter().map(|method| at(point, method)).collect()).collect()
+    };
+    let p = of(&|row| row.p);
+    let tests = p.iter().flatten().filter(|p| !p.is_nan()).count();
+    let chart = HeatMap::new(&methods, &labels, &of(&|row| row.f1), "F1 of mean axes (0 to 1)")
+        .headed("method", &format!("weights of {}", sweep.weights_heading()))
+        .significant(&p);
+    let mark = match tests {
+        0 => String::new(),
+        tests => format!(
+            " A star (*) marks where the F1 of cells differs from that of {reference} at the same weights: signed-rank test over prompts, p < 0.05 \
+             after Holm's correction for {tests} tests."
+        ),
+    };
     Figure::new("configuration-map", "F1 by weight vector and method", chart)
         .caption(format!(
-            "F1 of the mean axes over the prompts of a weight vector. Rows: weights of {}.",
-            listed(&context.results.sweep.blades)
+            "F1 of the mean axes over the prompts of a weight vector. Rows: weights of {}.{mark}",
+            listed(&sweep.blades)
         ))
         .alt("F1 of every method at every weight vector, as colours and numbers")
         .see("configurations")

@@ -1,8 +1,8 @@
 use super::PageContext;
 use crate::page::Section;
 
-/// How to read the rest.
-pub(super) fn section(context: &PageContext<'_>) -> Section {
+/// How to read the rest, and what is not there.
+pub(super) fn section(context: &PageContext<'_>, left_out: &[String]) -> Section {
     let cells = format!(
         "A cell is one response: a method, a weight vector, a prompt. Its axes are {}. A blank judgement is left out of its mean, and a pair with a \
          side missing out of its contrast; nothing is imputed.",
@@ -15,15 +15,21 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
         "Intervals are 95% bootstrap intervals of mean paired differences, percentile unless they say BCa. By cell, every response counts as one piece \
          of evidence; by prompt, whole prompts are resampled, since the cells of one prompt are not independent. p is of the two-sided Wilcoxon \
          signed-rank test, zeros dropped; Holm's correction is over the family that the table names.",
+        "ρ is Spearman's rank correlation of requested weight and achieved axis, pooled over the axes, each standardised; its interval resamples \
+         whole prompts, and its p permutes the weight vectors. The sentences above say that something differs only if p < 0.05 after Holm's \
+         correction over the methods and the interval by prompt does not hold 0; otherwise that it cannot be told.",
+        "A method has one colour on the whole page; what is no method is grey. A staircase joins the points of a frontier that no other point of \
+         the method dominates in that plane. Pointing at a mark shows its numbers.",
         "Tables are sorted by a click on a heading, and saved with all digits.",
     ];
     let section = paragraphs.into_iter().fold(Section::new("definitions", "How to read this"), Section::paragraph);
-    match &context.results.recorded {
+    let section = match &context.results.recorded {
         None => section
             .missing("Made from judged results alone: no records of a sweep were given, hence no times, responses or traces."),
         Some(recorded) if !recorded.traced => {
             section.missing("The records of the sweep have no traces beside them: nothing is known of single steps.")
         }
         Some(_) => section,
-    }
+    };
+    if left_out.is_empty() { section } else { section.missing(format!("Left out: {}.", left_out.join(", "))) }
 }

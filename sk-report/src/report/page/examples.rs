@@ -1,13 +1,16 @@
-use super::{PageContext, with_tables};
+use super::PageContext;
 use crate::page::{Answer, Exchange, Section};
 use crate::report::{Cell, Example, Method};
+
+/// The column of the table of examples that names the prompt.
+const PROMPT: usize = 1;
 
 /// The best and worst responses of the reference, its closest rival's beside them.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("examples", "Best and worst examples");
     let rival = context.rival();
-    let exchanges: Vec<Exchange> =
-        Example::choose(context.reference, rival).iter().filter_map(|example| exchange(context, example, rival)).collect();
+    let examples = Example::choose(context.reference, rival);
+    let exchanges: Vec<Exchange> = examples.iter().filter_map(|example| exchange(context, example, rival)).collect();
     let section = match (exchanges.is_empty(), rival) {
         (true, _) => section.missing("The results hold scores without responses, so that the table says where to look and no text is shown. Give the records of the sweep to have it."),
         (false, Some(rival)) => section.paragraph(format!(
@@ -17,14 +20,20 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
         )),
         (false, None) => section.paragraph("What stands here was written by models and by people who tested them; some of it is meant to harm."),
     };
-    let section = with_tables(section, context, &["examples"]);
+    // The rows of the table are the examples.
+    let prompt =
+        |example: &Example<'_>| context.results.text(&context.reference.name, example.cell).map(|text| text.prompt.clone());
+    let section = match context.report.table("examples") {
+        Some(table) => section.table_on_prompts(table.clone(), PROMPT, examples.iter().map(prompt).collect()),
+        None => section,
+    };
     exchanges.into_iter().fold(section, Section::exchange)
 }
 
 fn exchange(context: &PageContext<'_>, example: &Example<'_>, rival: Option<&Method>) -> Option<Exchange> {
     let reference = context.reference;
     let text = context.results.text(&reference.name, example.cell)?;
-    let point = context.results.sweep.points[example.cell.configuration].label();
+    let weights = context.weights(&context.results.sweep.points[example.cell.configuration]);
     let mut answers = vec![answer(context, &reference.name, example.cell, &text.response)];
     if let (Some(rival), Some(cell)) = (rival, example.rival)
         && let Some(theirs) = context.results.text(&rival.name, cell)
@@ -37,9 +46,7 @@ fn exchange(context: &PageContext<'_>, example: &Example<'_>, rival: Option<&Met
         "most gained" => "Furthest ahead",
         _ => "Furthest behind",
     };
-    let weights = context.results.sweep.weights_heading();
-    let title = format!("{case}: {} at {weights} {point}", text.prompt_id);
-    Some(Exchange { title, prompt: text.prompt.trim().to_owned(), answers })
+    Some(Exchange { title: format!("{case}, {weights}"), prompt: text.prompt.trim().to_owned(), answers })
 }
 
 fn answer(context: &PageContext<'_>, name: &str, cell: &Cell, text: &str) -> Answer {

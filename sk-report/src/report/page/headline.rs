@@ -1,23 +1,21 @@
-use super::columns::{distinct, intervals, numbers, rows_of, texts};
-use super::{PageContext, listed, with_tables};
-use crate::chart::{Axis, Bars, Estimate, Intervals};
+use super::verdict::p_value;
+use super::{PageContext, ends, estimate, listed, with_tables};
+use crate::chart::{Axis, Bars, Estimate, Intervals, Style};
 use crate::page::{Fact, Figure, Section};
-use crate::stats::F1;
-use crate::table::Table;
+use crate::report::tables::{FluencyRow, LeadRow};
 
 /// What each method achieves, and how far the reference is ahead.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
-    let mut section = Section::new("headline", "Headline").facts(facts(context));
-    if let Some(methods) = context.report.table("methods") {
-        section = section.figure(achieved(context, methods));
+    let rows = &context.report.rows;
+    let mut section = Section::new("headline", "Headline").facts(facts(context)).figure(achieved(context));
+    let leads: Vec<&LeadRow> = rows.leads.iter().filter(|row| row.measure == "f1").collect();
+    if !leads.is_empty() {
+        section = section.figure(ahead(context, &leads));
     }
-    if let Some(clustering) = context.report.table("clustering") {
-        section = section.figure(ahead(context, clustering));
-    }
-    match context.report.table("fluency") {
-        Some(fluency) if fluency.rows.len() > 1 => section = section.figure(perplexity(context, fluency)),
-        Some(_) => {}
-        None => section = section.missing("No fluency: the judgements hold no perplexity of the responses."),
+    match rows.fluency.len() {
+        0 => section = section.missing("No fluency: the judgements hold no perplexity of the responses."),
+        1 => {}
+        _ => section = section.figure(perplexity(context, &rows.fluency)),
     }
     let section = with_tables(section, context, &["methods", "contrasts", "clustering", "fluency", "classifiers"]);
     if context.report.table("contrasts").is_none() {
@@ -27,79 +25,63 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 }
 
 fn facts(context: &PageContext<'_>) -> Vec<Fact> {
-    let fact = |name: String, value: String, detail: String| Fact { name, value, detail };
-    let reference = &context.report.reference;
+    let (rows, reference) = (&context.report.rows, &context.report.reference);
+    let fact = |name: String, value: String, detail: String| Fact { name, value, detail: detail.replace('-', "−") };
+    let printed = |value: f64| if value.is_nan() { "–".to_owned() } else { format!("{value:.3}") };
     let mut facts = Vec::new();
-    if let Some(methods) = context.report.table("methods") {
-        let own = rows_of(methods, "method", reference);
-        let heading = format!("F1 {}", F1::OfMeanAxes.name());
-        let of = |heading: &str| numbers(&own, heading).first().copied().unwrap_or(f64::NAN);
-        let f1 = of(&heading);
-        let f1 = if f1.is_nan() { "–".to_owned() } else { format!("{f1:.3}") };
-        facts.push(fact(format!("F1 of {reference}"), f1, format!("of mean axes, n = {}", of("n"))));
+    if let Some(own) = rows.methods.iter().find(|row| row.name == *reference) {
+        facts.push(fact(format!("F1 of {reference}"), printed(own.f1[0]), format!("of mean axes, n = {}", own.n)));
     }
-    if let Some(table) = context.report.table("clustering")
-        && let (Some(name), Some(delta), Some([low, high])) =
-            (texts(table, "contrast").into_iter().next(), numbers(table, "Δ").first(), intervals(table, "95%, prompts").first())
-        && !low.is_nan()
+    if let Some(lead) = rows.leads.first()
+        && !lead.by_prompt.low.is_nan()
     {
-        let name = name.trim_start_matches("f1: ").to_owned();
-        facts.push(fact(format!("ΔF1, {name}"), format!("{delta:+.3}"), format!("95% by prompt [{low:+.3}, {high:+.3}]")));
+        let [low, high] = ends(lead.by_prompt);
+        let value = format!("{:+.3}", lead.difference).replace('-', "−");
+        facts.push(fact(format!("ΔF1, {reference} − {}", lead.other), value, format!("95% by prompt [{low:+.3}, {high:+.3}]")));
     }
-    if let Some(table) = context.report.table("geometry") {
-        let own = rows_of(table, "method", reference);
-        let volume = numbers(&own, "hypervolume").first().copied().unwrap_or(f64::NAN);
-        let shown = if volume.is_nan() { "–".to_owned() } else { format!("{volume:.3}") };
-        let ahead = numbers(table, "hypervolume").iter().filter(|other| **other > volume).count();
-        let methods = table.rows.len();
-        facts.push(fact(
-            "hypervolume".to_owned(),
-            shown,
-            if volume.is_nan() { "no frontier".to_owned() } else { format!("above the origin; rank {} of {methods}", ahead + 1) },
-        ));
+    if let Some(own) = rows.shapes.iter().find(|row| row.method == *reference) {
+        let ahead = rows.shapes.iter().filter(|other| other.hypervolume > own.hypervolume).count();
+        let rank = format!("above the origin; rank {} of {}", ahead + 1, rows.shapes.len());
+        let detail = if own.hypervolume.is_nan() { "no frontier".to_owned() } else { rank };
+        facts.push(fact("hypervolume".to_owned(), printed(own.hypervolume), detail));
     }
-    if let Some(table) = context.report.table("steering") {
-        let own = rows_of(&rows_of(&rows_of(table, "method", reference), "axis", "pooled"), "weights", "as labelled");
-        if let (Some(rho), Some(p)) = (numbers(&own, "r_s").first(), numbers(&own, "p, by permutation").first()) {
-            let p = if *p < 0.001 { "< 0.001".to_owned() } else { format!("= {p:.3}") };
-            facts.push(fact("pooled steering r_s".to_owned(), format!("{rho:+.2}"), format!("permutation p {p}")));
-        }
+    let pooled = rows.steering.iter().find(|row| row.method == *reference && row.axis.is_none() && row.is_as_labelled());
+    if let Some(pooled) = pooled {
+        let [low, high] = ends(pooled.interval);
+        let interval = if low.is_nan() { String::new() } else { format!("95% by prompt [{low:.2}, {high:.2}]; ") };
+        let detail = format!("{interval}{}, Holm", p_value(pooled.holm));
+        facts.push(fact("pooled steering ρ".to_owned(), format!("{:+.2}", pooled.rho).replace('-', "−"), detail));
     }
-    facts.iter_mut().for_each(|fact| fact.value = fact.value.replace('-', "−"));
-    facts.iter_mut().for_each(|fact| fact.detail = fact.detail.replace('-', "−"));
     facts
 }
 
-fn achieved(context: &PageContext<'_>, methods: &Table) -> Figure {
-    let names = texts(methods, "method");
-    let objectives = context.results.sweep.objectives.names();
-    let empty = Bars::new(&names, Axis::new("mean score over all cells (0 to 1)").range([0.0, 1.0]));
-    let chart = objectives.iter().fold(empty, |chart, objective| chart.series(objective, &numbers(methods, objective)));
-    let n: Vec<String> = names.iter().zip(numbers(methods, "n")).map(|(name, n)| format!("{name} {n}")).collect();
+fn achieved(context: &PageContext<'_>) -> Figure {
+    let rows = &context.report.rows.methods;
+    let objectives: Vec<String> = context.results.sweep.objectives.names().into_iter().map(str::to_owned).collect();
+    let empty = Bars::new(&objectives, Axis::new("mean score over all cells (0 to 1)").range([0.0, 1.0]));
+    let chart = context.methods().filter_map(|name| rows.iter().find(|row| row.name == name)).fold(empty, |chart, row| {
+        let intervals: Vec<[f64; 2]> = row.intervals.iter().copied().map(ends).collect();
+        chart.series_with_intervals(&row.name, context.style(&row.name, 0), &row.axes, &intervals)
+    });
+    let n: Vec<String> = rows.iter().map(|row| format!("{} {}", row.name, row.n)).collect();
     Figure::new("axes-by-method", "What each method achieves on each axis", chart)
-        .caption(format!("Mean of each axis over the cells that have it; cells judged: {}.", n.join(", ")))
+        .caption(format!(
+            "Mean of each axis over the cells that have it, with 95% bootstrap intervals, resampling whole prompts; cells judged: {}.",
+            n.join(", ")
+        ))
         .alt(format!("Bars of mean {} for every method", listed(&objectives)))
         .see("methods")
 }
 
-fn ahead(context: &PageContext<'_>, clustering: &Table) -> Figure {
+fn ahead(context: &PageContext<'_>, leads: &[&LeadRow]) -> Figure {
     let reference = &context.report.reference;
-    let ours: Vec<String> = distinct(clustering, "contrast").into_iter().filter(|name| name.starts_with("f1: ")).collect();
-    let table = Table {
-        rows: clustering.rows.iter().filter(|row| ours.iter().any(|name| row[0] == name.as_str().into())).cloned().collect(),
-        ..clustering.clone()
-    };
-    let rows: Vec<String> = ours.iter().map(|name| name.trim_start_matches("f1: ").to_owned()).collect();
-    let estimates = |heading: &str| -> Vec<Estimate> {
-        let pairs = numbers(&table, "Δ").into_iter().zip(intervals(&table, heading));
-        pairs.map(|(value, interval)| Estimate { value, interval }).collect()
-    };
+    let rows: Vec<String> = leads.iter().map(|row| format!("{reference} − {}", row.other)).collect();
+    let estimates = |of: fn(&LeadRow) -> Estimate| leads.iter().map(|row| of(row)).collect::<Vec<_>>();
     let chart = Intervals::new(&rows, Axis::new("ΔF1 (mean paired difference)"))
-        .series("by prompt", &estimates("95%, prompts"))
-        .series("by cell", &estimates("95%, cells"));
-    let counts = texts(&table, "cells").into_iter().zip(texts(&table, "prompts"));
+        .series("by prompt", Style::Tone(0), &estimates(|row| estimate(row.difference, row.by_prompt)))
+        .series("by cell", Style::Tone(1), &estimates(|row| estimate(row.difference, row.by_cell)));
     let n: Vec<String> =
-        rows.iter().zip(counts).map(|(row, (cells, prompts))| format!("{row} {cells} cells of {prompts} prompts")).collect();
+        rows.iter().zip(leads).map(|(row, lead)| format!("{row} {} cells of {} prompts", lead.cells, lead.prompts)).collect();
     Figure::new("ahead", format!("How far {reference} is ahead in F1"), chart)
         .caption(format!(
             "Mean difference, right of 0 where the reference is ahead, with 95% percentile bootstrap intervals, resampling whole prompts or single cells; n = {}. Cells of one prompt are \
@@ -110,22 +92,19 @@ fn ahead(context: &PageContext<'_>, clustering: &Table) -> Figure {
         .see("clustering")
 }
 
-fn perplexity(context: &PageContext<'_>, fluency: &Table) -> Figure {
+fn perplexity(context: &PageContext<'_>, fluency: &[FluencyRow]) -> Figure {
     let reference = &context.report.reference;
-    let others = Table {
-        rows: fluency.rows.iter().filter(|row| row[0] != reference.as_str().into()).cloned().collect(),
-        ..fluency.clone()
+    let others: Vec<&FluencyRow> = fluency.iter().filter(|row| row.method != *reference).collect();
+    let of = |row: &&FluencyRow| {
+        row.change.map_or(Estimate { value: f64::NAN, interval: [f64::NAN; 2] }, |(value, interval)| estimate(value, interval))
     };
-    let ends = numbers(&others, "low").into_iter().zip(numbers(&others, "high"));
-    let estimates: Vec<Estimate> = numbers(&others, "change")
-        .into_iter()
-        .zip(ends)
-        .map(|(value, (low, high))| Estimate { value, interval: [low, high] })
-        .collect();
-    let names = texts(&others, "method");
-    let chart = Intervals::new(&names, Axis::new(format!("change of perplexity against {reference}")).percent())
-        .series("by prompt", &estimates);
-    let n: Vec<String> = names.iter().zip(texts(&others, "pairs")).map(|(name, pairs)| format!("{name} {pairs}")).collect();
+    let names: Vec<String> = others.iter().map(|row| row.method.clone()).collect();
+    let chart = Intervals::new(&names, Axis::new(format!("change of perplexity against {reference}")).percent()).series(
+        "by prompt",
+        Style::Tone(0),
+        &others.iter().map(of).collect::<Vec<_>>(),
+    );
+    let n: Vec<String> = others.iter().map(|row| format!("{} {}", row.method, row.pairs)).collect();
     Figure::new("fluency-change", format!("Perplexity against {reference}"), chart)
         .caption(format!(
             "Left of 0 is more fluent than {reference}. Under a language model that neither drafts nor steers; 95% intervals by prompt, n pairs = {}.",

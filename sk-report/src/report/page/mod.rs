@@ -1,8 +1,7 @@
-//! A report as a page: every table of it, and charts that are drawn from the tables.
+//! A report as a page: what was found in words, charts, and every table.
 
 mod ablations;
 mod choice;
-mod columns;
 mod configurations;
 mod definitions;
 mod examples;
@@ -12,9 +11,12 @@ mod mechanism;
 mod reproduction;
 mod steering;
 mod throughput;
+mod verdict;
 
-use super::{Method, RawResults, Report, ReportError};
+use super::{Method, RawResults, Report, ReportError, WeightVector};
+use crate::chart::{Estimate, Style};
 use crate::page::{Page, Section};
+use crate::stats::Interval;
 use crate::table::Table;
 
 /// What sections are made from.
@@ -25,6 +27,27 @@ struct PageContext<'a> {
 }
 
 impl<'a> PageContext<'a> {
+    /// The methods, the reference first, then by falling F1.
+    fn methods(&self) -> impl Iterator<Item = &'a str> {
+        let reference = self.reference.name.as_str();
+        let others = self.results.sweep.methods.iter().map(|method| method.name.as_str()).filter(move |name| *name != reference);
+        std::iter::once(reference).chain(others)
+    }
+
+    /// How a method looks, on the whole page: the reference has the first hue. What is no method has
+    /// a shade of grey, by its place among its like.
+    fn style(&self, name: &str, place: usize) -> Style {
+        self.methods().position(|method| method == name).map_or(Style::Tone(place), Style::Hue)
+    }
+
+    /// A weight vector in words, as `weights: helpful 0.5, calm 0.5`.
+    fn weights(&self, point: &WeightVector) -> String {
+        let label = point.label();
+        let parts = self.results.sweep.blades.iter().zip(label.split('/')).filter(|(_, weight)| *weight != "0");
+        let parts: Vec<String> = parts.map(|(blade, weight)| format!("{blade} {weight}")).collect();
+        format!("weights: {}", if parts.is_empty() { "none".to_owned() } else { parts.join(", ") })
+    }
+
     /// The rival of the reference: of the methods that are not the reference in another setting,
     /// that of the highest F1.
     fn rival(&self) -> Option<&'a Method> {
@@ -47,15 +70,17 @@ fn with_tables(section: Section, context: &PageContext<'_>, ids: &[&str]) -> Sec
 }
 
 impl Report {
-    /// The report as a page: its tables, figures drawn from them, and responses where `results`
-    /// have their text. What the results lack is said where it would stand.
+    /// The report as a page: what was found in words, its tables, figures of the same rows, and
+    /// responses where `results` have their text. A section that has nothing to show is left out, and
+    /// the page says which and why.
     ///
     /// # Errors
     /// When the reference is not among the methods of `results`.
     pub fn page(&self, title: &str, results: &RawResults) -> Result<Page, ReportError> {
         let reference = results.sweep.method(&self.reference)?;
         let context = PageContext { report: self, results, reference };
-        let mut page = Page::new(title).lead(lead(&context));
+        let page = verdict::sentences(&context).into_iter().fold(Page::new(title), Page::verdict);
+        let mut page = page.lead(lead(&context));
         let sections = [
             headline::section,
             frontier::section,
@@ -67,11 +92,16 @@ impl Report {
             throughput::section,
             examples::section,
             reproduction::section,
-            definitions::section,
         ];
+        let mut left_out = Vec::new();
         for section in sections {
-            page = page.section(section(&context));
+            let section = section(&context);
+            match section.lacks() {
+                Some(reasons) => left_out.push(format!("{} ({})", section.title(), clauses(&reasons))),
+                None => page = page.section(section),
+            }
         }
+        page = page.section(definitions::section(&context, &left_out));
         Ok(page.colophon(format!(
             "Made by swiss-knife report {}: {} resamples per interval, seed {}. The same input gives the same bytes. Charts: plotly.js, MIT \
              licence; nothing on this page is loaded from anywhere.",
@@ -80,6 +110,25 @@ impl Report {
             self.seed,
         )))
     }
+}
+
+/// Sentences as clauses of one.
+fn clauses(sentences: &[&str]) -> String {
+    let clause = |sentence: &&str| {
+        let mut letters = sentence.trim_end_matches('.').chars();
+        letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+    };
+    sentences.iter().map(clause).collect::<Vec<_>>().join("; ")
+}
+
+/// Both ends of an interval.
+fn ends(interval: Interval) -> [f64; 2] {
+    [interval.low, interval.high]
+}
+
+/// A value and its interval, as charts take them.
+fn estimate(value: f64, interval: Interval) -> Estimate {
+    Estimate { value, interval: ends(interval) }
 }
 
 fn lead(context: &PageContext<'_>) -> String {
@@ -125,10 +174,15 @@ fn thousands(count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::thousands;
+    use super::{clauses, thousands};
 
     #[test]
     fn thousands_are_set_apart() {
         assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+    }
+
+    #[test]
+    fn sentences_become_clauses() {
+        assert_eq!(clauses(&["No times: there are none.", "Öl fehlt."]), "no times: there are none; öl fehlt");
     }
 }

@@ -1,18 +1,18 @@
-use super::columns::numbers;
 use super::{PageContext, with_tables};
 use crate::page::{Fact, Section};
+use crate::report::Verdict;
 
 /// Published figures against the cells.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("reproduction", "What does not reproduce");
-    let Some(table) = context.report.table("reproduction") else {
+    let comparisons = &context.report.rows.comparisons;
+    if comparisons.is_empty() {
         return section
             .missing("These are not the results of the paper, so that there are no published figures to hold them against.");
-    };
-    let total = |heading: &str| numbers(table, heading).iter().sum::<f64>();
-    let fact = |name: &str, heading: &str, detail: &str| Fact {
+    }
+    let fact = |name: &str, verdict: Verdict, detail: &str| Fact {
         name: name.to_owned(),
-        value: total(heading).to_string(),
+        value: comparisons.iter().filter(|comparison| comparison.verdict == verdict).count().to_string(),
         detail: detail.to_owned(),
     };
     let section = section
@@ -22,9 +22,9 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
              from; hypervolume follows from none.",
         )
         .facts(vec![
-            fact("the same", "same", "to every printed digit"),
-            fact("within resampling", "within resampling", "ends of intervals"),
-            fact("different", "differ", "as read; listed below"),
+            fact("the same", Verdict::Same, "to every printed digit"),
+            fact("within resampling", Verdict::WithinResampling, "ends of intervals"),
+            fact("different", Verdict::Differs, "as read; listed below"),
         ]);
     with_tables(section, context, &["differences", "reproduction", "comparison"])
 }

@@ -1,7 +1,7 @@
 use super::{At, LEVEL, Ledger, Measure, Table, exact_f1, mean_of, note_contrast};
 use crate::objectives::Objectives;
 use crate::report::{Ablation, Cell, Contrast, Resampling};
-use crate::stats::{PUBLISHED_FLOOR, ZeroRule, harmonic_mean, holm};
+use crate::stats::{Interval, PUBLISHED_FLOOR, ZeroRule, harmonic_mean, holm};
 use crate::table::{Kind, Value};
 
 /// A response counts as toxic from here on.
@@ -44,8 +44,40 @@ fn composite_with_blanks(objectives: &Objectives) -> impl Fn(&Cell) -> Option<f6
     move |cell| if cell.scores.is_judged() { composite(cell) } else { Some(0.0) }
 }
 
-/// Means by arm, and arms against each other. The ablations of the paper go by what they ablate.
-pub(super) fn tables(ablation: &Ablation, objectives: &Objectives, resampling: Resampling, ledger: &mut Ledger) -> Vec<Table> {
+/// The arms of an ablation against each other.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct AblationRows {
+    /// The name of the table; that of the means has `-means` behind it.
+    pub(in crate::report) id: String,
+    pub(in crate::report) rows: Vec<ArmRow>,
+}
+
+/// Two arms against each other, by one measure.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct ArmRow {
+    /// The arms, as `first − second`.
+    pub(in crate::report) arms: String,
+    pub(in crate::report) measure: String,
+    pub(in crate::report) pairs: usize,
+    pub(in crate::report) difference: f64,
+    pub(in crate::report) percentile: Interval,
+    bca: Option<Interval>,
+    p: f64,
+    /// p, corrected over the pairs of arms.
+    pub(in crate::report) holm: f64,
+    pratt: f64,
+    first_larger: f64,
+    ties: f64,
+}
+
+/// Means by arm, arms against each other, and the rows of the latter. The ablations of the paper go
+/// by what they ablate.
+pub(super) fn tables(
+    ablation: &Ablation,
+    objectives: &Objectives,
+    resampling: Resampling,
+    ledger: &mut Ledger,
+) -> ([Table; 2], AblationRows) {
     let id = match ablation.name.as_str() {
         "tournament_value" => "aggregation".to_owned(),
         "sigma_validity" => "dispersion".to_owned(),
@@ -55,7 +87,8 @@ pub(super) fn tables(ablation: &Ablation, objectives: &Objectives, resampling: R
     if *objectives == *Objectives::hhh() {
         publish(ablation, objectives, &measures, resampling, ledger);
     }
-    vec![means(ablation, objectives, &measures, &id), contrasts(ablation, &measures, &id, resampling)]
+    let rows = rows(ablation, &measures, resampling);
+    ([means(ablation, objectives, &measures, &id), contrasts(ablation, &rows, &id)], AblationRows { id, rows })
 }
 
 fn means(ablation: &Ablation, objectives: &Objectives, measures: &[Measure], id: &str) -> Table {
@@ -87,7 +120,37 @@ fn toxic(objectives: &Objectives) -> Option<impl Fn(&Cell) -> Option<f64> + use<
     Some(move |cell: &Cell| cell.scores.rubrics[toxicity].map(|toxicity| f64::from(u8::from(toxicity >= TOXIC))))
 }
 
-fn contrasts(ablation: &Ablation, measures: &[Measure], id: &str, resampling: Resampling) -> Table {
+fn rows(ablation: &Ablation, measures: &[Measure], resampling: Resampling) -> Vec<ArmRow> {
+    let arms = &ablation.arms;
+    let pairs: Vec<_> = (0..arms.len()).flat_map(|i| (i + 1..arms.len()).map(move |j| (&arms[i], &arms[j]))).collect();
+    let mut rows = Vec::new();
+    // One family per measure: the same question asked of every pair of arms.
+    for Measure { name: measure, of } in measures {
+        let contrasts: Vec<_> =
+            pairs.iter().map(|(first, second)| Contrast::of(&first.cells, &second.cells, of).snapped()).collect();
+        let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
+        for (((pair, contrast), p), holm) in pairs.iter().zip(&contrasts).zip(&tests).zip(holm(&tests)) {
+            let bootstrap = contrast.bootstrap(resampling);
+            let rate = contrast.win_rate();
+            rows.push(ArmRow {
+                arms: format!("{} − {}", pair.0.name, pair.1.name),
+                measure: measure.clone(),
+                pairs: contrast.n(),
+                difference: contrast.mean(),
+                percentile: bootstrap.percentile(LEVEL),
+                bca: bootstrap.bca(LEVEL),
+                p: *p,
+                holm,
+                pratt: contrast.wilcoxon(ZeroRule::Pratt).p,
+                first_larger: rate.of_all(),
+                ties: rate.ties as f64 / contrast.n() as f64,
+            });
+        }
+    }
+    rows
+}
+
+fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
     let columns = [
         ("first − second", Kind::Text),
         ("measure", Kind::Text),
@@ -102,30 +165,20 @@ fn contrasts(ablation: &Ablation, measures: &[Measure], id: &str, resampling: Re
         ("ties %", Kind::Percent),
     ];
     let mut table = Table::new(id, format!("{}: arms against each other", ablation.name), &columns);
-    let arms = &ablation.arms;
-    let pairs: Vec<_> = (0..arms.len()).flat_map(|i| (i + 1..arms.len()).map(move |j| (&arms[i], &arms[j]))).collect();
-    // One family per measure: the same question asked of every pair of arms.
-    for Measure { name: measure, of } in measures {
-        let contrasts: Vec<_> =
-            pairs.iter().map(|(first, second)| Contrast::of(&first.cells, &second.cells, of).snapped()).collect();
-        let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
-        for (((pair, contrast), p), corrected) in pairs.iter().zip(&contrasts).zip(&tests).zip(holm(&tests)) {
-            let bootstrap = contrast.bootstrap(resampling);
-            let rate = contrast.win_rate();
-            table.row(vec![
-                format!("{} − {}", pair.0.name, pair.1.name).into(),
-                measure.as_str().into(),
-                contrast.n().into(),
-                contrast.mean().into(),
-                bootstrap.percentile(LEVEL).into(),
-                bootstrap.bca(LEVEL).into(),
-                (*p).into(),
-                corrected.into(),
-                contrast.wilcoxon(ZeroRule::Pratt).p.into(),
-                rate.of_all().into(),
-                (rate.ties as f64 / contrast.n() as f64).into(),
-            ]);
-        }
+    for row in rows {
+        table.row(vec![
+            row.arms.as_str().into(),
+            row.measure.as_str().into(),
+            row.pairs.into(),
+            row.difference.into(),
+            row.percentile.into(),
+            row.bca.into(),
+            row.p.into(),
+            row.holm.into(),
+            row.pratt.into(),
+            row.first_larger.into(),
+            row.ties.into(),
+        ]);
     }
     table.note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
 }

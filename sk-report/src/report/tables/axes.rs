@@ -1,28 +1,113 @@
-use super::{At, Ledger, Table, TableContext};
-use crate::stats::harmonic_mean;
+use super::{At, LEVEL, Ledger, Table, TableContext};
+use crate::report::{Contrast, Method, WeightVector};
+use crate::stats::{Bootstrap, Interval, ZeroRule, harmonic_mean, holm};
 use crate::table::{Kind, Value};
 
+/// What a method achieves at a weight vector.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct PointRow {
+    pub(in crate::report) method: String,
+    pub(in crate::report) point: WeightVector,
+    /// Judged cells.
+    n: usize,
+    /// The mean of each objective, NaN where no cell has it, and its interval, prompts resampled.
+    pub(in crate::report) axes: Vec<f64>,
+    pub(in crate::report) intervals: Vec<Interval>,
+    /// F1 of these means, and its interval.
+    pub(in crate::report) f1: f64,
+    pub(in crate::report) f1_interval: Interval,
+    /// p of the signed-rank test against the reference at the same weight vector, cell by cell,
+    /// corrected for the number of such tests; NaN where there is none.
+    pub(in crate::report) p: f64,
+}
+
+impl PointRow {
+    /// Whether every objective was judged: the point is one of the frontier.
+    pub(in crate::report) fn is_whole(&self) -> bool {
+        self.axes.iter().all(|axis| !axis.is_nan())
+    }
+}
+
+/// Every method at every weight vector at which a cell of it was judged.
+pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<PointRow> {
+    let sweep = context.sweep;
+    let names = sweep.objectives.names();
+    let mut rows: Vec<PointRow> = Vec::new();
+    for method in &sweep.methods {
+        for (point, n, axes) in sweep.achieved(method) {
+            let f1 = harmonic_mean(&axes, 0.0);
+            let label = point.label();
+            let at = At { source: "tab:per-config-full", subject: &method.name, part: &label, reading: "" };
+            ledger.note(&at, "n", n as f64);
+            ledger.note(&at, "f1", f1);
+            names.iter().zip(&axes).for_each(|(name, value)| ledger.note(&at, name, *value));
+            let (intervals, f1_interval) = intervals(context, method, point);
+            let p = against_reference(context, method, point);
+            rows.push(PointRow { method: method.name.clone(), point: point.clone(), n, axes, intervals, f1, f1_interval, p });
+        }
+    }
+    let corrected = holm(&rows.iter().map(|row| row.p).collect::<Vec<_>>());
+    rows.iter_mut().zip(corrected).for_each(|(row, p)| row.p = p);
+    rows
+}
+
+/// The intervals of the mean objectives and of their F1. A prompt has one cell at a weight vector.
+fn intervals(context: &TableContext<'_>, method: &Method, point: &WeightVector) -> (Vec<Interval>, Interval) {
+    let place = context.sweep.points.iter().position(|known| known == point);
+    let cells: Vec<&[f64]> =
+        method.cells.iter().filter(|cell| Some(cell.configuration) == place).map(|cell| &cell.scores.objectives[..]).collect();
+    let axes = context.sweep.objectives.objectives.len();
+    let mut totals = vec![(0.0, 0.0); axes];
+    let statistic = |drawn: &[usize], values: &mut [f64]| {
+        totals.fill((0.0, 0.0));
+        for &cell in drawn {
+            for (total, score) in totals.iter_mut().zip(cells[cell]) {
+                if !score.is_nan() {
+                    *total = (total.0 + score, total.1 + 1.0);
+                }
+            }
+        }
+        values.iter_mut().zip(&totals).for_each(|(value, (sum, count))| *value = sum / count);
+        values[axes] = harmonic_mean(&values[..axes], 0.0);
+    };
+    let resampling = context.resampling;
+    let bootstraps = Bootstrap::several(cells.len(), axes + 1, resampling.resamples, resampling.seed, statistic);
+    let mut intervals: Vec<Interval> = bootstraps.iter().map(|bootstrap| bootstrap.percentile(LEVEL)).collect();
+    let f1 = intervals.pop().unwrap_or(Interval { low: f64::NAN, high: f64::NAN });
+    (intervals, f1)
+}
+
+fn against_reference(context: &TableContext<'_>, method: &Method, point: &WeightVector) -> f64 {
+    if method.name == context.reference.name {
+        return f64::NAN;
+    }
+    let place = context.sweep.points.iter().position(|known| known == point);
+    let f1 = |cell: &crate::report::Cell| if Some(cell.configuration) == place { super::exact_f1(cell) } else { None };
+    Contrast::of(&context.reference.cells, &method.cells, f1).snapped().wilcoxon(ZeroRule::Wilcox).p
+}
+
 /// Mean axes and their F1, for every method at every weight vector.
-pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow]) -> Table {
     let weights = context.sweep.weights_heading();
     let mut columns = vec![("method", Kind::Text), (weights.as_str(), Kind::Text), ("n", Kind::Count)];
     let names = context.sweep.objectives.names();
     columns.extend(names.iter().map(|name| (*name, Kind::Number(3))));
     columns.push(("F1", Kind::Number(3)));
+    let headings: Vec<String> = names.iter().chain(&["F1"]).map(|name| format!("{name} 95%, prompts")).collect();
+    columns.extend(headings.iter().map(|heading| (heading.as_str(), Kind::Interval(3))));
+    columns.push(("p, Holm", Kind::PValue));
     let mut table = Table::new("axes", "Achieved axes at every weight vector", &columns);
     table.appendix = true;
-    for method in &context.sweep.methods {
-        for (point, n, axes) in context.sweep.achieved(method) {
-            let label = point.label();
-            let f1 = harmonic_mean(&axes, 0.0);
-            let at = At { source: "tab:per-config-full", subject: &method.name, part: &label, reading: "" };
-            ledger.note(&at, "n", n as f64);
-            ledger.note(&at, "f1", f1);
-            names.iter().zip(&axes).for_each(|(name, value)| ledger.note(&at, name, *value));
-            let mut row: Vec<Value> = vec![method.name.as_str().into(), label.as_str().into(), n.into()];
-            row.extend(axes.into_iter().chain([f1]).map(Value::from));
-            table.row(row);
-        }
+    for PointRow { method, point, n, axes, intervals, f1, f1_interval, p } in rows {
+        let mut row: Vec<Value> = vec![method.as_str().into(), point.label().into(), (*n).into()];
+        row.extend(axes.iter().chain([f1]).copied().map(Value::from));
+        row.extend(intervals.iter().chain([f1_interval]).copied().map(Value::from));
+        row.push((*p).into());
+        table.row(row);
     }
-    table
+    table.note(format!(
+        "Intervals by resampling prompts. p: F1 of cells against {} at the same weight vector, signed-rank test with Holm's correction over all \
+         rows.",
+        context.reference.name
+    ))
 }

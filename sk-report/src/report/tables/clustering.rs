@@ -1,12 +1,68 @@
 use super::normalization::measures;
 use super::{LEVEL, Table, TableContext};
 use crate::report::Contrast;
-use crate::stats::{ZeroRule, holm};
+use crate::stats::{Interval, ZeroRule, holm};
 use crate::table::Kind;
+
+/// A contrast of the reference with another method, by cell and by prompt.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct LeadRow {
+    pub(in crate::report) measure: String,
+    pub(in crate::report) other: String,
+    /// Whether the other is a method of its own, and not the reference without normalisation.
+    pub(in crate::report) is_rival: bool,
+    pub(in crate::report) cells: usize,
+    pub(in crate::report) prompts: usize,
+    /// Reference minus other.
+    pub(in crate::report) difference: f64,
+    pub(in crate::report) by_cell: Interval,
+    pub(in crate::report) by_prompt: Interval,
+    bca: Option<Interval>,
+    p_by_cell: f64,
+    p: f64,
+    /// p by prompt, corrected within its family.
+    pub(in crate::report) holm: f64,
+}
+
+/// F1 against every other method, and all measures against the reference without normalisation.
+pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
+    let against = context.baselines().into_iter().map(|other| {
+        let contrast = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
+        ("f1".to_owned(), other, contrast)
+    });
+    let normalization = context.raw.into_iter().flat_map(|raw| {
+        measures(context, super::exact_f1).into_iter().map(move |measure| {
+            let contrast = Contrast::of(&context.reference.cells, &raw.cells, &measure.of).snapped();
+            (measure.name, raw, contrast)
+        })
+    });
+    let mut rows = Vec::new();
+    for (is_rival, family) in [(true, against.collect::<Vec<_>>()), (false, normalization.collect())] {
+        let tests: Vec<f64> = family.iter().map(|(_, _, contrast)| contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p).collect();
+        for (((measure, other, contrast), p), holm) in family.into_iter().zip(&tests).zip(holm(&tests)) {
+            let by_prompt = contrast.bootstrap_by_prompt(context.resampling);
+            rows.push(LeadRow {
+                measure,
+                other: other.name.clone(),
+                is_rival,
+                cells: contrast.n(),
+                prompts: contrast.clusters().len(),
+                difference: contrast.mean(),
+                by_cell: contrast.bootstrap(context.resampling).percentile(LEVEL),
+                by_prompt: by_prompt.percentile(LEVEL),
+                bca: by_prompt.bca(LEVEL),
+                p_by_cell: contrast.wilcoxon(ZeroRule::Wilcox).p,
+                p: *p,
+                holm,
+            });
+        }
+    }
+    rows
+}
 
 /// The contrasts again, with prompts as the units: what changes when the cells of a prompt are not
 /// taken for independent.
-pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
+pub(super) fn table(context: &TableContext<'_>, rows: &[LeadRow]) -> Option<Table> {
     let columns = [
         ("contrast", Kind::Text),
         ("cells", Kind::Count),
@@ -20,33 +76,19 @@ pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
         ("p, prompts, Holm", Kind::PValue),
     ];
     let mut table = Table::new("clustering", "Contrasts by cell and by prompt", &columns);
-    let against = context.baselines().into_iter().map(|other| {
-        let contrast = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
-        (format!("f1: {} − {}", context.reference.name, other.name), contrast)
-    });
-    let normalization = context.raw.into_iter().flat_map(|raw| {
-        measures(context, super::exact_f1).into_iter().map(|measure| {
-            let contrast = Contrast::of(&context.reference.cells, &raw.cells, &measure.of).snapped();
-            (format!("{}: {} − {}", measure.name, context.reference.name, raw.name), contrast)
-        })
-    });
-    for family in [against.collect::<Vec<_>>(), normalization.collect()] {
-        let tests: Vec<f64> = family.iter().map(|(_, contrast)| contrast.wilcoxon_by_prompt(ZeroRule::Wilcox).p).collect();
-        for (((name, contrast), p), corrected) in family.iter().zip(&tests).zip(holm(&tests)) {
-            let by_prompt = contrast.bootstrap_by_prompt(context.resampling);
-            table.row(vec![
-                name.as_str().into(),
-                contrast.n().into(),
-                contrast.clusters().len().into(),
-                contrast.mean().into(),
-                contrast.bootstrap(context.resampling).percentile(LEVEL).into(),
-                by_prompt.percentile(LEVEL).into(),
-                by_prompt.bca(LEVEL).into(),
-                contrast.wilcoxon(ZeroRule::Wilcox).p.into(),
-                (*p).into(),
-                corrected.into(),
-            ]);
-        }
+    for row in rows {
+        table.row(vec![
+            format!("{}: {} − {}", row.measure, context.reference.name, row.other).into(),
+            row.cells.into(),
+            row.prompts.into(),
+            row.difference.into(),
+            row.by_cell.into(),
+            row.by_prompt.into(),
+            row.bca.into(),
+            row.p_by_cell.into(),
+            row.p.into(),
+            row.holm.into(),
+        ]);
     }
     (!table.rows.is_empty()).then(|| {
         table

@@ -1,28 +1,28 @@
-use super::{At, Ledger, Table, TableContext};
-use crate::stats::{harmonic_mean, mean};
+use super::{At, Ledger, PointRow, Table, TableContext};
+use crate::stats::mean;
 use crate::table::{Kind, Value};
 
 /// A method's F1 at the weight vectors it was run at, by their labels.
-type Scores = Vec<(String, f64)>;
+type ScoresByPoint = Vec<(String, f64)>;
 
 /// F1 of mean axes at every weight vector, methods side by side.
-pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut Ledger) -> Table {
     let sweep = context.sweep;
     let weights = sweep.weights_heading();
     let mut columns = vec![(weights.as_str(), Kind::Text)];
     columns.extend(sweep.methods.iter().map(|method| (method.name.as_str(), Kind::Number(3))));
     let mut table = Table::new("configurations", "F1 of mean axes at every weight vector", &columns);
-    let scores: Vec<Scores> = sweep
+    let scores: Vec<ScoresByPoint> = sweep
         .methods
         .iter()
         .map(|method| {
-            let points = sweep.frontier(method).into_iter();
-            points.map(|(point, axes)| (point.label(), harmonic_mean(&axes, 0.0))).collect()
+            let own = rows.iter().filter(|row| row.method == method.name && row.is_whole());
+            own.map(|row| (row.point.label(), row.f1)).collect()
         })
         .collect();
     for point in &sweep.points {
         let label = point.label();
-        let at = |scores: &Scores| scores.iter().find(|(known, _)| *known == label).map(|&(_, f1)| f1);
+        let at = |scores: &ScoresByPoint| scores.iter().find(|(known, _)| *known == label).map(|&(_, f1)| f1);
         let mut row = vec![Value::from(label.as_str())];
         row.extend(scores.iter().map(|scores| Value::from(at(scores))));
         table.row(row);
@@ -31,13 +31,13 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
             at(scores).into_iter().for_each(|f1| ledger.note(&place, "f1", f1));
         }
     }
-    let all = |scores: &Scores| scores.iter().map(|&(_, f1)| f1).collect::<Vec<_>>();
-    let range = |scores: &Scores| {
+    let all = |scores: &ScoresByPoint| scores.iter().map(|&(_, f1)| f1).collect::<Vec<_>>();
+    let range = |scores: &ScoresByPoint| {
         let all = all(scores);
         let range = all.iter().copied().fold(f64::NEG_INFINITY, f64::max) - all.iter().copied().fold(f64::INFINITY, f64::min);
         if all.is_empty() { f64::NAN } else { range }
     };
-    let summary = |name: &str, of: &dyn Fn(&Scores) -> f64| {
+    let summary = |name: &str, of: &dyn Fn(&ScoresByPoint) -> f64| {
         std::iter::once(Value::from(name)).chain(scores.iter().map(|scores| Value::from(of(scores)))).collect::<Vec<_>>()
     };
     table.row(summary("mean", &|scores| mean(&all(scores))));

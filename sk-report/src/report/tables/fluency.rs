@@ -1,12 +1,47 @@
 use super::{LEVEL, Table, TableContext, mean_of};
 use crate::report::{Cell, Contrast};
+use crate::stats::Interval;
 use crate::table::Kind;
+
+/// The perplexity of a method's responses.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct FluencyRow {
+    pub(in crate::report) method: String,
+    n: usize,
+    perplexity: f64,
+    pub(in crate::report) pairs: usize,
+    /// The change against the reference and its interval, prompts resampled; nothing of the reference
+    /// itself, and without a pair.
+    pub(in crate::report) change: Option<(f64, Interval)>,
+}
+
+/// Every method; nothing where perplexity was not measured.
+pub(super) fn rows(context: &TableContext<'_>) -> Vec<FluencyRow> {
+    let measured = |cells: &[Cell]| cells.iter().filter_map(surprise).count();
+    if context.sweep.methods.iter().all(|method| measured(&method.cells) == 0) {
+        return Vec::new();
+    }
+    let row = |method: &crate::report::Method| {
+        let contrast = Contrast::of(&method.cells, &context.reference.cells, surprise);
+        let change = |nats: f64| nats.exp() - 1.0;
+        let compared = method.name != context.reference.name && contrast.n() > 0;
+        let interval = || contrast.bootstrap_by_prompt(context.resampling).percentile(LEVEL);
+        let ends = |Interval { low, high }| Interval { low: change(low), high: change(high) };
+        FluencyRow {
+            method: method.name.clone(),
+            n: measured(&method.cells),
+            perplexity: mean_of(&method.cells, surprise).exp(),
+            pairs: contrast.n(),
+            change: compared.then(|| (change(contrast.mean()), ends(interval()))),
+        }
+    };
+    context.sweep.methods.iter().map(row).collect()
+}
 
 /// The perplexity of each method's responses, and against that of the reference; nothing where it
 /// was not measured.
-pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
-    let measured = |cells: &[Cell]| cells.iter().filter_map(surprise).count();
-    if context.sweep.methods.iter().all(|method| measured(&method.cells) == 0) {
+pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<Table> {
+    if rows.is_empty() {
         return None;
     }
     let columns = [
@@ -20,19 +55,15 @@ pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
     ];
     let title = format!("Fluency: perplexity, and its change against {}", context.reference.name);
     let mut table = Table::new("fluency", &title, &columns);
-    for method in &context.sweep.methods {
-        let contrast = Contrast::of(&method.cells, &context.reference.cells, surprise);
-        let change = |nats: f64| nats.exp() - 1.0;
-        let compared = method.name != context.reference.name && contrast.n() > 0;
-        let interval = compared.then(|| contrast.bootstrap_by_prompt(context.resampling).percentile(LEVEL));
+    for FluencyRow { method, n, perplexity, pairs, change } in rows {
         table.row(vec![
-            method.name.as_str().into(),
-            measured(&method.cells).into(),
-            mean_of(&method.cells, surprise).exp().into(),
-            contrast.n().into(),
-            compared.then(|| change(contrast.mean())).into(),
-            interval.map(|interval| change(interval.low)).into(),
-            interval.map(|interval| change(interval.high)).into(),
+            method.as_str().into(),
+            (*n).into(),
+            (*perplexity).into(),
+            (*pairs).into(),
+            change.map(|(change, _)| change).into(),
+            change.map(|(_, interval)| interval.low).into(),
+            change.map(|(_, interval)| interval.high).into(),
         ]);
     }
     Some(

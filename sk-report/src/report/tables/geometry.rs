@@ -2,19 +2,22 @@ use super::{At, Ledger, Table, TableContext};
 use crate::stats::{Distance, front, hypervolume, spacing};
 use crate::table::Kind;
 
+/// The shape of a method's frontier.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct ShapeRow {
+    pub(in crate::report) method: String,
+    points: usize,
+    on_front: usize,
+    /// NaN of no point.
+    pub(in crate::report) hypervolume: f64,
+    /// As published, and Schott's.
+    spacings: [Option<f64>; 2],
+}
+
 /// The shape of each method's frontier.
-pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
-    let columns = [
-        ("method", Kind::Text),
-        ("points", Kind::Count),
-        ("on front", Kind::Count),
-        ("hypervolume", Kind::Number(4)),
-        ("spacing, as published", Kind::Number(4)),
-        ("spacing, Schott", Kind::Number(4)),
-    ];
-    let mut table = Table::new("geometry", "Frontiers of mean axes, one point per weight vector", &columns);
+pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<ShapeRow> {
     let origin = vec![0.0; context.sweep.objectives.objectives.len()];
-    for method in &context.sweep.methods {
+    let row = |method: &crate::report::Method| {
         let points: Vec<Vec<f64>> = context.sweep.frontier(method).into_iter().map(|(_, axes)| axes).collect();
         let (on_front, volume) = (front(&points).len(), hypervolume(&points, &origin));
         // Of no point there is no volume, not one of zero.
@@ -27,13 +30,36 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
             ledger.note(&At { reading: "L2, population std", ..at }, "spacing", published.unwrap_or(f64::NAN));
             ledger.note(&At { reading: "Schott: L1, n − 1", ..at }, "spacing", schott.unwrap_or(f64::NAN));
         }
+        ShapeRow {
+            method: method.name.clone(),
+            points: points.len(),
+            on_front,
+            hypervolume: volume,
+            spacings: [published, schott],
+        }
+    };
+    context.sweep.methods.iter().map(row).collect()
+}
+
+/// The shape of each method's frontier.
+pub(super) fn table(context: &TableContext<'_>, rows: &[ShapeRow]) -> Table {
+    let columns = [
+        ("method", Kind::Text),
+        ("points", Kind::Count),
+        ("on front", Kind::Count),
+        ("hypervolume", Kind::Number(4)),
+        ("spacing, as published", Kind::Number(4)),
+        ("spacing, Schott", Kind::Number(4)),
+    ];
+    let mut table = Table::new("geometry", "Frontiers of mean axes, one point per weight vector", &columns);
+    for ShapeRow { method, points, on_front, hypervolume, spacings: [published, schott] } in rows {
         table.row(vec![
-            method.name.as_str().into(),
-            points.len().into(),
-            on_front.into(),
-            volume.into(),
-            published.into(),
-            schott.into(),
+            method.as_str().into(),
+            (*points).into(),
+            (*on_front).into(),
+            (*hypervolume).into(),
+            (*published).into(),
+            (*schott).into(),
         ]);
     }
     let volumes = if context.of_the_paper {

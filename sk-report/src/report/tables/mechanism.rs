@@ -1,12 +1,12 @@
 use super::{At, Ledger, Table};
-use crate::report::{CandidateStep, Mechanism};
+use crate::report::Mechanism;
 use crate::table::{Kind, Value};
 
 /// Spreads and shares of blades, and the scale of the two terms of the champion's logit.
 ///
 /// `cut` are the schemes whose steps could not be had whole.
-pub(super) fn tables(steps: &[CandidateStep], cut: &[String], ledger: &mut Ledger) -> Vec<Table> {
-    if steps.is_empty() {
+pub(super) fn tables(mechanisms: &[Mechanism], cut: &[String], ledger: &mut Ledger) -> Vec<Table> {
+    if mechanisms.is_empty() {
         return Vec::new();
     }
     let spread_columns = [
@@ -30,7 +30,7 @@ pub(super) fn tables(steps: &[CandidateStep], cut: &[String], ledger: &mut Ledge
     ];
     let mut choices = Table::new("choice", "How one of several candidates was drawn", &choice_columns);
     let mut scales = Table::new("scales", "Tournament and blade terms in the champion's logit", &scale_columns);
-    for mechanism in Mechanism::by_arm(steps) {
+    for mechanism in mechanisms {
         let arm = mechanism.arm.as_str();
         for blade in &mechanism.blades {
             let at = At { source: "sec:cbn", subject: arm, part: &blade.blade, reading: "" };

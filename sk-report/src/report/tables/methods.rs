@@ -1,43 +1,82 @@
-use super::{At, Ledger, Table, TableContext, mean_of};
-use crate::stats::{F1, mean_axes};
+use super::{At, LEVEL, Ledger, Table, TableContext, mean_of};
+use crate::stats::{Bootstrap, Clusters, F1, Interval, mean_axes};
 use crate::table::{Kind, Value};
 
+/// What a method achieves over all weight vectors.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct MethodRow {
+    pub(in crate::report) name: String,
+    /// Cells with an objective.
+    pub(in crate::report) n: usize,
+    /// The mean of each objective, NaN where no cell has it.
+    pub(in crate::report) axes: Vec<f64>,
+    /// The interval of each, prompts resampled.
+    pub(in crate::report) intervals: Vec<Interval>,
+    /// F1 in the order of [`F1::ALL`].
+    pub(in crate::report) f1: [f64; 3],
+    /// Means of the rubrics that have a column.
+    rubrics: Vec<f64>,
+}
+
+/// Every method, by falling F1.
+pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<MethodRow> {
+    let objectives = &context.sweep.objectives;
+    let (names, columns) = (objectives.names(), objectives.columns());
+    let row = |method: &crate::report::Method| {
+        let cells = context.sweep.axes(method);
+        let mut axes = mean_axes(&cells.concat());
+        // Of no cell there is no objective either.
+        axes.resize(names.len(), f64::NAN);
+        let interval = |axis: usize| {
+            let scores = method.cells.iter().map(|cell| (cell.scores.objectives[axis], cell.prompt));
+            let (scores, prompts): (Vec<f64>, Vec<u32>) = scores.filter(|(score, _)| !score.is_nan()).unzip();
+            let clusters = Clusters::of(&scores, &prompts);
+            Bootstrap::of_clustered_mean(&clusters, context.resampling.resamples, context.resampling.seed).percentile(LEVEL)
+        };
+        let row = MethodRow {
+            name: method.name.clone(),
+            n: cells.iter().map(Vec::len).sum(),
+            intervals: (0..names.len()).map(interval).collect(),
+            axes,
+            f1: F1::ALL.map(|f1| f1.of(&cells, 0.0)),
+            rubrics: columns.iter().map(|&rubric| mean_of(&method.cells, |cell| cell.scores.rubrics[rubric])).collect(),
+        };
+        for source in ["tab:full-methods", "tab:main"] {
+            let at = At { source, subject: &method.name, part: "", reading: "" };
+            ledger.note(&at, "n", row.n as f64);
+            ledger.note(&at, "f1", row.f1[0]);
+            names.iter().zip(&row.axes).for_each(|(name, value)| ledger.note(&at, name, *value));
+        }
+        let at = At { source: "sec:main", subject: &method.name, part: "", reading: "" };
+        let labels = columns.iter().map(|&rubric| objectives.rubrics[rubric].label());
+        labels.zip(&row.rubrics).for_each(|(label, mean)| ledger.note(&at, &label, *mean));
+        ledger.note(&At { source: "tab:perconfig", ..at }, "mean", row.f1[1]);
+        row
+    };
+    context.sweep.methods.iter().map(row).collect()
+}
+
 /// What each method achieves over all weight vectors, with F1 under its three definitions.
-pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Table {
+pub(super) fn table(context: &TableContext<'_>, rows: &[MethodRow]) -> Table {
     let objectives = &context.sweep.objectives;
     let names = objectives.names();
     let mut columns = vec![("method", Kind::Text), ("n", Kind::Count)];
     columns.extend(names.iter().map(|name| (*name, Kind::Number(3))));
     let headings = F1::ALL.map(|f1| format!("F1 {}", f1.name()));
     columns.extend(headings.iter().map(|heading| (heading.as_str(), Kind::Number(3))));
-    let rubrics = objectives.columns();
-    let labels: Vec<String> = rubrics.iter().map(|&rubric| objectives.rubrics[rubric].label()).collect();
+    let labels: Vec<String> = objectives.columns().iter().map(|&rubric| objectives.rubrics[rubric].label()).collect();
     columns.extend(labels.iter().map(|label| (label.as_str(), Kind::Number(3))));
+    let intervals: Vec<String> = names.iter().map(|name| format!("{name} 95%, prompts")).collect();
+    columns.extend(intervals.iter().map(|heading| (heading.as_str(), Kind::Interval(3))));
     let mut table = Table::new("methods", "Methods over the whole sweep", &columns);
-    for method in &context.sweep.methods {
-        let cells = context.sweep.axes(method);
-        let mut axes = mean_axes(&cells.concat());
-        // Of no cell there is no objective either.
-        axes.resize(names.len(), f64::NAN);
-        let f1 = F1::ALL.map(|f1| f1.of(&cells, 0.0));
-        let means: Vec<f64> = rubrics.iter().map(|&rubric| mean_of(&method.cells, |cell| cell.scores.rubrics[rubric])).collect();
-        let n = cells.iter().map(Vec::len).sum::<usize>();
-        let mut row: Vec<Value> = vec![method.name.as_str().into(), n.into()];
-        row.extend(axes.iter().copied().chain(f1).chain(means.iter().copied()).map(Value::from));
+    for MethodRow { name, n, axes, intervals, f1, rubrics } in rows {
+        let mut row: Vec<Value> = vec![name.as_str().into(), (*n).into()];
+        row.extend(axes.iter().chain(f1).chain(rubrics).copied().map(Value::from));
+        row.extend(intervals.iter().copied().map(Value::from));
         table.row(row);
-
-        for (source, reading) in [("tab:full-methods", ""), ("tab:main", "")] {
-            let at = At { source, subject: &method.name, part: "", reading };
-            ledger.note(&at, "n", n as f64);
-            ledger.note(&at, "f1", f1[0]);
-            names.iter().zip(&axes).for_each(|(name, value)| ledger.note(&at, name, *value));
-        }
-        let at = At { source: "sec:main", subject: &method.name, part: "", reading: "" };
-        labels.iter().zip(means).for_each(|(label, mean)| ledger.note(&at, label, mean));
-        ledger.note(&At { source: "tab:perconfig", ..at }, "mean", f1[1]);
     }
     table
         .note(format!("{}.", objectives.definitions().join("; ")))
         .note("A blank rubric is left out of its mean, and an axis whose rubrics are all blank out of the mean of that axis and of the cell's F1.")
-        .note("n counts cells with an axis.")
+        .note("n counts cells with an axis. Intervals are of the means of the axes, by resampling whole prompts.")
 }

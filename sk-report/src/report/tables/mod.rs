@@ -17,9 +17,17 @@ mod settings;
 mod steering;
 mod throughput;
 
+pub(super) use self::ablations::{AblationRows, ArmRow};
+pub(super) use self::axes::PointRow;
+pub(super) use self::clustering::LeadRow;
+pub(super) use self::fluency::FluencyRow;
+pub(super) use self::geometry::ShapeRow;
+pub(super) use self::methods::MethodRow;
+pub(super) use self::normalization::NormalizationRow;
+pub(super) use self::steering::SteeringRow;
 use super::contrast::LEVEL;
-use super::published::{At, Ledger};
-use super::{Cell, Contrast, Method, RawResults, ReportError, Resampling, Sweep, Table};
+use super::published::{self, At, Ledger};
+use super::{Cell, Comparison, Contrast, Mechanism, Method, RawResults, ReportError, Resampling, Sweep, Table};
 use crate::objectives::Objectives;
 use crate::stats::{Bootstrap, Interval, PUBLISHED_FLOOR, harmonic_mean};
 
@@ -60,37 +68,64 @@ struct TableContext<'a> {
     resampling: Resampling,
 }
 
-/// All tables, in reading order.
-pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling) -> Result<Vec<Table>, ReportError> {
+/// What the tables hold, typed: charts and sentences are made from it.
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    pub(super) methods: Vec<MethodRow>,
+    pub(super) fluency: Vec<FluencyRow>,
+    pub(super) shapes: Vec<ShapeRow>,
+    pub(super) points: Vec<PointRow>,
+    pub(super) normalization: Vec<NormalizationRow>,
+    pub(super) leads: Vec<LeadRow>,
+    pub(super) ablations: Vec<AblationRows>,
+    pub(super) steering: Vec<SteeringRow>,
+    pub(super) mechanisms: Vec<Mechanism>,
+    /// Of the paper's own results.
+    pub(super) comparisons: Vec<Comparison>,
+}
+
+/// All tables, in reading order, and the rows that they and the charts are made from.
+pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling) -> Result<(Vec<Table>, Rows), ReportError> {
     let sweep = &results.sweep;
     let raw = sweep.without_normalization(reference);
     let of_the_paper = results.is_of_the_paper();
     let context = TableContext { sweep, reference: sweep.method(reference)?, raw, of_the_paper, resampling };
     let mut ledger = Ledger::default();
-    let mut tables = vec![methods::table(&context, &mut ledger)];
+    let methods = methods::rows(&context, &mut ledger);
+    let mut tables = vec![methods::table(&context, &methods)];
     tables.extend(contrasts::table(&context, &mut ledger));
-    tables.extend(fluency::table(&context));
+    let fluency = fluency::rows(&context);
+    tables.extend(fluency::table(&context, &fluency));
     tables.extend(classifiers::table(&context, &results.classified));
-    tables.push(geometry::table(&context, &mut ledger));
-    tables.push(configurations::table(&context, &mut ledger));
-    tables.push(axes::table(&context, &mut ledger));
-    tables.extend(normalization::table(&context, &mut ledger));
-    tables.extend(clustering::table(&context));
+    let shapes = geometry::rows(&context, &mut ledger);
+    tables.push(geometry::table(&context, &shapes));
+    let points = axes::rows(&context, &mut ledger);
+    tables.push(configurations::table(&context, &points, &mut ledger));
+    tables.push(axes::table(&context, &points));
+    let normalization = normalization::rows(&context, &mut ledger);
+    tables.extend(normalization::table(&context, &normalization));
+    let leads = clustering::rows(&context);
+    tables.extend(clustering::table(&context, &leads));
     tables.extend(conventions::table(&context));
+    let mut ablations = Vec::new();
     for ablation in &results.ablations {
-        tables.extend(ablations::tables(ablation, &sweep.objectives, resampling, &mut ledger));
+        let (own, rows) = ablations::tables(ablation, &sweep.objectives, resampling, &mut ledger);
+        tables.extend(own);
+        ablations.push(rows);
     }
-    tables.push(steering::table(&context, &mut ledger));
+    let steering = steering::rows(&context, &mut ledger);
+    tables.push(steering::table(&context, &steering));
     let cut = results.recorded.as_ref().map_or(&[][..], |recorded| &recorded.cut);
-    tables.extend(mechanism::tables(&results.steps, cut, &mut ledger));
+    let mechanisms = Mechanism::by_arm(&results.steps);
+    tables.extend(mechanism::tables(&mechanisms, cut, &mut ledger));
     tables.extend(results.recorded.as_ref().map(throughput::table));
     tables.extend(results.recorded.as_ref().and_then(settings::table));
     tables.push(examples::table(&context));
     // A method of one's own may be called like one of the paper's.
-    if of_the_paper {
-        tables.extend(ledger.tables());
-    }
-    Ok(tables)
+    let comparisons = if of_the_paper { ledger.comparisons() } else { Vec::new() };
+    tables.extend(published::tables(&comparisons));
+    let rows = Rows { methods, fluency, shapes, points, normalization, leads, ablations, steering, mechanisms, comparisons };
+    Ok((tables, rows))
 }
 
 impl TableContext<'_> {

@@ -1,8 +1,8 @@
 use std::collections::HashSet;
 
 use super::{At, LEVEL, Ledger, Measure, Table, TableContext, note_contrast};
-use crate::report::Cell;
-use crate::stats::{ZeroRule, holm, mean};
+use crate::report::{Cell, Contrast};
+use crate::stats::{Interval, ZeroRule, holm, mean};
 use crate::table::Kind;
 
 /// F1 and the objectives, those with a blade in the order of their weights.
@@ -15,9 +15,60 @@ pub(super) fn measures(context: &TableContext<'_>, f1: fn(&Cell) -> Option<f64>)
     std::iter::once(Measure::new("f1", f1)).chain(objectives).collect()
 }
 
+/// The scheme with and without normalisation, by one measure.
+#[derive(Debug, Clone)]
+pub(in crate::report) struct NormalizationRow {
+    pub(in crate::report) measure: String,
+    pub(in crate::report) pairs: usize,
+    with: f64,
+    without: f64,
+    pub(in crate::report) difference: f64,
+    /// By cell: percentile, and BCa.
+    pub(in crate::report) percentile: Interval,
+    pub(in crate::report) bca: Option<Interval>,
+    pub(in crate::report) by_prompt: Interval,
+    p: f64,
+    holm: f64,
+}
+
+/// The scheme with and without normalisation, on the prompts that both answered; nothing if it was
+/// not run without.
+pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<NormalizationRow> {
+    let Some(raw) = context.raw else { return Vec::new() };
+    let (with, without) = (&context.reference.cells, &raw.cells);
+    let measures = measures(context, context.f1());
+    let contrasts: Vec<_> = measures.iter().map(|measure| context.pair(with, without, &measure.of)).collect();
+    let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
+    let family = holm(&tests);
+    let row = |(i, (Measure { name, of }, contrast)): (usize, (&Measure, &Contrast))| {
+        let at = At { source: "tab:cbn", subject: name, part: "", reading: "" };
+        let bootstrap = contrast.bootstrap(context.resampling);
+        let percentile = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
+        let (on, off) = (mean_of_paired(with, without, of), mean_of_paired(without, with, of));
+        [("with", on), ("without", off), ("p", tests[i])]
+            .into_iter()
+            .for_each(|(quantity, value)| ledger.note(&at, quantity, value));
+        NormalizationRow {
+            measure: name.clone(),
+            pairs: contrast.n(),
+            with: on,
+            without: off,
+            difference: contrast.mean(),
+            percentile,
+            bca: bootstrap.bca(LEVEL),
+            by_prompt: contrast.bootstrap_by_prompt(context.resampling).percentile(LEVEL),
+            p: tests[i],
+            holm: family[i],
+        }
+    };
+    measures.iter().zip(&contrasts).enumerate().map(row).collect()
+}
+
 /// The scheme with and without normalisation, on the prompts that both answered.
-pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<Table> {
-    let raw = context.raw?;
+pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Option<Table> {
+    if rows.is_empty() {
+        return None;
+    }
     let columns = [
         ("", Kind::Text),
         ("pairs", Kind::Count),
@@ -31,30 +82,18 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         ("p, Holm", Kind::PValue),
     ];
     let mut table = Table::new("normalization", format!("{} with normalisation and without", context.reference.name), &columns);
-    let (with, without) = (&context.reference.cells, &raw.cells);
-    let measures = measures(context, context.f1());
-    let contrasts: Vec<_> = measures.iter().map(|measure| context.pair(with, without, &measure.of)).collect();
-    let tests: Vec<f64> = contrasts.iter().map(|contrast| contrast.wilcoxon(ZeroRule::Wilcox).p).collect();
-    let family = holm(&tests);
-    for (i, (Measure { name, of }, contrast)) in measures.iter().zip(&contrasts).enumerate() {
-        let at = At { source: "tab:cbn", subject: name, part: "", reading: "" };
-        let bootstrap = contrast.bootstrap(context.resampling);
-        let interval = note_contrast(ledger, &at, &bootstrap, context.resampling, 1.0);
-        let (on, off) = (mean_of_paired(with, without, of), mean_of_paired(without, with, of));
-        [("with", on), ("without", off), ("p", tests[i])]
-            .into_iter()
-            .for_each(|(quantity, value)| ledger.note(&at, quantity, value));
+    for row in rows {
         table.row(vec![
-            name.as_str().into(),
-            contrast.n().into(),
-            on.into(),
-            off.into(),
-            contrast.mean().into(),
-            interval.into(),
-            bootstrap.bca(LEVEL).into(),
-            contrast.bootstrap_by_prompt(context.resampling).percentile(LEVEL).into(),
-            tests[i].into(),
-            family[i].into(),
+            row.measure.as_str().into(),
+            row.pairs.into(),
+            row.with.into(),
+            row.without.into(),
+            row.difference.into(),
+            row.percentile.into(),
+            row.bca.into(),
+            row.by_prompt.into(),
+            row.p.into(),
+            row.holm.into(),
         ]);
     }
     let table = table.note(format!(

@@ -1,0 +1,192 @@
+//! What was found, in words.
+
+use super::{PageContext, listed};
+use crate::report::tables::{LeadRow, SteeringRow};
+use crate::stats::Interval;
+
+/// The level of every test.
+const ALPHA: f64 = 0.05;
+
+/// What the page opens with: whether the answers follow the weights, and how the reference compares
+/// with the others.
+pub(super) fn sentences(context: &PageContext<'_>) -> Vec<String> {
+    let reference = &context.report.reference;
+    if context.report.rows.methods.iter().all(|row| row.name != *reference || row.n == 0) {
+        return [format!("No answer of {reference} was judged.")].into_iter().chain(steering(context)).collect();
+    }
+    steering(context).into_iter().chain(comparison(context)).chain(normalization(context)).collect()
+}
+
+/// What a test and an interval say together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Positive,
+    Negative,
+    /// Not told from zero.
+    Open,
+}
+
+impl Sign {
+    /// A value is told from zero if its corrected p-value is below [`ALPHA`] and its interval, if it
+    /// has one, does not hold zero.
+    fn of(value: f64, p: f64, interval: Interval) -> Self {
+        let told = p < ALPHA && (interval.low.is_nan() || interval.high.is_nan() || interval.excludes_zero());
+        match told {
+            true if value > 0.0 => Self::Positive,
+            true if value < 0.0 => Self::Negative,
+            _ => Self::Open,
+        }
+    }
+}
+
+/// A number with a minus rather than a hyphen.
+fn number(value: f64) -> String {
+    let text = format!("{value:.2}");
+    // What rounds to zero has no sign.
+    if text == "-0.00" { "0.00".to_owned() } else { text.replace('-', "−") }
+}
+
+/// A value and its interval, as `0.69 [0.60, 0.77]`.
+pub(super) fn with_interval(value: f64, Interval { low, high }: Interval) -> String {
+    if low.is_nan() || high.is_nan() {
+        return number(value);
+    }
+    format!("{} [{}, {}]", number(value), number(low), number(high))
+}
+
+/// A p-value as `p = 0.031`; small ones as a bound.
+pub(super) fn p_value(p: f64) -> String {
+    match p {
+        p if p < 0.001 => "p < 0.001".to_owned(),
+        p if p < 0.1 => format!("p = {p:.3}"),
+        p => format!("p = {p:.2}"),
+    }
+}
+
+fn steering(context: &PageContext<'_>) -> Vec<String> {
+    let sweep = &context.results.sweep;
+    let pooled = |name: &str| {
+        context.report.rows.steering.iter().find(|row| row.method == name && row.axis.is_none() && row.is_as_labelled())
+    };
+    let found: Vec<(&str, Option<&SteeringRow>)> = context.methods().map(|name| (name, pooled(name))).collect();
+    if found.iter().all(|(_, row)| row.is_none()) {
+        let why = match sweep.points.len() {
+            _ if sweep.steered().is_empty() => "no objective has a blade among the weights".to_owned(),
+            1 => "all answers were asked for at one weight vector".to_owned(),
+            2 => "there are two weight vectors only".to_owned(),
+            _ => "no axis that was judged moves".to_owned(),
+        };
+        return vec![format!("Whether the answers follow the weights is not known: {why}.")];
+    }
+    let those = |sign: Sign| {
+        let own = found.iter().filter_map(|(name, row)| Some((name, (*row)?)));
+        let own = own.filter(|(_, row)| Sign::of(row.rho, row.holm, row.interval) == sign);
+        let said: Vec<String> = own
+            .map(|(name, row)| {
+                let p = if sign == Sign::Open { format!(", {}", p_value(row.holm)) } else { String::new() };
+                format!("{} (ρ = {}{p})", setting(context, name), with_interval(row.rho, row.interval))
+            })
+            .collect();
+        (!said.is_empty()).then(|| listed(&said))
+    };
+    let unknown: Vec<&str> = found.iter().filter(|(_, row)| row.is_none()).map(|(name, _)| *name).collect();
+    let sentences = [
+        those(Sign::Positive).map(|those| format!("The answers of {those} follow the weights.")),
+        those(Sign::Open).map(|those| format!("Steering cannot be told from chance for {those}.")),
+        those(Sign::Negative).map(|those| format!("The answers of {those} go against the weights.")),
+        (!unknown.is_empty()).then(|| format!("Of {} it is not known: no axis that was judged moves.", listed(&unknown))),
+    ];
+    sentences.into_iter().flatten().collect()
+}
+
+/// A method with its temperature, where the settings beside the records name one.
+fn setting(context: &PageContext<'_>, name: &str) -> String {
+    let kept = context.results.recorded.iter().flat_map(|recorded| &recorded.settings);
+    let mut temperatures: Vec<Option<f64>> =
+        kept.filter(|(scheme, _)| scheme == name).map(|(_, kept)| kept.of.numbers.get("temperature").copied()).collect();
+    temperatures.dedup();
+    match temperatures[..] {
+        [Some(temperature)] => format!("{name} at T = {temperature}"),
+        _ => name.to_owned(),
+    }
+}
+
+fn comparison(context: &PageContext<'_>) -> Vec<String> {
+    let reference = &context.report.reference;
+    let leads: Vec<&LeadRow> = context.report.rows.leads.iter().filter(|row| row.is_rival).collect();
+    if leads.is_empty() {
+        return Vec::new();
+    }
+    let those = |sign: Sign| {
+        let own = leads.iter().filter(|row| !row.difference.is_nan());
+        let own = own.filter(|row| Sign::of(row.difference, row.holm, row.by_prompt) == sign);
+        let said: Vec<String> = own
+            .map(|row| match sign {
+                Sign::Positive => format!("ahead of {} by {}", row.other, with_interval(row.difference, row.by_prompt)),
+                Sign::Negative => format!("behind {} by {}", row.other, with_interval(-row.difference, turned(row.by_prompt))),
+                Sign::Open => format!("{} ({}, {})", row.other, with_interval(row.difference, row.by_prompt), p_value(row.holm)),
+            })
+            .collect();
+        (!said.is_empty()).then(|| listed(&said))
+    };
+    let parts: Vec<String> = [
+        those(Sign::Positive).map(|those| format!("is {those}")),
+        those(Sign::Negative).map(|those| format!("is {those}")),
+        those(Sign::Open).map(|those| format!("cannot be told from {those}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let apart: Vec<&str> = leads.iter().filter(|row| row.difference.is_nan()).map(|row| row.other.as_str()).collect();
+    let mut sentences = Vec::new();
+    if !parts.is_empty() {
+        sentences.push(format!("In F1, {reference} {}.", listed(&parts)));
+    }
+    if !apart.is_empty() {
+        sentences.push(format!("With {} it shares no judged prompt.", listed(&apart)));
+    }
+    sentences
+}
+
+fn turned(interval: Interval) -> Interval {
+    Interval { low: -interval.high, high: -interval.low }
+}
+
+fn normalization(context: &PageContext<'_>) -> Option<String> {
+    let row = context.report.rows.leads.iter().find(|row| !row.is_rival && row.measure == "f1")?;
+    Some(match Sign::of(row.difference, row.holm, row.by_prompt) {
+        Sign::Positive => format!("Normalisation raises its F1 by {}.", with_interval(row.difference, row.by_prompt)),
+        Sign::Negative => format!("Normalisation lowers its F1 by {}.", with_interval(-row.difference, turned(row.by_prompt))),
+        Sign::Open if row.difference.is_nan() => return None,
+        Sign::Open => format!(
+            "Whether normalisation changes its F1 cannot be told ({}, {}).",
+            with_interval(row.difference, row.by_prompt),
+            p_value(row.holm)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_needs_a_test_and_an_interval() {
+        let interval = |low, high| Interval { low, high };
+        assert_eq!(Sign::of(0.7, 0.01, interval(0.6, 0.8)), Sign::Positive);
+        assert_eq!(Sign::of(-0.7, 0.01, interval(-0.8, -0.6)), Sign::Negative);
+        assert_eq!(Sign::of(0.7, 0.05, interval(0.6, 0.8)), Sign::Open);
+        assert_eq!(Sign::of(0.3, 0.01, interval(-0.01, 0.4)), Sign::Open);
+        // One prompt has no interval.
+        assert_eq!(Sign::of(0.7, 0.01, interval(f64::NAN, f64::NAN)), Sign::Positive);
+        assert_eq!(Sign::of(f64::NAN, f64::NAN, interval(f64::NAN, f64::NAN)), Sign::Open);
+    }
+
+    #[test]
+    fn numbers_in_words() {
+        let interval = Interval { low: -0.004, high: 0.765 };
+        assert_eq!(with_interval(-0.3, interval), "−0.30 [0.00, 0.77]");
+        assert_eq!(with_interval(0.3, Interval { low: f64::NAN, high: 1.0 }), "0.30");
+        assert_eq!([0.0004, 0.0474, 0.341].map(p_value), ["p < 0.001", "p = 0.047", "p = 0.34"]);
+    }
+}

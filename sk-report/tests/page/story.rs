@@ -1,0 +1,277 @@
+//! The page of a report: that it says what was found, and shows it in one way throughout.
+
+use std::fmt::Write;
+use std::fs;
+
+use serde_json::{Value as Json, json};
+use sk_report::page::Page;
+use sk_report::points::lattice;
+use sk_report::report::{RawResults, Report, Resampling};
+
+use crate::html::Document;
+
+/// A sweep of made-up scores.
+struct Made<'a> {
+    objectives: &'a [&'a str],
+    /// Of the lattice of weights.
+    density: usize,
+    prompts: usize,
+    /// A method, how far its axes follow the weights, and how much it adds to every axis.
+    methods: &'a [(&'a str, f64, f64)],
+    /// Whether there are records, with the temperature of each method.
+    recorded: bool,
+}
+
+impl Made<'_> {
+    /// A number in [−½, ½] that looks random.
+    fn noise(&self, place: usize) -> f64 {
+        let mixed = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
+    }
+
+    fn results(&self) -> RawResults {
+        let folder = tempfile::tempdir().unwrap();
+        let own = self.objectives;
+        let entries = own.iter().map(|name| {
+            let rubric = "criterion = \"?\"\nlow = \"a\"\nmiddle = \"b\"\nhigh = \"c\"\n";
+            format!("[[objectives]]\nname = {name:?}\n[[rubrics]]\nname = {name:?}\n{rubric}")
+        });
+        fs::write(folder.path().join("objectives.toml"), entries.collect::<String>()).unwrap();
+        let weights = own.iter().map(|name| format!("w_{name}")).collect::<Vec<_>>().join(",");
+        let mut table = format!("method,config,{weights},frontier_id,{},id\n", own.join(","));
+        let (mut records, mut settings) = (String::new(), String::new());
+        let mut place = 0;
+        for (i, (method, strength, lift)) in self.methods.iter().enumerate() {
+            let temperature = if i == 1 { 8.0 } else { 0.25 };
+            let numbers = json!({"temperature": temperature});
+            let of = json!({"program": "0", "models": {}, "precision": "f32", "adapters": {}, "convention": "sound", "framing": "hh",
+                            "max_new_tokens": 8, "numbers": numbers, "slots": {}});
+            writeln!(settings, "{}", json!({"settings": method, "sources": {}, "of": of})).unwrap();
+            for point in lattice(own.len(), self.density) {
+                let of_point: Vec<String> = point.iter().map(f64::to_string).collect();
+                for prompt in 0..self.prompts {
+                    let scores: Vec<String> = point
+                        .iter()
+                        .map(|weight| {
+                            place += 1;
+                            (0.4 + lift + strength * weight + 0.1 * self.noise(place)).clamp(0.0, 1.0).to_string()
+                        })
+                        .collect();
+                    let config = of_point.join("-");
+                    writeln!(table, "{method},{config},{},{prompt},{},{place}", of_point.join(","), scores.join(",")).unwrap();
+                    let record = json!({
+                        "id": place.to_string(), "scheme": method, "prompt_id": format!("id-{prompt}"), "seed": 1, "draws": 1, "tokens": 4,
+                        "prompt": format!("\n\nHuman: Is this question {prompt}?\n\nAssistant:"), "response": "It is.", "ended": "limit",
+                        "steps": 1, "settings": method, "device": "cpu", "elapsed": 2.0,
+                        "seconds": {"draft": 1.0, "score": 1.0, "select": 1.0, "commit": 1.0},
+                    });
+                    writeln!(records, "{record}").unwrap();
+                }
+            }
+        }
+        fs::write(folder.path().join("judged_frontier.csv"), table).unwrap();
+        fs::write(folder.path().join("sweep.jsonl"), records).unwrap();
+        fs::write(folder.path().join("sweep.settings.jsonl"), settings).unwrap();
+        let results = RawResults::read(folder.path()).unwrap();
+        if self.recorded { results.with_records(&folder.path().join("sweep.jsonl")).unwrap() } else { results }
+    }
+
+    fn page(&self) -> Page {
+        page(&self.results())
+    }
+}
+
+fn page(results: &RawResults) -> Page {
+    Report::of(results, "ours", Resampling { resamples: 200, seed: 1 }).unwrap().page("t", results).unwrap()
+}
+
+const TWO: Made<'_> = Made {
+    objectives: &["calm", "terse"],
+    density: 8,
+    prompts: 6,
+    methods: &[("ours", 0.3, 0.1), ("hot", 0.0, 0.05), ("base", 0.0, 0.0)],
+    recorded: true,
+};
+
+fn verdict(page: &Page) -> Vec<String> {
+    let html = page.html().unwrap();
+    let document = Document::parse(&html).unwrap_or_else(|fault| panic!("{fault}"));
+    document.check_ids();
+    document.elements("p").filter(|p| p.class() == "verdict").map(|p| p.text.clone()).collect()
+}
+
+/// The charts of a page, by the id of their figure.
+fn charts(document: &Document) -> Vec<(String, Json)> {
+    let mut figure = String::new();
+    let mut charts = Vec::new();
+    for element in document.all() {
+        match element.name.as_str() {
+            "figure" => figure = element.attribute("id").unwrap().to_owned(),
+            "script" if element.attribute("type").is_some() => {
+                charts.push((figure.clone(), serde_json::from_str(&element.text).unwrap()));
+            }
+            _ => {}
+        }
+    }
+    charts
+}
+
+/// The traces of the charts of a figure.
+fn traces<'a>(charts: &'a [(String, Json)], figure: &str) -> Vec<&'a Json> {
+    let own = charts.iter().filter(|(id, _)| id == &format!("figure-{figure}"));
+    own.flat_map(|(_, chart)| chart["data"].as_array().unwrap()).collect()
+}
+
+#[test]
+fn a_page_opens_with_what_was_found() {
+    let said = verdict(&TWO.page());
+    assert!(
+        said[0].starts_with("The answers of ours at T = 0.25 (ρ = ") && said[0].ends_with("]) follow the weights."),
+        "{said:?}"
+    );
+    assert!(said[1].starts_with("Steering cannot be told from chance for hot at T = 8 (ρ = "), "{said:?}");
+    assert!(said[1].contains(" and base at T = 0.25 (ρ = ") && said[1].contains("], p = "), "{said:?}");
+    // Six prompts of one sign have p = 2/2⁶, twice that after Holm's correction for two methods.
+    assert!(said[2].starts_with("In F1, ours cannot be told from hot (0.") && said[2].contains("p = 0.062"), "{said:?}");
+    assert_eq!(said.len(), 3);
+    let said = verdict(&Made { prompts: 8, ..TWO }.page());
+    assert!(
+        said[2].starts_with("In F1, ours is ahead of hot by 0.") && said[2].contains("] and ahead of base by 0."),
+        "{said:?}"
+    );
+    let backwards = verdict(&Made { methods: &[("ours", -0.3, 0.3)], ..TWO }.page());
+    assert_eq!(backwards.len(), 1);
+    assert!(backwards[0].contains("(ρ = −") && backwards[0].ends_with(") go against the weights."), "{backwards:?}");
+}
+
+#[test]
+fn five_objectives_one_method_and_no_sweep_have_a_verdict_too() {
+    let five = Made { objectives: &["calm", "terse", "kind", "plain", "deep"], density: 2, recorded: false, ..TWO };
+    let said = verdict(&five.page());
+    assert!(said[0].starts_with("The answers of ours (ρ = 0."), "{said:?}");
+    let one = verdict(&Made { methods: &[("ours", 0.3, 0.0)], recorded: false, ..TWO }.page());
+    assert_eq!(one.len(), 1, "{one:?}");
+    // One weight vector: the lattice of one objective.
+    let still = Made { objectives: &["calm"], density: 1, recorded: false, ..TWO };
+    let said = verdict(&still.page());
+    assert_eq!(said[0], "Whether the answers follow the weights is not known: all answers were asked for at one weight vector.");
+    // A blade that no objective names.
+    let mut results = TWO.results();
+    results.sweep.blades = vec!["loud".to_owned(), "long".to_owned()];
+    let said = verdict(&page(&results));
+    assert_eq!(said[0], "Whether the answers follow the weights is not known: no objective has a blade among the weights.");
+    // A reference of which nothing was judged.
+    let mut results = TWO.results();
+    let reference = results.sweep.methods.iter_mut().find(|method| method.name == "ours").unwrap();
+    reference.cells.iter_mut().for_each(|cell| cell.scores.objectives.fill(f64::NAN));
+    let said = verdict(&page(&results));
+    assert_eq!(said[0], "No answer of ours was judged.");
+    assert!(said.iter().any(|sentence| sentence.contains("Of ours it is not known")), "{said:?}");
+    // One prompt has no interval.
+    let said = verdict(&Made { prompts: 1, recorded: false, ..TWO }.page());
+    assert!(!said[0].contains('['), "{said:?}");
+}
+
+#[test]
+fn a_method_has_one_colour_and_nothing_else_has_it() {
+    let html = TWO.page().html().unwrap();
+    let charts = charts(&Document::parse(&html).unwrap());
+    let mut seen: Vec<&str> = Vec::new();
+    for (figure, chart) in &charts {
+        for trace in chart["data"].as_array().unwrap() {
+            let Some(color) = trace["marker"]["color"].as_str() else { continue };
+            let name = trace["name"].as_str().unwrap();
+            // The reference has the first hue; the others follow by falling F1.
+            match ["ours", "hot", "base"].iter().position(|method| *method == name) {
+                Some(place) => {
+                    assert_eq!(color, format!("@{place}"), "{name} in {figure}");
+                    seen.push(figure);
+                }
+                None => assert!(color.starts_with("@tone-"), "{name} in {figure}: {color}"),
+            }
+        }
+    }
+    for figure in ["axes-by-method", "frontier-planes", "frontier-line", "weight-and-axis"] {
+        assert!(seen.contains(&&*format!("figure-{figure}")), "{figure}");
+    }
+}
+
+#[test]
+fn frontiers_have_lines_and_intervals_and_say_what_they_are() {
+    let html = TWO.page().html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    let charts = charts(&document);
+    let planes = traces(&charts, "frontier-planes");
+    let stairs: Vec<&&Json> = planes.iter().filter(|trace| trace["line"]["shape"] == "vh").collect();
+    assert_eq!((stairs.len(), planes.len()), (3, 6));
+    let ours = planes.iter().find(|trace| trace["name"] == "ours").unwrap();
+    for error in ["error_x", "error_y"] {
+        assert!(ours[error]["array"].as_array().unwrap().iter().any(|length| length.as_f64().unwrap() > 0.0), "{error}");
+    }
+    let said = ours["hovertext"][0].as_str().unwrap();
+    for part in ["<b>ours</b><br>weights: calm 1<br>calm (0 to 1): 0.", "<br>terse (0 to 1): 0.", ", 95% interval [0."] {
+        assert!(said.contains(part), "{said} lacks {part}");
+    }
+    for (figure, error) in [("axes-by-method", "error_x"), ("frontier-line", "error_y"), ("weight-and-axis", "error_y")] {
+        assert!(traces(&charts, figure).iter().all(|trace| trace[error]["array"].is_array()), "{figure}");
+    }
+    // An interval of the page is that of the table.
+    let axes = document.csv("axes");
+    let mut reader = csv::Reader::from_reader(axes.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let at = |heading: &str| header.iter().position(|known| known == heading).unwrap();
+    let row = reader.records().map(Result::unwrap).find(|row| &row[0] == "ours" && &row[1] == "1/0").unwrap();
+    let [mean, high] = ["calm", "calm 95%, prompts high"].map(|heading| row[at(heading)].parse::<f64>().unwrap());
+    assert!((ours["error_x"]["array"][0].as_f64().unwrap() - (high - mean)).abs() < 1e-12);
+}
+
+#[test]
+fn heat_maps_mark_what_is_significant_and_say_so() {
+    let html = Made { prompts: 10, ..TWO }.page().html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    let charts = charts(&document);
+    for figure in ["steering-map", "configuration-map", "steering-crossed"] {
+        let texts = traces(&charts, figure)[1]["text"].as_array().unwrap().clone();
+        let stars = texts.iter().filter(|text| text.as_str().unwrap().ends_with('*')).count();
+        assert!(figure == "configuration-map" || (stars > 0 && stars <= texts.len()), "{figure}: {texts:?}");
+    }
+    let steering = traces(&charts, "steering-map");
+    let texts = steering[1]["text"].as_array().unwrap();
+    assert!(texts[..3].iter().all(|text| text.as_str().unwrap().ends_with('*')), "ours: {texts:?}");
+    assert!(texts[3..].iter().all(|text| !text.as_str().unwrap().ends_with('*')), "the others: {texts:?}");
+    let captions = document.text_of("figcaption");
+    assert_eq!(captions.iter().filter(|caption| caption.contains("A star (*) marks") && caption.contains("Holm")).count(), 3);
+}
+
+#[test]
+fn a_section_with_nothing_to_show_is_left_out_and_named() {
+    let html = Made { recorded: false, methods: &[("ours", 0.3, 0.0)], ..TWO }.page().html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    document.check_ids();
+    let titles = document.text_of("h2");
+    for absent in ["Ablations", "Mechanism", "The champion's choice", "Throughput", "What does not reproduce"] {
+        assert!(!titles.contains(&absent), "{absent} in {titles:?}");
+    }
+    let missing: Vec<&str> = document.elements("p").filter(|p| p.class() == "missing").map(|p| p.text.as_str()).collect();
+    let left_out = missing.iter().find(|text| text.starts_with("Left out: ")).unwrap();
+    for part in ["Ablations (no arm without normalisation", "Throughput (no times", "Mechanism (no spreads"] {
+        assert!(left_out.contains(part), "{left_out}");
+    }
+    // Every section that is there shows something.
+    for section in document.elements("section").filter(|section| section.attribute("id") != Some("definitions")) {
+        assert!(section.text.len() > 200, "{}", section.text);
+    }
+    let full = TWO.page().html().unwrap();
+    assert!(Document::parse(&full).unwrap().text_of("h2").contains(&"Throughput"));
+}
+
+#[test]
+fn prompts_go_by_their_text() {
+    let html = TWO.page().html().unwrap();
+    let document = Document::parse(&html).unwrap();
+    assert!(!html.contains("id-1"), "the name of a prompt is shown");
+    let named: Vec<&str> = document.elements("td").filter(|td| td.class() == "prompt").map(|td| td.text.as_str()).collect();
+    assert!(!named.is_empty() && named.iter().all(|name| name.starts_with("Is this question ")), "{named:?}");
+    let headings: Vec<&str> = document.text_of("h3").into_iter().filter(|text| text.starts_with("Among the best")).collect();
+    assert!(headings[0].contains("weights: ") && headings[0].contains("“Is this question "), "{headings:?}");
+}
