@@ -10,7 +10,7 @@ mod peft;
 mod safetensors;
 mod weights;
 
-pub use checkpoint::{Checkpoint, GenerationConfig};
+pub use checkpoint::{Checkpoint, GenerationConfig, resolve};
 pub use digest::digest;
 pub use error::CheckpointError;
 pub(crate) use error::io_error;

@@ -14,25 +14,27 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 const MEMORY: f64 = 0.9;
 
 /// The progress of one run.
-pub(super) struct Bar {
+pub(in crate::commands) struct Bar {
     bar: ProgressBar,
     terminal: bool,
     total: u64,
     /// Exponential mean of items per second.
     rate: Option<f64>,
+    /// Steps of unequal length, and the time that they took.
+    steps: (u32, Duration),
     last_line: Instant,
 }
 
 impl Bar {
-    pub(super) fn new(total: u64) -> Self {
+    pub(in crate::commands) fn new(total: u64) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{bar:32.cyan} {pos}/{len} {msg} · {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, terminal, total, rate: None, last_line: Instant::now() }
+        Self { bar, terminal, total, rate: None, steps: (0, Duration::ZERO), last_line: Instant::now() }
     }
 
-    pub(super) fn finish(&self) {
+    pub(in crate::commands) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
@@ -93,8 +95,13 @@ impl Bar {
         }
     }
 
-    pub(super) fn dpo(&mut self, event: DpoEvent) {
+    pub(in crate::commands) fn dpo(&mut self, event: DpoEvent) {
         match event {
+            DpoEvent::Planned { memory, free } => {
+                let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+                let free = free.map_or_else(String::new, |free| format!(", of which {} are free", gigabytes(free)));
+                self.line(&format!("about {} of memory{free}; the time left is shown from the first step on", gigabytes(memory)));
+            }
             DpoEvent::Started { parameters, pairs, held_out, resumed, steps } => {
                 self.line(&format!("{parameters} parameters, {pairs} pairs, {held_out} held out, {steps} steps, {resumed} done"));
                 self.start(resumed);
@@ -106,15 +113,17 @@ impl Bar {
                     self.bar.reset_eta();
                 }
             }
-            DpoEvent::Step { step, loss, accuracy, norm, rate, pairs, elapsed } => {
-                let speed = self.rate(pairs, elapsed);
-                let left = self.left(step, pairs, speed);
+            DpoEvent::Step { step, loss, accuracy, norm, rate, tokens, elapsed, .. } => {
+                let speed = self.rate(tokens, elapsed);
+                let (count, time) = &mut self.steps;
+                (*count, *time) = (*count + 1, *time + elapsed);
+                let left = time.as_secs_f64() / f64::from(*count) * (self.total - step) as f64;
                 self.bar.set_position(step);
-                self.bar.set_message(format!("loss {loss:.3} · accuracy {accuracy:.2} · {speed:.1} pairs/s"));
+                self.bar.set_message(format!("loss {loss:.3} · accuracy {accuracy:.2} · {speed:.0} tokens/s"));
                 self.log(|| {
                     format!(
                         "step {step} loss {loss:.4} accuracy {accuracy:.2} norm {norm:.3} rate {rate:.2e} \
-                         {speed:.1} pairs/s {left:.0} s left"
+                         {speed:.0} tokens/s {left:.0} s left"
                     )
                 });
             }
