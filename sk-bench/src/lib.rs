@@ -21,6 +21,7 @@ mod record_file;
 pub mod ruler;
 mod screen;
 pub mod session;
+mod shell;
 pub mod sweep;
 pub mod trace;
 pub mod tune;

@@ -7,6 +7,7 @@ pub mod certify;
 pub mod chat;
 pub mod compare;
 pub mod generate;
+pub mod init;
 pub mod judge;
 pub mod prompts;
 pub mod report;

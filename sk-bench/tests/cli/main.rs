@@ -13,6 +13,7 @@ mod heads;
 #[allow(dead_code)] // shared with the tests of pages
 #[path = "../../../sk-report/tests/page/html.rs"]
 mod html;
+mod init;
 mod instructions;
 mod report;
 mod schemes;
