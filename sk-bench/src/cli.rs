@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use crate::commands::{
     arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, compare::CompareArgs,
-    export::ExportArgs, generate::GenerateArgs, judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs,
+    export::ExportArgs, generate::GenerateArgs, init::InitArgs, judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs,
     schemes::SchemesArgs, serve::ServeArgs, simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
 };
 use crate::{Error, commands};
@@ -62,6 +62,8 @@ pub enum Command {
     Arms(Box<ArmsArgs>),
     /// Show the methods that ship, slot by slot, the file of one, or what they cost here.
     Schemes(Box<SchemesArgs>),
+    /// Write a plan, prompts and a scheme to start an experiment from.
+    Init(InitArgs),
     /// Train a tokenizer, a language model, a blade, a head or a judge.
     #[command(subcommand)]
     Train(Box<TrainCommand>),
@@ -107,6 +109,7 @@ impl Command {
             Self::Play(args) => commands::serve::play(&args),
             Self::Arms(args) => commands::arms::run(&args),
             Self::Schemes(args) => commands::schemes::run(&args),
+            Self::Init(args) => commands::init::run(&args),
             Self::Train(command) => Ok(commands::train::run(*command)?),
             Self::Prompts(command) => commands::prompts::run(&command),
             Self::Sweep(args) => commands::sweep::run(&args),

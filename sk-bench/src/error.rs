@@ -167,6 +167,12 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// A folder that is to be filled and holds something, or is no folder.
+    #[error("{} is there already; give a new or an empty folder", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
     /// An output that would take the place of an input.
     #[error("{} is read, and would be overwritten by what is written; give another file", path.display())]
     Overwrites {

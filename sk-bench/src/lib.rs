@@ -22,6 +22,7 @@ mod record_file;
 pub mod ruler;
 mod screen;
 pub mod session;
+mod shell;
 pub mod sweep;
 pub mod terminal;
 pub mod trace;

@@ -18,6 +18,10 @@ use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
+/// Sixty questions of everyday life that the model was not trained on, as JSON lines of `id`,
+/// `prompt` and `labels`.
+pub const QUESTIONS: &str = include_str!("../assets/questions.jsonl");
+
 /// What the path of an embedded file begins with.
 const ROOT: &str = "embedded:";
 

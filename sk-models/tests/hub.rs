@@ -83,9 +83,10 @@ impl FakeHub {
                 respond(stream, "401 Unauthorized", &[], b"");
                 return;
             }
-            let listing = format!("/api/models/{ID}/revision/main");
-            let file = request.path.strip_prefix(&format!("/{ID}/resolve/{COMMIT}/"));
-            if request.path == listing {
+            let listings = ["models", "datasets"].map(|kind| format!("/api/{kind}/{ID}/revision/main"));
+            let path = request.path.strip_prefix("/datasets").unwrap_or(&request.path);
+            let file = path.strip_prefix(&format!("/{ID}/resolve/{COMMIT}/"));
+            if listings.contains(&request.path) {
                 let siblings: Vec<_> = state.files.keys().map(|name| serde_json::json!({"rfilename": name})).collect();
                 let body = " ".repeat(state.padding) + &serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
                 respond(stream, "200 OK", &[("content-type", "application/json")], body.as_bytes());
@@ -253,6 +254,30 @@ fn a_model_is_downloaded_once_and_only_what_is_needed() {
     let again = fake.hub(cache.path()).with_offline(true).resolve(ID, &mut ()).unwrap();
     assert_eq!(again, snapshot);
     assert_eq!(fake.requests().len(), before, "a complete snapshot needs no hub");
+}
+
+#[test]
+fn a_data_set_gives_the_files_that_are_asked_for() {
+    let files = ["good/train.jsonl.gz", "good/test.jsonl.gz", "bad/train.jsonl.gz"];
+    let files = files.map(|name| (name.to_owned(), name.as_bytes().to_vec()));
+    let fake = FakeHub::start(State { files: HashMap::from(files), ..State::default() });
+    let cache = tempfile::tempdir().unwrap();
+    let id = ID.parse().unwrap();
+    let name = "good/train.jsonl.gz";
+    let snapshot = fake.hub(cache.path()).data(&id, &[name], &mut ()).unwrap();
+    assert_eq!(snapshot, cache.path().join(format!("datasets--owner--model/snapshots/{COMMIT}")));
+    assert_eq!(std::fs::read(snapshot.join(name)).unwrap(), name.as_bytes());
+    assert!(!snapshot.join("good/test.jsonl.gz").exists() && !snapshot.join("bad").exists());
+    let paths: Vec<String> = fake.requests().into_iter().map(|request| request.path).collect();
+    assert_eq!(paths, ["/api/datasets/owner/model/revision/main".to_owned(), format!("/datasets/{ID}/resolve/{COMMIT}/{name}")]);
+
+    let offline = fake.hub(cache.path()).with_offline(true);
+    assert_eq!(offline.data(&id, &[name], &mut ()).unwrap(), snapshot);
+    let missing = offline.data(&id, &["good/test.jsonl.gz"], &mut ()).unwrap_err();
+    assert!(matches!(missing, HubError::Offline { .. }), "{missing}");
+    assert_eq!(fake.requests().len(), 2);
+    let absent = fake.hub(cache.path()).data(&id, &["ugly.jsonl"], &mut ()).unwrap_err().to_string();
+    assert!(absent.contains("owner/model has no file ugly.jsonl"), "{absent}");
 }
 
 #[test]

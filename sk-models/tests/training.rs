@@ -11,6 +11,7 @@ use std::{
 use burn::tensor::Device;
 use sk_models::{
     Qwen2Config,
+    decoder::Precision as FrozenPrecision,
     head::HeadKind,
     hf::Checkpoint,
     lora::Target,
@@ -141,8 +142,10 @@ impl Workspace {
             rank: 2,
             alpha: 4.0,
             loss: PreferenceLoss { beta: 0.5, label_smoothing: 0.0, length_normalised: false },
+            precision: FrozenPrecision::F32,
             steps: 8,
             batch: 4,
+            accumulate: 1,
             length: 48,
             rate: 1e-2,
             warmup: 2,
@@ -272,7 +275,9 @@ fn a_preference_run_does_not_resume_another() {
     train_lm(&workspace.lm("model"), &device, &mut |_| {}).unwrap();
     train_lm(&LmOptions { seed: 8, ..workspace.lm("other") }, &device, &mut |_| {}).unwrap();
     interrupted_dpo(&workspace.dpo("model", "run"), &device);
-    let changes: [Change<DpoOptions>; 5] = [
+    let changes: [Change<DpoOptions>; 7] = [
+        (|o| (o.batch, o.accumulate) = (2, 2), "--batch 4, not 2"),
+        (|o| o.precision = FrozenPrecision::Bf16, "--precision the default, not bf16"),
         (|o| o.rate = 2e-2, "--rate 0.01, not 0.02"),
         (|o| o.loss.beta = 1.0, "--beta 0.5, not 1"),
         (|o| o.loss.label_smoothing = 0.1, "--label-smoothing 0, not 0.1"),
@@ -338,6 +343,72 @@ fn an_interrupted_preference_run_resumes_to_the_same_bytes() {
     assert_eq!(whole, parts);
     let file = "adapter_model.safetensors";
     assert_eq!(workspace.bytes(&format!("whole/{file}")), workspace.bytes(&format!("parts/{file}")));
+}
+
+/// Relative distance of two adapters after a few steps: f32 sums in another order, which Adam's
+/// division by small gradients magnifies.
+const ADAPTERS: f64 = 1e-3;
+/// Distance of their losses.
+const LOSSES: f64 = 1e-5;
+
+/// Trains an adapter; the losses of its steps, and the matrices B.
+fn trained(options: &DpoOptions) -> (Vec<f64>, Vec<f32>) {
+    let mut losses = Vec::new();
+    train_dpo(options, &Device::flex(), &mut |event| {
+        if let DpoEvent::Step { loss, .. } = event {
+            losses.push(loss);
+        }
+    })
+    .unwrap();
+    let bytes = fs::read(options.output.join("adapter_model.safetensors")).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut tensors = file.tensors();
+    tensors.retain(|(name, _)| name.contains("lora_B"));
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let floats = |bytes: &[u8]| -> Vec<f32> { bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect() };
+    (losses, tensors.iter().flat_map(|(_, tensor)| floats(tensor.data())).collect())
+}
+
+fn assert_alike((losses, matrices): (Vec<f64>, Vec<f32>), (others, expected): (Vec<f64>, Vec<f32>)) {
+    assert_eq!(losses.len(), others.len());
+    for (loss, other) in losses.iter().zip(&others) {
+        assert!((loss - other).abs() < LOSSES, "{losses:?} {others:?}");
+    }
+    let square = |values: &mut dyn Iterator<Item = f32>| values.map(|value| f64::from(value).powi(2)).sum::<f64>();
+    let off = square(&mut matrices.iter().zip(&expected).map(|(a, b)| a - b)).sqrt();
+    let size = square(&mut expected.iter().copied()).sqrt();
+    assert!(size > 0.0 && off < ADAPTERS * size, "off by {off:e} of {size:e}");
+}
+
+#[test]
+fn accumulated_passes_are_a_larger_batch() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
+    let whole = trained(&workspace.dpo("model", "whole"));
+    let parts = trained(&DpoOptions { batch: 1, accumulate: 4, ..workspace.dpo("model", "parts") });
+    assert_alike(parts, whole);
+}
+
+/// Widening is exact, so a model whose weights are bf16 numbers has the gradients of f32.
+#[test]
+fn weights_in_bf16_give_the_gradients_of_f32() {
+    let _alone = alone();
+    let workspace = Workspace::new();
+    train_lm(&workspace.lm("model"), &Device::flex(), &mut |_| {}).unwrap();
+    // The upper half of each f32 is a bf16 number; the header is the length and as many bytes.
+    let path = workspace.root.path().join("model/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[header..].as_chunks_mut::<4>().0.iter_mut().for_each(|value| value[..2].fill(0));
+    fs::write(&path, bytes).unwrap();
+
+    let single = trained(&workspace.dpo("model", "f32"));
+    let half = trained(&DpoOptions { precision: FrozenPrecision::Bf16, ..workspace.dpo("model", "bf16") });
+    assert_alike(half, single);
+    let refused = DpoOptions { precision: FrozenPrecision::Int8, ..workspace.dpo("model", "int8") };
+    let message = train_dpo(&refused, &Device::flex(), &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("`precision` is int8: must be f32 or bf16"), "{message}");
 }
 
 #[test]

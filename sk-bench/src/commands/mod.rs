@@ -8,6 +8,7 @@ pub mod chat;
 pub mod compare;
 pub mod export;
 pub mod generate;
+pub mod init;
 pub mod judge;
 pub mod prompts;
 pub mod report;

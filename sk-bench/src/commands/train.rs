@@ -12,8 +12,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use sk_models::{
     Qwen2Config,
+    decoder::Precision as FrozenPrecision,
     device::DeviceName,
     head::HeadKind,
+    hf,
     lora::Target,
     train::{
         TrainError,
@@ -30,10 +32,12 @@ use sk_models::{
 
 use crate::Error;
 use crate::plural::counted;
+use crate::progress::Loading;
 use crate::record_file::spare;
 
 pub use head::HeadArgs;
 pub use judge::JudgeModelArgs;
+pub(super) use progress::Bar;
 
 /// What to train.
 #[derive(Debug, Subcommand)]
@@ -239,9 +243,12 @@ pub struct DpoArgs {
     /// repeated
     #[arg(long = "test", value_name = "FILE")]
     tests: Vec<PathBuf>,
-    /// Directory of the model to adapt, or embedded:backbone; no hub id
-    #[arg(long, value_name = "DIR")]
-    model: PathBuf,
+    /// Directory or hub id of the model to adapt, or embedded:backbone
+    #[arg(long, value_name = "DIR|ID")]
+    model: String,
+    /// Frozen weights of the model: f32, or bf16, which takes half the memory
+    #[arg(long, value_name = "PRECISION", default_value_t = FrozenPrecision::F32)]
+    precision: FrozenPrecision,
     /// Directory for the adapter; a checkpoint found there is resumed, and a finished adapter not
     /// overwritten
     #[arg(long, short, value_name = "DIR")]
@@ -271,9 +278,12 @@ pub struct DpoArgs {
     /// Optimiser steps
     #[arg(long)]
     steps: u64,
-    /// Pairs per step
+    /// Pairs per forward pass
     #[arg(long, default_value_t = 16)]
     batch: usize,
+    /// Forward passes per step: a step sees BATCH times as many pairs, in the memory of BATCH
+    #[arg(long, default_value_t = 1)]
+    accumulate: usize,
     /// Longest prompt and completion together, in tokens
     #[arg(long, default_value_t = 256)]
     length: usize,
@@ -414,15 +424,20 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         save_every: args.save_every,
         precision: args.precision.into(),
     };
-    let mut progress = progress::Bar::new("step", args.steps);
+    let mut progress = Bar::new("step", args.steps);
     train_lm(&options, &device, &mut |event| progress.lm(event))?;
     progress.finish();
     Ok(())
 }
 
 fn dpo(args: DpoArgs) -> Result<(), Error> {
+    let model = {
+        let mut loading = Loading::new(false);
+        loading.show("looking for the model");
+        hf::resolve(&args.model, &mut loading)?
+    };
     let options = DpoOptions {
-        model: args.model,
+        model,
         sources: args.data,
         exclude: args.exclude,
         held_out: args.held_out,
@@ -436,8 +451,10 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
             label_smoothing: args.label_smoothing,
             length_normalised: args.length_normalised,
         },
+        precision: args.precision,
         steps: args.steps,
         batch: args.batch,
+        accumulate: args.accumulate,
         length: args.length,
         rate: args.rate,
         warmup: args.warmup,
@@ -458,7 +475,7 @@ fn dpo(args: DpoArgs) -> Result<(), Error> {
         return Ok(());
     }
     let device = args.device.open()?;
-    let mut progress = progress::Bar::new("step", args.steps);
+    let mut progress = Bar::new("step", args.steps);
     train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
     progress.finish();
     Ok(())

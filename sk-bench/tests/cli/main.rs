@@ -16,6 +16,7 @@ mod heads;
 #[allow(dead_code)] // shared with the tests of pages
 #[path = "../../../sk-report/tests/page/html.rs"]
 mod html;
+mod init;
 mod instructions;
 #[allow(dead_code)] // shared with the tests of remote engines
 #[path = "../../../sk-remote/tests/servers/model.rs"]

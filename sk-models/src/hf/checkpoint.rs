@@ -21,7 +21,7 @@ use crate::{
     head::Head,
     json::{self, OneOrMany},
     lora::LoraAdapter,
-    model::Qwen2,
+    model::{Qwen2, parts::Halved},
     text::{ChatTemplate, TextError, Tokenizer},
 };
 
@@ -187,6 +187,26 @@ impl Checkpoint {
         Ok(model)
     }
 
+    /// Loads the model to be trained around: its weights are frozen and, with `bf16`, its matrices
+    /// rounded to bf16 as they are read.
+    ///
+    /// # Errors
+    ///
+    /// As [`model`](Self::model), or if the device has no weights of that precision.
+    pub(crate) fn frozen(&self, device: &Device, precision: Precision) -> Result<Qwen2, CheckpointError> {
+        precision.check(&self.config, device)?;
+        if precision != Precision::Bf16 {
+            return self.model(device);
+        }
+        self.check_memory(device, precision, free_memory())?;
+        let model = {
+            let _quiet = pause(device);
+            Qwen2::assemble(&self.config, Halved(Source::new(&self.config, &self.tensors, device)?))?
+        };
+        self.wait(device)?;
+        Ok(model)
+    }
+
     /// Returns a decoder of the model on a device.
     ///
     /// On a CPU it takes the memory of its weights in that precision and of one layer or table
@@ -246,9 +266,14 @@ impl Checkpoint {
     }
 }
 
-/// Returns the directory of a model or adapter. For a directory, the environment's hub is not
-/// consulted.
-pub(super) fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
+/// Returns the directory of a model or adapter that is given by directory or hub id.
+///
+/// For a directory, also one that is embedded, the environment's hub is not consulted.
+///
+/// # Errors
+///
+/// If there is neither such a directory nor such an id, or it cannot be downloaded.
+pub fn resolve(source: &str, progress: &mut dyn Progress) -> Result<PathBuf, CheckpointError> {
     let local = Path::new(source);
     if files::is_dir(local) {
         return Ok(local.to_owned());

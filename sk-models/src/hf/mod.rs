@@ -11,7 +11,7 @@ mod safetensors;
 mod text_files;
 mod weights;
 
-pub use checkpoint::{Checkpoint, GenerationConfig};
+pub use checkpoint::{Checkpoint, GenerationConfig, resolve};
 pub use digest::digest;
 pub use error::CheckpointError;
 pub(crate) use error::io_error;

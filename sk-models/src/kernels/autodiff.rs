@@ -90,6 +90,38 @@ impl<B: FusedOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
         panic!("the gradient of the fused activation has no gradient");
     }
 
+    fn fused_product(x: FloatTensor<Self>, w: FloatTensor<Self>) -> FloatTensor<Self> {
+        #[derive(Debug)]
+        struct Product;
+
+        impl<B: FusedOps> Backward<B, 1> for Product {
+            type State = FloatTensor<B>;
+
+            fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+                let grad = grads.consume::<B>(&ops.node);
+                let [x] = ops.parents;
+                if let Some(x) = x {
+                    grads.register::<B>(x.id, B::fused_product_backward(ops.state, grad));
+                }
+            }
+        }
+
+        // The weight is frozen.
+        let nodes = [x.node()];
+        let (x, w) = (x.into_primitive(), w.into_primitive());
+        match Product.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let y = B::fused_product(x, w.clone());
+                prep.finish(w, y)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::fused_product(x, w)),
+        }
+    }
+
+    fn fused_product_backward(_w: FloatTensor<Self>, _grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        panic!("the gradient of the product with a frozen weight has no gradient");
+    }
+
     fn fused_attention(
         q: FloatTensor<Self>,
         k: FloatTensor<Self>,

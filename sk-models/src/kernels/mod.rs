@@ -8,8 +8,10 @@
 
 mod attention;
 mod autodiff;
+mod frozen;
 pub(crate) mod logits;
 mod norm;
+mod product;
 pub(crate) mod simd;
 mod swiglu;
 
@@ -17,8 +19,9 @@ use burn::{
     backend::{
         Backend, Dispatch, DispatchDevice, Flex, TensorMetadata, backend_extension, flex::FlexTensor, tensor::FloatTensor,
     },
-    tensor::{DType, Device, Tensor, TensorData, activation},
+    tensor::{DType, Device, Tensor, TensorData, activation, module::linear},
 };
+use half::bf16;
 
 pub use attention::Shape;
 
@@ -45,6 +48,12 @@ pub trait FusedOps: Backend {
         up: FloatTensor<Self>,
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// `x·W` of `[M, in]` in f32 and a frozen W `[in, out]` in bf16.
+    fn fused_product(x: FloatTensor<Self>, w: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// The gradient of [`fused_product`](Self::fused_product) with respect to x.
+    fn fused_product_backward(w: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// Causal attention of whole sequences with rotary tables `[S, D]`.
     fn fused_attention(
@@ -86,6 +95,18 @@ fn tensor_like(values: Vec<f32>, like: &FlexTensor) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, like.shape()))
 }
 
+/// Calls `work` with a bf16 tensor `[in, out]` as it lies in memory, and whether that is its
+/// transpose.
+fn with_stored<R>(w: &FlexTensor, work: impl FnOnce(frozen::Stored<'_>, bool) -> R) -> R {
+    let (input, output) = (w.shape()[0], w.shape()[1]);
+    let by_columns = w.transpose(0, 1).is_contiguous();
+    let lain = if by_columns { w.clone() } else { w.to_contiguous() };
+    let (rows, columns) = if by_columns { (output, input) } else { (input, output) };
+    let start = lain.layout().start_offset();
+    let values = &lain.storage::<bf16>()[start..start + rows * columns];
+    work(frozen::Stored { values, rows, columns }, by_columns)
+}
+
 impl FusedOps for Flex {
     fn fused_norm(x: FlexTensor, w: FlexTensor, epsilon: f32) -> FlexTensor {
         let y = norm::forward(Values::of(&x).slice(), Values::of(&w).slice(), epsilon);
@@ -104,6 +125,28 @@ impl FusedOps for Flex {
     fn fused_swiglu_backward(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> (FlexTensor, FlexTensor) {
         let (dgate, dup) = swiglu::backward(Values::of(&gate).slice(), Values::of(&up).slice(), Values::of(&grad).slice());
         (tensor_like(dgate, &gate), tensor_like(dup, &up))
+    }
+
+    fn fused_product(x: FlexTensor, w: FlexTensor) -> FlexTensor {
+        let values = Values::of(&x);
+        let y = with_stored(
+            &w,
+            |stored, transposed| {
+                if transposed { stored.times_transposed(values.slice()) } else { stored.times(values.slice()) }
+            },
+        );
+        FlexTensor::from_data(TensorData::new(y, [x.shape()[0], w.shape()[1]]))
+    }
+
+    fn fused_product_backward(w: FlexTensor, grad: FlexTensor) -> FlexTensor {
+        let values = Values::of(&grad);
+        let dx = with_stored(
+            &w,
+            |stored, transposed| {
+                if transposed { stored.times(values.slice()) } else { stored.times_transposed(values.slice()) }
+            },
+        );
+        FlexTensor::from_data(TensorData::new(dx, [grad.shape()[0], w.shape()[0]]))
     }
 
     fn fused_attention(
@@ -173,6 +216,27 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
         return Tensor::from_dispatch(y);
     }
     activation::silu(gate) * up
+}
+
+/// `x·W + b` of `[M, in]` and W `[in, out]`.
+///
+/// W may be in bf16 beside an x in f32. It is frozen then: gradients go to x and b. On a CPU the
+/// weights are widened, which is exact; on other devices x, and its gradient, are rounded to bf16.
+#[must_use]
+pub fn affine(x: Tensor<2>, w: Tensor<2>, b: Option<Tensor<1>>) -> Tensor<2> {
+    if w.dtype() == x.dtype() {
+        return linear(x, w, b);
+    }
+    let y = if is_fused(&x.device(), x.dtype()) {
+        Tensor::from_dispatch(<Dispatch as FusedOps>::fused_product(x.into_dispatch(), w.into_dispatch()))
+    } else {
+        let dtype = x.dtype();
+        x.cast(w.dtype()).matmul(w).cast(dtype)
+    };
+    match b {
+        Some(b) => y + b.unsqueeze::<2>(),
+        None => y,
+    }
 }
 
 /// Causal attention of whole sequences: queries `[B·S, Hq·D]`, keys and values `[B·S, Hkv·D]`,
@@ -247,6 +311,27 @@ mod tests {
                     x[0].clone() * mean.add_scalar(1e-6).sqrt().recip() * x[1].clone()
                 },
             );
+        }
+    }
+
+    #[test]
+    fn a_product_with_a_weight_in_bf16_is_that_with_its_widened_numbers() {
+        let device = Device::flex();
+        // The last weight is wider than a block.
+        for [rows, input, output] in [[1, 5, 3], [7, 33, 130], [3, 40, 70_000]] {
+            let x = random([rows, input], &device);
+            for transposed in [false, true] {
+                let stored = if transposed { [output, input] } else { [input, output] };
+                let weight = random(stored, &device).cast(DType::BF16);
+                let lain = |weight: Tensor<2>| if transposed { weight.transpose() } else { weight };
+                let on_graph = |weight: Tensor<2>| lain(Tensor::from_inner(weight));
+                let wide = weight.clone().cast(DType::F32);
+                compare(
+                    &[x.clone()],
+                    |x| affine(x[0].clone(), on_graph(weight.clone()), None),
+                    |x| x[0].clone().matmul(on_graph(wide.clone())),
+                );
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use super::{
     initial::Initial,
     mlp::Mlp,
     norm::Norm,
+    projection::Projection,
 };
 use crate::{config::Qwen2Config, lora::LayerDeltas};
 
@@ -33,6 +34,20 @@ impl Layer {
             post_attention_layernorm: norm(),
             mlp: Mlp::initial(config, initial),
         }
+    }
+
+    /// Returns the linear layers, in the order of the forward pass.
+    pub(super) fn projections_mut(&mut self) -> [&mut Projection; 7] {
+        let (attention, mlp) = (&mut self.self_attn, &mut self.mlp);
+        [
+            &mut attention.q_proj,
+            &mut attention.k_proj,
+            &mut attention.v_proj,
+            &mut attention.o_proj,
+            &mut mlp.gate_proj,
+            &mut mlp.up_proj,
+            &mut mlp.down_proj,
+        ]
     }
 
     /// Maps `[G·N·S, H]` to `[G·N·S, H]`.

@@ -16,10 +16,7 @@ mod rope;
 
 use burn::{
     module::{Module, Param},
-    tensor::{
-        Device, Int, Tensor,
-        module::{embedding, linear},
-    },
+    tensor::{Device, Int, Tensor, module::embedding},
 };
 
 pub use attention::{Attention, Pass};
@@ -30,7 +27,7 @@ pub use norm::Norm;
 pub use projection::Projection;
 pub use rope::Rope;
 
-use crate::{config::Qwen2Config, lora::Lanes};
+use crate::{config::Qwen2Config, kernels::affine, lora::Lanes};
 
 /// A Qwen2 decoder: embedding, layers, final norm, head.
 #[derive(Module, Debug)]
@@ -93,7 +90,9 @@ impl Qwen2 {
         let [batch, length] = tokens.dims();
         assert_eq!(batch % lanes.count(), 0, "{batch} rows in {} lanes", lanes.count());
         let pass = Pass::new(&self.config, batch, length, &self.device());
-        let mut x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
+        let x = embedding(self.embed_tokens.val(), tokens.clone()).reshape([batch * length, self.config.hidden_size]);
+        // The states between layers have the type of the norms, also where matrices are in bf16.
+        let mut x = x.cast(self.norm.weight.val().dtype());
         if let Some(delta) = lanes.embedding(tokens, Tensor::matmul) {
             x = x + delta;
         }
@@ -112,8 +111,8 @@ impl Qwen2 {
             None => self.embed_tokens.val().transpose(),
         };
         match lanes.head() {
-            None => linear(hidden, head, None),
-            Some(delta) => delta.add(linear(hidden.clone(), head, None), hidden),
+            None => affine(hidden, head, None),
+            Some(delta) => delta.add(affine(hidden.clone(), head, None), hidden),
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use burn::{
     module::{Module, Param},
-    tensor::{Tensor, module::linear},
+    tensor::{DType, Tensor},
 };
 
+use crate::kernels::affine;
 use crate::lora::LaneDelta;
 
 /// `y = x·W + b`, with W of shape `[in, out]`.
 ///
-/// Files store the transpose.
+/// Files store the transpose. A frozen W may be in bf16; see [`affine`].
 #[derive(Module, Debug)]
 pub struct Projection {
     /// `[in, out]`.
@@ -32,11 +33,16 @@ impl Projection {
     pub fn forward(&self, x: Tensor<2>, delta: Option<&LaneDelta>) -> Tensor<2> {
         let bias = self.bias.as_ref().map(Param::val);
         match delta {
-            None => linear(x, self.weight.val(), bias),
+            None => affine(x, self.weight.val(), bias),
             Some(delta) => {
-                let frozen = linear(x.clone(), self.weight.val(), bias);
+                let frozen = affine(x.clone(), self.weight.val(), bias);
                 delta.add(frozen, x)
             }
         }
+    }
+
+    /// Rounds the weight to bf16.
+    pub(super) fn halve(&mut self) {
+        self.weight = Param::from_tensor(self.weight.val().cast(DType::BF16));
     }
 }

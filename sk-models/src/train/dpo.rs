@@ -9,7 +9,7 @@ use std::{
 
 use burn::{
     module::{Module, Param},
-    optim::GradientsParams,
+    optim::{GradientsAccumulator, GradientsParams},
     tensor::{Device, Distribution, Int, Tensor, TensorData},
 };
 use rand::{SeedableRng, seq::SliceRandom};
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     data::{Excluded, Marks, Row, Source},
     error::TrainError,
+    footprint::{Footprint, Pass},
     loss::{sum_by_sequence, target_log_probs},
     optimizer::{Optimizer, OptimizerSettings, Rule},
     pairs::{Loaded, Pair, PairFiles, Side},
@@ -30,10 +31,12 @@ use super::{
 };
 use crate::{
     config::Qwen2Config,
+    device::{free_memory, is_processor},
     files,
     hf::{self, Checkpoint},
     lora::{AdapterStack, Lanes, LoraAdapter, LowRank, Target},
     model::Qwen2,
+    precision::Precision,
 };
 
 use super::lm::CHECKPOINT;
@@ -62,10 +65,14 @@ pub struct DpoOptions {
     pub alpha: f64,
     /// The loss.
     pub loss: PreferenceLoss,
+    /// The frozen weights of the backbone, in f32 or bf16. The adapter is in f32 in any case.
+    pub precision: Precision,
     /// Optimiser steps.
     pub steps: u64,
-    /// Pairs per step.
+    /// Pairs per forward pass.
     pub batch: usize,
+    /// Forward passes per step: a step sees `batch · accumulate` pairs.
+    pub accumulate: usize,
     /// Longest prompt and completion together, in tokens; prompts lose their beginning.
     pub length: usize,
     /// The highest learning rate.
@@ -90,7 +97,14 @@ pub struct DpoOptions {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DpoEvent {
-    /// The pairs are ready.
+    /// The pairs are read, and the model is about to be.
+    Planned {
+        /// Bytes of memory that the run takes at most, estimated.
+        memory: u64,
+        /// Bytes that are free, on a processor whose system says so.
+        free: Option<u64>,
+    },
+    /// The reference is about to be computed.
     Started {
         /// Trained parameters.
         parameters: usize,
@@ -124,6 +138,8 @@ pub enum DpoEvent {
         rate: f64,
         /// Pairs trained on in this step.
         pairs: usize,
+        /// Their tokens, prompts included.
+        tokens: usize,
         /// How long it took.
         elapsed: Duration,
     },
@@ -192,6 +208,36 @@ struct Progress {
 }
 
 impl DpoOptions {
+    /// Returns the pairs of a step.
+    fn pairs(&self) -> usize {
+        self.batch * self.accumulate
+    }
+
+    /// Returns the memory that the run takes at its largest pass.
+    fn footprint(&self, config: &Qwen2Config, train: &[Pair], order: &mut Order) -> Footprint {
+        let parameters = |target: &Target| {
+            let (input, output) = target.dims(config);
+            self.rank * (input + output)
+        };
+        let pass = |group: &[usize]| {
+            let sides = || group.iter().flat_map(|&index| [&train[index].chosen, &train[index].rejected]);
+            let longest = sides().map(|side| side.ids.len()).max().unwrap_or(0);
+            Pass { tokens: 2 * group.len() * longest, completion: sides().map(|side| side.completion).sum() }
+        };
+        let mut passes = Vec::new();
+        for step in 0..self.steps {
+            passes.extend(order.step(step, self.pairs()).chunks(self.batch).map(pass));
+        }
+        Footprint {
+            config: config.clone(),
+            precision: self.precision,
+            adapter: config.num_hidden_layers * self.targets.iter().map(parameters).sum::<usize>(),
+            targets: self.targets.len(),
+            rank: self.rank,
+            passes,
+        }
+    }
+
     /// Returns everything that determines the matrices after a step.
     fn recipe(&self, backbone: &Checkpoint, tokenizer: &Path) -> Result<Recipe, TrainError> {
         let Self {
@@ -210,7 +256,9 @@ impl DpoOptions {
             tests: _,
             evaluate_every: _,
             save_every: _,
+            precision,
             batch,
+            accumulate,
             length,
             rate,
             warmup,
@@ -219,7 +267,7 @@ impl DpoOptions {
             clip,
             seed,
         } = self;
-        let recipe = Recipe::default()
+        let mut recipe = Recipe::default()
             .value("targets", targets.iter().map(|target| target.name()).collect::<Vec<_>>().join(","))
             .value("rank", rank)
             .value("alpha", alpha)
@@ -237,6 +285,13 @@ impl DpoOptions {
             .value("held-out", held_out)
             .data(sources, exclude)?
             .model("model", Some(backbone))?;
+        // Checkpoints from before these options resume.
+        if *precision != Precision::default() {
+            recipe = recipe.value("precision", precision);
+        }
+        if *accumulate > 1 {
+            recipe = recipe.value("accumulate", accumulate);
+        }
         recipe.file("model's tokenizer", tokenizer)
     }
 }
@@ -264,8 +319,7 @@ pub fn train_dpo(
     let tokenizer = load_tokenizer(&tokenizer_path)?;
     let marks = Marks::of(&tokenizer, &tokenizer_path)?;
     let checkpoint = Checkpoint::from_directory(&options.model)?;
-    let plain = checkpoint.model(device)?;
-    let config = plain.config.clone();
+    let config = checkpoint.config().clone();
     let mut tests = Vec::new();
     for path in &options.tests {
         let pairs = PairFiles::encode(path, &Excluded::default(), options.length, &tokenizer, marks)?;
@@ -277,7 +331,15 @@ pub fn train_dpo(
     let (mut train, mut held_out) =
         PairFiles { sources: &options.sources, exclude: &options.exclude, held_out: options.held_out, length: options.length }
             .load(&tokenizer, marks)?;
+    let mut order = Order::new(options.seed, &train);
+    let memory = options.footprint(&config, &train, &mut order).bytes();
+    let free = free_memory().filter(|_| is_processor(device));
+    report(DpoEvent::Planned { memory, free });
+    if let Some(free) = free.filter(|&free| memory > free) {
+        return Err(TrainError::Memory { needed: memory as f64 / 1e9, free: free as f64 / 1e9 });
+    }
     files::create_dir(&options.output).map_err(|source| TrainError::io(&options.output, source))?;
+    let plain = checkpoint.frozen(device, options.precision)?;
 
     let graph = device.clone().autodiff();
     // Frozen: on the graph's device, outside its gradients.
@@ -309,8 +371,7 @@ pub fn train_dpo(
         steps: options.steps,
     });
     // Only the pairs of the remaining steps need a reference.
-    let mut order = Order::new(options.seed, &train);
-    let used: BTreeSet<usize> = (step..options.steps).flat_map(|step| order.step(step, options.batch)).collect();
+    let used: BTreeSet<usize> = (step..options.steps).flat_map(|step| order.step(step, options.pairs())).collect();
     let used: Vec<usize> = used.into_iter().collect();
     let total = used.len() + held_out.len();
     let mut done = 0;
@@ -333,22 +394,32 @@ pub fn train_dpo(
     let scale = options.alpha / options.rank as f64;
     while step < options.steps {
         let start = Instant::now();
-        let pairs: Vec<&Pair> = order.step(step, options.batch).into_iter().map(|index| &train[index]).collect();
-        let stack = AdapterStack::new(&config, &[Some(&matrices.adapter(&config, &options.targets, scale))], &graph)?;
-        let margins = margins(&backbone, Lanes::of(&stack), &pairs, &options.loss, &graph);
-        let values: Vec<f32> = margins.clone().inner().into_data().iter::<f32>().collect();
-        let loss = options.loss.loss(margins);
-        let value = f64::from(loss.clone().inner().into_scalar::<f32>());
-        if !value.is_finite() {
-            return Err(TrainError::Diverged { step, loss: value });
+        let pairs: Vec<&Pair> = order.step(step, options.pairs()).into_iter().map(|index| &train[index]).collect();
+        let mut accumulator = GradientsAccumulator::new();
+        let (mut value, mut right) = (0.0, 0);
+        for group in pairs.chunks(options.batch) {
+            let adapter = matrices.adapter(&config, &options.targets, scale);
+            let stack = AdapterStack::new(&config, &[Some(&adapter)], &graph)?;
+            let margins = margins(&backbone, Lanes::of(&stack), group, &options.loss, &graph);
+            right += margins.clone().inner().into_data().iter::<f32>().filter(|&margin| margin > 0.0).count();
+            // The mean over the step is the mean of its groups, which are of one size.
+            let mut loss = options.loss.loss(margins);
+            if options.accumulate > 1 {
+                loss = loss.div_scalar(options.accumulate as f64);
+            }
+            value += f64::from(loss.clone().inner().into_scalar::<f32>());
+            if !value.is_finite() {
+                return Err(TrainError::Diverged { step, loss: value });
+            }
+            accumulator.accumulate(&matrices, GradientsParams::from_grads(loss.backward(), &matrices));
         }
-        let grads = GradientsParams::from_grads(loss.backward(), &matrices);
         let rate = schedule.rate(step);
-        let (changed, norm) = optimizer.step(matrices, grads, rate);
+        let (changed, norm) = optimizer.step(matrices, accumulator.grads(), rate);
         matrices = changed;
         step += 1;
-        let accuracy = values.iter().filter(|&&margin| margin > 0.0).count() as f64 / values.len() as f64;
-        report(DpoEvent::Step { step, loss: value, accuracy, norm, rate, pairs: pairs.len(), elapsed: start.elapsed() });
+        let accuracy = right as f64 / pairs.len() as f64;
+        let tokens = pairs.iter().map(|pair| pair.chosen.ids.len() + pair.rejected.ids.len()).sum();
+        report(DpoEvent::Step { step, loss: value, accuracy, norm, rate, pairs: pairs.len(), tokens, elapsed: start.elapsed() });
         if step % options.evaluate_every == 0 && step < options.steps {
             let measured = measure(&plain, &matrices.valid(), options, &held_out)?;
             report(DpoEvent::HeldOut { step, report: measured });
@@ -389,7 +460,7 @@ pub fn unseen_pairs(options: &DpoOptions) -> Result<Vec<Row>, TrainError> {
             .load_rows(&tokenizer, marks)?;
     let (rows, pairs): (Vec<Row>, Vec<Pair>) = train.into_iter().unzip();
     let mut order = Order::new(options.seed, &pairs);
-    let seen: BTreeSet<usize> = (0..options.steps).flat_map(|step| order.step(step, options.batch)).collect();
+    let seen: BTreeSet<usize> = (0..options.steps).flat_map(|step| order.step(step, options.pairs())).collect();
     let asked = Excluded::of(seen.iter().map(|&index| &rows[index]));
     let mut unseen: Vec<Row> = Vec::new();
     // The copies of a weighted source are adjacent.
@@ -405,12 +476,15 @@ fn check(options: &DpoOptions) -> Result<(), TrainError> {
     TrainError::check_counts(&[
         ("steps", options.steps),
         ("batch", options.batch as u64),
+        ("accumulate", options.accumulate as u64),
         ("rank", options.rank as u64),
         ("targets", options.targets.len() as u64),
         ("evaluate-every", options.evaluate_every),
         ("save-every", options.save_every),
     ])?;
     TrainError::check("length", options.length, options.length >= 4, "must be at least 4 tokens")?;
+    let precision = options.precision;
+    TrainError::check("precision", precision, precision != Precision::Int8, "must be f32 or bf16, which have gradients")?;
     let PreferenceLoss { beta, label_smoothing: smoothing, .. } = options.loss;
     TrainError::check_positive("beta", beta)?;
     TrainError::check("label-smoothing", smoothing, (0.0..0.5).contains(&smoothing), "must lie between 0 and one half")?;

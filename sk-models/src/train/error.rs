@@ -89,6 +89,17 @@ pub enum TrainError {
         /// What does not fit.
         reason: String,
     },
+    /// A run that does not fit into memory.
+    #[error(
+        "training takes about {needed:.1} GB and {free:.1} GB of memory are free; use --precision bf16, a smaller --batch with \
+         --accumulate, a shorter --length, or another --device"
+    )]
+    Memory {
+        /// What it takes, in 10⁹ bytes.
+        needed: f64,
+        /// What is free, in 10⁹ bytes.
+        free: f64,
+    },
     /// The loss is NaN or infinite.
     #[error("the loss became {loss} at step {step}: lower the learning rate")]
     Diverged {

@@ -3,6 +3,7 @@
 pub mod data;
 pub mod dpo;
 mod error;
+mod footprint;
 pub mod grammar;
 pub mod head;
 pub mod judge;

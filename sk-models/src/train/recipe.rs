@@ -62,14 +62,14 @@ impl Recipe {
     /// Checks that a checkpoint at `path` was made by this recipe. The error names the first option
     /// that differs.
     pub(super) fn check(&self, kept: &Self, path: &Path) -> Result<(), TrainError> {
+        let of = |entries: &[(String, String)], option: &str| {
+            let entry = entries.iter().find(|(name, _)| name == option);
+            entry.map_or_else(|| "the default".to_owned(), |(_, value)| value.clone())
+        };
+        // An option that is not recorded has its default.
         let differing = |own: &[(String, String)], kept: &[(String, String)]| {
-            let of = |entries: &[(String, String)], option: &str| {
-                entries.iter().find(|(name, _)| name == option).map(|(_, value)| value.clone())
-            };
-            own.iter().find_map(|(option, value)| {
-                let before = of(kept, option);
-                (before.as_ref() != Some(value)).then(|| (option.clone(), value.clone(), before.unwrap_or_default()))
-            })
+            let mut values = own.iter().chain(kept).map(|(option, _)| (option.clone(), of(own, option), of(kept, option)));
+            values.find(|(_, value, before)| value != before)
         };
         let with = match (differing(&self.values, &kept.values), differing(&self.contents, &kept.contents)) {
             (Some((option, value, before)), _) => format!("--{option} {before}, not {value}"),

@@ -10,7 +10,7 @@ use crate::progress::Work;
 const MEMORY: f64 = 0.9;
 
 /// The progress of one run.
-pub(super) struct Bar {
+pub(in crate::commands) struct Bar {
     work: Work,
     /// Steps of the run.
     total: u64,
@@ -20,11 +20,11 @@ pub(super) struct Bar {
 
 impl Bar {
     /// Of so many parts that are called `unit`.
-    pub(super) fn new(unit: &'static str, total: u64) -> Self {
+    pub(in crate::commands) fn new(unit: &'static str, total: u64) -> Self {
         Self { work: Work::new(unit, false), total, rate: None }
     }
 
-    pub(super) fn finish(&self) {
+    pub(in crate::commands) fn finish(&self) {
         self.work.finish();
     }
 
@@ -61,8 +61,14 @@ impl Bar {
         }
     }
 
-    pub(super) fn dpo(&mut self, event: DpoEvent) {
+    pub(in crate::commands) fn dpo(&mut self, event: DpoEvent) {
         match event {
+            DpoEvent::Planned { memory, free } => {
+                let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+                let free = free.map_or_else(String::new, |free| format!(", of which {} are free", gigabytes(free)));
+                self.work
+                    .line(&format!("about {} of memory{free}; the time left is shown from the first step on", gigabytes(memory)));
+            }
             DpoEvent::Started { parameters, pairs, held_out, resumed, steps } => {
                 self.work
                     .line(&format!("{parameters} parameters, {pairs} pairs, {held_out} held out, {steps} steps, {resumed} done"));
@@ -73,10 +79,10 @@ impl Bar {
                 self.work.show(self.work.done(), &format!("reference {done}/{total}"));
             }
             DpoEvent::Reference { .. } => self.work.begin(self.total, self.work.done()),
-            DpoEvent::Step { step, loss, accuracy, norm, rate, pairs, elapsed } => {
-                let speed = self.rate(pairs, elapsed);
+            DpoEvent::Step { step, loss, accuracy, norm, rate, tokens, elapsed, .. } => {
+                let speed = self.rate(tokens, elapsed);
                 let more = format!("norm {norm:.3} · rate {rate:.2e}");
-                self.step(step, format!("{speed:.1} pairs/s · loss {loss:.3} · accuracy {accuracy:.2}"), &more);
+                self.step(step, format!("{speed:.0} tokens/s · loss {loss:.3} · accuracy {accuracy:.2}"), &more);
             }
             DpoEvent::HeldOut { step, report } => self.work.line(&format!("step {step}, held out: {}", summary(&report))),
             DpoEvent::Tested { test, report } => self.work.line(&format!("test {}: {}", test + 1, summary(&report))),

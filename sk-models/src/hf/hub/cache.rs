@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     error::{HubError, io_error},
-    id::ModelId,
+    id::{Kind, ModelId},
 };
 use crate::{
     files::{self, write_atomically},
@@ -28,12 +28,12 @@ pub(in crate::hf) const SMALL_FILES: [&str; 6] = [
     "adapter_config.json",
 ];
 
-/// The directory of a model in the cache.
+/// The directory of a model or a data set in the cache.
 pub(super) struct Repository(PathBuf);
 
 impl Repository {
-    pub(super) fn new(cache: &Path, id: &ModelId) -> Self {
-        Self(cache.join(id.cache_name()))
+    pub(super) fn new(cache: &Path, kind: Kind, id: &ModelId) -> Self {
+        Self(cache.join(id.cache_name(kind)))
     }
 
     /// Contents, named by their hash.
@@ -50,9 +50,9 @@ impl Repository {
         self.0.join("refs")
     }
 
-    /// Returns the snapshot of a revision if it is complete. A revision without an entry is read as
-    /// a commit.
-    pub(super) fn complete(&self, revision: &str) -> Option<PathBuf> {
+    /// Returns the snapshot of a revision if it holds what `is_complete` asks for. A revision without
+    /// an entry is read as a commit.
+    pub(super) fn complete(&self, revision: &str, is_complete: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let commit = files::read_to_string(&self.references().join(revision))
             .map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());
         let snapshot = self.snapshot(&commit);
@@ -76,7 +76,7 @@ impl Repository {
 }
 
 /// Whether a snapshot holds all files of a model or an adapter.
-fn is_complete(snapshot: &Path) -> bool {
+pub(super) fn is_model(snapshot: &Path) -> bool {
     let present = |name: &str| snapshot.join(name).is_file();
     let adapter = present("adapter_config.json") && present(ADAPTER_WEIGHTS);
     let weights = if present(INDEX_FILE) {
@@ -96,15 +96,20 @@ pub(super) fn shards_of(index: &Path) -> Result<BTreeSet<String>, HubError> {
     Ok(shards.into_values().collect())
 }
 
-/// Makes `target` refer to `blob`: by a relative link if the system has links, else by moving the
-/// file.
-pub(super) fn link(blob: &Path, target: &Path) -> Result<(), HubError> {
-    let failed = |source| io_error("link", target, source);
+/// Makes the file `name` of a snapshot refer to `blob`: by a relative link if the system has links,
+/// else by moving the file.
+pub(super) fn link(blob: &Path, snapshot: &Path, name: &str) -> Result<(), HubError> {
+    let target = snapshot.join(name);
+    let failed = |source| io_error("link", &target, source);
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
     #[cfg(unix)]
     {
-        let name = blob.file_name().unwrap_or_default();
-        let relative = Path::new("../../blobs").join(name);
-        match std::os::unix::fs::symlink(relative, target) {
+        // One level up for each folder of the name, and two to the repository.
+        let up = "../".repeat(name.matches('/').count() + 2);
+        let relative = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
+        match std::os::unix::fs::symlink(relative, &target) {
             // Another program was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             outcome => outcome.map_err(failed),

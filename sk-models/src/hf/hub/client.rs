@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use ureq::{Agent, Body, http::Response, http::Uri, tls::RootCerts, tls::TlsConfig};
 
-use super::{error::HubError, id::ModelId};
+use super::{
+    error::HubError,
+    id::{Kind, ModelId},
+};
 
 /// The longest silence of a server.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -78,13 +81,13 @@ impl Client {
     }
 
     /// Returns the URL of a file of a commit.
-    pub(super) fn file_url(&self, id: &ModelId, commit: &str, name: &str) -> String {
-        format!("{}/{}/resolve/{commit}/{name}", self.endpoint, id.repository)
+    pub(super) fn file_url(&self, kind: Kind, id: &ModelId, commit: &str, name: &str) -> String {
+        format!("{}/{}{}/resolve/{commit}/{name}", self.endpoint, kind.folder(), id.repository)
     }
 
     /// Returns the commit of a revision and its files.
-    pub(super) fn listing(&self, id: &ModelId) -> Result<Listing, HubError> {
-        let url = format!("{}/api/models/{}/revision/{}", self.endpoint, id.repository, id.revision);
+    pub(super) fn listing(&self, kind: Kind, id: &ModelId) -> Result<Listing, HubError> {
+        let url = format!("{}/api/{}/{}/revision/{}", self.endpoint, kind.plural(), id.repository, id.revision);
         let (_, mut response) = self.get(&url, None)?;
         let body = response.body_mut().with_config().limit(LONGEST_LISTING).reader();
         let listing: Listing =

@@ -65,6 +65,14 @@ pub enum HubError {
         /// The id.
         id: String,
     },
+    /// The data set does not have a file.
+    #[error("data set {id} has no file {file}; give the pairs as a file")]
+    NoFile {
+        /// The data set.
+        id: String,
+        /// The file.
+        file: String,
+    },
     /// The cache cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

@@ -7,7 +7,34 @@ use super::error::HubError;
 /// The revision of an id that names none.
 const DEFAULT_REVISION: &str = "main";
 
-/// A model on the hub: `name`, `owner/name`, and either with `@revision`.
+/// What a repository of the hub holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A model or an adapter.
+    Model,
+    /// A data set.
+    Data,
+}
+
+impl Kind {
+    /// Its name in the interface of the hub and, in front of an id, in the cache.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Data => "datasets",
+        }
+    }
+
+    /// What stands in front of an id in the address of a file.
+    pub(super) fn folder(self) -> &'static str {
+        match self {
+            Self::Model => "",
+            Self::Data => "datasets/",
+        }
+    }
+}
+
+/// A model or a data set on the hub: `name`, `owner/name`, and either with `@revision`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelId {
     pub(super) repository: String,
@@ -16,8 +43,8 @@ pub struct ModelId {
 
 impl ModelId {
     /// The name of its directory in the cache.
-    pub(super) fn cache_name(&self) -> String {
-        format!("models--{}", self.repository.replace('/', "--"))
+    pub(super) fn cache_name(&self, kind: Kind) -> String {
+        format!("{}--{}", kind.plural(), self.repository.replace('/', "--"))
     }
 }
 
@@ -67,6 +94,8 @@ mod tests {
     #[test]
     fn the_cache_directory_is_named_as_elsewhere() {
         let id: ModelId = "Qwen/Qwen2.5-7B-Instruct".parse().unwrap();
-        assert_eq!(id.cache_name(), "models--Qwen--Qwen2.5-7B-Instruct");
+        assert_eq!(id.cache_name(Kind::Model), "models--Qwen--Qwen2.5-7B-Instruct");
+        let id: ModelId = "Anthropic/hh-rlhf".parse().unwrap();
+        assert_eq!(id.cache_name(Kind::Data), "datasets--Anthropic--hh-rlhf");
     }
 }

@@ -1,4 +1,5 @@
-//! Checkpoints named by a hub id: found in the hub's cache on disk, or downloaded into it.
+//! Checkpoints and data sets named by a hub id: found in the hub's cache on disk, or downloaded into
+//! it.
 //!
 //! The cache has the layout of Hugging Face's own tools, so that they and this crate share
 //! downloads:
@@ -31,10 +32,11 @@ use super::{
     safetensors::{INDEX_FILE, SINGLE_FILE},
 };
 pub(in crate::hf) use cache::SMALL_FILES;
-use cache::{Repository, link, shards_of};
-use client::Client;
+use cache::{Repository, is_model, link, shards_of};
+use client::{Client, Listing};
 use download::Download;
 pub use error::HubError;
+use id::Kind;
 pub use id::ModelId;
 pub use progress::Progress;
 
@@ -116,40 +118,61 @@ impl Hub {
             return Ok(local.to_owned());
         }
         let id: ModelId = source.parse()?;
-        if let Some(snapshot) = Repository::new(&self.cache, &id).complete(&id.revision) {
+        if let Some(snapshot) = Repository::new(&self.cache, Kind::Model, &id).complete(&id.revision, is_model) {
             return Ok(snapshot);
-        }
-        if self.offline {
-            return Err(HubError::Offline { id: id.to_string(), cache: self.cache.clone() });
         }
         self.download(&id, progress)
     }
 
-    /// Downloads what is missing of an id and returns its snapshot.
-    fn download(&self, id: &ModelId, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+    /// The snapshot of a data set, with the given files of it.
+    ///
+    /// Files in the cache are used as they are, without asking the hub; what is missing is
+    /// downloaded.
+    ///
+    /// # Errors
+    ///
+    /// If the data set cannot be found, or does not have one of the files.
+    pub fn data(&self, id: &ModelId, names: &[&str], progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        let are_there = |snapshot: &Path| names.iter().all(|name| snapshot.join(name).is_file());
+        if let Some(snapshot) = Repository::new(&self.cache, Kind::Data, id).complete(&id.revision, are_there) {
+            return Ok(snapshot);
+        }
+        let opened = self.open(Kind::Data, id, progress)?;
+        let present: BTreeSet<&str> = opened.listing.files().collect();
+        for &name in names {
+            if !present.contains(name) {
+                return Err(HubError::NoFile { id: id.to_string(), file: name.to_owned() });
+            }
+            opened.fetch(name, progress)?;
+        }
+        opened.close()
+    }
+
+    /// Asks the hub what a revision holds.
+    fn open<'a>(&'a self, kind: Kind, id: &'a ModelId, progress: &mut dyn Progress) -> Result<Opened<'a>, HubError> {
+        if self.offline {
+            return Err(HubError::Offline { id: id.to_string(), cache: self.cache.clone() });
+        }
         if self.client.exposes_token() {
             progress.warn("the token for the hub is sent without encryption; use an address that begins with https://");
         }
-        let listing = self.client.listing(id)?;
-        let repository = Repository::new(&self.cache, id);
+        let listing = self.client.listing(kind, id)?;
+        let repository = Repository::new(&self.cache, kind, id);
         let snapshot = repository.create(&listing.sha)?;
-        let mut fetch = |name: &str| {
-            let target = snapshot.join(name);
-            if target.exists() {
-                return Ok(());
-            }
-            let url = self.client.file_url(id, &listing.sha, name);
-            let download = Download { client: &self.client, url: &url, name, blobs: &repository.blobs() };
-            link(&download.run(&mut *progress)?, &target)
-        };
-        let present: BTreeSet<&str> = listing.files().collect();
+        Ok(Opened { client: &self.client, kind, id, listing, repository, snapshot })
+    }
+
+    /// Downloads what is missing of a model or an adapter and returns its snapshot.
+    fn download(&self, id: &ModelId, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        let opened = self.open(Kind::Model, id, progress)?;
+        let present: BTreeSet<&str> = opened.listing.files().collect();
         for name in SMALL_FILES.into_iter().filter(|name| present.contains(name)) {
-            fetch(name)?;
+            opened.fetch(name, progress)?;
         }
         let mut weights = BTreeSet::new();
         if present.contains(INDEX_FILE) {
-            fetch(INDEX_FILE)?;
-            weights = shards_of(&snapshot.join(INDEX_FILE))?;
+            opened.fetch(INDEX_FILE, progress)?;
+            weights = shards_of(&opened.snapshot.join(INDEX_FILE))?;
         } else if present.contains(SINGLE_FILE) {
             weights.insert(SINGLE_FILE.to_owned());
         }
@@ -160,10 +183,36 @@ impl Hub {
             return Err(HubError::NoWeights { id: id.to_string() });
         }
         for name in &weights {
-            fetch(name)?;
+            opened.fetch(name, progress)?;
         }
-        // Last, so that the revision never names a snapshot that is not whole.
-        repository.refer(&id.revision, &listing.sha)?;
-        Ok(snapshot)
+        opened.close()
+    }
+}
+
+/// A revision that the hub has listed, and its place in the cache.
+struct Opened<'a> {
+    client: &'a Client,
+    kind: Kind,
+    id: &'a ModelId,
+    listing: Listing,
+    repository: Repository,
+    snapshot: PathBuf,
+}
+
+impl Opened<'_> {
+    /// Downloads a file unless the snapshot has it.
+    fn fetch(&self, name: &str, progress: &mut dyn Progress) -> Result<(), HubError> {
+        if self.snapshot.join(name).exists() {
+            return Ok(());
+        }
+        let url = self.client.file_url(self.kind, self.id, &self.listing.sha, name);
+        let download = Download { client: self.client, url: &url, name, blobs: &self.repository.blobs() };
+        link(&download.run(progress)?, &self.snapshot, name)
+    }
+
+    /// Lets the revision name the snapshot: last, so that it never names one that is not whole.
+    fn close(self) -> Result<PathBuf, HubError> {
+        self.repository.refer(&self.id.revision, &self.listing.sha)?;
+        Ok(self.snapshot)
     }
 }

@@ -1,0 +1,73 @@
+//! `swiss-knife init`: a folder with an experiment that runs as it is.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sk_models::assets::QUESTIONS;
+
+use crate::shell::word;
+use crate::{Error, whole_file};
+
+const EXAMPLES: &str = "\
+Examples:
+  # A plan, a scheme and prompts, and the commands that lead from them to a report
+  swiss-knife init experiment";
+
+/// The files, each with what it is.
+const FILES: [(&str, &str, &str); 3] = [
+    ("frontier.toml", "the plan: which schemes answer which prompts at which weights", include_str!("init/frontier.toml")),
+    ("mine.toml", "a scheme to change", include_str!("init/mine.toml")),
+    ("prompts.jsonl", "sixty questions that the model that ships was not trained on", QUESTIONS),
+];
+
+/// Options of `init`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct InitArgs {
+    /// The folder, which is created; it must not hold anything.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Writes the files and prints the commands that use them.
+///
+/// # Errors
+/// When the folder holds something, or cannot be written.
+pub fn run(args: &InitArgs) -> Result<(), Error> {
+    let folder = &args.folder;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Write { path, source }
+    };
+    match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => {}
+        Ok(false) => return Err(Error::NotEmpty { path: folder.clone() }),
+        Err(error) if error.kind() == ErrorKind::NotFound => std::fs::create_dir_all(folder).map_err(failed(folder))?,
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(Error::NotEmpty { path: folder.clone() }),
+        Err(source) => return Err(Error::Read { path: folder.clone(), source }),
+    }
+    for (name, _, text) in FILES {
+        let path = folder.join(name);
+        whole_file::write(&path, text.as_bytes()).map_err(failed(&path))?;
+    }
+    anstream::stdout().lock().write_all(next(folder).as_bytes()).map_err(Error::Output)
+}
+
+/// What was written, and the commands that lead to a report.
+fn next(folder: &Path) -> String {
+    let path = |name: &str| word(&folder.join(name).to_string_lossy());
+    let mut text = String::new();
+    for (name, what, _) in FILES {
+        text += &format!("{}: {what}\n", folder.join(name).display());
+    }
+    let [plan, records, judged] = ["frontier.toml", "frontier.jsonl", "judged.jsonl"].map(path);
+    let [results, html] = ["results", "report.html"].map(path);
+    text + &format!(
+        "\nNext:\n\
+         swiss-knife sweep {plan}\n\
+         swiss-knife judge {records} -o {judged} --offline\n\
+         swiss-knife judge table {judged} -o {results}\n\
+         swiss-knife report {results} --records {records} --html {html}\n"
+    )
+}

@@ -1,0 +1,19 @@
+//! Words of commands that are printed to be run.
+
+/// Returns a text as one word of a shell.
+pub(crate) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | ':' | '=' | '@');
+    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_text_stays_one_word() {
+        for (text, word) in
+            [("a/b-c_1.toml", "a/b-c_1.toml"), ("my runs", "'my runs'"), ("it's", r"'it'\''s'"), ("$x", "'$x'"), ("", "''")]
+        {
+            assert_eq!(super::word(text), word);
+        }
+    }
+}

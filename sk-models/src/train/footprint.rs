@@ -1,0 +1,87 @@
+//! The memory of a preference run.
+
+use crate::{config::Qwen2Config, precision::Precision};
+
+/// Tables of logits, `[completion tokens, V]`, that exist at one time while the loss is propagated
+/// back: log-softmax in parts, and their gradients.
+const LOGITS: usize = 4;
+/// Numbers per trained parameter: itself, its place in the stack of lanes, its gradient and its
+/// part of the stack's, and two moments of the optimiser.
+const COPIES: usize = 6;
+
+/// A forward pass with its gradient.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pass {
+    /// Tokens of all rows, padding included.
+    pub(super) tokens: usize,
+    /// Tokens whose probabilities are asked for.
+    pub(super) completion: usize,
+}
+
+/// What the memory of a run follows from.
+#[derive(Debug, Clone)]
+pub(super) struct Footprint {
+    pub(super) config: Qwen2Config,
+    /// Of the frozen weights.
+    pub(super) precision: Precision,
+    /// Trained parameters.
+    pub(super) adapter: usize,
+    /// Changed layers of a decoder layer.
+    pub(super) targets: usize,
+    pub(super) rank: usize,
+    pub(super) passes: Vec<Pass>,
+}
+
+impl Footprint {
+    /// Returns the bytes at the largest pass.
+    ///
+    /// Weights + 4·(6·adapter + largest pass), where a pass keeps per layer and token the states
+    /// around both norms (4 H), the projections of attention and their mixture (2 Hq·D + 2 Hkv·D),
+    /// the gated layer (3 F) and r for each change, and per completion token its logits.
+    pub(super) fn bytes(&self) -> u64 {
+        let Self { config, precision, adapter, targets, rank, passes } = self;
+        let attention = 2 * config.query_size() + 2 * config.key_value_size();
+        let layer = 4 * config.hidden_size + attention + 3 * config.intermediate_size + targets * rank;
+        let kept = |pass: &Pass| pass.tokens * layer * config.num_hidden_layers + LOGITS * pass.completion * config.vocab_size;
+        let pass = passes.iter().map(kept).max().unwrap_or(0);
+        precision.bytes(config) + (size_of::<f32>() * (COPIES * adapter + pass)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_small_qwen() {
+        let config = Qwen2Config {
+            vocab_size: 1000,
+            hidden_size: 8,
+            intermediate_size: 20,
+            num_hidden_layers: 2,
+            num_attention_heads: 2,
+            num_key_value_heads: 1,
+            head_dim: 4,
+            rope_theta: 1e4,
+            rms_norm_eps: 1e-6,
+            max_position_embeddings: 64,
+            tie_word_embeddings: true,
+            bos_token_id: None,
+            eos_token_ids: Vec::new(),
+            pad_token_id: None,
+        };
+        let pass = |tokens, completion| Pass { tokens, completion };
+        let footprint = Footprint {
+            config: config.clone(),
+            precision: Precision::Bf16,
+            adapter: 50,
+            targets: 7,
+            rank: 2,
+            passes: vec![pass(10, 3), pass(6, 5)],
+        };
+        // A layer keeps 4·8 + 2·8 + 2·4 + 3·20 + 7·2 = 130 numbers per token. The second pass is the
+        // larger: 6·130·2 + 4·5·1000 = 21,560 against 10·130·2 + 4·3·1000 = 14,600.
+        let numbers = 6 * 50 + 21_560;
+        assert_eq!(footprint.bytes(), 2 * config.parameters() as u64 + 4 * numbers);
+    }
+}
