@@ -508,7 +508,7 @@ fn trace(scratch: &Scratch, bytes: &[u8]) {
 
 fn reply(scratch: &Scratch, bytes: &[u8]) {
     for scale in [Scale::TENTHS, Scale::ONE_TO_FIVE] {
-        see(answer::object(&String::from_utf8_lossy(bytes), scale));
+        see(answer::score(&String::from_utf8_lossy(bytes), scale));
     }
     // A server takes a hundred times as long.
     if bytes.len().is_multiple_of(32) {

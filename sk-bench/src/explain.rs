@@ -239,10 +239,19 @@ mod tests {
         StepTrace {
             step: 0,
             position: 0,
-            candidates: vec![CandidateTrace { tokens: text.bytes().map(TokenId::from).collect(), end: SpanEnd::EndOfText }; 4],
+            candidates: vec![
+                CandidateTrace {
+                    tokens: text.bytes().map(TokenId::from).collect(),
+                    end: SpanEnd::EndOfText,
+                    scored: None
+                };
+                4
+            ],
+            unscored: Vec::new(),
             blades: (0..blades).map(blade).collect(),
             fluency: None,
             decision: Decision {
+                weights: Vec::new(),
                 mu: scores(1),
                 sigma: vec![0.0; 4],
                 ratings: scores(2),
@@ -250,6 +259,9 @@ mod tests {
                 chosen: 3,
             },
             arms: Vec::new(),
+            rejected: None,
+            head: None,
+            traffic: sk_core::Traffic::default(),
             timings: Timings::default(),
         }
     }

@@ -231,7 +231,7 @@ fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
     let server = Arc::new(Server::new(Access::default(), limits.clone()));
     server.open(Service::new(Parts {
         host: models.into(),
-        rack,
+        rack: rack.into(),
         adapters: BLADES.map(str::to_owned).to_vec(),
         adapter_folder: None,
         instructions: Vec::new(),

@@ -56,8 +56,8 @@ fn service() -> Service {
     let rack = AdapterRack::default();
     adapters.into_iter().for_each(|(name, adapter)| rack.insert(name, adapter));
     Service::new(Parts {
-        models,
-        rack,
+        host: models.into(),
+        rack: rack.into(),
         adapters: names.to_vec(),
         adapter_folder: None,
         instructions: Vec::new(),

@@ -17,6 +17,7 @@ use sk_core::{Context, Scheme, StepTrace, TokenId};
 use sk_models::engine::{Instruction, InstructionRack};
 use sk_models::head::{Head, HeadKind};
 use sk_models::hf::save_head;
+use sk_serve::host::Adapters;
 
 use brute::{Brute, log_softmax, truncated};
 use common::{BLADES, model_args, run_on_models, stderr};
@@ -67,16 +68,12 @@ impl Run {
         let steering = if needs_blades { vec!["--weights".to_owned(), weights] } else { Vec::new() };
         let args = Args::parse_from(args.chain(steering).chain(options.iter().map(|&option| option.to_owned())));
         let mut config = args.steering.scheme(&args.models).unwrap();
-        let (models, adapters) = sk_bench::models::load(&args.models.sources(), &mut config, &mut Loading::new(true)).unwrap();
-        let rack = sk_models::engine::AdapterRack::default();
-        for (name, adapter) in adapters {
-            rack.insert(name, adapter);
-        }
+        let (host, adapters) = sk_bench::models::load(&args.models.sources(), &mut config, &mut Loading::new(true)).unwrap();
         let instructions = InstructionRack::default();
         for (lane, text) in lanes {
             instructions.insert(*lane, Instruction::new(0, text.bytes().map(TokenId::from).collect()));
         }
-        let engine = models.engine(&rack, &models.heads).with_instructions(&instructions);
+        let engine = host.engine(&Adapters::from_iter(adapters), host.heads(), &instructions);
         let engine = engine.with_readers(config.readers()).unwrap();
         let scheme = config.build(&engine).unwrap();
         let prompt: Vec<TokenId> = PROMPT.iter().map(|&byte| TokenId::from(byte)).collect();

@@ -9,7 +9,7 @@ fn on_tensors(config: &Qwen2Config, device: &Device, precision: Precision) -> De
     let embedding = never(parts.embedding());
     let format = (precision == Precision::Bf16).then_some(DType::BF16);
     let engine = never(gpu::GpuEngine::assemble(embedding, config, parts, format));
-    Decoder { engine: Box::new(engine), scheduler: None, prefixes: None }
+    Decoder { engine: Box::new(engine), scheduler: None, prefixes: None, held: Arc::default() }
 }
 
 /// Logits after a context, and of a row that goes on from it, under the backbone and an adapter.
