@@ -324,7 +324,9 @@ fn main() -> Result<(), Failure> {
     let url = format!("http://{}/v1/chat/completions", serve(Loaded::open(&precision, &shapes)?)?);
     let agent: ureq::Agent = ureq::Agent::config_builder().max_idle_connections_per_host(64).build().into();
     let memory = Memory::watch();
-    println!("| clients | tokens/s, engine | server | ratio | to the first span | between spans | memory, MB: most, at the end |");
+    println!(
+        "| clients | tokens/s, engine | server | ratio | to the first span | between spans | memory, MB: most, at the end |"
+    );
     println!("|---:|---:|---:|---:|---|---|---|");
     for clients in CLIENTS {
         let (mut rates, mut ratios, mut seen) = ([Vec::new(), Vec::new()], Vec::new(), [Seen::default(), Seen::default()]);
@@ -350,9 +352,9 @@ fn main() -> Result<(), Failure> {
         let [first, between] = latencies(seen);
         let held = memory.since(start);
         println!("| {clients}, every fifth hangs up | | {rate:.1} | | {first} | {between} | {held} |");
-    }
-    if let Some(file) = file {
-        memory.write(&file)?;
+        if let Some(file) = &file {
+            memory.write(file)?;
+        }
     }
     Ok(())
 }

@@ -21,7 +21,9 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(limits.body),
             _ => ApiError::invalid("body", rejection.to_string()),
         })?;
-        read(&bytes, limits.depth).map(Self).map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
+        read(&bytes, limits.depth)
+            .map(Self)
+            .map_err(|error| ApiError::invalid("body", format!("the body cannot be read: {error}")))
     }
 }
 

@@ -368,7 +368,10 @@ mod tests {
 
     #[test]
     fn the_newer_limit_precedes_the_older() {
-        assert_eq!(chat(json!({"max_tokens": 5, "max_completion_tokens": 7})).unwrap().max_new_tokens, Some(("max_completion_tokens", 7)));
+        assert_eq!(
+            chat(json!({"max_tokens": 5, "max_completion_tokens": 7})).unwrap().max_new_tokens,
+            Some(("max_completion_tokens", 7))
+        );
         assert_eq!(chat(json!({"max_tokens": 5})).unwrap().max_new_tokens, Some(("max_tokens", 5)));
     }
 
@@ -392,7 +395,10 @@ mod tests {
             (json!({"messages": []}), "messages"),
             (json!({"messages": [{"role": "user", "content": "Hi", "name": "me"}]}), "messages.name"),
             (json!({"messages": [{"role": "user", "content": "Hi", "mood": "calm"}]}), "messages.mood"),
-            (json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {}}]}]}), "cache_control"),
+            (
+                json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {}}]}]}),
+                "cache_control",
+            ),
             (json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}), "text"),
             (json!({"stream_options": {"include_usage": true, "include_odds": true}}), "stream_options.include_odds"),
             (json!({"stream_options": {"include_obfuscation": true}}), "stream_options.include_obfuscation"),

@@ -336,7 +336,8 @@ impl Service {
             Some(name) => {
                 let schemes: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
                 let (own, schemes) = (&self.name, schemes.join(", "));
-                let message = format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
+                let message =
+                    format!("the model \"{name}\" is not here; use \"{own}\", or \"{own}:SCHEME\" with one of {schemes}");
                 Err(ApiError::not_found(message))
             }
         }
@@ -347,7 +348,8 @@ impl Service {
         let most = self.limits.max_new_tokens;
         match asked {
             Some((field, tokens)) if tokens > most => {
-                Err(ApiError::invalid(field, format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens")))
+                let message = format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens");
+                Err(ApiError::invalid(field, message))
             }
             asked => Ok(asked.map_or(most, |(_, tokens)| tokens)),
         }

@@ -58,7 +58,7 @@ struct CertificateOf {
 impl Step {
     /// The step of `trace`, decided by `arm`, whose choices `stability` bounds, if it can, at a
     /// tolerance.
-    pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<(&Stability, f64)>, tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<&(Stability, f64)>, tokenizer: &Tokenizer) -> Self {
         let contributions = contributions(trace, arm);
         let decision = &trace.decision;
         let candidate = |(place, candidate): (usize, &CandidateTrace)| CandidateOf {
@@ -86,7 +86,7 @@ impl Step {
             weights: trace.blades.iter().map(|blade| (blade.name.clone(), blade.weight)).collect(),
             influence: influence(trace, arm),
             candidates: trace.candidates.iter().enumerate().map(candidate).collect(),
-            certificate: stability.and_then(|(stability, tolerance)| certificate(trace, stability, tolerance)),
+            certificate: stability.and_then(|(stability, tolerance)| certificate(trace, stability, *tolerance)),
         }
     }
 }
