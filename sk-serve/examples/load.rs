@@ -352,9 +352,9 @@ fn main() -> Result<(), Failure> {
         let [first, between] = latencies(seen);
         let held = memory.since(start);
         println!("| {clients}, every fifth hangs up | | {rate:.1} | | {first} | {between} | {held} |");
-    }
-    if let Some(file) = file {
-        memory.write(&file)?;
+        if let Some(file) = &file {
+            memory.write(file)?;
+        }
     }
     Ok(())
 }

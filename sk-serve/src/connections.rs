@@ -94,7 +94,11 @@ async fn connection(stream: TcpStream, server: Arc<Server>, limits: Limits, mut 
         let request: Request = request.map(Body::new);
         TowerToHyperService::new(server.router()).call(request)
     });
+    // Whoever comes while the server drains is answered once, and whoever was there and has asked
+    // nothing is closed.
+    let is_late = *closing.borrow();
     let served = http1::Builder::new()
+        .keep_alive(!is_late)
         .timer(TokioTimer::new())
         .header_read_timeout(limits.patience)
         .max_header_size(limits.header)
@@ -103,7 +107,7 @@ async fn connection(stream: TcpStream, server: Arc<Server>, limits: Limits, mut 
     tokio::select! {
         // What went wrong is the client's to know.
         _ = served.as_mut() => return,
-        _ = closing.wait_for(|closing| *closing) => {}
+        _ = closing.wait_for(|closing| *closing), if !is_late => {}
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;

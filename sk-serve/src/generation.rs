@@ -204,7 +204,7 @@ impl Work {
         let mut session = Session::new(engine.footing(), scheme, instructions, seed)?;
         session.instruct(|text| instruction(service, asked, text).map_err(SessionError::from))?;
         let arm = session.arm().clone();
-        let stability = self.config.stability().ok();
+        let stability = self.config.stability().ok().map(|stability| (stability, self.tolerance));
         let live = Live::new(session.spec().clone(), instructed, self, choice);
         let progress = Arc::clone(&live.progress);
         let _listed = Listed::new(service, &self.id, choice, live);
@@ -229,14 +229,7 @@ impl Work {
             }
             if step.is_some() || !text.is_empty() {
                 let step = step.filter(|_| self.explain);
-                let step = step.map(|step| {
-                    Box::new(Step::new(
-                        step,
-                        &arm,
-                        stability.as_ref().map(|stability| (stability, self.tolerance)),
-                        host.tokenizer(),
-                    ))
-                });
+                let step = step.map(|step| Box::new(Step::new(step, &arm, stability.as_ref(), host.tokenizer())));
                 // A slow reader holds up nobody else.
                 let away = request.away();
                 send(Event::Span { choice, text: text.to_owned(), step })?;

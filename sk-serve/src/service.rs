@@ -348,10 +348,10 @@ impl Service {
     pub(crate) fn max_new_tokens(&self, asked: Option<(&'static str, usize)>) -> Result<usize, ApiError> {
         let most = self.limits.max_new_tokens;
         match asked {
-            Some((field, tokens)) if tokens > most => Err(ApiError::invalid(
-                field,
-                format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens"),
-            )),
+            Some((field, tokens)) if tokens > most => {
+                let message = format!("`{field}` is {tokens}, and an answer of this server has at most {most} tokens");
+                Err(ApiError::invalid(field, message))
+            }
             asked => Ok(asked.map_or(most, |(_, tokens)| tokens)),
         }
     }

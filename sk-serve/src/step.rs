@@ -64,7 +64,7 @@ struct CertificateOf {
 impl Step {
     /// The step of `trace`, decided by `arm`, whose choices `stability` bounds, if it can, at a
     /// tolerance.
-    pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<(&Stability, f64)>, tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn new(trace: &StepTrace, arm: &Arm, stability: Option<&(Stability, f64)>, tokenizer: &Tokenizer) -> Self {
         let contributions = contributions(trace, arm);
         let decision = &trace.decision;
         let candidate = |(place, candidate): (usize, &CandidateTrace)| CandidateOf {
@@ -94,7 +94,7 @@ impl Step {
             candidates: trace.candidates.iter().enumerate().map(candidate).collect(),
             head: trace.head,
             traffic: trace.traffic,
-            certificate: stability.and_then(|(stability, tolerance)| certificate(trace, stability, tolerance)),
+            certificate: stability.and_then(|(stability, tolerance)| certificate(trace, stability, *tolerance)),
         }
     }
 }

@@ -111,7 +111,8 @@ fn a_panic_of_one_request_harms_no_other() {
     metrics::set_global_recorder(Broken).unwrap();
     let (server, url, _runtime) = listening();
     server.open(service());
-    let asked = |seed: usize, stream: bool| json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 24, "seed": seed, "stream": stream, "n": 2});
+    let hi = json!([{"role": "user", "content": "Hi"}]);
+    let asked = |seed: usize, stream: bool| json!({"messages": hi, "max_tokens": 24, "seed": seed, "stream": stream, "n": 2});
     let text = |body: &str| serde_json::from_str::<Value>(body).unwrap()["choices"].clone();
     let alone: Vec<Value> = (0..4).map(|seed| text(&ask(&url, &asked(seed, false)).1)).collect();
     for _ in 0..3 {
