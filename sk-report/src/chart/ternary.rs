@@ -25,8 +25,8 @@ impl Ternary {
     pub fn series(mut self, name: &str, points: &[[f64; 3]], labels: &[String]) -> Self {
         let style = Style::Hue(self.data.len());
         let marker = json!({"color": style.color(), "symbol": style.symbol(), "size": 10});
-        let said = labels.iter().map(|label| hover([name, label])).collect();
-        self.data.push(self.trace(name, points, said, &marker));
+        let said: Vec<String> = labels.iter().map(|label| hover([name, label])).collect();
+        self.data.push(self.trace(name, points, &said, &marker));
         self
     }
 
@@ -41,8 +41,8 @@ impl Ternary {
             "colorbar": {"orientation": "h", "thickness": 10, "len": 0.8, "y": -0.24, "yanchor": "top", "nticks": 3, "outlinewidth": 0,
                          "tickfont": {"color": MUTED}, "title": {"text": literal(name), "side": "bottom", "font": {"color": MUTED}}},
         });
-        let said = labels.iter().map(|label| hover([label])).collect();
-        let mut trace = self.trace(name, points, said, &marker);
+        let said: Vec<String> = labels.iter().map(|label| hover([label])).collect();
+        let mut trace = self.trace(name, points, &said, &marker);
         if written {
             let middle = f64::midpoint(range[0], range[1]);
             trace["mode"] = json!("markers+text");
@@ -56,7 +56,7 @@ impl Ternary {
         self
     }
 
-    fn trace(&self, name: &str, points: &[[f64; 3]], said: Vec<String>, marker: &Value) -> Value {
+    fn trace(&self, name: &str, points: &[[f64; 3]], said: &[String], marker: &Value) -> Value {
         let [a, b, c] = std::array::from_fn(|k| points.iter().map(|point| point[k]).collect::<Vec<_>>());
         json!({
             "type": "scatterternary", "mode": "markers", "name": literal(name), "a": a, "b": b, "c": c,

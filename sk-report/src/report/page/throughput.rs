@@ -32,16 +32,12 @@ fn speed(runs: &[Runs]) -> Figure {
 
 fn parts(runs: &[Runs]) -> Figure {
     let empty = Bars::new(&schemes(runs), Axis::new("share of the time in steps").percent().range([0.0, 1.0])).stacked();
-    let parts: [(&str, fn(&Runs) -> f64); 4] = [
-        ("draft", |runs| runs.seconds.draft),
-        ("score", |runs| runs.seconds.score),
-        ("select", |runs| runs.seconds.select),
-        ("commit", |runs| runs.seconds.commit),
-    ];
-    let chart = parts.into_iter().enumerate().fold(empty, |chart, (i, (part, of))| {
-        let shares: Vec<f64> = runs.iter().map(|runs| of(runs) / runs.seconds.total()).collect();
-        chart.series(part, Style::Tone(i), &shares)
-    });
+    let shares = |of: fn(&Runs) -> f64| runs.iter().map(|runs| of(runs) / runs.seconds.total()).collect::<Vec<f64>>();
+    let chart = empty
+        .series("draft", Style::Tone(0), &shares(|runs| runs.seconds.draft))
+        .series("score", Style::Tone(1), &shares(|runs| runs.seconds.score))
+        .series("select", Style::Tone(2), &shares(|runs| runs.seconds.select))
+        .series("commit", Style::Tone(3), &shares(|runs| runs.seconds.commit));
     Figure::new("time-by-part", "Where the time goes", chart)
         .caption("Draft: Π_prop. Score: π_B and the blades. Select: 𝓝, 𝓐 and 𝓢. Commit: keeping the winner.")
         .see("throughput")
