@@ -143,7 +143,7 @@ impl Scheme {
 
         let search = if self.others.is_empty() { self.search } else { Search::Full };
         let batch = match search {
-            Search::Waves(waves) => Chosen::in_waves(waves, candidates, &own, reader, &mut decide)?,
+            Search::Waves(waves) => Chosen::in_waves(waves, &candidates, &own, reader, &mut decide)?,
             Search::Race(race) => Chosen::by_race(race, candidates, &own, reader, &mut decide)?,
             Search::Full => {
                 let readings = reader.read(&candidates)?;
@@ -262,7 +262,7 @@ impl Chosen {
     /// Scores candidates in waves.
     fn in_waves(
         waves: Waves,
-        candidates: Candidates,
+        candidates: &Candidates,
         own: &Seated<'_>,
         reader: &mut Reader<'_>,
         decide: Decide<'_>,

@@ -284,7 +284,7 @@ fn lanes(arm: &Arm, step: &StepTrace) -> usize {
     let spec = arm.spec.snapshot();
     let read = spec.seats().iter().filter(|seat| step.blades.iter().any(|blade| blade.name == **seat.name()));
     let policy = |policy| if matches!(policy, Policy::Head(_)) { Policy::Backbone } else { policy };
-    let policies = read.map(|seat| seat.blade()).chain(&arm.fluency).flat_map(|blade| blade.policies()).map(policy);
+    let policies = read.map(sk_core::Seat::blade).chain(&arm.fluency).flat_map(|blade| blade.policies()).map(policy);
     policies.collect::<BTreeSet<_>>().len()
 }
 

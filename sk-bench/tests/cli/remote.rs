@@ -62,7 +62,7 @@ fn a_response_is_steered_by_the_numbers_of_the_servers() {
     for kind in KINDS {
         let server = start(kind);
         let options = [&["Hello there", "--framing", "none", "--n", "3", "--beta", "1", "--quiet", "--trace"], &SHORT[..]];
-        let args = [&options[0][..], &[trace.to_str().unwrap()], options[1]].concat();
+        let args = [options[0], &[trace.to_str().unwrap()], options[1]].concat();
         let text = stdout(&run_on(&server, "generate", &args));
         let steps = lines(&trace);
         assert!(steps.len() >= 3, "{steps:?}");
@@ -153,7 +153,7 @@ fn a_chat_seats_adapters_that_servers_know_or_load() {
         assert!(error.contains("missing") && error.contains("1 of the lines had no effect"), "{error}");
         assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
         let last =
-            server.seen().iter().rev().filter(|seen| seen.reads()).take(4).flat_map(|seen| seen.adapters()).collect::<Vec<_>>();
+            server.seen().iter().rev().filter(|seen| seen.reads()).take(4).flat_map(super::fake::Seen::adapters).collect::<Vec<_>>();
         assert!(last.iter().any(|name| name == "calm"), "{last:?}");
     }
 }

@@ -419,9 +419,9 @@ fn cards_takes_the_first_that_is_good_enough() {
         let (last, earlier) = rewards.split_last().unwrap();
         assert!(earlier.iter().all(|&reward| reward < 0.0001), "step {step}: {rewards:?}");
         if *last >= 0.0001 {
-            settled += 1
+            settled += 1;
         } else {
-            exhausted += 1
+            exhausted += 1;
         }
         assert!(*last >= 0.0001 || trace.unscored.is_empty(), "step {step}");
         for candidate in trace.candidates.iter().chain(&trace.unscored) {
