@@ -10,9 +10,10 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::commands::{
-    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, certify::CertifyArgs, chat::ChatArgs, compare::CompareArgs,
-    export::ExportArgs, generate::GenerateArgs, init::InitArgs, judge::JudgeArgs, prompts::PromptsCommand, report::ReportArgs,
-    schemes::SchemesArgs, serve::ServeArgs, simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand, tune::TuneArgs,
+    arms::ArmsArgs, axioms::AxiomsArgs, bench::BenchArgs, blades::BladesArgs, certify::CertifyArgs, chat::ChatArgs,
+    compare::CompareArgs, export::ExportArgs, generate::GenerateArgs, init::InitArgs, judge::JudgeArgs, prompts::PromptsCommand,
+    report::ReportArgs, schemes::SchemesArgs, serve::ServeArgs, simulate::SimulateArgs, sweep::SweepArgs, train::TrainCommand,
+    tune::TuneArgs,
 };
 use crate::{Error, commands};
 
@@ -67,6 +68,8 @@ pub enum Command {
     /// Train a tokenizer, a language model, a blade, a head or a judge.
     #[command(subcommand)]
     Train(Box<TrainCommand>),
+    /// Train a blade per objective for a model of your own.
+    Blades(BladesArgs),
     /// Collect evaluation prompts: list, sample or export data sets.
     #[command(subcommand)]
     Prompts(Box<PromptsCommand>),
@@ -111,6 +114,7 @@ impl Command {
             Self::Schemes(args) => commands::schemes::run(&args),
             Self::Init(args) => commands::init::run(&args),
             Self::Train(command) => Ok(commands::train::run(*command)?),
+            Self::Blades(args) => commands::blades::run(&args),
             Self::Prompts(command) => commands::prompts::run(&command),
             Self::Sweep(args) => commands::sweep::run(&args),
             Self::Tune(args) => commands::tune::run(&args),

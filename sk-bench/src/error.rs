@@ -173,6 +173,24 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// Pairs that cannot be found.
+    #[error("preferences {name}: {reason}")]
+    Preferences {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder that holds the blade of another model or of other pairs.
+    #[error("{} holds a blade of {model}, from {pairs}; give another --output, or move it away", path.display())]
+    OtherBlade {
+        /// The folder.
+        path: PathBuf,
+        /// The model.
+        model: String,
+        /// Where its pairs came from.
+        pairs: String,
+    },
     /// An output that would take the place of an input.
     #[error("{} is read, and would be overwritten by what is written; give another file", path.display())]
     Overwrites {

@@ -272,7 +272,7 @@ mod tests {
         let grid = grid(&["name", "text"], &[&["a", "a https://example.org/very/long/address"]]);
         let text = grid.render(20);
         assert!(text.lines().all(|line| line.width() <= 20), "{text}");
-        let letters = |text: &str| text.chars().filter(|c| c.is_ascii_alphabetic()).count();
+        let letters = |text: &str| text.chars().filter(char::is_ascii_alphabetic).count();
         assert_eq!(letters(&text), letters("nametextaahttpsexampleorgverylongaddress"));
         assert!(grid.render(45).contains("https://example.org/very/long/address"));
     }

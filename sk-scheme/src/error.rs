@@ -161,7 +161,8 @@ pub enum SchemeError {
     },
     /// No blade to weigh.
     #[error(
-        "no blade is seated; give an adapter with --blade NAME=DIR, an instruction with --blade NAME=\"instruction:TEXT\", or a [blades] section"
+        "no blade is seated; give an instruction with --blade NAME=\"instruction:TEXT\", an adapter with --blade NAME=DIR (swiss-knife \
+         blades trains one), or a [blades] section"
     )]
     NoBlade,
     /// Blades or weights that Ω refuses.

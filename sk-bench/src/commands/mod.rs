@@ -3,6 +3,7 @@
 pub mod arms;
 pub mod axioms;
 pub mod bench;
+pub mod blades;
 pub mod certify;
 pub mod chat;
 pub mod compare;

@@ -281,7 +281,7 @@ pub struct DpoArgs {
     /// Pairs per forward pass
     #[arg(long, default_value_t = 16)]
     batch: usize,
-    /// Forward passes per step: a step sees BATCH times as many pairs, in the memory of BATCH
+    /// Forward passes per step, which sees --batch pairs in each
     #[arg(long, default_value_t = 1)]
     accumulate: usize,
     /// Longest prompt and completion together, in tokens

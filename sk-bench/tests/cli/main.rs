@@ -4,6 +4,7 @@ mod arms;
 mod axioms;
 mod bad_input;
 mod bench;
+mod blades;
 mod certify;
 mod chat;
 mod common;

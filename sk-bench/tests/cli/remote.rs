@@ -152,8 +152,14 @@ fn a_chat_seats_adapters_that_servers_know_or_load() {
         assert!(error.contains("frank=0.333,honest=0.333,calm=0.333"), "{error}");
         assert!(error.contains("missing") && error.contains("1 of the lines had no effect"), "{error}");
         assert_eq!(error.matches("tokens/s").count(), 2, "{error}");
-        let last =
-            server.seen().iter().rev().filter(|seen| seen.reads()).take(4).flat_map(super::fake::Seen::adapters).collect::<Vec<_>>();
+        let last = server
+            .seen()
+            .iter()
+            .rev()
+            .filter(|seen| seen.reads())
+            .take(4)
+            .flat_map(super::fake::Seen::adapters)
+            .collect::<Vec<_>>();
         assert!(last.iter().any(|name| name == "calm"), "{last:?}");
     }
 }

@@ -1,0 +1,300 @@
+//! `swiss-knife blades`: one adapter per objective for a model of one's own.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table};
+use serde::{Deserialize, Serialize};
+use sk_models::decoder::Precision;
+use sk_models::device::DeviceName;
+use sk_models::hf::{self, CheckpointError, Hub, ModelId};
+use sk_models::lora::Target;
+use sk_models::train::TrainError;
+use sk_models::train::data::{Source, read_rows};
+use sk_models::train::dpo::{DpoOptions, train_dpo};
+use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
+
+use super::train::Bar;
+use crate::explain::RULED;
+use crate::progress::Loading;
+use crate::shell::word;
+use crate::{Error, whole_file};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Two blades for a Qwen from the hub, of preferences from the hub
+  swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --prefer helpful=hh-rlhf-helpful \\
+      --prefer harmless=hh-rlhf-harmless -o blades
+
+  # Of one's own pairs, on a CPU with little memory
+  swiss-knife blades Qwen/Qwen2.5-0.5B-Instruct --prefer brief=pairs.jsonl -o blades \\
+      --accumulate 8 --length 256 --steps 100
+
+A row of pairs is {\"prompt\", \"chosen\", \"rejected\"}, or two dialogues, \"chosen\" and \"rejected\".
+The same command goes on where an interrupted one stopped; a finished blade is kept.";
+
+/// Preferences of the hub by name: the name and the folder of the data set.
+const NAMED: [(&str, &str); 2] = [("hh-rlhf-helpful", "helpful-base"), ("hh-rlhf-harmless", "harmless-base")];
+/// The data set of [`NAMED`].
+const HH_RLHF: &str = "Anthropic/hh-rlhf";
+/// About the most pairs to hold out: they give an interval of ±0.07, and more would take long.
+const HELD_OUT: f64 = 200.0;
+/// Largest share of the prompts to hold out.
+const LARGEST_SHARE: f64 = 0.2;
+/// The pull towards the model, as elsewhere in the program.
+const BETA: f64 = 0.1;
+/// What a finished blade has beside it.
+const RECORD: &str = "held_out.json";
+/// Steps of warm-up.
+const WARMUP: u64 = 20;
+
+/// Options of `blades`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BladesArgs {
+    /// The model: a directory in Hugging Face format, or a hub id.
+    #[arg(value_name = "DIR|ID")]
+    model: String,
+    /// An objective, and the pairs that a blade learns it from; repeat for more.
+    ///
+    /// SOURCE is a .jsonl or .jsonl.gz file, a folder of such files, or one of hh-rlhf-helpful and
+    /// hh-rlhf-harmless, which are fetched from the hub.
+    #[arg(long = "prefer", value_name = "NAME=SOURCE", required = true)]
+    preferences: Vec<Preference>,
+    /// Folder for the blades, one folder for each.
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Optimiser steps of each blade.
+    #[arg(long, default_value_t = 300)]
+    steps: u64,
+    /// Pairs per forward pass: more take more memory, and on a GPU less time.
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// Forward passes per step.
+    #[arg(long, default_value_t = 16)]
+    accumulate: usize,
+    /// Longest prompt and completion together, in tokens; prompts lose their beginning.
+    #[arg(long, default_value_t = 512)]
+    length: usize,
+    /// Rank of each change.
+    #[arg(long, default_value_t = 16)]
+    rank: usize,
+    /// Highest learning rate.
+    #[arg(long, default_value_t = 1e-4)]
+    rate: f64,
+    /// Frozen weights of the model: bf16, or f32, which takes twice the memory.
+    #[arg(long, value_name = "PRECISION", default_value_t = Precision::Bf16)]
+    precision: Precision,
+    /// Device: auto, cpu, cuda[:N] or wgpu[:N].
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceName,
+}
+
+/// `NAME=SOURCE`: an objective and where its pairs are.
+#[derive(Debug, Clone)]
+struct Preference {
+    name: String,
+    source: String,
+}
+
+impl FromStr for Preference {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, source) = text.split_once('=').unwrap_or((text, ""));
+        // The name is that of a folder.
+        let plain =
+            name.starts_with(char::is_alphanumeric) && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        if !plain || source.is_empty() {
+            return Err("an objective is given as NAME=SOURCE, such as helpful=pairs.jsonl".to_owned());
+        }
+        Ok(Self { name: name.to_owned(), source: source.to_owned() })
+    }
+}
+
+/// How a finished blade was made, and what it knows.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    model: String,
+    source: String,
+    /// Pairs held out.
+    pairs: usize,
+    accuracy: f64,
+    interval: (f64, f64),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the model or the pairs cannot be had, a folder holds another blade, or training fails.
+pub fn run(args: &BladesArgs) -> Result<(), Error> {
+    for (place, Preference { name, .. }) in args.preferences.iter().enumerate() {
+        if args.preferences[..place].iter().any(|other| other.name == *name) {
+            return Err(Error::Usage(format!("--prefer gives \"{name}\" twice; give each objective a name of its own")));
+        }
+    }
+    let mut kept = Vec::new();
+    for preference in &args.preferences {
+        kept.push(args.finished(preference)?);
+    }
+    let mut loading = Loading::new(false);
+    loading.show("looking for the model");
+    let model = hf::resolve(&args.model, &mut loading)?;
+    let mut sources = Vec::new();
+    for Preference { source, .. } in &args.preferences {
+        sources.push(files(source, &mut loading)?);
+    }
+    drop(loading);
+    let device = args.device.open()?;
+
+    let mut records = Vec::new();
+    let all = args.preferences.iter().zip(sources).zip(kept).enumerate();
+    for (place, ((preference, sources), kept)) in all {
+        let Preference { name, source } = preference;
+        let folder = args.output.join(name);
+        if let Some(record) = kept {
+            eprintln!("blade {name} ({} of {}): kept", place + 1, args.preferences.len());
+            records.push(record);
+            continue;
+        }
+        eprintln!("blade {name} ({} of {}), from {source}", place + 1, args.preferences.len());
+        let options = args.options(&model, sources, &folder)?;
+        let mut progress = Bar::new(args.steps);
+        let report = train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
+        progress.finish();
+        let PreferenceReport { pairs, accuracy, interval, .. } = report;
+        let record = Record { model: args.model.clone(), source: source.clone(), pairs, accuracy, interval };
+        let path = folder.join(RECORD);
+        let json = serde_json::to_string_pretty(&record).map_err(|error| Error::Output(error.into()))?;
+        whole_file::write(&path, json.as_bytes()).map_err(|source| Error::Write { path, source })?;
+        records.push(record);
+    }
+    println!("{}\n\nTry them:\n{}", args.table(&records), args.command());
+    Ok(())
+}
+
+impl BladesArgs {
+    /// What is known of the blade of an objective, if it is finished.
+    fn finished(&self, Preference { name, source }: &Preference) -> Result<Option<Record>, Error> {
+        let path = self.output.join(name).join(RECORD);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Error::Read { path, source }),
+        };
+        let record: Record = serde_json::from_str(&text)
+            .map_err(|error| Error::Read { path: path.clone(), source: std::io::Error::other(error) })?;
+        if (&record.model, &record.source) != (&self.model, source) {
+            let Record { model, source: pairs, .. } = record;
+            return Err(Error::OtherBlade { path: self.output.join(name), model, pairs });
+        }
+        Ok(Some(record))
+    }
+
+    fn options(&self, model: &Path, files: Vec<PathBuf>, folder: &Path) -> Result<DpoOptions, TrainError> {
+        let mut pairs = 0;
+        for file in &files {
+            pairs += read_rows(file)?.len();
+        }
+        Ok(DpoOptions {
+            model: model.to_owned(),
+            sources: files.into_iter().map(|path| Source { path, weight: 1.0 }).collect(),
+            exclude: Vec::new(),
+            held_out: (HELD_OUT / pairs.max(1) as f64).min(LARGEST_SHARE),
+            tests: Vec::new(),
+            output: folder.to_owned(),
+            targets: Target::ALL.to_vec(),
+            rank: self.rank,
+            alpha: 2.0 * self.rank as f64,
+            loss: PreferenceLoss { beta: BETA, label_smoothing: 0.0, length_normalised: false },
+            precision: self.precision,
+            steps: self.steps,
+            batch: self.batch,
+            accumulate: self.accumulate,
+            length: self.length,
+            rate: self.rate,
+            warmup: WARMUP,
+            floor: 0.1,
+            weight_decay: 0.0,
+            clip: 1.0,
+            seed: 0,
+            evaluate_every: 100,
+            save_every: 10,
+        })
+    }
+
+    fn table(&self, records: &[Record]) -> Table {
+        let mut table = Table::new();
+        table.load_style(RULED).set_header(["blade", "held-out pairs", "accuracy", "95 % interval"]);
+        for (Preference { name, .. }, Record { pairs, accuracy, interval: (low, high), .. }) in
+            self.preferences.iter().zip(records)
+        {
+            table.add_row([name.clone(), pairs.to_string(), format!("{accuracy:.3}"), format!("[{low:.3}, {high:.3}]")]);
+        }
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        table
+    }
+
+    /// A command that shows what the blades do.
+    fn command(&self) -> String {
+        let mut command = format!("swiss-knife compare \"How do I tell my boss?\" --backbone {}", word(&self.model));
+        if self.precision != Precision::default() {
+            command += &format!(" --precision {}", self.precision);
+        }
+        if self.device != DeviceName::Auto {
+            command += &format!(" --device {}", self.device);
+        }
+        for Preference { name, .. } in &self.preferences {
+            let blade = format!("{name}={}", self.output.join(name).display());
+            command += &format!(" \\\n    --blade {}", word(&blade));
+        }
+        command
+    }
+}
+
+/// The files of pairs that a source names.
+fn files(source: &str, loading: &mut Loading) -> Result<Vec<PathBuf>, Error> {
+    let path = Path::new(source);
+    let are_pairs = |path: &Path| {
+        let name = path.to_string_lossy();
+        path.is_file() && (name.ends_with(".jsonl") || name.ends_with(".jsonl.gz"))
+    };
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unusable = |reason: String| Error::Preferences { name: source.to_owned(), reason };
+    if path.is_dir() {
+        let read = |source| Error::Read { path: path.to_owned(), source };
+        let entries = std::fs::read_dir(path).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
+        let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).filter(|path| are_pairs(path)).collect();
+        files.sort();
+        return if files.is_empty() { Err(unusable("the folder has no .jsonl or .jsonl.gz file".to_owned())) } else { Ok(files) };
+    }
+    let Some((_, folder)) = NAMED.iter().find(|(name, _)| *name == source) else {
+        let names = NAMED.map(|(name, _)| name).join(" or ");
+        return Err(unusable(format!("there is no such file or folder, and it is not {names}")));
+    };
+    loading.show("looking for the preferences");
+    let mut fetch = || {
+        let id: ModelId = HH_RLHF.parse()?;
+        let name = format!("{folder}/train.jsonl.gz");
+        Ok(Hub::from_env()?.data(&id, &[&name], loading)?.join(name))
+    };
+    let file = fetch().map_err(CheckpointError::Hub)?;
+    Ok(vec![file])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_objective_has_the_name_of_a_folder() {
+        let Preference { name, source } = "calm-2=a=b/c.jsonl".parse().unwrap();
+        assert_eq!((name.as_str(), source.as_str()), ("calm-2", "a=b/c.jsonl"));
+        for wrong in ["helpful", "=x", "a=", "../a=x", "a/b=x", ".=x", "a b=x"] {
+            assert!(wrong.parse::<Preference>().is_err(), "{wrong}");
+        }
+    }
+}

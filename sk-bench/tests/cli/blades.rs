@@ -1,0 +1,111 @@
+//! `swiss-knife blades`, and `train dpo` as it is used by it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::common::{assert_refused, models, program, run, stderr, stdout};
+
+/// Sixty-four pairs, of which the better side says `word`.
+fn pairs(word: &str) -> String {
+    let row = |i: usize| {
+        let (prompt, worse) = (format!("Question {i}?"), if i % 2 == 0 { "whatever" } else { "so what" });
+        serde_json::json!({"prompt": prompt, "chosen": format!("I say {word}."), "rejected": worse}).to_string() + "\n"
+    };
+    (0..64).map(row).collect()
+}
+
+/// `blades` on the tiny model, with short steps.
+fn blades(folder: &Path, preferences: &[&str]) -> Output {
+    let model = models().join("backbone").display().to_string();
+    let mut args = vec!["blades", &model, "-o", "blades", "--device", "cpu", "--steps", "3", "--length", "64"];
+    args.extend(["--batch", "2", "--accumulate", "2", "--rank", "2"]);
+    args.extend(preferences.iter().flat_map(|preference| ["--prefer", preference]));
+    program().current_dir(folder).env("HF_HUB_CACHE", folder.join("hub")).args(args).output().unwrap()
+}
+
+#[test]
+fn a_blade_per_objective_and_a_command_to_run() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("kind.jsonl"), pairs("gladly")).unwrap();
+    fs::create_dir(folder.path().join("careful")).unwrap();
+    fs::write(folder.path().join("careful/a.jsonl"), pairs("safely")).unwrap();
+    fs::write(folder.path().join("careful/README.md"), "no pairs").unwrap();
+
+    let first = blades(folder.path(), &["kind=kind.jsonl"]);
+    assert!(stdout(&first).contains("kind") && !stderr(&first).contains("kept"), "{}", stderr(&first));
+    assert!(stderr(&first).contains("GB of memory"), "{}", stderr(&first));
+    let weights = folder.path().join("blades/kind/adapter_model.safetensors");
+    let before = fs::metadata(&weights).unwrap().modified().unwrap();
+
+    // A finished blade is kept, with what was measured of it.
+    let both = blades(folder.path(), &["kind=kind.jsonl", "careful=careful"]);
+    let text = stdout(&both);
+    assert!(
+        stderr(&both).contains("blade kind (1 of 2): kept") && stderr(&both).contains("blade careful (2 of 2), from careful")
+    );
+    assert_eq!(fs::metadata(&weights).unwrap().modified().unwrap(), before);
+    let row = |text: &str, name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
+    assert_eq!(
+        row(&text, "kind").split_whitespace().collect::<Vec<_>>(),
+        row(&stdout(&first), "kind").split_whitespace().collect::<Vec<_>>()
+    );
+    assert!(row(&text, "careful").contains("[0."), "{text}");
+
+    let command = text.split("Try them:\n").nth(1).unwrap().replace("\\\n", " ");
+    assert!(command.contains("--precision bf16"), "{command}");
+    let (before, after) = command.split_once('"').unwrap();
+    let (prompt, after) = after.split_once('"').unwrap();
+    let words = before.split_whitespace().skip(1).chain([prompt]).chain(after.split_whitespace());
+    let answers = program().current_dir(folder.path()).args(words).args(["--max-new-tokens", "4"]).output().unwrap();
+    let answers = stdout(&answers);
+    assert!(answers.contains("kind 1") && answers.contains("careful 1"), "{answers}");
+
+    // Another source is another blade.
+    let other = blades(folder.path(), &["kind=careful"]);
+    assert_refused(&other, &["kind holds a blade of", "from kind.jsonl", "give another --output"]);
+}
+
+#[test]
+fn hh_rlhf_is_known_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = blades(folder.path(), &["helpful=hh-rlhf-helpful"]);
+    assert_refused(&missing, &["Anthropic/hh-rlhf is not in", "HF_HUB_OFFLINE"]);
+    let repository = folder.path().join("hub/datasets--Anthropic--hh-rlhf");
+    let snapshot = repository.join("snapshots/0123/harmless-base");
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::create_dir_all(repository.join("refs")).unwrap();
+    fs::write(repository.join("refs/main"), "0123").unwrap();
+    let dialogue = |i: usize| {
+        let side = |answer: &str| format!("\n\nHuman: Question {i}?\n\nAssistant: {answer}");
+        serde_json::json!({"chosen": side("I say safely."), "rejected": side("whatever")}).to_string() + "\n"
+    };
+    let dialogues: String = (0..64).map(dialogue).collect();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, dialogues.as_bytes()).unwrap();
+    fs::write(snapshot.join("train.jsonl.gz"), packed.finish().unwrap()).unwrap();
+    assert!(stdout(&blades(folder.path(), &["careful=hh-rlhf-harmless"])).contains("careful"));
+}
+
+#[test]
+fn what_is_no_source_of_pairs_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let refused = |preference: &str, parts: &[&str]| assert_refused(&blades(folder.path(), &[preference]), parts);
+    refused("kind=nowhere.jsonl", &["nowhere.jsonl", "no such file or folder", "hh-rlhf-helpful"]);
+    refused("kind=empty", &["empty", "no .jsonl or .jsonl.gz file"]);
+    let twice = blades(folder.path(), &["kind=empty", "kind=empty"]);
+    assert_refused(&twice, &["\"kind\" twice"]);
+    assert!(!folder.path().join("blades").exists());
+}
+
+#[test]
+fn a_model_to_train_around_may_be_a_hub_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("pairs.jsonl"), pairs("gladly")).unwrap();
+    let (data, output) = (path("pairs.jsonl"), path("blade"));
+    let dpo = |model: &str| run(["train", "dpo", "--data", &data, "--model", model, "-o", &output, "--steps", "1"]);
+    assert_refused(&dpo("owner/no-such-model"), &["there is no directory `owner/no-such-model` here", "HF_HUB_OFFLINE"]);
+    assert!(!Path::new(&output).exists());
+}
