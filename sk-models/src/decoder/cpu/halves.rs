@@ -191,7 +191,7 @@ impl PairProducts {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn round(row: &[f32], pairs: &mut [u32]) {
-    use std::arch::x86_64::{__m512i, _mm512_cvtne2ps_pbh, _mm512_maskz_loadu_ps, _mm512_storeu_si512};
+    use std::arch::x86_64::{__m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_maskz_loadu_ps, _mm512_storeu_si512};
     assert!(pairs.len() >= row.len().div_ceil(Rounded::VECTOR) * Rounded::VECTOR / 2);
     for (at, pairs) in (0..row.len()).step_by(Rounded::VECTOR).zip(pairs.chunks_exact_mut(Rounded::VECTOR / 2)) {
         let halves = [at, at + Rounded::VECTOR / 2].map(|from| {
@@ -201,8 +201,10 @@ fn round(row: &[f32], pairs: &mut [u32]) {
             unsafe { _mm512_maskz_loadu_ps(mask, row.as_ptr().wrapping_add(from)) }
         });
         let rounded = _mm512_cvtne2ps_pbh(halves[1], halves[0]);
-        // SAFETY: both types are 512 bits, and the slice has sixteen numbers.
-        unsafe { _mm512_storeu_si512(pairs.as_mut_ptr().cast(), std::mem::transmute::<_, __m512i>(rounded)) };
+        // SAFETY: both types are 512 bits without invalid values.
+        let rounded = unsafe { std::mem::transmute::<__m512bh, __m512i>(rounded) };
+        // SAFETY: the slice has sixteen numbers.
+        unsafe { _mm512_storeu_si512(pairs.as_mut_ptr().cast(), rounded) };
     }
 }
 
