@@ -171,18 +171,8 @@ fn a_report_says_who_breaks_what_and_where() {
     let report = Report::new(operators, 300, 1);
     let text = report.to_string();
     println!("{text}");
-    let table: Vec<String> = text.lines().take(4).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    let row = |name: &str, violated: &[Axiom]| {
-        let verdict = |axiom| if violated.contains(axiom) { " violated" } else { " holds" };
-        name.to_owned() + &Axiom::ALL.iter().map(verdict).collect::<String>()
-    };
-    let expected = [
-        "A0 A1 A2 A3 A3′ A4 A5 A5′ A6 A7 A8".to_owned(),
-        row("asinh", &[]),
-        row("thurstone", &[Axiom::A5]),
-        row("scores", &[Axiom::A3Prime, Axiom::A4, Axiom::A5, Axiom::A5Prime, Axiom::A6, Axiom::A7]),
-    ];
-    assert_eq!(table, expected);
+    let expected = ["asinh: holds all", "thurstone: breaks A5", "scores: breaks A3′, A4, A5, A5′, A6, A7"];
+    assert_eq!(text.lines().take(3).collect::<Vec<_>>(), expected);
     assert!(text.contains("thurstone breaks A5, attenuation (case"));
     let json = report.to_json();
     assert_eq!(json["rows"][1]["findings"][6]["axiom"], "A5");

@@ -203,7 +203,7 @@ mod tests {
         work.begin(100, 40);
         assert_eq!(work.text(40, ""), "40/100 cells");
         work.since.0 = Instant::now().checked_sub(Duration::from_secs(40)).unwrap();
-        assert_eq!(work.text(60, "2 failed"), "60/100 cells · 2.0 s a cell · 1 minute left · 2 failed");
+        assert_eq!(work.text(60, "2 failed"), "60/100 cells · 2.0 s a cell · 80 seconds left · 2 failed");
         assert_eq!(work.done(), 60);
     }
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table};
 use serde::{Deserialize, Serialize};
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
@@ -16,10 +15,10 @@ use sk_models::train::dpo::{DpoOptions, train_dpo};
 use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 
 use super::train::Bar;
-use crate::explain::RULED;
 use crate::progress::Loading;
 use crate::shell::word;
-use crate::{Error, whole_file};
+use crate::{Error, terminal, whole_file};
+use sk_report::grid::Grid;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -160,7 +159,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         }
         eprintln!("blade {name} ({} of {}), from {source}", place + 1, args.preferences.len());
         let options = args.options(&model, sources, &folder)?;
-        let mut progress = Bar::new(args.steps);
+        let mut progress = Bar::new("step", args.steps);
         let report = train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
         progress.finish();
         let PreferenceReport { pairs, accuracy, interval, .. } = report;
@@ -170,7 +169,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         whole_file::write(&path, json.as_bytes()).map_err(|source| Error::Write { path, source })?;
         records.push(record);
     }
-    println!("{}\n\nTry them:\n{}", args.table(&records), args.command());
+    println!("{}\n\nTry them:\n{}", args.table(&records).render(terminal::columns()), args.command());
     Ok(())
 }
 
@@ -224,15 +223,13 @@ impl BladesArgs {
         })
     }
 
-    fn table(&self, records: &[Record]) -> Table {
-        let mut table = Table::new();
-        table.load_style(RULED).set_header(["blade", "held-out pairs", "accuracy", "95 % interval"]);
+    fn table(&self, records: &[Record]) -> Grid {
+        let mut table = Grid::new(["blade", "held-out pairs", "accuracy", "95 % interval"]).numbers(1..);
         for (Preference { name, .. }, Record { pairs, accuracy, interval: (low, high), .. }) in
             self.preferences.iter().zip(records)
         {
-            table.add_row([name.clone(), pairs.to_string(), format!("{accuracy:.3}"), format!("[{low:.3}, {high:.3}]")]);
+            table.row([name.clone(), pairs.to_string(), format!("{accuracy:.3}"), format!("[{low:.3}, {high:.3}]")]);
         }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         table
     }
 

@@ -69,7 +69,7 @@ impl fmt::Display for Summary {
         }
         write!(
             f,
-            "\n\nmean total variation above the diagonal, share of steps with the same choice below\n{}",
+            "\n\nmean total variation above the diagonal, share of the same choice below\n{}",
             pairs.render(terminal::columns())
         )
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Context, Scheme, SpecHandle, TokenId};
+use sk_core::{Context, Instruction, InstructionRack, Scheme, SpecHandle, TokenId};
 use sk_models::engine::AdapterRack;
 use sk_models::lora::LoraAdapter;
 
@@ -61,8 +61,14 @@ impl Steered {
         for (name, adapter) in adapters {
             rack.insert(name.as_str(), adapter.clone());
         }
-        let engine = models.engine(&rack, &models.heads).with_readers(config.readers());
-        let scheme = config.build(&engine.map_err(|error| SchemeError::Engine(error.into()))?)?;
+        let refused = |error: sk_core::BoxError| SchemeError::Engine(error);
+        let instructions = InstructionRack::default();
+        for (lane, text) in config.instructions() {
+            let tokens = models.tokenizer.encode(text).map_err(|error| refused(error.into()))?;
+            instructions.insert(lane, Instruction::new(0, tokens));
+        }
+        let engine = models.engine(&rack, &models.heads).with_instructions(&instructions).with_readers(config.readers());
+        let scheme = config.build(&engine.map_err(|error| refused(error.into()))?)?;
         Ok(Self { scheme, rng: ChaCha8Rng::seed_from_u64(seed), context_limit: models.context_limit() })
     }
 

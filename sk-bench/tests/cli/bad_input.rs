@@ -372,7 +372,7 @@ fn a_file_that_is_quoted_commands_no_terminal() {
     for value in [COMMANDS.to_owned(), "x".repeat(100_000)] {
         let backbone = copy_of("backbone", folder.path());
         edit_json(&backbone.join("config.json"), |config| config["model_type"] = json!(value));
-        let output = run(["generate", "Hello", "--backbone", &path(&backbone)]);
+        let output = run(["generate", "Hello", "--scheme", "greedy", "--backbone", &path(&backbone)]);
         assert_refused(&output, &["model_type"]);
         assert_plain(&stderr(&output));
 

@@ -195,7 +195,7 @@ fn fields_of_the_scheme_are_set_while_it_runs() {
     stdout(&output);
     let shown = stderr(&output);
     assert!(shown.contains("proposal.candidates=3"), "{shown}");
-    let candidates = shown.lines().skip_while(|line| !line.contains("candidate")).skip(1);
+    let candidates = shown.lines().skip_while(|line| !line.ends_with("  candidate")).skip(1);
     assert_eq!(candidates.take_while(|line| line.starts_with("  ") || line.starts_with("→ ")).count(), 3, "{shown}");
     // The same as on the command line.
     let set = |input: &str, more: &[&str]| stdout(&run_with_input("chat", &[&all[..], &["--quiet"], more].concat(), input));

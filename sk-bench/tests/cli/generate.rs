@@ -264,16 +264,20 @@ fn a_trace_over_a_vocabulary_keeps_the_likeliest_candidates_and_says_so() {
     };
     let written: String = steps.iter().map(chosen).collect();
     assert!(written.contains('\u{fffd}') || written.trim().starts_with(text.trim()), "{written:?} {text:?}");
-    // Those who read a trace are told that it is a part.
-    assert_refused(&run(["arms", "--replay", trace, "--scheme", "args", "--arm", "greedy"]), &["16 of", "were kept"]);
+    // Those who read a trace are told that it is a part. An arm looks at the same scores.
+    let args_text = sk_scheme::Shipped::named("args").unwrap().text.split("[selector]").next().unwrap().to_owned();
+    let arm = folder.path().join("highest.toml");
+    fs::write(&arm, args_text + "[selector]\nkind = \"argmax\"\n").unwrap();
+    let arm = arm.to_str().unwrap();
+    assert_refused(&run(["arms", "--replay", trace, "--scheme", "args", "--arm", arm]), &["16 of", "were kept"]);
     assert_refused(&run(["certify", trace]), &["16 of its", "were kept"]);
 
     let quiet = run_on_models("generate", &[&args[..], &["--quiet"]].concat());
     assert_eq!((stdout(&quiet), stderr(&quiet)), (text, String::new()));
-    let arms = ["Hello", "--scheme", "args", "--arm", "greedy", "--max-new-tokens", "2", "--trace", trace];
+    let arms = ["Hello", "--scheme", "args", "--arm", arm, "--max-new-tokens", "2", "--trace", trace];
     stdout(&run_on_models("arms", &arms));
     assert!(records(&path).iter().all(|step| step["n"] == step["candidates"].as_array().unwrap().len()));
-    stdout(&run(["arms", "--replay", trace, "--scheme", "args", "--arm", "greedy"]));
+    stdout(&run(["arms", "--replay", trace, "--scheme", "args", "--arm", arm]));
 }
 
 #[test]

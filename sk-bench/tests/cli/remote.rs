@@ -128,7 +128,7 @@ fn what_servers_do_not_have_is_refused_by_name() {
         assert_refused(&run_on(&server, "generate", &[&["Hi"], &args[..]].concat()), &parts);
     }
     assert_refused(&run(["generate", "Hi", "--backbone", &address(&server)]), &["--tokenizer", "tokenizer.json"]);
-    let missing = ["generate", "Hi", "--backbone", &address(&server), "--tokenizer", "/nowhere"];
+    let missing = ["generate", "Hi", "--scheme", "greedy", "--backbone", &address(&server), "--tokenizer", "/nowhere"];
     assert_refused(&run(missing), &["/nowhere/tokenizer.json"]);
     assert_refused(&run_on_models("generate", &["Hi", "--tokenizer", &tokenizer()]), &["--tokenizer", "has its own"]);
     assert_refused(&run_on_models("generate", &["Hi", "--blade", "calm=lora:calm"]), &["calm", "adapter of a server"]);
@@ -220,8 +220,9 @@ fn schemes_over_the_vocabulary_choose_from_its_head() {
             stdout(&output);
             for step in lines(&trace) {
                 let candidates = step["candidates"].as_array().unwrap();
-                assert_eq!(step["head"], candidates.len(), "{scheme}");
-                assert!(candidates.len() <= 20 && candidates.iter().all(|candidate| ids(&candidate["tokens"]).len() == 1));
+                assert_eq!((&step["head"], &step["n"]), (&json!(20), &json!(20)), "{scheme}");
+                // The likeliest are kept.
+                assert!(candidates.len() == 16 && candidates.iter().all(|candidate| ids(&candidate["tokens"]).len() == 1));
             }
             assert!(stderr(&output).contains("likeliest tokens that a server names"), "{}", stderr(&output));
         }
@@ -274,9 +275,11 @@ fn what_is_exported_answers_as_the_model_that_ships() {
     for name in ["harmless", "helpful", "honest"] {
         args.extend(["--blade".to_owned(), format!("{name}={}", part(&format!("blades/{name}")))]);
     }
-    // The model that ships drafts twelve candidates unless told otherwise.
-    let options = ["generate", "How do I apologise?", "--n", "4", "--max-new-tokens", "16", "--seed", "3", "--quiet"];
-    let shipped = stdout(&run(options));
+    // The model that ships drafts twelve candidates, at a temperature of its own, unless told otherwise.
+    let drafting = ["--n", "4", "--draft-temperature", "0.75"];
+    let options =
+        [&["generate", "How do I apologise?", "--max-new-tokens", "16", "--seed", "3", "--quiet"][..], &drafting].concat();
+    let shipped = stdout(&run(options.clone()));
     assert_eq!(stdout(&program().args(options).args(&args).output().unwrap()), shipped);
     assert!(shipped.trim().len() > 8, "{shipped:?}");
     assert_refused(&export(), &["model", "not empty"]);

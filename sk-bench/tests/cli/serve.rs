@@ -143,7 +143,7 @@ fn memory_that_is_not_there_is_refused_and_the_server_stays() {
     let backbone = copy_of("backbone", folder.path());
     edit_json(&backbone.join("config.json"), |config| config["max_position_embeddings"] = json!(1_000_000_000));
     let command = format!(
-        "ulimit -v 8000000; exec {} serve --port 0 --memory 1000000 --concurrent 2 --device cpu --backbone {} --blade helpful={}",
+        "ulimit -v 8000000; exec {} serve --port 0 --memory 1000000 --max-new-tokens 1000000000 --concurrent 2 --device cpu --backbone {} --blade helpful={}",
         env!("CARGO_BIN_EXE_swiss-knife"),
         backbone.display(),
         models().join("blades/helpful").display()

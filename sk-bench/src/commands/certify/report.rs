@@ -208,7 +208,7 @@ impl Report {
         let evaluations = jump.evaluations;
         writeln!(
             f,
-            "\n{label}: a jump of {found} in total variation, for a change of at most {delta} ({evaluations} evaluations)"
+            "\n{label}: a jump of {found} in total variation,\n  for a change of at most {delta} ({evaluations} evaluations)"
         )?;
         if let Verdict::Certified(Certified { bound: Some(bound), .. }) = &row.certificate {
             write!(f, "the certificate allows {}", short(bound.sharpened))?;
