@@ -323,8 +323,11 @@ mod terminal {
         let mut terminal = Terminal::new(state.path());
         let at = terminal.wait(READY, 0);
         terminal.press("\u{1b}[A");
-        terminal.wait("Hello", at);
-        terminal.press("\u{3}\u{4}");
+        let at = terminal.wait("Hello", at);
+        terminal.press("\u{3}");
+        // Before the editor waits again, the terminal itself would take Ctrl-D.
+        terminal.wait(READY, at);
+        terminal.press("\u{4}");
         assert!(terminal.child.wait().unwrap().success());
     }
 }

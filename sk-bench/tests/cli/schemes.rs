@@ -92,5 +92,5 @@ fn tables_fit_eighty_columns() {
     fits(&compared);
     assert!(compared.matches(long).count() >= 3, "{compared}");
     fits(&stdout(&run(["axioms", "copeland", "swiss-elo-paper", "--cases", "100"])));
-    fits(&stdout(&run(["simulate", "influence"])));
+    fits(&stdout(&run(["simulate", "--study", "influence"])));
 }
