@@ -2,13 +2,10 @@ use std::sync::Arc;
 
 use sk_core::{ParameterError, ScoreTable, Weighting};
 
-use crate::tilt::Tilt;
+use crate::tilt::{Tilt, shift};
 
-/// Sweeps over the constraints; each moves every multiplier to its minimum.
+/// The most sweeps over the constraints.
 const SWEEPS: usize = 200;
-
-/// Halvings of the interval of a line search: an `f64` has 53 bits.
-const HALVINGS: usize = 60;
 
 /// The change of a multiplier that ends the search.
 const CHANGE: f64 = 1e-9;
@@ -28,7 +25,8 @@ const CHANGE: f64 = 1e-9;
 /// constraint does not count.
 ///
 /// Scores and thresholds of a blade are in one unit, that of the blade. Solved by moving one
-/// multiplier after the other to its minimum, in O(N) for each evaluation.
+/// multiplier after the other to its minimum and then all along the way they went, in O(N) for each
+/// evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dual {
     temperature: f64,
@@ -63,31 +61,23 @@ impl Weighting for Dual {
         if scale > 0.0 {
             weights.iter_mut().for_each(|weight| *weight /= scale);
         }
-        let mut tilt = Tilt::new(scores, weights, self.temperature);
         for _ in 0..SWEEPS {
-            let mut change = 0.0_f64;
+            let before = weights.to_vec();
             for &(k, threshold) in &constraints {
-                let slack = |weight: f64| tilt.with(weight - weights[k], scores.mu(k)).mean(scores.mu(k)) - threshold;
-                // The expected score rises with the multiplier.
-                let best = if slack(0.0) >= 0.0 {
-                    0.0
-                } else if slack(self.limit) <= 0.0 {
-                    self.limit
-                } else {
-                    let (mut least, mut most) = (0.0, self.limit);
-                    for _ in 0..HALVINGS {
-                        let middle = f64::midpoint(least, most);
-                        *if slack(middle) < 0.0 { &mut least } else { &mut most } = middle;
-                    }
-                    most
-                };
-                change = change.max((best - weights[k]).abs());
-                tilt = tilt.with(best - weights[k], scores.mu(k));
-                weights[k] = best;
+                weights[k] = 0.0;
+                weights[k] = Tilt::new(scores, weights, self.temperature).least_along(scores.mu(k), threshold, self.limit);
             }
-            if change <= CHANGE {
+            let onward: Vec<f64> = weights.iter().zip(&before).map(|(weight, before)| weight - before).collect();
+            if onward.iter().all(|change| change.abs() <= CHANGE) {
                 break;
             }
+            // One at a time, multipliers of blades that nearly agree would creep.
+            let toll = constraints.iter().map(|&(k, threshold)| onward[k] * threshold).sum();
+            let end = |k: usize| if onward[k] < 0.0 { 0.0 } else { self.limit };
+            let moving = constraints.iter().map(|&(k, _)| k).filter(|&k| onward[k] != 0.0);
+            let room = moving.map(|k| (end(k) - weights[k]) / onward[k]).fold(f64::INFINITY, f64::min);
+            let step = Tilt::new(scores, weights, self.temperature).least_along(&shift(scores, &onward), toll, room);
+            constraints.iter().for_each(|&(k, _)| weights[k] = (weights[k] + step * onward[k]).clamp(0.0, self.limit));
         }
         // Every objective is a constraint, and all hold: the requested weights decide.
         if !weights.iter().any(|weight| *weight > 0.0) || weights.iter().any(|weight| !weight.is_finite()) {

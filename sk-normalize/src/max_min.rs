@@ -1,12 +1,9 @@
 use sk_core::{ParameterError, ScoreTable, Weighting};
 
-use crate::tilt::Tilt;
+use crate::tilt::{Tilt, shift};
 
 /// Exchanges of weight between two blades; the gap closes long before.
 const EXCHANGES: usize = 1000;
-
-/// Halvings of the interval of a line search: an `f64` has 53 bits.
-const HALVINGS: usize = 60;
 
 /// The gap at which the weights are a minimum, as a share of the largest score.
 const GAP: f64 = 1e-9;
@@ -26,8 +23,9 @@ const GAP: f64 = 1e-9;
 /// weights decide is where the search begins. Blades are compared as they are, so that their scores
 /// must be in one unit.
 ///
-/// Solved by pairwise exchanges of weight with an exact line search, in O(N) for each evaluation of
-/// the objective.
+/// Solved by exchanges of weight between two blades, each followed by a step along the last two
+/// exchanges (parallel tangents), with exact line searches, in O(N) for each evaluation of the
+/// objective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MaxMin {
     temperature: f64,
@@ -43,6 +41,20 @@ impl MaxMin {
         ParameterError::check(valid, "temperature", temperature, "positive and finite")?;
         Ok(Self { temperature })
     }
+
+    /// Moves `weights` along `direction` to the minimum within the simplex, or leaves them if it
+    /// leads upwards.
+    fn descend(&self, scores: &ScoreTable, weights: &mut [f64], direction: &[f64]) {
+        let room = weights.iter().zip(direction).filter(|(_, d)| **d < 0.0).map(|(weight, d)| -weight / d);
+        let room = room.fold(f64::INFINITY, f64::min);
+        if !room.is_finite() {
+            return;
+        }
+        let step = Tilt::new(scores, weights, self.temperature).least_along(&shift(scores, direction), 0.0, room);
+        weights.iter_mut().zip(direction).for_each(|(weight, d)| *weight = (*weight + step * d).max(0.0));
+        let sum: f64 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+    }
 }
 
 impl Weighting for MaxMin {
@@ -51,8 +63,9 @@ impl Weighting for MaxMin {
         weights.iter_mut().zip(requested).for_each(|(weight, requested)| *weight = requested / sum);
         let part: Vec<usize> = (0..requested.len()).filter(|&k| requested[k] > 0.0).collect();
         let largest = part.iter().flat_map(|&k| scores.mu(k)).fold(0.0_f64, |most, mu| most.max(mu.abs()));
-        let mut tilt = Tilt::new(scores, weights, self.temperature);
+        let mut before: Option<Vec<f64>> = None;
         for _ in 0..EXCHANGES {
+            let tilt = Tilt::new(scores, weights, self.temperature);
             let expected = |k: usize| tilt.mean(scores.mu(k));
             let by_score = |a: &&usize, b: &&usize| expected(**a).total_cmp(&expected(**b));
             let (Some(&worst), Some(&best)) =
@@ -63,25 +76,15 @@ impl Weighting for MaxMin {
             if expected(best) - expected(worst) <= GAP * largest {
                 break;
             }
-            // The objective is convex along the exchange; its slope rises from below zero.
-            let slope = |moved: f64| {
-                let moved = tilt.along(moved, scores.mu(worst), scores.mu(best));
-                moved.mean(scores.mu(worst)) - moved.mean(scores.mu(best))
-            };
-            let (mut least, mut most) = (0.0, weights[best]);
-            if slope(most) > 0.0 {
-                for _ in 0..HALVINGS {
-                    let middle = f64::midpoint(least, most);
-                    *if slope(middle) > 0.0 { &mut most } else { &mut least } = middle;
-                }
+            let start = weights.to_vec();
+            let mut exchange = vec![0.0; weights.len()];
+            (exchange[worst], exchange[best]) = (1.0, -1.0);
+            self.descend(scores, weights, &exchange);
+            // Exchanges alone would zigzag between blades that nearly agree.
+            if let Some(before) = before.replace(start) {
+                let onward: Vec<f64> = weights.iter().zip(&before).map(|(weight, before)| weight - before).collect();
+                self.descend(scores, weights, &onward);
             }
-            if most <= 0.0 {
-                break;
-            }
-            let moved = most.min(weights[best]);
-            tilt = tilt.along(moved, scores.mu(worst), scores.mu(best));
-            weights[best] -= moved;
-            weights[worst] += moved;
         }
         // Scores near the largest number that there is have differences without end.
         if weights.iter().any(|weight| !weight.is_finite()) {

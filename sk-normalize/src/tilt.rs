@@ -1,5 +1,8 @@
 use sk_core::ScoreTable;
 
+/// Halvings of the interval of a line search: an `f64` has 53 bits.
+const HALVINGS: usize = 60;
+
 /// A batch tilted by its weighed scores: p_i ∝ exp(1/T Σ_k w_k μ_i^(k)).
 pub(crate) struct Tilt {
     /// Σ_k w_k μ_i^(k).
@@ -12,8 +15,7 @@ pub(crate) struct Tilt {
 impl Tilt {
     /// Returns the batch of `scores`, tilted under `weights`.
     pub(crate) fn new(scores: &ScoreTable, weights: &[f64], temperature: f64) -> Self {
-        let composite = |i: usize| weights.iter().enumerate().map(|(k, weight)| weight * scores.mu(k)[i]).sum();
-        Self::of((0..scores.candidates()).map(composite).collect(), temperature)
+        Self::of(shift(scores, weights), temperature)
     }
 
     fn of(composites: Vec<f64>, temperature: f64) -> Self {
@@ -29,15 +31,33 @@ impl Tilt {
         self.shares.iter().zip(values).map(|(share, value)| share * value).sum()
     }
 
-    /// Returns the batch with `moved` of the weight of scores `from` given to scores `to`.
-    pub(crate) fn along(&self, moved: f64, to: &[f64], from: &[f64]) -> Self {
-        let moved = self.composites.iter().zip(to.iter().zip(from)).map(|(c, (to, from))| c + moved * (to - from));
-        Self::of(moved.collect(), self.temperature)
+    /// Returns the x between 0 and `room` at which T log Σ_i exp(1/T (c_i + x·shift_i)) − x·`toll` is
+    /// least, where c are the composites.
+    pub(crate) fn least_along(&self, shift: &[f64], toll: f64, room: f64) -> f64 {
+        // The objective is convex, so that its slope rises.
+        let slope = |x: f64| self.with(x, shift).mean(shift) - toll;
+        if slope(0.0) >= 0.0 {
+            return 0.0;
+        }
+        let (mut least, mut most) = (0.0, room);
+        if slope(room) > 0.0 {
+            for _ in 0..HALVINGS {
+                let middle = f64::midpoint(least, most);
+                *if slope(middle) < 0.0 { &mut least } else { &mut most } = middle;
+            }
+        }
+        most
     }
 
     /// Returns the batch with `added` of weight for `scores` besides.
-    pub(crate) fn with(&self, added: f64, scores: &[f64]) -> Self {
+    fn with(&self, added: f64, scores: &[f64]) -> Self {
         let added = self.composites.iter().zip(scores).map(|(c, score)| c + added * score);
         Self::of(added.collect(), self.temperature)
     }
+}
+
+/// Returns Σ_k `direction`_k μ_i^(k): what one step along `direction` adds to the composites.
+pub(crate) fn shift(scores: &ScoreTable, direction: &[f64]) -> Vec<f64> {
+    let of = |i: usize| direction.iter().enumerate().map(|(k, d)| d * scores.mu(k)[i]).sum();
+    (0..scores.candidates()).map(of).collect()
 }

@@ -30,19 +30,35 @@ fn scores(blades: usize) -> impl Strategy<Value = Vec<Vec<f64>>> {
     (1usize..9).prop_flat_map(move |n| prop::collection::vec(prop::collection::vec(-2.0..2.0, n), blades))
 }
 
+/// Holds the weights of [`MaxMin`] against every point of a grid.
+fn no_worse_on_a_grid(rows: &[Vec<f64>], temperature: f64) -> Result<(), TestCaseError> {
+    let mut weights = [f64::NAN; 3];
+    MaxMin::new(temperature).unwrap().weigh(&table(rows), &[0.2, 0.3, 0.5], &mut weights);
+    prop_assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-12 && weights.iter().all(|w| *w >= 0.0));
+    let found = robust(rows, &weights, temperature);
+    for a in 0..=GRID {
+        for b in 0..=GRID - a {
+            let point = [a, b, GRID - a - b].map(|share| share as f64 / GRID as f64);
+            prop_assert!(found <= robust(rows, &point, temperature) + GAP, "{point:?} is below {weights:?}");
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn no_weights_on_a_grid_serve_the_batch_worse(rows in scores(3), temperature in 0.02..5.0) {
-        let mut weights = [f64::NAN; 3];
-        MaxMin::new(temperature).unwrap().weigh(&table(&rows), &[0.2, 0.3, 0.5], &mut weights);
-        prop_assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-12 && weights.iter().all(|w| *w >= 0.0));
-        let found = robust(&rows, &weights, temperature);
-        for a in 0..=GRID {
-            for b in 0..=GRID - a {
-                let point = [a, b, GRID - a - b].map(|share| share as f64 / GRID as f64);
-                prop_assert!(found <= robust(&rows, &point, temperature) + GAP, "{point:?} is below {weights:?}");
-            }
-        }
+        no_worse_on_a_grid(&rows, temperature)?;
+    }
+
+    #[test]
+    fn blades_that_nearly_agree_are_told_apart(
+        rows in scores(2),
+        apart in prop::collection::vec(-0.05..0.05, 9),
+        temperature in 0.02..5.0,
+    ) {
+        let near = rows[0].iter().zip(&apart).map(|(score, apart)| score + apart).collect();
+        no_worse_on_a_grid(&[rows[0].clone(), near, rows[1].clone()], temperature)?;
     }
 
     #[test]

@@ -275,7 +275,7 @@ fn passes_count_the_lanes_of_instructions_and_ensembles() {
         config.template = None;
         (config.passes().per_span.concat(), config.lanes())
     };
-    let calm = "[[blades]]\nname = \"calm\"\nkind = \"instruction\"\ninstruction = \"Be calm.\"\n";
+    let calm = "[blades.calm]\nkind = \"instruction\"\ninstruction = \"Be calm.\"\n";
     let (span, lanes) = passes(calm);
     assert!(span.ends_with("× 2"), "the backbone and the instruction: {span}");
     assert_eq!(lanes, 2);
@@ -284,10 +284,10 @@ fn passes_count_the_lanes_of_instructions_and_ensembles() {
     assert_eq!(lanes, 3, "the backbone may be kept too");
     let guided = "lambda = 1.0\n";
     assert!(passes(&format!("{calm}against = \"Be rude.\"\n{guided}")).0.ends_with("× 3"));
-    let kind = "[[blades]]\nname = \"kind\"\nkind = \"ensemble\"\nadapters = [\"a\", \"b\", \"c\"]\n";
+    let kind = "[blades.kind]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\", \"c\"]\n";
     let (span, lanes) = passes(&format!("{calm}{kind}"));
     assert!(span.ends_with("× 5") && lanes == 5, "{span}, {lanes}");
-    let helpful = "[[blades]]\nname = \"helpful\"\nkind = \"implicit-reward\"\n";
+    let helpful = "[blades.helpful]\nkind = \"implicit-reward\"\n";
     let (span, lanes) = passes(&format!("{calm}{helpful}"));
     assert!(span.ends_with("× (K + 2)") && lanes == 3, "{span}, {lanes}");
 }

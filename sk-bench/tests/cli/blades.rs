@@ -9,7 +9,7 @@ use crate::common::{assert_refused, models, program, run, stderr, stdout};
 /// Sixty-four pairs, of which the better side says `word`.
 fn pairs(word: &str) -> String {
     let row = |i: usize| {
-        let (prompt, worse) = (format!("Question {i}?"), if i % 2 == 0 { "whatever" } else { "so what" });
+        let (prompt, worse) = (format!("Question {i}?"), if i.is_multiple_of(2) { "whatever" } else { "so what" });
         serde_json::json!({"prompt": prompt, "chosen": format!("I say {word}."), "rejected": worse}).to_string() + "\n"
     };
     (0..64).map(row).collect()
