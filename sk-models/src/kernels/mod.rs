@@ -327,7 +327,7 @@ mod tests {
                 let on_graph = |weight: Tensor<2>| lain(Tensor::from_inner(weight));
                 let wide = weight.clone().cast(DType::F32);
                 compare(
-                    &[x.clone()],
+                    std::slice::from_ref(&x),
                     |x| affine(x[0].clone(), on_graph(weight.clone()), None),
                     |x| x[0].clone().matmul(on_graph(wide.clone())),
                 );

@@ -280,6 +280,7 @@ try {
     assert.equal(await page.locator('#sliders input[type=range]').count(), 4);
     await answer(page);
     await isOver(page);
+    await page.locator('#steered .span').first().click();
     assert.match(await page.textContent('#step-body'), /calm/);
     await page.getByRole('button', { name: 'Remove the blade calm' }).click();
     await page.locator('#triangle').waitFor();
@@ -482,6 +483,8 @@ try {
     await answer(page);
     await isOver(page);
     const steps = (await spans(page)).length;
+    // Charts and the step are drawn a little later than the answer.
+    await page.getByText(`Step ${steps} of ${steps}`).waitFor();
     await page.locator('#step-after').focus();
     for (const title of ['Weights', 'Probability of the champion', 'Tokens drafted per token kept']) {
       const chart = page.getByRole('slider', { name: `${title}, ` });
