@@ -282,7 +282,7 @@ fn passes_count_the_lanes_of_instructions_and_ensembles() {
     let (span, lanes) = passes(&format!("{calm}against = \"Be rude.\"\n"));
     assert!(span.ends_with("× 2"), "the instruction and its contrary: {span}");
     assert_eq!(lanes, 3, "the backbone may be kept too");
-    let guided = "lambda = 1.0\n";
+    let guided = "guided = 1.0\n";
     assert!(passes(&format!("{calm}against = \"Be rude.\"\n{guided}")).0.ends_with("× 3"));
     let kind = "[blades.kind]\nkind = \"ensemble\"\nadapters = [\"a\", \"b\", \"c\"]\n";
     let (span, lanes) = passes(&format!("{calm}{kind}"));
