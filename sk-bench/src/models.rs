@@ -131,8 +131,8 @@ impl Sources {
     }
 }
 
-/// `NAME=DIR`, `NAME=lora:NAME` or `NAME=instruction:TEXT`: an adapter, a head or an instruction, and the name it is
-/// seated under.
+/// `NAME=DIR`, `NAME=lora:NAME` or `NAME=instruction:TEXT`: an adapter, a head or an instruction, and
+/// the name it is seated under.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The name.

@@ -2,7 +2,7 @@ use sk_core::{ParameterError, ScoreTable, Weighting};
 
 use crate::tilt::{Tilt, shift};
 
-/// Exchanges of weight between two blades; the gap closes long before.
+/// The most exchanges of weight between two blades.
 const EXCHANGES: usize = 1000;
 
 /// The gap at which the weights are a minimum, as a share of the largest score.

@@ -306,7 +306,7 @@ impl Host {
         self.local().map_or(0, |models| models.backbone.bytes_per_token() as u64)
     }
 
-    /// Bytes of keys and values of the answers under way. Servers keep their own.
+    /// Bytes of the key-value caches of the answers in progress, without those that servers keep.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.decoders().map(|model| model.held_bytes() as u64).sum()
     }
