@@ -92,6 +92,7 @@ fn main() -> ExitCode {
     let folder = if memory.is_dir() { memory } else { Path::new(env!("CARGO_TARGET_TMPDIR")) };
     let folder = tempfile::Builder::new().prefix("swiss-knife-fuzz-").tempdir_in(folder).expect("a folder can be created");
     let scratch = Scratch::new(folder.path());
+    watch::guard();
     // The message of a panic is told once, with the input.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let failed = options.targets.iter().filter(|&&target| !fuzz(target, &options, &scratch)).count();

@@ -1,13 +1,19 @@
 //! What an input may take: memory, counted by the allocator, and time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Bytes that an input may take.
 pub(crate) const MOST_BYTES: usize = 256 << 20;
 /// Bytes at which the program ends at once, before the system does it.
 const TOO_MANY: usize = 4 << 30;
 
+/// Time after which the program ends: such an input may never come to an end.
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+/// Runs that have begun, and as many that have ended; odd while one is under way.
+static RUNS: AtomicU64 = AtomicU64::new(0);
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -52,10 +58,26 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// Starts a thread that ends the program if a run of [`peak`] takes a minute.
+pub(crate) fn guard() {
+    std::thread::spawn(|| {
+        loop {
+            let run = RUNS.load(Relaxed);
+            std::thread::sleep(TOO_LONG);
+            if run % 2 == 1 && RUNS.load(Relaxed) == run {
+                eprintln!("an input takes more than {} s", TOO_LONG.as_secs());
+                std::process::abort();
+            }
+        }
+    });
+}
+
 /// The most bytes that `run` takes beyond those taken before.
 pub(crate) fn peak(run: impl FnOnce()) -> usize {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);
+    RUNS.fetch_add(1, Relaxed);
     run();
+    RUNS.fetch_add(1, Relaxed);
     PEAK.load(Relaxed).saturating_sub(before)
 }

@@ -247,17 +247,21 @@ impl TensorFiles {
         let tensor = self.find(name, &[rows, columns])?;
         let (dtype, width) = (tensor.dtype, tensor.dtype.width());
         let mut values = vec![0.0; rows * columns];
+        if values.is_empty() {
+            // The file may claim any number of empty rows.
+            return Ok(values);
+        }
         let mut buffer = Vec::new();
         let mut finite = true;
         // As many rows at a time as fit into the buffer.
-        let band = (BAND / (columns * width).max(1)).clamp(1, rows.max(1));
+        let band = (BAND / (columns * width)).clamp(1, rows);
         for top in (0..rows).step_by(band) {
             let height = band.min(rows - top);
             let bytes = tensor.values(top * columns, height * columns, &mut buffer);
             let bytes = bytes.map_err(|source| io_error("read", self.path_of(name), source))?;
             // Each task owns `BLOCK` columns of the source, which are whole rows of the result, and
             // walks down the source: each loaded cache line gives a full block of values.
-            let blocks = values.par_chunks_mut((BLOCK * rows).max(1)).enumerate().map(|(block, out)| {
+            let blocks = values.par_chunks_mut(BLOCK * rows).enumerate().map(|(block, out)| {
                 let first = block * BLOCK;
                 let count = BLOCK.min(columns - first);
                 let mut line = [0.0; BLOCK];
