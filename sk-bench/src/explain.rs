@@ -1,16 +1,14 @@
 //! `--explain`: a step as a table.
 
-use std::collections::BTreeSet;
-
 use owo_colors::OwoColorize;
-use sk_core::{Decision, ScoreTrace, SpanEnd, StepTrace};
+use sk_core::{ScoreTrace, SpanEnd, StepTrace};
 use sk_models::text::Tokenizer;
 use sk_report::grid::{Grid, wrap};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::message;
 use crate::plural::counted;
-use crate::trace::span_text;
+use crate::trace::{shown, span_text};
 
 /// How much `--explain` shows of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -23,10 +21,6 @@ pub enum Detail {
 
 /// Characters of a candidate's text that are shown.
 const SHOWN: usize = 40;
-
-/// Candidates that are shown, and kept in a trace: of a vocabulary, the likeliest are enough to see
-/// what happened.
-pub(crate) const MOST: usize = 16;
 
 /// Blocks of a probability bar.
 const BAR: usize = 8;
@@ -153,30 +147,6 @@ pub(crate) fn table(trace: &StepTrace, tokenizer: &Tokenizer, color: bool, width
     format!("step {}: μ ± σ per blade (weight) and together\n{}{more}", trace.step + 1, grid.render(width))
 }
 
-/// The candidates that have a row, in their order: all of them if they are few, else the likeliest,
-/// the one drawn, and those that arms would have drawn.
-pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
-    let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
-    let Decision { probabilities, ratings, chosen, .. } = &trace.decision;
-    likeliest(probabilities, ratings, std::iter::once(*chosen).chain(arms))
-}
-
-/// All if they are few, else `also` and the likeliest of them, in order; of equally likely ones,
-/// those rated higher.
-fn likeliest(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut rows: Vec<usize> = (0..probabilities.len()).collect();
-    if rows.len() > MOST {
-        let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
-        rows.sort_by(|&a, &b| by(probabilities, a, b).then(by(ratings, a, b)).then(a.cmp(&b)));
-        let also: BTreeSet<usize> = also.filter(|i| !rows[..MOST].contains(i)).collect();
-        // The last of the likeliest make room.
-        rows.truncate(MOST.saturating_sub(also.len()));
-        rows.extend(also);
-        rows.sort_unstable();
-    }
-    rows
-}
-
 /// A candidate in one line: line breaks spelled out, the middle left out where it is long, and a
 /// mark where it ends the response.
 pub(crate) fn shorten(text: &str, end: SpanEnd) -> String {
@@ -208,23 +178,9 @@ fn visible(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sk_core::{CandidateTrace, Timings, TokenId};
+    use sk_core::{CandidateTrace, Decision, Timings, TokenId};
 
     use super::*;
-
-    #[test]
-    fn of_many_candidates_the_likeliest_and_the_chosen_are_shown() {
-        let shown = |probabilities: &[f64], also: &[usize]| likeliest(probabilities, &[0.0; 100], also.iter().copied());
-        assert_eq!(shown(&[0.1; MOST], &[3]), (0..MOST).collect::<Vec<_>>());
-        let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
-        assert_eq!(shown(&falling, &[3]), (0..MOST).collect::<Vec<_>>());
-        let with = shown(&falling, &[90, 3, 80, 90]);
-        assert_eq!(with, (0..MOST - 2).chain([80, 90]).collect::<Vec<_>>());
-        // Of those that an argmax leaves without a chance, the best.
-        let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
-        certain[50] = 1.0;
-        assert_eq!(likeliest(&certain, &rising, std::iter::once(50)), std::iter::once(50).chain(85..100).collect::<Vec<_>>());
-    }
 
     /// A step with so many blades, whose names are long.
     fn step(blades: usize) -> StepTrace {

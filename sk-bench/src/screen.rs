@@ -7,11 +7,11 @@ use sk_core::StepTrace;
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
-use crate::explain::{Detail, MOST};
+use crate::explain::Detail;
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise, Tolerance};
 use crate::scheme::SchemeSpec;
-use crate::trace::{Kept, TraceFile, is_whole};
+use crate::trace::{Kept, MOST, TraceFile, is_whole};
 use crate::wrap::Wrap;
 use crate::{Error, explain, message, terminal};
 use sk_core::Ended;

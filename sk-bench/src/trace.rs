@@ -1,6 +1,7 @@
 //! Traces: one JSON object per step, in lines.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +11,12 @@ use sk_models::text::Tokenizer;
 use sk_models::whole_file::WholeFile;
 
 use crate::Error;
-use crate::explain::shown;
 use crate::promise::StepPromise;
 use crate::scheme::SchemeSpec;
+
+/// Candidates that are shown, and kept in a trace: of a vocabulary, the likeliest are enough to see
+/// what happened.
+pub(crate) const MOST: usize = 16;
 
 /// A step as it stands in a trace: [`StepTrace`] with the text of each candidate, and times in
 /// seconds.
@@ -111,6 +115,30 @@ impl<'s> Kept<'s> {
 #[must_use]
 pub fn is_whole(scheme: &SchemeSpec) -> bool {
     scheme.proposal.draft().is_some()
+}
+
+/// The candidates that have a row, in their order: all of them if they are few, else the likeliest,
+/// the one drawn, and those that arms would have drawn.
+pub(crate) fn shown(trace: &StepTrace) -> Vec<usize> {
+    let arms = trace.arms.iter().map(|arm| arm.decision.chosen);
+    let Decision { probabilities, ratings, chosen, .. } = &trace.decision;
+    likeliest_of(probabilities, ratings, std::iter::once(*chosen).chain(arms))
+}
+
+/// All if they are few, else `also` and the likeliest of them, in order; of equally likely ones,
+/// those rated higher.
+fn likeliest_of(probabilities: &[f64], ratings: &[f64], also: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..probabilities.len()).collect();
+    if rows.len() > MOST {
+        let by = |values: &[f64], a: usize, b: usize| values[b].total_cmp(&values[a]);
+        rows.sort_by(|&a, &b| by(probabilities, a, b).then(by(ratings, a, b)).then(a.cmp(&b)));
+        let also: BTreeSet<usize> = also.filter(|i| !rows[..MOST].contains(i)).collect();
+        // The last of the likeliest make room.
+        rows.truncate(MOST.saturating_sub(also.len()));
+        rows.extend(also);
+        rows.sort_unstable();
+    }
+    rows
 }
 
 /// A step cut to its likeliest candidates and those that arms chose.
@@ -232,5 +260,24 @@ impl TraceFile {
     pub fn finish(self) -> Result<(), Error> {
         let Self { path, file } = self;
         file.finish().map_err(|source| Error::Write { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_candidates_the_likeliest_and_the_chosen_are_shown() {
+        let shown = |probabilities: &[f64], also: &[usize]| likeliest_of(probabilities, &[0.0; 100], also.iter().copied());
+        assert_eq!(shown(&[0.1; MOST], &[3]), (0..MOST).collect::<Vec<_>>());
+        let falling: Vec<f64> = (0..100).map(|i| 1.0 / f64::from(i + 1)).collect();
+        assert_eq!(shown(&falling, &[3]), (0..MOST).collect::<Vec<_>>());
+        let with = shown(&falling, &[90, 3, 80, 90]);
+        assert_eq!(with, (0..MOST - 2).chain([80, 90]).collect::<Vec<_>>());
+        // Of those that an argmax leaves without a chance, the best.
+        let (mut certain, rising) = ([0.0; 100], std::array::from_fn::<f64, 100, _>(|i| i as f64));
+        certain[50] = 1.0;
+        assert_eq!(likeliest_of(&certain, &rising, std::iter::once(50)), std::iter::once(50).chain(85..100).collect::<Vec<_>>());
     }
 }

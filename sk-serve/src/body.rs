@@ -1,22 +1,28 @@
 //! Bodies: whole, in time, and not too deep.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use crate::ApiError;
-use crate::routes::App;
+use crate::service::Service;
 
 /// A body that is JSON, whatever type it says it has.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T>
+where
+    Arc<Service>: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let limits = &app.service.limits;
-        let bytes = tokio::time::timeout(limits.patience, Bytes::from_request(request, app));
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let service = Arc::<Service>::from_ref(state);
+        let limits = &service.limits;
+        let bytes = tokio::time::timeout(limits.patience, Bytes::from_request(request, state));
         let bytes = bytes.await.map_err(|_| ApiError::too_slow())?.map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(limits.body),
             _ => ApiError::invalid("body", rejection.to_string()),

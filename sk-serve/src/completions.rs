@@ -18,11 +18,11 @@ use sk_models::text::TextError;
 use tokio::sync::mpsc;
 
 use crate::ApiError;
-use crate::generation::{Asked, Event, Outcome, StopOnDrop, Summary, Work};
-use crate::request::{Job, Prompt};
-use crate::response::{Choice, Head, Shape, now, usage};
-use crate::routes::RequestId;
-use crate::service::{Service, new_id};
+use crate::generation::{Event, Outcome, StopOnDrop, Work};
+use crate::id::{RequestId, new_id};
+use crate::request::{Asked, Job, Prompt};
+use crate::response::{Choice, Head, Shape, Summary, now, usage};
+use crate::service::Service;
 
 /// Chunks that wait for a slow reader before its answer does.
 const BUFFERED: usize = 16;

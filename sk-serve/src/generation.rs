@@ -7,20 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use serde::Serialize;
-use sk_core::{Arm, Ended, Instruction, InstructionRack, Policy, Seconds, StepTrace, TokenId};
+use sk_core::{Arm, Ended, InstructionRack, Policy, StepTrace, TokenId};
 use sk_models::decoder::Stop;
-use sk_models::dialogue::{Session, SessionError, tokens_of};
-use sk_models::engine::{EngineError, Frozen, TokenScore};
-use sk_models::text::TextError;
+use sk_models::dialogue::{Session, SessionError};
+use sk_models::engine::{EngineError, Frozen};
 use sk_scheme::{SchemeError, SchemeSpec};
 use tokio::sync::mpsc;
 
 use crate::ApiError;
 use crate::error::was_stopped;
+use crate::id::RequestId;
 use crate::live::{Listed, Live, Progress};
-use crate::request::Prompt;
-use crate::routes::RequestId;
+use crate::request::Asked;
+use crate::response::{Scores, Summary};
 use crate::service::Service;
 use crate::step::Step;
 
@@ -35,33 +34,6 @@ pub(crate) enum Event {
     Done { choice: usize, summary: Summary, scores: Option<Scores> },
     /// It failed.
     Failed(ApiError),
-}
-
-/// What an answer cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(crate) struct Summary {
-    #[serde(skip)]
-    pub(crate) ended: Option<Ended>,
-    #[serde(skip)]
-    pub(crate) tokens: usize,
-    pub(crate) steps: usize,
-    /// Tokens of all candidates.
-    pub(crate) drafted_tokens: usize,
-    /// Tokens that the backbone read to score candidates, those of each adapter or instruction.
-    pub(crate) scored_tokens: usize,
-    pub(crate) seconds: Seconds,
-}
-
-/// Tokens and what the frozen backbone thinks of each; of the first token of a text it thinks
-/// nothing.
-pub(crate) type Scores = Vec<(TokenId, Option<TokenScore>)>;
-
-/// A prompt and its tokens, with those of the answer that are given.
-pub(crate) struct Asked {
-    pub(crate) prompt: Prompt,
-    pub(crate) tokens: Vec<TokenId>,
-    /// Tokens of the prompt alone.
-    pub(crate) opening: usize,
 }
 
 /// The answers of a request.
@@ -189,7 +161,7 @@ impl Work {
     fn steer(
         &self,
         choice: usize,
-        asked: &Asked,
+        asked: &Arc<Asked>,
         service: &Service,
         send: &impl Fn(Event) -> Result<(), Failure>,
     ) -> Result<(Summary, Vec<TokenId>), Failure> {
@@ -202,12 +174,12 @@ impl Work {
         let instructions = self.config.instructions().map(|(name, text)| (name, text.to_owned()));
         let seed = self.seed.wrapping_add((choice % self.each) as u64);
         let mut session = Session::new(engine.footing(), scheme, instructions, seed)?;
-        session.instruct(|text| instruction(service, asked, text).map_err(SessionError::from))?;
+        session.instruct(|text| service.instruction(asked, text).map_err(SessionError::from))?;
         let arm = session.arm().clone();
         let stability = self.config.stability().ok().map(|stability| (stability, self.tolerance));
-        let live = Live::new(session.spec().clone(), instructed, self, choice);
+        let live = Live::new(session.spec().clone(), instructed, self.config.clone(), Arc::clone(asked), self.max_new_tokens);
         let progress = Arc::clone(&live.progress);
-        let _listed = Listed::new(service, &self.id, choice, live);
+        let _listed = Listed::new(&service.lives, &self.id, choice, live);
         send(Event::Started { choice })?;
 
         let stops: Vec<&str> =
@@ -260,16 +232,6 @@ impl Work {
         let first = self.echo.then_some((text[0], None));
         Ok(Some(first.into_iter().chain(text[from..].iter().copied().zip(scores.into_iter().map(Some))).collect()))
     }
-}
-
-/// The context of a lane that reads under an instruction.
-pub(crate) fn instruction(service: &Service, asked: &Asked, text: &str) -> Result<Instruction, TextError> {
-    let tokenizer = service.host.tokenizer();
-    let tokens = match &asked.prompt {
-        Prompt::Messages(messages) => tokens_of(&service.framing, tokenizer, messages, Some(text))?,
-        Prompt::Text(_) | Prompt::Tokens(_) => [tokenizer.encode(text)?, asked.tokens[..asked.opening].to_vec()].concat(),
-    };
-    Ok(Instruction::new(asked.opening, tokens))
 }
 
 /// Records how long a span took; that of the first counts from the request.

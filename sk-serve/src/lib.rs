@@ -3,9 +3,11 @@
 mod body;
 mod completions;
 mod connections;
+mod edit;
 mod error;
 mod generation;
 pub mod host;
+mod id;
 mod live;
 mod playground;
 mod request;

@@ -55,6 +55,14 @@ pub(crate) enum Prompt {
     Tokens(Vec<u32>),
 }
 
+/// A prompt and its tokens, with those of the answer that are given.
+pub(crate) struct Asked {
+    pub(crate) prompt: Prompt,
+    pub(crate) tokens: Vec<TokenId>,
+    /// Tokens of the prompt alone.
+    pub(crate) opening: usize,
+}
+
 /// The field `swiss_knife`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

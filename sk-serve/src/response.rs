@@ -2,12 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sk_core::Ended;
+use sk_core::{Ended, Seconds, TokenId};
 use sk_models::engine::TokenScore;
 use sk_models::text::Tokenizer;
 
-use crate::generation::{Scores, Summary};
 use crate::step::Step;
 
 /// The shape of an endpoint's answers.
@@ -124,6 +124,25 @@ impl Head {
             "usage": usage})
     }
 }
+
+/// What an answer cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    #[serde(skip)]
+    pub(crate) ended: Option<Ended>,
+    #[serde(skip)]
+    pub(crate) tokens: usize,
+    pub(crate) steps: usize,
+    /// Tokens of all candidates.
+    pub(crate) drafted_tokens: usize,
+    /// Tokens that the backbone read to score candidates, those of each adapter or instruction.
+    pub(crate) scored_tokens: usize,
+    pub(crate) seconds: Seconds,
+}
+
+/// Tokens and what the frozen backbone thinks of each; of the first token of a text it thinks
+/// nothing.
+pub(crate) type Scores = Vec<(TokenId, Option<TokenScore>)>;
 
 /// A choice that is whole.
 #[derive(Debug, Default)]

@@ -1,12 +1,11 @@
 //! The endpoints, and who may use them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Extension, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, FromRef, Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::AUTHORIZATION};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -21,10 +20,12 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
 use crate::body::{self, Body};
 use crate::completions::answer;
-use crate::live::{self, Edit};
+use crate::edit::Edit;
+use crate::id::{RequestId, new_id};
+use crate::live;
 use crate::request::{Job, SteeringBody};
 use crate::response::Shape;
-use crate::service::{Service, new_id};
+use crate::service::Service;
 use crate::{ApiError, playground};
 
 /// The header that steers where a body does not.
@@ -49,10 +50,16 @@ pub struct Access {
 
 /// What handlers share.
 #[derive(Clone)]
-pub(crate) struct App {
-    pub(crate) service: Arc<Service>,
+struct App {
+    service: Arc<Service>,
     metrics: PrometheusHandle,
     key: Option<Arc<str>>,
+}
+
+impl FromRef<App> for Arc<Service> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.service)
+    }
 }
 
 /// The endpoints of a service. With a key, those that do something want it.
@@ -105,16 +112,6 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
     }
     let origin = if origins.iter().any(|origin| origin == "*") { AllowOrigin::any() } else { AllowOrigin::list(origins) };
     CorsLayer::new().allow_origin(origin).allow_methods(Any).allow_headers(AllowHeaders::mirror_request())
-}
-
-/// The name of a request in logs, which its answer has as a header.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestId(Arc<str>);
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
 }
 
 /// Names requests, and counts and logs how they ended.
@@ -204,11 +201,11 @@ async fn model(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Va
 }
 
 async fn generation(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(live::find(&app.service, &id)?.told(&id)))
+    Ok(Json(live::find(&app.service.lives, &id)?.told(&id)))
 }
 
 async fn edit(State(app): State<App>, Path(id): Path<String>, Body(edit): Body<Edit>) -> Result<Json<Value>, ApiError> {
-    let live = live::find(&app.service, &id)?;
+    let live = live::find(&app.service.lives, &id)?;
     live.edit(edit, &app.service)?;
     Ok(Json(live.told(&id)))
 }

@@ -7,18 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rand::RngExt;
 use serde::Serialize;
+use sk_core::Instruction;
 use sk_models::decoder::PassSize;
-use sk_models::dialogue::Framing;
+use sk_models::dialogue::{Framing, tokens_of};
 use sk_models::local::Extent;
+use sk_models::text::TextError;
 use sk_scheme::{FieldEdit, NamedWeights, Parameter, Preset, ProposalSpec, SHIPPED, SchemeSpec, Shipped, Steering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ApiError;
 use crate::host::{Adapters, Host};
 use crate::live::Lives;
-use crate::request::{Job, instruction_of};
+use crate::request::{Asked, Job, Prompt, instruction_of};
 
 /// How much a server takes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +100,7 @@ pub struct Service {
     memory: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     draining: AtomicBool,
-    pub(crate) live: Lives,
+    pub(crate) lives: Lives,
 }
 
 /// The parts of a [`Service`].
@@ -172,7 +173,7 @@ impl Service {
             memory: Arc::new(Semaphore::new(mebibytes.clamp(1, u32::MAX as usize))),
             waiting: Arc::default(),
             draining: AtomicBool::new(false),
-            live: Lives::default(),
+            lives: Lives::default(),
             host,
             rack,
             adapters: RwLock::new(adapters),
@@ -356,6 +357,16 @@ impl Service {
         }
     }
 
+    /// The context of a lane that reads a prompt under an instruction.
+    pub(crate) fn instruction(&self, asked: &Asked, text: &str) -> Result<Instruction, TextError> {
+        let tokenizer = self.host.tokenizer();
+        let tokens = match &asked.prompt {
+            Prompt::Messages(messages) => tokens_of(&self.framing, tokenizer, messages, Some(text))?,
+            Prompt::Text(_) | Prompt::Tokens(_) => [tokenizer.encode(text)?, asked.tokens[..asked.opening].to_vec()].concat(),
+        };
+        Ok(Instruction::new(asked.opening, tokens))
+    }
+
     /// The bytes that an answer needs at most, whose context holds `reach` tokens, `new` of them
     /// written.
     pub(crate) fn bytes(&self, config: &SchemeSpec, reach: usize, new: usize) -> u64 {
@@ -515,10 +526,4 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// A name for an answer that nobody guesses.
-pub(crate) fn new_id(kind: &str) -> String {
-    let mut rng = rand::rng();
-    format!("{kind}-{:016x}{:016x}", rng.random::<u64>(), rng.random::<u64>())
 }

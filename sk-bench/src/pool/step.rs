@@ -4,8 +4,8 @@ use serde::Serialize;
 use sk_core::{CandidateTrace, Decision, StepTrace};
 use sk_models::text::Tokenizer;
 
-use crate::explain::{shorten, shown};
-use crate::trace::span_text;
+use crate::explain::shorten;
+use crate::trace::{shown, span_text};
 
 /// One step: its candidates, and what each arm makes of them, the one that drives first.
 #[derive(Debug, Clone, PartialEq, Serialize)]

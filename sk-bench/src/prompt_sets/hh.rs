@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Prompt, PromptSetError, format, framing};
+use super::{Prompt, PromptSetError, framing, naming};
 use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
@@ -15,7 +15,7 @@ struct Row {
 
 /// The prompts of a file: each `chosen` dialogue up to and including its last `"\n\nAssistant:"`.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
-    let stem = format::stem(path);
+    let stem = naming::stem(path);
     let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
     let mut prompts = Vec::new();
     for (row, (line, text)) in lines.enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         prompts.push(Prompt {
             id: format!("{stem}:{row}"),
             prompt: prompt.to_owned(),
-            source: format::name(path),
+            source: naming::name(path),
             row,
             labels: BTreeMap::new(),
         });

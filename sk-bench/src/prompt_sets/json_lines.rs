@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Prompt, PromptSetError, format, framing, is_framed};
+use super::{Prompt, PromptSetError, framing, is_framed, naming};
 use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
@@ -23,7 +23,7 @@ struct Row {
 /// The prompts of a file. A prompt that is not framed yet becomes a dialogue of one turn; one
 /// without an id is named by file and row.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
-    let stem = format::stem(path);
+    let stem = naming::stem(path);
     let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
     let (mut prompts, mut ids) = (Vec::new(), HashSet::new());
     for (index, (line, text)) in lines.enumerate() {
@@ -45,7 +45,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         prompts.push(Prompt {
             id,
             prompt: if is_framed(&prompt) { prompt } else { framing::frame(&prompt) },
-            source: source.unwrap_or_else(|| format::name(path)),
+            source: source.unwrap_or_else(|| naming::name(path)),
             row: row.unwrap_or(index),
             labels,
         });

@@ -16,6 +16,7 @@ mod format;
 mod framing;
 mod hh;
 mod json_lines;
+mod naming;
 mod paper;
 mod sample;
 mod source;

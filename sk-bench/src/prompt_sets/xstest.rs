@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Prompt, PromptSetError, format, framing, table::Table};
+use super::{Prompt, PromptSetError, framing, naming, table::Table};
 
 /// The columns read; a file with all of them is XSTest.
 pub(super) const COLUMNS: [&str; 5] = ["id", "prompt", "type", "label", "focus"];
 
 /// The prompts of a file, each as a dialogue of one turn. `label` is `safe` or `unsafe`.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
-    let stem = format::stem(path);
+    let stem = naming::stem(path);
     let table = Table::read(path, COLUMNS)?;
     let mut prompts = Vec::with_capacity(table.rows.len());
     for (row, (start, [id, prompt, kind, label, focus])) in table.rows.iter().enumerate() {
@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         prompts.push(Prompt {
             id: format!("{stem}:{id}"),
             prompt: framing::frame(prompt),
-            source: format::name(path),
+            source: naming::name(path),
             row,
             labels: BTreeMap::from([
                 ("type".to_owned(), kind.clone()),

@@ -1,0 +1,43 @@
+//! What files of prompts are called.
+
+use std::path::Path;
+
+/// What a file is called: its name, after the name of its folder where the name alone says little,
+/// as `test.jsonl` does.
+pub(super) fn name(path: &Path) -> String {
+    let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = last(path);
+    match path.parent().map(last) {
+        Some(folder) if matches!(without_extensions(&file), "test" | "train" | "validation") && !folder.is_empty() => {
+            format!("{folder}/{file}")
+        }
+        _ => file,
+    }
+}
+
+/// What a file is called in the ids of its prompts: its [`name`] without extensions.
+pub(super) fn stem(path: &Path) -> String {
+    let name = name(path);
+    match name.split_once('/') {
+        Some((folder, file)) => format!("{folder}/{}", without_extensions(file)),
+        None => without_extensions(&name).to_owned(),
+    }
+}
+
+fn without_extensions(file: &str) -> &str {
+    file.split('.').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_called_by_what_tells_it_from_others() {
+        assert_eq!(stem(Path::new("data/helpful-base/test.jsonl.gz")), "helpful-base/test");
+        assert_eq!(stem(Path::new("truthfulqa/TruthfulQA-v1.csv")), "TruthfulQA-v1");
+        assert_eq!(stem(Path::new("test.jsonl")), "test");
+        assert_eq!(name(Path::new("data/v1.2/harmless-base/test.jsonl.gz")), "harmless-base/test.jsonl.gz");
+        assert_eq!(name(Path::new("/data/xstest/xstest_prompts.csv")), "xstest_prompts.csv");
+    }
+}

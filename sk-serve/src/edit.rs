@@ -1,0 +1,100 @@
+//! Edits of the Ω of an answer under way.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sk_core::SpecError;
+use sk_scheme::{BladeSpec, NamedWeights, SchemeSpec};
+
+use crate::ApiError;
+use crate::live::{Live, lock};
+use crate::request::instruction_of;
+use crate::service::Service;
+
+/// What seats the adapter that the server knows by the name of the blade.
+const ADAPTER: &str = "adapter";
+
+/// An edit of Ω. It takes effect at the next step, whole or not at all.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Edit {
+    /// Weights by the names of blades.
+    weights: Option<BTreeMap<String, f64>>,
+    /// Blades that take a seat, each [`ADAPTER`] or `instruction:TEXT`, or leave it, each null.
+    #[serde(default)]
+    blades: BTreeMap<String, Option<String>>,
+}
+
+impl Live {
+    /// Edits Ω.
+    pub(crate) fn edit(&self, edit: Edit, service: &Service) -> Result<(), ApiError> {
+        let mut seats = lock(&self.seats);
+        let mut config = seats.config.clone();
+        // They may name blades that are gone.
+        config.weights = None;
+        let mut added = Vec::new();
+        let mut reserved = Vec::new();
+        for (name, source) in edit.blades.iter().filter_map(|(name, source)| Some((name, source.as_ref()?))) {
+            if source == ADAPTER {
+                seat_adapter(&mut config, &seats.first, name, service)?;
+            } else {
+                config.seat_instruction(name, instruction_of(name, source)?).map_err(|error| ApiError::of_scheme(&error))?;
+            }
+            reserved.push(service.reserve(seats.reach)?);
+            added.push(name.as_str());
+        }
+        let removed: Vec<&str> =
+            edit.blades.iter().filter(|(_, source)| source.is_none()).map(|(name, _)| name.as_str()).collect();
+        let built = config.spec().map_err(|error| ApiError::of_scheme(&error))?;
+        service.check_blades(built.seats().len())?;
+        for (lane, text) in config.instructions().filter(|(lane, _)| added.iter().any(|name| belongs(lane, name))) {
+            let opening =
+                service.instruction(&seats.asked, text).map_err(|error| ApiError::invalid("blades", error.to_string()))?;
+            if seats.reach + opening.extra() > service.host.context_limit() {
+                let message =
+                    format!("the instruction of \"{lane}\" leaves no room for the tokens that were asked for; shorten it");
+                return Err(ApiError::invalid("blades", message));
+            }
+            self.instructed.insert(lane.as_str(), opening);
+        }
+        let weights: Option<NamedWeights> = edit.weights.map(|weights| weights.into_iter().collect());
+        let edited = self.spec.edit(|spec| {
+            let news = built.seats().iter().filter(|seat| added.contains(&&**seat.name()));
+            let mut spec = news.cloned().try_fold(spec.clone(), |spec, seat| spec.seat(seat, 0.0))?;
+            if let Some(weights) = &weights {
+                spec = weights.apply(&spec)?;
+            }
+            removed.iter().try_fold(spec, |spec, name| spec.unseat(name))
+        });
+        edited.map_err(|error: SpecError| ApiError::invalid("weights", error.to_string()))?;
+        config.blades.retain(|blade| !removed.contains(&blade.name.as_str()));
+        seats.config = config;
+        seats.reserved.extend(reserved);
+        metrics::counter!("swiss_knife_edits_total").increment(1);
+        Ok(())
+    }
+}
+
+/// Seats the adapter `name`, as it was seated at first if it was.
+fn seat_adapter(config: &mut SchemeSpec, first: &[BladeSpec], name: &str, service: &Service) -> Result<(), ApiError> {
+    let adapters = service.adapters();
+    if !adapters.iter().any(|known| known == name) {
+        let message = format!("no adapter is loaded for blade \"{name}\"; loaded: {}", adapters.join(", "));
+        return Err(ApiError::invalid("blades", message));
+    }
+    let is_seated = config.blades.iter().any(|blade| blade.name == name);
+    match first.iter().find(|blade| blade.name == name).filter(|_| !is_seated) {
+        Some(blade) => config.blades.push(blade.clone()),
+        None => config.seat(name),
+    }
+    if config.adapters().any(|(lane, _)| lane == name) {
+        Ok(())
+    } else {
+        Err(ApiError::invalid("blades", format!("blade \"{name}\" has a seat, and reads with no adapter; unseat it first")))
+    }
+}
+
+/// Whether a lane is that of a blade: its own, or the one that it is read against.
+fn belongs(lane: &str, blade: &str) -> bool {
+    lane.strip_prefix(blade).is_some_and(|rest| rest.is_empty() || rest == "/against")
+}
