@@ -38,7 +38,6 @@ use amx::Tiles;
 use attention::{Heads, append, attend};
 use grid::Grid;
 use halves::{PairProducts, Rounded};
-pub(crate) use int8::MOST_INPUTS;
 use int8::Quantized;
 use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
 use plan::{Group, Lanes, Places, Plan, Seats};
