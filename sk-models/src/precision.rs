@@ -5,8 +5,11 @@ use burn::tensor::{DType, Device};
 use half::bf16;
 
 use crate::config::Qwen2Config;
-use crate::decoder::MOST_INPUTS;
 use crate::kernels::is_fused;
+
+/// Inputs of the widest layer in int8: its sums of products of a weight in −127…127 and a byte fit
+/// into 32 bits.
+pub(crate) const MOST_INPUTS: usize = i32::MAX as usize / (127 * 255);
 
 /// The number format of a decoder's weights.
 ///

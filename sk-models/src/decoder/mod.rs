@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
-pub(crate) use cpu::{MOST_INPUTS, instructions, products};
+pub(crate) use cpu::{instructions, products};
 pub(crate) use gpu::blocks::{BLOCK, Blocks, Outline};
 pub use kv::{Prefix, Suffix};
 pub(crate) use logits::{HostLogits, Logits};

@@ -5,12 +5,13 @@ use std::sync::{Arc, PoisonError, Weak};
 use burn::tensor::{DType, Device};
 use sk_core::TokenId;
 
+use super::CpuEngine;
 use super::adapter::PackedAdapter;
 use super::amx::Tiles;
 use super::grid::Grid;
 use super::kv::KvCache;
+use super::pace::Pace;
 use super::plan::{Group, Places};
-use super::{CpuEngine, Pace};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, Formats, Rows};
 use crate::decoder::logits::{HostLogits, Logits};

@@ -12,6 +12,7 @@ use super::amx::{HEIGHT, Line, Sums, Tiles};
 use super::grid::{Grid, Slab};
 use super::tile::{Place, WIDTH};
 use crate::kernels::simd::widened;
+use crate::precision::MOST_INPUTS;
 use crate::team::for_each_mut;
 
 /// Rows of the largest tile: two sums of two vectors each fill the registers.
@@ -22,9 +23,6 @@ const QUAD: usize = 4;
 
 /// Consecutive k whose bytes a tile holds.
 const DEPTH: usize = 64;
-
-/// Inputs of the widest layer: its sums of products of a weight and a byte fit into 32 bits.
-pub(crate) const MOST_INPUTS: usize = i32::MAX as usize / (127 * 255);
 
 /// The largest weight.
 const WEIGHT: f32 = 127.0;

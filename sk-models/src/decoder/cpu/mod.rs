@@ -18,6 +18,7 @@ mod matrix;
 #[cfg(test)]
 mod noise;
 mod numbers;
+mod pace;
 mod plan;
 mod read;
 mod rope;
@@ -29,7 +30,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use burn::tensor::Tensor;
 use half::bf16;
-use sk_core::TokenId;
 
 pub(crate) use terms::products;
 
@@ -38,9 +38,9 @@ use amx::Tiles;
 use attention::{Heads, append, attend};
 use grid::Grid;
 use halves::{PairProducts, Rounded};
-pub(crate) use int8::MOST_INPUTS;
 use int8::Quantized;
 use matrix::{Form, Input, Linear, Matrix, Output, gated, linear, lower};
+use pace::Pace;
 use plan::{Group, Lanes, Places, Plan, Seats};
 use rope::Rotations;
 use terms::{THREE, TWO, Terms};
@@ -169,29 +169,6 @@ struct Room {
     bytes: Quantized,
     rounded: Rounded,
     terms: Terms,
-}
-
-/// The size class of a pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// Few rows: memory bandwidth limits the pass.
-    Step,
-    /// Many rows: arithmetic limits the pass.
-    Read,
-}
-
-impl Pace {
-    /// Returns the pace of `rows` rows of a lane; other lanes do not matter.
-    fn of(rows: usize) -> Self {
-        /// Rows that fill a tile.
-        const MANY: usize = 16;
-        if rows >= MANY { Self::Read } else { Self::Step }
-    }
-
-    /// Returns the pace of rows of tokens that begin with the same token.
-    fn of_rows(rows: &[&[TokenId]]) -> Self {
-        Self::of(1 + rows.iter().map(|row| row.len().saturating_sub(1)).sum::<usize>())
-    }
 }
 
 impl PackedNorm {

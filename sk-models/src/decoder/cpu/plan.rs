@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use sk_core::TokenId;
 
-use super::Pace;
 use super::adapter::PackedAdapter;
 use super::kv::{Block, KvCache};
+use super::pace::Pace;
 use crate::decoder::engine::Cache;
 
 /// The adapter of each lane; none is the backbone.

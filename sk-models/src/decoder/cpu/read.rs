@@ -8,9 +8,10 @@ use super::amx::SIDE;
 use super::grid::Grid;
 use super::matrix::{Input, Linear, lower};
 use super::numbers::Numbers;
-use super::plan::Lanes;
+use super::pace::Pace;
+use super::plan::{Lanes, Seats};
 use super::tile::{Place, ROWS, WIDTH};
-use super::{CpuEngine, Pace, Room, Seats};
+use super::{CpuEngine, Room};
 use crate::kernels::simd::{exp, max, sum, widened};
 use crate::team::{Parts, Team};
 

@@ -1,11 +1,9 @@
 use burn::tensor::{DType, Int, Tensor};
 
-use super::cache::Prefix;
+use super::group::{Group, join_lanes};
 use super::ops::{self, Changed, Place, rotate};
 use super::shape::{Heads, Own, Sight};
-use super::{Cache, Group};
 use crate::config::Qwen2Config;
-use crate::decoder::engine::{PrefixCache, SuffixCache};
 
 /// The input that all layers of a pass share.
 #[derive(Debug)]
@@ -25,23 +23,6 @@ struct Part {
     sight: Sight,
     /// The most keys that there can be while the numbers change.
     room: usize,
-}
-
-impl Group<'_> {
-    pub(super) fn prefix(&mut self) -> &mut Prefix {
-        match &mut self.cache {
-            Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => prefix,
-        }
-    }
-
-    pub(super) fn sight(&self) -> Sight {
-        // Tokens of the prefix, and tokens that each row has added since.
-        let (shared, earlier) = match &self.cache {
-            Cache::Prefill(prefix) => (prefix.len(), 0),
-            Cache::Extend { prefix, suffix } => (prefix.len(), suffix.len()),
-        };
-        Sight { places: self.places(), shared, earlier, rows: self.rows.len() }
-    }
 }
 
 /// Returns the heads of a layer.
@@ -120,5 +101,5 @@ pub(super) fn attend(
         let queries = queries.expect("the rotation returns the queries");
         mixed.push(ops::attend(queries, cache, heads, lanes, sight, &place, format));
     }
-    super::join_lanes(mixed, lanes)
+    join_lanes(mixed, lanes)
 }

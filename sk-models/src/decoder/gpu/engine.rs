@@ -8,8 +8,9 @@ use sk_core::TokenId;
 use super::attention::{Pass, heads};
 use super::blocks::{indices, read};
 use super::cache::{Prefix, Suffix};
+use super::group::{Cache, Group, advance};
 use super::recording::{Key, Recording};
-use super::{Cache, GpuEngine, Group, advance, ops};
+use super::{GpuEngine, Stacked, ops};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{Engine, Formats, Rows};
 use crate::decoder::logits::Logits;
@@ -38,10 +39,6 @@ pub(crate) struct States {
 /// The adapters of the lanes in one stack, or `None` for a single lane, the backbone.
 #[derive(Debug)]
 pub(crate) struct Seats(Option<Arc<AdapterStack>>);
-
-/// The adapters of a stack and the stack, while it is in use. A weak reference keeps the address of
-/// an adapter from being reused.
-pub(super) type Stacked = (Vec<Option<Weak<LoraAdapter>>>, Weak<AdapterStack>);
 
 impl Seats {
     fn lanes(&self) -> Lanes<'_> {

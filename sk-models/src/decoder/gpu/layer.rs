@@ -2,8 +2,8 @@ use burn::module::Param;
 use burn::tensor::Tensor;
 
 use super::attention::{Pass, attend};
+use super::group::Group;
 use super::ops::{Changed, add_norm, gate, multiply, product, spread};
-use super::{Group, by_columns, side_by_side};
 use crate::config::Qwen2Config;
 use crate::device::settled;
 use crate::lora::{LaneDelta, LayerDeltas, Reads};
@@ -83,6 +83,19 @@ impl Layer {
         let added = Changed { frozen: multiply(&inner, &self.down), delta: change_of(Reads::Gated, &inner) };
         (x, added)
     }
+}
+
+/// Stores a matrix by columns, as in its file: the terms of a sum lie side by side. Products with
+/// one row are fast on a GPU only in this layout.
+pub(super) fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
+    let columns = matrix.transpose();
+    // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
+    settled(columns.ones_like() * columns).transpose()
+}
+
+/// Joins matrices `[in, out]` side by side, stored by columns.
+fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
+    settled(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
 }
 
 /// The least depth for which a piece of a sum is worth computing on its own.

@@ -14,6 +14,7 @@ mod cache;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod cube;
 mod engine;
+mod group;
 mod layer;
 pub(crate) mod ops;
 mod recording;
@@ -22,21 +23,19 @@ mod shape;
 mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, module::embedding};
-use sk_core::TokenId;
-
-pub(crate) use cache::{Prefix, Suffix};
 
 use crate::config::Qwen2Config;
 use crate::device::{arrive, settled};
-use crate::lora::Lanes;
+use crate::lora::{AdapterStack, Lanes, LoraAdapter};
 use crate::model::Norm;
 use crate::model::parts::Parts;
 use attention::{Pass, numbers};
-use engine::Stacked;
-use layer::{Layer, low_rank};
+use cache::Prefix;
+use group::{Group, advance, join_lanes, split_lanes};
+use layer::{Layer, by_columns, low_rank};
 use ops::{multiply_whole, product};
 
 /// A model on Burn's tensors.
@@ -59,49 +58,12 @@ pub(crate) struct GpuEngine {
     stacks: Mutex<Vec<Stacked>>,
 }
 
+/// The adapters of a stack and the stack, while it is in use. A weak reference keeps the address of
+/// an adapter from being reused.
+type Stacked = (Vec<Option<Weak<LoraAdapter>>>, Weak<AdapterStack>);
+
 /// Positions whose angles are computed in advance.
 const POSITIONS: usize = 512;
-
-/// Rows to read in every lane of one prefix.
-#[derive(Debug)]
-pub(crate) struct Group<'a> {
-    /// The tokens of each row. Short rows are padded to the longest.
-    pub(crate) rows: Vec<&'a [TokenId]>,
-    cache: Cache<'a>,
-}
-
-/// The caches that a group reads and extends.
-type Cache<'a> = crate::decoder::engine::Cache<&'a mut Prefix, &'a mut Suffix>;
-
-impl Group<'_> {
-    /// Whether each row reads one token, as in decoding.
-    pub(crate) fn is_step(&self) -> bool {
-        self.width() == 1
-    }
-
-    /// Returns the number of tokens of the longest row.
-    fn width(&self) -> usize {
-        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
-    }
-
-    /// Returns the number of places in each lane.
-    fn places(&self) -> usize {
-        self.width() * self.rows.len()
-    }
-}
-
-/// Stores a matrix by columns, as in its file: the terms of a sum lie side by side. Products with
-/// one row are fast on a GPU only in this layout.
-fn by_columns(matrix: Tensor<2>) -> Tensor<2> {
-    let columns = matrix.transpose();
-    // An element-wise product writes a new, contiguous tensor; a transpose alone is a view.
-    settled(columns.ones_like() * columns).transpose()
-}
-
-/// Joins matrices `[in, out]` side by side, stored by columns.
-fn side_by_side(matrices: impl IntoIterator<Item = Tensor<2>>) -> Tensor<2> {
-    settled(Tensor::cat(matrices.into_iter().map(Tensor::transpose).collect(), 0)).transpose()
-}
 
 impl GpuEngine {
     /// Prepares a decoder with matrices in `format`, or in the format of the parts.
@@ -251,44 +213,4 @@ fn angles(config: &Qwen2Config, positions: usize, device: &Device) -> Tensor<2> 
     };
     let angles: Vec<f32> = (0..positions).flat_map(line).collect();
     Tensor::from_data(TensorData::new(angles, [positions, width]), device)
-}
-
-/// Records that the groups have been read.
-fn advance(groups: &mut [Group<'_>]) {
-    for group in groups {
-        let tokens = group.width();
-        match &mut group.cache {
-            Cache::Prefill(prefix) => prefix.advance(tokens),
-            Cache::Extend { suffix, .. } => suffix.advance(tokens),
-        }
-    }
-}
-
-/// Joins `[G·mᵢ, W]` of each i within each lane: `[G·Σmᵢ, W]`.
-fn join_lanes(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
-    if parts.len() == 1 {
-        return parts.remove(0);
-    }
-    let width = parts[0].dims()[1];
-    let total: usize = parts.iter().map(|part| part.dims()[0]).sum();
-    let by_lane = |part: Tensor<2>| {
-        let rows = part.dims()[0];
-        part.reshape([lanes, rows / lanes, width])
-    };
-    Tensor::cat(parts.into_iter().map(by_lane).collect(), 1).reshape([total, width])
-}
-
-/// Reverses [`join_lanes`].
-fn split_lanes(joined: Tensor<2>, lanes: usize, places: &[usize]) -> Vec<Tensor<2>> {
-    if places.len() == 1 {
-        return vec![joined];
-    }
-    let [total, width] = joined.dims();
-    let joined = joined.reshape([lanes, total / lanes, width]);
-    let mut start = 0;
-    let part = |&places: &usize| {
-        start += places;
-        joined.clone().slice([0..lanes, start - places..start, 0..width]).reshape([lanes * places, width])
-    };
-    places.iter().map(part).collect()
 }

@@ -1,10 +1,13 @@
 use std::convert::Infallible;
 
 use burn::module::{Module, ModuleMapper, Param};
+use sk_core::TokenId;
 
+use super::cache::Suffix;
+use super::group::Cache;
 use super::*;
 use crate::decoder::engine::{PrefixCache, SuffixCache};
-use crate::lora::{AdapterStack, LoraAdapter, LowRank};
+use crate::lora::LowRank;
 use crate::model::Qwen2;
 use crate::model::parts::Apart;
 

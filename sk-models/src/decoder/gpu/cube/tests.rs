@@ -12,7 +12,9 @@ use super::super::ops::{
 use super::super::shape::{Heads, Own, Sight};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::PrefixCache;
-use crate::decoder::gpu::{Cache, GpuEngine, Group, Suffix};
+use crate::decoder::gpu::GpuEngine;
+use crate::decoder::gpu::cache::Suffix;
+use crate::decoder::gpu::group::{Cache, Group};
 use crate::device::DeviceName;
 use crate::lora::{AdapterStack, Lanes, LoraAdapter, Reads};
 use crate::model::Norm;

@@ -141,8 +141,8 @@ pub(in crate::decoder::gpu::cube) fn softmax_kernel<O: Float>(
 /// Attention of the queries of a few tokens to the `chunk` keys of a cube: per query, the largest
 /// score, the sum of the exponentials relative to it, and the values weighted by them.
 ///
-/// Queries `[G, Hkv, Q, D]`, keys and values as in a [`Prefix`](crate::decoder::gpu::Prefix), sums
-/// `[G·Hkv, chunks, Q, D + 2]`.
+/// Queries `[G, Hkv, Q, D]`, keys and values as in a
+/// [`Prefix`](crate::decoder::gpu::cache::Prefix), sums `[G·Hkv, chunks, Q, D + 2]`.
 #[cube(launch)]
 pub(in crate::decoder::gpu::cube) fn chunk_kernel<S: Float>(
     queries: &[S],

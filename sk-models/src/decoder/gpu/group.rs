@@ -1,0 +1,91 @@
+//! Groups of rows that a pass reads, and their states joined within each lane.
+
+use burn::tensor::Tensor;
+use sk_core::TokenId;
+
+use super::cache::{Prefix, Suffix};
+use super::shape::Sight;
+use crate::decoder::engine::{self, PrefixCache, SuffixCache};
+
+/// Rows to read in every lane of one prefix.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    /// The tokens of each row. Short rows are padded to the longest.
+    pub(crate) rows: Vec<&'a [TokenId]>,
+    pub(super) cache: Cache<'a>,
+}
+
+/// The caches that a group reads and extends.
+pub(super) type Cache<'a> = engine::Cache<&'a mut Prefix, &'a mut Suffix>;
+
+impl Group<'_> {
+    /// Whether each row reads one token, as in decoding.
+    pub(crate) fn is_step(&self) -> bool {
+        self.width() == 1
+    }
+
+    /// Returns the number of tokens of the longest row.
+    pub(super) fn width(&self) -> usize {
+        self.rows.iter().map(|row| row.len()).max().unwrap_or(0)
+    }
+
+    /// Returns the number of places in each lane.
+    pub(super) fn places(&self) -> usize {
+        self.width() * self.rows.len()
+    }
+
+    pub(super) fn prefix(&mut self) -> &mut Prefix {
+        match &mut self.cache {
+            Cache::Prefill(prefix) | Cache::Extend { prefix, .. } => prefix,
+        }
+    }
+
+    pub(super) fn sight(&self) -> Sight {
+        // Tokens of the prefix, and tokens that each row has added since.
+        let (shared, earlier) = match &self.cache {
+            Cache::Prefill(prefix) => (prefix.len(), 0),
+            Cache::Extend { prefix, suffix } => (prefix.len(), suffix.len()),
+        };
+        Sight { places: self.places(), shared, earlier, rows: self.rows.len() }
+    }
+}
+
+/// Records that the groups have been read.
+pub(super) fn advance(groups: &mut [Group<'_>]) {
+    for group in groups {
+        let tokens = group.width();
+        match &mut group.cache {
+            Cache::Prefill(prefix) => prefix.advance(tokens),
+            Cache::Extend { suffix, .. } => suffix.advance(tokens),
+        }
+    }
+}
+
+/// Joins `[G·mᵢ, W]` of each i within each lane: `[G·Σmᵢ, W]`.
+pub(super) fn join_lanes(mut parts: Vec<Tensor<2>>, lanes: usize) -> Tensor<2> {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let width = parts[0].dims()[1];
+    let total: usize = parts.iter().map(|part| part.dims()[0]).sum();
+    let by_lane = |part: Tensor<2>| {
+        let rows = part.dims()[0];
+        part.reshape([lanes, rows / lanes, width])
+    };
+    Tensor::cat(parts.into_iter().map(by_lane).collect(), 1).reshape([total, width])
+}
+
+/// Reverses [`join_lanes`].
+pub(super) fn split_lanes(joined: Tensor<2>, lanes: usize, places: &[usize]) -> Vec<Tensor<2>> {
+    if places.len() == 1 {
+        return vec![joined];
+    }
+    let [total, width] = joined.dims();
+    let joined = joined.reshape([lanes, total / lanes, width]);
+    let mut start = 0;
+    let part = |&places: &usize| {
+        start += places;
+        joined.clone().slice([0..lanes, start - places..start, 0..width]).reshape([lanes * places, width])
+    };
+    places.iter().map(part).collect()
+}
