@@ -293,8 +293,8 @@ impl<'a> UnderWay<'a> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        metrics::gauge!("swiss_knife_answers_under_way").decrement(1.0);
         self.outcome.count(1);
+        metrics::gauge!("swiss_knife_answers_under_way").decrement(1.0);
         let Self { work, choice, since, outcome, summary } = self;
         tracing::info!(
             request = %work.request,
