@@ -36,7 +36,8 @@ pub(crate) struct DrafterConfig {
 /// The log-probabilities of a candidate are those of the model itself, before temperature, top-k,
 /// top-p and penalty. Where one of these is on, the candidates are read once more under the model
 /// that drafted them, which is a round trip; unless [`check`](crate::RemoteEngine::check) has found
-/// that the servers return the numbers from before, as vLLM does unless told otherwise.
+/// that the servers return the numbers from before, as vLLM does unless told otherwise. SGLang's
+/// are read once more where a span may not begin with an end of text, too.
 pub struct RemoteDrafter {
     reader: Reader,
     config: DrafterConfig,
@@ -158,7 +159,9 @@ impl RemoteDrafter {
             && sampling.temperature() == 1.0
             && sampling.top_p() == 1.0
             && sampling.top_k() == 0;
-        !is_plain && !self.fleet().is_untempered()
+        // SGLang has the numbers of a first token after the mask of those that may not come first.
+        let is_masked = self.fleet().kind == Kind::Sglang && !self.config.keep_end_of_text;
+        is_masked || (!is_plain && !self.fleet().is_untempered())
     }
 
     /// Replaces the log-probabilities by those of the base model.

@@ -37,10 +37,14 @@ pub(crate) fn read_body(rows: &[Row<'_>]) -> String {
 
 /// The answer to [`read_body`].
 pub(crate) fn read_answer(body: &[u8], rows: &[Row<'_>]) -> Result<Vec<Reading>, Fault> {
-    generated(body, rows.len())?.into_iter().zip(rows).enumerate().map(|(at, (meta, row))| read_row(at, meta, row)).collect()
+    let metas = generated(body, rows.len())?;
+    let largest = rows.iter().flat_map(|row| row.prefix.tokens.iter().chain(row.span)).max().copied();
+    metas.into_iter().zip(rows).enumerate().map(|(at, (meta, row))| read_row(at, meta, row, largest)).collect()
 }
 
-fn read_row(at: usize, meta: Meta, row: &Row<'_>) -> Result<Reading, Fault> {
+/// `largest` is the largest token sent: the last one of the vocabulary comes back as 0, with its
+/// own log-probability.
+fn read_row(at: usize, meta: Meta, row: &Row<'_>, largest: Option<TokenId>) -> Result<Reading, Fault> {
     let (own, tops) = (meta.input_token_logprobs.unwrap_or_default(), meta.input_top_logprobs.unwrap_or_default());
     // The last token of the context comes first, without a log-probability.
     let expected = 1 + row.span.len();
@@ -49,8 +53,9 @@ fn read_row(at: usize, meta: Meta, row: &Row<'_>) -> Result<Reading, Fault> {
             return Err(AnswerError::Positions { row: at, expected, got }.into());
         }
     }
-    let sent = row.prefix.tokens.last().into_iter().chain(row.span);
-    if let Some((place, (&expected, _))) = sent.zip(&own).enumerate().find(|(_, (token, Entry(_, got, _)))| *token != got) {
+    let sent = row.prefix.tokens.last().into_iter().chain(row.span).copied();
+    let is_wrong = |sent: TokenId, got: TokenId| sent != got && (got != 0 || Some(sent) != largest);
+    if let Some((place, (expected, _))) = sent.zip(&own).enumerate().find(|(_, (sent, Entry(_, got, _)))| is_wrong(*sent, *got)) {
         return Err(AnswerError::Tokens { row: at, position: row.prefix.len() - 1 + place, expected }.into());
     }
     let top = |entries: &Option<Vec<Entry>>| {
@@ -90,10 +95,12 @@ pub(crate) fn draft_body(prefix: &Prefix, rows: &[(&[TokenId], u32)], params: &D
     push_list(&mut out, rows, |out, (_, seed)| {
         let _ = write!(
             out,
-            r#"{{"max_new_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{top_k},"min_p":0,"repetition_penalty":{},"min_new_tokens":{},"ignore_eos":true,"no_stop_trim":true,"sampling_seed":{seed},"stop_token_ids":["#,
+            r#"{{"max_new_tokens":{max_tokens},"temperature":{temperature},"top_p":{},"top_k":{top_k},"min_p":0,"repetition_penalty":{},"min_new_tokens":{},"ignore_eos":{},"no_stop_trim":true,"sampling_seed":{seed},"stop_token_ids":["#,
             sampling.top_p(),
             sampling.repetition_penalty(),
             u8::from(not_first),
+            // Told to ignore the model's own end of text, it ignores all that is to stop a row.
+            stop.is_empty(),
         );
         push_ids(out, stop);
         out.push_str("]}");

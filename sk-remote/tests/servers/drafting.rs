@@ -93,6 +93,7 @@ fn an_end_of_text_that_is_dropped_completes_a_span_and_never_opens_one() {
         let dropped = propose(&engine, &with(sampled(60, plain()), false, 40), &Response, 40, 6);
         assert!(dropped.iter().all(|candidate| !candidate.tokens.contains(&END)), "{kind:?}");
         assert!(dropped.iter().any(|candidate| candidate.end == SpanEnd::Complete));
+        assert_untempered(&dropped);
         let kept = propose(&engine, &with(sampled(60, plain()), true, 40), &Response, 40, 6);
         assert!(kept.iter().any(|candidate| candidate.end == SpanEnd::EndOfText));
     }

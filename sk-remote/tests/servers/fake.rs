@@ -404,10 +404,14 @@ fn vllm_read(setup: &Setup, body: &Value, adapter: Option<&str>, mistaken: &Mist
 }
 
 /// Draws a row: its tokens and log-probabilities, and whether it was stopped.
+///
+/// SGLang ignores all stop tokens where it is to ignore the model's own, and has the numbers of a
+/// token after the mask of those that may not come first.
 fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &str, seed: u64) -> (Vec<TokenId>, Vec<f32>, bool) {
     let temperature = params["temperature"].as_f64().unwrap();
     let (most, least) = (params[most].as_u64().unwrap() as usize, params[least].as_u64().unwrap() as usize);
-    let stop = ids(&params["stop_token_ids"]);
+    let is_sglang = setup.kind == Kind::Sglang;
+    let stop = if is_sglang && params["ignore_eos"] == true { Vec::new() } else { ids(&params["stop_token_ids"]) };
     let mut state = State::new(None).after(prompt);
     let (mut tokens, mut values): (Vec<TokenId>, Vec<f32>) = (Vec::new(), Vec::new());
     while tokens.len() < most {
@@ -425,8 +429,10 @@ fn draw(setup: &Setup, prompt: &[TokenId], params: &Value, least: &str, most: &s
         } else {
             top(&weights).0
         };
+        let is_masked = is_sglang && tokens.len() < least;
+        let left = if is_masked { (0..VOCABULARY).map(masked).sum::<f64>().ln() as f32 } else { 0.0 };
         let seen = if setup.tempered { weights } else { state.log_probs(1.0) };
-        values.push(seen[token as usize]);
+        values.push(seen[token as usize] - left);
         tokens.push(token);
         state = state.after(&[token]);
         if stop.contains(&token) {
@@ -473,12 +479,14 @@ fn sglang(setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> Value {
         if seen.reads() {
             let start = body["logprob_start_len"][index].as_u64().unwrap() as usize;
             let mistake = mistaken(index, adapter);
-            let mut own = vec![json!([null, tokens[start], null])];
+            // The last of the vocabulary comes back as the first.
+            let echo = |token: TokenId| if token < VOCABULARY - 1 { token } else { 0 };
+            let mut own = vec![json!([null, echo(tokens[start]), null])];
             let mut tops = vec![Value::Null];
             let read = &tokens[start + 1..];
             for (&target, log_probs) in read.iter().zip(distributions(setup, mistake.as_ref(), adapter, &tokens, start + 1)) {
                 let (likeliest, most) = top(&log_probs);
-                own.push(json!([log_probs[target as usize], target, null]));
+                own.push(json!([log_probs[target as usize], echo(target), null]));
                 tops.push(json!([[most, likeliest, null]]));
             }
             meta["input_token_logprobs"] = Value::Array(own);
