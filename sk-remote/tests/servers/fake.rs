@@ -323,7 +323,7 @@ fn answer(inner: &Inner, setup: &Setup, seen: &Seen, mistaken: &Mistaken) -> (u1
             match (setup.kind, refused) {
                 (Kind::Vllm, true) => error(404, &format!("No adapter found for {directory}")),
                 (Kind::Vllm, false) => (200, json!(format!("Success: LoRA adapter '{name}' added successfully."))),
-                (Kind::Sglang, true) => (200, json!({"success": false, "error_message": format!("{directory} does not exist")})),
+                (Kind::Sglang, true) => (400, json!({"success": false, "error_message": format!("{directory} does not exist")})),
                 (Kind::Sglang, false) => (200, json!({"success": true, "loaded_adapters": {name: directory}})),
             }
         }

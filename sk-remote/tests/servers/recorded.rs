@@ -1,10 +1,11 @@
-//! Answers of a real vLLM, recorded, and what is read from them.
+//! Answers of real servers, recorded, and what is read from them.
 //!
 //! To record them again, serve the model that ships with its three adapters as the page "Models
 //! behind a server" of the book says, and run
 //!
 //! ```sh
-//! SK_REMOTE_VLLM=http://localhost:8000 cargo test -p sk-remote --test servers record -- --ignored
+//! SK_REMOTE=vllm+http://localhost:8000#base cargo test -p sk-remote --test servers record -- --ignored
+//! SK_REMOTE=sglang+http://localhost:30000 cargo test -p sk-remote --test servers record -- --ignored
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,11 +22,14 @@ use sk_remote::{CheckReport, RemoteOptions, TokenizerCheck};
 use crate::fake::{Act, Seen};
 use crate::*;
 
-/// The environment variable with the address of the server to record.
-const VARIABLE: &str = "SK_REMOTE_VLLM";
+/// The environment variable with the role of the server to record.
+const VARIABLE: &str = "SK_REMOTE";
 
 /// The adapters, named as their blades.
 const BLADES: [&str; 3] = ["helpful", "honest", "harmless"];
+
+/// The token that ends a text of the model that ships, the last of its vocabulary.
+const END_OF_TEXT: TokenId = 4095;
 
 /// A prompt of the shipped model.
 const PROMPT: &str = "\n\nHuman: How do I clean my bicycle?\n\nAssistant: Use warm water";
@@ -46,21 +50,40 @@ struct Recording {
     exchanges: Vec<Exchange>,
 }
 
-fn file() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vllm-0.32.json")
+/// The file of a kind of server, by the version that was recorded.
+fn file(kind: Kind) -> PathBuf {
+    let name = match kind {
+        Kind::Vllm => "vllm-0.32.json",
+        Kind::Sglang => "sglang-0.5.23.json",
+    };
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Checks the server, drafts three spans and reads them under all policies.
-fn talk(server: &Fake, tokens: &[TokenId]) -> (CheckReport, Candidates, Readings) {
-    let role: Role = format!("vllm+{}#base", server.url).parse().unwrap();
-    let mut options = RemoteOptions::new(role, Arc::from([]), vec![]);
+/// The role of a server that answers from a recording, or records.
+fn role(kind: Kind, server: &Fake) -> Role {
+    match kind {
+        Kind::Vllm => format!("vllm+{}#base", server.url),
+        Kind::Sglang => format!("sglang+{}", server.url),
+    }
+    .parse()
+    .unwrap()
+}
+
+/// Checks the server, drafts three spans and reads them under all policies. Those of SGLang are long
+/// enough to end.
+fn talk(kind: Kind, server: &Fake, tokens: &[TokenId]) -> (CheckReport, Candidates, Readings) {
+    let (most, end_of_text) = match kind {
+        Kind::Vllm => (4, vec![]),
+        Kind::Sglang => (24, vec![END_OF_TEXT]),
+    };
+    let mut options = RemoteOptions::new(role(kind, server), Arc::from([]), end_of_text);
     options.adapters = BLADES.iter().map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
     options.tolerance = Tolerance::F32;
     let engine = RemoteEngine::new(options).unwrap();
     let report = engine.check(&Probe { tokens, text: Some(PROMPT) }).unwrap();
     let mut generation = engine.start(&sampled(3, Sampling::nucleus()), &spec()).unwrap();
-    let four = FixedLength(NonZeroUsize::new(4).unwrap());
-    let request = DraftRequest { context: tokens, granularity: &four, limit: 4 };
+    let length = FixedLength(NonZeroUsize::new(most).unwrap());
+    let request = DraftRequest { context: tokens, granularity: &length, limit: most };
     let candidates = generation.proposal.propose(request, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
     let readings = generation.backbone.read(tokens, &candidates, &all()).unwrap();
     (report, candidates, readings)
@@ -70,57 +93,78 @@ fn all() -> Vec<Policy> {
     std::iter::once(Policy::Backbone).chain(BLADES.map(variant)).collect()
 }
 
-#[test]
-fn recorded_answers_are_read_as_the_server_meant_them() {
-    let recording: Recording = serde_json::from_slice(&std::fs::read(file()).unwrap()).unwrap();
-    let key = |path: &str, request: &Value| format!("{path} {request}");
-    let answers: BTreeMap<String, Exchange> =
-        recording.exchanges.iter().map(|exchange| (key(&exchange.path, &exchange.request), exchange.clone())).collect();
-    let server = Fake::start(Setup::new(Kind::Vllm, &[]));
-    server.behave(move |seen, _| match answers.get(&key(&seen.path, &seen.body)) {
-        Some(exchange) => Act::Say(exchange.status, exchange.answer.to_string()),
-        None => Act::Status(418, None, "not recorded"),
-    });
-    let tokens = &recording.tokens;
-    let (report, candidates, readings) = talk(&server, tokens);
-
-    assert_eq!((report.servers[0].tokenizer, report.servers[0].limit), (TokenizerCheck::Same, Some(512)));
-    // The server computes in f32.
-    assert!(report.servers[0].noise < 1e-5);
-    assert!(report.adapters.iter().all(|(_, distance)| *distance > 0.05), "{:?}", report.adapters);
-    assert_eq!(candidates.len(), 3);
-
-    // Each number again, found by hand in the answer to the last request of the policy.
-    for policy in all() {
-        let model = if let Policy::Variant(name) = &policy { name } else { "base" };
-        let spoken = recording.exchanges.iter().rev().find(|exchange| {
-            exchange.request["model"] == *model
-                && exchange.request["prompt_logprobs"] == 1
-                && exchange.request["prompt"][0].as_array().is_some_and(|row| row.len() > tokens.len())
-        });
-        let answer = &spoken.unwrap().answer;
-        for (row, candidate) in candidates.iter().enumerate() {
-            let reading = &readings.get(&policy).unwrap()[row];
-            assert_eq!(reading.log_probs.len(), candidate.tokens.len());
-            for (place, token) in candidate.tokens.iter().enumerate() {
-                let entry = answer["choices"][row]["prompt_logprobs"][tokens.len() + place].as_object().unwrap();
-                let number = |value: &Value| value["logprob"].as_f64().unwrap() as f32;
-                assert_eq!(reading.log_probs[place], number(&entry[&token.to_string()]));
-                let most = entry.values().map(number).fold(f32::NEG_INFINITY, f32::max);
-                assert_eq!(reading.min_entropy[place], -most);
-            }
+/// log π(y_t) and log π(argmax) of a token of a row, found by hand in the answers under a policy.
+fn found(kind: Kind, recording: &Recording, policy: &Policy, row: usize, place: usize, token: TokenId) -> (f32, f32) {
+    let number = |value: &Value| value.as_f64().unwrap() as f32;
+    let adapter = if let Policy::Variant(name) = policy { Some(&**name) } else { None };
+    let length = recording.tokens.len();
+    match kind {
+        Kind::Vllm => {
+            let spoken = recording.exchanges.iter().rev().find(|exchange| {
+                exchange.request["model"] == *adapter.unwrap_or("base")
+                    && exchange.request["prompt_logprobs"] == 1
+                    && exchange.request["prompt"][0].as_array().is_some_and(|row| row.len() > length)
+            });
+            let entry = spoken.unwrap().answer["choices"][row]["prompt_logprobs"][length + place].as_object().unwrap();
+            let most = entry.values().map(|value| number(&value["logprob"])).fold(f32::NEG_INFINITY, f32::max);
+            (number(&entry[&token.to_string()]["logprob"]), most)
         }
-    }
-    // Drafted at temperature 1 and top-p 0.95, the tokens have the numbers with which they are read.
-    for (candidate, reading) in candidates.iter().zip(readings.get(&Policy::Backbone).unwrap()) {
-        assert!(candidate.log_probs.iter().zip(&reading.log_probs).all(|(a, b)| (a - b).abs() < 1e-4));
+        Kind::Sglang => {
+            // The last request reads everything: the rows of each policy one after the other.
+            let Exchange { request, answer, .. } = recording.exchanges.last().unwrap();
+            let adapters = request["lora_path"].as_array().unwrap();
+            let first = adapters.iter().position(|name| name.as_str() == adapter).unwrap();
+            let meta = &answer[first + row]["meta_info"];
+            (number(&meta["input_token_logprobs"][1 + place][0]), number(&meta["input_top_logprobs"][1 + place][0][0]))
+        }
     }
 }
 
 #[test]
-#[ignore = "needs a vLLM server: see the head of the file"]
+fn recorded_answers_are_read_as_the_server_meant_them() {
+    for (kind, limit) in [(Kind::Vllm, 512), (Kind::Sglang, 1018)] {
+        let recording: Recording = serde_json::from_slice(&std::fs::read(file(kind)).unwrap()).unwrap();
+        let key = |path: &str, request: &Value| format!("{path} {request}");
+        let answers: BTreeMap<String, Exchange> =
+            recording.exchanges.iter().map(|exchange| (key(&exchange.path, &exchange.request), exchange.clone())).collect();
+        let server = Fake::start(Setup::new(kind, &[]));
+        server.behave(move |seen, _| match answers.get(&key(&seen.path, &seen.body)) {
+            Some(exchange) => Act::Say(exchange.status, exchange.answer.to_string()),
+            None => Act::Status(418, None, "not recorded"),
+        });
+        let (report, candidates, readings) = talk(kind, &server, &recording.tokens);
+
+        assert_eq!((report.servers[0].tokenizer, report.servers[0].limit), (TokenizerCheck::Same, Some(limit)));
+        // The server computes in f32.
+        assert!(report.servers[0].noise < 1e-5);
+        assert!(report.adapters.iter().all(|(_, distance)| *distance > 0.05), "{:?}", report.adapters);
+        assert_eq!(candidates.len(), 3);
+        for policy in all() {
+            for (row, candidate) in candidates.iter().enumerate() {
+                let reading = &readings.get(&policy).unwrap()[row];
+                assert_eq!(reading.log_probs.len(), candidate.tokens.len());
+                for (place, &token) in candidate.tokens.iter().enumerate() {
+                    let (own, most) = found(kind, &recording, &policy, row, place, token);
+                    assert_eq!((reading.log_probs[place], reading.min_entropy[place]), (own, -most), "{kind:?}");
+                }
+            }
+        }
+        // Drafted at temperature 1 and top-p 0.95, the tokens have the numbers with which they are read.
+        for (candidate, reading) in candidates.iter().zip(readings.get(&Policy::Backbone).unwrap()) {
+            assert!(candidate.log_probs.iter().zip(&reading.log_probs).all(|(a, b)| (a - b).abs() < 1e-4));
+        }
+        // SGLang echoes this token, the last of the vocabulary, as 0.
+        let has_ended = candidates.iter().any(|candidate| candidate.tokens.last() == Some(&END_OF_TEXT));
+        assert_eq!(has_ended, kind == Kind::Sglang);
+    }
+}
+
+#[test]
+#[ignore = "needs a server: see the head of the file"]
 fn record() {
-    let url = std::env::var(VARIABLE).unwrap_or_else(|_| panic!("set {VARIABLE} to the address of a vLLM server"));
+    let asked = std::env::var(VARIABLE).unwrap_or_else(|_| panic!("set {VARIABLE} to the role of a server"));
+    let Role { kind, urls, .. } = asked.parse().unwrap();
+    let url = urls[0].clone();
     let recording = Arc::new(Mutex::new(Recording::default()));
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
     let forward = move |path: &str, body: &Value| {
@@ -137,7 +181,7 @@ fn record() {
     let tokens: Vec<TokenId> = serde_json::from_value(tokenized["tokens"].clone()).unwrap();
     recording.lock().unwrap().tokens.clone_from(&tokens);
 
-    let proxy = Fake::start(Setup::new(Kind::Vllm, &[]));
+    let proxy = Fake::start(Setup::new(kind, &[]));
     let kept = Arc::clone(&recording);
     proxy.behave(move |Seen { path, body, .. }, _| {
         let (status, text) = forward(path, body);
@@ -146,23 +190,30 @@ fn record() {
         kept.lock().unwrap().exchanges.push(Exchange { path: path.clone(), request: body.clone(), status, answer });
         Act::Say(status, text)
     });
-    talk(&proxy, &tokens);
-    std::fs::create_dir_all(file().parent().unwrap()).unwrap();
+    talk(kind, &proxy, &tokens);
     // One exchange a line keeps differences readable and the file small.
     let lines: Vec<String> =
         recording.lock().unwrap().exchanges.iter().map(|exchange| serde_json::to_string(exchange).unwrap()).collect();
     let tokens = serde_json::to_string(&tokens).unwrap();
-    std::fs::write(file(), format!("{{\"tokens\":{tokens},\"exchanges\":[\n{}\n]}}\n", lines.join(",\n"))).unwrap();
+    std::fs::write(file(kind), format!("{{\"tokens\":{tokens},\"exchanges\":[\n{}\n]}}\n", lines.join(",\n"))).unwrap();
 }
 
 /// Drops what tells of the machine and the moment.
 fn forget_place(answer: &mut Value) {
-    for model in answer["data"].as_array_mut().into_iter().flatten() {
+    for model in answer.get_mut("data").and_then(Value::as_array_mut).into_iter().flatten() {
         for field in ["root", "permission", "created"] {
             model.as_object_mut().map(|model| model.remove(field));
         }
     }
+    for row in answer.as_array_mut().into_iter().flatten() {
+        let numbers = |name: &String| name == "finish_reason" || name.ends_with("_logprobs") || name.ends_with("_tokens");
+        row["meta_info"].as_object_mut().map(|meta| meta.retain(|name, _| numbers(name)));
+    }
     if let Some(answer) = answer.as_object_mut() {
         ["id", "created", "system_fingerprint"].map(|field| answer.remove(field)).into_iter().for_each(drop);
+        // What SGLang says of itself names its folders.
+        if answer.contains_key("max_req_input_len") {
+            answer.retain(|name, _| ["context_length", "max_req_input_len"].contains(&name.as_str()));
+        }
     }
 }
