@@ -88,7 +88,7 @@ pub struct ArmsArgs {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Report<'a> {
+struct ArmsReport<'a> {
     /// The scheme that drives.
     scheme: &'a str,
     /// The response, where it is made now.
@@ -212,7 +212,7 @@ impl Steps<'_> {
         let summary = self.comparison.summary();
         let mut out = anstream::stdout().lock();
         let written = if self.args.json {
-            let report = Report { scheme, text, summary, steps: &self.kept };
+            let report = ArmsReport { scheme, text, summary, steps: &self.kept };
             serde_json::to_string(&report).map_err(std::io::Error::from).and_then(|text| writeln!(out, "{text}"))
         } else {
             writeln!(out, "{summary}")

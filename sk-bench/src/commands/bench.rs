@@ -30,7 +30,7 @@ use crate::ruler::{
 };
 use crate::scheme::{GranularitySpec, SchemeSpec};
 use crate::{Error, memory};
-use report::{Generations, Kernels, OpponentReport, Report, Turn, WarmUp};
+use report::{BenchReport, Generations, Kernels, OpponentReport, Turn, WarmUp};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -203,7 +203,7 @@ impl<'a> Subject<'a> {
         Ok(Self { args, models, config, adapters, blades, load_seconds, text, prompt })
     }
 
-    fn measure(&self, load_average: Option<f64>, loading: &Loading) -> Result<Report, Error> {
+    fn measure(&self, load_average: Option<f64>, loading: &Loading) -> Result<BenchReport, Error> {
         let args = self.args;
         loading.show("warming up");
         let warm_up = self.turn()?;
@@ -242,7 +242,7 @@ impl<'a> Subject<'a> {
         let later_tokens = turns.iter().filter_map(|turn| turn.later).map(|(tokens, _)| tokens).next();
         let first = at.span.min(args.new_tokens);
         let later_floor = floors.steps(Operating { prefix: at.prefix + first, ..at }, args.new_tokens - first);
-        Ok(Report {
+        Ok(BenchReport {
             device: self.models.device().to_string(),
             precision: self.models.backbone.precision().to_string(),
             instructions: is_processor(&self.models.backbone.device())

@@ -14,7 +14,7 @@ use crate::args::positive;
 use crate::batches::{self, RecordedBatch};
 use crate::promise::Tolerance;
 use crate::scheme::{Parameter, SchemeError, SchemeSpec, Uncertified, kind_named};
-use report::{Certified, Report, Row};
+use report::{Certified, CertifiedStep, CertifyReport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,18 +108,20 @@ pub fn run(args: &CertifyArgs) -> Result<(), Error> {
             (Err(reason), _) => Err(reason.clone()),
         };
         let certified = certificate.and_then(|certificate| Ok(Certified::new(&certificate, args.delta, tolerance)?));
-        rows.push(Row::new(recorded, certified));
+        rows.push(CertifiedStep::new(recorded, certified));
     }
     if let Some(audit) = &audit {
         for (row, recorded) in rows.iter_mut().zip(&batches).filter(|(_, recorded)| recorded.cut.is_none()) {
             let certificate = stability.as_ref().ok().and_then(|stability| stability.certificate(&recorded.batch()).ok());
             row.audited(args.search(audit, &config, recorded)?, audit.radius(), certificate.as_ref());
         }
-    } else if let Some(reason) = rows.iter().map(Row::refused).collect::<Option<Vec<_>>>().and_then(|all| all.first().copied()) {
+    } else if let Some(reason) =
+        rows.iter().map(CertifiedStep::refused).collect::<Option<Vec<_>>>().and_then(|all| all.first().copied())
+    {
         return Err(Error::Uncertified { reason: reason.to_owned() });
     }
     let selector = &config.selector;
-    let report = Report {
+    let report = CertifyReport {
         aggregator: config.aggregator.kind(),
         selector: selector.rule.kind(),
         temperature: selector.rule.temperature(),

@@ -54,7 +54,7 @@ pub struct GenerateArgs {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Report<'a> {
+struct GeneratedReply<'a> {
     prompt: &'a str,
     text: &'a str,
     tokens: usize,
@@ -111,10 +111,10 @@ pub(super) fn conversation(host: &Host, generation: &GenerationArgs, convention:
     Ok(Conversation::new(generation.framing.of(host, convention)?, generation.system.as_deref()))
 }
 
-fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, host: &Host, seed: u64) -> Report<'a> {
+fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, host: &Host, seed: u64) -> GeneratedReply<'a> {
     let spec = session.spec().snapshot();
     let weights = spec.seats().iter().zip(spec.weights().as_slice());
-    Report {
+    GeneratedReply {
         prompt,
         text: &reply.text,
         tokens: reply.tokens.len(),
@@ -129,7 +129,7 @@ fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, host: &H
     }
 }
 
-fn print_json(report: &Report<'_>) -> Result<(), Error> {
+fn print_json(report: &GeneratedReply<'_>) -> Result<(), Error> {
     let text = serde_json::to_string(report).map_err(|error| Error::Output(error.into()))?;
     writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)
 }

@@ -23,7 +23,7 @@ use crate::{Error, interrupt, message, whole_file};
 
 pub use options::JudgeOptions;
 use progress::Progress;
-use summary::{Candidates, Retest, Summary};
+use summary::{Candidates, JudgeSummary, Retest};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -193,7 +193,7 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     };
     let total = responses.len() * rubrics.len() * passes as usize;
     let text = match task {
-        Task::Responses => Summary::new(&objectives, &outcome, &responses, cached).render(options.json),
+        Task::Responses => JudgeSummary::new(&objectives, &outcome, &responses, cached).render(options.json),
         Task::Retest => {
             let rubrics = retest::agreement(&objectives, &outcome.records, 0, 1);
             Retest { total, unanswered: outcome.unanswered, rubrics }.render(options.json)

@@ -55,7 +55,7 @@ pub struct SchemesArgs {
 }
 
 #[derive(serde::Serialize)]
-struct Row {
+struct SchemeRow {
     name: &'static str,
     #[serde(flatten)]
     summary: Summary,
@@ -87,7 +87,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
     }
     let mut rows = Vec::with_capacity(SHIPPED.len());
     for scheme in SHIPPED {
-        rows.push(Row { name: scheme.name, summary: scheme.spec()?.summary() });
+        rows.push(SchemeRow { name: scheme.name, summary: scheme.spec()?.summary() });
     }
     if args.json {
         return print_json(&mut out, &rows);
@@ -105,9 +105,9 @@ fn shipped(name: &str) -> Result<&'static Shipped, Error> {
     Shipped::named(name).ok_or_else(|| Error::Usage(format!("unknown scheme \"{name}\"; {}", suggest::hint(name, &names))))
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[SchemeRow]) -> String {
     let mut grid = Grid::new(["scheme", "method", "Π", "ρ", "𝓑", "𝓝", "𝓐", "𝓢", "forward passes"]);
-    for Row { name, summary } in rows {
+    for SchemeRow { name, summary } in rows {
         let Summary { method, proposal, granularity, blades, normalizer, aggregator, selector, passes, source } = summary;
         let method = if source.is_empty() { method.clone() } else { format!("{method} ({source})") };
         grid.row([name, &*method, proposal, granularity, blades, normalizer, aggregator, selector, &passes.to_string()]);

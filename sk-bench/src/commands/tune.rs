@@ -13,7 +13,7 @@ use crate::progress::Work;
 use crate::sweep::Digests;
 use crate::tune::{self, Ledger, Scorer, Standing, SweepTrials, TunePlan};
 use crate::{Error, interrupt, message};
-use summary::Summary;
+use summary::TuneSummary;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,7 +78,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
         work.finish();
         result?;
     }
-    let summary = Summary::new(&plan, &ledger);
+    let summary = TuneSummary::new(&plan, &ledger);
     writeln!(anstream::stdout().lock(), "{}", summary.render(args.json)).map_err(Error::Output)?;
     if interrupt::requested() && !args.quiet {
         message::note(&format!("interrupted; what was finished is in {}, run again to go on", plan.output.display()));

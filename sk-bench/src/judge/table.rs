@@ -47,7 +47,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     let mut blades: Vec<&str> = objectives.blades.iter().map(|blade| blade.name.as_str()).collect();
     let others: BTreeSet<&str> = records.iter().flat_map(|record| record.weights.keys()).map(String::as_str).collect();
     blades.extend(others.into_iter().filter(|name| !objectives.blades.iter().any(|blade| blade.is_called(name))));
-    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut rows: Vec<JudgedRow<'_>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut versions: HashMap<&str, u32> = HashMap::new();
     for record in records {
@@ -59,7 +59,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
         let place = match places.get(record.id.as_str()) {
             Some(place) => *place,
             None => {
-                rows.push(Row::of(record, objectives, &blades)?);
+                rows.push(JudgedRow::of(record, objectives, &blades)?);
                 places.insert(&record.id, rows.len() - 1);
                 rows.len() - 1
             }
@@ -79,7 +79,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     render(&rows, objectives, &blades)
 }
 
-struct Row<'a> {
+struct JudgedRow<'a> {
     id: &'a str,
     method: &'a str,
     weights: Vec<f64>,
@@ -88,7 +88,7 @@ struct Row<'a> {
     scores: BTreeMap<&'a str, Option<f64>>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> JudgedRow<'a> {
     fn of(record: &'a Judged, objectives: &Objectives, blades: &[&str]) -> Result<Self, JudgeError> {
         let id = record.id.as_str();
         let lacks = |what: &str| unfit(format!("response \"{id}\" has no {what}"));
@@ -131,11 +131,11 @@ impl<'a> Row<'a> {
     }
 }
 
-fn render(rows: &[Row<'_>], objectives: &Objectives, blades: &[&str]) -> Result<String, JudgeError> {
+fn render(rows: &[JudgedRow<'_>], objectives: &Objectives, blades: &[&str]) -> Result<String, JudgeError> {
     let paper = |prompt: &str| prompt.strip_prefix(PAPER).and_then(|number| number.parse::<u32>().ok());
     let mut next = rows.iter().filter_map(|row| paper(row.prompt)).max().map_or(0, |last| last + 1);
     let mut numbers: HashMap<&str, u32> = HashMap::new();
-    let mut seen: HashMap<(&str, String, u32), &Row<'_>> = HashMap::new();
+    let mut seen: HashMap<(&str, String, u32), &JudgedRow<'_>> = HashMap::new();
     let mut header: Vec<&str> = vec!["method", "config"];
     let weights: Vec<String> = blades.iter().map(|blade| format!("w_{blade}")).collect();
     header.extend(weights.iter().map(String::as_str));
@@ -157,7 +157,7 @@ fn render(rows: &[Row<'_>], objectives: &Objectives, blades: &[&str]) -> Result<
         });
         let configuration = row.configuration(blades);
         if let Some(other) = seen.insert((row.method, configuration.clone(), number), row) {
-            let Row { id, method, prompt, .. } = row;
+            let JudgedRow { id, method, prompt, .. } = row;
             let what = format!("\"{}\" and \"{id}\" are both of scheme {method}, prompt {prompt} and the same weights", other.id);
             let cure = match row.seed.filter(|_| row.seed != other.seed) {
                 Some(seed) => format!("choose a seed, such as --seed {seed}"),

@@ -9,7 +9,7 @@ use super::{Prompt, PromptSetError, framing, naming};
 use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
-struct Row {
+struct Preference {
     chosen: String,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     for (row, (line, text)) in lines.enumerate() {
         let wrong = |reason: String| PromptSetError::Line { path: path.to_owned(), line, reason };
         let text = text.map_err(|error| wrong(error.to_string()))?;
-        let Row { chosen } = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        let Preference { chosen } = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
         let prompt = framing::before_last_answer(&chosen)
             .ok_or_else(|| wrong("field `chosen` has no turn of the assistant (\"\\n\\nAssistant:\")".to_owned()))?;
         prompts.push(Prompt {

@@ -11,7 +11,7 @@ use super::{Prompt, PromptSetError, framing, is_framed, naming};
 use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
-struct Row {
+struct PromptLine {
     prompt: String,
     id: Option<Value>,
     source: Option<String>,
@@ -29,7 +29,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
     for (index, (line, text)) in lines.enumerate() {
         let wrong = |reason: String| PromptSetError::Line { path: path.to_owned(), line, reason };
         let text = text.map_err(|error| wrong(error.to_string()))?;
-        let Row { prompt, id, source, row, labels } = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        let PromptLine { prompt, id, source, row, labels } =
+            serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
         if prompt.trim().is_empty() {
             return Err(wrong("field `prompt` is empty".to_owned()));
         }

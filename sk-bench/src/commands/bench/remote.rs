@@ -19,14 +19,14 @@ use crate::ruler::Spread;
 use crate::terminal;
 
 /// A step that was measured.
-struct Step {
+struct RemoteStep {
     seconds: Seconds,
     traffic: Traffic,
 }
 
 /// All that is measured.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct RemoteReport {
     /// Addresses of the servers.
     servers: String,
     repeat: usize,
@@ -66,7 +66,7 @@ struct Counts {
 /// # Errors
 /// When an option is about models of this process, a server fails or does not pass its check, or
 /// the run does not fit its context.
-pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<Report, Error> {
+pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteReport, Error> {
     let refused = |option| Err(Error::Remote { option, reason: "this measures models of this process; leave it out" });
     if !args.sweep.is_empty() {
         return refused("--sweep");
@@ -93,7 +93,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<Report,
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
         let (start, mut measured) = (Instant::now(), Vec::new());
         scheme.generate(&mut context, args.new_tokens, &mut rng, |step| {
-            measured.push(Step { seconds: Seconds::of(step), traffic: step.traffic });
+            measured.push(RemoteStep { seconds: Seconds::of(step), traffic: step.traffic });
             true
         })?;
         // The first one opens connections.
@@ -104,7 +104,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<Report,
     }
     let seconds = |part: fn(&Seconds) -> f64| Spread::of(steps.iter().map(|step| part(&step.seconds)));
     let count = |part: fn(&Traffic) -> u64| Spread::of(steps.iter().map(|step| part(&step.traffic) as f64));
-    Ok(Report {
+    Ok(RemoteReport {
         servers: host.place(),
         repeat: args.repeat,
         prompt_tokens: prompt.len(),
@@ -129,7 +129,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<Report,
     })
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RemoteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Grid::new(["of a step", "median", "range"]).numbers(1..);
         let mut row = |name: &str, spread: Spread, scale: f64, unit: &str| {

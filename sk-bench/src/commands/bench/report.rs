@@ -28,7 +28,7 @@ impl Turn {
 
 /// All that is measured.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     pub(super) device: String,
     /// What the weights are kept in.
     pub(super) precision: String,

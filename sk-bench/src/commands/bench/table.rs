@@ -2,14 +2,14 @@
 
 use sk_report::grid::Grid;
 
-use super::report::{OpponentFigure, Report};
+use super::report::{BenchReport, OpponentFigure};
 use crate::plural::counted;
 use crate::ruler::{AxisReport, Figure, Reconfiguration, Spread};
 use crate::terminal;
 
 /// The report as text: what the device can do, the figures beside their floors, and a table for
 /// each sweep.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &BenchReport) -> String {
     let load = report.load_average.map_or_else(String::new, |load| format!(", load average {load:.2}"));
     let threads = if report.device == "cpu" { format!(", {} threads", report.threads) } else { String::new() };
     let instructions = report.instructions.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
@@ -24,7 +24,7 @@ pub(super) fn render(report: &Report) -> String {
     parts.join("\n")
 }
 
-fn roof(report: &Report) -> String {
+fn roof(report: &BenchReport) -> String {
     let roof = &report.roof;
     let giga = |spread: Spread| format!("{:.1}", spread.median / 1e9);
     let registers = roof.registers.map_or_else(String::new, |registers| format!(", {} in registers", giga(registers)));
@@ -102,7 +102,7 @@ fn times(figure: &Figure) -> String {
     figure.to_floor.map_or_else(String::new, |times| format!("{times:.2}"))
 }
 
-fn figures(report: &Report) -> String {
+fn figures(report: &BenchReport) -> String {
     let mut table = Figures::new();
     table.figure("load", &report.load, Unit::Time);
     let warm_up = report.warm_up;
@@ -165,7 +165,7 @@ fn reconfiguration(table: &mut Figures, edits: &Reconfiguration) {
     }
 }
 
-fn memory(table: &mut Figures, report: &Report) {
+fn memory(table: &mut Figures, report: &BenchReport) {
     let need = report.memory;
     let parts =
         [("backbone", need.backbone), ("drafter", need.drafter), ("adapters", need.adapters), ("keys and values", need.cache)];

@@ -13,18 +13,18 @@ use crate::terminal;
 
 /// What was certified and found, batch by batch.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct CertifyReport {
     pub(super) aggregator: &'static str,
     pub(super) selector: &'static str,
     pub(super) temperature: Option<f64>,
     pub(super) delta: Option<f64>,
     pub(super) tolerance: Option<f64>,
-    pub(super) batches: Vec<Row>,
+    pub(super) batches: Vec<CertifiedStep>,
 }
 
 /// One batch.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct CertifiedStep {
     /// Position in the file, from 1.
     batch: usize,
     /// Turn of a trace, from 0 as there.
@@ -94,7 +94,7 @@ impl Certified {
     }
 }
 
-impl Row {
+impl CertifiedStep {
     pub(super) fn new(recorded: &RecordedBatch, certified: Result<Certified, Uncertified>) -> Self {
         Self {
             batch: recorded.position,
@@ -146,7 +146,7 @@ fn fault(jump: &Jump, delta: f64, certificate: Option<&StabilityCertificate>) ->
         .then(|| format!("a jump of {} where the certificate allows {}", short(found), short(certificate.bound(delta))))
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CertifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} under {}", self.aggregator, self.selector)?;
         if let Some(temperature) = self.temperature {
@@ -168,7 +168,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl CertifyReport {
     /// What an audit found that must not be, of the first batch where it did.
     pub(super) fn fault(&self) -> Option<String> {
         self.batches.iter().find_map(|row| Some(format!("{}: {}", row.label, row.fault.as_ref()?)))
@@ -203,7 +203,7 @@ impl Report {
         Ok(())
     }
 
-    fn audit(&self, f: &mut fmt::Formatter<'_>, row: &Row, jump: &Jump) -> fmt::Result {
+    fn audit(&self, f: &mut fmt::Formatter<'_>, row: &CertifiedStep, jump: &Jump) -> fmt::Result {
         let (label, found, delta) = (&row.label, short(jump.total_variation), short(self.delta.unwrap_or(0.0)));
         let evaluations = jump.evaluations;
         writeln!(

@@ -16,7 +16,7 @@ use sk_report::objectives::Scores;
 
 /// Means of a scheme over the responses that have a score.
 #[derive(Debug, Serialize)]
-struct Row {
+struct SchemeScores {
     scheme: String,
     responses: usize,
     abstained: usize,
@@ -34,13 +34,13 @@ fn in_order<S: Serializer>(means: &[(String, Option<f64>)], to: S) -> Result<S::
 
 /// What `judge` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(super) struct JudgeSummary {
     judged: usize,
     resumed: usize,
     cached: usize,
     abstained: usize,
     unanswered: usize,
-    schemes: Vec<Row>,
+    schemes: Vec<SchemeScores>,
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Cell {
     abstained: usize,
 }
 
-impl Summary {
+impl JudgeSummary {
     pub(super) fn new(objectives: &Objectives, outcome: &Outcome, responses: &[Response], cached: usize) -> Self {
         let mut cells: BTreeMap<&str, Cell> = BTreeMap::new();
         for record in &outcome.records {
@@ -77,7 +77,7 @@ impl Summary {
             let by_itself = by_itself.filter(|(_, rubric)| objectives.objective_of(&rubric.name).is_none());
             let names = objectives.names().into_iter().map(str::to_owned).enumerate();
             let means = names.map(|(k, name)| (name, objective(k)));
-            Row {
+            SchemeScores {
                 scheme: scheme.to_owned(),
                 responses: cells.len(),
                 abstained: cells.iter().map(|cell| cell.abstained).sum(),
@@ -85,7 +85,7 @@ impl Summary {
                 perplexity: mean(cells.iter().filter_map(|cell| cell.scores.get(FLUENCY).map(|score| -score.ln()))).map(f64::exp),
             }
         };
-        let schemes: Vec<Row> = schemes.into_iter().map(row).collect();
+        let schemes: Vec<SchemeScores> = schemes.into_iter().map(row).collect();
         Self {
             judged: outcome.records.len(),
             resumed: outcome.resumed,

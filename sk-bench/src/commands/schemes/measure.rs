@@ -61,7 +61,7 @@ pub(super) struct MeasureArgs {
 
 /// All that is measured.
 #[derive(Debug, Serialize, Deserialize)]
-struct Report {
+struct SchemeCosts {
     device: String,
     repeat: usize,
     prompt_tokens: usize,
@@ -70,12 +70,12 @@ struct Report {
     load_average: Option<f64>,
     /// Tokens per second of the backbone alone, greedy, the prompt not counted.
     frozen: Spread,
-    schemes: Vec<Row>,
+    schemes: Vec<SchemeCost>,
 }
 
 /// What one scheme costs.
 #[derive(Debug, Serialize, Deserialize)]
-struct Row {
+struct SchemeCost {
     scheme: String,
     /// Forward passes and their rows.
     passes: String,
@@ -117,7 +117,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         let steering = SteeringArgs { scheme: Some(scheme.name.into()), ..SteeringArgs::default() };
         let config = steering.scheme(&args.models)?;
         let skipped = models::resolve(&args.models.sources(), &config).err().map(|error| message::plain(&error.one_line()));
-        rows.push(Row {
+        rows.push(SchemeCost {
             scheme: scheme.name.to_owned(),
             passes: config.passes().to_string(),
             tokens_per_second: None,
@@ -158,7 +158,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         row.peak_memory = if schemes.len() == 1 { memory::peak() } else { peak_alone(&scheme.name) };
     }
     drop(loading);
-    let report = Report {
+    let report = SchemeCosts {
         device: models.device().to_string(),
         repeat: args.repeat,
         prompt_tokens: args.prompt_tokens,
@@ -213,11 +213,11 @@ fn peak_alone(scheme: &str) -> Option<u64> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.args(std::env::args_os().skip(1)).args(["--repeat", "1", "--json", scheme]);
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    let report: Report = serde_json::from_slice(&output.stdout).ok()?;
+    let report: SchemeCosts = serde_json::from_slice(&output.stdout).ok()?;
     report.schemes.first()?.peak_memory
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SchemeCosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings = ["scheme", "tokens/s", "range", "of frozen", "peak memory", "forward passes"];
         let mut grid = Grid::new(headings).numbers(1..5);

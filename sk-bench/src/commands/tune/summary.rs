@@ -13,9 +13,9 @@ const DIGITS: usize = 4;
 
 /// What `tune` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(super) struct TuneSummary {
     /// What stands at each point, in the order of the table.
-    rows: Vec<Row>,
+    rows: Vec<TrialRow>,
     /// What scored.
     scored_by: &'static str,
     /// Trials that are done, and all of them.
@@ -29,7 +29,7 @@ pub(super) struct Summary {
 
 /// A point of the space.
 #[derive(Debug, Serialize)]
-struct Row {
+struct TrialRow {
     /// What is special about it.
     what: String,
     /// The number of the trial; none for a mean of several.
@@ -40,7 +40,7 @@ struct Row {
     values: Vec<f64>,
 }
 
-impl Row {
+impl TrialRow {
     fn of(plan: &TunePlan, search: &SearchPlan, what: String, number: usize, trial: &Trial) -> Self {
         let names = search.objectives.iter().map(|objective| objective.name.clone());
         Self {
@@ -53,7 +53,7 @@ impl Row {
     }
 }
 
-impl Summary {
+impl TuneSummary {
     /// In each mode the row to use is the last: the mean of the optima, or the balanced point of
     /// the front.
     pub(super) fn new(plan: &TunePlan, ledger: &Ledger) -> Self {
@@ -62,18 +62,18 @@ impl Summary {
         for (place, search) in plan.searches.iter().enumerate() {
             let trials = ledger.trials(place);
             if let Some(first) = trials.first() {
-                rows.push(Row::of(plan, search, format!("{}, first", search.name), 0, first));
+                rows.push(TrialRow::of(plan, search, format!("{}, first", search.name), 0, first));
             }
             match plan.mode {
                 Mode::Each => {
                     if let Some(found) = best(trials) {
-                        rows.push(Row::of(plan, search, format!("{}, best", search.name), found, &trials[found]));
+                        rows.push(TrialRow::of(plan, search, format!("{}, best", search.name), found, &trials[found]));
                         optima.push(&trials[found].point);
                     }
                 }
                 Mode::Together => {
-                    rows.extend(front(trials).into_iter().map(|i| Row::of(plan, search, "front".to_owned(), i, &trials[i])));
-                    rows.extend(balanced(trials).map(|i| Row::of(plan, search, "balanced".to_owned(), i, &trials[i])));
+                    rows.extend(front(trials).into_iter().map(|i| TrialRow::of(plan, search, "front".to_owned(), i, &trials[i])));
+                    rows.extend(balanced(trials).map(|i| TrialRow::of(plan, search, "balanced".to_owned(), i, &trials[i])));
                 }
             }
         }
@@ -81,7 +81,7 @@ impl Summary {
             && let Some(mean) = consensus(&plan.space, &optima)
         {
             let (point, scores) = (plan.space.by_name(&mean), BTreeMap::new());
-            rows.push(Row { what: "mean".to_owned(), trial: None, point, scores, values: mean });
+            rows.push(TrialRow { what: "mean".to_owned(), trial: None, point, scores, values: mean });
         }
         let done = (0..plan.searches.len()).map(|search| ledger.trials(search).len()).sum();
         let scheme = plan.scheme_option();
