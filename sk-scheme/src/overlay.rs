@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
 use crate::aggregator::MEMBERS;
@@ -61,12 +62,10 @@ impl SchemeSpec {
         self.take(&source, table, Path::new(""), Blades::Amended)
     }
 
-    /// Takes what a parsed text says.
+    /// Takes what a parsed text says, whose directories are relative to `directory`.
     pub(crate) fn take(&mut self, source: &Source<'_>, table: Table, directory: &Path, mode: Blades) -> Result<(), SchemeError> {
-        for section in source.root().sections(table, "slot")? {
-            self.take_section(section, directory, mode)?;
-        }
-        Ok(())
+        let sections = source.root().sections(table, "slot")?;
+        sections.into_iter().try_for_each(|section| self.take_section(section, directory, mode))
     }
 
     /// Takes what one section says.
@@ -75,16 +74,8 @@ impl SchemeSpec {
         let current = self.section(&slot).unwrap_or_default();
         match slot.as_str() {
             "about" => {
-                let all = fields(schema::section("about"), &Table::new()).unwrap_or_default();
-                for (key, value) in &section.table {
-                    let known: Vec<&str> = all.keys().map(String::as_str).collect();
-                    if !known.contains(&key.as_str()) {
-                        return Err(section.unknown(section.lines(key)[0], "field of [about]", key, suggest::hint(key, &known)));
-                    }
-                    if !value.is_str() {
-                        return Err(section.mistyped(key, "a string", value));
-                    }
-                }
+                let known = fields(schema::section("about"), &Table::new()).unwrap_or_default();
+                section.check_fields(&known, |_| None)?;
                 self.about = About::deserialize(section.table.clone()).map_err(|error| section.fault(error.message()))?;
             }
             "proposal" => self.proposal = section.checked(&current, base, |proposal: &ProposalSpec| proposal.drafting(None))?,
@@ -113,9 +104,7 @@ impl SchemeSpec {
                 if mode == Blades::Listed {
                     (self.template, self.blades, self.fluency) = (None, Vec::new(), None);
                 }
-                for blade in blades {
-                    self.take_blade(blade, directory, mode)?;
-                }
+                blades.into_iter().try_for_each(|blade| self.take_blade(blade, directory, mode))?;
             }
             name => return Err(section.unknown(section.line(), "slot", name, suggest::hint(name, &SLOTS))),
         }
@@ -127,8 +116,7 @@ impl SchemeSpec {
         if !section.table.contains_key("threshold") {
             return Err(section.fault("a gate needs a threshold"));
         }
-        let gate: GateSpec = section.over("gates", &Table::new(), &self.base)?;
-        let gate = GateSpec { name, ..gate };
+        let gate = GateSpec { name, ..section.over("gates", &Table::new(), &self.base)? };
         let alone = SelectorSpec { gates: vec![gate.clone()], ..self.selector.clone() };
         alone.build().map_err(|error| section.fault(error))?;
         Ok(gate)
@@ -198,7 +186,8 @@ impl Section<'_> {
         base: &Base,
         check: impl FnOnce(&T) -> Result<O, E>,
     ) -> Result<T, SchemeError> {
-        let filled = self.over(&self.name().to_owned(), current, base)?;
+        let slot = self.name().to_owned();
+        let filled = self.over(&slot, current, base)?;
         check(&filled).map(|_| filled).map_err(|reason| self.fault(reason))
     }
 
@@ -209,9 +198,9 @@ impl Section<'_> {
         let kinds = schema::kinds(slot, schema);
         let mut carried = current.clone();
         if let Some(value) = self.table.get(tag) {
-            let what = match (slot, tag) {
-                ("blades", _) => "blade",
-                ("gates", _) => "criterion",
+            let what = match slot {
+                "blades" => "blade",
+                "gates" => "criterion",
                 _ => slot,
             };
             match value.as_str() {
@@ -239,23 +228,20 @@ impl Section<'_> {
         let mut base = base.clone();
         if let (true, Some(value)) = (slot == "normalizer" && kind == "cbn", self.table.get("convention")) {
             let convention = value.as_str().ok_or_else(|| self.mistyped("convention", "a string", value))?;
-            let hint = || suggest::hint(convention, &Convention::NAMES);
-            base.convention = convention
-                .parse()
-                .map_err(|_: String| self.unknown(self.lines("convention")[1], "convention", convention, hint()))?;
+            let refuse = |_: String| self.no_choice("convention", convention, &Convention::NAMES);
+            base.convention = convention.parse().map_err(refuse)?;
             self.table.remove("convention");
             ["deviation", "epsilon", "dispersion_unit"].iter().for_each(|field| drop(carried.remove(*field)));
         }
 
         let mut all = defaults(slot, &kind, &base);
         all.extend(carried);
-        if let Some((_, link, p)) = MEMBERS.iter().find(|(member, ..)| slot == "aggregator" && *member == kind) {
+        let member = MEMBERS.iter().find(|(member, ..)| slot == "aggregator" && *member == kind);
+        all.insert(tag.to_owned(), Value::String(member.map_or(kind.as_str(), |_| "round-robin").to_owned()));
+        if let Some((_, link, p)) = member {
             all.insert("link".to_owned(), Value::String(link.name().to_owned()));
             all.insert("p".to_owned(), Value::Float(*p));
             self.table.remove(tag);
-            all.insert(tag.to_owned(), Value::String("round-robin".to_owned()));
-        } else {
-            all.insert(tag.to_owned(), Value::String(kind.clone()));
         }
         all.extend(self.table.clone());
         let mut known = fields(schema, &all);
@@ -266,77 +252,77 @@ impl Section<'_> {
             known.remove("likelihood");
         }
         let known = known.unwrap_or_default();
-        for (key, value) in &self.table {
-            let Some(property) = known.get(key) else {
-                let hint = elsewhere(schema, &kinds, tag, &kind, key)
-                    .unwrap_or_else(|| suggest::hint(key, &known.keys().map(String::as_str).collect::<Vec<_>>()));
-                return Err(self.unknown(self.lines(key)[0], &format!("field of [{}]", self.dotted()), key, hint));
-            };
-            if !fits(property, value) {
-                return Err(match value.as_str().filter(|_| !choices(property).is_empty()) {
-                    Some(text) => {
-                        self.unknown(self.lines(key)[1], &key.replace('_', " "), text, suggest::hint(text, &choices(property)))
-                    }
-                    None => self.mistyped(key, expected(property), value),
-                });
-            }
-        }
+        self.check_fields(&known, |key| elsewhere(schema, &kinds, tag, &kind, key))?;
         all.retain(|key, _| known.contains_key(key));
         T::deserialize(all).map_err(|error| self.fault(error.message()))
     }
 
+    /// Refuses a key that is none of the `known` fields, and a value of another type than its field;
+    /// `elsewhere` says which kind has such a key.
+    fn check_fields(&self, known: &Map<String, Json>, elsewhere: impl Fn(&str) -> Option<String>) -> Result<(), SchemeError> {
+        for (key, value) in &self.table {
+            let Some(property) = known.get(key) else {
+                let names = || known.keys().map(String::as_str).collect::<Vec<_>>();
+                let hint = elsewhere(key).unwrap_or_else(|| suggest::hint(key, &names()));
+                return Err(self.unknown(self.lines(key)[0], &format!("field of [{}]", self.dotted()), key, hint));
+            };
+            if !fits(property, value) {
+                return Err(match value.as_str() {
+                    Some(text) if !choices(property).is_empty() => self.no_choice(key, text, &choices(property)),
+                    _ => self.mistyped(key, expected(property), value),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a tag that no alternative of the schema has, such as the name of a link.
-    fn check_tags(&self, schema: &serde_json::Value) -> Result<(), SchemeError> {
+    fn check_tags(&self, schema: &Json) -> Result<(), SchemeError> {
         let all = fields(schema, &Table::new()).unwrap_or_default();
         for (key, value) in &self.table {
             let known = all.get(key).map(choices).unwrap_or_default();
             match value.as_str() {
                 _ if known.is_empty() => {}
                 None => return Err(self.mistyped(key, "a string", value)),
-                Some(text) if !known.contains(&text) => {
-                    return Err(self.unknown(self.lines(key)[1], &key.replace('_', " "), text, suggest::hint(text, &known)));
-                }
+                Some(text) if !known.contains(&text) => return Err(self.no_choice(key, text, &known)),
                 Some(_) => {}
             }
         }
         Ok(())
     }
+
+    /// The text of a field is none of its choices.
+    fn no_choice(&self, key: &str, text: &str, known: &[&str]) -> SchemeError {
+        self.unknown(self.lines(key)[1], &key.replace('_', " "), text, suggest::hint(text, known))
+    }
 }
 
 /// The kind that has a field which the present one lacks.
-fn elsewhere(schema: &serde_json::Value, kinds: &[String], tag: &str, kind: &str, key: &str) -> Option<String> {
-    let has = |other: &&String| {
-        let table = Table::from_iter([(tag.to_owned(), Value::String((*other).clone()))]);
+fn elsewhere(schema: &Json, kinds: &[String], tag: &str, kind: &str, key: &str) -> Option<String> {
+    let has = |kind: &str| {
+        let table = Table::from_iter([(tag.to_owned(), Value::String(kind.to_owned()))]);
         fields(schema, &table).is_some_and(|fields| fields.contains_key(key))
     };
-    let lacking = Some(kind.to_owned());
-    let other = kinds.iter().filter(|other| **other != kind).find(has)?;
     // A field that depends on another choice than the kind is a matter of that choice.
-    if has(&lacking.as_ref()?) {
-        return None;
-    }
+    let other = kinds.iter().find(|other| !has(kind) && has(other))?;
     let more = if key == "nu" { " and link = \"student-t\"" } else { "" };
     Some(format!("kind \"{kind}\" has no {key}; use {tag} = \"{other}\"{more}"))
 }
 
 /// Drops the fields that do not outlive a new kind.
 fn forget(carried: &mut Table, kind: &str, tag: &str) {
-    let before = carried.get(tag).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let before = carried.get(tag).and_then(Value::as_str).unwrap_or_default();
     let forgotten: &[&str] = match kind {
         // A cap belongs to the rule it came with.
         "response" => &["span_tokens"],
+        "fixed-length" if before == "response" => &["span_tokens"],
         // The champion's temperature is on the scale of standardised logits.
         "softmax" if before != kind => &["temperature"],
         // A member of the family has a link and an exponent of its own.
-        "round-robin" => &["link", "p", "nu"],
-        member if MEMBERS.iter().any(|(name, ..)| *name == member) => &["link", "p", "nu"],
-        // The two have choices of their own.
-        "discriminator" if before != kind => &["dispersion"],
-        _ if before == "discriminator" && before != kind => &["dispersion"],
+        _ if kind == "round-robin" || MEMBERS.iter().any(|(member, ..)| *member == kind) => &["link", "p", "nu"],
+        // A discriminator has choices of its own.
+        _ if before != kind && [before, kind].contains(&"discriminator") => &["dispersion"],
         _ => &[],
     };
     forgotten.iter().for_each(|field| drop(carried.remove(*field)));
-    if before == "response" && kind == "fixed-length" {
-        carried.remove("span_tokens");
-    }
 }
