@@ -1,7 +1,6 @@
-//! A text as a table, and the place of each of its keys and values, which errors name.
+//! A text as a table, and the place of each of its keys and values for the errors that name it.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
@@ -11,13 +10,15 @@ use toml::{Table, Value};
 use crate::SchemeError;
 use crate::error::Reason;
 
+/// Positions of key and value, by the path of the key: sections are taken in this order.
+type Places = BTreeMap<Vec<String>, [usize; 2]>;
+
 /// Where a scheme is read from, and the place of each of its keys and values.
 pub(crate) struct Source<'a> {
     file: &'a str,
     /// The text, if errors name its lines.
     text: Option<&'a str>,
-    /// Positions of key and value, by the path of the key: sections are taken in this order.
-    places: BTreeMap<Vec<String>, [usize; 2]>,
+    places: Places,
 }
 
 /// A table of a text, and the keys that lead to it.
@@ -30,7 +31,7 @@ pub(crate) struct Section<'s> {
 impl<'a> Source<'a> {
     /// A source whose values have no place, such as an option.
     pub(crate) fn without_lines(file: &'a str) -> Self {
-        Self { file, text: None, places: BTreeMap::new() }
+        Self { file, text: None, places: Places::new() }
     }
 
     /// Parses a text; errors name lines if `numbered`.
@@ -41,14 +42,12 @@ impl<'a> Source<'a> {
             line: source.line(error.span().unwrap_or_default().start),
             message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
-        let table = plain_table(root.get_ref(), &mut Vec::new(), &mut |path, key, value| {
-            source.places.insert(path.to_vec(), [key.start, value.start]);
-        });
+        let table = plain_table(root.get_ref(), &mut Vec::new(), &mut source.places);
         Ok((source, table))
     }
 
     /// Reads any format; errors name no lines.
-    pub(crate) fn deserialize<D: Deserializer<'a>>(file: &'a str, deserializer: D) -> Result<(Self, Table), D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(file: &'a str, deserializer: D) -> Result<(Self, Table), D::Error> {
         let mut source = Self::without_lines(file);
         match (Ordered { path: &mut Vec::new(), places: &mut source.places }).deserialize(deserializer)? {
             Value::Table(table) => Ok((source, table)),
@@ -72,27 +71,19 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A table without its spans, which `visit` gets with the path of each key.
-fn plain_table(
-    table: &DeTable<'_>,
-    path: &mut Vec<String>,
-    visit: &mut impl FnMut(&[String], &Range<usize>, &Range<usize>),
-) -> Table {
+/// A table without its spans, whose starts go to `places`.
+fn plain_table(table: &DeTable<'_>, path: &mut Vec<String>, places: &mut Places) -> Table {
     let mut plain = Table::new();
     for (key, value) in table {
         path.push(key.get_ref().clone().into_owned());
-        visit(path, &key.span(), &value.span());
-        let value = plain_value(value.get_ref(), path, visit);
+        places.insert(path.clone(), [key.span().start, value.span().start]);
+        let value = plain_value(value.get_ref(), path, places);
         plain.insert(path.pop().unwrap_or_default(), value);
     }
     plain
 }
 
-fn plain_value(
-    value: &DeValue<'_>,
-    path: &mut Vec<String>,
-    visit: &mut impl FnMut(&[String], &Range<usize>, &Range<usize>),
-) -> Value {
+fn plain_value(value: &DeValue<'_>, path: &mut Vec<String>, places: &mut Places) -> Value {
     match value {
         DeValue::String(text) => Value::String(text.clone().into_owned()),
         DeValue::Boolean(flag) => Value::Boolean(*flag),
@@ -102,16 +93,18 @@ fn plain_value(
         }
         DeValue::Float(float) => float.as_str().parse().map_or_else(|_| Value::String(float.to_string()), Value::Float),
         DeValue::Datetime(datetime) => Value::Datetime(*datetime),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| plain_value(item.get_ref(), path, visit)).collect()),
-        DeValue::Table(table) => Value::Table(plain_table(table, path, visit)),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| plain_value(item.get_ref(), path, places)).collect()),
+        DeValue::Table(table) => Value::Table(plain_table(table, path, places)),
     }
 }
 
 impl<'s> Section<'s> {
+    /// Its own key.
     pub(crate) fn name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
+    /// The keys that lead to it, as a header has them.
     pub(crate) fn dotted(&self) -> String {
         self.path.join(".")
     }
@@ -130,6 +123,7 @@ impl<'s> Section<'s> {
         self.source.place(&self.path_of(key)).map(|position| self.source.line(position))
     }
 
+    /// The line of its header.
     pub(crate) fn line(&self) -> usize {
         self.source.line(self.source.place(&self.path)[0])
     }
@@ -141,12 +135,8 @@ impl<'s> Section<'s> {
             Value::Table(table) => Ok(self.under(&name, table)),
             other => {
                 let place = self.path_of(&name).join(".");
-                Err(SchemeError::Value {
-                    file: self.source.file.to_owned(),
-                    line: self.lines(&name)[0],
-                    reason: format!("a {what} is a table such as [{place}], not a {}", other.type_str()),
-                    place,
-                })
+                let reason = format!("a {what} is a table such as [{place}], not a {}", other.type_str());
+                Err(self.value(self.lines(&name)[0], place, reason))
             }
         };
         self.entries(table).into_iter().map(section).collect()
@@ -159,34 +149,34 @@ impl<'s> Section<'s> {
         entries
     }
 
+    /// A `what` at a line that does not exist.
     pub(crate) fn unknown(&self, line: usize, what: &str, name: &str, hint: String) -> SchemeError {
         SchemeError::Unknown { file: self.source.file.to_owned(), line, what: what.to_owned(), name: name.to_owned(), hint }
     }
 
     /// A fault of the section as a whole.
     pub(crate) fn fault(&self, reason: impl Into<Reason>) -> SchemeError {
-        let (file, place) = (self.source.file.to_owned(), format!("[{}]", self.dotted()));
-        SchemeError::Value { file, line: self.line(), place, reason: reason.into().0 }
+        self.value(self.line(), format!("[{}]", self.dotted()), reason.into().0)
     }
 
+    /// A value of another type than its key has.
     pub(crate) fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
         let shown = match found {
             Value::Integer(_) | Value::Float(_) => found.to_string(),
             other => format!("{} {}", if other.type_str().starts_with(['a', 'i']) { "an" } else { "a" }, other.type_str()),
         };
-        SchemeError::Value {
-            file: self.source.file.to_owned(),
-            line: self.lines(key)[1],
-            place: format!("{}.{key}", self.dotted()),
-            reason: format!("expected {expected}, found {shown}"),
-        }
+        self.value(self.lines(key)[1], format!("{}.{key}", self.dotted()), format!("expected {expected}, found {shown}"))
+    }
+
+    fn value(&self, line: usize, place: String, reason: String) -> SchemeError {
+        SchemeError::Value { file: self.source.file.to_owned(), line, place, reason }
     }
 }
 
 /// Reads a value of any format, and the order of its keys.
 struct Ordered<'o> {
     path: &'o mut Vec<String>,
-    places: &'o mut BTreeMap<Vec<String>, [usize; 2]>,
+    places: &'o mut Places,
 }
 
 impl<'de> DeserializeSeed<'de> for Ordered<'_> {
