@@ -109,19 +109,6 @@ impl SchemeSpec {
         }
     }
 
-    /// The `kind` that fills a slot.
-    pub(crate) fn kind_of(&self, slot: &str) -> &'static str {
-        match slot {
-            "proposal" => self.proposal.kind(),
-            "granularity" => self.granularity.kind(),
-            "search" => self.search.kind(),
-            "fallback" => self.fallback.kind(),
-            "weighting" => self.weighting.kind(),
-            "aggregator" => self.aggregator.kind(),
-            _ => self.selector.rule.kind(),
-        }
-    }
-
     /// Sets β in all blades that have one, and in those seated later.
     ///
     /// # Errors
@@ -136,20 +123,21 @@ impl SchemeSpec {
     /// Seats the adapter `name` after the template, or as an implicit reward if there is none,
     /// unless a blade of that name is there already.
     pub fn seat(&mut self, name: &str) {
-        if !self.is_named(name) {
-            let template = self.template.as_ref().filter(|template| template.rule.head_kind().is_none());
-            let seated = template.map(|template| BladeSpec { name: name.to_owned(), ..template.clone() });
-            self.blades.push(seated.unwrap_or_else(|| BladeSpec::implicit_reward(name, self.base.point.beta)));
-        }
+        self.seat_plain(BladeSpec::implicit_reward(name, self.base.point.beta));
     }
 
     /// Seats the head `name` after the template if that reads heads of its kind, or by its kind,
     /// unless a blade of that name is there already.
     pub fn seat_head(&mut self, name: &str, kind: HeadKind) {
-        if !self.is_named(name) {
-            let template = self.template.as_ref().filter(|template| template.rule.head_kind() == Some(kind));
-            let seated = template.map(|template| BladeSpec { name: name.to_owned(), ..template.clone() });
-            self.blades.push(seated.unwrap_or_else(|| BladeSpec::of_head(name, kind)));
+        self.seat_plain(BladeSpec::of_head(name, kind));
+    }
+
+    /// Seats a blade, after the template if that reads the same kind of head or none as well.
+    fn seat_plain(&mut self, plain: BladeSpec) {
+        if !self.is_named(&plain.name) {
+            let template = self.template.clone().filter(|template| template.rule.head_kind() == plain.rule.head_kind());
+            let name = plain.name.clone();
+            self.blades.push(BladeSpec { name, ..template.unwrap_or(plain) });
         }
     }
 
@@ -340,7 +328,7 @@ impl SchemeSpec {
     }
 }
 
-/// A part of a scheme as a table.
+/// A part of a scheme as a table of a file.
 pub(crate) fn table_of(part: &impl Serialize) -> Table {
     Table::try_from(part).expect("the parts of a scheme are tables")
 }
