@@ -183,20 +183,16 @@ pub(crate) fn expected(property: &Json) -> &'static str {
 
 /// The JSON Schema of a scheme file. Nothing is required, since a file says only what it changes.
 pub fn json_schema() -> Json {
-    let properties = SLOTS.into_iter().map(|name| {
-        let slot = match name {
-            "about" => closed(section(name)["properties"].clone(), name),
-            "blades" => json!({ "type": "object", "additionalProperties": slot_schema(name) }),
-            _ => slot_schema(name),
-        };
-        (name.to_owned(), slot)
-    });
-    let properties: Map<String, Json> = properties.collect();
+    let slot = |name| match name {
+        "about" => closed(section(name)["properties"].clone(), name),
+        "blades" => json!({ "type": "object", "additionalProperties": slot_schema(name) }),
+        _ => slot_schema(name),
+    };
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "An alignment scheme",
         "type": "object",
-        "properties": properties,
+        "properties": SLOTS.map(|name| (name.to_owned(), slot(name))).into_iter().collect::<Map<_, _>>(),
         "additionalProperties": false,
     })
 }
