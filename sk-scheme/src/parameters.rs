@@ -5,11 +5,10 @@
 
 use std::fmt::Write;
 
-use toml::{Table, Value};
+use toml::Value;
 
 use crate::choices::{Convention, Preset};
 use crate::spec::Base;
-use crate::{SchemeError, SchemeSpec};
 
 /// A number of a scheme.
 #[derive(Debug)]
@@ -331,38 +330,9 @@ impl Parameter {
         ALL.iter().filter(|parameter| parameter.search.is_some())
     }
 
-    /// Its value in a scheme; `None` if the kind that fills the slot has no such number, or the
-    /// number belongs to single blades or gates.
-    pub fn get(&self, spec: &SchemeSpec) -> Option<f64> {
-        number_of(spec.section(self.section)?.get(self.field)?)
-    }
-
-    /// Sets it, as its option does. β is set in all blades that have one, and in those seated
-    /// later.
-    ///
-    /// # Errors
-    /// When the kind that fills the slot has no such number, or cannot have this value; `spec` is
-    /// then as it was.
-    pub fn set(&self, spec: &mut SchemeSpec, value: f64) -> Result<(), SchemeError> {
-        let refuse = |slot, kind: &'static str| {
-            let option = self.option.map_or(self.name, |(option, _)| option);
-            Err(SchemeError::Inapplicable { option, slot, kind })
-        };
-        if self.section == "blades" && self.field == "beta" {
-            return spec.set_beta(value);
-        }
-        // The tokens of a vocabulary are spans already.
-        if self.section == "granularity" && spec.proposal.draft().is_none() {
-            return refuse("proposal", spec.proposal.kind());
-        }
-        let whole = if self.range.whole && value.fract() == 0.0 { Value::Integer(value as i64) } else { Value::Float(value) };
-        let section = Table::from_iter([(self.field.to_owned(), whole)]);
-        match self.section {
-            slot @ ("proposal" | "granularity" | "aggregator" | "selector") if !spec.has_field(slot, self.field) => {
-                refuse(slot, spec.kind_of(slot))
-            }
-            slot => spec.set_field(slot, section),
-        }
+    /// A value of it as a scheme file has it.
+    pub(crate) fn value(&self, value: f64) -> Value {
+        if self.range.whole && value.fract() == 0.0 { Value::Integer(value as i64) } else { Value::Float(value) }
     }
 }
 
@@ -372,17 +342,6 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
         Value::Float(float) => Some(*float),
         _ => None,
     }
-}
-
-/// The defaults of the numbers of a section, for the `kind` that fills it.
-pub(crate) fn defaults<'b>(section: &str, kind: &'b str, base: &'b Base) -> impl Iterator<Item = (String, Value)> {
-    let of_section = ALL.iter().filter(move |parameter| parameter.section == section);
-    let value = |parameter: &Parameter, value: f64| {
-        if parameter.range.whole { Value::Integer(value as i64) } else { Value::Float(value) }
-    };
-    let defaults =
-        of_section.filter_map(|parameter| Some((parameter.field.to_owned(), value(parameter, (parameter.default)(base, kind)?))));
-    defaults.collect::<Vec<_>>().into_iter()
 }
 
 /// The table of all numbers in Markdown, as the book shows it.

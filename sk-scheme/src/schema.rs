@@ -21,9 +21,9 @@ use crate::spec::About;
 use crate::suggest;
 use crate::weighting::WeightingSpec;
 
-/// The sections that have a `kind`, or an `on`, and what is in them.
-pub(crate) const SECTIONS: [&str; 10] =
-    ["proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector", "gates"];
+/// The sections that a scheme file may have.
+pub(crate) const SLOTS: [&str; 10] =
+    ["about", "proposal", "granularity", "search", "fallback", "blades", "weighting", "normalizer", "aggregator", "selector"];
 
 fn of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -183,18 +183,16 @@ pub(crate) fn expected(property: &Json) -> &'static str {
 
 /// The JSON Schema of a scheme file. Nothing is required, since a file says only what it changes.
 pub fn json_schema() -> Json {
-    let mut properties = Map::new();
-    properties.insert("about".to_owned(), closed(section("about")["properties"].clone(), "about"));
-    for name in SECTIONS.into_iter().filter(|name| *name != "gates") {
-        let slot = slot_schema(name);
-        let slot = if name == "blades" { json!({ "type": "object", "additionalProperties": slot }) } else { slot };
-        properties.insert(name.to_owned(), slot);
-    }
+    let slot = |name| match name {
+        "about" => closed(section(name)["properties"].clone(), name),
+        "blades" => json!({ "type": "object", "additionalProperties": slot_schema(name) }),
+        _ => slot_schema(name),
+    };
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "An alignment scheme",
         "type": "object",
-        "properties": properties,
+        "properties": SLOTS.map(|name| (name.to_owned(), slot(name))).into_iter().collect::<Map<_, _>>(),
         "additionalProperties": false,
     })
 }

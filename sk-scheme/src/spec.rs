@@ -1,7 +1,7 @@
 //! A scheme as data, slot by slot.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -10,15 +10,14 @@ use sk_core::{
     AlignmentSpec, Arm, Blade, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex,
     SpecHandle, Weighting,
 };
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::choices::Convention;
 use crate::error::Reason;
-use crate::overlay::{self, Blades, Source, table_of};
 use crate::weights::NamedWeights;
 use crate::{
     AggregatorSpec, BladeSpec, FallbackSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SearchSpec,
-    SelectorSpec, WeightingSpec, parameters, schema, suggest,
+    SelectorSpec, WeightingSpec, suggest,
 };
 
 /// The section of `[blades]` that stands for every adapter without one of its own.
@@ -94,75 +93,7 @@ pub struct SchemeSpec {
     pub selector: SelectorSpec,
 }
 
-impl Default for SchemeSpec {
-    fn default() -> Self {
-        Self::reference(Convention::Sound, &OperatingPoint::HHH)
-    }
-}
-
 impl SchemeSpec {
-    /// The reference instantiation at an operating point.
-    pub fn reference(convention: Convention, point: &OperatingPoint) -> Self {
-        let base = Base::new(convention, point);
-        Self {
-            about: About::default(),
-            weights: None,
-            proposal: overlay::published("proposal", "drafter", &base),
-            granularity: overlay::published("granularity", "blank-line", &base),
-            search: SearchSpec::Full,
-            fallback: FallbackSpec::None,
-            blades: Vec::new(),
-            template: Some(BladeSpec::implicit_reward(TEMPLATE, point.beta)),
-            fluency: Some("fluency".to_owned()),
-            weighting: WeightingSpec::Fixed,
-            normalizer: overlay::published("normalizer", "cbn", &base),
-            aggregator: overlay::published("aggregator", "swiss-elo", &base),
-            selector: overlay::published("selector", "champion", &base),
-            base,
-        }
-    }
-
-    /// Sets the temperature of the drafter where a file gives none.
-    #[must_use]
-    pub fn with_draft_temperature(mut self, temperature: f64) -> Self {
-        self.base.draft_temperature = temperature;
-        if let Some(draft) = self.proposal.draft_mut() {
-            draft.temperature = temperature;
-        }
-        self
-    }
-
-    /// Takes what a TOML file says; slots and fields it leaves out stay as they are.
-    ///
-    /// # Errors
-    /// When it cannot be read, or names a slot, kind or field that does not exist, or a value out
-    /// of range: with the line.
-    pub fn read(&mut self, path: &Path) -> Result<(), SchemeError> {
-        let text = crate::text::read(path).map_err(|source| SchemeError::Read { path: path.to_owned(), source })?;
-        let directory = path.parent().unwrap_or(Path::new(""));
-        self.overlay(&path.display().to_string(), &text, directory)
-    }
-
-    /// [`read`](Self::read) from a text; `name` stands for it in errors, and paths in it are
-    /// relative to `directory`.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn overlay(&mut self, name: &str, text: &str, directory: &Path) -> Result<(), SchemeError> {
-        let (source, table) = Source::parse(name, text, true)?;
-        self.take(&source, table, directory, Blades::Listed)
-    }
-
-    /// [`overlay`](Self::overlay), but blades that the text names are changed field by field, and
-    /// the others stay. One that has no section of its own is seated after the template.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read), or when the template itself is named and there is none.
-    pub fn amend(&mut self, name: &str, text: &str) -> Result<(), SchemeError> {
-        let (source, table) = Source::parse(name, text, false)?;
-        self.take(&source, table, Path::new(""), Blades::Amended)
-    }
-
     /// A slot as a table; `None` for sections that hold several parts.
     pub(crate) fn section(&self, name: &str) -> Option<Table> {
         match name {
@@ -176,36 +107,6 @@ impl SchemeSpec {
             "selector" => Some(table_of(&self.selector)),
             _ => None,
         }
-    }
-
-    /// The `kind` that fills a slot.
-    pub(crate) fn kind_of(&self, slot: &str) -> &'static str {
-        match slot {
-            "proposal" => self.proposal.kind(),
-            "granularity" => self.granularity.kind(),
-            "search" => self.search.kind(),
-            "fallback" => self.fallback.kind(),
-            "weighting" => self.weighting.kind(),
-            "aggregator" => self.aggregator.kind(),
-            _ => self.selector.rule.kind(),
-        }
-    }
-
-    /// Whether what fills a slot has a field.
-    pub(crate) fn has_field(&self, slot: &str, field: &str) -> bool {
-        let known = self.section(slot).and_then(|table| schema::fields(schema::section(slot), &table));
-        known.is_some_and(|known| known.contains_key(field))
-    }
-
-    /// The fields that candidates depend on, by section and name: two schemes that agree in all of
-    /// them draft the same candidates.
-    pub fn drafting_fields(&self) -> Vec<(String, String)> {
-        let of = |slot: &str| {
-            let mut fields: Vec<(String, Value)> = self.section(slot).unwrap_or_default().into_iter().collect();
-            fields.sort_by_key(|(field, _)| order(slot, field));
-            fields.into_iter().map(|(field, value)| (format!("{slot}.{field}"), value.to_string())).collect::<Vec<_>>()
-        };
-        [of("proposal"), of("granularity")].concat()
     }
 
     /// Sets β in all blades that have one, and in those seated later.
@@ -222,20 +123,21 @@ impl SchemeSpec {
     /// Seats the adapter `name` after the template, or as an implicit reward if there is none,
     /// unless a blade of that name is there already.
     pub fn seat(&mut self, name: &str) {
-        if !self.is_named(name) {
-            let template = self.template.as_ref().filter(|template| template.rule.head_kind().is_none());
-            let seated = template.map(|template| BladeSpec { name: name.to_owned(), ..template.clone() });
-            self.blades.push(seated.unwrap_or_else(|| BladeSpec::implicit_reward(name, self.base.point.beta)));
-        }
+        self.seat_plain(BladeSpec::implicit_reward(name, self.base.point.beta));
     }
 
     /// Seats the head `name` after the template if that reads heads of its kind, or by its kind,
     /// unless a blade of that name is there already.
     pub fn seat_head(&mut self, name: &str, kind: HeadKind) {
-        if !self.is_named(name) {
-            let template = self.template.as_ref().filter(|template| template.rule.head_kind() == Some(kind));
-            let seated = template.map(|template| BladeSpec { name: name.to_owned(), ..template.clone() });
-            self.blades.push(seated.unwrap_or_else(|| BladeSpec::of_head(name, kind)));
+        self.seat_plain(BladeSpec::of_head(name, kind));
+    }
+
+    /// Seats a blade, after the template if that reads the same kind of head or none as well.
+    fn seat_plain(&mut self, plain: BladeSpec) {
+        if !self.is_named(&plain.name) {
+            let template = self.template.clone().filter(|template| template.rule.head_kind() == plain.rule.head_kind());
+            let name = plain.name.clone();
+            self.blades.push(BladeSpec { name, ..template.unwrap_or(plain) });
         }
     }
 
@@ -426,26 +328,9 @@ impl SchemeSpec {
     }
 }
 
-impl BladeSpec {
-    /// The fields that its μ follows from, by name and as a scheme file has them.
-    pub fn score_fields(&self) -> Vec<(String, String)> {
-        let mut blade = self.clone();
-        // The choice of σ and the place of an adapter are no part of μ, and its weight is applied
-        // later.
-        blade.weight = None;
-        let mut table = table_of(&blade);
-        ["arm", "dispersion", "adapter", "head"].iter().for_each(|field| drop(table.remove(*field)));
-        let mut fields: Vec<(String, Value)> = table.into_iter().collect();
-        fields.sort_by_key(|(field, _)| order("blades", field));
-        fields.into_iter().map(|(field, value)| (field, value.to_string())).collect()
-    }
-}
-
-/// The order in which fields are compared: the kind, the numbers in the order of their table, and
-/// the rest.
-fn order(section: &str, field: &str) -> (bool, usize) {
-    let declared = parameters::ALL.iter().position(|number| number.section == section && number.field == field);
-    (field != "kind", declared.unwrap_or(usize::MAX))
+/// A part of a scheme as a table of a file.
+pub(crate) fn table_of(part: &impl Serialize) -> Table {
+    Table::try_from(part).expect("the parts of a scheme are tables")
 }
 
 pub(crate) fn parameter(slot: &'static str, reason: impl Into<Reason>) -> SchemeError {

@@ -1,0 +1,91 @@
+//! What a scheme is before a file says anything.
+
+use serde::de::DeserializeOwned;
+use sk_core::OperatingPoint;
+use toml::{Table, Value};
+
+use crate::parameters::{ALL, Parameter};
+use crate::spec::{About, Base, TEMPLATE};
+use crate::{BladeSpec, Convention, FallbackSpec, SchemeSpec, SearchSpec, WeightingSpec};
+
+/// The fields of a section that a file leaves out, those of other kinds included.
+pub(crate) fn defaults(slot: &str, kind: &str, base: &Base) -> Table {
+    let paper = base.convention == Convention::Paper;
+    let text = |value: &str| Value::String(value.to_owned());
+    let convention = || text(&base.convention.to_string());
+    let number = |number: &Parameter| Some((number.field.to_owned(), number.value((number.default)(base, kind)?)));
+    let mut table: Table = ALL.iter().filter(|number| number.section == slot).filter_map(number).collect();
+    let choices: Vec<(&str, Value)> = match slot {
+        "proposal" => vec![("keep_end_of_text", Value::Boolean(!paper)), ("merge", text("exact")), ("prior", text("backbone"))],
+        "granularity" if kind == "response" => vec![("span_tokens", text("unlimited"))],
+        "granularity" if kind == "delimiters" => vec![("delimiters", Value::Array(Vec::new()))],
+        "blades" => vec![
+            ("dispersion", text(if kind == "discriminator" { "zero" } else { "min-entropy" })),
+            ("arm", text("real")),
+            ("likelihood", text("summed")),
+            ("divergence", text("reverse-kl")),
+        ],
+        "normalizer" => vec![
+            ("deviation", text("sample")),
+            ("dispersion_unit", text(if paper { "own" } else { "score" })),
+            ("propagation", text("linear")),
+        ],
+        "aggregator" => vec![
+            ("convention", convention()),
+            ("standardize", Value::Boolean(true)),
+            ("link", text("probit")),
+            ("divergence", text("reverse-kl")),
+        ],
+        "selector" => vec![("convention", convention()), ("standardize", Value::Boolean(true))],
+        "gates" => vec![("fallback", text("best"))],
+        _ => Vec::new(),
+    };
+    table.extend(choices.into_iter().map(|(field, value)| (field.to_owned(), value)));
+    table
+}
+
+/// What fills a slot by default.
+fn published<T: DeserializeOwned>(slot: &str, kind: &str, base: &Base) -> T {
+    let mut table = defaults(slot, kind, base);
+    table.insert("kind".to_owned(), Value::String(kind.to_owned()));
+    T::deserialize(table).expect("the published operating points are schemes")
+}
+
+impl Default for SchemeSpec {
+    fn default() -> Self {
+        Self::reference(Convention::Sound, &OperatingPoint::HHH)
+    }
+}
+
+impl SchemeSpec {
+    /// The reference instantiation at an operating point.
+    pub fn reference(convention: Convention, point: &OperatingPoint) -> Self {
+        let base = Base::new(convention, point);
+        Self {
+            about: About::default(),
+            weights: None,
+            proposal: published("proposal", "drafter", &base),
+            granularity: published("granularity", "blank-line", &base),
+            search: SearchSpec::Full,
+            fallback: FallbackSpec::None,
+            blades: Vec::new(),
+            template: Some(BladeSpec::implicit_reward(TEMPLATE, point.beta)),
+            fluency: Some("fluency".to_owned()),
+            weighting: WeightingSpec::Fixed,
+            normalizer: published("normalizer", "cbn", &base),
+            aggregator: published("aggregator", "swiss-elo", &base),
+            selector: published("selector", "champion", &base),
+            base,
+        }
+    }
+
+    /// Sets the temperature of the drafter where a file gives none.
+    #[must_use]
+    pub fn with_draft_temperature(mut self, temperature: f64) -> Self {
+        self.base.draft_temperature = temperature;
+        if let Some(draft) = self.proposal.draft_mut() {
+            draft.temperature = temperature;
+        }
+        self
+    }
+}

@@ -1,0 +1,86 @@
+//! Single fields of a scheme: numbers by their [`Parameter`], and the fields that candidates and
+//! scores depend on.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use crate::overlay::Blades;
+use crate::parameters::{ALL, number_of};
+use crate::source::Source;
+use crate::spec::table_of;
+use crate::{BladeSpec, Parameter, SchemeError, SchemeSpec, schema};
+
+impl Parameter {
+    /// Its value in a scheme; `None` if the kind that fills the slot has no such number, or the
+    /// number belongs to single blades or gates.
+    pub fn get(&self, spec: &SchemeSpec) -> Option<f64> {
+        number_of(spec.section(self.section)?.get(self.field)?)
+    }
+
+    /// Sets it, as its option does. β is set in all blades that have one, and in those seated
+    /// later.
+    ///
+    /// # Errors
+    /// When the kind that fills the slot has no such number, or cannot have this value; `spec` is
+    /// then as it was.
+    pub fn set(&self, spec: &mut SchemeSpec, value: f64) -> Result<(), SchemeError> {
+        let slot = self.section;
+        let refuse = |slot, kind: &'static str| {
+            let option = self.option.map_or(self.name, |(option, _)| option);
+            Err(SchemeError::Inapplicable { option, slot, kind })
+        };
+        let kind = match slot {
+            "blades" if self.field == "beta" => return spec.set_beta(value),
+            // The tokens of a vocabulary are spans already.
+            "granularity" if spec.proposal.draft().is_none() => return refuse("proposal", spec.proposal.kind()),
+            "proposal" => Some(spec.proposal.kind()),
+            "granularity" => Some(spec.granularity.kind()),
+            "aggregator" => Some(spec.aggregator.kind()),
+            "selector" => Some(spec.selector.rule.kind()),
+            _ => None,
+        };
+        let fields = spec.section(slot).and_then(|table| schema::fields(schema::section(slot), &table)).unwrap_or_default();
+        if let Some(kind) = kind.filter(|_| !fields.contains_key(self.field)) {
+            return refuse(slot, kind);
+        }
+        let source = Source::without_lines("");
+        let section = source.root().under(slot, Table::from_iter([(self.field.to_owned(), self.value(value))]));
+        spec.take_section(section, Path::new(""), Blades::Amended).map_err(|error| match error {
+            SchemeError::Value { reason, .. } => SchemeError::Parameter { slot, reason },
+            other => other,
+        })
+    }
+}
+
+impl SchemeSpec {
+    /// The fields that candidates depend on, by section and name: two schemes that agree in all of
+    /// them draft the same candidates.
+    pub fn drafting_fields(&self) -> Vec<(String, String)> {
+        let of = |slot| {
+            let fields = in_order(slot, self.section(slot).unwrap_or_default());
+            fields.map(move |(field, value)| (format!("{slot}.{field}"), value))
+        };
+        ["proposal", "granularity"].into_iter().flat_map(of).collect()
+    }
+}
+
+impl BladeSpec {
+    /// The fields that its μ follows from, by name and as a scheme file has them.
+    pub fn score_fields(&self) -> Vec<(String, String)> {
+        // The choice of σ and the place of an adapter are no part of μ, and its weight is applied
+        // later.
+        let mut table = table_of(self);
+        ["arm", "dispersion", "adapter", "head", "weight"].iter().for_each(|field| drop(table.remove(*field)));
+        in_order("blades", table).collect()
+    }
+}
+
+/// The fields of a table in the order in which they are compared: the kind, the numbers in the
+/// order of their table, and the rest.
+fn in_order(section: &str, table: Table) -> impl Iterator<Item = (String, String)> {
+    let declared = |field: &str| ALL.iter().position(|number| number.section == section && number.field == field);
+    let mut fields: Vec<(String, Value)> = table.into_iter().collect();
+    fields.sort_by_key(|(field, _)| (field != "kind", declared(field).unwrap_or(usize::MAX)));
+    fields.into_iter().map(|(field, value)| (field, value.to_string()))
+}

@@ -1,0 +1,238 @@
+//! A text as a table, and the place of each of its keys and values for the errors that name it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
+
+use crate::SchemeError;
+use crate::error::Reason;
+
+/// Positions of key and value, by the path of the key: sections are taken in this order.
+type Places = BTreeMap<Vec<String>, [usize; 2]>;
+
+/// Where a scheme is read from, and the place of each of its keys and values.
+pub(crate) struct Source<'a> {
+    file: &'a str,
+    /// The text, if errors name its lines.
+    text: Option<&'a str>,
+    places: Places,
+}
+
+/// A table of a text, and the keys that lead to it.
+pub(crate) struct Section<'s> {
+    source: &'s Source<'s>,
+    path: Vec<String>,
+    pub(crate) table: Table,
+}
+
+impl<'a> Source<'a> {
+    /// A source whose values have no place, such as an option.
+    pub(crate) fn without_lines(file: &'a str) -> Self {
+        Self { file, text: None, places: Places::new() }
+    }
+
+    /// Parses a text; errors name lines if `numbered`.
+    pub(crate) fn parse(file: &'a str, text: &'a str, numbered: bool) -> Result<(Self, Table), SchemeError> {
+        let mut source = Self { text: numbered.then_some(text), ..Self::without_lines(file) };
+        let root = DeTable::parse(text).map_err(|error| SchemeError::Syntax {
+            file: file.to_owned(),
+            line: source.line(error.span().unwrap_or_default().start),
+            message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
+        })?;
+        let table = plain_table(root.get_ref(), &mut Vec::new(), &mut source.places);
+        Ok((source, table))
+    }
+
+    /// Reads any format; errors name no lines.
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(file: &'a str, deserializer: D) -> Result<(Self, Table), D::Error> {
+        let mut source = Self::without_lines(file);
+        match (Ordered { path: &mut Vec::new(), places: &mut source.places }).deserialize(deserializer)? {
+            Value::Table(table) => Ok((source, table)),
+            _ => Err(D::Error::custom(format!("{file}: expected sections by name"))),
+        }
+    }
+
+    /// The section above all others, without its values.
+    pub(crate) fn root(&self) -> Section<'_> {
+        Section { source: self, path: Vec::new(), table: Table::new() }
+    }
+
+    /// The line of a position, from 1; 0 if lines say nothing.
+    fn line(&self, position: usize) -> usize {
+        self.text.map_or(0, |text| 1 + text.bytes().take(position).filter(|&b| b == b'\n').count())
+    }
+
+    /// The positions of a key and of its value.
+    fn place(&self, path: &[String]) -> [usize; 2] {
+        self.places.get(path).copied().unwrap_or_default()
+    }
+}
+
+/// A table without its spans, whose starts go to `places`.
+fn plain_table(table: &DeTable<'_>, path: &mut Vec<String>, places: &mut Places) -> Table {
+    let mut plain = Table::new();
+    for (key, value) in table {
+        path.push(key.get_ref().clone().into_owned());
+        places.insert(path.clone(), [key.span().start, value.span().start]);
+        let value = plain_value(value.get_ref(), path, places);
+        plain.insert(path.pop().unwrap_or_default(), value);
+    }
+    plain
+}
+
+fn plain_value(value: &DeValue<'_>, path: &mut Vec<String>, places: &mut Places) -> Value {
+    match value {
+        DeValue::String(text) => Value::String(text.clone().into_owned()),
+        DeValue::Boolean(flag) => Value::Boolean(*flag),
+        DeValue::Integer(integer) => {
+            let decimal = Some(integer.as_str()).filter(|_| integer.radix() == 10).and_then(|digits| digits.parse().ok());
+            decimal.map_or_else(|| Value::String(integer.to_string()), Value::Integer)
+        }
+        DeValue::Float(float) => float.as_str().parse().map_or_else(|_| Value::String(float.to_string()), Value::Float),
+        DeValue::Datetime(datetime) => Value::Datetime(*datetime),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| plain_value(item.get_ref(), path, places)).collect()),
+        DeValue::Table(table) => Value::Table(plain_table(table, path, places)),
+    }
+}
+
+impl<'s> Section<'s> {
+    /// Its own key.
+    pub(crate) fn name(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
+
+    /// The keys that lead to it, as a header has them.
+    pub(crate) fn dotted(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// The section `key` within this one.
+    pub(crate) fn under(&self, key: &str, table: Table) -> Section<'s> {
+        Section { source: self.source, path: self.path_of(key), table }
+    }
+
+    fn path_of(&self, key: &str) -> Vec<String> {
+        self.path.iter().cloned().chain([key.to_owned()]).collect()
+    }
+
+    /// The lines of a key of this section and of its value.
+    pub(crate) fn lines(&self, key: &str) -> [usize; 2] {
+        self.source.place(&self.path_of(key)).map(|position| self.source.line(position))
+    }
+
+    /// The line of its header.
+    pub(crate) fn line(&self) -> usize {
+        self.source.line(self.source.place(&self.path)[0])
+    }
+
+    /// The values of `table`, which is at this section, as sections themselves, in the order of the
+    /// source.
+    pub(crate) fn sections(&self, table: Table, what: &str) -> Result<Vec<Section<'s>>, SchemeError> {
+        let section = |(name, value): (String, Value)| match value {
+            Value::Table(table) => Ok(self.under(&name, table)),
+            other => {
+                let place = self.path_of(&name).join(".");
+                let reason = format!("a {what} is a table such as [{place}], not a {}", other.type_str());
+                Err(self.value(self.lines(&name)[0], place, reason))
+            }
+        };
+        self.entries(table).into_iter().map(section).collect()
+    }
+
+    /// The entries of `table`, which is at this section, in the order of the source.
+    pub(crate) fn entries(&self, table: Table) -> Vec<(String, Value)> {
+        let mut entries: Vec<_> = table.into_iter().collect();
+        entries.sort_by_key(|(name, _)| self.source.place(&self.path_of(name))[0]);
+        entries
+    }
+
+    /// A `what` at a line that does not exist.
+    pub(crate) fn unknown(&self, line: usize, what: &str, name: &str, hint: String) -> SchemeError {
+        SchemeError::Unknown { file: self.source.file.to_owned(), line, what: what.to_owned(), name: name.to_owned(), hint }
+    }
+
+    /// A fault of the section as a whole.
+    pub(crate) fn fault(&self, reason: impl Into<Reason>) -> SchemeError {
+        self.value(self.line(), format!("[{}]", self.dotted()), reason.into().0)
+    }
+
+    /// A value of another type than its key has.
+    pub(crate) fn mistyped(&self, key: &str, expected: &str, found: &Value) -> SchemeError {
+        let shown = match found {
+            Value::Integer(_) | Value::Float(_) => found.to_string(),
+            other => format!("{} {}", if other.type_str().starts_with(['a', 'i']) { "an" } else { "a" }, other.type_str()),
+        };
+        self.value(self.lines(key)[1], format!("{}.{key}", self.dotted()), format!("expected {expected}, found {shown}"))
+    }
+
+    fn value(&self, line: usize, place: String, reason: String) -> SchemeError {
+        SchemeError::Value { file: self.source.file.to_owned(), line, place, reason }
+    }
+}
+
+/// Reads a value of any format, and the order of its keys.
+struct Ordered<'o> {
+    path: &'o mut Vec<String>,
+    places: &'o mut Places,
+}
+
+impl<'de> DeserializeSeed<'de> for Ordered<'_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Ordered<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a scheme")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Boolean(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Integer(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        i64::try_from(value).map(Value::Integer).map_err(|_| E::custom(format!("{value} is too large")))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(Ordered { path: self.path, places: self.places })? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut table = Table::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            self.path.push(key);
+            let place = self.places.len();
+            self.places.insert(self.path.clone(), [place; 2]);
+            let value = entries.next_value_seed(Ordered { path: self.path, places: self.places })?;
+            let key = self.path.pop().unwrap_or_default();
+            if table.insert(key.clone(), value).is_some() {
+                return Err(A::Error::custom(format!("\"{key}\" is given twice")));
+            }
+        }
+        Ok(Value::Table(table))
+    }
+}
