@@ -207,7 +207,9 @@ fn forget_place(answer: &mut Value) {
     }
     for row in answer.as_array_mut().into_iter().flatten() {
         let numbers = |name: &String| name == "finish_reason" || name.ends_with("_logprobs") || name.ends_with("_tokens");
-        row["meta_info"].as_object_mut().map(|meta| meta.retain(|name, _| numbers(name)));
+        if let Some(meta) = row["meta_info"].as_object_mut() {
+            meta.retain(|name, _| numbers(name));
+        }
     }
     if let Some(answer) = answer.as_object_mut() {
         ["id", "created", "system_fingerprint"].map(|field| answer.remove(field)).into_iter().for_each(drop);
