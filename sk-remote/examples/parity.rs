@@ -7,8 +7,9 @@
 //!
 //! `TRACES` is a folder of `NAME.txt`, a prompt, and `NAME.jsonl`, what `swiss-knife generate --trace`
 //! wrote for it on the model that ships; the servers have the same model. `sk-remote/tests/vllm.sh`
-//! makes all of it. The candidates are those of the trace, and so is the scheme. Fails if μ or σ of
-//! a candidate differs by more than [`TOLERANCE`], or if one number draws other tokens.
+//! and `sk-remote/tests/sglang.sh` make all of it. The candidates are those of the trace, and so is
+//! the scheme. Fails if μ or σ of a candidate differs by more than [`TOLERANCE`], or if one number
+//! draws other tokens.
 
 use std::error::Error;
 use std::fs;
