@@ -9,10 +9,10 @@ pub(crate) const MOST_BYTES: usize = 256 << 20;
 /// Bytes at which the program ends at once, before the system does it.
 const TOO_MANY: usize = 4 << 30;
 
-/// Time after which the program ends: such an input may never come to an end.
+/// How long an input may run before the program ends: it may never finish.
 const TOO_LONG: Duration = Duration::from_secs(60);
 
-/// Runs that have begun, and as many that have ended; odd while one is under way.
+/// Starts and ends of runs, counted together: odd during a run.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);

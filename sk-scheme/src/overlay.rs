@@ -276,7 +276,7 @@ impl Section<'_> {
         Ok(())
     }
 
-    /// Refuses a tag that no alternative of the schema has, such as the name of a link.
+    /// Refuses a value that the schema does not list, such as an unknown name of a link.
     fn check_tags(&self, schema: &Json) -> Result<(), SchemeError> {
         let all = fields(schema, &Table::new()).unwrap_or_default();
         for (key, value) in &self.table {

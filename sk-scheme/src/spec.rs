@@ -132,7 +132,7 @@ impl SchemeSpec {
         self.seat_plain(BladeSpec::of_head(name, kind));
     }
 
-    /// Seats a blade, after the template if that reads the same kind of head or none as well.
+    /// Seats a blade. It is made like the template if both read the same kind of head, or none.
     fn seat_plain(&mut self, plain: BladeSpec) {
         if !self.is_named(&plain.name) {
             let template = self.template.clone().filter(|template| template.rule.head_kind() == plain.rule.head_kind());

@@ -195,3 +195,29 @@ fn generated(body: &[u8], rows: usize) -> Result<Vec<Meta>, Fault> {
     }
     Ok(generated.into_iter().map(|row| row.meta_info).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_largest_token_may_come_back_as_zero() {
+        let prefix = Prefix::new(vec![3, 9]);
+        let row = Row { adapter: None, prefix: &prefix, span: &[5, 47] };
+        let read = |tokens: [TokenId; 2]| {
+            let [first, second] = tokens;
+            let own = format!(r#"[[null,9,null],[-1.5,{first},null],[-0.5,{second},null]]"#);
+            let tops = r#"[null,[[-1.0,8,null]],[[-0.5,47,null]]]"#;
+            let body = format!(r#"[{{"meta_info":{{"input_token_logprobs":{own},"input_top_logprobs":{tops}}}}}]"#);
+            read_answer(body.as_bytes(), &[row])
+        };
+        let expected = Reading { log_probs: vec![-1.5, -0.5], min_entropy: vec![1.0, 0.5], ..Reading::default() };
+        for tokens in [[5, 47], [5, 0]] {
+            assert_eq!(read(tokens).unwrap(), vec![expected.clone()]);
+        }
+        for (tokens, position, expected) in [([0, 47], 2, 5), ([5, 46], 3, 47)] {
+            let Fault::Answer(error) = read(tokens).unwrap_err() else { panic!("{tokens:?} are refused for another reason") };
+            assert_eq!(error, AnswerError::Tokens { row: 0, position, expected });
+        }
+    }
+}

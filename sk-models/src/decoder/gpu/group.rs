@@ -1,4 +1,4 @@
-//! Groups of rows that a pass reads, and their states joined within each lane.
+//! The groups of rows of a pass, and how their hidden states are joined within each lane.
 
 use burn::tensor::Tensor;
 use sk_core::TokenId;
