@@ -191,10 +191,9 @@ const STRIP: usize = ROWS * 2 * QUAD;
 /// tile reads them as it reads a panel.
 #[derive(Debug, Default)]
 pub(crate) struct Quantized {
-    /// `[strips, quads, ROWS, 2, 4]`; empty if AMX is used.
+    /// `[strips, quads, ROWS, 2, 4]` at the start; unused if AMX is used.
     strips: Vec<u8>,
-    /// `[rows
-    /// 16, blocks, 2]` tiles if AMX is used: upper bytes, then lower ones.
+    /// `[rows / 16, blocks, 2]` tiles at the start if AMX is used: upper bytes, then lower ones.
     lines: Vec<Line>,
     tiles: Option<Tiles>,
     /// s_r of each row.
@@ -210,7 +209,10 @@ impl Quantized {
         if tiles.is_some() {
             return self.fill_tiles(grid, width);
         }
-        self.strips.resize(rows.div_ceil(ROWS) * quads * STRIP, 0);
+        let bytes = rows.div_ceil(ROWS) * quads * STRIP;
+        if self.strips.len() < bytes {
+            self.strips.resize(bytes, 0);
+        }
         self.scales.resize(rows, 0.0);
         let strips = self.strips.chunks_exact_mut((quads * STRIP).max(1));
         let mut parts: Vec<_> = strips.zip(self.scales.chunks_mut(ROWS)).collect();
@@ -274,14 +276,17 @@ fn shifted(x: f32, rate: f32) -> u32 {
     (x * rate + (ZERO + ROUND)).to_bits()
 }
 
+/// Numbers of a row that are rounded at a time.
+const SIDE: usize = 16;
+
 /// Returns the factor of a row's numbers and the scale that undoes it.
 #[inline(always)]
 fn range(x: &[f32]) -> (f32, f32) {
-    let mut largest = [0.0_f32; 16];
-    let mut spoilt = [0.0_f32; 16];
-    for piece in x.chunks(16) {
+    let mut largest = [0.0_f32; SIDE];
+    let mut spoilt = [0.0_f32; SIDE];
+    for piece in pieces(x) {
         for ((largest, spoilt), x) in largest.iter_mut().zip(&mut spoilt).zip(piece) {
-            *largest = largest.max(x.abs());
+            *largest = if x.abs() > *largest { x.abs() } else { *largest };
             // Stays zero unless x is NaN or infinite.
             *spoilt += x * 0.0;
         }
@@ -291,22 +296,38 @@ fn range(x: &[f32]) -> (f32, f32) {
     (rate, largest / ACTIVATION + spoilt.into_iter().sum::<f32>())
 }
 
+/// Divides a row into pieces, the last of which is filled up with zeros.
+#[inline(always)]
+fn pieces(x: &[f32]) -> impl Iterator<Item = [f32; SIDE]> {
+    let (whole, rest) = x.as_chunks();
+    let mut last = [0.0; SIDE];
+    last[..rest.len()].copy_from_slice(rest);
+    whole.iter().copied().chain([last])
+}
+
 /// Writes the bytes of a row to its place in a strip and returns its scale.
 #[inline(always)]
 fn quantize(x: &[f32], strip: &mut [u8]) -> f32 {
     let (rate, scale) = range(x);
-    for (quad, x) in strip.chunks_mut(STRIP).zip(x.chunks(QUAD)) {
-        // Weights beyond the row are zero, so these bytes do not matter.
-        let mut numbers = [0_u32; QUAD];
-        for (number, x) in numbers.iter_mut().zip(x) {
-            *number = shifted(*x, rate);
-        }
-        for (place, shifted) in numbers.into_iter().enumerate() {
-            quad[place] = (shifted >> 8) as u8;
-            quad[QUAD + place] = shifted as u8;
-        }
+    for (quads, piece) in strip.chunks_mut(SIDE / QUAD * STRIP).zip(pieces(x)) {
+        write(&piece, rate, quads);
     }
     scale
+}
+
+/// Writes the bytes of numbers to as many quads as there are.
+#[inline(always)]
+fn write(x: &[f32; SIDE], rate: f32, quads: &mut [u8]) {
+    let (mut upper, mut lower) = ([0_u8; SIDE], [0_u8; SIDE]);
+    for ((upper, lower), x) in upper.iter_mut().zip(&mut lower).zip(x) {
+        let shifted = shifted(*x, rate);
+        (*upper, *lower) = ((shifted >> 8) as u8, shifted as u8);
+    }
+    let bytes = upper.as_chunks::<QUAD>().0.iter().zip(lower.as_chunks::<QUAD>().0);
+    for (quad, (upper, lower)) in quads.chunks_mut(STRIP).zip(bytes) {
+        quad[..QUAD].copy_from_slice(upper);
+        quad[QUAD..2 * QUAD].copy_from_slice(lower);
+    }
 }
 
 /// A few rows times one panel.
