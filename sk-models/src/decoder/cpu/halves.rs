@@ -35,7 +35,8 @@ impl PairProducts {
 /// Rows of numbers rounded to bf16.
 #[derive(Debug, Default)]
 pub(crate) struct Rounded {
-    /// Two numbers each, the first in the lower half. Zeros fill a row up to whole vectors.
+    /// Two numbers each, the first in the lower half, at the start. Zeros fill a row up to whole
+    /// vectors.
     pairs: Vec<u32>,
     /// Pairs of a row.
     stride: usize,
@@ -50,9 +51,11 @@ impl Rounded {
         /// Rows of a task.
         const PIECE: usize = 32;
         self.stride = width.next_multiple_of(Self::VECTOR) / 2;
-        self.pairs.resize(grid.rows() * self.stride, 0);
-        let stride = self.stride;
-        let mut pieces: Vec<&mut [u32]> = self.pairs.chunks_mut((PIECE * stride).max(1)).collect();
+        let (stride, count) = (self.stride, grid.rows() * self.stride);
+        if self.pairs.len() < count {
+            self.pairs.resize(count, 0);
+        }
+        let mut pieces: Vec<&mut [u32]> = self.pairs[..count].chunks_mut((PIECE * stride).max(1)).collect();
         for_each_mut(&mut pieces, |piece, pairs| {
             for (row, pairs) in (piece * PIECE..).zip(pairs.chunks_exact_mut(stride)) {
                 proof.round(&grid.row(row)[..width], pairs);
