@@ -33,7 +33,7 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Independent partial sums, so that a reduction is a vector loop with a fixed order of additions.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// `Σ aᵢ·bᵢ`.
 #[inline(always)]

@@ -12,7 +12,7 @@ use super::numbers::Numbers;
 use super::plan::{Keys, Plan, Span};
 use super::rope::Table;
 use super::tile::{Place, ROWS, WIDTH, multiply};
-use crate::kernels::simd::{exp, max, sum, widened};
+use crate::kernels::simd::{LANES, exp, max, widened};
 use crate::team::{Parts, Team, for_each_mut};
 
 /// Approximate number of queries in a task: enough to fill tiles, few enough that their scores stay
@@ -229,12 +229,15 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
             }
             for (index, span, step, _) in each() {
                 let visible = shared_length + span.earlier + step + 1;
-                let (seen, unseen) = scores[index * line..][..line].split_at_mut(visible);
+                let scores = &mut scores[index * line..][..line];
+                // Up to whole vectors, what is not seen weighs nothing.
+                scores[visible..visible.next_multiple_of(LANES)].fill(f32::NEG_INFINITY);
+                let (seen, _) = scores[..visible.next_multiple_of(LANES)].as_chunks_mut();
                 totals[index] = widened(
                     #[inline(always)]
                     || exponentiate(seen),
                 );
-                unseen.fill(0.0);
+                scores[visible..].fill(0.0);
             }
             let weights = |first: usize, column: usize| Place { start: scores[first * line + column..].as_ptr(), stride: line };
             let mix = mixed.as_mut_ptr();
@@ -267,10 +270,14 @@ pub(crate) fn attend(plan: &Plan, heads: Heads, projected: &Grid, table: &Table,
 /// Replaces the scores of the keys that a query sees by e^{s − max}, the numerators of their
 /// softmax. Returns the sum.
 #[inline(always)]
-fn exponentiate(seen: &mut [f32]) -> f32 {
-    let peak = max(seen);
-    for score in seen.iter_mut() {
-        *score = exp(*score - peak);
+fn exponentiate(seen: &mut [[f32; LANES]]) -> f32 {
+    let peak = max(seen.as_flattened());
+    let mut sums = [0.0_f32; LANES];
+    for scores in seen {
+        for (score, sum) in scores.iter_mut().zip(&mut sums) {
+            *score = exp(*score - peak);
+            *sum += *score;
+        }
     }
-    sum(seen)
+    sums.iter().sum()
 }
