@@ -25,7 +25,7 @@ const BLOCK_BYTES: usize = 768 << 10;
 const TILED_BYTES: usize = 5 << 18;
 
 /// Tasks per thread, so that other threads can take work from a thread that is held up.
-const TASKS_PER_THREAD: usize = 4;
+const TASKS_PER_THREAD: usize = 16;
 
 /// A weight `[input, output]` in panels of [`WIDTH`] columns, zero beyond the last one.
 #[derive(Debug)]
