@@ -34,7 +34,7 @@ use sk_serve::{Access, Limits, Parts, Server, Service};
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
 
 /// How often each side has its turn; odd, for a median.
-const TURNS: usize = 3;
+const TURNS: usize = 9;
 
 /// How long a turn takes requests, in seconds, unless an option says otherwise.
 const SECONDS: u64 = 12;
