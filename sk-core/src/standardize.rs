@@ -91,7 +91,12 @@ fn unit_of<F: Real>(peak: F) -> F {
     // Eight binades of head room for c itself, and for ε·c.
     let limit = F::max_value().log2().floor() - F::of(8.0);
     let exponent = peak.log2().floor().max(-limit).min(limit);
-    F::of(2.0).powi(-exponent.to_i32().unwrap_or(0))
+    F::of(power_of_two(-exponent.to_i32().unwrap_or(0)))
+}
+
+/// 2ⁿ for n from −1022 to 1023, exactly; `powi` may round.
+fn power_of_two(n: i32) -> f64 {
+    f64::from_bits(((1023 + i64::from(n)) as u64) << (f64::MANTISSA_DIGITS - 1))
 }
 
 /// How a batch is standardised: z(x_i) = (x_i − x̄) / (std(**x**) + ε).
@@ -259,6 +264,12 @@ mod tests {
         let moments = Moments::of(&[10.0, 20.0, 30.0], Deviation::Sample);
         assert_eq!((moments.mean(), moments.std()), (20.0, 10.0));
         assert_eq!(Standardize::EXACT.rescale(&moments, 5.0), 0.5);
+    }
+
+    #[test]
+    fn powers_of_two_are_exact() {
+        assert_eq!([-1, 0, 1, 10].map(power_of_two), [0.5, 1.0, 2.0, 1024.0]);
+        assert_eq!([-1022, 1023].map(power_of_two), [f64::MIN_POSITIVE, f64::MAX / (2.0 - f64::EPSILON)]);
     }
 
     #[test]
