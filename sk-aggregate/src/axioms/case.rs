@@ -104,7 +104,8 @@ impl Cases {
     }
 
     fn power_of_two(&mut self, low: i32, high: i32) -> f64 {
-        2f64.powi(self.rng.random_range(low..=high))
+        // Exactly, which `powi` need not be.
+        libm::ldexp(1.0, self.rng.random_range(low..=high))
     }
 
     /// (μ, σ) in units of the case.

@@ -101,7 +101,7 @@ fn shorter(x: f64) -> impl Iterator<Item = f64> {
     // Zero has no logarithm, and nothing shorter.
     let octave = x.abs().max(f64::MIN_POSITIVE).log2().floor() as i32;
     let top_bits = move |bits: i32| {
-        let unit = 2f64.powi(octave - bits);
+        let unit = libm::ldexp(1.0, octave - bits);
         (x / unit).round() * unit
     };
     let values = [0.0, 1.0, -1.0, 2.0, 3.0, x.abs(), x.round(), (2.0 * x).round() / 2.0, (8.0 * x).round() / 8.0];
