@@ -34,10 +34,9 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use sk_scheme::suggest;
 
 pub use scale::Scale;
-
-use crate::suggest;
 
 /// What the paper judges by.
 static HHH: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/hhh.toml")));

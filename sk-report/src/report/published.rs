@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::grouped;
 use crate::table::{Kind, Table};
 
 /// What the paper prints: source, subject, part, quantity, the figure as printed.
@@ -124,24 +125,16 @@ pub(super) fn tables(comparisons: &[Comparison]) -> Vec<Table> {
 }
 
 fn summary(comparisons: &[Comparison]) -> Table {
-    fn key(c: &Comparison) -> (&str, &str, &str) {
-        (c.source, &c.quantity, c.reading)
-    }
-    let mut keys = Vec::new();
-    for comparison in comparisons {
-        if !keys.contains(&key(comparison)) {
-            keys.push(key(comparison));
-        }
-    }
-    let count = |of, verdict| comparisons.iter().filter(|c| key(c) == of && c.verdict == verdict).count();
-    let table = Table::of("reproduction", "Published figures against the raw cells", &keys)
-        .column("where", Kind::Text, |(source, _, _)| *source)
-        .column("figure", Kind::Text, |(_, quantity, _)| *quantity)
-        .column("read as", Kind::Text, |(_, _, reading)| *reading)
-        .column("figures", Kind::Count, |of| comparisons.iter().filter(|c| key(c) == *of).count())
-        .column("same", Kind::Count, |of| count(*of, Verdict::Same))
-        .column("within resampling", Kind::Count, |of| count(*of, Verdict::WithinResampling))
-        .column("differ", Kind::Count, |of| count(*of, Verdict::Differs))
+    let count = |group: &[Verdict], verdict| group.iter().filter(|own| **own == verdict).count();
+    let groups = grouped(comparisons.iter().map(|c| ((c.source, c.quantity.as_str(), c.reading), c.verdict)));
+    let table = Table::of("reproduction", "Published figures against the raw cells", &groups)
+        .column("where", Kind::Text, |((source, _, _), _)| *source)
+        .column("figure", Kind::Text, |((_, quantity, _), _)| *quantity)
+        .column("read as", Kind::Text, |((_, _, reading), _)| *reading)
+        .column("figures", Kind::Count, |(_, group)| group.len())
+        .column("same", Kind::Count, |(_, group)| count(group, Verdict::Same))
+        .column("within resampling", Kind::Count, |(_, group)| count(group, Verdict::WithinResampling))
+        .column("differ", Kind::Count, |(_, group)| count(group, Verdict::Differs))
         .build();
     table.note("\"read as\" names the convention where the paper's words and its figures part; both readings are listed.")
 }

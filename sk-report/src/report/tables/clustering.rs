@@ -26,7 +26,7 @@ pub(in crate::report) struct LeadRow {
 
 /// F1 against every other method, and all measures against the reference without normalisation.
 pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
-    let against = context.baselines().into_iter().map(|other| {
+    let against = context.rivals().map(|other| {
         let contrast = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
         ("f1".to_owned(), other, contrast)
     });

@@ -4,7 +4,7 @@ use crate::table::Kind;
 
 /// Where the reference did best and worst, and the best other method beside it.
 pub(super) fn table(context: &TableContext<'_>) -> Table {
-    let rival = context.baselines().first().copied();
+    let rival = context.rivals().next();
     let title = match rival {
         Some(rival) => format!("Where {} did best and worst, beside {}", context.reference.name, rival.name),
         None => format!("Where {} did best and worst", context.reference.name),
