@@ -98,10 +98,10 @@ struct Context<'a> {
     scripts: &'a [&'a str],
 }
 
-/// JSON that cannot end the script element it stands in, nor begin another: the characters that are
-/// replaced occur in its strings alone.
-fn inert_json(value: &Value) -> Result<Value, minijinja::Error> {
-    let failed = |error| minijinja::Error::new(ErrorKind::BadSerialization, "a chart is no JSON").with_source(error);
-    let json = serde_json::to_string(value).map_err(failed)?;
+/// The plot of a figure as JSON that cannot end the script element it stands in, nor begin another:
+/// the characters that are replaced occur in its strings alone.
+fn inert_json(plot: &Value, figure: &str) -> Result<Value, minijinja::Error> {
+    let json = serde_json::to_string(plot)
+        .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, format!("figure \"{figure}\": {error}")))?;
     Ok(Value::from_safe_string(json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")))
 }
