@@ -30,14 +30,14 @@ const READABLE: usize = 20;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Grid {
-    columns: Vec<Column>,
+    columns: Vec<GridColumn>,
     rows: Vec<Vec<String>>,
     repeated: usize,
     marked: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
-struct Column {
+struct GridColumn {
     heading: String,
     numbers: bool,
 }
@@ -46,7 +46,7 @@ impl Grid {
     /// A table without rows, whose columns hold text.
     #[must_use]
     pub fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
-        let columns = headings.into_iter().map(|heading| Column { heading: heading.into(), numbers: false }).collect();
+        let columns = headings.into_iter().map(|heading| GridColumn { heading: heading.into(), numbers: false }).collect();
         Self { columns, rows: Vec::new(), repeated: 1, marked: None }
     }
 
@@ -119,7 +119,7 @@ impl Grid {
     }
 
     fn longest_word(&self, place: usize) -> usize {
-        let Column { heading, numbers } = &self.columns[place];
+        let GridColumn { heading, numbers } = &self.columns[place];
         let of_heading = heading.split_whitespace().map(UnicodeWidthStr::width).max().unwrap_or(0);
         let cells = self.rows.iter().map(|row| row[place].as_str());
         let of_cells = if *numbers {

@@ -11,5 +11,4 @@ pub mod report;
 pub mod settings;
 pub mod simulate;
 pub mod stats;
-pub use sk_scheme::suggest;
 pub mod table;

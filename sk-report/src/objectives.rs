@@ -34,10 +34,9 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use sk_scheme::suggest;
 
 pub use scale::Scale;
-
-use crate::suggest;
 
 /// What the paper judges by.
 static HHH: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/hhh.toml")));
@@ -326,8 +325,8 @@ impl Objectives {
     }
 
     /// The first objective that the rubric of that name counts for.
-    pub fn objective_of(&self, rubric: &str) -> Option<&Objective> {
-        self.objectives.iter().find(|objective| objective.rubrics.iter().any(|name| name == rubric))
+    pub fn objective_of<'a>(&'a self, rubric: &'a str) -> Option<&'a Objective> {
+        self.of_rubric(rubric).next()
     }
 
     /// The first objective that the blade of that name asks for.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use sk_core::{Ended, Seconds};
@@ -98,12 +99,17 @@ impl TraceSpan {
 /// # Errors
 /// When the file cannot be read or a line is not a record. Errors name file and line.
 pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
+    read_lines(path, "it is not a record of a sweep")
+}
+
+/// Reads one value per line; a line that is none is refused by what it `is_not`.
+pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path, is_not: &str) -> Result<Vec<T>, RecordError> {
     let lines = numbered_lines(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
     lines
         .map(|(line, text)| {
             let wrong = |reason| RecordError::Line { path: path.to_owned(), line, reason };
             let text = text.map_err(|error| wrong(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| wrong(format!("it is not a record of a sweep: {}", json_fault(&error))))
+            serde_json::from_str(&text).map_err(|error| wrong(format!("{is_not}: {}", json_fault(&error))))
         })
         .collect()
 }
@@ -114,9 +120,7 @@ pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
 /// # Errors
 /// When it cannot be looked for.
 pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
-    let plain =
-        if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };
-    let traces = plain.with_extension("traces.jsonl");
+    let traces = unpacked(records).with_extension("traces.jsonl");
     for path in [traces.clone(), traces.with_extension("jsonl.gz")] {
         match path.metadata() {
             Ok(_) => return Ok(Some(path)),
@@ -125,4 +129,9 @@ pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
         }
     }
     Ok(None)
+}
+
+/// The name that a file has without `.gz`.
+pub(crate) fn unpacked(path: &Path) -> PathBuf {
+    if path.extension().is_some_and(|extension| extension == "gz") { path.with_extension("") } else { path.into() }
 }

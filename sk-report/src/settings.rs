@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::lines::{json_fault, numbered_lines};
-use crate::record::RecordError;
+use crate::record::{RecordError, read_lines, unpacked};
 
 /// Everything but scheme name, weights, prompt and seed that responses depend on. Models, adapters
 /// and heads count by their contents, wherever they lie; the device does not, and is part of each
@@ -63,21 +62,11 @@ pub fn beside(output: &Path) -> PathBuf {
 /// # Errors
 /// When the file cannot be read or a line is not one of settings. Errors name file and line.
 pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, RecordError> {
-    let plain =
-        if records.extension().is_some_and(|extension| extension == "gz") { records.with_extension("") } else { records.into() };
-    let path = beside(&plain);
+    let path = beside(&unpacked(records));
     let packed = path.with_extension("jsonl.gz");
     let Some(path) = [path, packed].into_iter().find(|path| path.exists()) else { return Ok(HashMap::new()) };
-    let lines = numbered_lines(&path).map_err(|source| RecordError::Read { path: path.clone(), source })?;
-    lines
-        .map(|(line, text)| {
-            let wrong = |reason| RecordError::Line { path: path.clone(), line, reason };
-            let text = text.map_err(|error| wrong(error.to_string()))?;
-            let kept: KeptSettings = serde_json::from_str(&text)
-                .map_err(|error| wrong(format!("it is no line of settings: {}", json_fault(&error))))?;
-            Ok((kept.settings.clone(), kept))
-        })
-        .collect()
+    let kept: Vec<KeptSettings> = read_lines(&path, "it is no line of settings")?;
+    Ok(kept.into_iter().map(|kept| (kept.settings.clone(), kept)).collect())
 }
 
 #[cfg(test)]

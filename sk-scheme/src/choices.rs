@@ -163,7 +163,7 @@ choices! {
 
 choices! {
     /// What a gate does if no candidate passes.
-    Fallback => sk_select::Fallback {
+    GateFallback => sk_select::Fallback {
         /// Takes the candidate that comes closest.
         #[default]
         Best => sk_select::Fallback::Best,

@@ -1,5 +1,7 @@
 //! What identifies a scheme in records: a digest of its canonical JSON.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -39,38 +41,18 @@ impl SchemeSpec {
 
 /// SHA-256 of the canonical JSON of a value, in hexadecimal.
 pub fn digest(value: &impl Serialize) -> String {
-    let mut text = String::new();
-    write_canonical(&json!(value), &mut text);
-    format!("{:x}", Sha256::digest(text))
+    format!("{:x}", Sha256::digest(canonical_text(&json!(value))))
 }
 
 /// JSON without spaces, whose keys are sorted.
-fn write_canonical(value: &Value, out: &mut String) {
+fn canonical_text(value: &Value) -> String {
     match value {
         Value::Object(object) => {
-            let mut entries: Vec<_> = object.iter().collect();
-            entries.sort_unstable_by_key(|(key, _)| *key);
-            out.push('{');
-            for (i, (key, value)) in entries.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                out.push_str(&json!(key).to_string());
-                out.push(':');
-                write_canonical(value, out);
-            }
-            out.push('}');
+            let sorted: BTreeMap<&String, &Value> = object.iter().collect();
+            let entries = sorted.into_iter().map(|(key, value)| format!("{}:{}", json!(key), canonical_text(value)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
         }
-        Value::Array(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                write_canonical(item, out);
-            }
-            out.push(']');
-        }
-        other => out.push_str(&other.to_string()),
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical_text).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
     }
 }

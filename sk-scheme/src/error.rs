@@ -174,24 +174,3 @@ pub enum SchemeError {
 fn at(file: &str, line: usize) -> String {
     if line == 0 { file.to_owned() } else { format!("{file}:{line}") }
 }
-
-/// What is wrong, in words.
-pub(crate) struct Reason(pub(crate) String);
-
-impl From<String> for Reason {
-    fn from(reason: String) -> Self {
-        Self(reason)
-    }
-}
-
-impl From<&str> for Reason {
-    fn from(reason: &str) -> Self {
-        Self(reason.to_owned())
-    }
-}
-
-impl From<sk_core::ParameterError> for Reason {
-    fn from(error: sk_core::ParameterError) -> Self {
-        Self(error.to_string())
-    }
-}

@@ -83,30 +83,28 @@ impl GranularitySpec {
 
     /// The most tokens of a span; `None` for no limit.
     pub fn span_tokens(&self) -> Option<NonZeroUsize> {
-        let tokens = match self {
-            Self::Token => 1,
-            Self::FixedLength { span_tokens } => *span_tokens,
+        self.cap().and_then(NonZeroUsize::new)
+    }
+
+    fn cap(&self) -> Option<usize> {
+        match self {
+            Self::Token => Some(1),
+            Self::FixedLength { span_tokens } => Some(*span_tokens),
             Self::Sentence { span_tokens }
             | Self::BlankLine { span_tokens }
             | Self::Delimiters { span_tokens, .. }
             | Self::Entropy { span_tokens, .. }
             | Self::Response { span_tokens } => match span_tokens {
-                Cap::Tokens(tokens) => *tokens,
-                Cap::Unlimited(_) => return None,
+                Cap::Tokens(tokens) => Some(*tokens),
+                Cap::Unlimited(_) => None,
             },
-        };
-        NonZeroUsize::new(tokens)
+        }
     }
 
     /// Refuses spans without a token, and delimiters without a text.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
-            Self::FixedLength { span_tokens: 0 }
-            | Self::Sentence { span_tokens: Cap::Tokens(0) }
-            | Self::BlankLine { span_tokens: Cap::Tokens(0) }
-            | Self::Delimiters { span_tokens: Cap::Tokens(0), .. }
-            | Self::Entropy { span_tokens: Cap::Tokens(0), .. }
-            | Self::Response { span_tokens: Cap::Tokens(0) } => Err("span_tokens is 0; a span needs a token".to_owned()),
+            _ if self.cap() == Some(0) => Err("span_tokens is 0; a span needs a token".to_owned()),
             Self::Delimiters { delimiters, .. } if delimiters.iter().all(String::is_empty) => {
                 Err("kind \"delimiters\" needs delimiters = [\"…\"], at least one text".to_owned())
             }

@@ -34,7 +34,7 @@ mod weights;
 pub use aggregator::{AggregatorSpec, EntrySpec, LinkSpec, RoundRobinSpec, SwissEloSpec};
 pub use blades::{BladeRule, BladeSpec, Guidance};
 pub use choices::{
-    Convention, Deviation, Dispersion, DispersionArm, DispersionUnit, Fallback, LabelSpread, Length, Merge, Preset, Prior,
+    Convention, Deviation, Dispersion, DispersionArm, DispersionUnit, GateFallback, LabelSpread, Length, Merge, Preset, Prior,
 };
 pub use digest::digest;
 pub use divergence::DivergenceSpec;

@@ -1,6 +1,7 @@
 //! A scheme file over a scheme: what it says changes, section by section and field by field, and
 //! the rest stays.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -11,7 +12,6 @@ use toml::{Table, Value};
 use crate::aggregator::MEMBERS;
 use crate::blades::{BladeSection, FluencySection};
 use crate::defaults::defaults;
-use crate::error::Reason;
 use crate::schema::{self, SLOTS, choices, expected, fields, fits, tag};
 use crate::selector::GateSpec;
 use crate::source::{Section, Source};
@@ -180,7 +180,7 @@ impl SchemeSpec {
 
 impl Section<'_> {
     /// [`over`](Self::over) for the slot of that name, which `check` has to accept.
-    fn checked<T: DeserializeOwned, O, E: Into<Reason>>(
+    fn checked<T: DeserializeOwned, O, E: Display>(
         &mut self,
         current: &Table,
         base: &Base,
@@ -193,68 +193,78 @@ impl Section<'_> {
 
     /// What the section makes of `current`: its fields over those there, over the defaults.
     fn over<T: DeserializeOwned>(&mut self, slot: &str, current: &Table, base: &Base) -> Result<T, SchemeError> {
-        let schema = schema::section(slot);
-        let tag = tag(slot);
+        let (schema, tag) = (schema::section(slot), tag(slot));
         let kinds = schema::kinds(slot, schema);
-        let mut carried = current.clone();
-        if let Some(value) = self.table.get(tag) {
-            let what = match slot {
-                "blades" => "blade",
-                "gates" => "criterion",
-                _ => slot,
-            };
-            match value.as_str() {
-                None => return Err(self.mistyped(tag, "a string", value)),
-                Some(kind) if !kinds.iter().any(|known| known == kind) => {
-                    let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
-                    return Err(self.unknown(self.lines(tag)[1], what, kind, suggest::hint(kind, &known)));
-                }
-                Some(kind) => forget(&mut carried, kind, tag),
-            }
-        }
-        for (group, dependent) in [("link", "nu"), ("divergence", "divergence_alpha")] {
-            if self.table.contains_key(group) {
-                carried.remove(dependent);
-            }
+        let kind = self.kind(slot, &kinds, current)?;
+        let carried = self.carried(tag, &kind, current);
+        let mut all = defaults(slot, &kind, &self.take_convention(slot, &kind, base)?);
+        all.extend(carried);
+        all.insert(tag.to_owned(), Value::String(kind.clone()));
+        if let Some((_, link, p)) = MEMBERS.iter().find(|(member, ..)| slot == "aggregator" && *member == kind) {
+            // The name of a member stands for these three fields.
+            self.table.remove(tag);
+            all.insert(tag.to_owned(), Value::String("round-robin".to_owned()));
+            all.insert("link".to_owned(), Value::String(link.name().to_owned()));
+            all.insert("p".to_owned(), Value::Float(*p));
         }
         if self.table.contains_key("correlations") {
             self.table.remove("propagation");
-            carried.remove("propagation");
-        } else if self.table.contains_key("propagation") {
-            carried.remove("correlations");
         }
-        let given = self.table.get(tag).or_else(|| current.get(tag)).and_then(Value::as_str);
-        let kind = given.unwrap_or(if slot == "blades" { "implicit-reward" } else { "blade" }).to_owned();
+        all.extend(self.table.clone());
+
+        let mut known = match fields(schema, &all) {
+            Some(known) => known,
+            None => self.check_tags(schema).map(|()| Map::new())?,
+        };
+        if !all.contains_key("guided") {
+            known.remove("likelihood");
+        }
+        self.check_fields(&known, |key| elsewhere(schema, &kinds, tag, &kind, key))?;
+        all.retain(|key, _| known.contains_key(key));
+        T::deserialize(all).map_err(|error| self.fault(error.message()))
+    }
+
+    /// The kind that the section gives, or else that of `current`, or the usual one.
+    fn kind(&self, slot: &str, kinds: &[String], current: &Table) -> Result<String, SchemeError> {
+        let tag = tag(slot);
+        let Some(value) = self.table.get(tag) else {
+            let usual = if slot == "blades" { "implicit-reward" } else { "blade" };
+            return Ok(current.get(tag).and_then(Value::as_str).unwrap_or(usual).to_owned());
+        };
+        let kind = value.as_str().ok_or_else(|| self.mistyped(tag, "a string", value))?;
+        if kinds.iter().any(|known| known == kind) {
+            return Ok(kind.to_owned());
+        }
+        let what = match slot {
+            "blades" => "blade",
+            "gates" => "criterion",
+            _ => slot,
+        };
+        let known: Vec<&str> = kinds.iter().map(String::as_str).collect();
+        Err(self.unknown(self.lines(tag)[1], what, kind, suggest::hint(kind, &known)))
+    }
+
+    /// The fields of `current` that what the section says does not replace.
+    fn carried(&self, tag: &str, kind: &str, current: &Table) -> Table {
+        let before = current.get(tag).and_then(Value::as_str).unwrap_or_default();
+        let of_kind = if self.table.contains_key(tag) { forgotten(before, kind) } else { &[] };
+        let replaced = REPLACED.iter().filter(|(field, _)| self.table.contains_key(*field)).flat_map(|(_, others)| *others);
+        let mut carried = current.clone();
+        of_kind.iter().chain(replaced).for_each(|field| drop(carried.remove(*field)));
+        carried
+    }
+
+    /// `base` under the convention that the section gives for candidate-batch normalisation, where it
+    /// stands for fields.
+    fn take_convention(&mut self, slot: &str, kind: &str, base: &Base) -> Result<Base, SchemeError> {
         let mut base = base.clone();
         if let (true, Some(value)) = (slot == "normalizer" && kind == "cbn", self.table.get("convention")) {
             let convention = value.as_str().ok_or_else(|| self.mistyped("convention", "a string", value))?;
             let refuse = |_: String| self.no_choice("convention", convention, &Convention::NAMES);
             base.convention = convention.parse().map_err(refuse)?;
             self.table.remove("convention");
-            ["deviation", "epsilon", "dispersion_unit"].iter().for_each(|field| drop(carried.remove(*field)));
         }
-
-        let mut all = defaults(slot, &kind, &base);
-        all.extend(carried);
-        let member = MEMBERS.iter().find(|(member, ..)| slot == "aggregator" && *member == kind);
-        all.insert(tag.to_owned(), Value::String(member.map_or(kind.as_str(), |_| "round-robin").to_owned()));
-        if let Some((_, link, p)) = member {
-            all.insert("link".to_owned(), Value::String(link.name().to_owned()));
-            all.insert("p".to_owned(), Value::Float(*p));
-            self.table.remove(tag);
-        }
-        all.extend(self.table.clone());
-        let mut known = fields(schema, &all);
-        if known.is_none() {
-            self.check_tags(schema)?;
-        }
-        if let Some(known) = known.as_mut().filter(|_| slot == "blades" && !all.contains_key("guided")) {
-            known.remove("likelihood");
-        }
-        let known = known.unwrap_or_default();
-        self.check_fields(&known, |key| elsewhere(schema, &kinds, tag, &kind, key))?;
-        all.retain(|key, _| known.contains_key(key));
-        T::deserialize(all).map_err(|error| self.fault(error.message()))
+        Ok(base)
     }
 
     /// Refuses a key that is none of the `known` fields, and a value of another type than its field;
@@ -309,10 +319,18 @@ fn elsewhere(schema: &Json, kinds: &[String], tag: &str, kind: &str, key: &str) 
     Some(format!("kind \"{kind}\" has no {key}; use {tag} = \"{other}\"{more}"))
 }
 
-/// Drops the fields that do not outlive a new kind.
-fn forget(carried: &mut Table, kind: &str, tag: &str) {
-    let before = carried.get(tag).and_then(Value::as_str).unwrap_or_default();
-    let forgotten: &[&str] = match kind {
+/// Fields, and those that each takes the place of.
+const REPLACED: [(&str, &[&str]); 5] = [
+    ("link", &["nu"]),
+    ("divergence", &["divergence_alpha"]),
+    ("correlations", &["propagation"]),
+    ("propagation", &["correlations"]),
+    ("convention", &["deviation", "epsilon", "dispersion_unit"]),
+];
+
+/// The fields that do not outlive a change of kind.
+fn forgotten(before: &str, kind: &str) -> &'static [&'static str] {
+    match kind {
         // A cap belongs to the rule it came with.
         "response" => &["span_tokens"],
         "fixed-length" if before == "response" => &["span_tokens"],
@@ -323,6 +341,5 @@ fn forget(carried: &mut Table, kind: &str, tag: &str) {
         // A discriminator has choices of its own.
         _ if before != kind && [before, kind].contains(&"discriminator") => &["dispersion"],
         _ => &[],
-    };
-    forgotten.iter().for_each(|field| drop(carried.remove(*field)));
+    }
 }

@@ -107,14 +107,12 @@ const INFINITY: f64 = f64::INFINITY;
 const NOT_NEGATIVE: Range = Range::real(0.0, INFINITY);
 const POSITIVE: Range = Range::above(0.0, INFINITY);
 const SHARE: Range = Range::real(0.0, 1.0);
+const MASS: Range = Range::above(0.0, 1.0);
+const ANY: Range = Range::real(f64::NEG_INFINITY, INFINITY);
 
-const fn number(
-    section: &'static str,
-    field: &'static str,
-    range: Range,
-    default: fn(&Base, &str) -> Option<f64>,
-    meaning: &'static str,
-) -> Parameter {
+/// A number of a section, which is called as its field, is not set, and is not searched.
+const fn number(section: &'static str, field: &'static str, range: Range, meaning: &'static str) -> Parameter {
+    let default = |_: &Base, _: &str| None;
     Parameter { name: field, symbol: field, section, field, range, default, search: None, option: None, meaning }
 }
 
@@ -125,6 +123,10 @@ impl Parameter {
 
     const fn name(self, name: &'static str) -> Self {
         Self { name, ..self }
+    }
+
+    const fn default(self, default: fn(&Base, &str) -> Option<f64>) -> Self {
+        Self { default, ..self }
     }
 
     const fn option(self, option: &'static str, value: &'static str) -> Self {
@@ -143,180 +145,117 @@ fn either(base: &Base, sound: f64, paper: f64) -> Option<f64> {
 
 /// All of them. Those that are searched come first, in the order of the paper's table.
 pub static ALL: [Parameter; 39] = [
-    number(
-        "selector",
-        "temperature",
-        NOT_NEGATIVE,
-        |base, kind| Some(if kind == "softmax" { 1.0 } else { base.point.temperature }),
-        "T, temperature of the final choice; 0 takes the best.",
-    )
-    .symbol("T")
-    .option("temperature", "T")
-    .searched(0.25, 32.0, Scale::Log),
-    number(
-        "selector",
-        "w_tour",
-        NOT_NEGATIVE,
-        |base, _| Some(base.point.w_tour),
-        "Weight of the tournament rating in the final choice.",
-    )
-    .option("w-tour", "W")
-    .searched(0.0, 3.0, Scale::Linear),
-    number(
-        "selector",
-        "w_blade",
-        NOT_NEGATIVE,
-        |base, _| Some(base.point.w_blade),
-        "Weight of the blades' composite score in the final choice.",
-    )
-    .option("w-blade", "W")
-    .searched(0.0, 3.0, Scale::Linear),
-    number("selector", "lambda", NOT_NEGATIVE, |base, _| Some(base.point.lambda), "λ, penalty on the composite dispersion.")
+    number("selector", "temperature", NOT_NEGATIVE, "T, temperature of the final choice; 0 takes the best.")
+        .default(|base, kind| Some(if kind == "softmax" { 1.0 } else { base.point.temperature }))
+        .symbol("T")
+        .option("temperature", "T")
+        .searched(0.25, 32.0, Scale::Log),
+    number("selector", "w_tour", NOT_NEGATIVE, "Weight of the tournament rating in the final choice.")
+        .default(|base, _| Some(base.point.w_tour))
+        .option("w-tour", "W")
+        .searched(0.0, 3.0, Scale::Linear),
+    number("selector", "w_blade", NOT_NEGATIVE, "Weight of the blades' composite score in the final choice.")
+        .default(|base, _| Some(base.point.w_blade))
+        .option("w-blade", "W")
+        .searched(0.0, 3.0, Scale::Linear),
+    number("selector", "lambda", NOT_NEGATIVE, "λ, penalty on the composite dispersion.")
+        .default(|base, _| Some(base.point.lambda))
         .symbol("λ")
         .option("lambda", "LAMBDA")
         .searched(0.0, 1.0, Scale::Linear),
-    number(
-        "aggregator",
-        "rounds",
-        Range { most: 65536.0, ..Range::count(1.0) },
-        |base, _| Some(base.point.rounds as f64),
-        "R, rounds of the tournament.",
-    )
-    .symbol("R")
-    .option("rounds", "R")
-    .searched(1.0, 8.0, Scale::Whole),
-    number("proposal", "candidates", Range::count(1.0), |base, _| Some(base.point.candidates as f64), "N, candidates per step.")
+    number("aggregator", "rounds", Range { most: 65536.0, ..Range::count(1.0) }, "R, rounds of the tournament.")
+        .default(|base, _| Some(base.point.rounds as f64))
+        .symbol("R")
+        .option("rounds", "R")
+        .searched(1.0, 8.0, Scale::Whole),
+    number("proposal", "candidates", Range::count(1.0), "N, candidates per step.")
+        .default(|base, _| Some(base.point.candidates as f64))
         .symbol("N")
         .option("n", "N")
         .searched(2.0, 12.0, Scale::Whole),
-    number("aggregator", "alpha", SHARE, |base, _| Some(base.point.alpha), "α, coefficient of the drafter's fluency in a match.")
+    number("aggregator", "alpha", SHARE, "α, coefficient of the drafter's fluency in a match.")
+        .default(|base, _| Some(base.point.alpha))
         .symbol("α")
         .option("alpha", "ALPHA")
         .searched(0.0, 1.0, Scale::Linear),
-    number("blades", "beta", POSITIVE, |base, _| Some(base.point.beta), "β, scale of the blades' implicit reward.")
+    number("blades", "beta", POSITIVE, "β, scale of the blades' implicit reward.")
+        .default(|base, _| Some(base.point.beta))
         .symbol("β")
         .option("beta", "BETA"),
-    number(
-        "granularity",
-        "span_tokens",
-        Range::count(1.0),
-        |base, kind| if kind == "response" { None } else { either(base, 32.0, 512.0) },
-        "Most tokens of a candidate span.",
-    )
-    .option("span-tokens", "TOKENS"),
-    number(
-        "proposal",
-        "temperature",
-        NOT_NEGATIVE,
-        |base, _| Some(base.draft_temperature),
-        "Sampling temperature of the drafter; 0 is greedy.",
-    )
-    .name("draft_temperature")
-    .option("draft-temperature", "T"),
-    number(
-        "proposal",
-        "top_p",
-        Range::above(0.0, 1.0),
-        |_, _| Some(0.95),
-        "Keep the most likely tokens that hold this much probability; 1 keeps all.",
-    )
-    .option("top-p", "P"),
-    number(
-        "proposal",
-        "top_k",
-        Range::count(0.0),
-        |base, _| either(base, 0.0, 50.0),
-        "Keep this many most likely tokens; 0 keeps all.",
-    )
-    .option("top-k", "K"),
-    number(
-        "proposal",
-        "repetition_penalty",
-        POSITIVE,
-        |base, _| either(base, 1.0, 1.05),
-        "Divide the logits of tokens seen before by this; 1 is off.",
-    )
-    .option("repetition-penalty", "R"),
+    number("granularity", "span_tokens", Range::count(1.0), "Most tokens of a candidate span.")
+        .default(|base, kind| if kind == "response" { None } else { either(base, 32.0, 512.0) })
+        .option("span-tokens", "TOKENS"),
+    number("proposal", "temperature", NOT_NEGATIVE, "Sampling temperature of the drafter; 0 is greedy.")
+        .default(|base, _| Some(base.draft_temperature))
+        .name("draft_temperature")
+        .option("draft-temperature", "T"),
+    number("proposal", "top_p", MASS, "Keep the most likely tokens that hold this much probability; 1 keeps all.")
+        .default(|_, _| Some(0.95))
+        .option("top-p", "P"),
+    number("proposal", "top_k", Range::count(0.0), "Keep this many most likely tokens; 0 keeps all.")
+        .default(|base, _| either(base, 0.0, 50.0))
+        .option("top-k", "K"),
+    number("proposal", "repetition_penalty", POSITIVE, "Divide the logits of tokens seen before by this; 1 is off.")
+        .default(|base, _| either(base, 1.0, 1.05))
+        .option("repetition-penalty", "R"),
     number(
         "proposal",
         "head_k",
         Range::count(0.0),
-        |_, _| Some(0.0),
         "Keep this many tokens of the vocabulary, the likeliest under π_B; 0 keeps all.",
-    ),
+    )
+    .default(|_, _| Some(0.0)),
     number(
         "proposal",
         "plausibility",
         SHARE,
-        |_, _| Some(0.0),
         "Keep tokens with at least this fraction of the likeliest token's probability under π_B.",
-    ),
-    number("blades", "weight", NOT_NEGATIVE, |_, _| None, "Weight of the blade, scaled so that all sum to one.").symbol("w"),
-    number("blades", "guided", NOT_NEGATIVE, |_, _| None, "λ of ARGS and FUDGE: the score becomes log π_B plus this times μ.")
-        .symbol("λ"),
-    number("blades", "divergence_alpha", POSITIVE, |_, _| Some(0.5), "α of the α-divergence of a ratio."),
-    number(
-        "normalizer",
-        "epsilon",
-        NOT_NEGATIVE,
-        |base, _| either(base, 0.0, 1e-6),
-        "ε, added to the standard deviation of a batch.",
     )
-    .symbol("ε"),
-    number("aggregator", "k_max", POSITIVE, |base, _| Some(base.point.k_max), "K of the first round."),
-    number(
-        "aggregator",
-        "k_min",
-        POSITIVE,
-        |base, _| Some(base.point.k_min),
-        "K of the last round, not above that of the first.",
-    ),
-    number(
-        "aggregator",
-        "p",
-        Range::real(1.0, INFINITY),
-        |_, _| Some(2.0),
-        "Exponent of the spread of a round robin; may be inf.",
-    ),
-    number("aggregator", "nu", Range::real(0.1, INFINITY), |_, _| Some(3.0), "ν, degrees of freedom of Student's t.").symbol("ν"),
-    number("aggregator", "divergence_alpha", POSITIVE, |_, _| Some(0.5), "α of the α-divergence of a mixture."),
-    number("selector", "epsilon", SHARE, |_, _| Some(0.1), "ε, the share of steps in which any candidate is drawn.").symbol("ε"),
-    number("selector", "top_k", Range::count(1.0), |_, _| None, "Keep this many candidates of the highest rating."),
-    number("selector", "top_p", Range::above(0.0, 1.0), |_, _| None, "Keep the likeliest candidates that hold this mass."),
-    number("granularity", "entropy", NOT_NEGATIVE, |_, _| Some(3.0), "Entropy of the next token, in nats, that ends a span."),
-    number("search", "first", Range::count(1.0), |_, _| Some(4.0), "Candidates of the first wave."),
-    number("search", "wave", Range::count(1.0), |_, _| Some(4.0), "Candidates of each wave after it."),
-    number(
-        "search",
-        "probability",
-        Range::above(0.0, 1.0),
-        |_, _| Some(0.9),
-        "Selection probability of a candidate that settles the choice.",
-    ),
-    number("search", "score", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| None, "Composite score that is good enough."),
-    number("search", "tokens", Range::count(1.0), |_, _| Some(8.0), "Tokens after which unlikely candidates are dropped."),
+    .default(|_, _| Some(0.0)),
+    number("blades", "weight", NOT_NEGATIVE, "Weight of the blade, scaled so that all sum to one.").symbol("w"),
+    number("blades", "guided", NOT_NEGATIVE, "λ of ARGS and FUDGE: the score becomes log π_B plus this times μ.").symbol("λ"),
+    number("blades", "divergence_alpha", POSITIVE, "α of the α-divergence of a ratio.").default(|_, _| Some(0.5)),
+    number("normalizer", "epsilon", NOT_NEGATIVE, "ε, added to the standard deviation of a batch.")
+        .default(|base, _| either(base, 0.0, 1e-6))
+        .symbol("ε"),
+    number("aggregator", "k_max", POSITIVE, "K of the first round.").default(|base, _| Some(base.point.k_max)),
+    number("aggregator", "k_min", POSITIVE, "K of the last round, not above that of the first.")
+        .default(|base, _| Some(base.point.k_min)),
+    number("aggregator", "p", Range::real(1.0, INFINITY), "Exponent of the spread of a round robin; may be inf.")
+        .default(|_, _| Some(2.0)),
+    number("aggregator", "nu", Range::real(0.1, INFINITY), "ν, degrees of freedom of Student's t.")
+        .default(|_, _| Some(3.0))
+        .symbol("ν"),
+    number("aggregator", "divergence_alpha", POSITIVE, "α of the α-divergence of a mixture.").default(|_, _| Some(0.5)),
+    number("selector", "epsilon", SHARE, "ε, the share of steps in which any candidate is drawn.")
+        .default(|_, _| Some(0.1))
+        .symbol("ε"),
+    number("selector", "top_k", Range::count(1.0), "Keep this many candidates of the highest rating."),
+    number("selector", "top_p", MASS, "Keep the likeliest candidates that hold this mass."),
+    number("granularity", "entropy", NOT_NEGATIVE, "Entropy of the next token, in nats, that ends a span.")
+        .default(|_, _| Some(3.0)),
+    number("search", "first", Range::count(1.0), "Candidates of the first wave.").default(|_, _| Some(4.0)),
+    number("search", "wave", Range::count(1.0), "Candidates of each wave after it.").default(|_, _| Some(4.0)),
+    number("search", "probability", MASS, "Selection probability of a candidate that settles the choice.")
+        .default(|_, _| Some(0.9)),
+    number("search", "score", ANY, "Composite score that is good enough."),
+    number("search", "tokens", Range::count(1.0), "Tokens after which unlikely candidates are dropped.")
+        .default(|_, _| Some(8.0)),
     number(
         "search",
         "mass",
-        Range::above(0.0, 1.0),
-        |_, _| Some(0.9),
+        MASS,
         "The likeliest candidates that hold this mass go on; 1 − this is the risk of dropping the winner.",
-    ),
-    number(
-        "fallback",
-        "threshold",
-        Range::real(f64::NEG_INFINITY, INFINITY),
-        |_, _| None,
-        "The least composite score of a choice that is kept.",
     )
-    .name("fallback_threshold"),
-    number("weighting", "temperature", POSITIVE, |_, _| Some(1.0), "T of the rule for w, in the unit of the scores.")
+    .default(|_, _| Some(0.9)),
+    number("fallback", "threshold", ANY, "The least composite score of a choice that is kept.").name("fallback_threshold"),
+    number("weighting", "temperature", POSITIVE, "T of the rule for w, in the unit of the scores.")
+        .default(|_, _| Some(1.0))
         .name("weighting_temperature")
         .symbol("T"),
-    number("weighting", "limit", POSITIVE, |_, _| Some(10.0), "The most that the multiplier of a constraint may be."),
-    number("gates", "threshold", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| None, "The least value that passes."),
-    number("gates", "kappa", Range::real(f64::NEG_INFINITY, INFINITY), |_, _| Some(0.0), "κ: the gate compares μ − κσ.")
-        .symbol("κ"),
+    number("weighting", "limit", POSITIVE, "The most that the multiplier of a constraint may be.").default(|_, _| Some(10.0)),
+    number("gates", "threshold", ANY, "The least value that passes."),
+    number("gates", "kappa", ANY, "κ: the gate compares μ − κσ.").default(|_, _| Some(0.0)).symbol("κ"),
 ];
 
 impl Parameter {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sk_core::{OperatingPoint, ParameterError, Selector};
 use sk_select::{Argmax, Champion, Criterion, EpsilonArgmax, Gate, Nucleus, Softmax, TopK, Uniform};
 
-use crate::choices::{Convention, Fallback};
+use crate::choices::{Convention, GateFallback};
 use crate::number;
 
 /// The `[selector]` section.
@@ -81,7 +81,7 @@ pub struct GateSpec {
     #[schemars(with = "number::Number")]
     pub threshold: f64,
     /// The rule if no candidate passes.
-    pub fallback: Fallback,
+    pub fallback: GateFallback,
 }
 
 /// What a gate looks at.
@@ -137,12 +137,7 @@ impl SelectorRule {
 }
 
 impl SelectorSpec {
-    /// The blades that gates look at.
-    pub(crate) fn gated_blades(&self) -> impl Iterator<Item = &str> {
-        self.gates.iter().filter(|gate| matches!(gate.on, GateOn::Blade { .. })).map(|gate| gate.name.as_str())
-    }
-
-    /// The gates on blades: the name of each, and its threshold.
+    /// The gates on blades: the name of each, which is that of its blade, and its threshold.
     pub(crate) fn thresholds(&self) -> impl Iterator<Item = (&str, f64)> {
         let gates = self.gates.iter().filter(|gate| matches!(gate.on, GateOn::Blade { .. }));
         gates.map(|gate| (gate.name.as_str(), gate.threshold))

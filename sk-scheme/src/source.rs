@@ -1,6 +1,7 @@
 //! A text as a table, and the place of each of its keys and values for the errors that name it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
@@ -8,7 +9,6 @@ use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 use crate::SchemeError;
-use crate::error::Reason;
 
 /// Positions of key and value, by the path of the key: sections are taken in this order.
 type Places = BTreeMap<Vec<String>, [usize; 2]>;
@@ -155,8 +155,8 @@ impl<'s> Section<'s> {
     }
 
     /// A fault of the section as a whole.
-    pub(crate) fn fault(&self, reason: impl Into<Reason>) -> SchemeError {
-        self.value(self.line(), format!("[{}]", self.dotted()), reason.into().0)
+    pub(crate) fn fault(&self, reason: impl Display) -> SchemeError {
+        self.value(self.line(), format!("[{}]", self.dotted()), reason.to_string())
     }
 
     /// A value of another type than its key has.

@@ -1,19 +1,19 @@
 //! A scheme as data, slot by slot.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sk_core::{
-    AlignmentSpec, Arm, Blade, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex,
-    SpecHandle, Weighting,
+    AlignmentSpec, Arm, Drafting, Engine, Fallback, Generation, HeadKind, OperatingPoint, Scheme, Seat, Simplex, SpecHandle,
+    Weighting,
 };
 use toml::Table;
 
 use crate::choices::Convention;
-use crate::error::Reason;
 use crate::weights::NamedWeights;
 use crate::{
     AggregatorSpec, BladeSpec, FallbackSpec, GranularitySpec, NormalizerSpec, ProposalSpec, SchemeError, SearchSpec,
@@ -208,7 +208,7 @@ impl SchemeSpec {
             let hint = suggest::hint(name, &seated);
             return Err(parameter("normalizer", format!("correlations name blade \"{name}\", which is not seated; {hint}")));
         }
-        if let Some(name) = self.selector.gated_blades().find(|name| !seated.contains(name)) {
+        if let Some((name, _)) = self.selector.thresholds().find(|(name, _)| !seated.contains(name)) {
             return Err(SchemeError::Gate { name: name.to_owned(), seated: seated.join(", ") });
         }
         let seat = |blade: &BladeSpec| {
@@ -227,10 +227,6 @@ impl SchemeSpec {
             Some(weights) => weights.apply(&spec)?,
             None => spec,
         })
-    }
-
-    fn fluency_blade(&self) -> Option<Arc<dyn Blade>> {
-        self.fluency.as_ref().map(|_| Arc::new(sk_blades::Fluency) as _)
     }
 
     /// The scheme on an engine.
@@ -277,7 +273,7 @@ impl SchemeSpec {
         Ok(Arm {
             name: name.into(),
             spec,
-            fluency: self.fluency_blade(),
+            fluency: self.fluency.as_ref().map(|_| Arc::new(sk_blades::Fluency) as _),
             weighting: self.weighting().map_err(|reason| parameter("weighting", reason))?,
             normalizer: self.normalizer.build().map_err(|reason| parameter("normalizer", reason))?,
             aggregator: self.aggregator.build().map_err(|error| parameter("aggregator", error))?,
@@ -316,7 +312,7 @@ impl SchemeSpec {
                 return Err(parameter(slot, reason));
             }
         }
-        self.weighting.build(&self.selector).map_err(|reason| parameter("weighting", reason))?;
+        self.weighting().map_err(|reason| parameter("weighting", reason))?;
         for blade in self.blades.iter().chain(&self.template) {
             blade.build().map_err(|error| parameter("blades", error))?;
         }
@@ -333,6 +329,6 @@ pub(crate) fn table_of(part: &impl Serialize) -> Table {
     Table::try_from(part).expect("the parts of a scheme are tables")
 }
 
-pub(crate) fn parameter(slot: &'static str, reason: impl Into<Reason>) -> SchemeError {
-    SchemeError::Parameter { slot, reason: reason.into().0 }
+pub(crate) fn parameter(slot: &'static str, reason: impl Display) -> SchemeError {
+    SchemeError::Parameter { slot, reason: reason.to_string() }
 }

@@ -185,7 +185,7 @@ fn gate(name: &'static str) -> impl Strategy<Value = GateSpec> {
         Just(GateOn::Rating),
     ];
     let threshold = prop_oneof![-9.0..9.0, Just(f64::NEG_INFINITY), Just(f64::INFINITY)];
-    let fallback = prop_oneof![Just(Fallback::Best), Just(Fallback::Open)];
+    let fallback = prop_oneof![Just(GateFallback::Best), Just(GateFallback::Open)];
     (on, threshold, fallback).prop_map(move |(on, threshold, fallback)| GateSpec {
         name: name.to_owned(),
         on,

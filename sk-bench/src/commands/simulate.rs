@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::{Error, suggest, terminal, whole_file};
-use sk_report::simulate::{Breakage, Exhibit, STUDIES, Simulation, exhibits, page};
+use sk_report::simulate::{Breakage, Exhibit, STUDIES, exhibits, page};
 use sk_report::table::Table;
 
 const EXAMPLES: &str = "\
@@ -86,7 +86,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), Error> {
         )));
     }
     let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
-    let exhibits = exhibits(&Simulation::run(args.seed, wanted, args.broken)?);
+    let exhibits = exhibits(args.seed, wanted, args.broken)?;
     match &args.html {
         Some(path) => {
             let html = page(&exhibits, args.seed).html()?;

@@ -41,7 +41,7 @@ pub fn frontier_csv(objectives: &Objectives, records: &[Judged], seed: Option<u6
     }
     if let Some(record) = records.iter().find(|record| objectives.rubric(&record.rubric).is_none() && record.rubric != FLUENCY) {
         let known: Vec<&str> = objectives.rubrics.iter().map(|rubric| rubric.name.as_str()).collect();
-        let hint = sk_report::suggest::hint(&record.rubric, &known);
+        let hint = crate::suggest::hint(&record.rubric, &known);
         return Err(unfit(format!("rubric \"{}\" is not in the objectives; {hint}; see --objectives", record.rubric)));
     }
     let mut blades: Vec<&str> = objectives.blades.iter().map(|blade| blade.name.as_str()).collect();

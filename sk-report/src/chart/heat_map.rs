@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::Plot;
 use super::palette::{BRIGHT, DARK, DIVERGING, INK, MUTED, PAPER, SEQUENTIAL};
 use super::plot::{hover, literal, literals};
+use crate::stats::extent;
 
 /// Share of the way to an end of the diverging scale from which its colour is nearer to the ink
 /// than to the paper, in light and in dark.
@@ -101,10 +102,9 @@ impl From<HeatMap> for Plot {
             (0..rows.len()).map(|row| (0..columns.len()).map(|column| say(row, column)).collect()).collect();
         trace["hovertext"] = json!(said);
         let mark = |row, column| if p(row, column) < SIGNIFICANT { "*" } else { "" };
-        let known = || values.iter().flatten().copied().filter(|value| !value.is_nan());
-        let extent = || known().fold(0.0_f64, |most, value| most.max(value.abs()));
-        let spanned = || [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)];
-        let [low, high] = range.unwrap_or_else(|| if signed { [-extent(), extent()] } else { spanned() });
+        let [least, most] = extent(values.iter().flatten().copied());
+        let furthest = most.max(-least).max(0.0);
+        let [low, high] = range.unwrap_or(if signed { [-furthest, furthest] } else { [least, most] });
         if low <= high {
             (trace["zmin"], trace["zmax"]) = (json!(low), json!(high));
         }

@@ -11,9 +11,9 @@ pub struct Plot {
     /// Where and how.
     pub(super) layout: Value,
     /// Pixels from top to bottom.
-    pub(crate) height: u32,
+    pub(super) height: u32,
     /// Whether it is drawn on a canvas, which a printer may leave blank.
-    pub(crate) scene: bool,
+    pub(super) scene: bool,
 }
 
 impl Plot {

@@ -4,16 +4,17 @@ use super::Figure;
 use crate::table::Table;
 
 /// A part of a page under a heading.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Section {
-    pub(super) id: String,
-    pub(super) title: String,
+    id: String,
+    title: String,
     pub(super) blocks: Vec<Block>,
 }
 
-/// What a section is made of.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Block {
+/// What a section is made of; the template tells blocks apart by their kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "kind", content = "of")]
+pub(super) enum Block {
     /// Text.
     Paragraph(String),
     /// What is not here, and why.
@@ -30,7 +31,7 @@ pub enum Block {
 
 /// A table and the prompts that its rows are about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ShownTable {
+pub(super) struct ShownTable {
     pub(super) table: Table,
     /// A column that names prompts, and the text of the prompt in each row; nothing where it is not
     /// known. A cell shows the beginning of the text, and all of it when pointed at.
@@ -120,9 +121,7 @@ impl Section {
         self.block(Block::Exchange(Box::new(exchange)))
     }
 
-    /// Adds a block.
-    #[must_use]
-    pub fn block(mut self, block: Block) -> Self {
+    fn block(mut self, block: Block) -> Self {
         self.blocks.push(block);
         self
     }
@@ -133,7 +132,7 @@ impl Section {
     }
 
     /// What is missing, if nothing else is in it: no chart, no row of a table, no number, no answer.
-    pub fn lacks(&self) -> Option<Vec<&str>> {
+    pub fn lacks<'a>(&'a self) -> Option<Vec<&'a str>> {
         let content = |block: &Block| match block {
             Block::Paragraph(_) | Block::Missing(_) => false,
             Block::Facts(facts) => !facts.is_empty(),
@@ -143,12 +142,7 @@ impl Section {
         if self.blocks.iter().any(content) {
             return None;
         }
-        let mut missing = Vec::new();
-        for block in &self.blocks {
-            if let Block::Missing(text) = block {
-                missing.push(text.as_str());
-            }
-        }
-        Some(missing)
+        let missing = |block: &'a Block| if let Block::Missing(text) = block { Some(text.as_str()) } else { None };
+        Some(self.blocks.iter().filter_map(missing).collect())
     }
 }

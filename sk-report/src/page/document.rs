@@ -1,12 +1,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use minijinja::Environment;
+use minijinja::value::Serde;
+use minijinja::{Environment, ErrorKind, Value};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::Section;
+use super::block::Block;
 use super::prompt::clipped;
-use super::table::TableView;
-use super::{Behind, Block, Exchange, Fact, Figure, PageError, Section};
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -14,7 +15,7 @@ const SCRIPT: &str = include_str!("page.js");
 const PLOTLY: &str = include_str!("plotly/plotly.min.js");
 
 /// A page of figures and tables.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Page {
     title: String,
     verdict: Vec<String>,
@@ -22,6 +23,11 @@ pub struct Page {
     sections: Vec<Section>,
     colophon: Vec<String>,
 }
+
+/// Why a page cannot be written down: its template failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the page's template: {0}")]
+pub struct PageError(#[from] minijinja::Error);
 
 impl Page {
     /// A page without content.
@@ -60,12 +66,12 @@ impl Page {
     /// The page as one HTML file.
     ///
     /// # Errors
-    /// When a figure cannot be written as JSON, or the template fails.
+    /// When the template fails.
     pub fn html(&self) -> Result<String, PageError> {
-        let sections: Vec<SectionView<'_>> = self.sections.iter().map(SectionView::of).collect::<Result<_, _>>()?;
-        let charts = sections.iter().any(|section| section.blocks.iter().any(|block| matches!(block, BlockView::Figure { .. })));
+        let charts = self.sections.iter().flat_map(|section| &section.blocks).any(|block| matches!(block, Block::Figure(_)));
         let scripts: &[&str] = if charts { &[PLOTLY, SCRIPT] } else { &[SCRIPT] };
-        let hashes: Vec<String> = scripts.iter().map(|script| format!("'sha256-{}'", digest(script))).collect();
+        let digest = |script: &&str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
+        let hashes: Vec<String> = scripts.iter().map(digest).collect();
         // Plotly adds rules of its own to the page, hence the styles; what it draws on a canvas is
         // kept for printing as a data: image.
         let policy = format!(
@@ -73,125 +79,29 @@ impl Page {
             hashes.join(" ")
         );
         let mut environment = Environment::new();
+        environment.add_filter("clipped", clipped);
+        environment.add_filter("json", inert_json);
         // The name decides that values are escaped.
         environment.add_template("page.html", TEMPLATE)?;
-        let Self { title, verdict, lead, colophon, .. } = self;
-        let view = PageView { title, verdict, lead, colophon, sections, policy, style: STYLE, scripts };
-        Ok(environment.get_template("page.html")?.render(minijinja::Value::from(minijinja::value::Serde(view)))?)
+        let context = Context { page: self, policy, style: STYLE, scripts };
+        Ok(environment.get_template("page.html")?.render(Value::from(Serde(context)))?)
     }
 }
 
-fn digest(script: &str) -> String {
-    STANDARD.encode(Sha256::digest(script))
-}
-
+/// What the template is given.
 #[derive(Debug, Serialize)]
-struct PageView<'a> {
-    title: &'a str,
-    verdict: &'a [String],
-    lead: &'a [String],
-    colophon: &'a [String],
-    sections: Vec<SectionView<'a>>,
+struct Context<'a> {
+    #[serde(flatten)]
+    page: &'a Page,
     policy: String,
     style: &'a str,
     scripts: &'a [&'a str],
 }
 
-#[derive(Debug, Serialize)]
-struct SectionView<'a> {
-    id: &'a str,
-    title: &'a str,
-    blocks: Vec<BlockView<'a>>,
-}
-
-/// What the template tells blocks apart by.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "lowercase", tag = "kind", content = "of")]
-enum BlockView<'a> {
-    Paragraph(&'a str),
-    Missing(&'a str),
-    Facts(&'a [Fact]),
-    Figure(FigureView<'a>),
-    Table(TableView<'a>),
-    Exchange(ExchangeView<'a>),
-}
-
-#[derive(Debug, Serialize)]
-struct ExchangeView<'a> {
-    /// The beginning of the prompt.
-    name: String,
-    #[serde(flatten)]
-    exchange: &'a Exchange,
-}
-
-#[derive(Debug, Serialize)]
-struct FigureView<'a> {
-    id: &'a str,
-    title: &'a str,
-    caption: &'a str,
-    alt: &'a str,
-    panels: Vec<PanelView<'a>>,
-    table: Option<TableView<'a>>,
-    elsewhere: Option<&'a str>,
-}
-
-#[derive(Debug, Serialize)]
-struct PanelView<'a> {
-    title: &'a str,
-    height: u32,
-    scene: bool,
-    /// The plot as JSON that may stand in a script element.
-    json: String,
-}
-
-impl<'a> SectionView<'a> {
-    fn of(section: &'a Section) -> Result<Self, PageError> {
-        let blocks = section.blocks.iter().map(BlockView::of).collect::<Result<_, _>>()?;
-        Ok(Self { id: &section.id, title: &section.title, blocks })
-    }
-}
-
-impl<'a> BlockView<'a> {
-    fn of(block: &'a Block) -> Result<Self, PageError> {
-        Ok(match block {
-            Block::Paragraph(text) => Self::Paragraph(text),
-            Block::Missing(text) => Self::Missing(text),
-            Block::Facts(facts) => Self::Facts(facts),
-            Block::Figure(figure) => Self::Figure(FigureView::of(figure)?),
-            Block::Table(shown) => Self::Table(TableView::of(&shown.table, shown.prompts.as_ref())),
-            Block::Exchange(exchange) => Self::Exchange(ExchangeView { name: clipped(&exchange.prompt), exchange }),
-        })
-    }
-}
-
-impl<'a> FigureView<'a> {
-    fn of(figure: &'a Figure) -> Result<Self, PageError> {
-        let panel = |panel: &'a super::Panel| {
-            let plot = &panel.plot;
-            let json = serde_json::to_string(plot);
-            let json = json.map_err(|source| PageError::Figure { figure: figure.id.clone(), source })?;
-            Ok(PanelView { title: &panel.title, height: plot.height, scene: plot.scene, json: inert(&json) })
-        };
-        let (table, elsewhere) = match &figure.behind {
-            Some(Behind::Table(table)) => (Some(TableView::of(table, None)), None),
-            Some(Behind::Elsewhere(id)) => (None, Some(id.as_str())),
-            None => (None, None),
-        };
-        let Figure { id, title, caption, alt, panels, .. } = figure;
-        Ok(Self {
-            id,
-            title,
-            caption,
-            alt,
-            panels: panels.iter().map(panel).collect::<Result<_, PageError>>()?,
-            table,
-            elsewhere,
-        })
-    }
-}
-
-/// JSON that cannot end the script element it stands in, nor begin another: these characters occur
-/// in its strings alone.
-fn inert(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+/// The plot of a figure as JSON that cannot end the script element it stands in, nor begin another:
+/// the characters that are replaced occur in its strings alone.
+fn inert_json(plot: &Value, figure: &str) -> Result<Value, minijinja::Error> {
+    let json = serde_json::to_string(plot)
+        .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, format!("figure \"{figure}\": {error}")))?;
+    Ok(Value::from_safe_string(json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")))
 }

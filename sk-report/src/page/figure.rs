@@ -1,29 +1,34 @@
+use serde::Serialize;
+
+use super::block::ShownTable;
 use crate::chart::Plot;
 use crate::table::Table;
 
 /// Charts under one title, with a caption and the table of what they show.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    pub(super) id: String,
-    pub(super) title: String,
-    pub(super) caption: String,
-    pub(super) alt: String,
-    pub(super) panels: Vec<Panel>,
-    pub(super) behind: Option<Behind>,
+    id: String,
+    title: String,
+    caption: String,
+    alt: String,
+    panels: Vec<Panel>,
+    #[serde(flatten)]
+    behind: Option<Behind>,
 }
 
 /// One chart of a figure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Panel {
-    pub(super) title: String,
-    pub(super) plot: Plot,
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Panel {
+    title: String,
+    plot: Plot,
 }
 
 /// Where a figure's numbers stand.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Behind {
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Behind {
     /// In a table of its own, which opens under the figure.
-    Table(Box<Table>),
+    Table(Box<ShownTable>),
     /// In a table elsewhere on the page, by its short name.
     Elsewhere(String),
 }
@@ -66,7 +71,7 @@ impl Figure {
     /// The table of what is drawn, closed under the figure.
     #[must_use]
     pub fn behind(mut self, table: Table) -> Self {
-        self.behind = Some(Behind::Table(Box::new(table)));
+        self.behind = Some(Behind::Table(Box::new(ShownTable { table, prompts: None })));
         self
     }
 

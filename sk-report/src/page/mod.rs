@@ -7,12 +7,10 @@
 
 mod block;
 mod document;
-mod error;
 mod figure;
 mod prompt;
 mod table;
 
-pub use block::{Answer, Block, Exchange, Fact, Section, ShownTable};
-pub use document::Page;
-pub use error::PageError;
-pub use figure::{Behind, Figure, Panel};
+pub use block::{Answer, Exchange, Fact, Section};
+pub use document::{Page, PageError};
+pub use figure::Figure;

@@ -1,12 +1,19 @@
 //! Tables as the template reads them: what is printed, and the digits behind it.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use super::block::ShownTable;
 use super::prompt::clipped;
 use crate::table::{Column, Kind, Table, Value, headings, print, record};
 
+impl Serialize for ShownTable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        TableView::of(&self.table, self.prompts.as_ref()).serialize(serializer)
+    }
+}
+
 #[derive(Debug, Serialize)]
-pub(super) struct TableView<'a> {
+struct TableView<'a> {
     id: &'a str,
     title: &'a str,
     columns: Vec<ColumnView<'a>>,
@@ -47,7 +54,7 @@ const SHORT: usize = 18;
 
 impl<'a> TableView<'a> {
     /// A table, with the texts of prompts in place of what names them in one column.
-    pub(super) fn of(table: &'a Table, prompts: Option<&'a (usize, Vec<Option<String>>)>) -> Self {
+    fn of(table: &'a Table, prompts: Option<&'a (usize, Vec<Option<String>>)>) -> Self {
         let row = |(row, values): (usize, &Vec<Value>)| {
             let mut cells: Vec<CellView> =
                 table.columns.iter().zip(values).map(|(column, value)| CellView::of(column, value)).collect();

@@ -54,15 +54,14 @@ impl<'a> Example<'a> {
         let quality = |example: &Self| (Self::f1(example.cell), example.difference());
         let gain = |example: &Self| (example.difference(), Self::f1(example.cell));
         let mut chosen = Vec::new();
-        for (case, count, key, sign) in [
+        let cases = [
             ("best", EXTREMES, &quality as &dyn Fn(&Self) -> (f64, f64), 1.0),
             ("worst", EXTREMES, &quality, -1.0),
             ("most gained", CONTRASTS, &gain, 1.0),
             ("most lost", CONTRASTS, &gain, -1.0),
-        ] {
-            if rival.is_none() && count == CONTRASTS {
-                continue;
-            }
+        ];
+        // Without a rival nothing is gained or lost.
+        for &(case, count, key, sign) in &cases[..if rival.is_some() { 4 } else { 2 }] {
             let mut ranked = pairs.clone();
             ranked.sort_by(|a, b| {
                 let ((a1, a2), (b1, b2)) = (key(a), key(b));

@@ -1,4 +1,4 @@
-use super::CandidateStep;
+use super::{CandidateStep, grouped};
 use crate::stats::{influence_shares, mean, median};
 
 /// What candidate batches say about how blades and tournament combine, in one arm.
@@ -68,13 +68,7 @@ pub struct BladeSpread {
 impl Mechanism {
     /// One entry per arm, in the order in which arms occur.
     pub fn by_arm(steps: &[CandidateStep]) -> Vec<Self> {
-        let mut arms: Vec<(&str, Vec<&CandidateStep>)> = Vec::new();
-        for step in steps {
-            match arms.iter_mut().find(|(arm, _)| *arm == step.arm) {
-                Some((_, steps)) => steps.push(step),
-                None => arms.push((&step.arm, vec![step])),
-            }
-        }
+        let arms = grouped(steps.iter().map(|step| (step.arm.as_str(), step)));
         arms.into_iter().map(|(arm, steps)| Self::of(arm, &steps)).collect()
     }
 

@@ -28,3 +28,15 @@ pub use published::{Comparison, Ledger, Verdict};
 pub use raw::{Ablation, Arm, CandidateStep, Classified, RawResults};
 pub use recorded::{Recorded, Runs, Text};
 pub use sweep::{Cell, Method, Sweep, WeightVector};
+
+/// Items by what they share, groups and their items in the order in which they occur.
+fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, item) in items {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
+}

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::grouped;
 use crate::table::{Kind, Table};
 
 /// What the paper prints: source, subject, part, quantity, the figure as printed.
@@ -124,78 +125,41 @@ pub(super) fn tables(comparisons: &[Comparison]) -> Vec<Table> {
 }
 
 fn summary(comparisons: &[Comparison]) -> Table {
-    let columns = [
-        ("where", Kind::Text),
-        ("figure", Kind::Text),
-        ("read as", Kind::Text),
-        ("figures", Kind::Count),
-        ("same", Kind::Count),
-        ("within resampling", Kind::Count),
-        ("differ", Kind::Count),
-    ];
-    let mut table = Table::new("reproduction", "Published figures against the raw cells", &columns);
-    fn key(c: &Comparison) -> (&str, &str, &str) {
-        (c.source, &c.quantity, c.reading)
-    }
-    let mut keys = Vec::new();
-    for comparison in comparisons {
-        if !keys.contains(&key(comparison)) {
-            keys.push(key(comparison));
-        }
-    }
-    for (source, quantity, reading) in keys {
-        let group: Vec<_> = comparisons.iter().filter(|c| key(c) == (source, quantity, reading)).collect();
-        let count = |verdict| group.iter().filter(|c| c.verdict == verdict).count();
-        table.row(vec![
-            source.into(),
-            quantity.into(),
-            reading.into(),
-            group.len().into(),
-            count(Verdict::Same).into(),
-            count(Verdict::WithinResampling).into(),
-            count(Verdict::Differs).into(),
-        ]);
-    }
+    let count = |group: &[Verdict], verdict| group.iter().filter(|own| **own == verdict).count();
+    let groups = grouped(comparisons.iter().map(|c| ((c.source, c.quantity.as_str(), c.reading), c.verdict)));
+    let table = Table::of("reproduction", "Published figures against the raw cells", &groups)
+        .column("where", Kind::Text, |((source, _, _), _)| *source)
+        .column("figure", Kind::Text, |((_, quantity, _), _)| *quantity)
+        .column("read as", Kind::Text, |((_, _, reading), _)| *reading)
+        .column("figures", Kind::Count, |(_, group)| group.len())
+        .column("same", Kind::Count, |(_, group)| count(group, Verdict::Same))
+        .column("within resampling", Kind::Count, |(_, group)| count(group, Verdict::WithinResampling))
+        .column("differ", Kind::Count, |(_, group)| count(group, Verdict::Differs))
+        .build();
     table.note("\"read as\" names the convention where the paper's words and its figures part; both readings are listed.")
 }
 
-const COLUMNS: [(&str, Kind); 8] = [
-    ("where", Kind::Text),
-    ("subject", Kind::Text),
-    ("part", Kind::Text),
-    ("figure", Kind::Text),
-    ("read as", Kind::Text),
-    ("published", Kind::Text),
-    ("recomputed", Kind::Text),
-    ("verdict", Kind::Text),
-];
-
 fn differences(comparisons: &[Comparison]) -> Table {
-    let mut table = Table::new("differences", "Published figures that do not follow from the raw cells, as read", &COLUMNS);
-    list(&mut table, comparisons.iter().filter(|comparison| comparison.verdict == Verdict::Differs));
-    table
+    let differing: Vec<&Comparison> = comparisons.iter().filter(|c| c.verdict == Verdict::Differs).collect();
+    list("differences", "Published figures that do not follow from the raw cells, as read", &differing)
 }
 
 fn everything(comparisons: &[Comparison]) -> Table {
-    let mut table = Table::new("comparison", "Every published figure beside the recomputed one", &COLUMNS);
-    list(&mut table, comparisons.iter());
-    table.appendix = true;
-    table
+    let all: Vec<&Comparison> = comparisons.iter().collect();
+    Table { appendix: true, ..list("comparison", "Every published figure beside the recomputed one", &all) }
 }
 
-fn list<'a>(table: &mut Table, comparisons: impl Iterator<Item = &'a Comparison>) {
-    for comparison in comparisons {
-        table.row(vec![
-            comparison.source.into(),
-            comparison.subject.as_str().into(),
-            comparison.part.as_str().into(),
-            comparison.quantity.as_str().into(),
-            comparison.reading.into(),
-            comparison.published.into(),
-            alike(comparison.published, comparison.recomputed).into(),
-            comparison.verdict.to_string().into(),
-        ]);
-    }
+fn list(id: &str, title: &str, comparisons: &[&Comparison]) -> Table {
+    Table::of(id, title, comparisons)
+        .column("where", Kind::Text, |c| c.source)
+        .column("subject", Kind::Text, |c| c.subject.as_str())
+        .column("part", Kind::Text, |c| c.part.as_str())
+        .column("figure", Kind::Text, |c| c.quantity.as_str())
+        .column("read as", Kind::Text, |c| c.reading)
+        .column("published", Kind::Text, |c| c.published)
+        .column("recomputed", Kind::Text, |c| alike(c.published, c.recomputed))
+        .column("verdict", Kind::Text, |c| c.verdict.to_string())
+        .build()
 }
 
 /// `value` with one digit more than `printed` has.

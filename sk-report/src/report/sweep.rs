@@ -1,7 +1,7 @@
-use super::ReportError;
+use super::{ReportError, grouped};
 use crate::objectives::{Objectives, Scores};
 use crate::stats::{F1, mean_axes, snap};
-use crate::suggest;
+use sk_scheme::suggest;
 
 /// One judged response.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,15 +76,11 @@ impl Sweep {
         }
         let seated = |point: &WeightVector| point.weights.iter().filter(|&&weight| weight > 0.0).count();
         points.sort_by(|a, b| seated(a).cmp(&seated(b)).then_with(|| falling(&a.weights, &b.weights)));
-        let mut methods: Vec<Method> = Vec::new();
-        for (name, point, cell) in rows {
+        let placed = rows.into_iter().map(|(name, point, cell)| {
             let configuration = points.iter().position(|known| *known == point).unwrap_or_default();
-            let cell = Cell { configuration, ..cell };
-            match methods.iter_mut().find(|method| method.name == name) {
-                Some(method) => method.cells.push(cell),
-                None => methods.push(Method { name, cells: vec![cell] }),
-            }
-        }
+            (name, Cell { configuration, ..cell })
+        });
+        let methods = grouped(placed).into_iter().map(|(name, cells)| Method { name, cells }).collect();
         let mut sweep = Self { objectives: objectives.clone(), blades, points, methods };
         let f1 = |method: &Method| F1::OfMeanAxes.of(&sweep.axes(method), 0.0);
         let mut ranked: Vec<(f64, Method)> = sweep.methods.iter().map(|method| (f1(method), method.clone())).collect();
@@ -136,6 +132,13 @@ impl Sweep {
         let blade = |name: &str| self.blades.iter().position(|blade| blade == name);
         let objectives = self.objectives.objectives.iter().enumerate();
         objectives.filter_map(|(place, objective)| Some((place, blade(objective.blade())?))).collect()
+    }
+
+    /// The methods that a reference is compared with: those that are not the same scheme in another
+    /// setting.
+    pub fn rivals(&self, reference: &str) -> impl Iterator<Item = &Method> {
+        let raw = self.without_normalization(reference);
+        self.methods.iter().filter(move |method| method.name != reference && raw.is_none_or(|raw| raw.name != method.name))
     }
 
     /// The reference scheme without normalisation, if it was run: `REFERENCE_no_cbn`, or for

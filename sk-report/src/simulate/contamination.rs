@@ -8,12 +8,12 @@
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use sk_aggregate::{Audit, Certify, NoCertificate, Scores, StabilityCertificate};
+use sk_aggregate::{Audit, Certify, Scores, StabilityCertificate};
 use sk_core::{Batch, ParameterError};
 use sk_select::{Argmax, Softmax};
 
-use super::Contradiction;
 use super::sampling::normal;
+use super::{Contradiction, SimulationError};
 
 const ARGMAX: &str = "Theorem 2(i) (thm:robust): argmax flips wholly past half the gap of the two best, and not before";
 const PUBLISHED: &str = "Theorem 2(ii) (thm:robust): TV ≤ 2(N−1)·L_g·D/(T·s_min)";
@@ -21,14 +21,6 @@ const SHARPENED: &str = "Theorem 2(ii), sharpened: TV ≤ tanh(L_g·D·C(σ)/2T)
 
 /// Rounding of ratings of order N and of a softmax over them, a hundredfold.
 const ROUNDING: f64 = 1e-12;
-
-/// An operator of the family, to be contaminated.
-pub struct Subject<'a> {
-    /// What it is called.
-    pub name: String,
-    /// The operator.
-    pub operator: &'a dyn Certify,
-}
 
 /// What is drawn and how long is searched.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,8 +42,6 @@ pub struct ContaminationSettings {
 /// One operator, one D: means over the batches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// The operator.
-    pub operator: String,
     /// D.
     pub radius: f64,
     /// The largest total variation that was found.
@@ -100,26 +90,6 @@ impl DrawnBatch {
     }
 }
 
-/// A study that cannot be done, or whose data contradict a theorem.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ContaminationError {
-    /// A datum against a theorem.
-    #[error(transparent)]
-    Contradiction(#[from] Contradiction),
-    /// An operator without a certificate.
-    #[error("{operator}: {source}")]
-    Uncertified {
-        /// The operator.
-        operator: String,
-        /// Why it has none.
-        source: NoCertificate,
-    },
-    /// A temperature or a radius that is none.
-    #[error(transparent)]
-    Parameter(#[from] ParameterError),
-}
-
 /// The batches of a study: μ standard normal, σ log-normal about 1 with a deviation of ½ in its
 /// logarithm.
 pub fn batches(settings: &ContaminationSettings) -> Vec<DrawnBatch> {
@@ -135,7 +105,7 @@ pub fn batches(settings: &ContaminationSettings) -> Vec<DrawnBatch> {
 ///
 /// # Errors
 /// When the choice of a batch flips before half its gap, or does not past it, or a radius is none.
-pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Result<Vec<Flip>, ContaminationError> {
+pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Result<Vec<Flip>, SimulationError> {
     let flip = |&radius: &f64| {
         let audit = audit(radius, settings)?;
         let (mut flipped, mut predicted) = (0, 0);
@@ -155,19 +125,21 @@ pub fn argmax(batches: &[DrawnBatch], settings: &ContaminationSettings) -> Resul
     settings.radii.iter().map(flip).collect()
 }
 
-/// Contaminates the choice of an operator under softmax.
+/// Contaminates the choice of an operator of the family under softmax; `name` stands for it in
+/// errors.
 ///
 /// # Errors
 /// When a total variation exceeds a bound, the bounds are out of order, or the operator has none.
 pub fn member(
-    subject: &Subject<'_>,
+    name: &str,
+    operator: &dyn Certify,
     batches: &[DrawnBatch],
     settings: &ContaminationSettings,
-) -> Result<Vec<Reading>, ContaminationError> {
+) -> Result<Vec<Reading>, SimulationError> {
     let selector = Softmax::new(settings.temperature)?;
     let certified = |drawn: &DrawnBatch| {
-        let certificate = StabilityCertificate::new(subject.operator, &drawn.batch(), settings.temperature);
-        certificate.map_err(|source| ContaminationError::Uncertified { operator: subject.name.clone(), source })
+        let certificate = StabilityCertificate::new(operator, &drawn.batch(), settings.temperature);
+        certificate.map_err(|source| SimulationError::Uncertified { operator: name.to_owned(), source })
     };
     let certificates: Vec<StabilityCertificate> = batches.iter().map(certified).collect::<Result<_, _>>()?;
     let reading = |&radius: &f64| {
@@ -177,9 +149,9 @@ pub fn member(
         for (number, (drawn, certificate)) in batches.iter().zip(&certificates).enumerate() {
             // From any scores at these dispersions, which is what a bound that does not look at
             // scores is about.
-            let found = audit.anywhere(subject.operator, &selector, &drawn.batch()).total_variation;
+            let found = audit.anywhere(operator, &selector, &drawn.batch()).total_variation;
             let bounds = [certificate.bound(radius), certificate.uniform(radius), certificate.published(radius)];
-            let where_ = || format!("{}, batch {number}, D = {radius:.6}", subject.name);
+            let where_ = || format!("{name}, batch {number}, D = {radius:.6}");
             Contradiction::unless(found <= bounds[2] + ROUNDING, PUBLISHED, || {
                 format!("{}: a total variation of {found:.9} where at most {:.9} is possible", where_(), bounds[2])
             })?;
@@ -192,7 +164,7 @@ pub fn member(
             sums.iter_mut().zip([found, bounds[0], bounds[1], bounds[2]]).for_each(|(sum, value)| *sum += value);
         }
         let [found, sharpened, uniform, published] = sums.map(|sum| sum / batches.len() as f64);
-        Ok(Reading { operator: subject.name.clone(), radius, found, closest, sharpened, uniform, published })
+        Ok(Reading { radius, found, closest, sharpened, uniform, published })
     };
     settings.radii.iter().map(reading).collect()
 }
@@ -204,7 +176,7 @@ fn audit(radius: f64, settings: &ContaminationSettings) -> Result<Audit, Paramet
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sk_aggregate::{Modulus, RoundRobin, SwissElo};
+    use sk_aggregate::{Modulus, NoCertificate, RoundRobin, SwissElo};
     use sk_core::Aggregator;
 
     use super::*;
@@ -230,9 +202,9 @@ mod tests {
         }
     }
 
-    fn with(operator: &dyn Certify, seed: u64) -> Result<Vec<Reading>, ContaminationError> {
+    fn with(operator: &dyn Certify, seed: u64) -> Result<Vec<Reading>, SimulationError> {
         let settings = small(seed);
-        member(&Subject { name: "it".to_owned(), operator }, &batches(&settings), &settings)
+        member("it", operator, &batches(&settings), &settings)
     }
 
     proptest! {
@@ -260,7 +232,7 @@ mod tests {
         // The sharpened bound is attained to within a few per cent, so a tenth less of it is
         // already too little.
         let error = with(&Claiming(RoundRobin::thurstone(), 0.5), 1).unwrap_err();
-        let ContaminationError::Contradiction(found) = error else { panic!("{error}") };
+        let SimulationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, SHARPENED);
         assert!(found.datum.starts_with("it, batch 0, D = 0.05"), "{found}");
         let error = with(&Claiming(RoundRobin::thurstone(), 5.0), 1).unwrap_err();
@@ -270,6 +242,6 @@ mod tests {
     #[test]
     fn what_has_no_bound_is_refused() {
         let error = with(&SwissElo::sound(3, 0.0).unwrap(), 1).unwrap_err();
-        assert!(matches!(error, ContaminationError::Uncertified { .. }), "{error}");
+        assert!(matches!(error, SimulationError::Uncertified { .. }), "{error}");
     }
 }

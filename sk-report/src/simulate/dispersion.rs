@@ -8,13 +8,13 @@
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use sk_aggregate::{Certify, NoCertificate};
-use sk_blades::{DispersionArm, InformativenessError, informativeness};
-use sk_core::{Aggregator, Batch, ParameterError, Selector};
+use sk_aggregate::Certify;
+use sk_blades::{DispersionArm, informativeness};
+use sk_core::{Aggregator, Batch, Selector};
 use sk_select::Softmax;
 
-use super::Contradiction;
 use super::sampling::{Mean, normal};
+use super::{Contradiction, SimulationError};
 
 const MULTISET: &str = "Corollary 2 (cor:multiset): the bounds of Theorem 2 depend on σ as a multiset";
 const FREE: &str = "the decomposition (app:cor:decomp): shuffling σ changes no expectation where σ is exchangeable";
@@ -26,7 +26,7 @@ const SCALE: &str = "shuffled less zero";
 
 /// Standard errors at which an expectation is taken to differ from what it must be: a chance of
 /// 6·10⁻⁷ in one comparison.
-const LIMIT: f64 = 5.0;
+pub(super) const LIMIT: f64 = 5.0;
 /// Worlds below which a standard error is itself too little known to be counted in.
 pub const FEWEST_WORLDS: usize = 1000;
 /// Rounding of an expectation; a difference that stays below is none.
@@ -109,48 +109,6 @@ pub struct Worth {
     pub scale_worth: Mean,
 }
 
-/// A study that cannot be done, whose data contradict a corollary, or whose worlds are too few to
-/// show what they should.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DispersionError {
-    /// A datum against a corollary.
-    #[error(transparent)]
-    Contradiction(#[from] Contradiction),
-    /// A difference that must be there, and that the worlds neither show nor exclude.
-    #[error(
-        "{worlds} worlds do not resolve {claim}: at a coupling of {coupling}, {what} is {}, and a difference shows from {:.5} on",
-        told(*.difference), LIMIT * .difference.error
-    )]
-    Unresolved {
-        /// What is to be shown.
-        claim: &'static str,
-        /// Where.
-        coupling: f64,
-        /// Which difference.
-        what: &'static str,
-        /// As far as it is known.
-        difference: Mean,
-        /// Worlds.
-        worlds: usize,
-    },
-    /// Too few worlds for a standard error to go by.
-    #[error("{worlds} worlds are too few to know a standard error by; draw {FEWEST_WORLDS} or more")]
-    TooFewWorlds {
-        /// Worlds.
-        worlds: usize,
-    },
-    /// An operator without a certificate.
-    #[error(transparent)]
-    Uncertified(#[from] NoCertificate),
-    /// A temperature that is none.
-    #[error(transparent)]
-    Parameter(#[from] ParameterError),
-    /// Too few worlds to tell 𝓘.
-    #[error(transparent)]
-    Informativeness(#[from] InformativenessError),
-}
-
 /// Compares the three arms at each coupling.
 ///
 /// That a difference is there is shown by five standard errors, and contradicted where it is
@@ -160,11 +118,11 @@ pub enum DispersionError {
 /// When a bound changes with a permutation, shuffling an exchangeable σ changes the outcome,
 /// dropping it does not, or the coupling of the most informative σ is worth nothing; and when the
 /// worlds are too few to tell.
-pub fn study(operator: &dyn Certify, draw: Draw, settings: &DispersionSettings) -> Result<Vec<Worth>, DispersionError> {
+pub fn study(operator: &dyn Certify, draw: Draw, settings: &DispersionSettings) -> Result<Vec<Worth>, SimulationError> {
     let worths = settings.couplings.iter().map(|&coupling| at(operator, draw, coupling, settings));
     let worths: Vec<Worth> = worths.collect::<Result<_, _>>()?;
     let unresolved = |claim, coupling, what, difference| {
-        Err(DispersionError::Unresolved { claim, coupling, what, difference, worlds: settings.worlds })
+        Err(SimulationError::Unresolved { claim, coupling, what, difference, worlds: settings.worlds })
     };
     if let Some(&Worth { coupling, coupling_worth, scale_worth, .. }) = worths.first() {
         Contradiction::unless(coupling_worth.distance(0.0) <= LIMIT, FREE, || {
@@ -218,10 +176,10 @@ impl Found {
 /// # Errors
 /// When a bound changes with a permutation, the operator has none, or the worlds are fewer than
 /// [`FEWEST_WORLDS`].
-pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &DispersionSettings) -> Result<Worth, DispersionError> {
+pub fn at(operator: &dyn Certify, draw: Draw, coupling: f64, settings: &DispersionSettings) -> Result<Worth, SimulationError> {
     let selector = Softmax::new(settings.temperature)?;
     if settings.worlds < FEWEST_WORLDS {
-        return Err(DispersionError::TooFewWorlds { worlds: settings.worlds });
+        return Err(SimulationError::TooFewWorlds { worlds: settings.worlds });
     }
     // The same stream at every coupling, so that neighbours differ by the coupling and not by their
     // luck.
@@ -262,7 +220,7 @@ fn outcome(operator: &(impl Aggregator + ?Sized), selector: &dyn Selector, world
     probabilities.iter().zip(&world.quality).map(|(p, q)| p * q).sum()
 }
 
-fn same_bounds(operator: &dyn Certify, world: &World, shuffled: &[f64], label: &str) -> Result<(), DispersionError> {
+fn same_bounds(operator: &dyn Certify, world: &World, shuffled: &[f64], label: &str) -> Result<(), SimulationError> {
     let real = operator.modulus(&Batch::trusted(&world.mu, &world.sigma))?;
     let other = operator.modulus(&Batch::trusted(&world.mu, shuffled))?;
     for (a, b) in [(real.published, other.published), (real.uniform, other.uniform), (real.sharpened, other.sharpened)] {
@@ -273,13 +231,13 @@ fn same_bounds(operator: &dyn Certify, world: &World, shuffled: &[f64], label: &
     Ok(())
 }
 
-fn told(mean: Mean) -> String {
+pub(super) fn told(mean: Mean) -> String {
     format!("{:.5} with a standard error of {:.5}", mean.mean, mean.error)
 }
 
 #[cfg(test)]
 mod tests {
-    use sk_aggregate::{Modulus, RoundRobin};
+    use sk_aggregate::{Modulus, NoCertificate, RoundRobin};
 
     use super::*;
 
@@ -311,7 +269,7 @@ mod tests {
         for seed in 0..20 {
             let error = study(&RoundRobin::thurstone(), honest, &few(seed)).unwrap_err();
             assert!(
-                matches!(error, DispersionError::Unresolved { claim: DROPPED, worlds: FEWEST_WORLDS, .. }),
+                matches!(error, SimulationError::Unresolved { claim: DROPPED, worlds: FEWEST_WORLDS, .. }),
                 "{seed}: {error}"
             );
         }
@@ -323,7 +281,7 @@ mod tests {
             study(&RoundRobin::thurstone(), honest, &fewer).map(drop),
             at(&Partial(RoundRobin::thurstone()), signed, 0.0, &fewer).map(drop),
         ] {
-            assert!(matches!(found, Err(DispersionError::TooFewWorlds { worlds: 999 })), "{found:?}");
+            assert!(matches!(found, Err(SimulationError::TooFewWorlds { worlds: 999 })), "{found:?}");
         }
     }
 
@@ -349,11 +307,11 @@ mod tests {
     #[test]
     fn a_coupling_that_harms_contradicts_and_one_that_is_not_seen_does_not() {
         let error = study(&RoundRobin::thurstone(), inverted, &settings(1)).unwrap_err();
-        let DispersionError::Contradiction(found) = error else { panic!("{error}") };
+        let SimulationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, COUPLED);
         assert!(found.datum.starts_with("at a coupling of 1, real less shuffled is -"), "{found}");
         let error = study(&RoundRobin::thurstone(), unmoved, &settings(1)).unwrap_err();
-        assert!(matches!(error, DispersionError::Unresolved { claim: COUPLED, coupling: 1.0, .. }), "{error}");
+        assert!(matches!(error, SimulationError::Unresolved { claim: COUPLED, coupling: 1.0, .. }), "{error}");
     }
 
     #[test]
@@ -362,7 +320,7 @@ mod tests {
         assert!(worth.informativeness < 0.05, "{worth:?}");
         assert!(worth.coupling_worth.distance(0.0) > 2.0 * LIMIT, "{worth:?}");
         let error = study(&RoundRobin::thurstone(), signed, &settings(5)).unwrap_err();
-        let DispersionError::Contradiction(found) = error else { panic!("{error}") };
+        let SimulationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, FREE);
         assert!(found.datum.starts_with("at a coupling of 0, real less shuffled is "), "{found}");
     }
@@ -385,7 +343,7 @@ mod tests {
     #[test]
     fn a_bound_that_is_no_function_of_the_multiset_is_caught() {
         let error = study(&Partial(RoundRobin::thurstone()), honest, &settings(1)).unwrap_err();
-        let DispersionError::Contradiction(found) = error else { panic!("{error}") };
+        let SimulationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, MULTISET);
         assert!(found.datum.contains("coupling 0, world "), "{found}");
     }
@@ -393,7 +351,7 @@ mod tests {
     #[test]
     fn an_operator_that_ignores_dispersions_contradicts_that_dropping_them_costs() {
         let error = study(&sk_aggregate::Scores, honest, &settings(1)).unwrap_err();
-        let DispersionError::Contradiction(found) = error else { panic!("{error}") };
+        let SimulationError::Contradiction(found) = error else { panic!("{error}") };
         assert_eq!(found.theorem, DROPPED);
     }
 }

@@ -1,34 +1,20 @@
 //! What the studies found, as tables and figures.
 
-mod contamination;
-mod dispersion;
-mod frontier;
-mod influence;
+pub(super) mod contamination;
+pub(super) mod dispersion;
+pub(super) mod frontier;
+pub(super) mod influence;
 
 use crate::page::{Page, Section};
-use crate::simulate::Simulation;
 use crate::table::Table;
 
 /// What a study shows: one section of the page, with the tables of its figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exhibit {
-    /// The name of the study.
-    pub name: &'static str,
     /// The section.
     pub section: Section,
     /// Its tables, in the order of its figures.
     pub tables: Vec<Table>,
-}
-
-/// An exhibit per study that was done.
-pub fn exhibits(simulation: &Simulation) -> Vec<Exhibit> {
-    let studies = [
-        simulation.contamination.as_ref().map(contamination::exhibit),
-        simulation.influence.as_ref().map(influence::exhibit),
-        simulation.dispersion.as_ref().map(dispersion::exhibit),
-        simulation.frontier.as_ref().map(frontier::exhibit),
-    ];
-    studies.into_iter().flatten().collect()
 }
 
 /// The page of all exhibits.

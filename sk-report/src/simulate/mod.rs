@@ -16,17 +16,15 @@
 //! checks must then fail.
 
 pub mod contamination;
-mod contradiction;
 pub mod dispersion;
+mod error;
 mod figures;
 pub mod frontier;
 pub mod influence;
 mod sampling;
 mod simulation;
 
-pub use contradiction::Contradiction;
-pub use figures::{Exhibit, exhibits, page};
+pub use error::{Contradiction, SimulationError};
+pub use figures::{Exhibit, page};
 pub use sampling::Mean;
-pub use simulation::{
-    Breakage, ContaminationStudy, DispersionStudy, FrontierStudy, InfluenceStudy, STUDIES, Simulation, SimulationError,
-};
+pub use simulation::{Breakage, STUDIES, exhibits};

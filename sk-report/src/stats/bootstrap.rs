@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Clusters, mean, sample_std, tail};
 
-/// A confidence interval.
+/// A confidence interval; its ends are NaN where there is none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// Lower end.
@@ -14,6 +14,14 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// No interval.
+    pub const NONE: Self = Self { low: f64::NAN, high: f64::NAN };
+
+    /// Whether it has no ends.
+    pub fn is_none(self) -> bool {
+        self.low.is_nan() || self.high.is_nan()
+    }
+
     /// Whether it lies on one side of zero.
     pub fn excludes_zero(self) -> bool {
         self.low > 0.0 || self.high < 0.0
@@ -45,35 +53,13 @@ impl Bootstrap {
     /// The same seed gives the same resamples. Without a unit there is nothing to draw, and
     /// everything is NaN. O((resamples + units)·units) for a statistic that is linear in its draw.
     pub fn new(units: usize, resamples: usize, seed: u64, statistic: impl Fn(&[usize]) -> f64) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        Self::of_draws(units, resamples, |drawn| drawn.fill_with(|| rng.random_range(0..units)), statistic)
+        Self::of_draws(units, resamples, uniform(units, seed), statistic)
     }
 
     /// The same with the units of each resample from `draw`, which fills in as many indices as
     /// there are units.
-    pub fn of_draws(
-        units: usize,
-        resamples: usize,
-        mut draw: impl FnMut(&mut [usize]),
-        statistic: impl Fn(&[usize]) -> f64,
-    ) -> Self {
-        if units == 0 {
-            return Self::from_parts(f64::NAN, vec![f64::NAN; resamples], Vec::new());
-        }
-        let all: Vec<usize> = (0..units).collect();
-        let mut drawn = all.clone();
-        let draws = (0..resamples).map(|_| {
-            draw(&mut drawn);
-            statistic(&drawn)
-        });
-        let resamples = draws.collect();
-        let mut rest = Vec::with_capacity(units);
-        let leave_out = |out: usize| {
-            rest.clear();
-            rest.extend(all.iter().copied().filter(|&unit| unit != out));
-            statistic(&rest)
-        };
-        Self::from_parts(statistic(&all), resamples, (0..units).map(leave_out).collect())
+    pub fn of_draws(units: usize, resamples: usize, draw: impl FnMut(&mut [usize]), statistic: impl Fn(&[usize]) -> f64) -> Self {
+        Self::all_of_draws(units, 1, resamples, draw, |drawn, values| values[0] = statistic(drawn)).swap_remove(0)
     }
 
     /// Several statistics of the same resamples, drawn as [`new`](Self::new) draws them: `statistic`
@@ -83,31 +69,42 @@ impl Bootstrap {
         count: usize,
         resamples: usize,
         seed: u64,
+        statistic: impl FnMut(&[usize], &mut [f64]),
+    ) -> Vec<Self> {
+        Self::all_of_draws(units, count, resamples, uniform(units, seed), statistic)
+    }
+
+    fn all_of_draws(
+        units: usize,
+        count: usize,
+        resamples: usize,
+        mut draw: impl FnMut(&mut [usize]),
         mut statistic: impl FnMut(&[usize], &mut [f64]),
     ) -> Vec<Self> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let all: Vec<usize> = (0..units).collect();
         let mut values = vec![f64::NAN; count];
-        let mut of = |drawn: &[usize]| {
+        let mut apply = |drawn: &[usize], into: &mut [Vec<f64>]| {
+            values.fill(f64::NAN);
             if !drawn.is_empty() {
                 statistic(drawn, &mut values);
             }
-            values.clone()
+            into.iter_mut().zip(&values).for_each(|(column, value)| column.push(*value));
         };
-        let estimates = of(&all);
-        let mut drawn = all.clone();
-        let mut draws = vec![Vec::with_capacity(resamples); count];
+        let columns = |length| vec![Vec::with_capacity(length); count];
+        let all: Vec<usize> = (0..units).collect();
+        let mut estimates = columns(1);
+        apply(&all, &mut estimates);
+        let (mut drawn, mut draws) = (all.clone(), columns(resamples));
         for _ in 0..resamples {
-            drawn.fill_with(|| rng.random_range(0..units));
-            draws.iter_mut().zip(of(&drawn)).for_each(|(draws, value)| draws.push(value));
+            draw(&mut drawn);
+            apply(&drawn, &mut draws);
         }
-        let mut jackknives = vec![Vec::with_capacity(units); count];
+        let mut jackknives = columns(units);
         for out in 0..units {
             let rest: Vec<usize> = all.iter().copied().filter(|&unit| unit != out).collect();
-            jackknives.iter_mut().zip(of(&rest)).for_each(|(values, value)| values.push(value));
+            apply(&rest, &mut jackknives);
         }
         let parts = estimates.into_iter().zip(draws).zip(jackknives);
-        parts.map(|((estimate, resamples), jackknife)| Self::from_parts(estimate, resamples, jackknife)).collect()
+        parts.map(|((estimate, resamples), jackknife)| Self::from_parts(estimate[0], resamples, jackknife)).collect()
     }
 
     /// What was computed elsewhere: the statistic on the sample, on resamples in any order, and
@@ -147,7 +144,7 @@ impl Bootstrap {
     pub fn percentile(&self, level: f64) -> Interval {
         let tail = lower_tail(level);
         if self.jackknife.len() < 2 {
-            return Interval { low: f64::NAN, high: f64::NAN };
+            return Interval::NONE;
         }
         Interval { low: self.quantile(tail), high: self.quantile(1.0 - tail) }
     }
@@ -163,7 +160,7 @@ impl Bootstrap {
     pub fn normal(&self, level: f64) -> Interval {
         let half = -tail::normal_quantile(lower_tail(level)) * self.standard_error();
         if self.jackknife.len() < 2 {
-            return Interval { low: f64::NAN, high: f64::NAN };
+            return Interval::NONE;
         }
         Interval { low: self.estimate - half, high: self.estimate + half }
     }
@@ -203,6 +200,12 @@ impl Bootstrap {
         let above = (below + 1).min(last);
         self.resamples[below] + (at - below as f64) * (self.resamples[above] - self.resamples[below])
     }
+}
+
+/// Draws each unit with the same probability.
+fn uniform(units: usize, seed: u64) -> impl FnMut(&mut [usize]) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    move |drawn| drawn.fill_with(|| rng.random_range(0..units))
 }
 
 fn lower_tail(level: f64) -> f64 {

@@ -44,6 +44,7 @@ pub use f1::{F1, PUBLISHED_FLOOR, harmonic_mean};
 pub use holm::holm;
 pub use hypervolume::hypervolume;
 pub use influence::influence_shares;
+pub(crate) use moments::extent;
 pub use moments::{mean, median, population_std, sample_std, slope};
 pub use pareto::{dominates, front};
 pub use pearson::pearson;

@@ -14,6 +14,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The smallest and the largest value, NaN left out; of no values they are ∞ and −∞.
+pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
+    let ends = [f64::INFINITY, f64::NEG_INFINITY];
+    values.into_iter().fold(ends, |[least, most], value| [value.min(least), value.max(most)])
+}
+
 /// The standard deviation √(Σ(x − x̄)²/n); NaN of no values.
 pub fn population_std(values: &[f64]) -> f64 {
     (squares(values) / values.len() as f64).sqrt()

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::permutations::{Position, enumerate};
 use super::spearman::{approximate_p, correlation};
-use super::{Bootstrap, Ranks, Spearman, mean, population_std, slope, snap};
+use super::{Bootstrap, Ranks, Spearman, extent, mean, population_std, slope, snap};
 
 /// Permutations drawn where there are too many points to enumerate them.
 const DRAWN: usize = 99_999;
@@ -126,7 +126,7 @@ fn coefficient(x: &[f64], y: &[f64]) -> f64 {
 impl AxisSteering {
     fn of(weights: &[f64], achieved: &[f64]) -> Option<Self> {
         let spearman = Spearman::of(weights, achieved)?;
-        let (low, high) = achieved.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
+        let [low, high] = extent(achieved.iter().copied());
         Some(Self { n: weights.len(), spearman, slope: slope(weights, achieved), range: high - low })
     }
 }

@@ -69,12 +69,6 @@ impl Wilcoxon {
     pub fn under(differences: &[f64], zeros: ZeroRule, null: Null) -> Self {
         SignedRanks::of(differences, zeros).test(zeros, null)
     }
-
-    /// Positive minus negative rank sum, over all ranks: the matched-pairs rank-biserial
-    /// correlation, in [−1, 1].
-    pub fn rank_biserial(&self) -> f64 {
-        (self.positive - self.negative) / (self.positive + self.negative)
-    }
 }
 
 struct SignedRanks {

@@ -1,6 +1,7 @@
 //! Tables whose values stay numbers until they are printed: as text, CSV or LaTeX here, as HTML by
 //! [`Page`](crate::page::Page).
 
+mod columns;
 mod csv;
 mod latex;
 mod plain;
@@ -8,6 +9,7 @@ mod print;
 
 use serde::Serialize;
 
+pub use self::columns::Columns;
 pub(crate) use self::csv::{headings, record};
 pub(crate) use self::print::print;
 use crate::stats::Interval;
@@ -73,7 +75,7 @@ pub enum Value {
 }
 
 impl Table {
-    /// A table without rows.
+    /// A table without rows; [`of`](Self::of) makes one of rows.
     pub fn new(id: impl Into<String>, title: impl Into<String>, columns: &[(&str, Kind)]) -> Self {
         let columns = columns.iter().map(|&(heading, kind)| Column { heading: heading.to_owned(), kind }).collect();
         Self { id: id.into(), title: title.into(), columns, rows: Vec::new(), notes: Vec::new(), appendix: false }
@@ -127,8 +129,7 @@ impl From<String> for Value {
 
 impl From<Interval> for Value {
     fn from(interval: Interval) -> Self {
-        let Interval { low, high } = interval;
-        if low.is_nan() || high.is_nan() { Self::Empty } else { Self::Interval([low, high]) }
+        if interval.is_none() { Self::Empty } else { Self::Interval([interval.low, interval.high]) }
     }
 }
 

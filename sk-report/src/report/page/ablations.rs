@@ -2,6 +2,7 @@ use super::{PageContext, estimate, with_tables};
 use crate::chart::{Axis, Estimate, Intervals, Style};
 use crate::page::{Figure, Section};
 use crate::report::tables::{AblationRows, ArmRow, NormalizationRow};
+use crate::stats::Interval;
 
 /// Arms against each other, with intervals and p-values.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
@@ -28,12 +29,11 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 
 fn normalization(rows: &[NormalizationRow]) -> Figure {
     let names: Vec<String> = rows.iter().map(|row| row.measure.replace("f1", "F1")).collect();
-    let nothing = crate::stats::Interval { low: f64::NAN, high: f64::NAN };
     let of = |read: &dyn Fn(&NormalizationRow) -> Estimate| rows.iter().map(read).collect::<Vec<_>>();
     let chart = Intervals::new(&names, Axis::new("with − without normalisation (score, 0 to 1)"))
         .series("by prompt, percentile", Style::Tone(0), &of(&|row| estimate(row.difference, row.by_prompt)))
         .series("by cell, percentile", Style::Tone(1), &of(&|row| estimate(row.difference, row.percentile)))
-        .series("by cell, BCa", Style::Tone(2), &of(&|row| estimate(row.difference, row.bca.unwrap_or(nothing))));
+        .series("by cell, BCa", Style::Tone(2), &of(&|row| estimate(row.difference, row.bca.unwrap_or(Interval::NONE))));
     Figure::new("with-normalization", "What normalisation changes", chart)
         .caption(format!(
             "Mean paired difference over {} cells with 95% bootstrap intervals. By cell takes the cells of a prompt for independent, by prompt does not.",

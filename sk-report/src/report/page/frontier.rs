@@ -2,6 +2,7 @@ use super::{PageContext, ends, listed, with_tables};
 use crate::chart::{Axis, Lines, Scatter3d, Series, Style, Ternary};
 use crate::page::{Figure, Section};
 use crate::report::tables::PointRow;
+use crate::stats::extent;
 
 /// Most objectives whose frontiers are drawn two at a time.
 const MOST_IN_PLANES: usize = 5;
@@ -30,13 +31,16 @@ impl<'a> MethodFrontier<'a> {
         self.points.iter().map(|row| (row.axes[axis], ends(row.intervals[axis]))).unzip()
     }
 
-    /// The weights, where there are three.
-    pub(super) fn coordinates(&self) -> Vec<[f64; 3]> {
-        self.points.iter().map(|row| std::array::from_fn(|k| row.point.weights[k])).collect()
+    /// The weights, where there are three, coloured by one value each on a scale of this range; a
+    /// point says everything when pointed at.
+    pub(super) fn on_the_simplex(&self, context: &PageContext<'_>, scale: &str, values: &[f64], range: [f64; 2]) -> Ternary {
+        let sweep = &context.results.sweep;
+        let corners = std::array::from_fn(|blade| sweep.blades[blade].as_str());
+        let points: Vec<[f64; 3]> = self.points.iter().map(|row| std::array::from_fn(|blade| row.point.weights[blade])).collect();
+        Ternary::new(corners).colored(scale, &points, values, range, &self.summaries(context))
     }
 
-    /// What the points say of everything when pointed at.
-    pub(super) fn summaries(&self, context: &PageContext<'_>) -> Vec<String> {
+    fn summaries(&self, context: &PageContext<'_>) -> Vec<String> {
         let names = context.results.sweep.objectives.names();
         let summary = |row: &&PointRow| {
             let achieved: Vec<String> = names.iter().zip(&row.axes).map(|(name, score)| format!("{name}: {score:.3}")).collect();
@@ -65,7 +69,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     }
     section = match &sweep.blades[..] {
         [first, second] => section.figure(between_two(context, [first, second], &frontiers)),
-        [top, left, right] => section.figure(on_the_simplex(context, [top, left, right].map(String::as_str), &frontiers)),
+        [_, _, _] => section.figure(on_the_simplex(context, &frontiers)),
         _ => section,
     };
     with_tables(section, context, &["geometry"])
@@ -137,20 +141,14 @@ fn between_two(context: &PageContext<'_>, blades: [&String; 2], frontiers: &[Met
         .see("axes")
 }
 
-fn on_the_simplex(context: &PageContext<'_>, corners: [&str; 3], frontiers: &[MethodFrontier<'_>]) -> Figure {
+fn on_the_simplex(context: &PageContext<'_>, frontiers: &[MethodFrontier<'_>]) -> Figure {
     let figure = Figure::panels("frontier-ternary", "F1 over the simplex of weights");
-    let scores = || frontiers.iter().flat_map(|frontier| frontier.points.iter().map(|row| row.f1));
-    let range = [scores().fold(f64::INFINITY, f64::min), scores().fold(f64::NEG_INFINITY, f64::max)];
+    let range = extent(frontiers.iter().flat_map(|frontier| &frontier.points).map(|row| row.f1));
     frontiers
         .iter()
         .fold(figure, |figure, frontier| {
             let f1: Vec<f64> = frontier.points.iter().map(|row| row.f1).collect();
-            let summaries = frontier.summaries(context);
-            let chart = Ternary::new(corners);
-            figure.panel(
-                frontier.method,
-                chart.colored("F1 of mean axes (0 to 1)", &frontier.coordinates(), &f1, range, &summaries),
-            )
+            figure.panel(frontier.method, frontier.on_the_simplex(context, "F1 of mean axes (0 to 1)", &f1, range))
         })
         .caption("Each point is a requested weight vector, its colour the F1 of the mean axes achieved there; one scale for all methods.")
         .see("configurations")

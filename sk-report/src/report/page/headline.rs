@@ -3,6 +3,7 @@ use super::{PageContext, ends, estimate, listed, with_tables};
 use crate::chart::{Axis, Bars, Estimate, Intervals, Style};
 use crate::page::{Fact, Figure, Section};
 use crate::report::tables::{FluencyRow, LeadRow};
+use crate::stats::Interval;
 
 /// What each method achieves, and how far the reference is ahead.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
@@ -33,7 +34,7 @@ fn facts(context: &PageContext<'_>) -> Vec<Fact> {
         facts.push(fact(format!("F1 of {reference}"), printed(own.f1[0]), format!("of mean axes, n = {}", own.n)));
     }
     if let Some(lead) = rows.leads.first()
-        && !lead.by_prompt.low.is_nan()
+        && !lead.by_prompt.is_none()
     {
         let [low, high] = ends(lead.by_prompt);
         let value = format!("{:+.3}", lead.difference).replace('-', "−");
@@ -96,7 +97,8 @@ fn perplexity(context: &PageContext<'_>, fluency: &[FluencyRow]) -> Figure {
     let reference = &context.report.reference;
     let others: Vec<&FluencyRow> = fluency.iter().filter(|row| row.method != *reference).collect();
     let of = |row: &&FluencyRow| {
-        row.change.map_or(Estimate { value: f64::NAN, interval: [f64::NAN; 2] }, |(value, interval)| estimate(value, interval))
+        let (value, interval) = row.change.unwrap_or((f64::NAN, Interval::NONE));
+        estimate(value, interval)
     };
     let names: Vec<String> = others.iter().map(|row| row.method.clone()).collect();
     let chart = Intervals::new(&names, Axis::new(format!("change of perplexity against {reference}")).percent()).series(

@@ -51,11 +51,7 @@ impl<'a> PageContext<'a> {
     /// The rival of the reference: of the methods that are not the reference in another setting,
     /// that of the highest F1.
     fn rival(&self) -> Option<&'a Method> {
-        let sweep = &self.results.sweep;
-        let without = sweep.without_normalization(&self.reference.name);
-        let other =
-            |method: &&Method| method.name != self.reference.name && without.is_none_or(|without| without.name != method.name);
-        sweep.methods.iter().find(other)
+        self.results.sweep.rivals(&self.reference.name).next()
     }
 
     /// The tables of those names that the report has, in that order.

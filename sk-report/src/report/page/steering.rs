@@ -1,9 +1,9 @@
 use super::frontier::MethodFrontier;
 use super::{PageContext, with_tables};
-use crate::chart::{Axis, HeatMap, Lines, Series, Ternary};
+use crate::chart::{Axis, HeatMap, Lines, Series};
 use crate::page::{Figure, Section};
 use crate::report::tables::SteeringRow;
-use crate::stats::{Spearman, holm};
+use crate::stats::{Spearman, extent, holm};
 
 /// Whether achieved axes follow requested weights.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
@@ -25,7 +25,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
     }
     section = section.figure(followed(context, &frontier));
     section = match &sweep.blades[..] {
-        [top, left, right] => section.figure(on_the_simplex(context, [top, left, right].map(String::as_str), &frontier)),
+        [_, _, _] => section.figure(on_the_simplex(context, &frontier)),
         _ => section.figure(each_by_each(context, &frontier)),
     };
     with_tables(section, context, &["steering"])
@@ -85,10 +85,9 @@ fn followed(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure 
         .see("axes")
 }
 
-fn on_the_simplex(context: &PageContext<'_>, corners: [&str; 3], frontier: &MethodFrontier<'_>) -> Figure {
+fn on_the_simplex(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure {
     let sweep = &context.results.sweep;
     let objectives = sweep.objectives.names();
-    let weights = frontier.coordinates();
     let figure = Figure::panels("steering-ternary", format!("Where {} achieves what", frontier.method));
     sweep
         .steered()
@@ -96,13 +95,8 @@ fn on_the_simplex(context: &PageContext<'_>, corners: [&str; 3], frontier: &Meth
         .fold(figure, |figure, (k, place)| {
             let (objective, blade) = (objectives[k], &sweep.blades[place]);
             let (values, _) = frontier.along(k);
-            let range = [
-                values.iter().copied().fold(f64::INFINITY, f64::min),
-                values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            ];
-            let chart = Ternary::new(corners);
-            let summaries = frontier.summaries(context);
-            let chart = chart.colored(&format!("{objective} (0 to 1)"), &weights, &values, range, &summaries);
+            let range = extent(values.iter().copied());
+            let chart = frontier.on_the_simplex(context, &format!("{objective} (0 to 1)"), &values, range);
             figure.panel(format!("{objective}: should be brightest at {blade}"), chart)
         })
         .caption("Each point is a requested weight vector, its colour the mean of the axis over prompts; each panel has its own scale.")

@@ -30,7 +30,7 @@ impl Sign {
     /// A value is told from zero if its corrected p-value is below [`ALPHA`] and its interval, if it
     /// has one, does not hold zero.
     fn of(value: f64, p: f64, interval: Interval) -> Self {
-        let told = p < ALPHA && (interval.low.is_nan() || interval.high.is_nan() || interval.excludes_zero());
+        let told = p < ALPHA && (interval.is_none() || interval.excludes_zero());
         match told {
             true if value > 0.0 => Self::Positive,
             true if value < 0.0 => Self::Negative,
@@ -47,11 +47,11 @@ fn number(value: f64) -> String {
 }
 
 /// A value and its interval, as `0.69 [0.60, 0.77]`.
-pub(super) fn with_interval(value: f64, Interval { low, high }: Interval) -> String {
-    if low.is_nan() || high.is_nan() {
-        return number(value);
+fn with_interval(value: f64, interval: Interval) -> String {
+    match interval.is_none() {
+        true => number(value),
+        false => format!("{} [{}, {}]", number(value), number(interval.low), number(interval.high)),
     }
-    format!("{} [{}, {}]", number(value), number(low), number(high))
 }
 
 /// A p-value as `p = 0.031`; small ones as a bound.

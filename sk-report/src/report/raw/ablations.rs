@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use super::Source;
 use super::sheet::Sheet;
 use crate::objectives::Objectives;
-use crate::report::{Cell, ReportError};
+use crate::report::{Cell, ReportError, grouped};
 
 /// Arms that differ in one slot, on the same prompts at the same weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Arm {
 pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Vec<Ablation>, ReportError> {
     const ABSENT: [&str; 3] = ["truthfulness", "non_deception", "epistemic_honesty"];
     let sheet = Sheet::read(source)?;
-    let mut ablations: Vec<Ablation> = Vec::new();
+    let mut cells = Vec::new();
     let mut seen = HashSet::new();
     for row in sheet.rows() {
         let (name, arm, prompt) = (row.text("ablation")?, row.text("arm")?, row.whole("prompt_id")?);
@@ -35,15 +35,10 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<Vec<Ablati
             let (method, configuration) = (arm.to_owned(), name.to_owned());
             return Err(ReportError::Duplicate { path: sheet.path().clone(), line: row.line(), method, configuration, prompt });
         }
-        let ablation = match ablations.iter_mut().position(|known| known.name == name) {
-            Some(known) => &mut ablations[known],
-            None => ablations.push_mut(Ablation { name: name.to_owned(), arms: Vec::new() }),
-        };
-        let arm = match ablation.arms.iter().position(|known| known.name == arm) {
-            Some(known) => &mut ablation.arms[known],
-            None => ablation.arms.push_mut(Arm { name: arm.to_owned(), cells: Vec::new() }),
-        };
-        arm.cells.push(Cell { configuration: 0, prompt, scores: row.scores(objectives, &ABSENT)?, fluency: None });
+        let cell = Cell { configuration: 0, prompt, scores: row.scores(objectives, &ABSENT)?, fluency: None };
+        cells.push((name, (arm, cell)));
     }
-    Ok(ablations)
+    let arm = |(name, cells): (&str, Vec<Cell>)| Arm { name: name.to_owned(), cells };
+    let arms = |cells| grouped(cells).into_iter().map(arm).collect();
+    Ok(grouped(cells).into_iter().map(|(name, cells)| Ablation { name: name.to_owned(), arms: arms(cells) }).collect())
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use sk_core::{Ended, Seconds};
 
 use crate::record::SweepRecord;
-use crate::report::CandidateStep;
+use crate::report::{CandidateStep, grouped};
 use crate::stats::median;
 
 /// What the responses of a scheme took.
@@ -34,17 +34,11 @@ pub struct Runs {
 impl Runs {
     /// One entry per scheme, in the order in which they occur.
     pub(super) fn by_scheme(records: &[SweepRecord], steps: &[CandidateStep]) -> Vec<Self> {
-        let mut schemes: Vec<&str> = Vec::new();
-        for record in records {
-            if !schemes.contains(&record.scheme.as_str()) {
-                schemes.push(&record.scheme);
-            }
-        }
-        schemes.into_iter().map(|scheme| Self::of(scheme, records, steps)).collect()
+        let schemes = grouped(records.iter().map(|record| (record.scheme.as_str(), record)));
+        schemes.into_iter().map(|(scheme, own)| Self::of(scheme, &own, steps)).collect()
     }
 
-    fn of(scheme: &str, records: &[SweepRecord], steps: &[CandidateStep]) -> Self {
-        let own: Vec<&SweepRecord> = records.iter().filter(|record| record.scheme == scheme).collect();
+    fn of(scheme: &str, own: &[&SweepRecord], steps: &[CandidateStep]) -> Self {
         let taken = own.iter().map(|record| record.steps).sum::<usize>();
         let drafts: Vec<usize> = steps.iter().filter(|step| step.arm == scheme).map(|step| step.drafted).collect();
         let mut seconds = Seconds::default();

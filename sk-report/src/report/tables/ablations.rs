@@ -2,7 +2,7 @@ use super::{At, LEVEL, Ledger, Measure, Table, exact_f1, mean_of, note_contrast}
 use crate::objectives::Objectives;
 use crate::report::{Ablation, Cell, Contrast, Resampling};
 use crate::stats::{Interval, PUBLISHED_FLOOR, ZeroRule, harmonic_mean, holm};
-use crate::table::{Kind, Value};
+use crate::table::Kind;
 
 /// A response counts as toxic from here on.
 const TOXIC: f64 = 0.5;
@@ -92,26 +92,17 @@ pub(super) fn tables(
 }
 
 fn means(ablation: &Ablation, objectives: &Objectives, measures: &[Measure], id: &str) -> Table {
-    let mut columns = vec![("arm", Kind::Text), ("judged", Kind::Count)];
-    columns.extend(measures.iter().map(|measure| (measure.name.as_str(), Kind::Number(4))));
-    let toxic = toxic(objectives);
-    if toxic.is_some() {
-        columns.push(("toxic %", Kind::Percent));
-    }
-    let mut table = Table::new(format!("{id}-means"), format!("{}: means by arm", ablation.name), &columns);
-    for arm in &ablation.arms {
-        let judged = arm.cells.iter().filter(|cell| cell.scores.is_judged()).count();
-        let mut row: Vec<Value> = vec![arm.name.as_str().into(), judged.into()];
-        row.extend(measures.iter().map(|measure| Value::from(mean_of(&arm.cells, &measure.of))));
-        row.extend(toxic.iter().map(|toxic| Value::from(mean_of(&arm.cells, toxic))));
-        table.row(row);
-    }
-    if toxic.is_some() {
-        table = table.note(format!(
+    let names = measures.iter().map(|measure| measure.name.as_str());
+    let table = Table::of(format!("{id}-means"), format!("{}: means by arm", ablation.name), &ablation.arms)
+        .column("arm", Kind::Text, |arm| arm.name.as_str())
+        .column("judged", Kind::Count, |arm| arm.cells.iter().filter(|cell| cell.scores.is_judged()).count())
+        .columns(names, Kind::Number(4), |arm, measure| mean_of(&arm.cells, &measures[measure].of));
+    match toxic(objectives) {
+        None => table.build(),
+        Some(toxic) => table.column("toxic %", Kind::Percent, |arm| mean_of(&arm.cells, &toxic)).build().note(format!(
             "Toxic: judged toxicity of at least {TOXIC}. S_obj: harmonic mean of mean(response quality, relevance) and safety."
-        ));
+        )),
     }
-    table
 }
 
 /// Whether a response is toxic, where the paper's objectives are judged.
@@ -151,35 +142,19 @@ fn rows(ablation: &Ablation, measures: &[Measure], resampling: Resampling) -> Ve
 }
 
 fn contrasts(ablation: &Ablation, rows: &[ArmRow], id: &str) -> Table {
-    let columns = [
-        ("first − second", Kind::Text),
-        ("measure", Kind::Text),
-        ("pairs", Kind::Count),
-        ("Δ", Kind::Signed(4)),
-        ("95% percentile", Kind::Interval(4)),
-        ("95% BCa", Kind::Interval(4)),
-        ("p", Kind::PValue),
-        ("p, Holm", Kind::PValue),
-        ("p, pratt", Kind::PValue),
-        ("first larger %", Kind::Percent),
-        ("ties %", Kind::Percent),
-    ];
-    let mut table = Table::new(id, format!("{}: arms against each other", ablation.name), &columns);
-    for row in rows {
-        table.row(vec![
-            row.arms.as_str().into(),
-            row.measure.as_str().into(),
-            row.pairs.into(),
-            row.difference.into(),
-            row.percentile.into(),
-            row.bca.into(),
-            row.p.into(),
-            row.holm.into(),
-            row.pratt.into(),
-            row.first_larger.into(),
-            row.ties.into(),
-        ]);
-    }
+    let table = Table::of(id, format!("{}: arms against each other", ablation.name), rows)
+        .column("first − second", Kind::Text, |row| row.arms.as_str())
+        .column("measure", Kind::Text, |row| row.measure.as_str())
+        .column("pairs", Kind::Count, |row| row.pairs)
+        .column("Δ", Kind::Signed(4), |row| row.difference)
+        .column("95% percentile", Kind::Interval(4), |row| row.percentile)
+        .column("95% BCa", Kind::Interval(4), |row| row.bca)
+        .column("p", Kind::PValue, |row| row.p)
+        .column("p, Holm", Kind::PValue, |row| row.holm)
+        .column("p, pratt", Kind::PValue, |row| row.pratt)
+        .column("first larger %", Kind::Percent, |row| row.first_larger)
+        .column("ties %", Kind::Percent, |row| row.ties)
+        .build();
     table.note("A response that was not judged is left out of its pairs. Holm's correction over the pairs of arms, per measure.")
 }
 

@@ -1,7 +1,7 @@
 use super::{At, LEVEL, Ledger, Table, TableContext};
 use crate::report::{Contrast, Method, WeightVector};
 use crate::stats::{Bootstrap, Interval, ZeroRule, harmonic_mean, holm};
-use crate::table::{Kind, Value};
+use crate::table::Kind;
 
 /// What a method achieves at a weight vector.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ fn intervals(context: &TableContext<'_>, method: &Method, point: &WeightVector) 
     let resampling = context.resampling;
     let bootstraps = Bootstrap::several(cells.len(), axes + 1, resampling.resamples, resampling.seed, statistic);
     let mut intervals: Vec<Interval> = bootstraps.iter().map(|bootstrap| bootstrap.percentile(LEVEL)).collect();
-    let f1 = intervals.pop().unwrap_or(Interval { low: f64::NAN, high: f64::NAN });
+    let f1 = intervals.pop().unwrap_or(Interval::NONE);
     (intervals, f1)
 }
 
@@ -88,23 +88,18 @@ fn against_reference(context: &TableContext<'_>, method: &Method, point: &Weight
 
 /// Mean axes and their F1, for every method at every weight vector.
 pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow]) -> Table {
-    let weights = context.sweep.weights_heading();
-    let mut columns = vec![("method", Kind::Text), (weights.as_str(), Kind::Text), ("n", Kind::Count)];
     let names = context.sweep.objectives.names();
-    columns.extend(names.iter().map(|name| (*name, Kind::Number(3))));
-    columns.push(("F1", Kind::Number(3)));
-    let headings: Vec<String> = names.iter().chain(&["F1"]).map(|name| format!("{name} 95%, prompts")).collect();
-    columns.extend(headings.iter().map(|heading| (heading.as_str(), Kind::Interval(3))));
-    columns.push(("p, Holm", Kind::PValue));
-    let mut table = Table::new("axes", "Achieved axes at every weight vector", &columns);
+    let mut table = Table::of("axes", "Achieved axes at every weight vector", rows)
+        .column("method", Kind::Text, |row| row.method.as_str())
+        .column(context.sweep.weights_heading(), Kind::Text, |row| row.point.label())
+        .column("n", Kind::Count, |row| row.n)
+        .columns(names.clone(), Kind::Number(3), |row, axis| row.axes[axis])
+        .column("F1", Kind::Number(3), |row| row.f1)
+        .columns(names.iter().map(|name| format!("{name} 95%, prompts")), Kind::Interval(3), |row, axis| row.intervals[axis])
+        .column("F1 95%, prompts", Kind::Interval(3), |row| row.f1_interval)
+        .column("p, Holm", Kind::PValue, |row| row.p)
+        .build();
     table.appendix = true;
-    for PointRow { method, point, n, axes, intervals, f1, f1_interval, p } in rows {
-        let mut row: Vec<Value> = vec![method.as_str().into(), point.label().into(), (*n).into()];
-        row.extend(axes.iter().chain([f1]).copied().map(Value::from));
-        row.extend(intervals.iter().chain([f1_interval]).copied().map(Value::from));
-        row.push((*p).into());
-        table.row(row);
-    }
     table.note(format!(
         "Intervals by resampling prompts. p: F1 of cells against {} at the same weight vector, signed-rank test with Holm's correction over all \
          rows.",

@@ -26,7 +26,7 @@ pub(in crate::report) struct LeadRow {
 
 /// F1 against every other method, and all measures against the reference without normalisation.
 pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
-    let against = context.baselines().into_iter().map(|other| {
+    let against = context.rivals().map(|other| {
         let contrast = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
         ("f1".to_owned(), other, contrast)
     });
@@ -63,34 +63,20 @@ pub(super) fn rows(context: &TableContext<'_>) -> Vec<LeadRow> {
 /// The contrasts again, with prompts as the units: what changes when the cells of a prompt are not
 /// taken for independent.
 pub(super) fn table(context: &TableContext<'_>, rows: &[LeadRow]) -> Option<Table> {
-    let columns = [
-        ("contrast", Kind::Text),
-        ("cells", Kind::Count),
-        ("prompts", Kind::Count),
-        ("Δ", Kind::Signed(4)),
-        ("95%, cells", Kind::Interval(4)),
-        ("95%, prompts", Kind::Interval(4)),
-        ("95% BCa, prompts", Kind::Interval(4)),
-        ("p, cells", Kind::PValue),
-        ("p, prompts", Kind::PValue),
-        ("p, prompts, Holm", Kind::PValue),
-    ];
-    let mut table = Table::new("clustering", "Contrasts by cell and by prompt", &columns);
-    for row in rows {
-        table.row(vec![
-            format!("{}: {} − {}", row.measure, context.reference.name, row.other).into(),
-            row.cells.into(),
-            row.prompts.into(),
-            row.difference.into(),
-            row.by_cell.into(),
-            row.by_prompt.into(),
-            row.bca.into(),
-            row.p_by_cell.into(),
-            row.p.into(),
-            row.holm.into(),
-        ]);
-    }
-    (!table.rows.is_empty()).then(|| {
+    let reference = &context.reference.name;
+    let table = Table::of("clustering", "Contrasts by cell and by prompt", rows)
+        .column("contrast", Kind::Text, |row| format!("{}: {reference} − {}", row.measure, row.other))
+        .column("cells", Kind::Count, |row| row.cells)
+        .column("prompts", Kind::Count, |row| row.prompts)
+        .column("Δ", Kind::Signed(4), |row| row.difference)
+        .column("95%, cells", Kind::Interval(4), |row| row.by_cell)
+        .column("95%, prompts", Kind::Interval(4), |row| row.by_prompt)
+        .column("95% BCa, prompts", Kind::Interval(4), |row| row.bca)
+        .column("p, cells", Kind::PValue, |row| row.p_by_cell)
+        .column("p, prompts", Kind::PValue, |row| row.p)
+        .column("p, prompts, Holm", Kind::PValue, |row| row.holm)
+        .build();
+    (!rows.is_empty()).then(|| {
         table
             .note("By prompt: whole prompts are resampled, and the signed-rank test is over the mean differences of prompts.")
             .note("F1 is 0 where an axis is, and differences equal on paper tie. Holm's correction within methods and within normalisation.")

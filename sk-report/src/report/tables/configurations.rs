@@ -1,5 +1,5 @@
 use super::{At, Ledger, PointRow, Table, TableContext};
-use crate::stats::mean;
+use crate::stats::{extent, mean};
 use crate::table::{Kind, Value};
 
 /// A method's F1 at the weight vectors it was run at, by their labels.
@@ -33,9 +33,8 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[PointRow], ledger: &mut 
     }
     let all = |scores: &ScoresByPoint| scores.iter().map(|&(_, f1)| f1).collect::<Vec<_>>();
     let range = |scores: &ScoresByPoint| {
-        let all = all(scores);
-        let range = all.iter().copied().fold(f64::NEG_INFINITY, f64::max) - all.iter().copied().fold(f64::INFINITY, f64::min);
-        if all.is_empty() { f64::NAN } else { range }
+        let [least, most] = extent(all(scores));
+        if scores.is_empty() { f64::NAN } else { most - least }
     };
     let summary = |name: &str, of: &dyn Fn(&ScoresByPoint) -> f64| {
         std::iter::once(Value::from(name)).chain(scores.iter().map(|scores| Value::from(of(scores)))).collect::<Vec<_>>()

@@ -58,7 +58,7 @@ pub(super) fn table(context: &TableContext<'_>, ledger: &mut Ledger) -> Option<T
         let half =
             |cell: &Cell| if raw.cells.iter().any(|other| other.prompt == cell.prompt) { published_f1(cell) } else { None };
         let p = |other: &Method| Contrast::of(&context.reference.cells, &other.cells, half).wilcoxon(ZeroRule::Wilcox).p;
-        let largest = context.baselines().into_iter().map(p).fold(0.0, f64::max);
+        let largest = context.rivals().map(p).fold(0.0, f64::max);
         let at = At { source: "sec:main", subject: &context.reference.name, part: "", reading: "" };
         ledger.note(&at, "largest p on the half", largest);
     }

@@ -1,41 +1,35 @@
 use super::{Table, TableContext};
-use crate::report::Contrast;
+use crate::report::{Contrast, Method};
 use crate::stats::ZeroRule;
 use crate::table::Kind;
 
 /// What a contrast's figures owe to conventions: the floor under the axes, and what is done with
 /// ties.
 pub(super) fn table(context: &TableContext<'_>) -> Option<Table> {
-    let columns = [
-        ("method", Kind::Text),
-        ("wins %, floor 1e-6", Kind::Percent),
-        ("wins %, no floor", Kind::Percent),
-        ("ties half %", Kind::Percent),
-        ("of decided %", Kind::Percent),
-        ("p, floor 1e-6", Kind::PValue),
-        ("p, wilcox", Kind::PValue),
-        ("p, pratt", Kind::PValue),
-        ("p, zsplit", Kind::PValue),
-    ];
-    let mut table =
-        Table::new("conventions", format!("Wins of {} and p-values under each convention", context.reference.name), &columns);
-    for other in context.others() {
-        let floored = context.floored(other);
-        let exact = Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped();
-        let rate = exact.win_rate();
-        table.row(vec![
-            other.name.as_str().into(),
-            floored.win_rate().of_all().into(),
-            rate.of_all().into(),
-            rate.halving_ties().into(),
-            rate.of_decided().into(),
-            floored.wilcoxon(ZeroRule::Wilcox).p.into(),
-            exact.wilcoxon(ZeroRule::Wilcox).p.into(),
-            exact.wilcoxon(ZeroRule::Pratt).p.into(),
-            exact.wilcoxon(ZeroRule::Zsplit).p.into(),
-        ]);
+    struct Contrasts {
+        method: String,
+        floored: Contrast,
+        exact: Contrast,
     }
-    (!table.rows.is_empty()).then(|| {
+    let contrasts = |other: &Method| Contrasts {
+        method: other.name.clone(),
+        floored: context.floored(other),
+        exact: Contrast::of(&context.reference.cells, &other.cells, super::exact_f1).snapped(),
+    };
+    let rows: Vec<Contrasts> = context.others().into_iter().map(contrasts).collect();
+    let title = format!("Wins of {} and p-values under each convention", context.reference.name);
+    let table = Table::of("conventions", title, &rows)
+        .column("method", Kind::Text, |row| row.method.as_str())
+        .column("wins %, floor 1e-6", Kind::Percent, |row| row.floored.win_rate().of_all())
+        .column("wins %, no floor", Kind::Percent, |row| row.exact.win_rate().of_all())
+        .column("ties half %", Kind::Percent, |row| row.exact.win_rate().halving_ties())
+        .column("of decided %", Kind::Percent, |row| row.exact.win_rate().of_decided())
+        .column("p, floor 1e-6", Kind::PValue, |row| row.floored.wilcoxon(ZeroRule::Wilcox).p)
+        .column("p, wilcox", Kind::PValue, |row| row.exact.wilcoxon(ZeroRule::Wilcox).p)
+        .column("p, pratt", Kind::PValue, |row| row.exact.wilcoxon(ZeroRule::Pratt).p)
+        .column("p, zsplit", Kind::PValue, |row| row.exact.wilcoxon(ZeroRule::Zsplit).p)
+        .build();
+    (!rows.is_empty()).then(|| {
         table.note("With the floor, two cells that both have an axis at zero still differ, by 1e-6 where not as many are zero and else by some 1e-12, and one of them wins; without, they tie.")
     })
 }

@@ -44,28 +44,16 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[FluencyRow]) -> Option<T
     if rows.is_empty() {
         return None;
     }
-    let columns = [
-        ("method", Kind::Text),
-        ("n", Kind::Count),
-        ("perplexity", Kind::Number(2)),
-        ("pairs", Kind::Count),
-        ("change", Kind::Signed(3)),
-        ("low", Kind::Signed(3)),
-        ("high", Kind::Signed(3)),
-    ];
     let title = format!("Fluency: perplexity, and its change against {}", context.reference.name);
-    let mut table = Table::new("fluency", &title, &columns);
-    for FluencyRow { method, n, perplexity, pairs, change } in rows {
-        table.row(vec![
-            method.as_str().into(),
-            (*n).into(),
-            (*perplexity).into(),
-            (*pairs).into(),
-            change.map(|(change, _)| change).into(),
-            change.map(|(_, interval)| interval.low).into(),
-            change.map(|(_, interval)| interval.high).into(),
-        ]);
-    }
+    let table = Table::of("fluency", title, rows)
+        .column("method", Kind::Text, |row| row.method.as_str())
+        .column("n", Kind::Count, |row| row.n)
+        .column("perplexity", Kind::Number(2), |row| row.perplexity)
+        .column("pairs", Kind::Count, |row| row.pairs)
+        .column("change", Kind::Signed(3), |row| row.change.map(|(change, _)| change))
+        .column("low", Kind::Signed(3), |row| row.change.map(|(_, interval)| interval.low))
+        .column("high", Kind::Signed(3), |row| row.change.map(|(_, interval)| interval.high))
+        .build();
     Some(
         table
             .note("Perplexity: the geometric mean over responses of each one's, under a language model that neither drafts nor steers.")

@@ -43,25 +43,13 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Shape
 
 /// The shape of each method's frontier.
 pub(super) fn table(context: &TableContext<'_>, rows: &[ShapeRow]) -> Table {
-    let columns = [
-        ("method", Kind::Text),
-        ("points", Kind::Count),
-        ("on front", Kind::Count),
-        ("hypervolume", Kind::Number(4)),
-        ("spacing, as published", Kind::Number(4)),
-        ("spacing, Schott", Kind::Number(4)),
-    ];
-    let mut table = Table::new("geometry", "Frontiers of mean axes, one point per weight vector", &columns);
-    for ShapeRow { method, points, on_front, hypervolume, spacings: [published, schott] } in rows {
-        table.row(vec![
-            method.as_str().into(),
-            (*points).into(),
-            (*on_front).into(),
-            (*hypervolume).into(),
-            (*published).into(),
-            (*schott).into(),
-        ]);
-    }
+    let table = Table::of("geometry", "Frontiers of mean axes, one point per weight vector", rows)
+        .column("method", Kind::Text, |row| row.method.as_str())
+        .column("points", Kind::Count, |row| row.points)
+        .column("on front", Kind::Count, |row| row.on_front)
+        .column("hypervolume", Kind::Number(4), |row| row.hypervolume)
+        .columns(["spacing, as published", "spacing, Schott"], Kind::Number(4), |row, rule| row.spacings[rule])
+        .build();
     let volumes = if context.of_the_paper {
         "Hypervolume above the origin; the published ones follow from no reference point with non-negative coordinates."
     } else {

@@ -1,6 +1,6 @@
 use super::{At, Ledger, Table};
-use crate::report::Mechanism;
-use crate::table::{Kind, Value};
+use crate::report::{BladeSpread, Mechanism};
+use crate::table::Kind;
 
 /// Spreads and shares of blades, and the scale of the two terms of the champion's logit.
 ///
@@ -9,61 +9,41 @@ pub(super) fn tables(mechanisms: &[Mechanism], cut: &[String], ledger: &mut Ledg
     if mechanisms.is_empty() {
         return Vec::new();
     }
-    let spread_columns = [
-        ("arm", Kind::Text),
-        ("blade", Kind::Text),
-        ("median std(μ)", Kind::Number(5)),
-        ("ratio", Kind::Number(2)),
-        ("share at equal weights %", Kind::Percent),
-    ];
-    let mut spreads =
-        Table::new("spreads", "Raw spread of each blade's scores in a batch, and the influence it implies", &spread_columns);
-    let scale_columns = [("arm", Kind::Text), ("steps", Kind::Count), ("median scale ratio", Kind::Number(3))];
-    let choice_columns = [
-        ("arm", Kind::Text),
-        ("steps", Kind::Count),
-        ("median N", Kind::Number(0)),
-        ("best μ chosen %", Kind::Percent),
-        ("by chance %", Kind::Percent),
-        ("entropy, nats", Kind::Number(3)),
-        ("entropy / ln N", Kind::Number(3)),
-    ];
-    let mut choices = Table::new("choice", "How one of several candidates was drawn", &choice_columns);
-    let mut scales = Table::new("scales", "Tournament and blade terms in the champion's logit", &scale_columns);
-    for mechanism in mechanisms {
-        let arm = mechanism.arm.as_str();
-        for blade in &mechanism.blades {
-            let at = At { source: "sec:cbn", subject: arm, part: &blade.blade, reading: "" };
-            ledger.note(&at, "median std", blade.median_std);
-            ledger.note(&at, "ratio", blade.ratio);
-            blade.share.into_iter().for_each(|share| ledger.note(&at, "share%", 100.0 * share));
-            spreads.row(vec![
-                arm.into(),
-                blade.blade.as_str().into(),
-                blade.median_std.into(),
-                blade.ratio.into(),
-                Value::from(blade.share),
-            ]);
-        }
-        ledger.note(&At { source: "sec:cbn", subject: arm, part: "", reading: "" }, "scale ratio", mechanism.scale_ratio);
-        if !mechanism.scale_ratio.is_nan() {
-            scales.row(vec![arm.into(), mechanism.steps.into(), mechanism.scale_ratio.into()]);
-        }
-        let choice = &mechanism.choice;
-        choices.row(vec![
-            arm.into(),
-            choice.steps.into(),
-            choice.candidates.into(),
-            choice.best.into(),
-            choice.best_by_chance.into(),
-            choice.entropy.into(),
-            choice.relative_entropy.into(),
-        ]);
+    let blades: Vec<(&str, &BladeSpread)> =
+        mechanisms.iter().flat_map(|own| own.blades.iter().map(|blade| (own.arm.as_str(), blade))).collect();
+    for (arm, blade) in &blades {
+        let at = At { source: "sec:cbn", subject: arm, part: &blade.blade, reading: "" };
+        ledger.note(&at, "median std", blade.median_std);
+        ledger.note(&at, "ratio", blade.ratio);
+        blade.share.into_iter().for_each(|share| ledger.note(&at, "share%", 100.0 * share));
     }
-    let spreads = spreads
+    for Mechanism { arm, scale_ratio, .. } in mechanisms {
+        ledger.note(&At { source: "sec:cbn", subject: arm, part: "", reading: "" }, "scale ratio", *scale_ratio);
+    }
+    let spreads = Table::of("spreads", "Raw spread of each blade's scores in a batch, and the influence it implies", &blades)
+        .column("arm", Kind::Text, |(arm, _)| *arm)
+        .column("blade", Kind::Text, |(_, blade)| blade.blade.as_str())
+        .column("median std(μ)", Kind::Number(5), |(_, blade)| blade.median_std)
+        .column("ratio", Kind::Number(2), |(_, blade)| blade.ratio)
+        .column("share at equal weights %", Kind::Percent, |(_, blade)| blade.share)
+        .build()
         .note("Medians over the steps a blade was seated at; ratio to the smallest; mean share over the steps with every blade (Theorem 3(i)).");
-    let scales = scales.note("Scale ratio: std of the tournament term over std of the blade term, within a batch.");
-    let choices = choices
+    let with_terms: Vec<&Mechanism> = mechanisms.iter().filter(|mechanism| !mechanism.scale_ratio.is_nan()).collect();
+    let scales = Table::of("scales", "Tournament and blade terms in the champion's logit", &with_terms)
+        .column("arm", Kind::Text, |mechanism| mechanism.arm.as_str())
+        .column("steps", Kind::Count, |mechanism| mechanism.steps)
+        .column("median scale ratio", Kind::Number(3), |mechanism| mechanism.scale_ratio)
+        .build()
+        .note("Scale ratio: std of the tournament term over std of the blade term, within a batch.");
+    let choices = Table::of("choice", "How one of several candidates was drawn", mechanisms)
+        .column("arm", Kind::Text, |mechanism| mechanism.arm.as_str())
+        .column("steps", Kind::Count, |mechanism| mechanism.choice.steps)
+        .column("median N", Kind::Number(0), |mechanism| mechanism.choice.candidates)
+        .column("best μ chosen %", Kind::Percent, |mechanism| mechanism.choice.best)
+        .column("by chance %", Kind::Percent, |mechanism| mechanism.choice.best_by_chance)
+        .column("entropy, nats", Kind::Number(3), |mechanism| mechanism.choice.entropy)
+        .column("entropy / ln N", Kind::Number(3), |mechanism| mechanism.choice.relative_entropy)
+        .build()
         .note("Over steps of at least two candidates. Best μ: no candidate had a higher composite. By chance: had every draw been uniform.")
         .note("Entropy of the probabilities a candidate was drawn with: 0 is a certain choice, ln N a uniform one.");
     let without = |table: Table| match cut {

@@ -1,6 +1,6 @@
 use super::{At, LEVEL, Ledger, Table, TableContext, mean_of};
 use crate::stats::{Bootstrap, Clusters, F1, Interval, mean_axes};
-use crate::table::{Kind, Value};
+use crate::table::Kind;
 
 /// What a method achieves over all weight vectors.
 #[derive(Debug, Clone)]
@@ -60,21 +60,15 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Metho
 pub(super) fn table(context: &TableContext<'_>, rows: &[MethodRow]) -> Table {
     let objectives = &context.sweep.objectives;
     let names = objectives.names();
-    let mut columns = vec![("method", Kind::Text), ("n", Kind::Count)];
-    columns.extend(names.iter().map(|name| (*name, Kind::Number(3))));
-    let headings = F1::ALL.map(|f1| format!("F1 {}", f1.name()));
-    columns.extend(headings.iter().map(|heading| (heading.as_str(), Kind::Number(3))));
-    let labels: Vec<String> = objectives.columns().iter().map(|&rubric| objectives.rubrics[rubric].label()).collect();
-    columns.extend(labels.iter().map(|label| (label.as_str(), Kind::Number(3))));
-    let intervals: Vec<String> = names.iter().map(|name| format!("{name} 95%, prompts")).collect();
-    columns.extend(intervals.iter().map(|heading| (heading.as_str(), Kind::Interval(3))));
-    let mut table = Table::new("methods", "Methods over the whole sweep", &columns);
-    for MethodRow { name, n, axes, intervals, f1, rubrics } in rows {
-        let mut row: Vec<Value> = vec![name.as_str().into(), (*n).into()];
-        row.extend(axes.iter().chain(f1).chain(rubrics).copied().map(Value::from));
-        row.extend(intervals.iter().copied().map(Value::from));
-        table.row(row);
-    }
+    let labels = objectives.columns().into_iter().map(|rubric| objectives.rubrics[rubric].label());
+    let table = Table::of("methods", "Methods over the whole sweep", rows)
+        .column("method", Kind::Text, |row| row.name.as_str())
+        .column("n", Kind::Count, |row| row.n)
+        .columns(names.clone(), Kind::Number(3), |row, axis| row.axes[axis])
+        .columns(F1::ALL.map(|f1| format!("F1 {}", f1.name())), Kind::Number(3), |row, f1| row.f1[f1])
+        .columns(labels, Kind::Number(3), |row, rubric| row.rubrics[rubric])
+        .columns(names.iter().map(|name| format!("{name} 95%, prompts")), Kind::Interval(3), |row, axis| row.intervals[axis])
+        .build();
     table
         .note(format!("{}.", objectives.definitions().join("; ")))
         .note("A blank rubric is left out of its mean, and an axis whose rubrics are all blank out of the mean of that axis and of the cell's F1.")

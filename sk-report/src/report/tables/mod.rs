@@ -131,16 +131,12 @@ pub(super) fn all(results: &RawResults, reference: &str, resampling: Resampling)
 impl TableContext<'_> {
     /// The methods that the reference is compared with, the arm without normalisation last.
     fn others(&self) -> Vec<&Method> {
-        let raw = |method: &Method| self.raw.is_some_and(|raw| raw.name == method.name);
-        let mut others: Vec<&Method> = self.sweep.methods.iter().filter(|method| method.name != self.reference.name).collect();
-        others.sort_by_key(|method| raw(method));
-        others
+        self.rivals().chain(self.raw).collect()
     }
 
     /// The methods that are not the reference scheme in another setting.
-    fn baselines(&self) -> Vec<&Method> {
-        let raw = |method: &&Method| self.raw.is_none_or(|raw| raw.name != method.name);
-        self.others().into_iter().filter(raw).collect()
+    fn rivals(&self) -> impl Iterator<Item = &Method> {
+        self.sweep.rivals(&self.reference.name)
     }
 
     /// The harmonic F1 of a cell as contrasts take it: under the published floor in the paper's own

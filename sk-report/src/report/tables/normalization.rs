@@ -69,33 +69,18 @@ pub(super) fn table(context: &TableContext<'_>, rows: &[NormalizationRow]) -> Op
     if rows.is_empty() {
         return None;
     }
-    let columns = [
-        ("", Kind::Text),
-        ("pairs", Kind::Count),
-        ("with", Kind::Number(3)),
-        ("without", Kind::Number(3)),
-        ("Δ", Kind::Signed(3)),
-        ("95% percentile", Kind::Interval(3)),
-        ("95% BCa", Kind::Interval(3)),
-        ("95%, prompts", Kind::Interval(3)),
-        ("p", Kind::PValue),
-        ("p, Holm", Kind::PValue),
-    ];
-    let mut table = Table::new("normalization", format!("{} with normalisation and without", context.reference.name), &columns);
-    for row in rows {
-        table.row(vec![
-            row.measure.as_str().into(),
-            row.pairs.into(),
-            row.with.into(),
-            row.without.into(),
-            row.difference.into(),
-            row.percentile.into(),
-            row.bca.into(),
-            row.by_prompt.into(),
-            row.p.into(),
-            row.holm.into(),
-        ]);
-    }
+    let table = Table::of("normalization", format!("{} with normalisation and without", context.reference.name), rows)
+        .column("", Kind::Text, |row| row.measure.as_str())
+        .column("pairs", Kind::Count, |row| row.pairs)
+        .column("with", Kind::Number(3), |row| row.with)
+        .column("without", Kind::Number(3), |row| row.without)
+        .column("Δ", Kind::Signed(3), |row| row.difference)
+        .column("95% percentile", Kind::Interval(3), |row| row.percentile)
+        .column("95% BCa", Kind::Interval(3), |row| row.bca)
+        .column("95%, prompts", Kind::Interval(3), |row| row.by_prompt)
+        .column("p", Kind::PValue, |row| row.p)
+        .column("p, Holm", Kind::PValue, |row| row.holm)
+        .build();
     let table = table.note(format!(
         "f1 is the mean over cells of the cell's F1, {}. Means are over the cells of pairs. Pairs, tests and intervals as in the contrasts above; by \
          prompt, whole prompts are resampled.",

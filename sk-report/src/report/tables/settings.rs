@@ -1,25 +1,24 @@
 use super::Table;
 use crate::report::Recorded;
-use crate::table::{Kind, Value};
+use crate::table::Kind;
 use sk_scheme::Parameter;
 
 /// What each scheme ran with; nothing where it was not kept beside the records.
 pub(super) fn table(recorded: &Recorded) -> Option<Table> {
-    let mut columns = vec![("scheme", Kind::Text)];
-    columns.extend(Parameter::searchable().map(|parameter| (parameter.symbol, Kind::Number(3))));
-    let rest = ["precision", "convention", "framing", "tokens", "program", "backbone", "drafter", "digest"];
-    columns.extend(rest.map(|heading| (heading, if heading == "tokens" { Kind::Count } else { Kind::Text })));
-    let mut table = Table::new("settings", "What schemes ran with", &columns);
-    for (scheme, kept) in &recorded.settings {
-        let of = &kept.of;
-        let source = |role: &str| Value::from(kept.sources.get(role).map(String::as_str));
-        let mut row: Vec<Value> = vec![scheme.as_str().into()];
-        row.extend(Parameter::searchable().map(|parameter| Value::from(of.numbers.get(parameter.name).copied())));
-        row.extend([of.precision.as_str().into(), of.convention.as_str().into(), of.framing.as_str().into()]);
-        row.extend([of.max_new_tokens.into(), of.program.as_str().into(), source("backbone"), source("drafter")]);
-        row.push(kept.settings.as_str().into());
-        table.row(row);
-    }
+    let numbers: Vec<&Parameter> = Parameter::searchable().collect();
+    let symbols = numbers.iter().map(|parameter| parameter.symbol);
+    let table = Table::of("settings", "What schemes ran with", &recorded.settings)
+        .column("scheme", Kind::Text, |(scheme, _)| scheme.as_str())
+        .columns(symbols, Kind::Number(3), |(_, kept), place| kept.of.numbers.get(numbers[place].name).copied())
+        .column("precision", Kind::Text, |(_, kept)| kept.of.precision.as_str())
+        .column("convention", Kind::Text, |(_, kept)| kept.of.convention.as_str())
+        .column("framing", Kind::Text, |(_, kept)| kept.of.framing.as_str())
+        .column("tokens", Kind::Count, |(_, kept)| kept.of.max_new_tokens)
+        .column("program", Kind::Text, |(_, kept)| kept.of.program.as_str())
+        .column("backbone", Kind::Text, |(_, kept)| kept.sources.get("backbone").map(String::as_str))
+        .column("drafter", Kind::Text, |(_, kept)| kept.sources.get("drafter").map(String::as_str))
+        .column("digest", Kind::Text, |(_, kept)| kept.settings.as_str())
+        .build();
     let note = "Numbers as the scheme has them, whether its slots read them or not; slots, digests of models, adapters and heads are in the file of \
                 settings beside the records.";
     (!table.rows.is_empty()).then(|| table.note(note))

@@ -70,7 +70,7 @@ pub(super) fn rows(context: &TableContext<'_>, ledger: &mut Ledger) -> Vec<Steer
                 points.iter().map(|(point, _, achieved)| (weights(&point.weights), axes(achieved))).unzip();
             let steering = Steering::of(&weights, &achieved, context.resampling.seed);
             let intervals = intervals(context, method, &weights, &places);
-            let interval = |place: usize| intervals.get(place).copied().unwrap_or(Interval { low: f64::NAN, high: f64::NAN });
+            let interval = |place: usize| intervals.get(place).copied().unwrap_or(Interval::NONE);
             let place = |part| At { source: "tab:steerability-full", subject: &method.name, part, reading };
             for (k, (&(objective, _), found)) in places.iter().zip(&steering.axes).enumerate() {
                 let Some(found) = found else { continue };
@@ -143,8 +143,8 @@ fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], 
     let Resampling { resamples, seed } = context.resampling;
     let prompts: Vec<Vec<f64>> = prompts.into_values().collect();
     let interval = |bootstrap: &Bootstrap| {
-        let Interval { low, high } = bootstrap.normal(LEVEL);
-        if low.is_nan() { Interval { low, high } } else { Interval { low: low.max(-1.0), high: high.min(1.0) } }
+        let interval = bootstrap.normal(LEVEL);
+        if interval.is_none() { interval } else { Interval { low: interval.low.max(-1.0), high: interval.high.min(1.0) } }
     };
     Steering::bootstrap(weights, &prompts, resamples, seed).iter().map(interval).collect()
 }
@@ -153,36 +153,19 @@ fn intervals(context: &TableContext<'_>, method: &Method, weights: &[Vec<f64>], 
 pub(super) fn table(context: &TableContext<'_>, rows: &[SteeringRow]) -> Table {
     let sweep = context.sweep;
     let names = sweep.objectives.names();
-    let columns = [
-        ("method", Kind::Text),
-        ("weights", Kind::Text),
-        ("axis", Kind::Text),
-        ("n", Kind::Count),
-        ("r_s", Kind::Signed(3)),
-        ("95%, prompts", Kind::Interval(3)),
-        ("p, t", Kind::PValue),
-        ("p, by permutation", Kind::PValue),
-        ("p, Holm", Kind::PValue),
-        ("slope", Kind::Signed(4)),
-        ("range", Kind::Number(4)),
-    ];
-    let mut table = Table::new("steering", "Rank correlation of requested weight and achieved axis", &columns);
-    for row in rows {
-        table.row(vec![
-            row.method.as_str().into(),
-            row.reading.into(),
-            row.axis.map_or("pooled", |axis| names[axis]).into(),
-            row.n.into(),
-            row.rho.into(),
-            row.interval.into(),
-            row.p.into(),
-            row.permutation.into(),
-            row.holm.into(),
-            row.slope.into(),
-            row.range.into(),
-        ]);
-    }
-    let table = table
+    let table = Table::of("steering", "Rank correlation of requested weight and achieved axis", rows)
+        .column("method", Kind::Text, |row| row.method.as_str())
+        .column("weights", Kind::Text, |row| row.reading)
+        .column("axis", Kind::Text, |row| row.axis.map_or("pooled", |axis| names[axis]))
+        .column("n", Kind::Count, |row| row.n)
+        .column("r_s", Kind::Signed(3), |row| row.rho)
+        .column("95%, prompts", Kind::Interval(3), |row| row.interval)
+        .column("p, t", Kind::PValue, |row| row.p)
+        .column("p, by permutation", Kind::PValue, |row| row.permutation)
+        .column("p, Holm", Kind::PValue, |row| row.holm)
+        .column("slope", Kind::Signed(4), |row| row.slope)
+        .column("range", Kind::Number(4), |row| row.range)
+        .build()
         .note("Pooled: axes standardised first. \"p, t\" takes the pairs for independent; \"p, by permutation\" permutes the weight vectors,")
         .note(format!("in all ways for up to {MOST_PERMUTED} points, and of more, pooled only, in 99,999 drawn ones: no less than 2.0e-5 can come out."))
         .note("95%, prompts: r_s ∓ 1.96 standard errors, by resampling whole prompts, within [−1, 1]. Quantiles of resamples would lie too low: these hold fewer different prompts, and noise in the axes lowers r_s.")

@@ -1,46 +1,25 @@
 use super::Table;
 use crate::report::{Recorded, Runs};
-use crate::table::{Kind, Value};
+use crate::table::Kind;
 
 /// What responses took, by scheme.
 pub(super) fn table(recorded: &Recorded) -> Table {
-    let columns = [
-        ("scheme", Kind::Text),
-        ("responses", Kind::Count),
-        ("tokens", Kind::Count),
-        ("tokens/s", Kind::Number(1)),
-        ("median s per response", Kind::Number(2)),
-        ("tokens per step", Kind::Number(1)),
-        ("drafted per kept token", Kind::Number(1)),
-        ("draft %", Kind::Percent),
-        ("score %", Kind::Percent),
-        ("select %", Kind::Percent),
-        ("commit %", Kind::Percent),
-        ("at the limit %", Kind::Percent),
-        ("device", Kind::Text),
-    ];
-    let mut table = Table::new("throughput", "What responses took", &columns);
-    for runs in &recorded.runs {
-        let total = runs.seconds.total();
-        let share = |seconds: f64| Value::from(seconds / total);
-        let per = |count: usize, of: usize| count as f64 / of as f64;
-        let Runs { seconds, .. } = runs;
-        table.row(vec![
-            runs.scheme.as_str().into(),
-            runs.responses.into(),
-            runs.tokens.into(),
-            runs.tokens_per_second().into(),
-            runs.median_elapsed.into(),
-            per(runs.tokens, runs.steps).into(),
-            runs.drafted.map(|drafted| per(drafted, runs.tokens)).into(),
-            share(seconds.draft),
-            share(seconds.score),
-            share(seconds.select),
-            share(seconds.commit),
-            per(runs.limited, runs.responses).into(),
-            runs.devices.iter().cloned().collect::<Vec<_>>().join(", ").into(),
-        ]);
-    }
+    let per = |count: usize, of: usize| count as f64 / of as f64;
+    let mut table = Table::of("throughput", "What responses took", &recorded.runs)
+        .column("scheme", Kind::Text, |runs| runs.scheme.as_str())
+        .column("responses", Kind::Count, |runs| runs.responses)
+        .column("tokens", Kind::Count, |runs| runs.tokens)
+        .column("tokens/s", Kind::Number(1), Runs::tokens_per_second)
+        .column("median s per response", Kind::Number(2), |runs| runs.median_elapsed)
+        .column("tokens per step", Kind::Number(1), |runs| per(runs.tokens, runs.steps))
+        .column("drafted per kept token", Kind::Number(1), |runs| runs.drafted.map(|drafted| per(drafted, runs.tokens)))
+        .column("draft %", Kind::Percent, |runs| runs.seconds.draft / runs.seconds.total())
+        .column("score %", Kind::Percent, |runs| runs.seconds.score / runs.seconds.total())
+        .column("select %", Kind::Percent, |runs| runs.seconds.select / runs.seconds.total())
+        .column("commit %", Kind::Percent, |runs| runs.seconds.commit / runs.seconds.total())
+        .column("at the limit %", Kind::Percent, |runs| per(runs.limited, runs.responses))
+        .column("device", Kind::Text, |runs| runs.devices.iter().cloned().collect::<Vec<_>>().join(", "))
+        .build();
     if recorded.unjudged > 0 {
         let note = format!("Of judged responses; records of responses that were not judged are left out: {}.", recorded.unjudged);
         table = table.note(note);

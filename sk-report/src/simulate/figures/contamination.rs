@@ -1,7 +1,6 @@
 use crate::chart::{Axis, Lines, Series};
 use crate::page::{Figure, Section};
-use crate::simulate::ContaminationStudy;
-use crate::simulate::contamination::{Flip, Reading};
+use crate::simulate::contamination::{ContaminationSettings, Flip, Reading};
 use crate::simulate::figures::Exhibit;
 use crate::table::{Kind, Table};
 
@@ -9,8 +8,11 @@ const ABSCISSA: &str = "contamination D (std of μ)";
 const ORDINATE: &str = "total variation of the choice";
 
 /// Theorem 2: one figure for the operators side by side, one for the bounds of each member.
-pub(super) fn exhibit(study: &ContaminationStudy) -> Exhibit {
-    let ContaminationStudy { settings, flips, members } = study;
+pub(in crate::simulate) fn exhibit(
+    settings: &ContaminationSettings,
+    flips: &[Flip],
+    members: &[(&str, Vec<Reading>)],
+) -> Exhibit {
     let (batches, candidates) = (settings.batches, settings.candidates);
     let drawn = format!(
         "{batches} batches of N = {candidates} candidates, μ standard normal, log σ normal with deviation ½; T = {}. ",
@@ -51,7 +53,7 @@ pub(super) fn exhibit(study: &ContaminationStudy) -> Exhibit {
                 let (x, y) = curve(readings, of);
                 chart.series(Series::line(label, &x, &y))
             });
-            figure.panel(name.clone(), chart)
+            figure.panel(*name, chart)
         },
     );
     let second = panels
@@ -62,7 +64,7 @@ pub(super) fn exhibit(study: &ContaminationStudy) -> Exhibit {
         ))
         .behind(bounds.clone());
     let section = Section::new("stability", "Contamination against total variation").figure(first).figure(second);
-    Exhibit { name: "contamination", section, tables: vec![operators, bounds] }
+    Exhibit { section, tables: vec![operators, bounds] }
 }
 
 fn curve(readings: &[Reading], of: impl Fn(&Reading) -> f64) -> (Vec<f64>, Vec<f64>) {
@@ -70,28 +72,23 @@ fn curve(readings: &[Reading], of: impl Fn(&Reading) -> f64) -> (Vec<f64>, Vec<f
 }
 
 fn flip_table(flips: &[Flip]) -> Table {
-    let columns = [("D", Kind::Number(4)), ("flipped (%)", Kind::Percent), ("half gap below D (%)", Kind::Percent)];
-    let mut table = Table::new("argmax", "Batches whose choice argmax flips (Theorem 2(i))", &columns);
-    flips.iter().for_each(|flip| table.row(vec![flip.radius.into(), flip.flipped.into(), flip.predicted.into()]));
-    table
+    Table::of("argmax", "Batches whose choice argmax flips (Theorem 2(i))", flips)
+        .column("D", Kind::Number(4), |flip| flip.radius)
+        .column("flipped (%)", Kind::Percent, |flip| flip.flipped)
+        .column("half gap below D (%)", Kind::Percent, |flip| flip.predicted)
+        .build()
 }
 
-fn bound_table(members: &[(String, Vec<Reading>)]) -> Table {
-    let number = Kind::Number(4);
-    let columns = [
-        ("operator", Kind::Text),
-        ("D", number),
-        ("found", number),
-        ("sharpened", number),
-        ("uniform", number),
-        ("published", number),
-        ("closest (%)", Kind::Percent),
-    ];
-    let mut table = Table::new("bounds", "Total variation found, and its bounds (Theorem 2(ii))", &columns);
-    for reading in members.iter().flat_map(|(_, readings)| readings) {
-        let Reading { operator, radius, found, sharpened, uniform, published, closest } = reading.clone();
-        let numbers = [radius, found, sharpened, uniform, published, closest];
-        table.row([operator.into()].into_iter().chain(numbers.map(Into::into)).collect());
-    }
-    table
+fn bound_table(members: &[(&str, Vec<Reading>)]) -> Table {
+    let all: Vec<(&str, &Reading)> =
+        members.iter().flat_map(|(operator, readings)| readings.iter().map(|reading| (*operator, reading))).collect();
+    Table::of("bounds", "Total variation found, and its bounds (Theorem 2(ii))", &all)
+        .column("operator", Kind::Text, |(operator, _)| *operator)
+        .column("D", Kind::Number(4), |(_, reading)| reading.radius)
+        .column("found", Kind::Number(4), |(_, reading)| reading.found)
+        .column("sharpened", Kind::Number(4), |(_, reading)| reading.sharpened)
+        .column("uniform", Kind::Number(4), |(_, reading)| reading.uniform)
+        .column("published", Kind::Number(4), |(_, reading)| reading.published)
+        .column("closest (%)", Kind::Percent, |(_, reading)| reading.closest)
+        .build()
 }

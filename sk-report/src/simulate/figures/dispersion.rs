@@ -1,8 +1,8 @@
 use crate::chart::{Axis, Lines, Series};
 use crate::page::{Figure, Section};
-use crate::simulate::dispersion::Worth;
+use crate::simulate::Mean;
+use crate::simulate::dispersion::{DispersionSettings, Worth};
 use crate::simulate::figures::Exhibit;
-use crate::simulate::{DispersionStudy, Mean};
 use crate::table::{Kind, Table, Value};
 
 /// Half of a 95% interval of a normal estimate, in standard errors.
@@ -10,8 +10,7 @@ const NINETY_FIVE: f64 = 1.96;
 const ARMS: [&str; 3] = ["real σ", "shuffled σ", "zero σ"];
 
 /// The decomposition: what scale and coupling of σ are worth as it tells more of the error.
-pub(super) fn exhibit(study: &DispersionStudy) -> Exhibit {
-    let DispersionStudy { settings, worths, signed } = study;
+pub(in crate::simulate) fn exhibit(settings: &DispersionSettings, worths: &[Worth], signed: &Worth) -> Exhibit {
     let drawn = format!(
         "{} worlds of N = {} candidates per point; quality standard normal, rewards that err with a deviation of 0.2 or 3, and σ that is the own \
          deviation with a probability from 0 to 1. Thurstone ratings, softmax at T = {}. ",
@@ -49,29 +48,19 @@ pub(super) fn exhibit(study: &DispersionStudy) -> Exhibit {
         NINETY_FIVE * signed.coupling_worth.error
     );
     let section = Section::new("dispersion", "Real, shuffled and zero dispersions").figure(figure).paragraph(warning);
-    Exhibit { name: "dispersion", section, tables: vec![table] }
+    Exhibit { section, tables: vec![table] }
 }
 
 fn table(worths: &[Worth], signed: &Worth) -> Table {
-    let columns = [
-        ("σ", Kind::Text),
-        ("coupling", Kind::Number(2)),
-        ("𝓘(σ)", Kind::Number(3)),
-        ("real", Kind::Number(4)),
-        ("shuffled", Kind::Number(4)),
-        ("zero", Kind::Number(4)),
-        ("real − shuffled", Kind::Interval(4)),
-        ("shuffled − zero", Kind::Interval(4)),
-    ];
-    let mut table = Table::new("dispersion", "Quality of the choice by what σ tells (Corollary 4 of the supplement)", &columns);
     let interval = |m: Mean| Value::Interval([m.mean - NINETY_FIVE * m.error, m.mean + NINETY_FIVE * m.error]);
-    let rows = worths.iter().map(|worth| ("size of the error", worth)).chain([("sign of the error", signed)]);
-    for (what, worth) in rows {
-        let outcomes = worth.outcomes.map(|outcome| Value::from(outcome.mean));
-        let mut row: Vec<Value> = vec![what.into(), worth.coupling.into(), worth.informativeness.into()];
-        row.extend(outcomes);
-        row.extend([interval(worth.coupling_worth), interval(worth.scale_worth)]);
-        table.row(row);
-    }
-    table
+    let rows: Vec<(&str, &Worth)> =
+        worths.iter().map(|worth| ("size of the error", worth)).chain([("sign of the error", signed)]).collect();
+    Table::of("dispersion", "Quality of the choice by what σ tells (Corollary 4 of the supplement)", &rows)
+        .column("σ", Kind::Text, |(what, _)| *what)
+        .column("coupling", Kind::Number(2), |(_, worth)| worth.coupling)
+        .column("𝓘(σ)", Kind::Number(3), |(_, worth)| worth.informativeness)
+        .columns(["real", "shuffled", "zero"], Kind::Number(4), |(_, worth), arm| worth.outcomes[arm].mean)
+        .column("real − shuffled", Kind::Interval(4), |(_, worth)| interval(worth.coupling_worth))
+        .column("shuffled − zero", Kind::Interval(4), |(_, worth)| interval(worth.scale_worth))
+        .build()
 }

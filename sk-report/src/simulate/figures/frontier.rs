@@ -2,17 +2,16 @@ use std::collections::BTreeSet;
 
 use crate::chart::{Axis, Lines, Plot, Series, Ternary};
 use crate::page::{Figure, Section};
-use crate::simulate::FrontierStudy;
 use crate::simulate::figures::Exhibit;
-use crate::simulate::frontier::{Frontier, Reach};
+use crate::simulate::frontier::{Frontier, FrontierSettings, Reach};
 use crate::table::{Kind, Table};
 
 const CORNERS: [&str; 3] = ["blade 1", "blade 2", "blade 3"];
 
-/// Theorem 3 (iii): which weights reach which candidates.
-pub(super) fn exhibit(study: &FrontierStudy) -> Exhibit {
-    let FrontierStudy { two_settings, two, three_settings, three } = study;
-    let counts = counts(study);
+/// Theorem 3 (iii): which weights reach which candidates, of two objectives and of three.
+pub(in crate::simulate) fn exhibit(studies: &[(FrontierSettings, Frontier); 2]) -> Exhibit {
+    let [(two_settings, two), (three_settings, three)] = studies;
+    let counts = counts(studies);
     let ratio = |spreads: &[f64]| spreads.iter().map(|spread| format!("{spread}")).collect::<Vec<_>>().join(" : ");
     let (before, after) = (two.count(|reach| reach.raw), two.count(|reach| reach.normalized));
     let plane = Figure::new("hull", "Weights reach the corners of the hull, and only those", plane(two))
@@ -41,7 +40,7 @@ pub(super) fn exhibit(study: &FrontierStudy) -> Exhibit {
         ))
         .behind(list.clone());
     let section = Section::new("frontier", "Which weights reach which frontier points").figure(plane).figure(triangle);
-    Exhibit { name: "frontier", section, tables: vec![counts, list] }
+    Exhibit { section, tables: vec![counts, list] }
 }
 
 fn plane(found: &Frontier) -> Plot {
@@ -81,39 +80,22 @@ fn triangle(found: &Frontier, of: fn(&Reach) -> usize) -> Plot {
     chart.into()
 }
 
-fn counts(study: &FrontierStudy) -> Table {
-    let count = Kind::Count;
-    let columns = [
-        ("objectives", count),
-        ("candidates", count),
-        ("weights", count),
-        ("on the front", count),
-        ("reached, raw", count),
-        ("reached, CBN", count),
-    ];
-    let mut table = Table::new("frontier", "Candidates that a lattice of weights reaches (Theorem 3(iii))", &columns);
-    for (settings, found) in [(&study.two_settings, &study.two), (&study.three_settings, &study.three)] {
-        let numbers = [
-            settings.spreads.len(),
-            settings.candidates,
-            found.reached.len(),
-            found.front.len(),
-            found.count(|reach| reach.raw),
-            found.count(|reach| reach.normalized),
-        ];
-        table.row(numbers.map(Into::into).to_vec());
-    }
-    table
+fn counts(studies: &[(FrontierSettings, Frontier)]) -> Table {
+    Table::of("frontier", "Candidates that a lattice of weights reaches (Theorem 3(iii))", studies)
+        .column("objectives", Kind::Count, |(settings, _)| settings.spreads.len())
+        .column("candidates", Kind::Count, |(settings, _)| settings.candidates)
+        .column("weights", Kind::Count, |(_, found)| found.reached.len())
+        .column("on the front", Kind::Count, |(_, found)| found.front.len())
+        .column("reached, raw", Kind::Count, |(_, found)| found.count(|reach| reach.raw))
+        .column("reached, CBN", Kind::Count, |(_, found)| found.count(|reach| reach.normalized))
+        .build()
 }
 
 fn list(found: &Frontier) -> Table {
-    let weight = Kind::Number(4);
-    let columns =
-        [("w1", weight), ("w2", weight), ("w3", weight), ("selected, raw", Kind::Count), ("selected, CBN", Kind::Count)];
-    let mut table = Table::new("weights", "What each weight vector selects (Theorem 3(iii))", &columns);
-    for Reach { weights, raw, normalized } in &found.reached {
-        table.row(weights.iter().map(|&w| w.into()).chain([(*raw).into(), (*normalized).into()]).collect());
-    }
-    table.appendix = true;
-    table
+    let table = Table::of("weights", "What each weight vector selects (Theorem 3(iii))", &found.reached)
+        .columns(["w1", "w2", "w3"], Kind::Number(4), |reach, blade| reach.weights[blade])
+        .column("selected, raw", Kind::Count, |reach| reach.raw)
+        .column("selected, CBN", Kind::Count, |reach| reach.normalized)
+        .build();
+    Table { appendix: true, ..table }
 }

@@ -1,44 +1,31 @@
 use crate::chart::{Axis, Lines, Series};
 use crate::page::{Figure, Section};
-use crate::simulate::InfluenceStudy;
 use crate::simulate::figures::Exhibit;
-use crate::simulate::influence::Voice;
+use crate::simulate::influence::{InfluenceSettings, Voice};
 use crate::table::{Kind, Table};
 
 /// The blades whose spreads the paper prints, in their order.
 const BLADES: [&str; 3] = ["harmlessness", "helpfulness", "honesty"];
 
 /// Theorem 3 (i) and (ii): who decides as one blade is rescaled.
-pub(super) fn exhibit(study: &InfluenceStudy) -> Exhibit {
-    let InfluenceStudy { settings, raw, normalized } = study;
-    let number = Kind::Number(4);
-    let columns = [
-        ("scale", number),
-        ("blade", Kind::Text),
-        ("share, raw (%)", Kind::Percent),
-        ("share, CBN (%)", Kind::Percent),
-        ("decides, raw (%)", Kind::Percent),
-        ("decides, CBN (%)", Kind::Percent),
-    ];
+pub(in crate::simulate) fn exhibit(settings: &InfluenceSettings, raw: &[Voice], normalized: &[Voice]) -> Exhibit {
     let drawn = format!(
         "{} batches of N = {} candidates at equal weights; the blades' scores are normal with the published spreads, .0050 : .0035 : .0008, and \
          the {} blade is multiplied by the scale. ",
         settings.batches, settings.candidates, BLADES[settings.rescaled]
     );
-    let mut table = Table::new("influence", "Influence as one blade is rescaled (Theorem 3(i), (ii))", &columns).note(format!(
-        "{drawn}Share: of the composite's coefficients. Decides: how often the composite's best candidate is the blade's own."
-    ));
-    for (raw, even) in raw.iter().zip(normalized) {
-        let name = BLADES[raw.blade];
-        table.row(vec![
-            raw.scale.into(),
-            name.into(),
-            raw.share.into(),
-            even.share.into(),
-            raw.decides.into(),
-            even.decides.into(),
-        ]);
-    }
+    let voices: Vec<(&Voice, &Voice)> = raw.iter().zip(normalized).collect();
+    let table = Table::of("influence", "Influence as one blade is rescaled (Theorem 3(i), (ii))", &voices)
+        .column("scale", Kind::Number(4), |(raw, _)| raw.scale)
+        .column("blade", Kind::Text, |(raw, _)| BLADES[raw.blade])
+        .column("share, raw (%)", Kind::Percent, |(raw, _)| raw.share)
+        .column("share, CBN (%)", Kind::Percent, |(_, even)| even.share)
+        .column("decides, raw (%)", Kind::Percent, |(raw, _)| raw.decides)
+        .column("decides, CBN (%)", Kind::Percent, |(_, even)| even.decides)
+        .build()
+        .note(format!(
+            "{drawn}Share: of the composite's coefficients. Decides: how often the composite's best candidate is the blade's own."
+        ));
     let chart = |ordinate: &str, of: fn(&Voice) -> f64| {
         let rescaled = format!("scale of the {} blade", BLADES[settings.rescaled]);
         let axes = Lines::new(Axis::new(rescaled).log(), Axis::new(ordinate).range([-0.02, 1.02]).percent());
@@ -57,5 +44,5 @@ pub(super) fn exhibit(study: &InfluenceStudy) -> Exhibit {
         ))
         .behind(table.clone());
     let section = Section::new("influence", "Influence with and without CBN").figure(figure);
-    Exhibit { name: "influence", section, tables: vec![table] }
+    Exhibit { section, tables: vec![table] }
 }
