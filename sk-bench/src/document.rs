@@ -118,20 +118,18 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 
     /// Which of `known` the field `key` names, if it is there.
-    pub(crate) fn choice<T: Copy>(
+    pub(crate) fn choice<T>(
         &mut self,
         key: &'static str,
         what: &str,
-        known: &[(&'static str, T)],
+        known: impl IntoIterator<Item = (&'static str, T)>,
     ) -> Result<Option<T>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         let Some(text) = value.as_str() else { return Err(self.mistyped(line, key, "a string", &value)) };
-        match known.iter().find(|(name, _)| *name == text) {
-            Some(&(_, choice)) => Ok(Some(choice)),
-            None => {
-                let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-                Err(self.document.unknown(line, what, text, &names))
-            }
+        let (names, choices): (Vec<&str>, Vec<T>) = known.into_iter().unzip();
+        match names.iter().zip(choices).find(|(name, _)| **name == text) {
+            Some((_, choice)) => Ok(Some(choice)),
+            None => Err(self.document.unknown(line, what, text, &names)),
         }
     }
 

@@ -13,6 +13,7 @@ pub mod judge;
 pub mod memory;
 pub mod message;
 pub mod models;
+mod named;
 mod plural;
 pub mod pool;
 mod progress;

@@ -22,7 +22,7 @@ use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
 use crate::Models;
-use crate::args::{ModelArgs, RandomArgs, SteeringArgs, few, positive};
+use crate::args::{FEW, ModelArgs, RandomArgs, SteeringArgs, at_most, positive};
 use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
@@ -89,7 +89,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
     sweep: Vec<AxisArg>,
     /// Measure this many generations side by side too, which share the passes of both models.
-    #[arg(long, value_name = "NUMBER", value_parser = few, help_heading = "Measurement")]
+    #[arg(long, value_name = "NUMBER", value_parser = at_most::<FEW>, help_heading = "Measurement")]
     generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///

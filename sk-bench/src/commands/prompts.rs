@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use sk_report::grid::Grid;
 
-use crate::args::positive;
+use crate::args::{choice, positive};
 use crate::prompt_sets::{self, Allocation, Format, Prompt, PromptSetError};
 use crate::record_file::spare;
 use crate::terminal;
@@ -52,7 +52,7 @@ struct SourceArgs {
     #[arg(value_name = "FILE|SET", required = true)]
     sources: Vec<String>,
     /// Format of the files, if it cannot be told from them.
-    #[arg(long)]
+    #[arg(long, value_parser = choice(Format::ALL))]
     format: Option<Format>,
     /// Folder of the data sets that paper-120 and paper-60 are rebuilt from [default:
     /// $SWISS_KNIFE_DATA].
@@ -95,7 +95,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "LABEL")]
     by: Option<String>,
     /// How many prompts each stratum gives.
-    #[arg(long, value_name = "HOW", default_value = "balanced", requires = "by")]
+    #[arg(long, value_name = "HOW", default_value = "balanced", value_parser = choice(Allocation::ALL), requires = "by")]
     allocation: Allocation,
     /// Seed of the draw.
     #[arg(long, default_value_t = 42)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::Error;
-use crate::args::positive;
+use crate::args::at_most;
 use crate::record_file::spare;
 use crate::{terminal, whole_file};
 use sk_report::report::{RawResults, Report, Resampling};
@@ -50,7 +50,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "METHOD")]
     reference: Option<String>,
     /// Resamples of every bootstrap interval.
-    #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = resamples)]
+    #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = at_most::<MOST_RESAMPLES>)]
     resamples: usize,
     /// Seed of the resamples.
     #[arg(long, default_value_t = Resampling::default().seed)]
@@ -88,13 +88,6 @@ enum Format {
     Latex,
     /// JSON, all digits.
     Json,
-}
-
-fn resamples(text: &str) -> Result<usize, String> {
-    match positive(text)? {
-        count if count <= MOST_RESAMPLES => Ok(count),
-        _ => Err(format!("it must be at most {MOST_RESAMPLES}")),
-    }
 }
 
 /// Reads the results, computes the tables, and prints or writes them.

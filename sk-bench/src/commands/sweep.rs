@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sk_models::device::DeviceName;
 
-use crate::args::few;
+use crate::args::{FEW, at_most};
 use crate::plural::counted;
 use crate::progress::{Loading, Work};
 use crate::sweep::{self, Digests, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
@@ -47,7 +47,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
     /// Cells to answer at once. Their passes are joined, and each has keys and values of its own.
-    #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = few)]
+    #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = at_most::<FEW>)]
     at_once: usize,
     /// No progress, no summary.
     #[arg(short, long)]

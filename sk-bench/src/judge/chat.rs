@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -11,41 +10,32 @@ use super::question::{Turn, WORDING, form};
 use super::retry::{Pace, sleep};
 use super::weighted::TokenLogprob;
 use super::{Endpoint, Identity, Judge, JudgeError, Question, Retry, Scale, Score, Verdict, answer, weighted};
+use crate::named::named;
 
 /// How often a model is told that its answer was none, before it counts as an abstention.
 const REMINDERS: usize = 2;
 /// Alternatives asked for at each token: as many as the common servers give.
 const ALTERNATIVES: u32 = 20;
 
-/// How a score is made of what the model says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Scoring {
-    /// The whole number that the model writes, with its reason.
-    Integer,
-    /// The mean of the scale under the model's probabilities of each number, as in G-Eval.
-    Logprob,
+named! {
+    /// How a score is made of what the model says.
+    Scoring {
+        /// The whole number that the model writes, with its reason.
+        Integer = "integer",
+        /// The mean of the scale under the model's probabilities of each number, as in G-Eval.
+        Logprob = "logprob",
+    }
 }
 
-/// How an answer is made to have the right form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Structure {
-    /// `response_format` with a JSON schema.
-    Schema,
-    /// `response_format` with any JSON object.
-    Object,
-    /// By asking for it.
-    Plain,
-}
-
-impl Structure {
-    const ALL: [Self; 3] = [Self::Schema, Self::Object, Self::Plain];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Schema => "schema",
-            Self::Object => "object",
-            Self::Plain => "plain",
-        }
+named! {
+    /// How an answer is made to have the right form, the strictest way first.
+    Structure {
+        /// `response_format` with a JSON schema.
+        Schema = "schema",
+        /// `response_format` with any JSON object.
+        Object = "object",
+        /// By asking for it.
+        Plain = "plain",
     }
 }
 
@@ -106,12 +96,7 @@ impl ChatSettings {
             fields.sort();
             settings = format!("{settings}, {}", fields.join(", "));
         }
-        Identity {
-            model: self.model.clone(),
-            scoring: self.scoring.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()),
-            scale: Some(self.scale),
-            settings,
-        }
+        Identity { model: self.model.clone(), scoring: self.scoring.name().to_owned(), scale: Some(self.scale), settings }
     }
 }
 
@@ -179,7 +164,7 @@ impl ChatJudge {
     /// How answers are made to have the right form now: what was set, or what the server was found
     /// to support.
     pub fn structure(&self) -> Structure {
-        Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)]
+        Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)].2
     }
 
     fn body(&self, turns: &[Turn], scale: Scale, pass: u32, structure: Structure) -> Value {
@@ -217,7 +202,7 @@ impl ChatJudge {
     fn complete(&self, turns: &[Turn], scale: Scale, pass: u32) -> Result<Choice, JudgeError> {
         let first = self.structure();
         let mut refusal = None;
-        for structure in Structure::ALL.into_iter().filter(|structure| *structure >= first) {
+        for (_, structure) in Structure::by_name().filter(|(_, structure)| *structure >= first) {
             match self.persist(&self.body(turns, scale, pass, structure)) {
                 Ok(choice) => {
                     // Only once a laxer form was accepted is it known that the form was what the

@@ -5,21 +5,21 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Prompt, PromptSetError, hh, json_lines, truthful_qa, xstest};
+use crate::named::named;
 use sk_report::lines;
 
-/// A format of prompts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// HH-RLHF: `{"chosen": …, "rejected": …}` in lines.
-    Hh,
-    /// TruthfulQA: CSV with the columns Type, Category and Question.
-    TruthfulQa,
-    /// XSTest: CSV with the columns id, prompt, type, label and focus.
-    #[value(name = "xstest")]
-    XsTest,
-    /// `{"prompt": …}` in lines, with `id` and `labels` if there are any.
-    #[value(name = "jsonl")]
-    JsonLines,
+named! {
+    /// A format of prompts.
+    Format {
+        /// HH-RLHF: `{"chosen": …, "rejected": …}` in lines.
+        Hh = "hh",
+        /// TruthfulQA: CSV with the columns Type, Category and Question.
+        TruthfulQa = "truthful-qa",
+        /// XSTest: CSV with the columns id, prompt, type, label and focus.
+        XsTest = "xstest",
+        /// `{"prompt": …}` in lines, with `id` and `labels` if there are any.
+        JsonLines = "jsonl",
+    }
 }
 
 /// Reads the prompts of a file, in the order of the file.

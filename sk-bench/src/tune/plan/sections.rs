@@ -23,7 +23,6 @@ const STARTUP: usize = 10;
 /// What seeds searches and draws unless the plan says: the paper's.
 const SEED: u64 = 42;
 const MODES: [(&str, Mode); 2] = [("each", Mode::Each), ("together", Mode::Together)];
-const JUDGEMENTS: [(&str, judge::Scoring); 2] = [("integer", judge::Scoring::Integer), ("logprob", judge::Scoring::Logprob)];
 /// The variable that holds a judge's key, questions under way, and seconds until a request counts
 /// as failed, unless the plan says: as `judge` has them.
 const API_KEY: &str = "SWISS_KNIFE_API_KEY";
@@ -53,7 +52,7 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
     let default = Head::default();
     let head = Head {
         output: section.string("output")?,
-        mode: section.choice("search", "search", &MODES)?.unwrap_or(default.mode),
+        mode: section.choice("search", "search", MODES)?.unwrap_or(default.mode),
         trials: section.count("trials")?.unwrap_or(default.trials),
         startup: section.count("startup")?.unwrap_or(default.startup),
         seed: section.count("seed")?.map_or(default.seed, |seed| seed as u64),
@@ -120,7 +119,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
             .ok_or_else(|| section.fault("name an endpoint, such as \"http://localhost:8000/v1\", or offline = true"))?,
         model: section.string("model")?,
         api_key_env: section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned()),
-        scoring: section.choice("scoring", "scoring", &JUDGEMENTS)?.unwrap_or(judge::Scoring::Integer),
+        scoring: section.choice("scoring", "scoring", judge::Scoring::by_name())?.unwrap_or(judge::Scoring::Integer),
         concurrency: positive(&mut section, "concurrency", CONCURRENCY)?,
         timeout: Duration::from_secs(positive(&mut section, "timeout", TIMEOUT)? as u64),
         attempts: positive(&mut section, "attempts", Retry::default().attempts as usize)?.try_into().unwrap_or(u32::MAX),
