@@ -26,7 +26,8 @@ use crate::args::{FEW, ModelArgs, RandomArgs, SteeringArgs, at_most, positive};
 use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
-    Axis, AxisArg, AxisReport, Figure, Floors, Footprint, Operating, Opponent, Reconfiguration, Roofs, Steered, sweep,
+    Axis, AxisArg, AxisReport, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Reconfiguration, Roofs, Steered,
+    TEXT, frozen, sweep,
 };
 use crate::scheme::{GranularitySpec, SchemeSpec};
 use crate::{Error, memory};
@@ -61,10 +62,6 @@ allow. Of models behind servers, the parts of a step are measured, its requests 
 
 /// Tokens of a span unless said otherwise.
 const SPAN: usize = 24;
-
-/// What the prompt is made of.
-const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
-     to cook for the friends who would visit on Sunday. ";
 
 /// The blade that is seated and unseated: its adapter is loaded, and it has no seat to begin with.
 const RESIDENT: &str = "resident";
@@ -291,22 +288,12 @@ impl<'a> Subject<'a> {
     fn turn(&self) -> Result<Turn, Error> {
         let args = self.args;
         self.forget_prefixes();
-        let mut frozen = Frozen::new(self.models.backbone.clone());
-        let mut context = self.prompt.clone();
-        let start = Instant::now();
-        // Asking for logits, and not only for the cache, waits for the device.
-        frozen.next_logits(&context)?;
-        let prefill = start.elapsed().as_secs_f64();
-        let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
-        let start = Instant::now();
-        frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
-        let frozen = start.elapsed().as_secs_f64();
-
+        let FrozenSeconds { prefill, decode } = frozen(&self.models, &self.prompt, args.new_tokens, args.seed)?;
         self.forget_prefixes();
         let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], args.seed)?;
         let timed = steered.generate(&self.prompt, args.new_tokens)?;
         let side_by_side = args.generations.map(|count| self.side_by_side(count)).transpose()?;
-        Ok(Turn { prefill, frozen, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
+        Ok(Turn { prefill, frozen: decode, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
     }
 
     /// Makes the next run read its prompt, whatever was read before.

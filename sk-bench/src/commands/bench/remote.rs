@@ -10,12 +10,12 @@ use sk_core::{Context, InstructionRack, Seconds, TokenId, Traffic};
 use sk_report::grid::Grid;
 use sk_serve::host::Adapters;
 
-use super::{BenchArgs, TEXT};
+use super::BenchArgs;
 use crate::Error;
 use crate::models;
 use crate::plural::counted;
 use crate::progress::Loading;
-use crate::ruler::Spread;
+use crate::ruler::{Spread, TEXT};
 use crate::terminal;
 
 /// A step that was measured.
