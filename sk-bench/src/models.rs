@@ -248,7 +248,7 @@ pub fn load_pool(
     let mut host = args.open(loading)?;
     match &mut host {
         Host::Local(models) => models.heads = found.heads(models, config, arms)?,
-        Host::Remote(_) => found.refuse_heads()?,
+        Host::Remote(_) => refuse_heads(&found.heads)?,
     }
     for (lane, on) in readers(config, arms) {
         host.open_reader(&lane, &on, loading)?;
@@ -296,14 +296,10 @@ impl Found {
     /// Loads the heads, each of the kind that the schemes read.
     fn heads(&self, models: &Models, config: &SchemeSpec, arms: &[PlannedArm]) -> Result<Vec<(String, Head)>, Error> {
         let heads = models.load_heads(&self.heads)?;
-        for config in std::iter::once(config).chain(arms.iter().map(|arm| &arm.config)) {
+        for config in configs(config, arms) {
             heads::check(config, &heads)?;
         }
         Ok(heads)
-    }
-
-    fn refuse_heads(&self) -> Result<(), Error> {
-        refuse_heads(&self.heads)
     }
 }
 

@@ -125,20 +125,12 @@ pub fn run(command: &PromptsCommand) -> Result<(), Error> {
 }
 
 impl SourceArgs {
-    fn load(&self) -> Result<Vec<Prompt>, Error> {
-        Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
-    }
-
     /// The prompts, none of whose files is the `output`.
     fn spared(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
         let inputs: Vec<PathBuf> =
             self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())).collect();
         output.map_or(Ok(()), |output| spare(inputs.iter().map(PathBuf::as_path), output))?;
-        self.load()
-    }
-
-    fn load_one(&self, source: &str) -> Result<Vec<Prompt>, Error> {
-        Ok(prompt_sets::load(source, self.format, self.data.as_deref())?)
+        Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
     }
 }
 
@@ -164,8 +156,9 @@ struct Listing<'a> {
 
 fn list(args: &ListArgs) -> Result<(), Error> {
     let mut listings = Vec::new();
-    for source in &args.source.sources {
-        let prompts = args.source.load_one(source)?;
+    let SourceArgs { sources, format, data } = &args.source;
+    for source in sources {
+        let prompts = prompt_sets::load(source, *format, data.as_deref())?;
         let mut labels: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         for (label, value) in prompts.iter().flat_map(|prompt| &prompt.labels) {
             if args.by.as_ref().is_none_or(|by| by == label) {

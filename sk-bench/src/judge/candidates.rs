@@ -1,6 +1,6 @@
 //! The candidates of recorded steps as responses to judge, and what their dispersions know of the judge.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -88,12 +88,8 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeE
             let first = responses.len();
             responses.extend(step.candidates.iter().enumerate().map(|(i, candidate)| Response {
                 id: format!("{}#{}.{i}", step.id, step.step),
-                prompt: record.prompt.clone(),
                 response: format!("{before}{}", candidate.text),
-                scheme: Some(record.scheme.clone()),
-                weights: record.weights.clone(),
-                prompt_id: Some(record.prompt_id.clone()),
-                seed: Some(record.seed),
+                ..Response::from(*record)
             }));
             let (scheme, prompt_id) = (record.scheme.clone(), record.prompt_id.clone());
             steps.push(Step { scheme, prompt_id, responses: first..responses.len(), blades: step.blades });
@@ -165,12 +161,7 @@ pub fn informativeness(
     let score = |record: &'_ Judged| Some(sign(&record.rubric) * record.score?);
     let scores: HashMap<(&str, &str), f64> =
         judged.iter().filter_map(|record| Some(((record.id.as_str(), record.rubric.as_str()), score(record)?))).collect();
-    let rubrics: Vec<&str> = {
-        let mut names: Vec<&str> = judged.iter().map(|record| record.rubric.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    };
+    let rubrics: BTreeSet<&str> = judged.iter().map(|record| record.rubric.as_str()).collect();
     let mut found: BTreeMap<Key<'_>, Vec<Ranks<'_>>> = BTreeMap::new();
     for step in steps {
         for blade in &step.blades {
@@ -212,14 +203,14 @@ impl Estimate {
 }
 
 /// The rubrics that a blade is held against.
-fn of_blade<'r>(blade: &str, rubrics: &[&'r str], objectives: &Objectives) -> Vec<&'r str> {
+fn of_blade<'r>(blade: &str, rubrics: &BTreeSet<&'r str>, objectives: &Objectives) -> Vec<&'r str> {
     let is_called = |rubric: &str| {
         let objective = objectives.objective_of(rubric).is_some_and(|objective| objective.name == blade);
         let model = |known: &&Rubric| known.name == rubric && known.model.as_deref() == Some(blade);
         rubric == blade || objective || objectives.rubrics.iter().any(|known| model(&known))
     };
     let named: Vec<&str> = rubrics.iter().copied().filter(|rubric| is_called(rubric)).collect();
-    if named.is_empty() { rubrics.to_vec() } else { named }
+    if named.is_empty() { rubrics.iter().copied().collect() } else { named }
 }
 
 /// r_s(μ, q) and r_s(σ, |μ̂ − q̂|), if neither is of a constant.

@@ -116,6 +116,15 @@ pub struct Objective {
 }
 
 impl Objective {
+    /// The objective of that blade: for a judge the one that the blade asks for, if there is one.
+    fn of_blade(blade: &str, scoring: &Scoring) -> Self {
+        let axis = match scoring {
+            Scoring::Blades => None,
+            Scoring::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
+        };
+        Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
+    }
+
     /// Whether a response to a prompt with this label `axis` counts.
     pub(super) fn counts(&self, axis: Option<&str>) -> bool {
         self.prompts.as_ref().is_none_or(|wanted| axis == Some(wanted))
@@ -399,15 +408,4 @@ fn fits(dimension: &Dimension, steering: &Steering, models: &Sources) -> Result<
     let mut spec = steering.spec(models.are_shipped()).map_err(fault)?;
     let (low, high) = dimension.range();
     [low, high].into_iter().try_for_each(|end| dimension.parameter.set(&mut spec, end)).map_err(fault)
-}
-
-impl Objective {
-    /// The objective of that blade: for a judge the one that the blade asks for, if there is one.
-    fn of_blade(blade: &str, scoring: &Scoring) -> Self {
-        let axis = match scoring {
-            Scoring::Blades => None,
-            Scoring::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
-        };
-        Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
-    }
 }

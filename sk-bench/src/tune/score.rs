@@ -137,7 +137,7 @@ fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Obje
     let mut questions: BTreeMap<BTreeSet<&str>, Vec<Response>> = BTreeMap::new();
     for record in records {
         let counted = objectives.iter().filter(|objective| objective.counts(record.axis.as_deref()));
-        questions.entry(counted.filter_map(|objective| objective.axis.as_deref()).collect()).or_default().push(response(record));
+        questions.entry(counted.filter_map(|objective| objective.axis.as_deref()).collect()).or_default().push(record.into());
     }
     let of = |axes: BTreeSet<&str>| {
         let counts = |rubric: &&Rubric| by.of_rubric(&rubric.name).any(|objective| axes.contains(objective.name.as_str()));
@@ -170,18 +170,6 @@ fn ask(
     match trouble {
         Some(first) => Err(JudgeError::Incomplete { unanswered, total, first: Box::new(first) }),
         None => Ok(scores),
-    }
-}
-
-fn response(record: &SweepRecord) -> Response {
-    Response {
-        id: record.id.clone(),
-        prompt: record.prompt.clone(),
-        response: record.response.clone(),
-        scheme: Some(record.scheme.clone()),
-        weights: record.weights.clone(),
-        prompt_id: Some(record.prompt_id.clone()),
-        seed: Some(record.seed),
     }
 }
 
