@@ -6,6 +6,7 @@ use serde::Deserialize;
 use sk_core::{Batch, ScoreError, ScoreTable};
 
 use crate::Error;
+use crate::scheme::text;
 
 /// A batch and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,13 +94,8 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
 /// When the file cannot be read, is not JSON of that form, holds no batch, or one with a number
 /// that is not a score.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
-    let failed = |source| Error::Read { path: path.to_owned(), source };
-    let text = if path.as_os_str() == "-" {
-        crate::scheme::text::read_from(std::io::stdin()).map_err(failed)?
-    } else {
-        crate::scheme::text::read(path).map_err(failed)?
-    };
-    parse(&text, &path.display().to_string())
+    let text = if path.as_os_str() == "-" { text::read_from(std::io::stdin()) } else { text::read(path) };
+    parse(&text.map_err(Error::reading(path))?, &path.display().to_string())
 }
 
 fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {

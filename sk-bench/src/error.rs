@@ -1,5 +1,5 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sk_core::{SpecError, StepError};
 use sk_models::device::DeviceError;
@@ -224,6 +224,16 @@ fn exit_code_of(error: &RemoteError) -> u8 {
 }
 
 impl Error {
+    /// Blames a file for what went wrong while it was read.
+    pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    /// Blames a file for what went wrong while it was written.
+    pub(crate) fn writing(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write { path: path.to_owned(), source }
+    }
+
     /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the
     /// machine is, 130 after Ctrl-C.
     pub fn exit_code(&self) -> u8 {

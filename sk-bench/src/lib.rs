@@ -14,6 +14,7 @@ pub mod memory;
 pub mod message;
 pub mod models;
 mod named;
+mod output;
 mod plural;
 pub mod pool;
 mod progress;

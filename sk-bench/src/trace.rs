@@ -238,7 +238,7 @@ impl TraceFile {
     /// # Errors
     /// When the directory is missing or cannot be written to.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        let file = WholeFile::create(path).map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        let file = WholeFile::create(path).map_err(Error::writing(path))?;
         Ok(Self { path: path.to_owned(), file })
     }
 
@@ -250,7 +250,7 @@ impl TraceFile {
         serde_json::to_writer(&mut self.file, record)
             .map_err(std::io::Error::from)
             .and_then(|()| self.file.write_all(b"\n"))
-            .map_err(|source| Error::Write { path: self.path.clone(), source })
+            .map_err(Error::writing(&self.path))
     }
 
     /// Gives the trace its name.
@@ -258,8 +258,7 @@ impl TraceFile {
     /// # Errors
     /// When the file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
-        let Self { path, file } = self;
-        file.finish().map_err(|source| Error::Write { path, source })
+        self.file.finish().map_err(Error::writing(&self.path))
     }
 }
 

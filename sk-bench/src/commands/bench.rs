@@ -30,7 +30,7 @@ use crate::ruler::{
     TEXT, frozen, sweep,
 };
 use crate::scheme::{GranularitySpec, SchemeSpec};
-use crate::{Error, memory};
+use crate::{Error, memory, output};
 use report::{BenchReport, Generations, Kernels, OpponentReport, Turn, WarmUp};
 
 const EXAMPLES: &str = "\
@@ -132,13 +132,12 @@ struct Subject<'a> {
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
-    let json = |report: Result<String, serde_json::Error>| report.map_err(|error| Error::Output(error.into()));
     let text = if args.models.sources().are_remote() {
         let report = remote::measure(args, &mut loading)?;
-        if args.json { json(serde_json::to_string_pretty(&report))? } else { report.to_string() }
+        if args.json { output::pretty_json(&report)? } else { report.to_string() }
     } else {
         let report = Subject::load(args, &mut loading)?.measure(load_average, &loading)?;
-        if args.json { json(serde_json::to_string_pretty(&report))? } else { table::render(&report) }
+        if args.json { output::pretty_json(&report)? } else { table::render(&report) }
     };
     drop(loading);
     writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)

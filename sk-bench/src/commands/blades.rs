@@ -17,7 +17,7 @@ use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use super::train::Bar;
 use crate::progress::Loading;
 use crate::shell::word;
-use crate::{Error, terminal, whole_file};
+use crate::{Error, output, terminal};
 use sk_report::grid::Grid;
 
 const EXAMPLES: &str = "\
@@ -165,8 +165,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         let PreferenceReport { pairs, accuracy, interval, .. } = report;
         let record = Record { model: args.model.clone(), source: source.clone(), pairs, accuracy, interval };
         let path = folder.join(RECORD);
-        let json = serde_json::to_string_pretty(&record).map_err(|error| Error::Output(error.into()))?;
-        whole_file::write(&path, json.as_bytes()).map_err(|source| Error::Write { path, source })?;
+        output::write(&path, output::pretty_json(&record)?)?;
         records.push(record);
     }
     println!("{}\n\nTry them:\n{}", args.table(&records).render(terminal::columns()), args.command());
@@ -182,8 +181,7 @@ impl BladesArgs {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::Read { path, source }),
         };
-        let record: Record = serde_json::from_str(&text)
-            .map_err(|error| Error::Read { path: path.clone(), source: std::io::Error::other(error) })?;
+        let record: Record = serde_json::from_str(&text).map_err(|error| Error::reading(&path)(std::io::Error::other(error)))?;
         if (&record.model, &record.source) != (&self.model, source) {
             let Record { model, source: pairs, .. } = record;
             return Err(Error::OtherBlade { path: self.output.join(name), model, pairs });
@@ -262,8 +260,7 @@ fn files(source: &str, loading: &mut Loading) -> Result<Vec<PathBuf>, Error> {
     }
     let unusable = |reason: String| Error::Preferences { name: source.to_owned(), reason };
     if path.is_dir() {
-        let read = |source| Error::Read { path: path.to_owned(), source };
-        let entries = std::fs::read_dir(path).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(Error::reading(path))?;
         let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).filter(|path| are_pairs(path)).collect();
         files.sort();
         return if files.is_empty() { Err(unusable("the folder has no .jsonl or .jsonl.gz file".to_owned())) } else { Ok(files) };

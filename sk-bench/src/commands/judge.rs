@@ -242,7 +242,7 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
     };
     std::fs::create_dir_all(folder).map_err(|source| JudgeError::Write { path: folder.to_owned(), source })?;
     if let Some(file) = objectives {
-        let copy = std::fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
+        let copy = std::fs::read(file).map_err(Error::reading(file))?;
         write("objectives.toml", &copy)?;
     }
     Ok(write("judged_frontier.csv", table.as_bytes())?)

@@ -15,7 +15,7 @@ use crate::args::{choice, positive};
 use crate::prompt_sets::{self, Allocation, Format, Prompt, PromptSetError};
 use crate::record_file::spare;
 use crate::terminal;
-use crate::{Error, whole_file};
+use crate::{Error, output, whole_file};
 
 /// Values of a label that are counted one by one; of a label with more, only how many there are.
 const FEW: usize = 6;
@@ -173,11 +173,7 @@ fn list(args: &ListArgs) -> Result<(), Error> {
         let different = prompts.iter().map(|prompt| &prompt.prompt).collect::<HashSet<_>>().len();
         listings.push(Listing { source, prompts: prompts.len(), different, labels });
     }
-    let text = if args.json {
-        serde_json::to_string_pretty(&listings).map_err(|error| Error::Output(error.into()))?
-    } else {
-        table(&listings, args.by.is_some())
-    };
+    let text = if args.json { output::pretty_json(&listings)? } else { table(&listings, args.by.is_some()) };
     writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
 }
 

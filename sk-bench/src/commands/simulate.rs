@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::args::choice;
-use crate::{Error, suggest, terminal, whole_file};
+use crate::{Error, output, suggest, terminal};
 use sk_report::simulate::{Breakage, Exhibit, STUDIES, Simulation, exhibits, page};
 use sk_report::table::Table;
 
@@ -79,10 +79,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), Error> {
     let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
     let exhibits = exhibits(&Simulation::run(args.seed, wanted, args.broken)?);
     match &args.html {
-        Some(path) => {
-            let html = page(&exhibits, args.seed).html()?;
-            whole_file::write(path, html.as_bytes()).map_err(|source| Error::Write { path: path.clone(), source })
-        }
+        Some(path) => output::write(path, page(&exhibits, args.seed).html()?),
         None => anstream::stdout().lock().write_all(print(&exhibits, args).as_bytes()).map_err(Error::Output),
     }
 }

@@ -182,9 +182,8 @@ impl<'g> Worker<'g> {
     ) -> Result<(), Error> {
         let kept = Kept::new(step, config);
         let step = kept.record(0, promise, self.host.tokenizer());
-        let path = || self.grid.plan.traces_file();
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
-            .map_err(|error| Error::Write { path: path(), source: error.into() })?;
+            .map_err(|error| Error::Write { path: self.grid.plan.traces_file(), source: error.into() })?;
         out.push(b'\n');
         Ok(())
     }

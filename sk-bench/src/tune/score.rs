@@ -104,10 +104,10 @@ impl Scorer {
     ) -> Result<Vec<Vec<Option<f64>>>, Error> {
         match self {
             Self::Blades => {
-                let failed = |source| Error::Read { path: traces.to_owned(), source };
-                let mut file = File::open(traces).map_err(failed)?;
+                let failed = Error::reading(traces);
+                let mut file = File::open(traces).map_err(&failed)?;
                 let scored = records.iter().map(|record| {
-                    let means = blade_means(&mut file, record.trace).map_err(failed)?;
+                    let means = blade_means(&mut file, record.trace).map_err(&failed)?;
                     Ok(objectives.iter().map(|objective| means.get(&objective.blade).copied()).collect())
                 });
                 scored.collect()

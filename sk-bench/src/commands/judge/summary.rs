@@ -11,6 +11,7 @@ use crate::judge::candidates::{Estimate, Informativeness};
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
 use crate::judge::{FLUENCY, Objectives, Response, Rubric};
+use crate::output::pretty_json;
 use crate::terminal;
 use sk_report::objectives::Scores;
 
@@ -98,7 +99,7 @@ impl JudgeSummary {
 
     pub(super) fn render(&self, json: bool) -> Result<String, Error> {
         if json {
-            return pretty(self);
+            return pretty_json(self);
         }
         let means = self.schemes.first().map(|row| row.means.iter().map(|(name, _)| name.as_str())).into_iter().flatten();
         let headings = ["scheme", "responses"].into_iter().chain(means).chain(["perplexity", "abstained"]);
@@ -128,7 +129,7 @@ pub(super) struct Retest {
 impl Retest {
     pub(super) fn render(&self, json: bool) -> Result<String, Error> {
         if json {
-            return pretty(self);
+            return pretty_json(self);
         }
         let headings = ["rubric", "pairs", "Pearson r", "mean |change|", "mean change", "unchanged", "excluded"];
         let mut grid = Grid::new(headings).numbers(1..);
@@ -159,7 +160,7 @@ pub(super) struct Candidates {
 impl Candidates {
     pub(super) fn render(&self, json: bool) -> Result<String, Error> {
         if json {
-            return pretty(self);
+            return pretty_json(self);
         }
         let headings = ["scheme", "blade", "rubric", "steps", "prompts", "r_s(μ, q)", "95 %", "r_s(σ, |μ−q|)", "95 %", "𝓘(σ)"];
         let mut grid = Grid::new(headings).numbers(3..).repeat(3);
@@ -204,7 +205,7 @@ pub(super) fn rubrics_json(objectives: &Objectives) -> Result<String, Error> {
         let axis = objectives.objective_of(name).map(|objective| &objective.name);
         json!({"name": name, "version": version, "axis": axis, "criterion": criterion, "low": low, "middle": middle, "high": high})
     };
-    pretty(&objectives.rubrics.iter().map(rubric).collect::<Vec<_>>())
+    pretty_json(&objectives.rubrics.iter().map(rubric).collect::<Vec<_>>())
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -219,8 +220,4 @@ fn number(value: Option<f64>) -> String {
 /// Stands where there is no number.
 fn dash() -> String {
     "–".to_owned()
-}
-
-fn pretty(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))
 }

@@ -20,7 +20,7 @@ use crate::progress::Loading;
 use crate::ruler::{Spread, Steered, TEXT, frozen};
 use crate::scheme::Shipped;
 use crate::terminal;
-use crate::{Error, memory, message};
+use crate::{Error, memory, message, output};
 use sk_report::grid::Grid;
 
 /// Options of a measurement.
@@ -142,11 +142,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         frozen: Spread::of(alone),
         schemes: rows,
     };
-    let text = if json {
-        serde_json::to_string_pretty(&report).map_err(|error| Error::Output(error.into()))?
-    } else {
-        report.to_string()
-    };
+    let text = if json { output::pretty_json(&report)? } else { report.to_string() };
     writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
 }
 
