@@ -25,7 +25,7 @@ pub(crate) struct RecordedBatch {
 
 /// The fields of a batch. Those of a trace that are not of a batch are passed over.
 #[derive(Deserialize)]
-struct Fields {
+struct BatchFields {
     mu: Vec<f64>,
     sigma: Vec<f64>,
     #[serde(default)]
@@ -45,8 +45,8 @@ struct BladeFields {
 }
 
 impl RecordedBatch {
-    fn new(position: usize, fields: Fields) -> Result<Self, ScoreError> {
-        let Fields { mu, sigma, fluency, blades, turn, step, n } = fields;
+    fn new(position: usize, fields: BatchFields) -> Result<Self, ScoreError> {
+        let BatchFields { mu, sigma, fluency, blades, turn, step, n } = fields;
         let batch = Batch::new(&mu, &sigma)?;
         if let Some(fluency) = &fluency {
             batch.with_fluency(fluency)?;
@@ -100,7 +100,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
 
 fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {
     let refused = |reason: String| Error::Batches { file: file.to_owned(), reason };
-    let all: Result<Vec<Fields>, _> = if text.trim_start().starts_with('[') {
+    let all: Result<Vec<BatchFields>, _> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text)
     } else {
         serde_json::Deserializer::from_str(text).into_iter().collect()

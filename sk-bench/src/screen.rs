@@ -11,7 +11,7 @@ use crate::explain::Detail;
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise, Tolerance};
 use crate::scheme::SchemeSpec;
-use crate::trace::{Kept, MOST, TraceFile, is_whole};
+use crate::trace::{KeptStep, MOST, TraceFile, is_whole};
 use crate::wrap::Wrap;
 use crate::{Error, explain, message, terminal};
 use sk_core::Ended;
@@ -136,7 +136,7 @@ impl<'t> Screen<'t> {
                 self.table(step, detail, &promise);
             }
             if let Some(trace) = &mut self.trace {
-                trace.write(&Kept::new(step, &self.scheme).record(self.turn, promise, self.tokenizer))?;
+                trace.write(&KeptStep::new(step, &self.scheme).record(self.turn, promise, self.tokenizer))?;
             }
         }
         if self.stream && !text.is_empty() {

@@ -28,7 +28,7 @@ pub struct StepRecord<'a> {
     pub step: usize,
     /// Tokens of the context that the candidates continue.
     pub position: usize,
-    /// N, candidates of the step, of which a [`Kept`] step has a part.
+    /// N, candidates of the step, of which a [`KeptStep`] step has a part.
     pub n: usize,
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
@@ -89,13 +89,13 @@ pub struct CandidateRecord<'a> {
 }
 
 /// The part of a step that a trace keeps.
-pub struct Kept<'s> {
+pub struct KeptStep<'s> {
     step: Cow<'s, StepTrace>,
     /// Candidates of the whole step.
     n: usize,
 }
 
-impl<'s> Kept<'s> {
+impl<'s> KeptStep<'s> {
     /// A step of `scheme`: the whole of it if spans are drafted. Of a vocabulary, the likeliest
     /// candidates and the one drawn, since ten whole steps are hundreds of megabytes.
     #[must_use]

@@ -22,7 +22,7 @@ use crate::scheme::{BladeSpec, FieldEdit, NamedWeights, SchemeError, SchemeSpec}
 use crate::screen::Screen;
 use crate::session;
 use crate::{Error, interrupt, message};
-use command::{COMMANDS, Command};
+use command::{COMMANDS, ChatCommand};
 use complete::Completions;
 use lines::Lines;
 use sk_models::dialogue::Conversation;
@@ -162,32 +162,32 @@ impl Chat<'_> {
 
     /// Obeys a command; `false` ends the dialogue.
     fn obey(&mut self, line: &str) -> Result<bool, Error> {
-        match line.parse::<Command>().map_err(Error::Usage)? {
-            Command::Help => message::note(COMMANDS),
-            Command::Quit => return Ok(false),
-            Command::New => self.conversation.restart(),
-            Command::Blades => message::note(&self.blades()),
-            Command::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),
-            Command::Weights(Some(weights)) => self.weigh(&weights)?,
-            Command::Seat(blade) => self.seat(&blade)?,
-            Command::Unseat(name) => {
+        match line.parse::<ChatCommand>().map_err(Error::Usage)? {
+            ChatCommand::Help => message::note(COMMANDS),
+            ChatCommand::Quit => return Ok(false),
+            ChatCommand::New => self.conversation.restart(),
+            ChatCommand::Blades => message::note(&self.blades()),
+            ChatCommand::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),
+            ChatCommand::Weights(Some(weights)) => self.weigh(&weights)?,
+            ChatCommand::Seat(blade) => self.seat(&blade)?,
+            ChatCommand::Unseat(name) => {
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
                 self.adapters.remove(&name);
                 self.session.drop_instructions(&name);
                 self.config.blades.retain(|blade| blade.name != name);
                 message::note(&weights_line(&self.session.spec().snapshot()));
             }
-            Command::Swap(old, blade) => self.swap(&old, &blade)?,
-            Command::Explain(detail) => self.screen.explain = detail,
-            Command::Set(edit) => self.set(&edit)?,
-            Command::Again => self.again()?,
-            Command::Undo => {
+            ChatCommand::Swap(old, blade) => self.swap(&old, &blade)?,
+            ChatCommand::Explain(detail) => self.screen.explain = detail,
+            ChatCommand::Set(edit) => self.set(&edit)?,
+            ChatCommand::Again => self.again()?,
+            ChatCommand::Undo => {
                 let question =
                     self.conversation.undo().ok_or_else(|| Error::Usage("there is nothing to take back".to_owned()))?;
                 message::note(&format!("took back \"{}\" and its answer", message::quoted(&question, SHOWN)));
             }
-            Command::Seed(seed) => self.reseed(seed),
-            Command::Save(path) => {
+            ChatCommand::Seed(seed) => self.reseed(seed),
+            ChatCommand::Save(path) => {
                 let transcript = Transcript {
                     messages: self.conversation.messages().to_vec(),
                     weights: weights(&self.session.spec().snapshot()),
@@ -196,7 +196,7 @@ impl Chat<'_> {
                 let exchanges = transcript.write(&path)?;
                 message::note(&format!("saved {} to {}", counted(exchanges, "exchange"), path.display()));
             }
-            Command::Load(path) => self.load(&path)?,
+            ChatCommand::Load(path) => self.load(&path)?,
         }
         Ok(true)
     }

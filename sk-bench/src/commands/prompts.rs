@@ -12,7 +12,7 @@ use serde::Serialize;
 use sk_report::grid::Grid;
 
 use crate::args::{choice, positive};
-use crate::prompt_sets::{self, Allocation, Format, Prompt, PromptSetError};
+use crate::prompt_sets::{self, Allocation, Prompt, PromptFormat, PromptSetError};
 use crate::record_file::spare;
 use crate::terminal;
 use crate::{Error, output, whole_file};
@@ -40,7 +40,7 @@ pub enum PromptsCommand {
     /// Count prompts and the values of their labels.
     List(ListArgs),
     /// Write all prompts as JSON lines.
-    Export(ExportArgs),
+    Export(PromptsExportArgs),
     /// Draw prompts, stratum by stratum, and write them as JSON lines.
     Sample(SampleArgs),
 }
@@ -52,8 +52,8 @@ struct SourceArgs {
     #[arg(value_name = "FILE|SET", required = true)]
     sources: Vec<String>,
     /// Format of the files, if it cannot be told from them.
-    #[arg(long, value_parser = choice(Format::ALL))]
-    format: Option<Format>,
+    #[arg(long, value_parser = choice(PromptFormat::ALL))]
+    format: Option<PromptFormat>,
     /// Folder of the data sets that paper-120 and paper-60 are rebuilt from [default:
     /// $SWISS_KNIFE_DATA].
     #[arg(long, value_name = "DIR")]
@@ -75,7 +75,7 @@ pub struct ListArgs {
 
 /// Options of `prompts export`.
 #[derive(Debug, Args)]
-pub struct ExportArgs {
+pub struct PromptsExportArgs {
     #[command(flatten)]
     source: SourceArgs,
     /// File to write; standard output if not given.

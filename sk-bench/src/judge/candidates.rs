@@ -22,7 +22,7 @@ const SEED: u64 = 42;
 
 /// The part of a recorded step that is read.
 #[derive(Deserialize)]
-struct Line {
+struct StepLine {
     id: String,
     step: usize,
     /// Candidates of the step, kept or not.
@@ -47,7 +47,7 @@ struct BladeScores {
 
 /// The candidates of a step.
 #[derive(Debug)]
-pub struct Step {
+pub struct StepCandidates {
     scheme: String,
     prompt_id: String,
     /// Its candidates among the responses.
@@ -63,7 +63,7 @@ pub struct Step {
 ///
 /// # Errors
 /// If a file cannot be read, a line is not what it must be, or there is no such step.
-pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeError> {
+pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates>), JudgeError> {
     let records = read_records(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
     let records: HashMap<&str, &SweepRecord> = records.iter().map(|record| (record.id.as_str(), record)).collect();
     let traces = traces_beside(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
@@ -75,7 +75,7 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeE
     for (line, text) in lines {
         let wrong = |reason: String| JudgeError::Record { path: traces.clone(), line, reason };
         let text = text.map_err(|error| wrong(error.to_string()))?;
-        let step: Line = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        let step: StepLine = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
         // What stands behind the last record belongs to none.
         let Some(record) = records.get(step.id.as_str()) else { continue };
         let chosen = step.candidates.get(step.chosen).ok_or_else(|| wrong(format!("it has no candidate {}", step.chosen)))?;
@@ -92,7 +92,7 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeE
                 ..Response::from(*record)
             }));
             let (scheme, prompt_id) = (record.scheme.clone(), record.prompt_id.clone());
-            steps.push(Step { scheme, prompt_id, responses: first..responses.len(), blades: step.blades });
+            steps.push(StepCandidates { scheme, prompt_id, responses: first..responses.len(), blades: step.blades });
         }
         before.push_str(&chosen.text);
     }
@@ -133,7 +133,7 @@ pub struct Informativeness {
 }
 
 /// A scheme, a blade and a rubric.
-type Key<'a> = (&'a str, &'a str, &'a str);
+type Combination<'a> = (&'a str, &'a str, &'a str);
 
 /// The rank correlations of a blade's scores with a rubric in one step.
 struct Ranks<'a> {
@@ -149,7 +149,7 @@ struct Ranks<'a> {
 /// against all if none has. A step counts for a rubric if the judge scored all of its candidates and
 /// neither μ, σ, q nor the error is constant.
 pub fn informativeness(
-    steps: &[Step],
+    steps: &[StepCandidates],
     responses: &[Response],
     judged: &[Judged],
     objectives: &Objectives,
@@ -162,7 +162,7 @@ pub fn informativeness(
     let scores: HashMap<(&str, &str), f64> =
         judged.iter().filter_map(|record| Some(((record.id.as_str(), record.rubric.as_str()), score(record)?))).collect();
     let rubrics: BTreeSet<&str> = judged.iter().map(|record| record.rubric.as_str()).collect();
-    let mut found: BTreeMap<Key<'_>, Vec<Ranks<'_>>> = BTreeMap::new();
+    let mut found: BTreeMap<Combination<'_>, Vec<Ranks<'_>>> = BTreeMap::new();
     for step in steps {
         for blade in &step.blades {
             for rubric in of_blade(&blade.name, &rubrics, objectives) {
@@ -176,7 +176,7 @@ pub fn informativeness(
             }
         }
     }
-    let row = |((scheme, blade, rubric), steps): (Key<'_>, Vec<Ranks<'_>>)| {
+    let row = |((scheme, blade, rubric), steps): (Combination<'_>, Vec<Ranks<'_>>)| {
         let prompts: Vec<&str> = steps.iter().map(|ranks| ranks.prompt).collect();
         let scores: Vec<f64> = steps.iter().map(|ranks| ranks.score).collect();
         let dispersions: Vec<f64> = steps.iter().map(|ranks| ranks.dispersion).collect();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Answer;
-use super::question::{Turn, WORDING, form};
+use super::question::{ChatMessage, WORDING, form};
 use super::retry::{Pace, sleep};
 use super::weighted::TokenLogprob;
 use super::{Endpoint, Identity, Judge, JudgeError, Question, Retry, Scale, Score, Verdict, answer, weighted};
@@ -167,11 +167,11 @@ impl ChatJudge {
         Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)].2
     }
 
-    fn body(&self, turns: &[Turn], scale: Scale, pass: u32, structure: Structure) -> Value {
+    fn body(&self, messages: &[ChatMessage], scale: Scale, pass: u32, structure: Structure) -> Value {
         let ChatSettings { model, scoring, temperature, max_tokens, extra, .. } = &self.settings;
         let mut body = json!({
             "model": model,
-            "messages": turns,
+            "messages": messages,
             "temperature": temperature,
             "max_tokens": max_tokens,
             // Passes differ where the server draws at all.
@@ -199,11 +199,11 @@ impl ChatJudge {
     }
 
     /// A completion, in the strictest form that the server supports.
-    fn complete(&self, turns: &[Turn], scale: Scale, pass: u32) -> Result<Choice, JudgeError> {
+    fn complete(&self, messages: &[ChatMessage], scale: Scale, pass: u32) -> Result<Choice, JudgeError> {
         let first = self.structure();
         let mut refusal = None;
         for (_, structure) in Structure::by_name().filter(|(_, structure)| *structure >= first) {
-            match self.persist(&self.body(turns, scale, pass, structure)) {
+            match self.persist(&self.body(messages, scale, pass, structure)) {
                 Ok(choice) => {
                     // Only once a laxer form was accepted is it known that the form was what the
                     // server minded.
@@ -322,13 +322,13 @@ impl Judge for ChatJudge {
         let scoring = self.settings.scoring;
         let scale = question.rubric.scale.unwrap_or(self.settings.scale);
         check(scoring, scale)?;
-        let mut turns = question.turns(scale, scoring);
+        let mut messages = question.messages(scale, scoring);
         let (mut fault, mut reply) = (String::new(), String::new());
         for reminder in 0..=REMINDERS {
             if reminder > 0 {
-                turns.push(Turn::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
+                messages.push(ChatMessage::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
             }
-            let choice = self.complete(&turns, scale, question.pass)?;
+            let choice = self.complete(&messages, scale, question.pass)?;
             if let Some(refusal) = choice.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
                 return Ok(Verdict::Abstention(format!("the judge declines: {}", self.endpoint.gist(refusal))));
             }
@@ -340,7 +340,7 @@ impl Judge for ChatJudge {
                 Err(reason) => fault = reason,
             }
             reply = choice.message.content.unwrap_or_default();
-            turns.push(Turn::assistant(reply.clone()));
+            messages.push(ChatMessage::assistant(reply.clone()));
         }
         Ok(Verdict::Unreadable { reason: self.endpoint.without_key(fault), reply: self.endpoint.without_key(reply) })
     }

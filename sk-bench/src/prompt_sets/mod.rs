@@ -3,10 +3,10 @@
 //!
 //! | format | reads | labels of a prompt |
 //! |---|---|---|
-//! | [`Format::Hh`] | HH-RLHF, `.jsonl` or `.jsonl.gz` | |
-//! | [`Format::TruthfulQa`] | TruthfulQA, CSV | `type`, `category` |
-//! | [`Format::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
-//! | [`Format::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
+//! | [`PromptFormat::Hh`] | HH-RLHF, `.jsonl` or `.jsonl.gz` | |
+//! | [`PromptFormat::TruthfulQa`] | TruthfulQA, CSV | `type`, `category` |
+//! | [`PromptFormat::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
+//! | [`PromptFormat::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
 //!
 //! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`,
 //! ready for a model to go on.
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use error::PromptSetError;
-pub use format::{Format, read};
+pub use format::{PromptFormat, read};
 pub use json_lines::write;
 pub use paper::{AXES, PaperSet};
 pub use sample::{Allocation, sample};

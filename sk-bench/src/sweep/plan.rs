@@ -10,7 +10,7 @@ use super::{SweepError, Weights};
 use crate::document::{Document, Section};
 use crate::framing::DialogueFraming;
 use crate::models::{Source, Sources};
-use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
+use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat, PromptSetError};
 use crate::record_file::same_file;
 use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
 use sk_report::points::{lattice, lattice_size, paper_points};
@@ -67,7 +67,7 @@ pub struct Questions {
     /// Files, or sets of the paper.
     pub sources: Vec<String>,
     /// Format of the files, where it cannot be told.
-    pub format: Option<Format>,
+    pub format: Option<PromptFormat>,
     /// Where the data sets of the paper's sets are.
     pub data: Option<PathBuf>,
     /// How many are drawn; all if not given.
@@ -350,7 +350,7 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
     };
     let questions = Questions {
         sources: sources.into_iter().map(located).collect(),
-        format: section.choice("format", "format", Format::by_name())?,
+        format: section.choice("format", "format", PromptFormat::by_name())?,
         data: section.string("data")?.map(|data| folder.join(data)),
         count: section.count("count")?,
         by: section.string("by")?,

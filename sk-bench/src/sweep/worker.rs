@@ -21,7 +21,7 @@ use crate::promise::{Promises, StepPromise};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
-use crate::trace::{Kept, StepRecord};
+use crate::trace::{KeptStep, StepRecord};
 use sk_models::dialogue::{self, Framing};
 
 /// Adapters by the model that they are for, unless it is the backbone, and their source.
@@ -180,7 +180,7 @@ impl<'g> Worker<'g> {
         step: &StepTrace,
         promise: StepPromise,
     ) -> Result<(), Error> {
-        let kept = Kept::new(step, config);
+        let kept = KeptStep::new(step, config);
         let step = kept.record(0, promise, self.host.tokenizer());
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
             .map_err(|error| Error::Write { path: self.grid.plan.traces_file(), source: error.into() })?;

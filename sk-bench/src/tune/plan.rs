@@ -46,7 +46,7 @@ pub enum Mode {
 
 /// What scores a response.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Scoring {
+pub enum ScoreSource {
     /// The blades that steer it: the mean of β log(π_k/π_B) over the tokens of the response. It
     /// costs nothing and is circular.
     Blades,
@@ -59,7 +59,7 @@ pub enum Scoring {
     },
 }
 
-impl Scoring {
+impl ScoreSource {
     /// The word for it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -117,10 +117,10 @@ pub struct Objective {
 
 impl Objective {
     /// The objective of that blade: for a judge the one that the blade asks for, if there is one.
-    fn of_blade(blade: &str, scoring: &Scoring) -> Self {
+    fn of_blade(blade: &str, scoring: &ScoreSource) -> Self {
         let axis = match scoring {
-            Scoring::Blades => None,
-            Scoring::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
+            ScoreSource::Blades => None,
+            ScoreSource::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
         };
         Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
     }
@@ -169,7 +169,7 @@ pub struct TunePlan {
     /// One search per objective, or one for all.
     pub mode: Mode,
     /// What scores a response.
-    pub scoring: Scoring,
+    pub scoring: ScoreSource,
     /// Trials of each search.
     pub trials: usize,
     /// Trials drawn evenly before the estimator is asked.
@@ -232,7 +232,7 @@ impl TunePlan {
             }
         };
         let blades = blades_of(&models);
-        let scoring = sections.remove("judge").map_or(Ok(Scoring::Blades), |section| judge_section(section, &folder))?;
+        let scoring = sections.remove("judge").map_or(Ok(ScoreSource::Blades), |section| judge_section(section, &folder))?;
         let objectives = match sections.remove("objectives") {
             Some(section) => objectives(section, &scoring)?,
             None => blades.iter().map(|blade| (Objective::of_blade(blade, &scoring), None)).collect(),

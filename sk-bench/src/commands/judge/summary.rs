@@ -45,14 +45,14 @@ pub(super) struct JudgeSummary {
 }
 
 #[derive(Default)]
-struct Cell {
+struct ResponseScores {
     scores: BTreeMap<String, f64>,
     abstained: usize,
 }
 
 impl JudgeSummary {
     pub(super) fn new(objectives: &Objectives, outcome: &Outcome, responses: &[Response], cached: usize) -> Self {
-        let mut cells: BTreeMap<&str, Cell> = BTreeMap::new();
+        let mut cells: BTreeMap<&str, ResponseScores> = BTreeMap::new();
         for record in &outcome.records {
             let cell = cells.entry(&record.id).or_default();
             match record.score {
@@ -60,14 +60,14 @@ impl JudgeSummary {
                 None => cell.abstained += 1,
             }
         }
-        let mut schemes: BTreeMap<&str, Vec<&Cell>> = BTreeMap::new();
+        let mut schemes: BTreeMap<&str, Vec<&ResponseScores>> = BTreeMap::new();
         for response in responses {
             if let Some(cell) = cells.get(response.id.as_str()) {
                 schemes.entry(response.scheme.as_deref().unwrap_or("-")).or_default().push(cell);
             }
         }
-        let row = |(scheme, cells): (&str, Vec<&Cell>)| {
-            let scores = |cell: &&Cell| {
+        let row = |(scheme, cells): (&str, Vec<&ResponseScores>)| {
+            let scores = |cell: &&ResponseScores| {
                 let score = |rubric: &Rubric| cell.scores.get(&rubric.name).copied();
                 objectives.scores(objectives.rubrics.iter().map(score).collect())
             };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan};
+use super::{JudgePlan, Mode, Objective, ScoreSource, SearchPlan, ServerPlan};
 use crate::document::Section;
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{self, Objectives, Retry};
@@ -99,7 +99,7 @@ pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Dimension) -> R
     Ok(space)
 }
 
-pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Result<Scoring, SchemeError> {
+pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Result<ScoreSource, SchemeError> {
     let offline = section.flag("offline")?.unwrap_or(false);
     let models = section.string("models")?;
     let file = section.string("objectives")?.map(|file| folder.join(file));
@@ -108,7 +108,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
     let objectives = objectives.map_err(|error| section.fault(error.to_string()))?;
     if offline {
         section.finish()?;
-        return Ok(Scoring::Judge { judge: JudgePlan::Offline(models.map(|models| folder.join(models))), objectives });
+        return Ok(ScoreSource::Judge { judge: JudgePlan::Offline(models.map(|models| folder.join(models))), objectives });
     }
     if models.is_some() {
         return Err(section.fault("models are those of an offline judge; add offline = true"));
@@ -128,7 +128,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
         return Err(section.fault(format!("concurrency is {}; it is at most {MOST_AT_ONCE}", judge.concurrency)));
     }
     section.finish()?;
-    Ok(Scoring::Judge { judge: JudgePlan::Server(judge), objectives })
+    Ok(ScoreSource::Judge { judge: JudgePlan::Server(judge), objectives })
 }
 
 /// A number that is at least 1.
@@ -139,7 +139,7 @@ fn positive(section: &mut Section<'_, '_>, name: &'static str, default: usize) -
     }
 }
 
-pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<Vec<Placed>, SchemeError> {
+pub(super) fn objectives(section: Section<'_, '_>, scoring: &ScoreSource) -> Result<Vec<Placed>, SchemeError> {
     let objective = |mut section: Section<'_, '_>| {
         let name = section.name().to_owned();
         if name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.') {
@@ -155,7 +155,7 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<
                 section.fault("axis is for a plan with a [judge]; blades score under their own names, or by blade = \"NAME\"")
             );
         }
-        if let (Some(axis), Scoring::Judge { objectives, .. }) = (&axis, scoring)
+        if let (Some(axis), ScoreSource::Judge { objectives, .. }) = (&axis, scoring)
             && !objectives.names().contains(&axis.as_str())
         {
             let hint = crate::suggest::hint(axis, &objectives.names());
@@ -187,7 +187,7 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<
 /// after. All of them together are searched at the weights of the plan, or at equal ones.
 pub(super) fn searches(
     mode: Mode,
-    scoring: &Scoring,
+    scoring: &ScoreSource,
     objectives: Vec<Placed>,
     at: Option<Vec<Weights>>,
     blades: &[String],
