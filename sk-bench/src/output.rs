@@ -1,5 +1,6 @@
 //! What commands write: whole files, and values as JSON.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use serde::Serialize;
@@ -20,4 +21,9 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Error> {
 /// Returns a value as JSON, a field a line.
 pub(crate) fn pretty_json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))
+}
+
+/// Returns a report as JSON, or as a reader sees it.
+pub(crate) fn shown(report: &(impl Serialize + Display), json: bool) -> Result<String, Error> {
+    if json { pretty_json(report) } else { Ok(report.to_string()) }
 }

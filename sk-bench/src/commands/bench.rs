@@ -133,8 +133,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
     let text = if args.models.sources().are_remote() {
-        let report = remote::measure(args, &mut loading)?;
-        if args.json { output::pretty_json(&report)? } else { report.to_string() }
+        output::shown(&remote::measure(args, &mut loading)?, args.json)?
     } else {
         let report = Subject::load(args, &mut loading)?.measure(load_average, &loading)?;
         if args.json { output::pretty_json(&report)? } else { table::render(&report) }

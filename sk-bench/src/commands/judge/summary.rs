@@ -1,6 +1,7 @@
 //! What is printed at the end.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -96,11 +97,10 @@ impl JudgeSummary {
             schemes,
         }
     }
+}
 
-    pub(super) fn render(&self, json: bool) -> Result<String, Error> {
-        if json {
-            return pretty_json(self);
-        }
+impl fmt::Display for JudgeSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let means = self.schemes.first().map(|row| row.means.iter().map(|(name, _)| name.as_str())).into_iter().flatten();
         let headings = ["scheme", "responses"].into_iter().chain(means).chain(["perplexity", "abstained"]);
         let mut grid = Grid::new(headings).numbers(1..);
@@ -111,10 +111,11 @@ impl JudgeSummary {
             grid.row(cells);
         }
         let Self { judged, resumed, cached, abstained, unanswered, .. } = self;
-        Ok(format!(
+        write!(
+            f,
             "{}\n{judged} judgements, {resumed} found in the file, {cached} in the cache; {abstained} abstained, {unanswered} unanswered",
             grid.render(terminal::columns())
-        ))
+        )
     }
 }
 
@@ -126,11 +127,8 @@ pub(super) struct Retest {
     pub(super) rubrics: Vec<Agreement>,
 }
 
-impl Retest {
-    pub(super) fn render(&self, json: bool) -> Result<String, Error> {
-        if json {
-            return pretty_json(self);
-        }
+impl fmt::Display for Retest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings = ["rubric", "pairs", "Pearson r", "mean |change|", "mean change", "unchanged", "excluded"];
         let mut grid = Grid::new(headings).numbers(1..);
         for row in &self.rubrics {
@@ -144,7 +142,7 @@ impl Retest {
                 row.excluded.to_string(),
             ]);
         }
-        Ok(grid.render(terminal::columns()))
+        f.write_str(&grid.render(terminal::columns()))
     }
 }
 
@@ -157,11 +155,8 @@ pub(super) struct Candidates {
     pub(super) blades: Vec<Informativeness>,
 }
 
-impl Candidates {
-    pub(super) fn render(&self, json: bool) -> Result<String, Error> {
-        if json {
-            return pretty_json(self);
-        }
+impl fmt::Display for Candidates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings = ["scheme", "blade", "rubric", "steps", "prompts", "r_s(μ, q)", "95 %", "r_s(σ, |μ−q|)", "95 %", "𝓘(σ)"];
         let mut grid = Grid::new(headings).numbers(3..).repeat(3);
         for row in &self.blades {
@@ -181,10 +176,11 @@ impl Candidates {
             ]);
         }
         let Self { steps, candidates, unanswered, .. } = self;
-        Ok(format!(
+        write!(
+            f,
             "{}\n{candidates} candidates of {steps} steps, {unanswered} judgements unanswered",
             grid.render(terminal::columns())
-        ))
+        )
     }
 }
 

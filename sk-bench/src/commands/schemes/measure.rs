@@ -142,8 +142,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         frozen: Spread::of(alone),
         schemes: rows,
     };
-    let text = if json { output::pretty_json(&report)? } else { report.to_string() };
-    writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
+    writeln!(anstream::stdout().lock(), "{}", output::shown(&report, json)?).map_err(Error::Output)
 }
 
 impl MeasureArgs {
