@@ -28,7 +28,7 @@ pub struct StepRecord<'a> {
     pub step: usize,
     /// Tokens of the context that the candidates continue.
     pub position: usize,
-    /// N, candidates of the step, of which a [`KeptStep`] step has a part.
+    /// N, candidates of the step, of which a [`kept`] one has a part.
     pub n: usize,
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
@@ -88,27 +88,12 @@ pub struct CandidateRecord<'a> {
     pub scored: Option<usize>,
 }
 
-/// The part of a step that a trace keeps.
-pub struct KeptStep<'s> {
-    step: Cow<'s, StepTrace>,
-    /// Candidates of the whole step.
-    n: usize,
-}
-
-impl<'s> KeptStep<'s> {
-    /// A step of `scheme`: the whole of it if spans are drafted. Of a vocabulary, the likeliest
-    /// candidates and the one drawn, since ten whole steps are hundreds of megabytes.
-    #[must_use]
-    pub fn new(step: &'s StepTrace, scheme: &SchemeSpec) -> Self {
-        let n = step.candidates.len();
-        Self { step: if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(likeliest(step)) }, n }
-    }
-
-    /// Its record.
-    #[must_use]
-    pub fn record(&self, turn: usize, certificate: StepPromise, tokenizer: &Tokenizer) -> StepRecord<'_> {
-        StepRecord { n: self.n, ..StepRecord::new(turn, &self.step, certificate, tokenizer) }
-    }
+/// The part of a step of `scheme` that a trace keeps: the whole of it if spans are drafted. Of a
+/// vocabulary, the likeliest candidates and the one drawn, since ten whole steps are hundreds of
+/// megabytes.
+#[must_use]
+pub fn kept<'s>(step: &'s StepTrace, scheme: &SchemeSpec) -> Cow<'s, StepTrace> {
+    if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(likeliest(step)) }
 }
 
 /// Whether a trace keeps every candidate of the steps of `scheme`.
