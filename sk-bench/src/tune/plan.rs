@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::{Dimension, Search, Space, TuneError};
 use crate::document::Document;
 use crate::judge::{self, Objectives};
 use crate::models::Sources;
+use crate::named::named;
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeError, SchemeSpec, Steering, digest};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
@@ -35,13 +37,14 @@ const VERSION: u32 = 1;
 /// Hexadecimal digits of the digest of settings.
 const DIGITS: usize = 16;
 
-/// One search per objective, or one for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// One search per objective, and the mean of their optima: the paper's recipe.
-    Each,
-    /// One search for all objectives, and its Pareto front.
-    Together,
+named! {
+    /// One search per objective, or one for all.
+    Mode {
+        /// One search per objective, and the mean of their optima: the paper's recipe.
+        Each = "each",
+        /// One search for all objectives, and its Pareto front.
+        Together = "together",
+    }
 }
 
 /// What scores a response.
@@ -103,7 +106,7 @@ pub struct ServerPlan {
 }
 
 /// Something to do well at.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Objective {
     /// What records call it.
     pub name: String,
@@ -150,12 +153,8 @@ pub struct SearchPlan {
 impl SearchPlan {
     /// The search as data, for digests.
     fn canonical(&self) -> serde_json::Value {
-        let objective = |objective: &Objective| {
-            let Objective { name, blade, axis, prompts } = objective;
-            json!({ "name": name, "blade": blade, "axis": axis, "prompts": prompts })
-        };
         let weights: Vec<_> = self.weights.iter().map(Weights::by_name).collect();
-        json!({ "name": self.name, "objectives": self.objectives.iter().map(objective).collect::<Vec<_>>(), "weights": weights })
+        json!({ "name": self.name, "objectives": self.objectives, "weights": weights })
     }
 }
 

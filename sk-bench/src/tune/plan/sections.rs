@@ -22,7 +22,6 @@ const MOST_TRIALS: usize = 100_000;
 const STARTUP: usize = 10;
 /// What seeds searches and draws unless the plan says: the paper's.
 const SEED: u64 = 42;
-const MODES: [(&str, Mode); 2] = [("each", Mode::Each), ("together", Mode::Together)];
 /// The variable that holds a judge's key, questions under way, and seconds until a request counts
 /// as failed, unless the plan says: as `judge` has them.
 const API_KEY: &str = "SWISS_KNIFE_API_KEY";
@@ -52,7 +51,7 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
     let default = Head::default();
     let head = Head {
         output: section.string("output")?,
-        mode: section.choice("search", "search", MODES)?.unwrap_or(default.mode),
+        mode: section.choice("search", "search", Mode::by_name())?.unwrap_or(default.mode),
         trials: section.count("trials")?.unwrap_or(default.trials),
         startup: section.count("startup")?.unwrap_or(default.startup),
         seed: section.count("seed")?.map_or(default.seed, |seed| seed as u64),
