@@ -14,8 +14,7 @@ use crate::pool::{
     ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
 };
 use crate::progress::Loading;
-use crate::promise::Promises;
-use crate::promise::Tolerance;
+use crate::promise::{Promises, Tolerance};
 use crate::record_file::spare;
 use crate::scheme::SchemeSpec;
 use crate::session;

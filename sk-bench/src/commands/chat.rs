@@ -13,8 +13,7 @@ use sk_core::{AlignmentSpec, Seat};
 
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
-use crate::models;
-use crate::models::{Source, check_heads};
+use crate::models::{self, Source, check_heads};
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -25,8 +24,7 @@ use crate::{Error, interrupt, message};
 use command::{COMMANDS, ChatCommand};
 use complete::Completions;
 use lines::Lines;
-use sk_models::dialogue::Conversation;
-use sk_models::dialogue::Session;
+use sk_models::dialogue::{Conversation, Session};
 use sk_serve::host::{Adapters, Host};
 use transcript::Transcript;
 
@@ -168,7 +166,10 @@ impl Chat<'_> {
             ChatCommand::New => self.conversation.restart(),
             ChatCommand::Blades => message::note(&self.blades()),
             ChatCommand::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),
-            ChatCommand::Weights(Some(weights)) => self.weigh(&weights)?,
+            ChatCommand::Weights(Some(weights)) => {
+                let spec = self.session.spec().edit(|spec| weights.apply(spec))?;
+                message::note(&weights_line(&spec));
+            }
             ChatCommand::Seat(blade) => self.seat(&blade)?,
             ChatCommand::Unseat(name) => {
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
@@ -272,12 +273,6 @@ impl Chat<'_> {
     /// What can be completed now.
     fn completions(&self) -> Completions {
         Completions { blades: weights(&self.session.spec().snapshot()).into_iter().map(|(name, _)| name).collect() }
-    }
-
-    fn weigh(&mut self, weights: &NamedWeights) -> Result<(), Error> {
-        let spec = self.session.spec().edit(|spec| weights.apply(spec))?;
-        message::note(&weights_line(&spec));
-        Ok(())
     }
 
     /// Seats a blade with the weight of one among equals.

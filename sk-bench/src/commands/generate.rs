@@ -14,8 +14,7 @@ use crate::screen::Screen;
 use crate::session;
 use crate::{Error, interrupt, output};
 use sk_core::{Ended, Seconds};
-use sk_models::dialogue::Conversation;
-use sk_models::dialogue::{Reply, Session};
+use sk_models::dialogue::{Conversation, Reply, Session};
 use sk_serve::host::{Adapters, Host};
 
 const EXAMPLES: &str = "\

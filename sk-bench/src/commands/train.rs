@@ -7,7 +7,7 @@ mod head;
 mod judge;
 mod progress;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use sk_models::{
@@ -306,6 +306,11 @@ fn target(name: &str) -> Result<Target, String> {
         let known: Vec<_> = Target::ALL.into_iter().map(Target::name).collect();
         format!("expected one of {}", known.join(", "))
     })
+}
+
+/// What a head or a judge is about: what was given, or the name of its directory.
+fn attribute(given: Option<String>, output: &Path) -> String {
+    given.or_else(|| Some(output.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
 }
 
 /// Runs a training command.

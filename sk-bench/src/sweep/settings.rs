@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use sk_models::assets;
-use sk_models::hf;
+use sk_models::{assets, hf};
 
 use sk_report::record::SweepRecord;
 use sk_report::settings::{KeptSettings, Settings};

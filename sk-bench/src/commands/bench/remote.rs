@@ -18,12 +18,6 @@ use crate::progress::Loading;
 use crate::ruler::{Spread, TEXT};
 use crate::terminal;
 
-/// A step that was measured.
-struct RemoteStep {
-    seconds: Seconds,
-    traffic: Traffic,
-}
-
 /// All that is measured.
 #[derive(Debug, Serialize)]
 pub(super) struct RemoteReport {
@@ -93,7 +87,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
         let (start, mut measured) = (Instant::now(), Vec::new());
         scheme.generate(&mut context, args.new_tokens, &mut rng, |step| {
-            measured.push(RemoteStep { seconds: Seconds::of(step), traffic: step.traffic });
+            measured.push((Seconds::of(step), step.traffic));
             true
         })?;
         // The first one opens connections.
@@ -102,8 +96,8 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
             steps.extend(measured);
         }
     }
-    let seconds = |part: fn(&Seconds) -> f64| Spread::of(steps.iter().map(|step| part(&step.seconds)));
-    let count = |part: fn(&Traffic) -> u64| Spread::of(steps.iter().map(|step| part(&step.traffic) as f64));
+    let seconds = |part: fn(&Seconds) -> f64| Spread::of(steps.iter().map(|(seconds, _)| part(seconds)));
+    let count = |part: fn(&Traffic) -> u64| Spread::of(steps.iter().map(|(_, traffic)| part(traffic) as f64));
     Ok(RemoteReport {
         servers: host.place(),
         repeat: args.repeat,
