@@ -57,26 +57,6 @@ pub trait Judge: Send + Sync {
 
 const _: Option<&dyn Judge> = None;
 
-impl<J: Judge + ?Sized> Judge for &J {
-    fn identity(&self) -> &Identity {
-        (**self).identity()
-    }
-
-    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
-        (**self).judge(question)
-    }
-}
-
-impl<J: Judge + ?Sized> Judge for Box<J> {
-    fn identity(&self) -> &Identity {
-        (**self).identity()
-    }
-
-    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
-        (**self).judge(question)
-    }
-}
-
 /// A judge and its settings. Scores of different identities are not mixed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
