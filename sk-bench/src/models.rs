@@ -169,12 +169,6 @@ impl FromStr for Source {
     }
 }
 
-impl From<(String, PathBuf)> for Source {
-    fn from((name, path): (String, PathBuf)) -> Self {
-        Self { name, source: path.to_string_lossy().into_owned() }
-    }
-}
-
 /// Loads backbone and drafter, and the heads and adapters that `config` and the command line name.
 /// What `config` does not know yet is seated in it; adapters that ship with the program are seated
 /// only if it seats all.

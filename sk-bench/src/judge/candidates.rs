@@ -1,4 +1,5 @@
-//! The candidates of recorded steps as responses to judge, and what their dispersions know of the judge.
+//! The candidates of recorded steps as responses to judge, and what their dispersions know of the
+//! judge.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -145,9 +146,9 @@ struct Ranks<'a> {
 /// 𝓘(σ) of each scheme's blades against the rubrics that a judge answered (`def:info`).
 ///
 /// q is the judge's score, negated where less of the rubric is better. It and μ are in different
-/// units, so both are standardised within the step before they are compared. A blade is held against the rubric whose model or objective has its name, or
-/// against all if none has. A step counts for a rubric if the judge scored all of its candidates and
-/// neither μ, σ, q nor the error is constant.
+/// units, so both are standardised within the step before they are compared. A blade is held against
+/// the rubric whose model or objective has its name, or against all if none has. A step counts for a
+/// rubric if the judge scored all of its candidates and neither μ, σ, q nor the error is constant.
 pub fn informativeness(
     steps: &[StepCandidates],
     responses: &[Response],

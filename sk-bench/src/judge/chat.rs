@@ -103,10 +103,9 @@ impl ChatSettings {
 /// A judge that asks a chat model.
 ///
 /// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object; a number alone is
-/// understood too. The first request
-/// asks for a JSON schema; a server that refuses is asked for any JSON object, then for nothing;
-/// what it accepted is remembered. Whatever the server promises, the answer is read strictly. With
-/// [`Scoring::Logprob`] the answer is a bare number and needs no form.
+/// understood too. The first request asks for a JSON schema; a server that refuses is asked for any
+/// JSON object, then for nothing; what it accepted is remembered. Whatever the server promises, the
+/// answer is read strictly. With [`Scoring::Logprob`] the answer is a bare number and needs no form.
 ///
 /// **Trouble.** Broken connections, time-outs, half answers and the statuses 408, 409, 425, 429 and
 /// 5xx are met by asking again after a pause that doubles, with jitter, and is never shorter than

@@ -72,7 +72,8 @@ pub struct Identity {
     pub settings: String,
 }
 
-/// A scale as two numbers, `[0, 10]`. Earlier records have it as a text, `"0-10"`, or words that are none.
+/// A scale as two numbers, `[0, 10]`. Earlier records have it as a text, `"0-10"`, or words that are
+/// none.
 mod scale {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

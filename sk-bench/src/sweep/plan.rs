@@ -213,10 +213,9 @@ pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sourc
     if let Some(device) = section.string("device")? {
         args.device = device.parse().map_err(|error| section.fault(error))?;
     }
-    let blades = section.named_strings("blades")?.unwrap_or_default();
-    args.blades = blades.into_iter().map(|(name, source)| Source { name, source: located(&source, folder) }).collect();
-    let heads = section.named_strings("heads")?.unwrap_or_default();
-    args.heads = heads.into_iter().map(|(name, source)| Source { name, source: located(&source, folder) }).collect();
+    let source = |(name, source): (String, String)| Source { name, source: located(&source, folder) };
+    args.blades = section.named_strings("blades")?.into_iter().flatten().map(source).collect();
+    args.heads = section.named_strings("heads")?.into_iter().flatten().map(source).collect();
     section.finish()?;
     Ok(args)
 }

@@ -60,7 +60,8 @@ impl Record for SweepRecord {
     const FIRST: &str = "id";
 }
 
-/// The digest of a directory or hub id. What is behind servers cannot be read, and stands for itself.
+/// The digest of a directory or hub id. What is behind servers cannot be read, and stands for
+/// itself.
 fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointError> {
     if RemoteSources::is_address(source) || source.starts_with(NAMED) { Ok(source.to_owned()) } else { digests.of(source) }
 }

@@ -28,8 +28,8 @@ type LoadedAdapters = HashMap<(Option<String>, String), Adapter>;
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
     host: Host,
-    /// By source, and the model if it is not the backbone: schemes share them, and so do cells what they
-    /// have read under them.
+    /// By source, and the model if it is not the backbone: schemes share them, and so do cells what
+    /// they have read under them.
     adapters: LoadedAdapters,
     /// By arm.
     heads: Vec<Vec<(String, Head)>>,

@@ -61,15 +61,13 @@ struct Counts {
 /// When an option is about models of this process, a server fails or does not pass its check, or
 /// the run does not fit its context.
 pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteReport, Error> {
-    let refused = |option| Err(Error::Remote { option, reason: "this measures models of this process; leave it out" });
-    if !args.sweep.is_empty() {
-        return refused("--sweep");
-    }
-    if args.generations.is_some() {
-        return refused("--generations");
-    }
-    if !args.against.is_empty() {
-        return refused("--against");
+    let local = [
+        ("--sweep", !args.sweep.is_empty()),
+        ("--generations", args.generations.is_some()),
+        ("--against", !args.against.is_empty()),
+    ];
+    if let Some((option, _)) = local.into_iter().find(|(_, given)| *given) {
+        return Err(Error::Remote { option, reason: "this measures models of this process; leave it out" });
     }
     let mut config = args.scheme(false)?;
     let (host, adapters) = models::load(&args.models.sources(), &mut config, loading)?;
