@@ -25,6 +25,8 @@ mod truthful_qa;
 mod xstest;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -53,4 +55,17 @@ pub struct Prompt {
     /// What can be stratified by, such as `axis` or `category`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+}
+
+impl Prompt {
+    /// The prompt of a row of a file; its id there follows the name of the file.
+    fn of_row(path: &Path, row: usize, id: impl Display, prompt: String, labels: &[(&str, &str)]) -> Self {
+        Self {
+            id: format!("{}:{id}", naming::stem(path)),
+            prompt,
+            source: naming::name(path),
+            row,
+            labels: labels.iter().map(|&(label, value)| (label.to_owned(), value.to_owned())).collect(),
+        }
+    }
 }
