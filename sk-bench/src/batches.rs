@@ -6,6 +6,7 @@ use serde::Deserialize;
 use sk_core::{Batch, ScoreError, ScoreTable};
 
 use crate::Error;
+use crate::scheme::text;
 
 /// A batch and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,7 @@ pub(crate) struct RecordedBatch {
 
 /// The fields of a batch. Those of a trace that are not of a batch are passed over.
 #[derive(Deserialize)]
-struct Fields {
+struct BatchFields {
     mu: Vec<f64>,
     sigma: Vec<f64>,
     #[serde(default)]
@@ -44,8 +45,8 @@ struct BladeFields {
 }
 
 impl RecordedBatch {
-    fn new(position: usize, fields: Fields) -> Result<Self, ScoreError> {
-        let Fields { mu, sigma, fluency, blades, turn, step, n } = fields;
+    fn new(position: usize, fields: BatchFields) -> Result<Self, ScoreError> {
+        let BatchFields { mu, sigma, fluency, blades, turn, step, n } = fields;
         let batch = Batch::new(&mu, &sigma)?;
         if let Some(fluency) = &fluency {
             batch.with_fluency(fluency)?;
@@ -93,18 +94,13 @@ fn table(blades: &[BladeFields], candidates: usize) -> Result<ScoreTable, ScoreE
 /// When the file cannot be read, is not JSON of that form, holds no batch, or one with a number
 /// that is not a score.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedBatch>, Error> {
-    let failed = |source| Error::Read { path: path.to_owned(), source };
-    let text = if path.as_os_str() == "-" {
-        crate::scheme::text::read_from(std::io::stdin()).map_err(failed)?
-    } else {
-        crate::scheme::text::read(path).map_err(failed)?
-    };
-    parse(&text, &path.display().to_string())
+    let text = if path.as_os_str() == "-" { text::read_from(std::io::stdin()) } else { text::read(path) };
+    parse(&text.map_err(Error::reading(path))?, &path.display().to_string())
 }
 
 fn parse(text: &str, file: &str) -> Result<Vec<RecordedBatch>, Error> {
     let refused = |reason: String| Error::Batches { file: file.to_owned(), reason };
-    let all: Result<Vec<Fields>, _> = if text.trim_start().starts_with('[') {
+    let all: Result<Vec<BatchFields>, _> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text)
     } else {
         serde_json::Deserializer::from_str(text).into_iter().collect()

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::str::FromStr;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::scheme::SchemeError;
 use crate::suggest;
@@ -117,107 +118,75 @@ impl<'d, 'a> Section<'d, 'a> {
     }
 
     /// Which of `known` the field `key` names, if it is there.
-    pub(crate) fn choice<T: Copy>(
+    pub(crate) fn choice<T>(
         &mut self,
         key: &'static str,
         what: &str,
-        known: &[(&'static str, T)],
+        known: impl IntoIterator<Item = (&'static str, T)>,
     ) -> Result<Option<T>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
         let Some(text) = value.as_str() else { return Err(self.mistyped(line, key, "a string", &value)) };
-        match known.iter().find(|(name, _)| *name == text) {
-            Some(&(_, choice)) => Ok(Some(choice)),
-            None => {
-                let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-                Err(self.document.unknown(line, what, text, &names))
-            }
+        let (names, choices): (Vec<&str>, Vec<T>) = known.into_iter().unzip();
+        match names.iter().zip(choices).find(|(name, _)| **name == text) {
+            Some((_, choice)) => Ok(Some(choice)),
+            None => Err(self.document.unknown(line, what, text, &names)),
         }
     }
 
     pub(crate) fn count(&mut self, key: &'static str) -> Result<Option<usize>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let digits = value.as_integer().filter(|integer| integer.radix() == 10);
-        match digits.and_then(|d| d.as_str().parse().ok()) {
-            Some(count) => Ok(Some(count)),
-            None => Err(self.mistyped(line, key, "a whole number that is not negative", &value)),
-        }
+        self.field(key, "a whole number that is not negative", natural)
     }
 
     /// Two numbers in a list, such as the ends of a range.
     pub(crate) fn number_pair(&mut self, key: &'static str) -> Result<Option<(f64, f64)>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let numbers = value.as_array().map(|array| array.iter().map(|number| decimal(number.get_ref())).collect::<Vec<_>>());
-        match numbers.as_deref() {
-            Some(&[Some(low), Some(high)]) => Ok(Some((low, high))),
-            _ => Err(self.mistyped(line, key, "two numbers such as [0.5, 2]", &value)),
-        }
+        self.field(key, "two numbers such as [0.5, 2]", |value| match list(value, decimal)?[..] {
+            [low, high] => Some((low, high)),
+            _ => None,
+        })
     }
 
     pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        match value.as_bool() {
-            Some(flag) => Ok(Some(flag)),
-            None => Err(self.mistyped(line, key, "true or false", &value)),
-        }
+        self.field(key, "true or false", DeValue::as_bool)
     }
 
     pub(crate) fn string(&mut self, key: &'static str) -> Result<Option<String>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        match value.as_str() {
-            Some(text) => Ok(Some(text.to_owned())),
-            None => Err(self.mistyped(line, key, "a string", &value)),
-        }
+        self.field(key, "a string", string)
     }
 
     pub(crate) fn strings(&mut self, key: &'static str) -> Result<Option<Vec<String>>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let texts: Option<Vec<String>> =
-            value.as_array().and_then(|array| array.iter().map(|v| v.get_ref().as_str().map(str::to_owned)).collect());
-        match texts {
-            Some(texts) => Ok(Some(texts)),
-            None => Err(self.mistyped(line, key, "a list of strings", &value)),
-        }
+        self.field(key, "a list of strings", |value| list(value, string))
     }
 
     /// Whole numbers that are not negative.
     pub(crate) fn naturals(&mut self, key: &'static str) -> Result<Option<Vec<u64>>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let natural = |value: &DeValue<'_>| value.as_integer().filter(|i| i.radix() == 10).and_then(|i| i.as_str().parse().ok());
-        let numbers: Option<Vec<u64>> = value.as_array().and_then(|array| array.iter().map(|v| natural(v.get_ref())).collect());
-        match numbers {
-            Some(numbers) => Ok(Some(numbers)),
-            None => Err(self.mistyped(line, key, "a list of whole numbers that are not negative", &value)),
-        }
+        self.field(key, "a list of whole numbers that are not negative", |value| list(value, natural))
     }
 
     /// Tables of numbers by name, such as weight vectors.
     pub(crate) fn vectors(&mut self, key: &'static str) -> Result<Option<Vec<NamedNumbers>>, SchemeError> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let vector = |value: &DeValue<'_>| -> Option<NamedNumbers> {
-            let entries = value.as_table()?.iter();
-            entries.map(|(name, value)| Some((name.get_ref().clone().into_owned(), decimal(value.get_ref())?))).collect()
-        };
-        let vectors: Option<Vec<_>> = value.as_array().and_then(|array| array.iter().map(|v| vector(v.get_ref())).collect());
-        match vectors {
-            Some(vectors) => Ok(Some(vectors)),
-            None => Err(self.mistyped(line, key, "a list such as [{ helpful = 1, honest = 2 }]", &value)),
-        }
+        self.field(key, "a list such as [{ helpful = 1, honest = 2 }]", |value| {
+            list(value, |entry| by_name(entry.as_table()?, decimal))
+        })
     }
 
     /// Strings by name, in the order of the text.
     pub(crate) fn named_strings(&mut self, key: &'static str) -> Result<Option<Vec<(String, String)>>, SchemeError> {
+        self.field(key, "strings by name", |value| {
+            let mut entries: Vec<_> = value.as_table()?.iter().collect();
+            entries.sort_by_key(|(name, _)| name.span().start);
+            by_name(entries, string)
+        })
+    }
+
+    /// The field `key`, if it is there and `read` finds what is `expected`.
+    fn field<T>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        read: impl FnOnce(&DeValue<'a>) -> Option<T>,
+    ) -> Result<Option<T>, SchemeError> {
         let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let Some(table) = value.as_table() else { return Err(self.mistyped(line, key, "strings by name", &value)) };
-        let mut entries: Vec<_> = table.iter().collect();
-        entries.sort_by_key(|(name, _)| name.span().start);
-        let texts: Option<Vec<_>> = entries
-            .into_iter()
-            .map(|(name, value)| Some((name.get_ref().clone().into_owned(), value.get_ref().as_str()?.to_owned())))
-            .collect();
-        match texts {
-            Some(texts) => Ok(Some(texts)),
-            None => Err(self.mistyped(line, key, "strings by name", &value)),
-        }
+        read(&value).map(Some).ok_or_else(|| self.mistyped(line, key, expected, &value))
     }
 
     /// A fault of the section as a whole, such as a combination of values that its part refuses.
@@ -256,6 +225,26 @@ impl<'d, 'a> Section<'d, 'a> {
             reason: format!("expected {expected}, found {}", shown(found)),
         }
     }
+}
+
+/// A whole number that is not negative, in decimal notation.
+fn natural<T: FromStr>(value: &DeValue<'_>) -> Option<T> {
+    value.as_integer().filter(|integer| integer.radix() == 10)?.as_str().parse().ok()
+}
+
+fn string(value: &DeValue<'_>) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn list<T>(value: &DeValue<'_>, read: impl Fn(&DeValue<'_>) -> Option<T>) -> Option<Vec<T>> {
+    value.as_array()?.iter().map(|entry| read(entry.get_ref())).collect()
+}
+
+fn by_name<'v, 'a: 'v, T>(
+    entries: impl IntoIterator<Item = (&'v Spanned<DeString<'a>>, &'v Spanned<DeValue<'a>>)>,
+    read: impl Fn(&DeValue<'_>) -> Option<T>,
+) -> Option<Vec<(String, T)>> {
+    entries.into_iter().map(|(name, value)| Some((name.get_ref().to_string(), read(value.get_ref())?))).collect()
 }
 
 /// A number in decimal notation, `inf` and `nan` included.

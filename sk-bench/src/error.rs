@@ -1,5 +1,5 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sk_core::{SpecError, StepError};
 use sk_models::device::DeviceError;
@@ -27,6 +27,7 @@ use sk_report::simulate::SimulationError;
 /// Why a command did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "a message names the fields of its variant")]
 pub enum Error {
     /// Models that cannot be loaded or used together.
     #[error(transparent)]
@@ -36,12 +37,7 @@ pub enum Error {
     Host(Box<HostError>),
     /// An option that models behind servers do not have, or lack.
     #[error("{option}: {reason}")]
-    Remote {
-        /// The option.
-        option: &'static str,
-        /// Why.
-        reason: &'static str,
-    },
+    Remote { option: &'static str, reason: &'static str },
     /// A tokenizer or adapter that cannot be loaded.
     #[error(transparent)]
     Checkpoint(Box<CheckpointError>),
@@ -50,12 +46,7 @@ pub enum Error {
     Device(#[from] DeviceError),
     /// An adapter that cannot be loaded.
     #[error("blade \"{name}\": {source}")]
-    Blade {
-        /// The name it was to be seated under.
-        name: String,
-        /// What is wrong with it.
-        source: Box<CheckpointError>,
-    },
+    Blade { name: String, source: Box<CheckpointError> },
     /// A text that cannot be framed or tokenized.
     #[error(transparent)]
     Text(#[from] TextError),
@@ -77,7 +68,7 @@ pub enum Error {
     /// No model was named and none is built in.
     #[error("this build of the program holds no model; give --backbone DIR")]
     NothingEmbedded,
-    /// A command of a chat that cannot be obeyed.
+    /// An option, or a command of a chat, that cannot be obeyed.
     #[error("{0}")]
     Usage(String),
     /// A prompt without a character to continue.
@@ -85,124 +76,52 @@ pub enum Error {
     EmptyPrompt,
     /// A prompt that leaves no room for a response.
     #[error("the prompt has {tokens} tokens and the model holds {limit}; shorten the prompt")]
-    PromptTooLong {
-        /// Tokens of the framed prompt.
-        tokens: usize,
-        /// The shorter of the two models' contexts.
-        limit: usize,
-    },
+    PromptTooLong { tokens: usize, limit: usize },
     /// A dialogue that leaves no room for another response.
     #[error("the dialogue has {tokens} tokens and the model holds {limit}; /new starts another")]
-    DialogueTooLong {
-        /// Tokens of the framed dialogue.
-        tokens: usize,
-        /// The shorter of the two models' contexts.
-        limit: usize,
-    },
+    DialogueTooLong { tokens: usize, limit: usize },
     /// More to measure than the models hold.
     #[error("{prompt} prompt tokens and {new} new ones do not fit into {limit}; lower --prompt-tokens or --new-tokens")]
-    NoRoom {
-        /// Tokens of the prompt.
-        prompt: usize,
-        /// Tokens to be written.
-        new: usize,
-        /// The shorter of the two models' contexts.
-        limit: usize,
-    },
+    NoRoom { prompt: usize, new: usize, limit: usize },
     /// A file or standard input that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file, or `standard input`.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// An address that cannot be served at.
     #[error("cannot listen at {address}: {source}; --port chooses another")]
-    Listen {
-        /// The address.
-        address: std::net::SocketAddr,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Listen { address: std::net::SocketAddr, source: io::Error },
     /// A file of a key that cannot be read.
     #[error("{}: {source}", file.display())]
-    KeyFile {
-        /// The file.
-        file: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    KeyFile { file: PathBuf, source: io::Error },
     /// A file of a key that holds none.
     #[error("{}: the file holds no key; write one into it", file.display())]
-    EmptyKeyFile {
-        /// The file.
-        file: PathBuf,
-    },
+    EmptyKeyFile { file: PathBuf },
     /// A file without batches of scores.
     #[error("{file}: {reason}")]
-    Batches {
-        /// The file.
-        file: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Batches { file: String, reason: String },
     /// A scheme whose choices have no certificate.
     #[error("no certificate: {reason}; --audit searches for the worst jump instead")]
-    Uncertified {
-        /// Why.
-        reason: String,
-    },
+    Uncertified { reason: String },
     /// A choice that is none, or that moves further than its certificate allows.
     #[error("{reason}; the guarantee does not hold here, which is a fault of the program or of an operator")]
-    Unsound {
-        /// What was found, and where.
-        reason: String,
-    },
+    Unsound { reason: String },
     /// A file that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// A folder that is to be filled and holds something, or is no folder.
     #[error("{} is there already; give a new or an empty folder", path.display())]
-    NotEmpty {
-        /// The folder.
-        path: PathBuf,
-    },
+    NotEmpty { path: PathBuf },
     /// Pairs that cannot be found.
     #[error("preferences {name}: {reason}")]
-    Preferences {
-        /// What was given.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Preferences { name: String, reason: String },
     /// A folder that holds the blade of another model or of other pairs.
     #[error("{} holds a blade of {model}, from {pairs}; give another --output, or move it away", path.display())]
-    OtherBlade {
-        /// The folder.
-        path: PathBuf,
-        /// The model.
-        model: String,
-        /// Where its pairs came from.
-        pairs: String,
-    },
+    OtherBlade { path: PathBuf, model: String, pairs: String },
     /// An output that would take the place of an input.
     #[error("{} is read, and would be overwritten by what is written; give another file", path.display())]
-    Overwrites {
-        /// The file.
-        path: PathBuf,
-    },
+    Overwrites { path: PathBuf },
     /// Lines of a dialogue that came from a file or a pipe, and were not obeyed.
     #[error("{failed} of the lines had no effect; what is wrong with each is said above")]
-    Lines {
-        /// How many.
-        failed: usize,
-    },
+    Lines { failed: usize },
     /// Standard output or the terminal failed.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
@@ -305,6 +224,16 @@ fn exit_code_of(error: &RemoteError) -> u8 {
 }
 
 impl Error {
+    /// Blames a file for what went wrong while it was read.
+    pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    /// Blames a file for what went wrong while it was written.
+    pub(crate) fn writing(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write { path: path.to_owned(), source }
+    }
+
     /// The exit status: 2 where the input or what it names is at fault, 1 where the program or the
     /// machine is, 130 after Ctrl-C.
     pub fn exit_code(&self) -> u8 {

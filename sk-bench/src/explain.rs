@@ -7,16 +7,18 @@ use sk_report::grid::{Grid, wrap};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::message;
+use crate::named::named;
 use crate::plural::counted;
 use crate::trace::{shown, span_text};
 
-/// How much `--explain` shows of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Detail {
-    /// Per candidate its probability, one figure per blade, and the text.
-    Brief,
-    /// Every number of the step.
-    Full,
+named! {
+    /// How much `--explain` shows of a step.
+    Detail {
+        /// Per candidate its probability, one figure per blade, and the text.
+        Brief = "brief",
+        /// Every number of the step.
+        Full = "full",
+    }
 }
 
 /// Characters of a candidate's text that are shown.

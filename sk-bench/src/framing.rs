@@ -6,17 +6,19 @@ use sk_models::dialogue::Framing;
 use sk_serve::host::Host;
 
 use crate::Error;
+use crate::named::named;
 use crate::scheme::Convention;
 
-/// The name of a [`Framing`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum DialogueFraming {
-    /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
-    Hh,
-    /// The chat template of the backbone's tokenizer.
-    Chat,
-    /// The prompt as it is; the model continues it.
-    None,
+named! {
+    /// The name of a [`Framing`].
+    DialogueFraming {
+        /// "Human: … Assistant:", as in the HH-RLHF data and the published runs.
+        Hh = "hh",
+        /// The chat template of the backbone's tokenizer.
+        Chat = "chat",
+        /// The prompt as it is; the model continues it.
+        None = "none",
+    }
 }
 
 impl DialogueFraming {

@@ -13,6 +13,8 @@ pub mod judge;
 pub mod memory;
 pub mod message;
 pub mod models;
+mod named;
+mod output;
 mod plural;
 pub mod pool;
 mod progress;

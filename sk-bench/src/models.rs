@@ -169,12 +169,6 @@ impl FromStr for Source {
     }
 }
 
-impl From<(String, PathBuf)> for Source {
-    fn from((name, path): (String, PathBuf)) -> Self {
-        Self { name, source: path.to_string_lossy().into_owned() }
-    }
-}
-
 /// Loads backbone and drafter, and the heads and adapters that `config` and the command line name.
 /// What `config` does not know yet is seated in it; adapters that ship with the program are seated
 /// only if it seats all.
@@ -248,7 +242,7 @@ pub fn load_pool(
     let mut host = args.open(loading)?;
     match &mut host {
         Host::Local(models) => models.heads = found.heads(models, config, arms)?,
-        Host::Remote(_) => found.refuse_heads()?,
+        Host::Remote(_) => refuse_heads(&found.heads)?,
     }
     for (lane, on) in readers(config, arms) {
         host.open_reader(&lane, &on, loading)?;
@@ -296,14 +290,10 @@ impl Found {
     /// Loads the heads, each of the kind that the schemes read.
     fn heads(&self, models: &Models, config: &SchemeSpec, arms: &[PlannedArm]) -> Result<Vec<(String, Head)>, Error> {
         let heads = models.load_heads(&self.heads)?;
-        for config in std::iter::once(config).chain(arms.iter().map(|arm| &arm.config)) {
+        for config in configs(config, arms) {
             heads::check(config, &heads)?;
         }
         Ok(heads)
-    }
-
-    fn refuse_heads(&self) -> Result<(), Error> {
-        refuse_heads(&self.heads)
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
         let path = folder.path().join("records.jsonl");
         let opened = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
-            let opened = RecordFile::open::<Kept>(&path).map(|(_, records)| records.len());
+            let opened = RecordFile::open::<WithId>(&path).map(|(_, records)| records.len());
             (opened, std::fs::read(&path).unwrap())
         };
         for torn in [
@@ -327,11 +327,11 @@ mod tests {
     }
 
     #[derive(Debug, serde::Serialize, serde::Deserialize)]
-    struct Kept {
+    struct WithId {
         id: String,
     }
 
-    impl Record for Kept {
+    impl Record for WithId {
         const FIRST: &str = "id";
     }
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use sk_core::StepTrace;
+use sk_core::{Ended, StepTrace};
 use sk_models::text::Tokenizer;
 
 use crate::args::OutputArgs;
@@ -11,10 +11,9 @@ use crate::explain::Detail;
 use crate::plural::counted;
 use crate::promise::{Promises, StepPromise, Tolerance};
 use crate::scheme::SchemeSpec;
-use crate::trace::{Kept, MOST, TraceFile, is_whole};
+use crate::trace::{MOST, StepRecord, TraceFile, is_whole, kept};
 use crate::wrap::Wrap;
 use crate::{Error, explain, message, terminal};
-use sk_core::Ended;
 use sk_models::dialogue::Reply;
 
 /// Where the steps of a generation go.
@@ -136,7 +135,8 @@ impl<'t> Screen<'t> {
                 self.table(step, detail, &promise);
             }
             if let Some(trace) = &mut self.trace {
-                trace.write(&Kept::new(step, &self.scheme).record(self.turn, promise, self.tokenizer))?;
+                let (n, step) = (step.candidates.len(), kept(step, &self.scheme));
+                trace.write(&StepRecord { n, ..StepRecord::new(self.turn, &step, promise, self.tokenizer) })?;
             }
         }
         if self.stream && !text.is_empty() {

@@ -28,7 +28,7 @@ pub struct StepRecord<'a> {
     pub step: usize,
     /// Tokens of the context that the candidates continue.
     pub position: usize,
-    /// N, candidates of the step, of which a [`Kept`] step has a part.
+    /// N, candidates of the step, of which a [`kept`] one has a part.
     pub n: usize,
     /// The candidates that were scored, in the order of the proposal.
     pub candidates: Vec<CandidateRecord<'a>>,
@@ -88,27 +88,12 @@ pub struct CandidateRecord<'a> {
     pub scored: Option<usize>,
 }
 
-/// The part of a step that a trace keeps.
-pub struct Kept<'s> {
-    step: Cow<'s, StepTrace>,
-    /// Candidates of the whole step.
-    n: usize,
-}
-
-impl<'s> Kept<'s> {
-    /// A step of `scheme`: the whole of it if spans are drafted. Of a vocabulary, the likeliest
-    /// candidates and the one drawn, since ten whole steps are hundreds of megabytes.
-    #[must_use]
-    pub fn new(step: &'s StepTrace, scheme: &SchemeSpec) -> Self {
-        let n = step.candidates.len();
-        Self { step: if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(likeliest(step)) }, n }
-    }
-
-    /// Its record.
-    #[must_use]
-    pub fn record(&self, turn: usize, certificate: StepPromise, tokenizer: &Tokenizer) -> StepRecord<'_> {
-        StepRecord { n: self.n, ..StepRecord::new(turn, &self.step, certificate, tokenizer) }
-    }
+/// The part of a step of `scheme` that a trace keeps: the whole of it if spans are drafted. Of a
+/// vocabulary, the likeliest candidates and the one drawn, since ten whole steps are hundreds of
+/// megabytes.
+#[must_use]
+pub fn kept<'s>(step: &'s StepTrace, scheme: &SchemeSpec) -> Cow<'s, StepTrace> {
+    if is_whole(scheme) { Cow::Borrowed(step) } else { Cow::Owned(likeliest(step)) }
 }
 
 /// Whether a trace keeps every candidate of the steps of `scheme`.
@@ -238,7 +223,7 @@ impl TraceFile {
     /// # Errors
     /// When the directory is missing or cannot be written to.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        let file = WholeFile::create(path).map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        let file = WholeFile::create(path).map_err(Error::writing(path))?;
         Ok(Self { path: path.to_owned(), file })
     }
 
@@ -250,7 +235,7 @@ impl TraceFile {
         serde_json::to_writer(&mut self.file, record)
             .map_err(std::io::Error::from)
             .and_then(|()| self.file.write_all(b"\n"))
-            .map_err(|source| Error::Write { path: self.path.clone(), source })
+            .map_err(Error::writing(&self.path))
     }
 
     /// Gives the trace its name.
@@ -258,8 +243,7 @@ impl TraceFile {
     /// # Errors
     /// When the file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
-        let Self { path, file } = self;
-        file.finish().map_err(|source| Error::Write { path, source })
+        self.file.finish().map_err(Error::writing(&self.path))
     }
 }
 

@@ -3,15 +3,17 @@
 // Doc comments of arguments are the program's help, where brackets mark what may be left out.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod choice;
 mod model;
 mod output;
 mod prompt;
 mod random;
 mod steering;
 
+pub(crate) use choice::{choice, one_of};
 pub use model::ModelArgs;
+pub(crate) use output::{FEW, at_most, positive};
 pub use output::{GenerationArgs, OutputArgs};
-pub(crate) use output::{few, positive};
 pub use prompt::PromptArgs;
 pub use random::RandomArgs;
 pub use steering::{NumberArgs, OperatingArgs, SteeringArgs};

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::choice;
 use crate::explain::Detail;
 use crate::framing::DialogueFraming;
 use crate::promise::Tolerance;
@@ -19,7 +20,7 @@ pub struct GenerationArgs {
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
     /// How the dialogue becomes a text for the model.
-    #[arg(long, value_name = "FRAMING", default_value = "hh")]
+    #[arg(long, value_name = "FRAMING", default_value = "hh", value_parser = choice(DialogueFraming::ALL))]
     pub framing: DialogueFraming,
     /// A system message that stands above the dialogue.
     #[arg(long, value_name = "TEXT")]
@@ -35,7 +36,8 @@ pub struct OutputArgs {
     /// Per candidate its probability, what each blade makes of it, in standard deviations from the
     /// mean of the step, and the text; with `full` a table of every score and dispersion,
     /// composites and ratings.
-    #[arg(long, value_name = "DETAIL", num_args = 0..=1, require_equals = true, default_missing_value = "brief")]
+    #[arg(long, value_name = "DETAIL", num_args = 0..=1, require_equals = true, default_missing_value = "brief",
+        value_parser = choice(Detail::ALL))]
     pub explain: Option<Detail>,
     /// Write a trace: one JSON object per step, in lines.
     ///
@@ -54,9 +56,11 @@ pub struct OutputArgs {
     pub quiet: bool,
 }
 
-/// How many there are of what takes memory or a thread each.
-pub(crate) fn few(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1024;
+/// Most of what takes memory or a thread each.
+pub(crate) const FEW: usize = 1024;
+
+/// A whole number of at least one and at most `MOST`.
+pub(crate) fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
     match positive(text)? {
         number if number > MOST => Err(format!("it must be at most {MOST}")),
         number => Ok(number),

@@ -24,10 +24,10 @@ impl PromptArgs {
     /// When there is none, it is blank, or it cannot be read as UTF-8.
     pub fn read(&self) -> Result<String, Error> {
         let text = match (&self.prompt, &self.file) {
-            (_, Some(path)) => text::read(path).map_err(|source| Error::Read { path: path.clone(), source })?,
+            (_, Some(path)) => text::read(path).map_err(Error::reading(path))?,
             (Some(prompt), None) if prompt != "-" => prompt.clone(),
             (None, None) if std::io::stdin().is_terminal() => return Err(Error::EmptyPrompt),
-            _ => text::read_from(std::io::stdin()).map_err(|source| Error::Read { path: "standard input".into(), source })?,
+            _ => text::read_from(std::io::stdin()).map_err(Error::reading(Path::new("standard input")))?,
         };
         let text = text.trim_end_matches(['\n', '\r']);
         if text.trim().is_empty() { Err(Error::EmptyPrompt) } else { Ok(text.to_owned()) }

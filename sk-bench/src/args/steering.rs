@@ -64,9 +64,7 @@ impl NumberArgs {
     fn parameters() -> impl Iterator<Item = (&'static Parameter, &'static str, &'static str)> {
         parameters::ALL.iter().filter_map(|parameter| parameter.option.map(|(option, value)| (parameter, option, value)))
     }
-}
 
-impl NumberArgs {
     /// The value given for a number, by its name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|(parameter, _)| parameter.name == name).map(|(_, value)| *value)

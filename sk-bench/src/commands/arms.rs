@@ -14,13 +14,12 @@ use crate::pool::{
     ArmArg, Comparison, PlannedArm, PoolError, PoolStep, Recording, Summary, companions, same_candidates, same_scores,
 };
 use crate::progress::Loading;
-use crate::promise::Promises;
-use crate::promise::Tolerance;
+use crate::promise::{Promises, Tolerance};
 use crate::record_file::spare;
 use crate::scheme::SchemeSpec;
 use crate::session;
 use crate::trace::{StepRecord, TraceFile};
-use crate::{Error, interrupt};
+use crate::{Error, interrupt, output};
 use sk_serve::host::Adapters;
 
 const EXAMPLES: &str = "\
@@ -211,13 +210,12 @@ impl Steps<'_> {
     fn finish(self, scheme: &str, text: Option<&str>) -> Result<(), Error> {
         let summary = self.comparison.summary();
         let mut out = anstream::stdout().lock();
-        let written = if self.args.json {
-            let report = ArmsReport { scheme, text, summary, steps: &self.kept };
-            serde_json::to_string(&report).map_err(std::io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        let shown = if self.args.json {
+            output::json(&ArmsReport { scheme, text, summary, steps: &self.kept })?
         } else {
-            writeln!(out, "{summary}")
+            summary.to_string()
         };
-        written.map_err(Error::Output)
+        writeln!(out, "{shown}").map_err(Error::Output)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sk_aggregate::axioms::counterexamples::{Cubic, DegreeMinusOne, DoubleDefeats, DoubleOwn, TwoChannels};
 use sk_aggregate::axioms::{Axiom, DEFAULT_CASES, DEFAULT_SEED, Report};
 use sk_aggregate::{
@@ -12,7 +12,7 @@ use sk_aggregate::{
 use sk_core::{Aggregator, OperatingPoint, ParameterError};
 use sk_report::grid::{Grid, wrap};
 
-use crate::args::positive;
+use crate::args::{one_of, positive};
 use crate::{Error, terminal};
 
 const EXAMPLES: &str = "\
@@ -32,7 +32,8 @@ To check an operator of your own, use the feature `axioms` of the crate sk-aggre
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct AxiomsArgs {
     /// The operators to check; all of them unless any is named.
-    #[arg(value_name = "OPERATOR", hide_possible_values = true)]
+    #[arg(value_name = "OPERATOR", hide_possible_values = true,
+        value_parser = one_of(OPERATORS.map(|operator| (operator.0.into(), operator))))]
     operators: Vec<Operator>,
     /// Cases tried for each operator and axiom.
     #[arg(long, value_name = "CASES", default_value_t = DEFAULT_CASES, value_parser = positive)]
@@ -45,79 +46,49 @@ pub struct AxiomsArgs {
     json: bool,
 }
 
-/// An operator that ships, or one that shows what Theorem 1 needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Operator {
-    Thurstone,
-    BradleyTerry,
-    WeakestLink,
-    Laplace,
-    Tanh,
-    StudentT,
-    Asinh,
-    SignedLog,
-    Identity,
-    Copeland,
-    Scores,
-    DivergenceMixture,
-    FluentThurstone,
-    SwissEloPaper,
-    SwissEloSound,
-    SwissEloByIndex,
-    DoubleOwn,
-    DoubleDefeats,
-    DegreeMinusOne,
-    TwoChannels,
-    Cubic,
-}
+/// The name of an operator, and what makes it.
+type Operator = (&'static str, fn() -> Result<Box<dyn Aggregator>, ParameterError>);
 
-impl Operator {
-    fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
+/// R and α of the tournaments.
+const POINT: OperatingPoint = OperatingPoint::HHH;
 
-    fn build(self) -> Result<Box<dyn Aggregator>, ParameterError> {
-        let OperatingPoint { rounds, alpha, .. } = OperatingPoint::HHH;
-        Ok(match self {
-            Self::Thurstone => Box::new(RoundRobin::thurstone()),
-            Self::BradleyTerry => Box::new(RoundRobin::bradley_terry()),
-            Self::WeakestLink => Box::new(RoundRobin::weakest_link()),
-            Self::Laplace => Box::new(RoundRobin::new(Laplace, PNorm::EUCLIDEAN)),
-            Self::Tanh => Box::new(RoundRobin::new(Tanh, PNorm::EUCLIDEAN)),
-            Self::StudentT => Box::new(RoundRobin::new(StudentT::new(3.0)?, PNorm::EUCLIDEAN)),
-            Self::Asinh => Box::new(RoundRobin::asinh()),
-            Self::SignedLog => Box::new(RoundRobin::new(SignedLog, PNorm::EUCLIDEAN)),
-            Self::Identity => Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN)),
-            Self::Copeland => Box::new(Copeland),
-            Self::Scores => Box::new(Scores),
-            // Under the reverse KL divergence: the means of the others' derivatives are not the
-            // whole line.
-            Self::DivergenceMixture => Box::new(DivergenceMixture::default()),
-            Self::FluentThurstone => Box::new(Fluent::new(Entry::sound(alpha)?, RoundRobin::thurstone())),
-            Self::SwissEloPaper => Box::new(SwissElo::paper(rounds, alpha)?),
-            Self::SwissEloSound => Box::new(SwissElo::sound(rounds, alpha)?),
-            Self::SwissEloByIndex => Box::new(SwissElo::new(rounds, Entry::sound(alpha)?, Seeding::Index)?),
-            Self::DoubleOwn => Box::new(Pairwise(DoubleOwn)),
-            Self::DoubleDefeats => Box::new(Pairwise(DoubleDefeats)),
-            Self::DegreeMinusOne => Box::new(Pairwise(DegreeMinusOne)),
-            Self::TwoChannels => Box::new(Pairwise(TwoChannels)),
-            Self::Cubic => Box::new(RoundRobin::new(Cubic, PNorm::EUCLIDEAN)),
-        })
-    }
-}
+/// The operators that ship, and those that show what Theorem 1 needs.
+const OPERATORS: [Operator; 21] = [
+    ("thurstone", || Ok(Box::new(RoundRobin::thurstone()))),
+    ("bradley-terry", || Ok(Box::new(RoundRobin::bradley_terry()))),
+    ("weakest-link", || Ok(Box::new(RoundRobin::weakest_link()))),
+    ("laplace", || Ok(Box::new(RoundRobin::new(Laplace, PNorm::EUCLIDEAN)))),
+    ("tanh", || Ok(Box::new(RoundRobin::new(Tanh, PNorm::EUCLIDEAN)))),
+    ("student-t", || Ok(Box::new(RoundRobin::new(StudentT::new(3.0)?, PNorm::EUCLIDEAN)))),
+    ("asinh", || Ok(Box::new(RoundRobin::asinh()))),
+    ("signed-log", || Ok(Box::new(RoundRobin::new(SignedLog, PNorm::EUCLIDEAN)))),
+    ("identity", || Ok(Box::new(RoundRobin::new(Identity, PNorm::EUCLIDEAN)))),
+    ("copeland", || Ok(Box::new(Copeland))),
+    ("scores", || Ok(Box::new(Scores))),
+    // Under the reverse KL divergence: the means of the others' derivatives are not the whole line.
+    ("divergence-mixture", || Ok(Box::new(DivergenceMixture::default()))),
+    ("fluent-thurstone", || Ok(Box::new(Fluent::new(Entry::sound(POINT.alpha)?, RoundRobin::thurstone())))),
+    ("swiss-elo-paper", || Ok(Box::new(SwissElo::paper(POINT.rounds, POINT.alpha)?))),
+    ("swiss-elo-sound", || Ok(Box::new(SwissElo::sound(POINT.rounds, POINT.alpha)?))),
+    ("swiss-elo-by-index", || Ok(Box::new(SwissElo::new(POINT.rounds, Entry::sound(POINT.alpha)?, Seeding::Index)?))),
+    ("double-own", || Ok(Box::new(Pairwise(DoubleOwn)))),
+    ("double-defeats", || Ok(Box::new(Pairwise(DoubleDefeats)))),
+    ("degree-minus-one", || Ok(Box::new(Pairwise(DegreeMinusOne)))),
+    ("two-channels", || Ok(Box::new(Pairwise(TwoChannels)))),
+    ("cubic", || Ok(Box::new(RoundRobin::new(Cubic, PNorm::EUCLIDEAN)))),
+];
 
 /// Checks the operators and prints the report on standard output.
 ///
 /// # Errors
 /// When standard output cannot be written.
 pub fn run(args: &AxiomsArgs) -> Result<(), Error> {
-    let chosen = if args.operators.is_empty() { Operator::value_variants() } else { &args.operators };
+    let chosen = if args.operators.is_empty() { &OPERATORS[..] } else { &args.operators };
     let mut operators = Vec::with_capacity(chosen.len());
-    for &operator in chosen {
-        let built = operator.build().map_err(|error| Error::Usage(error.to_string()))?;
-        operators.push((operator.name(), built));
+    for (name, build) in chosen {
+        operators.push((*name, build().map_err(|error| Error::Usage(error.to_string()))?));
     }
-    let report = Report::new(operators.iter().map(|(name, built)| (name.as_str(), &**built)), args.cases, args.seed);
+    let report = Report::new(operators.iter().map(|(name, built)| (*name, &**built)), args.cases, args.seed);
     let mut out = anstream::stdout().lock();
     let written = if args.json { writeln!(out, "{:#}", report.to_json()) } else { out.write_all(table(&report).as_bytes()) };
     written.map_err(Error::Output)

@@ -22,14 +22,15 @@ use sk_models::lora::LoraAdapter;
 use sk_models::roofline;
 
 use crate::Models;
-use crate::args::{ModelArgs, RandomArgs, SteeringArgs, few, positive};
+use crate::args::{FEW, ModelArgs, RandomArgs, SteeringArgs, at_most, positive};
 use crate::models;
 use crate::progress::Loading;
 use crate::ruler::{
-    Axis, AxisArg, AxisReport, Figure, Floors, Footprint, Operating, Opponent, Reconfiguration, Roofs, Steered, sweep,
+    Axis, AxisArg, AxisReport, Figure, Floors, Footprint, FrozenSeconds, Operating, Opponent, Reconfiguration, Roofs, Steered,
+    TEXT, frozen, sweep,
 };
 use crate::scheme::{GranularitySpec, SchemeSpec};
-use crate::{Error, memory};
+use crate::{Error, memory, output};
 use report::{BenchReport, Generations, Kernels, OpponentReport, Turn, WarmUp};
 
 const EXAMPLES: &str = "\
@@ -62,10 +63,6 @@ allow. Of models behind servers, the parts of a step are measured, its requests 
 /// Tokens of a span unless said otherwise.
 const SPAN: usize = 24;
 
-/// What the prompt is made of.
-const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
-     to cook for the friends who would visit on Sunday. ";
-
 /// The blade that is seated and unseated: its adapter is loaded, and it has no seat to begin with.
 const RESIDENT: &str = "resident";
 
@@ -89,7 +86,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "AXIS[=V:…],…", value_delimiter = ',', help_heading = "Measurement")]
     sweep: Vec<AxisArg>,
     /// Measure this many generations side by side too, which share the passes of both models.
-    #[arg(long, value_name = "NUMBER", value_parser = few, help_heading = "Measurement")]
+    #[arg(long, value_name = "NUMBER", value_parser = at_most::<FEW>, help_heading = "Measurement")]
     generations: Option<usize>,
     /// A command to measure in turns with this program; may be repeated.
     ///
@@ -135,13 +132,11 @@ struct Subject<'a> {
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let load_average = memory::load_average();
     let mut loading = Loading::new(false);
-    let json = |report: Result<String, serde_json::Error>| report.map_err(|error| Error::Output(error.into()));
     let text = if args.models.sources().are_remote() {
-        let report = remote::measure(args, &mut loading)?;
-        if args.json { json(serde_json::to_string_pretty(&report))? } else { report.to_string() }
+        output::shown(&remote::measure(args, &mut loading)?, args.json)?
     } else {
         let report = Subject::load(args, &mut loading)?.measure(load_average, &loading)?;
-        if args.json { json(serde_json::to_string_pretty(&report))? } else { table::render(&report) }
+        if args.json { output::pretty_json(&report)? } else { table::render(&report) }
     };
     drop(loading);
     writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)
@@ -291,22 +286,12 @@ impl<'a> Subject<'a> {
     fn turn(&self) -> Result<Turn, Error> {
         let args = self.args;
         self.forget_prefixes();
-        let mut frozen = Frozen::new(self.models.backbone.clone());
-        let mut context = self.prompt.clone();
-        let start = Instant::now();
-        // Asking for logits, and not only for the cache, waits for the device.
-        frozen.next_logits(&context)?;
-        let prefill = start.elapsed().as_secs_f64();
-        let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
-        let start = Instant::now();
-        frozen.decode(&mut context, &Sampling::greedy(), args.new_tokens, &[], &mut rng, |_| true)?;
-        let frozen = start.elapsed().as_secs_f64();
-
+        let FrozenSeconds { prefill, decode } = frozen(&self.models, &self.prompt, args.new_tokens, args.seed)?;
         self.forget_prefixes();
         let mut steered = Steered::new(&self.models, &self.config, &self.adapters[..self.blades], args.seed)?;
         let timed = steered.generate(&self.prompt, args.new_tokens)?;
         let side_by_side = args.generations.map(|count| self.side_by_side(count)).transpose()?;
-        Ok(Turn { prefill, frozen, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
+        Ok(Turn { prefill, frozen: decode, steered: timed.elapsed, seconds: timed.seconds(), later: timed.later(), side_by_side })
     }
 
     /// Makes the next run read its prompt, whatever was read before.

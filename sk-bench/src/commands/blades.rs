@@ -17,7 +17,7 @@ use sk_models::train::preference::{PreferenceLoss, PreferenceReport};
 use super::train::Bar;
 use crate::progress::Loading;
 use crate::shell::word;
-use crate::{Error, terminal, whole_file};
+use crate::{Error, output, terminal};
 use sk_report::grid::Grid;
 
 const EXAMPLES: &str = "\
@@ -60,7 +60,7 @@ pub struct BladesArgs {
     /// SOURCE is a .jsonl or .jsonl.gz file, a folder of such files, or one of hh-rlhf-helpful and
     /// hh-rlhf-harmless, which are fetched from the hub.
     #[arg(long = "prefer", value_name = "NAME=SOURCE", required = true)]
-    preferences: Vec<Preference>,
+    preferences: Vec<PreferenceArg>,
     /// Folder for the blades, one folder for each.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
@@ -92,12 +92,12 @@ pub struct BladesArgs {
 
 /// `NAME=SOURCE`: an objective and where its pairs are.
 #[derive(Debug, Clone)]
-struct Preference {
+struct PreferenceArg {
     name: String,
     source: String,
 }
 
-impl FromStr for Preference {
+impl FromStr for PreferenceArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -114,7 +114,7 @@ impl FromStr for Preference {
 
 /// How a finished blade was made, and what it knows.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct BladeRecord {
     model: String,
     source: String,
     /// Pairs held out.
@@ -128,7 +128,7 @@ struct Record {
 /// # Errors
 /// When the model or the pairs cannot be had, a folder holds another blade, or training fails.
 pub fn run(args: &BladesArgs) -> Result<(), Error> {
-    for (place, Preference { name, .. }) in args.preferences.iter().enumerate() {
+    for (place, PreferenceArg { name, .. }) in args.preferences.iter().enumerate() {
         if args.preferences[..place].iter().any(|other| other.name == *name) {
             return Err(Error::Usage(format!("--prefer gives \"{name}\" twice; give each objective a name of its own")));
         }
@@ -141,7 +141,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
     loading.show("looking for the model");
     let model = hf::resolve(&args.model, &mut loading)?;
     let mut sources = Vec::new();
-    for Preference { source, .. } in &args.preferences {
+    for PreferenceArg { source, .. } in &args.preferences {
         sources.push(files(source, &mut loading)?);
     }
     drop(loading);
@@ -150,7 +150,7 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
     let mut records = Vec::new();
     let all = args.preferences.iter().zip(sources).zip(kept).enumerate();
     for (place, ((preference, sources), kept)) in all {
-        let Preference { name, source } = preference;
+        let PreferenceArg { name, source } = preference;
         let folder = args.output.join(name);
         if let Some(record) = kept {
             eprintln!("blade {name} ({} of {}): kept", place + 1, args.preferences.len());
@@ -163,10 +163,9 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
         let report = train_dpo(&options, &device, &mut |event| progress.dpo(event))?;
         progress.finish();
         let PreferenceReport { pairs, accuracy, interval, .. } = report;
-        let record = Record { model: args.model.clone(), source: source.clone(), pairs, accuracy, interval };
+        let record = BladeRecord { model: args.model.clone(), source: source.clone(), pairs, accuracy, interval };
         let path = folder.join(RECORD);
-        let json = serde_json::to_string_pretty(&record).map_err(|error| Error::Output(error.into()))?;
-        whole_file::write(&path, json.as_bytes()).map_err(|source| Error::Write { path, source })?;
+        output::write(&path, output::pretty_json(&record)?)?;
         records.push(record);
     }
     println!("{}\n\nTry them:\n{}", args.table(&records).render(terminal::columns()), args.command());
@@ -175,17 +174,17 @@ pub fn run(args: &BladesArgs) -> Result<(), Error> {
 
 impl BladesArgs {
     /// What is known of the blade of an objective, if it is finished.
-    fn finished(&self, Preference { name, source }: &Preference) -> Result<Option<Record>, Error> {
+    fn finished(&self, PreferenceArg { name, source }: &PreferenceArg) -> Result<Option<BladeRecord>, Error> {
         let path = self.output.join(name).join(RECORD);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::Read { path, source }),
         };
-        let record: Record = serde_json::from_str(&text)
-            .map_err(|error| Error::Read { path: path.clone(), source: std::io::Error::other(error) })?;
+        let record: BladeRecord =
+            serde_json::from_str(&text).map_err(|error| Error::reading(&path)(std::io::Error::other(error)))?;
         if (&record.model, &record.source) != (&self.model, source) {
-            let Record { model, source: pairs, .. } = record;
+            let BladeRecord { model, source: pairs, .. } = record;
             return Err(Error::OtherBlade { path: self.output.join(name), model, pairs });
         }
         Ok(Some(record))
@@ -223,9 +222,9 @@ impl BladesArgs {
         })
     }
 
-    fn table(&self, records: &[Record]) -> Grid {
+    fn table(&self, records: &[BladeRecord]) -> Grid {
         let mut table = Grid::new(["blade", "held-out pairs", "accuracy", "95 % interval"]).numbers(1..);
-        for (Preference { name, .. }, Record { pairs, accuracy, interval: (low, high), .. }) in
+        for (PreferenceArg { name, .. }, BladeRecord { pairs, accuracy, interval: (low, high), .. }) in
             self.preferences.iter().zip(records)
         {
             table.row([name.clone(), pairs.to_string(), format!("{accuracy:.3}"), format!("[{low:.3}, {high:.3}]")]);
@@ -242,7 +241,7 @@ impl BladesArgs {
         if self.device != DeviceName::Auto {
             command += &format!(" --device {}", self.device);
         }
-        for Preference { name, .. } in &self.preferences {
+        for PreferenceArg { name, .. } in &self.preferences {
             let blade = format!("{name}={}", self.output.join(name).display());
             command += &format!(" \\\n    --blade {}", word(&blade));
         }
@@ -262,8 +261,7 @@ fn files(source: &str, loading: &mut Loading) -> Result<Vec<PathBuf>, Error> {
     }
     let unusable = |reason: String| Error::Preferences { name: source.to_owned(), reason };
     if path.is_dir() {
-        let read = |source| Error::Read { path: path.to_owned(), source };
-        let entries = std::fs::read_dir(path).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(Error::reading(path))?;
         let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).filter(|path| are_pairs(path)).collect();
         files.sort();
         return if files.is_empty() { Err(unusable("the folder has no .jsonl or .jsonl.gz file".to_owned())) } else { Ok(files) };
@@ -288,10 +286,10 @@ mod tests {
 
     #[test]
     fn an_objective_has_the_name_of_a_folder() {
-        let Preference { name, source } = "calm-2=a=b/c.jsonl".parse().unwrap();
+        let PreferenceArg { name, source } = "calm-2=a=b/c.jsonl".parse().unwrap();
         assert_eq!((name.as_str(), source.as_str()), ("calm-2", "a=b/c.jsonl"));
         for wrong in ["helpful", "=x", "a=", "../a=x", "a/b=x", ".=x", "a b=x"] {
-            assert!(wrong.parse::<Preference>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PreferenceArg>().is_err(), "{wrong}");
         }
     }
 }

@@ -13,8 +13,7 @@ use sk_core::{AlignmentSpec, Seat};
 
 use crate::args::{GenerationArgs, ModelArgs, OutputArgs, SteeringArgs};
 use crate::commands::generate;
-use crate::models;
-use crate::models::{Source, check_heads};
+use crate::models::{self, Source, check_heads};
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -22,11 +21,10 @@ use crate::scheme::{BladeSpec, FieldEdit, NamedWeights, SchemeError, SchemeSpec}
 use crate::screen::Screen;
 use crate::session;
 use crate::{Error, interrupt, message};
-use command::{COMMANDS, Command};
+use command::{COMMANDS, ChatCommand};
 use complete::Completions;
 use lines::Lines;
-use sk_models::dialogue::Conversation;
-use sk_models::dialogue::Session;
+use sk_models::dialogue::{Conversation, Session};
 use sk_serve::host::{Adapters, Host};
 use transcript::Transcript;
 
@@ -162,32 +160,35 @@ impl Chat<'_> {
 
     /// Obeys a command; `false` ends the dialogue.
     fn obey(&mut self, line: &str) -> Result<bool, Error> {
-        match line.parse::<Command>().map_err(Error::Usage)? {
-            Command::Help => message::note(COMMANDS),
-            Command::Quit => return Ok(false),
-            Command::New => self.conversation.restart(),
-            Command::Blades => message::note(&self.blades()),
-            Command::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),
-            Command::Weights(Some(weights)) => self.weigh(&weights)?,
-            Command::Seat(blade) => self.seat(&blade)?,
-            Command::Unseat(name) => {
+        match line.parse::<ChatCommand>().map_err(Error::Usage)? {
+            ChatCommand::Help => message::note(COMMANDS),
+            ChatCommand::Quit => return Ok(false),
+            ChatCommand::New => self.conversation.restart(),
+            ChatCommand::Blades => message::note(&self.blades()),
+            ChatCommand::Weights(None) => message::note(&weights_line(&self.session.spec().snapshot())),
+            ChatCommand::Weights(Some(weights)) => {
+                let spec = self.session.spec().edit(|spec| weights.apply(spec))?;
+                message::note(&weights_line(&spec));
+            }
+            ChatCommand::Seat(blade) => self.seat(&blade)?,
+            ChatCommand::Unseat(name) => {
                 self.session.spec().edit(|spec| spec.unseat(&name))?;
                 self.adapters.remove(&name);
                 self.session.drop_instructions(&name);
                 self.config.blades.retain(|blade| blade.name != name);
                 message::note(&weights_line(&self.session.spec().snapshot()));
             }
-            Command::Swap(old, blade) => self.swap(&old, &blade)?,
-            Command::Explain(detail) => self.screen.explain = detail,
-            Command::Set(edit) => self.set(&edit)?,
-            Command::Again => self.again()?,
-            Command::Undo => {
+            ChatCommand::Swap(old, blade) => self.swap(&old, &blade)?,
+            ChatCommand::Explain(detail) => self.screen.explain = detail,
+            ChatCommand::Set(edit) => self.set(&edit)?,
+            ChatCommand::Again => self.again()?,
+            ChatCommand::Undo => {
                 let question =
                     self.conversation.undo().ok_or_else(|| Error::Usage("there is nothing to take back".to_owned()))?;
                 message::note(&format!("took back \"{}\" and its answer", message::quoted(&question, SHOWN)));
             }
-            Command::Seed(seed) => self.reseed(seed),
-            Command::Save(path) => {
+            ChatCommand::Seed(seed) => self.reseed(seed),
+            ChatCommand::Save(path) => {
                 let transcript = Transcript {
                     messages: self.conversation.messages().to_vec(),
                     weights: weights(&self.session.spec().snapshot()),
@@ -196,7 +197,7 @@ impl Chat<'_> {
                 let exchanges = transcript.write(&path)?;
                 message::note(&format!("saved {} to {}", counted(exchanges, "exchange"), path.display()));
             }
-            Command::Load(path) => self.load(&path)?,
+            ChatCommand::Load(path) => self.load(&path)?,
         }
         Ok(true)
     }
@@ -272,12 +273,6 @@ impl Chat<'_> {
     /// What can be completed now.
     fn completions(&self) -> Completions {
         Completions { blades: weights(&self.session.spec().snapshot()).into_iter().map(|(name, _)| name).collect() }
-    }
-
-    fn weigh(&mut self, weights: &NamedWeights) -> Result<(), Error> {
-        let spec = self.session.spec().edit(|spec| weights.apply(spec))?;
-        message::note(&weights_line(&spec));
-        Ok(())
     }
 
     /// Seats a blade with the weight of one among equals.

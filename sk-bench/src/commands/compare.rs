@@ -13,7 +13,7 @@ use crate::pool::PlannedArm;
 use crate::progress::Loading;
 use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
-use crate::{Error, interrupt, models, terminal};
+use crate::{Error, interrupt, models, output, terminal};
 use sk_core::Ended;
 use sk_models::dialogue::Reply;
 use sk_serve::host::Adapters;
@@ -126,11 +126,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Error> {
         column.scores = scores;
     }
     drop(loading);
-    let shown = if args.json {
-        serde_json::to_string(&columns).map_err(|error| Error::Output(error.into()))?
-    } else {
-        render(&columns, args.schemes.len() > 1, terminal::columns())
-    };
+    let shown = if args.json { output::json(&columns)? } else { render(&columns, args.schemes.len() > 1, terminal::columns()) };
     writeln!(io::stdout().lock(), "{shown}").map_err(Error::Output)
 }
 

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sk_models::assets;
 
-use crate::Error;
-use crate::whole_file;
+use crate::{Error, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,22 +38,18 @@ pub struct ExportArgs {
 pub fn run(args: &ExportArgs) -> Result<(), Error> {
     let embedded = assets::embedded().ok_or(Error::NothingEmbedded)?;
     let root = &args.directory;
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::Write { path, source }
-    };
-    fs::create_dir_all(root).map_err(failed(root))?;
-    if fs::read_dir(root).map_err(failed(root))?.next().is_some() {
-        return Err(failed(root)(io::Error::other("the folder is not empty; name another")));
+    let failed = Error::writing(root);
+    fs::create_dir_all(root).map_err(&failed)?;
+    if fs::read_dir(root).map_err(&failed)?.next().is_some() {
+        return Err(failed(io::Error::other("the folder is not empty; name another")));
     }
     let blades = embedded.blades().into_iter().map(|name| (Path::new("blades").join(name), embedded.blade(name)));
     let models = [("backbone".into(), embedded.backbone()), ("drafter".into(), embedded.drafter())];
     for (name, source) in models.into_iter().chain(blades) {
         let directory: PathBuf = root.join(name);
-        fs::create_dir_all(&directory).map_err(failed(&directory))?;
+        fs::create_dir_all(&directory).map_err(Error::writing(&directory))?;
         for (file, bytes) in assets::files(&source) {
-            let path = directory.join(file);
-            whole_file::write(&path, bytes).map_err(failed(&path))?;
+            output::write(&directory.join(file), bytes)?;
         }
         anstream::eprintln!("wrote {}", directory.display());
     }

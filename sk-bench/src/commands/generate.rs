@@ -12,10 +12,9 @@ use crate::record_file::spare;
 use crate::scheme::Convention;
 use crate::screen::Screen;
 use crate::session;
-use crate::{Error, interrupt};
+use crate::{Error, interrupt, output};
 use sk_core::{Ended, Seconds};
-use sk_models::dialogue::Conversation;
-use sk_models::dialogue::{Reply, Session};
+use sk_models::dialogue::{Conversation, Reply, Session};
 use sk_serve::host::{Adapters, Host};
 
 const EXAMPLES: &str = "\
@@ -98,7 +97,8 @@ pub fn run(args: &GenerateArgs) -> Result<(), Error> {
     })?;
     screen.finish()?;
     if args.json {
-        print_json(&report(&prompt, &reply, &session, &host, seed))?;
+        let text = output::json(&report(&prompt, &reply, &session, &host, seed))?;
+        writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)?;
     }
     screen.end(&reply, seed)
 }
@@ -127,9 +127,4 @@ fn report<'a>(prompt: &'a str, reply: &'a Reply, session: &Session<'_>, host: &H
         tokens_per_second: reply.rate(),
         seconds: reply.seconds,
     }
-}
-
-fn print_json(report: &GeneratedReply<'_>) -> Result<(), Error> {
-    let text = serde_json::to_string(report).map_err(|error| Error::Output(error.into()))?;
-    writeln!(io::stdout().lock(), "{text}").map_err(Error::Output)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use sk_models::assets::QUESTIONS;
 
 use crate::shell::word;
-use crate::{Error, whole_file};
+use crate::{Error, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,20 +36,15 @@ pub struct InitArgs {
 /// When the folder holds something, or cannot be written.
 pub fn run(args: &InitArgs) -> Result<(), Error> {
     let folder = &args.folder;
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::Write { path, source }
-    };
     match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(true) => {}
         Ok(false) => return Err(Error::NotEmpty { path: folder.clone() }),
-        Err(error) if error.kind() == ErrorKind::NotFound => std::fs::create_dir_all(folder).map_err(failed(folder))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => std::fs::create_dir_all(folder).map_err(Error::writing(folder))?,
         Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(Error::NotEmpty { path: folder.clone() }),
-        Err(source) => return Err(Error::Read { path: folder.clone(), source }),
+        Err(source) => return Err(Error::reading(folder)(source)),
     }
     for (name, _, text) in FILES {
-        let path = folder.join(name);
-        whole_file::write(&path, text.as_bytes()).map_err(failed(&path))?;
+        output::write(&folder.join(name), text)?;
     }
     anstream::stdout().lock().write_all(next(folder).as_bytes()).map_err(Error::Output)
 }

@@ -19,7 +19,7 @@ use crate::judge::{
     read_responses, retest,
 };
 use crate::record_file::same_file;
-use crate::{Error, interrupt, message, whole_file};
+use crate::{Error, interrupt, message, output, whole_file};
 
 pub use options::JudgeOptions;
 use progress::Progress;
@@ -193,15 +193,15 @@ fn judge(options: &JudgeOptions, task: &Task) -> Result<(), Error> {
     };
     let total = responses.len() * rubrics.len() * passes as usize;
     let text = match task {
-        Task::Responses => JudgeSummary::new(&objectives, &outcome, &responses, cached).render(options.json),
+        Task::Responses => output::shown(&JudgeSummary::new(&objectives, &outcome, &responses, cached), options.json),
         Task::Retest => {
             let rubrics = retest::agreement(&objectives, &outcome.records, 0, 1);
-            Retest { total, unanswered: outcome.unanswered, rubrics }.render(options.json)
+            output::shown(&Retest { total, unanswered: outcome.unanswered, rubrics }, options.json)
         }
         Task::Candidates => {
             let blades = informativeness(&steps, &responses, &outcome.records, &objectives);
             let (steps, candidates) = (steps.len(), responses.len());
-            Candidates { steps, candidates, unanswered: outcome.unanswered, blades }.render(options.json)
+            output::shown(&Candidates { steps, candidates, unanswered: outcome.unanswered, blades }, options.json)
         }
     };
     writeln!(anstream::stdout().lock(), "{}", text?).map_err(Error::Output)?;
@@ -242,7 +242,7 @@ fn table(judged: &Path, folder: &Path, objectives: Option<&Path>, seed: Option<u
     };
     std::fs::create_dir_all(folder).map_err(|source| JudgeError::Write { path: folder.to_owned(), source })?;
     if let Some(file) = objectives {
-        let copy = std::fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
+        let copy = std::fs::read(file).map_err(Error::reading(file))?;
         write("objectives.toml", &copy)?;
     }
     Ok(write("judged_frontier.csv", table.as_bytes())?)

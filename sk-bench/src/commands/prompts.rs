@@ -11,11 +11,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use sk_report::grid::Grid;
 
-use crate::args::positive;
-use crate::prompt_sets::{self, Allocation, Format, Prompt, PromptSetError};
+use crate::args::{choice, positive};
+use crate::prompt_sets::{self, Allocation, Prompt, PromptFormat, PromptSetError};
 use crate::record_file::spare;
 use crate::terminal;
-use crate::{Error, whole_file};
+use crate::{Error, output, whole_file};
 
 /// Values of a label that are counted one by one; of a label with more, only how many there are.
 const FEW: usize = 6;
@@ -40,7 +40,7 @@ pub enum PromptsCommand {
     /// Count prompts and the values of their labels.
     List(ListArgs),
     /// Write all prompts as JSON lines.
-    Export(ExportArgs),
+    Export(PromptsExportArgs),
     /// Draw prompts, stratum by stratum, and write them as JSON lines.
     Sample(SampleArgs),
 }
@@ -52,8 +52,8 @@ struct SourceArgs {
     #[arg(value_name = "FILE|SET", required = true)]
     sources: Vec<String>,
     /// Format of the files, if it cannot be told from them.
-    #[arg(long)]
-    format: Option<Format>,
+    #[arg(long, value_parser = choice(PromptFormat::ALL))]
+    format: Option<PromptFormat>,
     /// Folder of the data sets that paper-120 and paper-60 are rebuilt from [default:
     /// $SWISS_KNIFE_DATA].
     #[arg(long, value_name = "DIR")]
@@ -75,7 +75,7 @@ pub struct ListArgs {
 
 /// Options of `prompts export`.
 #[derive(Debug, Args)]
-pub struct ExportArgs {
+pub struct PromptsExportArgs {
     #[command(flatten)]
     source: SourceArgs,
     /// File to write; standard output if not given.
@@ -95,7 +95,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "LABEL")]
     by: Option<String>,
     /// How many prompts each stratum gives.
-    #[arg(long, value_name = "HOW", default_value = "balanced", requires = "by")]
+    #[arg(long, value_name = "HOW", default_value = "balanced", value_parser = choice(Allocation::ALL), requires = "by")]
     allocation: Allocation,
     /// Seed of the draw.
     #[arg(long, default_value_t = 42)]
@@ -125,20 +125,12 @@ pub fn run(command: &PromptsCommand) -> Result<(), Error> {
 }
 
 impl SourceArgs {
-    fn load(&self) -> Result<Vec<Prompt>, Error> {
-        Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
-    }
-
     /// The prompts, none of whose files is the `output`.
     fn spared(&self, output: Option<&Path>) -> Result<Vec<Prompt>, Error> {
         let inputs: Vec<PathBuf> =
             self.sources.iter().flat_map(|source| prompt_sets::files(source, self.data.as_deref())).collect();
         output.map_or(Ok(()), |output| spare(inputs.iter().map(PathBuf::as_path), output))?;
-        self.load()
-    }
-
-    fn load_one(&self, source: &str) -> Result<Vec<Prompt>, Error> {
-        Ok(prompt_sets::load(source, self.format, self.data.as_deref())?)
+        Ok(prompt_sets::load_all(&self.sources, self.format, self.data.as_deref())?)
     }
 }
 
@@ -164,8 +156,9 @@ struct Listing<'a> {
 
 fn list(args: &ListArgs) -> Result<(), Error> {
     let mut listings = Vec::new();
-    for source in &args.source.sources {
-        let prompts = args.source.load_one(source)?;
+    let SourceArgs { sources, format, data } = &args.source;
+    for source in sources {
+        let prompts = prompt_sets::load(source, *format, data.as_deref())?;
         let mut labels: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         for (label, value) in prompts.iter().flat_map(|prompt| &prompt.labels) {
             if args.by.as_ref().is_none_or(|by| by == label) {
@@ -180,11 +173,7 @@ fn list(args: &ListArgs) -> Result<(), Error> {
         let different = prompts.iter().map(|prompt| &prompt.prompt).collect::<HashSet<_>>().len();
         listings.push(Listing { source, prompts: prompts.len(), different, labels });
     }
-    let text = if args.json {
-        serde_json::to_string_pretty(&listings).map_err(|error| Error::Output(error.into()))?
-    } else {
-        table(&listings, args.by.is_some())
-    };
+    let text = if args.json { output::pretty_json(&listings)? } else { table(&listings, args.by.is_some()) };
     writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
 }
 

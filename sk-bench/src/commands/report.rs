@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::Error;
-use crate::args::positive;
+use crate::args::at_most;
 use crate::record_file::spare;
-use crate::{terminal, whole_file};
+use crate::{output, terminal};
 use sk_report::report::{RawResults, Report, Resampling};
 
 const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "METHOD")]
     reference: Option<String>,
     /// Resamples of every bootstrap interval.
-    #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = resamples)]
+    #[arg(long, value_name = "COUNT", default_value_t = Resampling::default().resamples, value_parser = at_most::<MOST_RESAMPLES>)]
     resamples: usize,
     /// Seed of the resamples.
     #[arg(long, default_value_t = Resampling::default().seed)]
@@ -90,13 +90,6 @@ enum Format {
     Json,
 }
 
-fn resamples(text: &str) -> Result<usize, String> {
-    match positive(text)? {
-        count if count <= MOST_RESAMPLES => Ok(count),
-        _ => Err(format!("it must be at most {MOST_RESAMPLES}")),
-    }
-}
-
 /// Reads the results, computes the tables, and prints or writes them.
 ///
 /// # Errors
@@ -121,8 +114,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Error> {
         choose(&mut report, &args.tables)?;
     }
     if let Some(path) = &args.html {
-        let html = report.page(&args.title, &results)?.html()?;
-        whole_file::write(path, html.as_bytes()).map_err(|source| Error::Write { path: path.clone(), source })?;
+        output::write(path, report.page(&args.title, &results)?.html()?)?;
     }
     match &args.out {
         Some(folder) => write(&report, folder),
@@ -154,18 +146,13 @@ fn print(report: &Report, format: Format) -> Result<(), Error> {
 }
 
 fn write(report: &Report, folder: &Path) -> Result<(), Error> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::Write { path, source }
-    };
-    fs::create_dir_all(folder).map_err(failed(folder))?;
+    fs::create_dir_all(folder).map_err(Error::writing(folder))?;
     let mut files = vec![("report.txt".to_owned(), report.plain(terminal::PLAIN)), ("report.json".to_owned(), json(report))];
     for table in &report.tables {
         files.extend([(format!("{}.csv", table.id), table.csv()), (format!("{}.tex", table.id), table.latex())]);
     }
     for (name, text) in files {
-        let path = folder.join(name);
-        whole_file::write(&path, text.as_bytes()).map_err(failed(&path))?;
+        output::write(&folder.join(name), text)?;
     }
     Ok(())
 }

@@ -9,8 +9,8 @@ use sk_report::grid::Grid;
 
 use crate::Error;
 use crate::scheme::{SHIPPED, Shipped, Summary, json_schema};
-use crate::suggest;
 use crate::terminal;
+use crate::{output, suggest};
 use measure::MeasureArgs;
 
 const EXAMPLES: &str = "\
@@ -96,8 +96,7 @@ pub fn run(args: &SchemesArgs) -> Result<(), Error> {
 }
 
 fn print_json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<(), Error> {
-    let json = serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))?;
-    writeln!(out, "{json}").map_err(Error::Output)
+    writeln!(out, "{}", output::pretty_json(value)?).map_err(Error::Output)
 }
 
 fn shipped(name: &str) -> Result<&'static Shipped, Error> {

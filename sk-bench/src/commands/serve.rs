@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use sk_serve::host::Adapters;
 use sk_serve::{Access, HeaderValue, Limits, Parts, Server, Service};
 
-use crate::args::{ModelArgs, SteeringArgs, positive};
+use crate::args::{ModelArgs, SteeringArgs, choice, positive};
 use crate::progress::Loading;
 use crate::{DialogueFraming, Error, message, models};
 
@@ -117,7 +117,7 @@ pub struct ServeArgs {
     #[arg(long, help_heading = "Server")]
     no_playground: bool,
     /// How a dialogue becomes a text for the model.
-    #[arg(long, value_name = "FRAMING", default_value = "hh", help_heading = "Server")]
+    #[arg(long, value_name = "FRAMING", default_value = "hh", value_parser = choice(DialogueFraming::ALL), help_heading = "Server")]
     framing: DialogueFraming,
     #[command(flatten)]
     steering: SteeringArgs,

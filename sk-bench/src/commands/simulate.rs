@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::{Error, suggest, terminal, whole_file};
+use crate::args::choice;
+use crate::{Error, output, suggest, terminal};
 use sk_report::simulate::{Breakage, Exhibit, STUDIES, exhibits, page};
 use sk_report::table::Table;
 
@@ -45,17 +45,8 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
     /// Put something broken in place, to see that the checks see it.
-    #[arg(long = "break", value_name = "WHAT", value_parser = breakage())]
+    #[arg(long = "break", value_name = "WHAT", value_parser = choice(&Breakage::ALL))]
     broken: Option<Breakage>,
-}
-
-/// Parses a [`Breakage`] by its name.
-fn breakage() -> impl TypedValueParser<Value = Breakage> {
-    let values = Breakage::ALL.map(|(name, help, _)| PossibleValue::new(name).help(help));
-    PossibleValuesParser::new(values).map(|name| {
-        let named = Breakage::ALL.into_iter().find(|(known, ..)| *known == name);
-        named.expect("clap accepts the listed names only").2
-    })
 }
 
 /// How tables are printed.
@@ -88,10 +79,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), Error> {
     let wanted = |name: &str| args.studies.is_empty() || args.studies.iter().any(|study| study == name);
     let exhibits = exhibits(args.seed, wanted, args.broken)?;
     match &args.html {
-        Some(path) => {
-            let html = page(&exhibits, args.seed).html()?;
-            whole_file::write(path, html.as_bytes()).map_err(|source| Error::Write { path: path.clone(), source })
-        }
+        Some(path) => output::write(path, page(&exhibits, args.seed).html()?),
         None => anstream::stdout().lock().write_all(print(&exhibits, args).as_bytes()).map_err(Error::Output),
     }
 }

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use sk_models::device::DeviceName;
 
-use crate::args::few;
+use crate::args::{FEW, at_most};
 use crate::plural::counted;
 use crate::progress::{Loading, Work};
-use crate::sweep::{self, Digests, Grid, Ledger, Loaded, Plan, Standing, Store, Worker};
+use crate::sweep::{self, Completion, Digests, Grid, Loaded, Plan, Store, SweepProgress, Worker};
 use crate::{Error, interrupt, message};
 
 const EXAMPLES: &str = "\
@@ -47,7 +47,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
     /// Cells to answer at once. Their passes are joined, and each has keys and values of its own.
-    #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = few)]
+    #[arg(long, value_name = "CELLS", default_value_t = sweep::AT_ONCE, value_parser = at_most::<FEW>)]
     at_once: usize,
     /// No progress, no summary.
     #[arg(short, long)]
@@ -65,18 +65,18 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     }
     let grid = Grid::new(plan, &Digests::new(args.quiet))?;
     // Nothing is created before all prompts are known to fit.
-    let ledger = Store::peek(&grid)?;
+    let completion = Store::peek(&grid)?;
     if args.dry_run {
-        list(&ledger)?;
+        list(&completion)?;
         if !args.quiet {
-            message::note(&counts(&ledger));
+            message::note(&counts(&completion));
         }
         return Ok(());
     }
     if !args.quiet {
-        message::note(&counts(&ledger));
+        message::note(&counts(&completion));
     }
-    if ledger.open().next().is_none() {
+    if completion.open().next().is_none() {
         return Ok(Store::open(&grid)?.tidy()?);
     }
     interrupt::listen();
@@ -88,13 +88,13 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
     let mut store = Store::open(&grid)?;
     // Cells of all processes count: they all bring the end nearer.
     let mut work = Work::new("cell", args.quiet);
-    let result = sweep::run(&mut store, &worker, args.at_once, |Standing { done, total, waiting }| {
+    let result = sweep::run(&mut store, &worker, args.at_once, |SweepProgress { done, total, waiting }| {
         work.follow(done as u64, total as u64, if waiting { "other processes have the rest" } else { "" });
     });
     work.finish();
     result?;
     if !args.quiet {
-        let (done, total) = (store.ledger().finished(), grid.cells.len());
+        let (done, total) = (store.completion().finished(), grid.cells.len());
         let output = grid.plan.output.display();
         if interrupt::requested() {
             message::note(&format!("interrupted; {done} of {total} cells are in {output}, run again to go on"));
@@ -107,8 +107,8 @@ pub fn run(args: &SweepArgs) -> Result<(), Error> {
 }
 
 /// How many cells there are, and why.
-fn counts(ledger: &Ledger<'_>) -> String {
-    let grid = ledger.grid();
+fn counts(completion: &Completion<'_>) -> String {
+    let grid = completion.grid();
     let unweighted: BTreeSet<usize> = grid.cells.iter().filter(|cell| cell.weights.is_none()).map(|cell| cell.arm).collect();
     let mut text = counted(grid.arms.len(), "scheme");
     if !unweighted.is_empty() {
@@ -120,18 +120,18 @@ fn counts(ledger: &Ledger<'_>) -> String {
         counted(grid.prompts.len(), "prompt"),
         counted(grid.plan.seeds.len(), "seed"),
         counted(grid.cells.len(), "cell"),
-        ledger.finished(),
+        completion.finished(),
     );
-    if ledger.strangers() > 0 {
-        text += &format!("; {} of other cells are kept", counted(ledger.strangers(), "record"));
+    if completion.strangers() > 0 {
+        text += &format!("; {} of other cells are kept", counted(completion.strangers(), "record"));
     }
     text
 }
 
-fn list(ledger: &Ledger<'_>) -> Result<(), Error> {
+fn list(completion: &Completion<'_>) -> Result<(), Error> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    for (place, cell) in ledger.grid().cells.iter().enumerate() {
-        let state = if ledger.is_done(place) { "done" } else { "open" };
+    for (place, cell) in completion.grid().cells.iter().enumerate() {
+        let state = if completion.is_done(place) { "done" } else { "open" };
         writeln!(out, "{state} {}", cell.id).map_err(Error::Output)?;
     }
     out.flush().map_err(Error::Output)

@@ -7,9 +7,9 @@ mod head;
 mod judge;
 mod progress;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use sk_models::{
     Qwen2Config,
     decoder::Precision as FrozenPrecision,
@@ -31,6 +31,7 @@ use sk_models::{
 };
 
 use crate::Error;
+use crate::args::choice;
 use crate::plural::counted;
 use crate::progress::Loading;
 use crate::record_file::spare;
@@ -103,32 +104,11 @@ pub struct TokenizerArgs {
     output: PathBuf,
 }
 
-/// The optimiser of the layers' matrices.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum RuleArg {
-    /// AdamW for everything
-    Adamw,
-    /// Muon for the layers' matrices, AdamW for the rest
-    Muon,
-}
+const RULES: &[(&str, &str, Rule)] =
+    &[("adamw", "AdamW for everything", Rule::Adamw), ("muon", "Muon for the layers' matrices, AdamW for the rest", Rule::Muon)];
 
-/// The type of written weights.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PrecisionArg {
-    /// Half precision
-    F16,
-    /// Single precision
-    F32,
-}
-
-impl From<PrecisionArg> for Precision {
-    fn from(arg: PrecisionArg) -> Self {
-        match arg {
-            PrecisionArg::F16 => Self::F16,
-            PrecisionArg::F32 => Self::F32,
-        }
-    }
-}
+const PRECISIONS: &[(&str, &str, Precision)] =
+    &[("f16", "Half precision", Precision::F16), ("f32", "Single precision", Precision::F32)];
 
 /// Settings of `train lm`.
 #[derive(Debug, Args)]
@@ -200,8 +180,8 @@ pub struct LmArgs {
     #[arg(long, default_value_t = 0.02)]
     floor: f64,
     /// Optimiser of the layers' matrices
-    #[arg(long, value_enum, default_value = "muon")]
-    optimizer: RuleArg,
+    #[arg(long, default_value = "muon", value_parser = choice(RULES))]
+    optimizer: Rule,
     /// Decoupled weight decay of matrices
     #[arg(long, default_value_t = 0.1)]
     weight_decay: f64,
@@ -224,8 +204,8 @@ pub struct LmArgs {
     #[arg(long, default_value_t = 100)]
     save_every: u64,
     /// Type of the written weights
-    #[arg(long, value_enum, default_value = "f16")]
-    precision: PrecisionArg,
+    #[arg(long, default_value = "f16", value_parser = choice(PRECISIONS))]
+    precision: Precision,
 }
 
 /// Settings of `train dpo`.
@@ -328,6 +308,11 @@ fn target(name: &str) -> Result<Target, String> {
     })
 }
 
+/// What a head or a judge is about: what was given, or the name of its directory.
+fn attribute(given: Option<String>, output: &Path) -> String {
+    given.or_else(|| Some(output.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
+}
+
 /// Runs a training command.
 ///
 /// # Errors
@@ -410,10 +395,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         warmup: args.warmup,
         floor: args.floor,
         optimizer: OptimizerSettings {
-            rule: match args.optimizer {
-                RuleArg::Adamw => Rule::Adamw,
-                RuleArg::Muon => Rule::Muon,
-            },
+            rule: args.optimizer,
             weight_decay: args.weight_decay,
             clip: args.clip,
             ..OptimizerSettings::default()
@@ -422,7 +404,7 @@ fn lm(args: LmArgs) -> Result<(), Error> {
         evaluate_every: args.evaluate_every,
         evaluate_windows: args.evaluate_windows,
         save_every: args.save_every,
-        precision: args.precision.into(),
+        precision: args.precision,
     };
     let mut progress = Bar::new("step", args.steps);
     train_lm(&options, &device, &mut |event| progress.lm(event))?;

@@ -11,7 +11,7 @@ use sk_models::device::DeviceName;
 use crate::plural::counted;
 use crate::progress::Work;
 use crate::sweep::Digests;
-use crate::tune::{self, Ledger, Scorer, Standing, SweepTrials, TunePlan};
+use crate::tune::{self, Ledger, Scorer, SweepTrials, TunePlan, TuneProgress};
 use crate::{Error, interrupt, message};
 use summary::TuneSummary;
 
@@ -74,7 +74,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
         interrupt::listen();
         let mut work = Work::new("trial", args.quiet);
         let mut trials = SweepTrials::new(&plan, &prompts, &scorer, &digests, args.quiet);
-        let result = tune::run(&mut ledger, plan.trials, &mut trials, |standing| show(&mut work, &plan, &standing));
+        let result = tune::run(&mut ledger, plan.trials, &mut trials, |progress| show(&mut work, &plan, &progress));
         work.finish();
         result?;
     }
@@ -86,9 +86,9 @@ pub fn run(args: &TuneArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Shows where a tuning stands: a line per trial stays.
-fn show(work: &mut Work, plan: &TunePlan, standing: &Standing<'_>) {
-    let &Standing { search, done, total, last } = standing;
+/// Shows how far a tuning is: a line per trial stays.
+fn show(work: &mut Work, plan: &TunePlan, progress: &TuneProgress<'_>) {
+    let &TuneProgress { search, done, total, last } = progress;
     let search = &plan.searches[search];
     let (done, total) = (done as u64, total as u64);
     let Some(trial) = last else {

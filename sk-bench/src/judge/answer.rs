@@ -13,30 +13,30 @@ const THOUGHT: &str = "</think>";
 const SCORE: &str = "score";
 
 /// The fields of a JSON object as they stand there: one that is named twice is there twice.
-struct Fields(Vec<(String, Value)>);
+struct JsonObject(Vec<(String, Value)>);
 
-impl Fields {
+impl JsonObject {
     fn all(&self, name: &str) -> impl Iterator<Item = &Value> {
         self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value)
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for JsonObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Fields;
+            type Value = JsonObject;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonObject, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(JsonObject(fields))
             }
         }
         deserializer.deserialize_map(Object)
@@ -98,11 +98,11 @@ fn after_thoughts(text: &str) -> &str {
 }
 
 /// The outermost JSON objects of a text.
-fn objects(text: &str) -> Vec<Fields> {
+fn objects(text: &str) -> Vec<JsonObject> {
     let (mut objects, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find('{') {
         rest = &rest[start..];
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Fields>();
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<JsonObject>();
         rest = match values.next() {
             Some(Ok(fields)) => {
                 objects.push(fields);

@@ -1,6 +1,7 @@
-//! The candidates of recorded steps as responses to judge, and what their dispersions know of the judge.
+//! The candidates of recorded steps as responses to judge, and what their dispersions know of the
+//! judge.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ const SEED: u64 = 42;
 
 /// The part of a recorded step that is read.
 #[derive(Deserialize)]
-struct Line {
+struct StepLine {
     id: String,
     step: usize,
     /// Candidates of the step, kept or not.
@@ -47,7 +48,7 @@ struct BladeScores {
 
 /// The candidates of a step.
 #[derive(Debug)]
-pub struct Step {
+pub struct StepCandidates {
     scheme: String,
     prompt_id: String,
     /// Its candidates among the responses.
@@ -63,7 +64,7 @@ pub struct Step {
 ///
 /// # Errors
 /// If a file cannot be read, a line is not what it must be, or there is no such step.
-pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeError> {
+pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<StepCandidates>), JudgeError> {
     let records = read_records(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
     let records: HashMap<&str, &SweepRecord> = records.iter().map(|record| (record.id.as_str(), record)).collect();
     let traces = traces_beside(path).map_err(|error| JudgeError::Sweep { reason: error.to_string() })?;
@@ -75,7 +76,7 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeE
     for (line, text) in lines {
         let wrong = |reason: String| JudgeError::Record { path: traces.clone(), line, reason };
         let text = text.map_err(|error| wrong(error.to_string()))?;
-        let step: Line = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
+        let step: StepLine = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
         // What stands behind the last record belongs to none.
         let Some(record) = records.get(step.id.as_str()) else { continue };
         let chosen = step.candidates.get(step.chosen).ok_or_else(|| wrong(format!("it has no candidate {}", step.chosen)))?;
@@ -88,15 +89,11 @@ pub fn read_candidates(path: &Path) -> Result<(Vec<Response>, Vec<Step>), JudgeE
             let first = responses.len();
             responses.extend(step.candidates.iter().enumerate().map(|(i, candidate)| Response {
                 id: format!("{}#{}.{i}", step.id, step.step),
-                prompt: record.prompt.clone(),
                 response: format!("{before}{}", candidate.text),
-                scheme: Some(record.scheme.clone()),
-                weights: record.weights.clone(),
-                prompt_id: Some(record.prompt_id.clone()),
-                seed: Some(record.seed),
+                ..Response::from(*record)
             }));
             let (scheme, prompt_id) = (record.scheme.clone(), record.prompt_id.clone());
-            steps.push(Step { scheme, prompt_id, responses: first..responses.len(), blades: step.blades });
+            steps.push(StepCandidates { scheme, prompt_id, responses: first..responses.len(), blades: step.blades });
         }
         before.push_str(&chosen.text);
     }
@@ -137,7 +134,7 @@ pub struct Informativeness {
 }
 
 /// A scheme, a blade and a rubric.
-type Key<'a> = (&'a str, &'a str, &'a str);
+type Combination<'a> = (&'a str, &'a str, &'a str);
 
 /// The rank correlations of a blade's scores with a rubric in one step.
 struct Ranks<'a> {
@@ -149,11 +146,11 @@ struct Ranks<'a> {
 /// 𝓘(σ) of each scheme's blades against the rubrics that a judge answered (`def:info`).
 ///
 /// q is the judge's score, negated where less of the rubric is better. It and μ are in different
-/// units, so both are standardised within the step before they are compared. A blade is held against the rubric whose model or objective has its name, or
-/// against all if none has. A step counts for a rubric if the judge scored all of its candidates and
-/// neither μ, σ, q nor the error is constant.
+/// units, so both are standardised within the step before they are compared. A blade is held against
+/// the rubric whose model or objective has its name, or against all if none has. A step counts for a
+/// rubric if the judge scored all of its candidates and neither μ, σ, q nor the error is constant.
 pub fn informativeness(
-    steps: &[Step],
+    steps: &[StepCandidates],
     responses: &[Response],
     judged: &[Judged],
     objectives: &Objectives,
@@ -165,13 +162,8 @@ pub fn informativeness(
     let score = |record: &'_ Judged| Some(sign(&record.rubric) * record.score?);
     let scores: HashMap<(&str, &str), f64> =
         judged.iter().filter_map(|record| Some(((record.id.as_str(), record.rubric.as_str()), score(record)?))).collect();
-    let rubrics: Vec<&str> = {
-        let mut names: Vec<&str> = judged.iter().map(|record| record.rubric.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    };
-    let mut found: BTreeMap<Key<'_>, Vec<Ranks<'_>>> = BTreeMap::new();
+    let rubrics: BTreeSet<&str> = judged.iter().map(|record| record.rubric.as_str()).collect();
+    let mut found: BTreeMap<Combination<'_>, Vec<Ranks<'_>>> = BTreeMap::new();
     for step in steps {
         for blade in &step.blades {
             for rubric in of_blade(&blade.name, &rubrics, objectives) {
@@ -185,7 +177,7 @@ pub fn informativeness(
             }
         }
     }
-    let row = |((scheme, blade, rubric), steps): (Key<'_>, Vec<Ranks<'_>>)| {
+    let row = |((scheme, blade, rubric), steps): (Combination<'_>, Vec<Ranks<'_>>)| {
         let prompts: Vec<&str> = steps.iter().map(|ranks| ranks.prompt).collect();
         let scores: Vec<f64> = steps.iter().map(|ranks| ranks.score).collect();
         let dispersions: Vec<f64> = steps.iter().map(|ranks| ranks.dispersion).collect();
@@ -212,14 +204,14 @@ impl Estimate {
 }
 
 /// The rubrics that a blade is held against.
-fn of_blade<'r>(blade: &str, rubrics: &[&'r str], objectives: &Objectives) -> Vec<&'r str> {
+fn of_blade<'r>(blade: &str, rubrics: &BTreeSet<&'r str>, objectives: &Objectives) -> Vec<&'r str> {
     let is_called = |rubric: &str| {
         let objective = objectives.objective_of(rubric).is_some_and(|objective| objective.name == blade);
         let model = |known: &&Rubric| known.name == rubric && known.model.as_deref() == Some(blade);
         rubric == blade || objective || objectives.rubrics.iter().any(|known| model(&known))
     };
     let named: Vec<&str> = rubrics.iter().copied().filter(|rubric| is_called(rubric)).collect();
-    if named.is_empty() { rubrics.to_vec() } else { named }
+    if named.is_empty() { rubrics.iter().copied().collect() } else { named }
 }
 
 /// r_s(μ, q) and r_s(σ, |μ̂ − q̂|), if neither is of a constant.

@@ -2,50 +2,40 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Answer;
-use super::question::{Turn, WORDING, form};
+use super::question::{ChatMessage, WORDING, form};
 use super::retry::{Pace, sleep};
 use super::weighted::TokenLogprob;
 use super::{Endpoint, Identity, Judge, JudgeError, Question, Retry, Scale, Score, Verdict, answer, weighted};
+use crate::named::named;
 
 /// How often a model is told that its answer was none, before it counts as an abstention.
 const REMINDERS: usize = 2;
 /// Alternatives asked for at each token: as many as the common servers give.
 const ALTERNATIVES: u32 = 20;
 
-/// How a score is made of what the model says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Scoring {
-    /// The whole number that the model writes, with its reason.
-    Integer,
-    /// The mean of the scale under the model's probabilities of each number, as in G-Eval.
-    Logprob,
+named! {
+    /// How a score is made of what the model says.
+    Scoring {
+        /// The whole number that the model writes, with its reason.
+        Integer = "integer",
+        /// The mean of the scale under the model's probabilities of each number, as in G-Eval.
+        Logprob = "logprob",
+    }
 }
 
-/// How an answer is made to have the right form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Structure {
-    /// `response_format` with a JSON schema.
-    Schema,
-    /// `response_format` with any JSON object.
-    Object,
-    /// By asking for it.
-    Plain,
-}
-
-impl Structure {
-    const ALL: [Self; 3] = [Self::Schema, Self::Object, Self::Plain];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Schema => "schema",
-            Self::Object => "object",
-            Self::Plain => "plain",
-        }
+named! {
+    /// How an answer is made to have the right form, the strictest way first.
+    Structure {
+        /// `response_format` with a JSON schema.
+        Schema = "schema",
+        /// `response_format` with any JSON object.
+        Object = "object",
+        /// By asking for it.
+        Plain = "plain",
     }
 }
 
@@ -106,22 +96,16 @@ impl ChatSettings {
             fields.sort();
             settings = format!("{settings}, {}", fields.join(", "));
         }
-        Identity {
-            model: self.model.clone(),
-            scoring: self.scoring.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()),
-            scale: Some(self.scale),
-            settings,
-        }
+        Identity { model: self.model.clone(), scoring: self.scoring.name().to_owned(), scale: Some(self.scale), settings }
     }
 }
 
 /// A judge that asks a chat model.
 ///
 /// **Form.** With [`Scoring::Integer`] the model is to answer with a JSON object; a number alone is
-/// understood too. The first request
-/// asks for a JSON schema; a server that refuses is asked for any JSON object, then for nothing;
-/// what it accepted is remembered. Whatever the server promises, the answer is read strictly. With
-/// [`Scoring::Logprob`] the answer is a bare number and needs no form.
+/// understood too. The first request asks for a JSON schema; a server that refuses is asked for any
+/// JSON object, then for nothing; what it accepted is remembered. Whatever the server promises, the
+/// answer is read strictly. With [`Scoring::Logprob`] the answer is a bare number and needs no form.
 ///
 /// **Trouble.** Broken connections, time-outs, half answers and the statuses 408, 409, 425, 429 and
 /// 5xx are met by asking again after a pause that doubles, with jitter, and is never shorter than
@@ -179,14 +163,14 @@ impl ChatJudge {
     /// How answers are made to have the right form now: what was set, or what the server was found
     /// to support.
     pub fn structure(&self) -> Structure {
-        Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)]
+        Structure::ALL[usize::from(self.structure.load(Ordering::Relaxed)).min(Structure::ALL.len() - 1)].2
     }
 
-    fn body(&self, turns: &[Turn], scale: Scale, pass: u32, structure: Structure) -> Value {
+    fn body(&self, messages: &[ChatMessage], scale: Scale, pass: u32, structure: Structure) -> Value {
         let ChatSettings { model, scoring, temperature, max_tokens, extra, .. } = &self.settings;
         let mut body = json!({
             "model": model,
-            "messages": turns,
+            "messages": messages,
             "temperature": temperature,
             "max_tokens": max_tokens,
             // Passes differ where the server draws at all.
@@ -214,11 +198,11 @@ impl ChatJudge {
     }
 
     /// A completion, in the strictest form that the server supports.
-    fn complete(&self, turns: &[Turn], scale: Scale, pass: u32) -> Result<Choice, JudgeError> {
+    fn complete(&self, messages: &[ChatMessage], scale: Scale, pass: u32) -> Result<Choice, JudgeError> {
         let first = self.structure();
         let mut refusal = None;
-        for structure in Structure::ALL.into_iter().filter(|structure| *structure >= first) {
-            match self.persist(&self.body(turns, scale, pass, structure)) {
+        for (_, structure) in Structure::by_name().filter(|(_, structure)| *structure >= first) {
+            match self.persist(&self.body(messages, scale, pass, structure)) {
                 Ok(choice) => {
                     // Only once a laxer form was accepted is it known that the form was what the
                     // server minded.
@@ -337,13 +321,13 @@ impl Judge for ChatJudge {
         let scoring = self.settings.scoring;
         let scale = question.rubric.scale.unwrap_or(self.settings.scale);
         check(scoring, scale)?;
-        let mut turns = question.turns(scale, scoring);
+        let mut messages = question.messages(scale, scoring);
         let (mut fault, mut reply) = (String::new(), String::new());
         for reminder in 0..=REMINDERS {
             if reminder > 0 {
-                turns.push(Turn::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
+                messages.push(ChatMessage::user(format!("That is no valid answer: {fault}. {}", form(scale, scoring))));
             }
-            let choice = self.complete(&turns, scale, question.pass)?;
+            let choice = self.complete(&messages, scale, question.pass)?;
             if let Some(refusal) = choice.message.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
                 return Ok(Verdict::Abstention(format!("the judge declines: {}", self.endpoint.gist(refusal))));
             }
@@ -355,7 +339,7 @@ impl Judge for ChatJudge {
                 Err(reason) => fault = reason,
             }
             reply = choice.message.content.unwrap_or_default();
-            turns.push(Turn::assistant(reply.clone()));
+            messages.push(ChatMessage::assistant(reply.clone()));
         }
         Ok(Verdict::Unreadable { reason: self.endpoint.without_key(fault), reply: self.endpoint.without_key(reply) })
     }

@@ -57,26 +57,6 @@ pub trait Judge: Send + Sync {
 
 const _: Option<&dyn Judge> = None;
 
-impl<J: Judge + ?Sized> Judge for &J {
-    fn identity(&self) -> &Identity {
-        (**self).identity()
-    }
-
-    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
-        (**self).judge(question)
-    }
-}
-
-impl<J: Judge + ?Sized> Judge for Box<J> {
-    fn identity(&self) -> &Identity {
-        (**self).identity()
-    }
-
-    fn judge(&self, question: &Question<'_>) -> Result<Verdict, JudgeError> {
-        (**self).judge(question)
-    }
-}
-
 /// A judge and its settings. Scores of different identities are not mixed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
@@ -92,7 +72,8 @@ pub struct Identity {
     pub settings: String,
 }
 
-/// A scale as two numbers, `[0, 10]`. Earlier records have it as a text, `"0-10"`, or words that are none.
+/// A scale as two numbers, `[0, 10]`. Earlier records have it as a text, `"0-10"`, or words that are
+/// none.
 mod scale {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

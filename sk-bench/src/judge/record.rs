@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::{Identity, JudgeError, Question, Verdict};
 use crate::record_file::Record;
 use sk_report::lines::{json_fault, numbered_lines};
+use sk_report::record::SweepRecord;
 
 /// Characters of a digest of a response's text.
 const DIGITS: usize = 16;
@@ -44,6 +45,20 @@ impl Response {
         let mut text = format!("{digest:x}");
         text.truncate(DIGITS);
         text
+    }
+}
+
+impl From<&SweepRecord> for Response {
+    fn from(record: &SweepRecord) -> Self {
+        Self {
+            id: record.id.clone(),
+            prompt: record.prompt.clone(),
+            response: record.response.clone(),
+            scheme: Some(record.scheme.clone()),
+            weights: record.weights.clone(),
+            prompt_id: Some(record.prompt_id.clone()),
+            seed: Some(record.seed),
+        }
     }
 }
 

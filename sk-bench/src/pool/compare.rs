@@ -8,16 +8,23 @@ use super::step::total_variation;
 /// Steps being compared, one after another.
 #[derive(Debug, Clone, Default)]
 pub struct Comparison {
-    names: Vec<String>,
     steps: usize,
-    /// Per pair of arms: steps with the same choice, and with the same likeliest candidate.
-    same_choice: Vec<Vec<usize>>,
-    same_likeliest: Vec<Vec<usize>>,
-    /// Per pair of arms: sum and maximum over steps of the total variation.
-    sum: Vec<Vec<f64>>,
-    most: Vec<Vec<f64>>,
-    /// Per arm: sum over steps of the probability of what was appended.
-    of_appended: Vec<f64>,
+    arms: Vec<Tally>,
+}
+
+/// What was counted of an arm.
+#[derive(Debug, Clone, Default)]
+struct Tally {
+    name: String,
+    /// Per arm beside it: steps with the same choice, and the sum of the total variation.
+    same_choice: Vec<usize>,
+    total_variation: Vec<f64>,
+    /// Beside the arm that drives: steps with the same likeliest candidate, and the most that the
+    /// total variation was.
+    same_likeliest: usize,
+    most_total_variation: f64,
+    /// Sum of the probability of what was appended.
+    of_appended: f64,
 }
 
 /// How alike the arms of a pool were.
@@ -55,41 +62,45 @@ impl Comparison {
     /// Takes a step, with the distribution of each arm over all of its candidates.
     pub fn add(&mut self, step: &PoolStep, distributions: &[Vec<f64>]) {
         let n = step.arms.len();
-        if self.names.is_empty() {
-            self.names = step.arms.iter().map(|arm| arm.name.clone()).collect();
-            (self.same_choice, self.same_likeliest) = (vec![vec![0; n]; n], vec![vec![0; n]; n]);
-            (self.sum, self.most, self.of_appended) = (vec![vec![0.0; n]; n], vec![vec![0.0; n]; n], vec![0.0; n]);
+        if self.arms.is_empty() {
+            let tally = |name: &String| Tally {
+                name: name.clone(),
+                same_choice: vec![0; n],
+                total_variation: vec![0.0; n],
+                ..Tally::default()
+            };
+            self.arms = step.arms.iter().map(|arm| tally(&arm.name)).collect();
         }
         self.steps += 1;
-        for (a, one) in step.arms.iter().enumerate() {
-            self.of_appended[a] += one.probability_of_appended;
+        for ((tally, one), distribution) in self.arms.iter_mut().zip(&step.arms).zip(distributions) {
             for (b, other) in step.arms.iter().enumerate() {
-                self.same_choice[a][b] += usize::from(one.chosen == other.chosen);
-                self.same_likeliest[a][b] += usize::from(one.likeliest == other.likeliest);
-                let distance = total_variation(&distributions[a], &distributions[b]);
-                self.sum[a][b] += distance;
-                self.most[a][b] = self.most[a][b].max(distance);
+                tally.same_choice[b] += usize::from(one.chosen == other.chosen);
+                tally.total_variation[b] += total_variation(distribution, &distributions[b]);
             }
+            tally.same_likeliest += usize::from(one.likeliest == step.arms[0].likeliest);
+            tally.most_total_variation = tally.most_total_variation.max(total_variation(distribution, &distributions[0]));
+            tally.of_appended += one.probability_of_appended;
         }
     }
 
     /// What came of it.
     pub fn summary(&self) -> Summary {
         let steps = self.steps.max(1) as f64;
-        let arm = |(a, name): (usize, &String)| ArmSummary {
-            name: name.clone(),
-            same_choice: self.same_choice[0][a] as f64 / steps,
-            same_likeliest: self.same_likeliest[0][a] as f64 / steps,
-            probability_of_appended: self.of_appended[a] / steps,
-            total_variation: self.sum[0][a] / steps,
-            most_total_variation: self.most[0][a],
+        let arm = |arm: &Tally| ArmSummary {
+            name: arm.name.clone(),
+            same_choice: arm.same_choice[0] as f64 / steps,
+            same_likeliest: arm.same_likeliest as f64 / steps,
+            probability_of_appended: arm.of_appended / steps,
+            total_variation: arm.total_variation[0] / steps,
+            most_total_variation: arm.most_total_variation,
         };
-        let shares = |row: &Vec<usize>| row.iter().map(|&count| count as f64 / steps).collect();
+        let agreement = |arm: &Tally| arm.same_choice.iter().map(|&count| count as f64 / steps).collect();
+        let distance = |arm: &Tally| arm.total_variation.iter().map(|sum| sum / steps).collect();
         Summary {
             steps: self.steps,
-            arms: self.names.iter().enumerate().map(arm).collect(),
-            agreement: self.same_choice.iter().map(shares).collect(),
-            total_variation: self.sum.iter().map(|row| row.iter().map(|sum| sum / steps).collect()).collect(),
+            arms: self.arms.iter().map(arm).collect(),
+            agreement: self.arms.iter().map(agreement).collect(),
+            total_variation: self.arms.iter().map(distance).collect(),
         }
     }
 }

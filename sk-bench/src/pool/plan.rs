@@ -1,6 +1,5 @@
 //! Which schemes can choose from the candidates of another.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -27,13 +26,6 @@ pub struct ArmArg {
     set: Vec<FieldEdit>,
 }
 
-impl ArmArg {
-    /// The name of its scheme, or its file.
-    pub(crate) fn scheme(&self) -> &Path {
-        &self.scheme
-    }
-}
-
 impl FromStr for ArmArg {
     type Err = String;
 
@@ -54,13 +46,12 @@ impl FromStr for ArmArg {
     }
 }
 
-impl fmt::Display for ArmArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.name.fmt(f)
-    }
-}
-
 impl ArmArg {
+    /// The name of its scheme, or its file.
+    pub(crate) fn scheme(&self) -> &Path {
+        &self.scheme
+    }
+
     /// The arm, beside the scheme that `steering` describes: it shares what makes candidates and
     /// scores there, and the rest is its own.
     ///

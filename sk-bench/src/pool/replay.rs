@@ -65,10 +65,10 @@ impl Recording {
     /// # Errors
     /// When the file cannot be read, or a line is not a whole step: with the line.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::Read { path: path.to_owned(), source };
+        let failed = Error::reading(path);
         let mut steps = Vec::new();
-        for (line, text) in numbered_lines(path).map_err(failed)? {
-            let text = text.map_err(failed)?;
+        for (line, text) in numbered_lines(path).map_err(&failed)? {
+            let text = text.map_err(&failed)?;
             let wrong = |reason: String| PoolError::Record { path: path.to_owned(), line, reason };
             let step: RecordedStep = serde_json::from_str(&text)
                 .map_err(|error| wrong(format!("it is not a step of a trace: {}", json_fault(&error))))?;

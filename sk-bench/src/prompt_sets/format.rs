@@ -5,21 +5,21 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Prompt, PromptSetError, hh, json_lines, truthful_qa, xstest};
+use crate::named::named;
 use sk_report::lines;
 
-/// A format of prompts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// HH-RLHF: `{"chosen": …, "rejected": …}` in lines.
-    Hh,
-    /// TruthfulQA: CSV with the columns Type, Category and Question.
-    TruthfulQa,
-    /// XSTest: CSV with the columns id, prompt, type, label and focus.
-    #[value(name = "xstest")]
-    XsTest,
-    /// `{"prompt": …}` in lines, with `id` and `labels` if there are any.
-    #[value(name = "jsonl")]
-    JsonLines,
+named! {
+    /// A format of prompts.
+    PromptFormat {
+        /// HH-RLHF: `{"chosen": …, "rejected": …}` in lines.
+        Hh = "hh",
+        /// TruthfulQA: CSV with the columns Type, Category and Question.
+        TruthfulQa = "truthful-qa",
+        /// XSTest: CSV with the columns id, prompt, type, label and focus.
+        XsTest = "xstest",
+        /// `{"prompt": …}` in lines, with `id` and `labels` if there are any.
+        JsonLines = "jsonl",
+    }
 }
 
 /// Reads the prompts of a file, in the order of the file.
@@ -31,21 +31,21 @@ pub enum Format {
 /// # Errors
 /// When the file cannot be read, its format cannot be told, a line is not of that format, or it
 /// holds no prompt. Errors name file and line.
-pub fn read(path: &Path, format: Option<Format>) -> Result<Vec<Prompt>, PromptSetError> {
+pub fn read(path: &Path, format: Option<PromptFormat>) -> Result<Vec<Prompt>, PromptSetError> {
     let format = match format {
         Some(format) => format,
         None => detect(path)?.ok_or_else(|| PromptSetError::UnknownFormat { path: path.to_owned() })?,
     };
     let prompts = match format {
-        Format::Hh => hh::read(path),
-        Format::TruthfulQa => truthful_qa::read(path),
-        Format::XsTest => xstest::read(path),
-        Format::JsonLines => json_lines::read(path),
+        PromptFormat::Hh => hh::read(path),
+        PromptFormat::TruthfulQa => truthful_qa::read(path),
+        PromptFormat::XsTest => xstest::read(path),
+        PromptFormat::JsonLines => json_lines::read(path),
     }?;
     if prompts.is_empty() { Err(PromptSetError::Empty { path: path.to_owned() }) } else { Ok(prompts) }
 }
 
-fn detect(path: &Path) -> Result<Option<Format>, PromptSetError> {
+fn detect(path: &Path) -> Result<Option<PromptFormat>, PromptSetError> {
     let failed = |source| PromptSetError::Read { path: path.to_owned(), source };
     let mut lines = lines::lines(lines::open(path).map_err(failed)?);
     let first = loop {
@@ -57,13 +57,13 @@ fn detect(path: &Path) -> Result<Option<Format>, PromptSetError> {
     };
     if let Ok(Value::Object(row)) = serde_json::from_str(&first) {
         let has = |field| row.contains_key(field);
-        return Ok(if has("prompt") { Some(Format::JsonLines) } else { has("chosen").then_some(Format::Hh) });
+        return Ok(if has("prompt") { Some(PromptFormat::JsonLines) } else { has("chosen").then_some(PromptFormat::Hh) });
     }
     let columns: Vec<&str> = first.trim().split(',').collect();
     let has = |wanted: &[&str]| wanted.iter().all(|column| columns.contains(column));
     Ok(match () {
-        () if has(&truthful_qa::COLUMNS) => Some(Format::TruthfulQa),
-        () if has(&xstest::COLUMNS) => Some(Format::XsTest),
+        () if has(&truthful_qa::COLUMNS) => Some(PromptFormat::TruthfulQa),
+        () if has(&xstest::COLUMNS) => Some(PromptFormat::XsTest),
         () => None,
     })
 }

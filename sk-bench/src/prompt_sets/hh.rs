@@ -1,11 +1,10 @@
 //! HH-RLHF: pairs of dialogues that differ in their last answer.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Prompt, PromptSetError, framing, naming};
+use super::{Prompt, PromptSetError, framing};
 use sk_report::lines::{json_fault, numbered_lines};
 
 #[derive(Deserialize)]
@@ -15,7 +14,6 @@ struct Preference {
 
 /// The prompts of a file: each `chosen` dialogue up to and including its last `"\n\nAssistant:"`.
 pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
-    let stem = naming::stem(path);
     let lines = numbered_lines(path).map_err(|source| PromptSetError::Read { path: path.to_owned(), source })?;
     let mut prompts = Vec::new();
     for (row, (line, text)) in lines.enumerate() {
@@ -24,13 +22,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Prompt>, PromptSetError> {
         let Preference { chosen } = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
         let prompt = framing::before_last_answer(&chosen)
             .ok_or_else(|| wrong("field `chosen` has no turn of the assistant (\"\\n\\nAssistant:\")".to_owned()))?;
-        prompts.push(Prompt {
-            id: format!("{stem}:{row}"),
-            prompt: prompt.to_owned(),
-            source: naming::name(path),
-            row,
-            labels: BTreeMap::new(),
-        });
+        prompts.push(Prompt::of_row(path, row, row, prompt.to_owned(), &[]));
     }
     Ok(prompts)
 }

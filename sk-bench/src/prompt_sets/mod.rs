@@ -3,10 +3,10 @@
 //!
 //! | format | reads | labels of a prompt |
 //! |---|---|---|
-//! | [`Format::Hh`] | HH-RLHF, `.jsonl` or `.jsonl.gz` | |
-//! | [`Format::TruthfulQa`] | TruthfulQA, CSV | `type`, `category` |
-//! | [`Format::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
-//! | [`Format::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
+//! | [`PromptFormat::Hh`] | HH-RLHF, `.jsonl` or `.jsonl.gz` | |
+//! | [`PromptFormat::TruthfulQa`] | TruthfulQA, CSV | `type`, `category` |
+//! | [`PromptFormat::XsTest`] | XSTest, CSV | `type`, `label`, `focus` |
+//! | [`PromptFormat::JsonLines`] | `{"prompt": …}` in lines, and what [`write`](fn@write) writes | whatever `labels` holds |
 //!
 //! Every prompt becomes a dialogue in the framing of HH-RLHF that ends with `"\n\nAssistant:"`,
 //! ready for a model to go on.
@@ -25,11 +25,13 @@ mod truthful_qa;
 mod xstest;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 pub use error::PromptSetError;
-pub use format::{Format, read};
+pub use format::{PromptFormat, read};
 pub use json_lines::write;
 pub use paper::{AXES, PaperSet};
 pub use sample::{Allocation, sample};
@@ -53,4 +55,17 @@ pub struct Prompt {
     /// What can be stratified by, such as `axis` or `category`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+}
+
+impl Prompt {
+    /// The prompt of a row of a file; its id there follows the name of the file.
+    fn of_row(path: &Path, row: usize, id: impl Display, prompt: String, labels: &[(&str, &str)]) -> Self {
+        Self {
+            id: format!("{}:{id}", naming::stem(path)),
+            prompt,
+            source: naming::name(path),
+            row,
+            labels: labels.iter().map(|&(label, value)| (label.to_owned(), value.to_owned())).collect(),
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{Format, Prompt, PromptSetError, format};
+use super::{Prompt, PromptFormat, PromptSetError, format};
 
 /// One of the paper's two prompt sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub const AXES: [&str; 3] = ["helpfulness", "harmlessness", "honesty"];
 /// The prompts of one axis: rows, from 0, of one file.
 struct Block {
     axis: &'static str,
-    format: Format,
+    format: PromptFormat,
     /// Where the file may be below the folder of data sets, the likeliest place first.
     files: &'static [&'static str],
     /// What to look for when the file there is another revision.
@@ -36,7 +36,7 @@ struct Block {
 const BLOCKS: [Block; 3] = [
     Block {
         axis: AXES[0],
-        format: Format::Hh,
+        format: PromptFormat::Hh,
         files: &["hh-rlhf/helpful-base/test.jsonl.gz", "hh-rlhf/helpful-base/test.jsonl", "helpful-base/test.jsonl.gz"],
         revision: "helpful-base/test of anthropics/hh-rlhf",
         rows: [
@@ -47,7 +47,7 @@ const BLOCKS: [Block; 3] = [
     },
     Block {
         axis: AXES[1],
-        format: Format::Hh,
+        format: PromptFormat::Hh,
         files: &["hh-rlhf/harmless-base/test.jsonl.gz", "hh-rlhf/harmless-base/test.jsonl", "harmless-base/test.jsonl.gz"],
         revision: "harmless-base/test of anthropics/hh-rlhf",
         rows: [
@@ -58,7 +58,7 @@ const BLOCKS: [Block; 3] = [
     },
     Block {
         axis: AXES[2],
-        format: Format::TruthfulQa,
+        format: PromptFormat::TruthfulQa,
         files: &["truthfulqa/TruthfulQA-v1.csv", "truthfulqa/v1/TruthfulQA.csv", "truthfulqa/TruthfulQA.csv", "TruthfulQA.csv"],
         revision: "the TruthfulQA.csv of 817 questions (v1), not the 790 of 2025",
         rows: [

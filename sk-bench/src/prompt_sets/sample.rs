@@ -2,21 +2,22 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use clap::ValueEnum;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
 use super::{Prompt, PromptSetError};
+use crate::named::named;
 
-/// How many prompts each stratum gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Allocation {
-    /// The same number each; what cannot be shared evenly goes to the first strata by name.
-    Balanced,
-    /// In proportion to their sizes, by largest remainders.
-    Proportional,
+named! {
+    /// How many prompts each stratum gives.
+    Allocation {
+        /// The same number each; what cannot be shared evenly goes to the first strata by name.
+        Balanced = "balanced",
+        /// In proportion to their sizes, by largest remainders.
+        Proportional = "proportional",
+    }
 }
 
 /// `count` different prompts drawn without replacement, stratum by stratum, in the order of the

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::{Format, PaperSet, Prompt, PromptSetError, format};
+use super::{PaperSet, Prompt, PromptFormat, PromptSetError, format};
 
 /// Where the data sets are, unless the caller says.
 const DATA_VARIABLE: &str = "SWISS_KNIFE_DATA";
@@ -29,7 +29,7 @@ fn root(data: Option<&Path>) -> Option<PathBuf> {
 /// # Errors
 /// As [`read`](super::read) and [`PaperSet::load`], and where it is not known where the data sets
 /// are.
-pub fn load(source: &str, format: Option<Format>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
+pub fn load(source: &str, format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
     let Some(set) = PaperSet::by_name(source) else {
         return format::read(Path::new(source), format).map_err(|error| match error {
             PromptSetError::Read { path, source } if source.kind() == ErrorKind::NotFound => {
@@ -46,7 +46,7 @@ pub fn load(source: &str, format: Option<Format>, data: Option<&Path>) -> Result
 ///
 /// # Errors
 /// As [`load`], and where two prompts have the same id.
-pub fn load_all(sources: &[String], format: Option<Format>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
+pub fn load_all(sources: &[String], format: Option<PromptFormat>, data: Option<&Path>) -> Result<Vec<Prompt>, PromptSetError> {
     let mut prompts = Vec::new();
     for source in sources {
         prompts.extend(load(source, format, data)?);

@@ -2,19 +2,21 @@
 
 use std::str::FromStr;
 
+use crate::named::named;
 use crate::suggest;
 
-/// A number of the operating point that a step's cost depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Axis {
-    /// Tokens of the context.
-    Prefix,
-    /// N, candidates.
-    Candidates,
-    /// K, blades.
-    Blades,
-    /// L, tokens of a span.
-    Span,
+named! {
+    /// A number of the operating point that a step's cost depends on.
+    Axis {
+        /// Tokens of the context.
+        Prefix = "prefix",
+        /// N, candidates.
+        Candidates = "n",
+        /// K, blades.
+        Blades = "k",
+        /// L, tokens of a span.
+        Span = "l",
+    }
 }
 
 /// Where a step is measured: the four numbers.
@@ -31,13 +33,6 @@ pub struct Operating {
 }
 
 impl Axis {
-    const NAMES: [(&str, Self); 4] = [("prefix", Self::Prefix), ("n", Self::Candidates), ("k", Self::Blades), ("l", Self::Span)];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, axis)| *axis == self).map_or("", |(name, _)| name)
-    }
-
     /// What it is measured at unless said otherwise.
     pub fn values(self) -> &'static [usize] {
         match self {
@@ -99,7 +94,7 @@ impl FromStr for AxisArg {
             Some((name, values)) => (name, Some(values)),
             None => (text, None),
         };
-        let axis = suggest::choice("sweep", name.trim(), &Axis::NAMES)?;
+        let axis = suggest::choice("sweep", name.trim(), &Axis::by_name().collect::<Vec<_>>())?;
         let least = usize::from(axis != Axis::Blades);
         let value = |text: &str| match text.trim().parse() {
             Ok(value) if value >= least => Ok(value),
@@ -121,7 +116,7 @@ mod tests {
         let points = |text: &str| text.parse::<AxisArg>().unwrap().points(CENTRE);
         assert_eq!(points("n=16:1:16"), [1, 7, 16].map(|candidates| Operating { candidates, ..CENTRE }));
         assert_eq!(points("k=0"), [0, 3].map(|blades| Operating { blades, ..CENTRE }));
-        for (name, axis) in Axis::NAMES {
+        for (name, axis) in Axis::by_name() {
             let points = points(name);
             assert_eq!(points.iter().map(|point| point.at(axis)).collect::<Vec<_>>(), axis.values());
             assert!(points.iter().all(|point| point.with(axis, CENTRE.at(axis)) == CENTRE) && points.contains(&CENTRE));

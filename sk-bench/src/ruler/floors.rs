@@ -15,9 +15,12 @@ use crate::scheme::{GranularitySpec, ProposalSpec, SchemeError, SchemeSpec};
 /// What the device was measured to do, once per repetition.
 #[derive(Debug, Default)]
 pub struct Roofs {
-    backbone: Vec<Bandwidth>,
-    drafter: Vec<Bandwidth>,
-    peak: Vec<Peak>,
+    /// Bandwidths over a working set of the backbone's size.
+    pub backbone: Vec<Bandwidth>,
+    /// Bandwidths over a working set of the drafter's size.
+    pub drafter: Vec<Bandwidth>,
+    /// Peaks.
+    pub peaks: Vec<Peak>,
 }
 
 impl Roofs {
@@ -27,30 +30,14 @@ impl Roofs {
         let bytes = |model: &Decoder| (Storage::of(model).weight * model.config().parameters() as f64) as usize;
         self.backbone.push(roofline::bandwidth(name, &device, bytes(&models.backbone)));
         self.drafter.push(roofline::bandwidth(name, &device, bytes(&models.drafter)));
-        self.peak.push(roofline::peak(name, &device, models.backbone.weight_format()));
-    }
-
-    /// Bandwidths over a working set of the backbone's size.
-    pub fn of_backbone(&self) -> &[Bandwidth] {
-        &self.backbone
-    }
-
-    /// Bandwidths over a working set of the drafter's size.
-    pub fn of_drafter(&self) -> &[Bandwidth] {
-        &self.drafter
-    }
-
-    /// Peaks.
-    pub fn peaks(&self) -> &[Peak] {
-        &self.peak
+        self.peaks.push(roofline::peak(name, &device, models.backbone.weight_format()));
     }
 
     /// The median roof over one of the working sets.
     fn roof(&self, bandwidths: &[Bandwidth]) -> Roof {
-        let median = |values: Vec<f64>| Spread::of(values).median;
         Roof {
-            bandwidth: median(bandwidths.iter().map(Bandwidth::best).collect()),
-            peak: median(self.peak.iter().map(Peak::best).collect()),
+            bandwidth: Spread::of(bandwidths.iter().map(Bandwidth::best)).median,
+            peak: Spread::of(self.peaks.iter().map(Peak::best)).median,
         }
     }
 }

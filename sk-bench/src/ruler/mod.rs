@@ -9,6 +9,7 @@ mod error;
 mod figure;
 mod floors;
 mod footprint;
+mod frozen;
 mod opponent;
 mod reconfiguration;
 mod spread;
@@ -20,8 +21,13 @@ pub use error::RulerError;
 pub use figure::Figure;
 pub use floors::{Floors, Roofs};
 pub use footprint::Footprint;
+pub use frozen::{FrozenSeconds, frozen};
 pub use opponent::Opponent;
 pub use reconfiguration::Reconfiguration;
 pub use spread::Spread;
 pub use steered::{Steered, Timed};
 pub use sweep::{AxisReport, PointReport, sweep};
+
+/// What prompts are made of.
+pub(crate) const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
+     to cook for the friends who would visit on Sunday. ";

@@ -1,11 +1,11 @@
 //! A median and its range.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use sk_report::stats::median;
 
 /// Repetitions of one measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,

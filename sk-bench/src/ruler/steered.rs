@@ -4,13 +4,12 @@ use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use sk_core::{Context, Instruction, InstructionRack, Scheme, SpecHandle, TokenId};
+use sk_core::{Context, Instruction, InstructionRack, Scheme, Seconds, SpecHandle, TokenId};
 use sk_models::engine::AdapterRack;
 use sk_models::lora::LoraAdapter;
 
 use crate::scheme::{SchemeError, SchemeSpec};
 use crate::{Error, Models};
-use sk_core::Seconds;
 
 /// A scheme on loaded models, with caches and draws of its own and no text: tokens are all there
 /// is.

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use serde::Serialize;
-use sk_core::TokenId;
+use sk_core::{Seconds, TokenId};
 use sk_models::lora::LoraAdapter;
 
 use super::{Axis, AxisArg, Figure, Floors, Operating, Roofs, RulerError, Spread, Steered};
 use crate::scheme::{GranularitySpec, SchemeError, SchemeSpec};
 use crate::{Error, Models};
-use sk_core::Seconds;
 
 /// A scheme without an adapter: candidates are read under the backbone alone.
 const NO_BLADE: &str = "[blades.fluency]\nkind = \"fluency\"\n[blades.backbone]\nkind = \"backbone-likelihood\"\n";

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::plan::blades_of;
-use super::settings::Sources;
 use sk_report::settings::KeptSettings;
 
 use super::{Cell, Digests, Plan, PlannedScheme, SweepError, Weights, settings};
@@ -149,8 +148,7 @@ impl Arm {
         if let (true, Some(&blade)) = (steered, missing.first()) {
             return Err(SweepError::Unseated { scheme: name.clone(), blade: blade.clone(), seated: seated.join(", ") });
         }
-        let sources = Sources { adapters: &adapters, heads: &heads };
-        let settings = settings::keep(plan, scheme, &config, &sources, digests)?;
+        let settings = settings::keep(plan, scheme, &config, &adapters, &heads, digests)?;
         let (name, convention, at_every_weight) = (name.clone(), *convention, *at_every_weight);
         Ok(Self { name, config, convention, adapters, heads, steered, seated, settings, at_every_weight })
     }

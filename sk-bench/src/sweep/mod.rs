@@ -6,9 +6,9 @@
 //! how many are answered at once, nor an interruption changes a byte of a response.
 
 mod cell;
+mod completion;
 mod error;
 mod grid;
-mod ledger;
 pub(crate) mod plan;
 mod run;
 mod settings;
@@ -16,11 +16,11 @@ mod store;
 mod worker;
 
 pub use cell::{Cell, Weights};
+pub use completion::Completion;
 pub use error::SweepError;
 pub use grid::{Arm, Grid};
-pub use ledger::Ledger;
 pub use plan::{Generation, Plan, PlannedScheme, Questions};
-pub use run::{AT_ONCE, Standing, run};
+pub use run::{AT_ONCE, SweepProgress, run};
 pub use settings::Digests;
 pub use store::{Claim, Next, Store};
 pub use worker::{Loaded, Worker};

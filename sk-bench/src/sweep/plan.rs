@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use sk_models::assets;
 
@@ -9,7 +10,7 @@ use super::{SweepError, Weights};
 use crate::document::{Document, Section};
 use crate::framing::DialogueFraming;
 use crate::models::{Source, Sources};
-use crate::prompt_sets::{self, Allocation, Format, PaperSet, Prompt, PromptSetError};
+use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat, PromptSetError};
 use crate::record_file::same_file;
 use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
 use sk_report::points::{lattice, lattice_size, paper_points};
@@ -23,20 +24,6 @@ const MOST_POINTS: f64 = 1e5;
 const SEED: u64 = 42;
 /// Tokens of a response unless the plan says.
 const MAX_NEW_TOKENS: usize = 256;
-
-const FRAMINGS: [(&str, DialogueFraming); 3] =
-    [("hh", DialogueFraming::Hh), ("chat", DialogueFraming::Chat), ("none", DialogueFraming::None)];
-const CONVENTIONS: [(&str, Convention); 2] = [("sound", Convention::Sound), ("paper", Convention::Paper)];
-const PRESETS: [(&str, Preset); 5] = [
-    ("responsive", Preset::Responsive),
-    ("hhh", Preset::Hhh),
-    ("harmlessness", Preset::Harmlessness),
-    ("helpfulness", Preset::Helpfulness),
-    ("honesty", Preset::Honesty),
-];
-const FORMATS: [(&str, Format); 4] =
-    [("hh", Format::Hh), ("truthful-qa", Format::TruthfulQa), ("xstest", Format::XsTest), ("jsonl", Format::JsonLines)];
-const ALLOCATIONS: [(&str, Allocation); 2] = [("balanced", Allocation::Balanced), ("proportional", Allocation::Proportional)];
 
 /// What is swept over. Paths in it are relative to its file.
 #[derive(Debug, Clone)]
@@ -80,7 +67,7 @@ pub struct Questions {
     /// Files, or sets of the paper.
     pub sources: Vec<String>,
     /// Format of the files, where it cannot be told.
-    pub format: Option<Format>,
+    pub format: Option<PromptFormat>,
     /// Where the data sets of the paper's sets are.
     pub data: Option<PathBuf>,
     /// How many are drawn; all if not given.
@@ -156,9 +143,7 @@ impl Plan {
             weights,
         })
     }
-}
 
-impl Plan {
     /// Where steps are kept.
     pub(super) fn traces_file(&self) -> PathBuf {
         self.output.with_extension("traces.jsonl")
@@ -228,10 +213,9 @@ pub(crate) fn model(mut section: Section<'_, '_>, folder: &Path) -> Result<Sourc
     if let Some(device) = section.string("device")? {
         args.device = device.parse().map_err(|error| section.fault(error))?;
     }
-    let blades = section.named_strings("blades")?.unwrap_or_default();
-    args.blades = blades.into_iter().map(|(name, source)| Source { name, source: located(&source, folder) }).collect();
-    let heads = section.named_strings("heads")?.unwrap_or_default();
-    args.heads = heads.into_iter().map(|(name, source)| Source { name, source: located(&source, folder) }).collect();
+    let source = |(name, source): (String, String)| Source { name, source: located(&source, folder) };
+    args.blades = section.named_strings("blades")?.into_iter().flatten().map(source).collect();
+    args.heads = section.named_strings("heads")?.into_iter().flatten().map(source).collect();
     section.finish()?;
     Ok(args)
 }
@@ -261,16 +245,21 @@ pub(crate) fn steering(section: &mut Section<'_, '_>, default: &str, folder: &Pa
     let path = Path::new(&source);
     let is_path = path.extension().is_some() || path.components().count() != 1 || folder.join(path).is_file();
     let is_shipped = Shipped::named(&source).is_some();
-    let convention = section.choice("convention", "convention", &CONVENTIONS)?.unwrap_or_default();
+    let convention = section.choice("convention", "convention", parsed(&Convention::NAMES))?.unwrap_or_default();
     let set = section.strings("set")?.unwrap_or_default();
     let set: Result<Vec<FieldEdit>, String> = set.iter().map(|text| text.parse()).collect();
     Ok(Steering {
         scheme: Some(if is_path && !is_shipped { folder.join(path) } else { path.to_owned() }),
-        preset: section.choice("preset", "preset", &PRESETS)?,
+        preset: section.choice("preset", "preset", parsed(&Preset::NAMES))?,
         convention,
         set: set.map_err(|reason| section.fault(reason))?,
         ..Steering::default()
     })
+}
+
+/// What names stand for.
+fn parsed<T: FromStr>(names: &'static [&'static str]) -> impl Iterator<Item = (&'static str, T)> {
+    names.iter().filter_map(|name| Some((*name, name.parse().ok()?)))
 }
 
 #[derive(Clone, Copy)]
@@ -301,7 +290,7 @@ fn vectors(blades: &[String], points: impl Fn(usize) -> Vec<Vec<f64>>) -> Result
 
 /// Reads a `[weights]` section.
 pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<Vec<Weights>, SchemeError> {
-    let kind = section.choice("kind", "kind of weights", &POINTS)?.unwrap_or(Points::Paper);
+    let kind = section.choice("kind", "kind of weights", POINTS)?.unwrap_or(Points::Paper);
     let weights: Vec<Weights> = match kind {
         Points::Paper | Points::Lattice => {
             let blades = section.strings("blades")?.unwrap_or_else(|| blades_of(models));
@@ -360,11 +349,11 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
     };
     let questions = Questions {
         sources: sources.into_iter().map(located).collect(),
-        format: section.choice("format", "format", &FORMATS)?,
+        format: section.choice("format", "format", PromptFormat::by_name())?,
         data: section.string("data")?.map(|data| folder.join(data)),
         count: section.count("count")?,
         by: section.string("by")?,
-        allocation: section.choice("allocation", "allocation", &ALLOCATIONS)?.unwrap_or(Allocation::Balanced),
+        allocation: section.choice("allocation", "allocation", Allocation::by_name())?.unwrap_or(Allocation::Balanced),
         seed: section.count("seed")?.map_or(SEED, |seed| seed as u64),
     };
     if questions.count == Some(0) {
@@ -381,7 +370,7 @@ pub(crate) fn questions(mut section: Section<'_, '_>, folder: &Path) -> Result<Q
 pub(crate) fn generation(mut section: Section<'_, '_>) -> Result<Generation, SchemeError> {
     let generation = Generation {
         max_new_tokens: section.count("max_new_tokens")?.unwrap_or(MAX_NEW_TOKENS),
-        framing: section.choice("framing", "framing", &FRAMINGS)?.unwrap_or(DialogueFraming::Hh),
+        framing: section.choice("framing", "framing", DialogueFraming::by_name())?.unwrap_or(DialogueFraming::Hh),
         system: section.string("system")?,
     };
     if generation.max_new_tokens == 0 {

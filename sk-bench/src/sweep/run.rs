@@ -15,9 +15,9 @@ pub const AT_ONCE: usize = 4;
 /// Between two looks at what other processes have left.
 const POLL: Duration = Duration::from_millis(250);
 
-/// How a sweep stands.
+/// How far a sweep is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct SweepProgress {
     /// Cells that are done, by whichever process.
     pub done: usize,
     /// All cells of the plan.
@@ -39,10 +39,10 @@ pub fn run<'g>(
     store: &mut Store<'g>,
     worker: &Worker<'g>,
     at_once: usize,
-    mut watch: impl FnMut(Standing) + Send,
+    mut watch: impl FnMut(SweepProgress) + Send,
 ) -> Result<(), SweepError> {
-    watch(Standing { done: store.ledger().finished(), total: store.ledger().grid().cells.len(), waiting: false });
-    let threads = at_once.min(store.ledger().open().count()).max(1);
+    watch(SweepProgress { done: store.completion().finished(), total: store.completion().grid().cells.len(), waiting: false });
+    let threads = at_once.min(store.completion().open().count()).max(1);
     let common = Mutex::new(Common { store, watch, at_work: 0 });
     let sweep = Sweep { common, changed: Condvar::new(), failed: AtomicBool::new(false), worker };
     let outcomes: Vec<_> = thread::scope(|scope| {
@@ -50,7 +50,7 @@ pub fn run<'g>(
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     outcomes.into_iter().collect::<Result<(), _>>()?;
-    if store.ledger().open().next().is_none() { store.tidy() } else { Ok(()) }
+    if store.completion().open().next().is_none() { store.tidy() } else { Ok(()) }
 }
 
 /// What the threads of a sweep share.
@@ -69,7 +69,7 @@ struct Common<'s, 'g, W> {
     at_work: usize,
 }
 
-impl<'s, 'g, W: FnMut(Standing) + Send> Sweep<'s, 'g, W> {
+impl<'s, 'g, W: FnMut(SweepProgress) + Send> Sweep<'s, 'g, W> {
     /// Answers one cell after the other.
     fn work(&self) -> Result<(), SweepError> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer_all()));
@@ -92,7 +92,7 @@ impl<'s, 'g, W: FnMut(Standing) + Send> Sweep<'s, 'g, W> {
                 }
                 Next::Cell(claim) => {
                     common.at_work += 1;
-                    let cell = &common.store.ledger().grid().cells[claim.cell()];
+                    let cell = &common.store.completion().grid().cells[claim.cell()];
                     drop(common);
                     let answer = self.worker.answer(cell, || self.goes_on());
                     common = self.lock();
@@ -125,10 +125,10 @@ impl<'s, 'g, W: FnMut(Standing) + Send> Sweep<'s, 'g, W> {
     }
 }
 
-impl<W: FnMut(Standing)> Common<'_, '_, W> {
+impl<W: FnMut(SweepProgress)> Common<'_, '_, W> {
     fn show(&mut self, waiting: bool) {
-        let ledger = self.store.ledger();
-        let (done, total) = (ledger.finished(), ledger.grid().cells.len());
-        (self.watch)(Standing { done, total, waiting });
+        let completion = self.store.completion();
+        let (done, total) = (completion.finished(), completion.grid().cells.len());
+        (self.watch)(SweepProgress { done, total, waiting });
     }
 }

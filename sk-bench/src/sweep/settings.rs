@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use sk_models::assets;
-use sk_models::hf;
+use sk_models::{assets, hf};
 
 use sk_report::record::SweepRecord;
 use sk_report::settings::{KeptSettings, Settings};
@@ -53,12 +52,6 @@ impl Digests {
     }
 }
 
-/// Where a scheme reads from.
-pub(super) struct Sources<'a> {
-    pub(super) adapters: &'a [(String, String)],
-    pub(super) heads: &'a [(String, PathBuf)],
-}
-
 impl Record for KeptSettings {
     const FIRST: &str = "settings";
 }
@@ -67,12 +60,13 @@ impl Record for SweepRecord {
     const FIRST: &str = "id";
 }
 
-/// The digest of a directory or hub id. What is behind servers cannot be read, and stands for itself.
+/// The digest of a directory or hub id. What is behind servers cannot be read, and stands for
+/// itself.
 fn digest_of(digests: &Digests, source: &str) -> Result<String, hf::CheckpointError> {
     if RemoteSources::is_address(source) || source.starts_with(NAMED) { Ok(source.to_owned()) } else { digests.of(source) }
 }
 
-/// The settings of a scheme of a plan.
+/// The settings of a scheme of a plan, whose blades read with `adapters` and `heads`.
 ///
 /// # Errors
 /// When a model, adapter or head cannot be found, downloaded or read.
@@ -80,7 +74,8 @@ pub(super) fn keep(
     plan: &Plan,
     scheme: &PlannedScheme,
     config: &SchemeSpec,
-    sources: &Sources<'_>,
+    adapters: &[(String, String)],
+    heads: &[(String, PathBuf)],
     digests: &Digests,
 ) -> Result<KeptSettings, SweepError> {
     // A folder can be moved with its plan.
@@ -111,8 +106,8 @@ pub(super) fn keep(
         };
         sources.into_iter().map(digest).collect::<Result<BTreeMap<_, _>, SweepError>>()
     };
-    let adapters = of_blades("adapter", sources.adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
-    let heads = of_blades("head", sources.heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
+    let adapters = of_blades("adapter", adapters.iter().map(|(name, source)| (name, source.clone())).collect())?;
+    let heads = of_blades("head", heads.iter().map(|(name, source)| (name, text(source.clone()))).collect())?;
     let convention = scheme.convention;
     let framing = match (plan.generation.framing, convention) {
         (DialogueFraming::Hh, Convention::Sound) => "hh, with a stop text",

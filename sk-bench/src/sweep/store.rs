@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use sk_report::record::{SweepRecord, TraceSpan};
 use sk_report::settings::{KeptSettings, beside};
 
-use super::{Grid, Ledger, SweepError};
+use super::{Completion, Grid, SweepError};
 use crate::record_file::{
     Record, RecordFile, RecordFileError, Tail, begins_like, create_folder_of, leads_to, read_regular, whole_lines,
 };
@@ -30,10 +30,10 @@ const LOOK: u64 = 64;
 /// The output of a sweep, open.
 #[derive(Debug)]
 pub struct Store<'g> {
-    ledger: Ledger<'g>,
+    completion: Completion<'g>,
     path: PathBuf,
     file: File,
-    /// Bytes of the output that the ledger has.
+    /// Bytes of the output that `completion` speaks of.
     read: u64,
     traces: Option<(PathBuf, File)>,
     claims: PathBuf,
@@ -88,7 +88,7 @@ impl<'g> Store<'g> {
         let mut claims = path.clone().into_os_string();
         claims.push(".claims");
         let mut store =
-            Self { ledger: Ledger::new(grid), path, file, read: 0, traces, claims: claims.into(), own: BTreeSet::new() };
+            Self { completion: Completion::new(grid), path, file, read: 0, traces, claims: claims.into(), own: BTreeSet::new() };
         store.locked(|store| {
             store.refresh()?;
             store.keep_settings()
@@ -101,19 +101,19 @@ impl<'g> Store<'g> {
     ///
     /// # Errors
     /// When the output cannot be read, or a record does not go with the plan.
-    pub fn peek(grid: &'g Grid) -> Result<Ledger<'g>, SweepError> {
-        let mut ledger = Ledger::new(grid);
+    pub fn peek(grid: &'g Grid) -> Result<Completion<'g>, SweepError> {
+        let mut completion = Completion::new(grid);
         match read_regular(&grid.plan.output) {
-            Ok(bytes) => ledger.take(whole_lines(&bytes))?,
+            Ok(bytes) => completion.take(whole_lines(&bytes))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(SweepError::Read { path: grid.plan.output.clone(), source }),
         }
-        Ok(ledger)
+        Ok(completion)
     }
 
     /// What is done, as far as this process has looked.
-    pub fn ledger(&self) -> &Ledger<'g> {
-        &self.ledger
+    pub fn completion(&self) -> &Completion<'g> {
+        &self.completion
     }
 
     /// Claims the first cell that is neither done nor claimed.
@@ -124,7 +124,7 @@ impl<'g> Store<'g> {
         self.locked(|store| {
             store.refresh()?;
             let mut next = Next::Done;
-            for (place, cell) in store.ledger.open() {
+            for (place, cell) in store.completion.open() {
                 let claim = if store.own.contains(&place) { None } else { store.try_claim(place, &cell.id)? };
                 match claim {
                     Some(claim) => {
@@ -147,7 +147,7 @@ impl<'g> Store<'g> {
             store.refresh()?;
             // Where the file system has no locks, two processes may have answered the same cell:
             // alike.
-            if !store.ledger.is_done(claim.cell) {
+            if !store.completion.is_done(claim.cell) {
                 record.trace = store.append_steps(steps)?;
                 let failed = |source| SweepError::Write { path: store.path.clone(), source };
                 let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;
@@ -226,8 +226,8 @@ impl<'g> Store<'g> {
             return Err(SweepError::Shortened { path: path.clone(), found, expected: self.read });
         }
         let mut tail = Tail::read(&mut self.file, self.read).map_err(reading)?;
-        let lines = self.ledger.lines();
-        self.ledger.take(tail.whole())?;
+        let lines = self.completion.lines();
+        self.completion.take(tail.whole())?;
         self.read += tail.whole().len() as u64;
         tail.cut::<SweepRecord>(&mut self.file, lines).map_err(|error| match error {
             RecordFileError::Line { line, reason } => {
@@ -241,7 +241,7 @@ impl<'g> Store<'g> {
     /// Writes the settings of the schemes that are not there yet: on disk before the first record
     /// that names them.
     fn keep_settings(&self) -> Result<(), SweepError> {
-        let grid = self.ledger.grid();
+        let grid = self.completion.grid();
         let path = beside(&self.path);
         let (file, kept) = RecordFile::open::<KeptSettings>(&path).map_err(|error| {
             let path = path.clone();
@@ -268,7 +268,7 @@ impl<'g> Store<'g> {
     fn append_steps(&mut self, steps: &[u8]) -> Result<Option<TraceSpan>, SweepError> {
         let Some((path, file)) = &mut self.traces else { return Ok(None) };
         let failed = |source| SweepError::Write { path: path.clone(), source };
-        let expected = self.ledger.trace_end();
+        let expected = self.completion.trace_end();
         let found = file.metadata().map_err(failed)?.len();
         if found < expected {
             return Err(SweepError::Shortened { path: path.clone(), found, expected });

@@ -4,24 +4,22 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
-use sk_core::{Instruction, StepTrace, TokenId};
+use sk_core::{Ended, Instruction, StepTrace, TokenId};
 use sk_models::decoder::Stop;
 use sk_models::head::Head;
 use sk_serve::host::{Adapter, Adapters, Host};
 
-use sk_core::Ended;
 use sk_report::record::SweepRecord;
 
 use super::{Arm, Cell, Grid, SweepError};
 use crate::Error;
 use crate::models::{check_heads, load_adapters, refuse_heads};
 use crate::progress::Loading;
-use crate::promise::Tolerance;
-use crate::promise::{Promises, StepPromise};
+use crate::promise::{Promises, StepPromise, Tolerance};
 use crate::prompt_sets::Prompt;
 use crate::scheme::{NamedWeights, SchemeSpec};
 use crate::session;
-use crate::trace::{Kept, StepRecord};
+use crate::trace::{StepRecord, kept};
 use sk_models::dialogue::{self, Framing};
 
 /// Adapters by the model that they are for, unless it is the backbone, and their source.
@@ -30,8 +28,8 @@ type LoadedAdapters = HashMap<(Option<String>, String), Adapter>;
 /// The models of a plan and the adapters of its schemes.
 pub struct Loaded {
     host: Host,
-    /// By source, and the model if it is not the backbone: schemes share them, and so do cells what they
-    /// have read under them.
+    /// By source, and the model if it is not the backbone: schemes share them, and so do cells what
+    /// they have read under them.
     adapters: LoadedAdapters,
     /// By arm.
     heads: Vec<Vec<(String, Head)>>,
@@ -180,11 +178,10 @@ impl<'g> Worker<'g> {
         step: &StepTrace,
         promise: StepPromise,
     ) -> Result<(), Error> {
-        let kept = Kept::new(step, config);
-        let step = kept.record(0, promise, self.host.tokenizer());
-        let path = || self.grid.plan.traces_file();
+        let (n, step) = (step.candidates.len(), kept(step, config));
+        let step = StepRecord { n, ..StepRecord::new(0, &step, promise, self.host.tokenizer()) };
         serde_json::to_writer(&mut *out, &CellStep { id: &cell.id, step })
-            .map_err(|error| Error::Write { path: path(), source: error.into() })?;
+            .map_err(|error| Error::Write { path: self.grid.plan.traces_file(), source: error.into() })?;
         out.push(b'\n');
         Ok(())
     }

@@ -37,7 +37,7 @@ impl<'p> SweepTrials<'p> {
 
     fn answer(&mut self, grid: &Grid) -> Result<(), Error> {
         let mut store = Store::open(grid)?;
-        if store.ledger().open().next().is_none() {
+        if store.completion().open().next().is_none() {
             return Ok(store.tidy()?);
         }
         let loaded = match self.loaded.take() {

@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::{Dimension, Search, Space, TuneError};
 use crate::document::Document;
 use crate::judge::{self, Objectives};
 use crate::models::Sources;
+use crate::named::named;
 use crate::prompt_sets::Prompt;
 use crate::scheme::{Convention, SchemeError, SchemeSpec, Steering, digest};
 use crate::sweep::plan::{blades_of, generation, model, questions, steering, weights};
@@ -35,18 +37,19 @@ const VERSION: u32 = 1;
 /// Hexadecimal digits of the digest of settings.
 const DIGITS: usize = 16;
 
-/// One search per objective, or one for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// One search per objective, and the mean of their optima: the paper's recipe.
-    Each,
-    /// One search for all objectives, and its Pareto front.
-    Together,
+named! {
+    /// One search per objective, or one for all.
+    Mode {
+        /// One search per objective, and the mean of their optima: the paper's recipe.
+        Each = "each",
+        /// One search for all objectives, and its Pareto front.
+        Together = "together",
+    }
 }
 
 /// What scores a response.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Scoring {
+pub enum ScoreSource {
     /// The blades that steer it: the mean of β log(π_k/π_B) over the tokens of the response. It
     /// costs nothing and is circular.
     Blades,
@@ -59,7 +62,7 @@ pub enum Scoring {
     },
 }
 
-impl Scoring {
+impl ScoreSource {
     /// The word for it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -103,7 +106,7 @@ pub struct ServerPlan {
 }
 
 /// Something to do well at.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Objective {
     /// What records call it.
     pub name: String,
@@ -116,6 +119,15 @@ pub struct Objective {
 }
 
 impl Objective {
+    /// The objective of that blade: for a judge the one that the blade asks for, if there is one.
+    fn of_blade(blade: &str, scoring: &ScoreSource) -> Self {
+        let axis = match scoring {
+            ScoreSource::Blades => None,
+            ScoreSource::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
+        };
+        Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
+    }
+
     /// Whether a response to a prompt with this label `axis` counts.
     pub(super) fn counts(&self, axis: Option<&str>) -> bool {
         self.prompts.as_ref().is_none_or(|wanted| axis == Some(wanted))
@@ -141,12 +153,8 @@ pub struct SearchPlan {
 impl SearchPlan {
     /// The search as data, for digests.
     fn canonical(&self) -> serde_json::Value {
-        let objective = |objective: &Objective| {
-            let Objective { name, blade, axis, prompts } = objective;
-            json!({ "name": name, "blade": blade, "axis": axis, "prompts": prompts })
-        };
         let weights: Vec<_> = self.weights.iter().map(Weights::by_name).collect();
-        json!({ "name": self.name, "objectives": self.objectives.iter().map(objective).collect::<Vec<_>>(), "weights": weights })
+        json!({ "name": self.name, "objectives": self.objectives, "weights": weights })
     }
 }
 
@@ -160,7 +168,7 @@ pub struct TunePlan {
     /// One search per objective, or one for all.
     pub mode: Mode,
     /// What scores a response.
-    pub scoring: Scoring,
+    pub scoring: ScoreSource,
     /// Trials of each search.
     pub trials: usize,
     /// Trials drawn evenly before the estimator is asked.
@@ -223,7 +231,7 @@ impl TunePlan {
             }
         };
         let blades = blades_of(&models);
-        let scoring = sections.remove("judge").map_or(Ok(Scoring::Blades), |section| judge_section(section, &folder))?;
+        let scoring = sections.remove("judge").map_or(Ok(ScoreSource::Blades), |section| judge_section(section, &folder))?;
         let objectives = match sections.remove("objectives") {
             Some(section) => objectives(section, &scoring)?,
             None => blades.iter().map(|blade| (Objective::of_blade(blade, &scoring), None)).collect(),
@@ -399,15 +407,4 @@ fn fits(dimension: &Dimension, steering: &Steering, models: &Sources) -> Result<
     let mut spec = steering.spec(models.are_shipped()).map_err(fault)?;
     let (low, high) = dimension.range();
     [low, high].into_iter().try_for_each(|end| dimension.parameter.set(&mut spec, end)).map_err(fault)
-}
-
-impl Objective {
-    /// The objective of that blade: for a judge the one that the blade asks for, if there is one.
-    fn of_blade(blade: &str, scoring: &Scoring) -> Self {
-        let axis = match scoring {
-            Scoring::Blades => None,
-            Scoring::Judge { objectives, .. } => objectives.of_blade(blade).map(|objective| objective.name.clone()),
-        };
-        Self { name: blade.to_owned(), blade: blade.to_owned(), axis, prompts: None }
-    }
 }

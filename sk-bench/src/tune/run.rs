@@ -26,9 +26,9 @@ pub trait Evaluate {
     fn evaluate(&mut self, search: usize, trial: usize, point: &[f64]) -> Result<Option<Worth>, TuneError>;
 }
 
-/// How a tuning stands.
+/// How far a tuning is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Standing<'a> {
+pub struct TuneProgress<'a> {
     /// The position of the search that is at work.
     pub search: usize,
     /// Trials of all searches that are done.
@@ -52,13 +52,13 @@ pub fn run(
     ledger: &mut Ledger,
     budget: usize,
     evaluate: &mut dyn Evaluate,
-    mut watch: impl FnMut(Standing<'_>),
+    mut watch: impl FnMut(TuneProgress<'_>),
 ) -> Result<(), TuneError> {
     let searches = ledger.searches().count();
     let total = searches * budget;
     let done = |ledger: &Ledger| (0..searches).map(|search| ledger.trials(search).len().min(budget)).sum();
     for search in 0..searches {
-        watch(Standing { search, done: done(ledger), total, last: None });
+        watch(TuneProgress { search, done: done(ledger), total, last: None });
         while ledger.trials(search).len() < budget {
             if interrupt::requested() {
                 return Ok(());
@@ -72,7 +72,7 @@ pub fn run(
                 return Err(ledger.no_score(search, objective, worth.responses));
             }
             ledger.append(search, &point, &worth, start.elapsed().as_secs_f64())?;
-            watch(Standing { search, done: done(ledger), total, last: ledger.trials(search).last() });
+            watch(TuneProgress { search, done: done(ledger), total, last: ledger.trials(search).last() });
         }
     }
     Ok(())

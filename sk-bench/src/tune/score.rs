@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use sk_models::device::DeviceName;
 
-use super::{JudgePlan, Objective, Scoring, TunePlan};
+use super::{JudgePlan, Objective, ScoreSource, TunePlan};
 use crate::Error;
 use crate::judge::run::{Panel, judge_all};
 use crate::judge::{
@@ -43,7 +43,7 @@ impl Scorer {
     /// When the judge's address is none, it does not say which model it offers, or the models of an
     /// offline judge cannot be loaded.
     pub fn of(plan: &TunePlan) -> Result<Self, Error> {
-        let Scoring::Judge { judge, objectives } = &plan.scoring else { return Ok(Self::Blades) };
+        let ScoreSource::Judge { judge, objectives } = &plan.scoring else { return Ok(Self::Blades) };
         let mut objectives = objectives.clone();
         let searched: BTreeSet<&str> = plan
             .searches
@@ -104,10 +104,10 @@ impl Scorer {
     ) -> Result<Vec<Vec<Option<f64>>>, Error> {
         match self {
             Self::Blades => {
-                let failed = |source| Error::Read { path: traces.to_owned(), source };
-                let mut file = File::open(traces).map_err(failed)?;
+                let failed = Error::reading(traces);
+                let mut file = File::open(traces).map_err(&failed)?;
                 let scored = records.iter().map(|record| {
-                    let means = blade_means(&mut file, record.trace).map_err(failed)?;
+                    let means = blade_means(&mut file, record.trace).map_err(&failed)?;
                     Ok(objectives.iter().map(|objective| means.get(&objective.blade).copied()).collect())
                 });
                 scored.collect()
@@ -131,13 +131,13 @@ type RubricScores = BTreeMap<String, f64>;
 
 /// Responses by the rubrics that they are to be judged on: those of the axes of the objectives that
 /// they count for.
-type Questions<'a> = Vec<(Vec<&'a Rubric>, Vec<Response>)>;
+type QuestionsByRubrics<'a> = Vec<(Vec<&'a Rubric>, Vec<Response>)>;
 
-fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Objectives) -> Questions<'a> {
+fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Objectives) -> QuestionsByRubrics<'a> {
     let mut questions: BTreeMap<BTreeSet<&str>, Vec<Response>> = BTreeMap::new();
     for record in records {
         let counted = objectives.iter().filter(|objective| objective.counts(record.axis.as_deref()));
-        questions.entry(counted.filter_map(|objective| objective.axis.as_deref()).collect()).or_default().push(response(record));
+        questions.entry(counted.filter_map(|objective| objective.axis.as_deref()).collect()).or_default().push(record.into());
     }
     let of = |axes: BTreeSet<&str>| {
         let counts = |rubric: &&Rubric| by.of_rubric(&rubric.name).any(|objective| axes.contains(objective.name.as_str()));
@@ -147,7 +147,7 @@ fn questions<'a>(records: &[SweepRecord], objectives: &[Objective], by: &'a Obje
 }
 
 fn ask(
-    questions: &Questions<'_>,
+    questions: &QuestionsByRubrics<'_>,
     objectives: &Objectives,
     judge: &dyn Judge,
     concurrency: usize,
@@ -173,32 +173,20 @@ fn ask(
     }
 }
 
-fn response(record: &SweepRecord) -> Response {
-    Response {
-        id: record.id.clone(),
-        prompt: record.prompt.clone(),
-        response: record.response.clone(),
-        scheme: Some(record.scheme.clone()),
-        weights: record.weights.clone(),
-        prompt_id: Some(record.prompt_id.clone()),
-        seed: Some(record.seed),
-    }
-}
-
 #[derive(Deserialize)]
-struct Step {
-    candidates: Vec<Candidate>,
-    blades: Vec<BladeScores>,
+struct ScoredStep {
+    candidates: Vec<ScoredCandidate>,
+    blades: Vec<ScoredBlade>,
     chosen: usize,
 }
 
 #[derive(Deserialize)]
-struct Candidate {
+struct ScoredCandidate {
     tokens: Vec<u32>,
 }
 
 #[derive(Deserialize)]
-struct BladeScores {
+struct ScoredBlade {
     name: String,
     mu: Vec<f64>,
 }
@@ -211,7 +199,7 @@ fn blade_means(traces: &mut (impl Read + Seek), span: Option<TraceSpan>) -> io::
     traces.take(span.bytes).read_to_string(&mut text)?;
     let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for line in text.lines() {
-        let step: Step = serde_json::from_str(line)?;
+        let step: ScoredStep = serde_json::from_str(line)?;
         let torn = || io::Error::new(io::ErrorKind::InvalidData, "a step whose choice is none of its candidates");
         let tokens = step.candidates.get(step.chosen).ok_or_else(torn)?.tokens.len() as f64;
         for blade in step.blades {

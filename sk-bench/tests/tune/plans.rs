@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sk_bench::scheme::SchemeError;
-use sk_bench::tune::{Dimension, Mode, Scoring, TuneError, TunePlan};
+use sk_bench::tune::{Dimension, Mode, ScoreSource, TuneError, TunePlan};
 
 const PLAN: &str = "[prompts]\nsources = [\"tune.jsonl\"]\n[evaluation]\nsources = [\"later.jsonl\"]\n";
 
@@ -33,7 +33,7 @@ fn the_plans_of_the_book_are_read() {
 #[test]
 fn a_plan_without_a_word_is_the_papers_recipe_with_alpha() {
     let plan = parse("").unwrap();
-    assert_eq!((plan.mode, &plan.scoring, plan.trials, plan.seed), (Mode::Each, &Scoring::Blades, 40, 42));
+    assert_eq!((plan.mode, &plan.scoring, plan.trials, plan.seed), (Mode::Each, &ScoreSource::Blades, 40, 42));
     assert_eq!(plan.space.dimensions().len(), Dimension::all().count());
     let names: Vec<&str> = plan.searches.iter().map(|search| search.name.as_str()).collect();
     let weights: Vec<String> = plan.searches.iter().map(|search| search.weights[0].to_string()).collect();

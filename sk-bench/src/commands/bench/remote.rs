@@ -10,19 +10,13 @@ use sk_core::{Context, InstructionRack, Seconds, TokenId, Traffic};
 use sk_report::grid::Grid;
 use sk_serve::host::Adapters;
 
-use super::{BenchArgs, TEXT};
+use super::BenchArgs;
 use crate::Error;
 use crate::models;
 use crate::plural::counted;
 use crate::progress::Loading;
-use crate::ruler::Spread;
+use crate::ruler::{Spread, TEXT};
 use crate::terminal;
-
-/// A step that was measured.
-struct RemoteStep {
-    seconds: Seconds,
-    traffic: Traffic,
-}
 
 /// All that is measured.
 #[derive(Debug, Serialize)]
@@ -67,15 +61,13 @@ struct Counts {
 /// When an option is about models of this process, a server fails or does not pass its check, or
 /// the run does not fit its context.
 pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteReport, Error> {
-    let refused = |option| Err(Error::Remote { option, reason: "this measures models of this process; leave it out" });
-    if !args.sweep.is_empty() {
-        return refused("--sweep");
-    }
-    if args.generations.is_some() {
-        return refused("--generations");
-    }
-    if !args.against.is_empty() {
-        return refused("--against");
+    let local = [
+        ("--sweep", !args.sweep.is_empty()),
+        ("--generations", args.generations.is_some()),
+        ("--against", !args.against.is_empty()),
+    ];
+    if let Some((option, _)) = local.into_iter().find(|(_, given)| *given) {
+        return Err(Error::Remote { option, reason: "this measures models of this process; leave it out" });
     }
     let mut config = args.scheme(false)?;
     let (host, adapters) = models::load(&args.models.sources(), &mut config, loading)?;
@@ -93,7 +85,7 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
         let (mut context, mut rng) = (Context::new(&prompt[..])?, ChaCha8Rng::seed_from_u64(args.seed));
         let (start, mut measured) = (Instant::now(), Vec::new());
         scheme.generate(&mut context, args.new_tokens, &mut rng, |step| {
-            measured.push(RemoteStep { seconds: Seconds::of(step), traffic: step.traffic });
+            measured.push((Seconds::of(step), step.traffic));
             true
         })?;
         // The first one opens connections.
@@ -102,8 +94,8 @@ pub(super) fn measure(args: &BenchArgs, loading: &mut Loading) -> Result<RemoteR
             steps.extend(measured);
         }
     }
-    let seconds = |part: fn(&Seconds) -> f64| Spread::of(steps.iter().map(|step| part(&step.seconds)));
-    let count = |part: fn(&Traffic) -> u64| Spread::of(steps.iter().map(|step| part(&step.traffic) as f64));
+    let seconds = |part: fn(&Seconds) -> f64| Spread::of(steps.iter().map(|(seconds, _)| part(seconds)));
+    let count = |part: fn(&Traffic) -> u64| Spread::of(steps.iter().map(|(_, traffic)| part(traffic) as f64));
     Ok(RemoteReport {
         servers: host.place(),
         repeat: args.repeat,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sk_models::roofline::{Bandwidth, Peak};
+use sk_models::roofline::Bandwidth;
 
 use crate::ruler::{AxisReport, Figure, Footprint, Reconfiguration, Roofs, Spread};
 use sk_core::Seconds;
@@ -107,14 +107,14 @@ pub(super) struct RoofReport {
 impl RoofReport {
     pub(super) fn new(roofs: &Roofs) -> Self {
         let bandwidth = |of: &[Bandwidth], f: fn(&Bandwidth) -> f64| Spread::of(of.iter().map(f));
-        let (large, small) = (roofs.of_backbone(), roofs.of_drafter());
-        let registers: Vec<f64> = roofs.peaks().iter().filter_map(|peak: &Peak| peak.registers).collect();
+        let Roofs { backbone, drafter, peaks } = roofs;
+        let registers: Vec<f64> = peaks.iter().filter_map(|peak| peak.registers).collect();
         Self {
-            backbone_read: bandwidth(large, |b| b.read),
-            backbone_triad: bandwidth(large, |b| b.triad),
-            drafter_read: bandwidth(small, |b| b.read),
-            drafter_triad: bandwidth(small, |b| b.triad),
-            product: Spread::of(roofs.peaks().iter().map(|peak| peak.product)),
+            backbone_read: bandwidth(backbone, |b| b.read),
+            backbone_triad: bandwidth(backbone, |b| b.triad),
+            drafter_read: bandwidth(drafter, |b| b.read),
+            drafter_triad: bandwidth(drafter, |b| b.triad),
+            product: Spread::of(peaks.iter().map(|peak| peak.product)),
             registers: (!registers.is_empty()).then(|| Spread::of(registers)),
         }
     }

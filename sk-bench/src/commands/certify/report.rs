@@ -32,7 +32,7 @@ pub(super) struct CertifiedStep {
     /// Step of a trace, from 0 as there.
     step: Option<usize>,
     candidates: usize,
-    certificate: Verdict,
+    certificate: Certification,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit: Option<Jump>,
     /// What the audit found that must not be.
@@ -44,7 +44,7 @@ pub(super) struct CertifiedStep {
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Verdict {
+enum Certification {
     Certified(Certified),
     Refused { refused: String },
 }
@@ -102,8 +102,8 @@ impl CertifiedStep {
             step: recorded.at.map(|(_, step)| step),
             candidates: recorded.batch().len(),
             certificate: match certified {
-                Ok(certified) => Verdict::Certified(certified),
-                Err(reason) => Verdict::Refused { refused: reason.to_string() },
+                Ok(certified) => Certification::Certified(certified),
+                Err(reason) => Certification::Refused { refused: reason.to_string() },
             },
             audit: None,
             fault: None,
@@ -120,8 +120,8 @@ impl CertifiedStep {
     /// Why there is no certificate, if there is none.
     pub(super) fn refused(&self) -> Option<&str> {
         match &self.certificate {
-            Verdict::Certified(_) => None,
-            Verdict::Refused { refused } => Some(refused),
+            Certification::Certified(_) => None,
+            Certification::Refused { refused } => Some(refused),
         }
     }
 }
@@ -182,7 +182,7 @@ impl CertifyReport {
         header.extend(self.tolerance.into_iter().flat_map(|_| forms("radius")));
         let mut grid = Grid::new(header).numbers(1..);
         for row in &self.batches {
-            let Verdict::Certified(Certified { bound, radius }) = &row.certificate else { continue };
+            let Certification::Certified(Certified { bound, radius }) = &row.certificate else { continue };
             let mut cells = vec![row.label.clone(), row.candidates.to_string()];
             cells.extend(bound.iter().chain(radius).flat_map(|forms| forms.each()).map(short));
             grid.row(cells);
@@ -210,7 +210,7 @@ impl CertifyReport {
             f,
             "\n{label}: a jump of {found} in total variation,\n  for a change of at most {delta} ({evaluations} evaluations)"
         )?;
-        if let Verdict::Certified(Certified { bound: Some(bound), .. }) = &row.certificate {
+        if let Certification::Certified(Certified { bound: Some(bound), .. }) = &row.certificate {
             write!(f, "the certificate allows {}", short(bound.sharpened))?;
             match &row.fault {
                 Some(_) => writeln!(f, ": it does not hold")?,

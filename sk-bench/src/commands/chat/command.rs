@@ -33,7 +33,7 @@ pub(super) const NAMES: [&str; 15] = [
 
 /// A line that begins with `/`.
 #[derive(Debug, PartialEq)]
-pub(super) enum Command {
+pub(super) enum ChatCommand {
     Help,
     Quit,
     New,
@@ -51,7 +51,7 @@ pub(super) enum Command {
     Seed(u64),
 }
 
-impl FromStr for Command {
+impl FromStr for ChatCommand {
     type Err = String;
 
     /// Parses a line without its `/`.
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn commands_are_read_and_slips_are_recognised() {
-        assert_eq!("quit".parse(), Ok(Command::Quit));
-        assert_eq!("weights".parse(), Ok(Command::Weights(None)));
-        assert_eq!("weights a=1".parse(), Ok(Command::Weights(Some("a=1".parse().unwrap()))));
-        assert_eq!("swap a b=c d".parse(), Ok(Command::Swap("a".into(), "b=c d".parse().unwrap())));
-        assert_eq!("explain on".parse(), Ok(Command::Explain(Some(Detail::Brief))));
-        assert_eq!("seed 7".parse(), Ok(Command::Seed(7)));
-        assert_eq!("set selector.top_k=5".parse(), Ok(Command::Set("selector.top_k=5".parse().unwrap())));
-        assert_eq!("load a b.json".parse(), Ok(Command::Load("a b.json".into())));
+        assert_eq!("quit".parse(), Ok(ChatCommand::Quit));
+        assert_eq!("weights".parse(), Ok(ChatCommand::Weights(None)));
+        assert_eq!("weights a=1".parse(), Ok(ChatCommand::Weights(Some("a=1".parse().unwrap()))));
+        assert_eq!("swap a b=c d".parse(), Ok(ChatCommand::Swap("a".into(), "b=c d".parse().unwrap())));
+        assert_eq!("explain on".parse(), Ok(ChatCommand::Explain(Some(Detail::Brief))));
+        assert_eq!("seed 7".parse(), Ok(ChatCommand::Seed(7)));
+        assert_eq!("set selector.top_k=5".parse(), Ok(ChatCommand::Set("selector.top_k=5".parse().unwrap())));
+        assert_eq!("load a b.json".parse(), Ok(ChatCommand::Load("a b.json".into())));
         for (wrong, says) in [
             ("wieghts", "did you mean \"weights\"?"),
             ("swap a", "OLD NEW=DIR"),
@@ -114,7 +114,7 @@ mod tests {
             ("explain maybe", "on, full or off"),
             ("seed x", "whole number"),
         ] {
-            let error = wrong.parse::<Command>().unwrap_err();
+            let error = wrong.parse::<ChatCommand>().unwrap_err();
             assert!(error.contains(says), "{error}");
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     fn help_names_every_command() {
         for name in NAMES.iter().filter(|name| **name != "help") {
             assert!(COMMANDS.contains(&format!("/{name}")), "{name}");
-            let known = name.parse::<Command>().map_or_else(|error| !error.contains("unknown"), |_| true);
+            let known = name.parse::<ChatCommand>().map_or_else(|error| !error.contains("unknown"), |_| true);
             assert!(known, "{name}");
         }
     }

@@ -39,7 +39,7 @@ impl Lines {
     /// The next line; `None` at the end. On a terminal, the Tab key completes to what `completions`
     /// knows.
     pub(super) fn next(&mut self, completions: impl FnOnce() -> Completions) -> Result<Option<String>, Error> {
-        let failed = |source| Error::Read { path: "standard input".into(), source };
+        let failed = Error::reading(Path::new("standard input"));
         match self {
             Self::Pipe(stdin) => {
                 let mut line = String::new();

@@ -7,7 +7,7 @@ use sk_models::text::{Message, Role};
 use sk_report::lines::json_fault;
 
 use crate::scheme::text;
-use crate::{Error, whole_file};
+use crate::{Error, output};
 
 /// What `/save` writes and `/load` reads.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,8 +36,7 @@ impl Transcript {
         if path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
             return Err(Error::Usage(format!("{} is there already; give another file", path.display())));
         }
-        let text = serde_json::to_string_pretty(self).map_err(|error| Error::Output(error.into()))? + "\n";
-        whole_file::write(path, text.as_bytes()).map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        output::write(path, output::pretty_json(self)? + "\n")?;
         Ok(self.messages.iter().filter(|message| message.role == Role::Assistant).count())
     }
 
@@ -46,7 +45,7 @@ impl Transcript {
     /// # Errors
     /// When the file cannot be read, or is no dialogue in which question and answer alternate.
     pub(super) fn read(path: &Path) -> Result<(Self, Dialogue), Error> {
-        let text = text::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text = text::read(path).map_err(Error::reading(path))?;
         let wrong = |reason: String| Error::Usage(format!("{}: it is no dialogue of /save: {reason}", path.display()));
         let transcript: Self = serde_json::from_str(&text).map_err(|error| wrong(json_fault(&error)))?;
         let dialogue = transcript.dialogue().map_err(wrong)?;

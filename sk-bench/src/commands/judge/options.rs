@@ -5,7 +5,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 use sk_models::device::DeviceName;
 
-use crate::args::positive;
+use crate::args::{at_most, choice};
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{
     ChatJudge, ChatSettings, Endpoint, JudgeError, Key, Objectives, OfflineJudge, Retry, Rubric, Scale, Scoring, Structure,
@@ -43,7 +43,7 @@ pub struct JudgeOptions {
     #[arg(long, value_name = "VARIABLE", default_value = "SWISS_KNIFE_API_KEY", help_heading = "Server")]
     api_key_env: String,
     /// Questions under way at the same time.
-    #[arg(long, value_name = "QUESTIONS", default_value_t = 8, value_parser = at_once, help_heading = "Server")]
+    #[arg(long, value_name = "QUESTIONS", default_value_t = 8, value_parser = at_most::<MOST_AT_ONCE>, help_heading = "Server")]
     pub(super) concurrency: usize,
     /// Seconds until a request counts as failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Server")]
@@ -59,7 +59,7 @@ pub struct JudgeOptions {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Scoring")]
     rubrics: Vec<String>,
     /// How a score is made of what the model says.
-    #[arg(long, value_name = "HOW", default_value = "integer", help_heading = "Scoring")]
+    #[arg(long, value_name = "HOW", default_value = "integer", value_parser = choice(Scoring::ALL), help_heading = "Scoring")]
     scoring: Scoring,
     /// Scale the model answers on, where a rubric has none of its own [default: 0-10 for integer,
     /// 1-5 for logprob].
@@ -73,7 +73,7 @@ pub struct JudgeOptions {
     max_tokens: Option<u32>,
     /// How an answer is made to have the right form; the strictest way the server supports if not
     /// given.
-    #[arg(long, value_name = "HOW", help_heading = "Scoring")]
+    #[arg(long, value_name = "HOW", value_parser = choice(Structure::ALL), help_heading = "Scoring")]
     structure: Option<Structure>,
     /// Fields to add to each request, as a JSON object; null takes a field out.
     ///
@@ -171,13 +171,6 @@ impl JudgeOptions {
             set.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
         };
         self.cache.clone().or_else(|| user().map(|cache| cache.join("swiss-knife").join("judge")))
-    }
-}
-
-fn at_once(text: &str) -> Result<usize, String> {
-    match positive(text)? {
-        count if count <= MOST_AT_ONCE => Ok(count),
-        _ => Err(format!("it must be at most {MOST_AT_ONCE}")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is printed at the end.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -11,6 +12,7 @@ use crate::judge::candidates::{Estimate, Informativeness};
 use crate::judge::retest::Agreement;
 use crate::judge::run::Outcome;
 use crate::judge::{FLUENCY, Objectives, Response, Rubric};
+use crate::output::pretty_json;
 use crate::terminal;
 use sk_report::objectives::Scores;
 
@@ -44,14 +46,14 @@ pub(super) struct JudgeSummary {
 }
 
 #[derive(Default)]
-struct Cell {
+struct ResponseScores {
     scores: BTreeMap<String, f64>,
     abstained: usize,
 }
 
 impl JudgeSummary {
     pub(super) fn new(objectives: &Objectives, outcome: &Outcome, responses: &[Response], cached: usize) -> Self {
-        let mut cells: BTreeMap<&str, Cell> = BTreeMap::new();
+        let mut cells: BTreeMap<&str, ResponseScores> = BTreeMap::new();
         for record in &outcome.records {
             let cell = cells.entry(&record.id).or_default();
             match record.score {
@@ -59,14 +61,14 @@ impl JudgeSummary {
                 None => cell.abstained += 1,
             }
         }
-        let mut schemes: BTreeMap<&str, Vec<&Cell>> = BTreeMap::new();
+        let mut schemes: BTreeMap<&str, Vec<&ResponseScores>> = BTreeMap::new();
         for response in responses {
             if let Some(cell) = cells.get(response.id.as_str()) {
                 schemes.entry(response.scheme.as_deref().unwrap_or("-")).or_default().push(cell);
             }
         }
-        let row = |(scheme, cells): (&str, Vec<&Cell>)| {
-            let scores = |cell: &&Cell| {
+        let row = |(scheme, cells): (&str, Vec<&ResponseScores>)| {
+            let scores = |cell: &&ResponseScores| {
                 let score = |rubric: &Rubric| cell.scores.get(&rubric.name).copied();
                 objectives.scores(objectives.rubrics.iter().map(score).collect())
             };
@@ -95,11 +97,10 @@ impl JudgeSummary {
             schemes,
         }
     }
+}
 
-    pub(super) fn render(&self, json: bool) -> Result<String, Error> {
-        if json {
-            return pretty(self);
-        }
+impl fmt::Display for JudgeSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let means = self.schemes.first().map(|row| row.means.iter().map(|(name, _)| name.as_str())).into_iter().flatten();
         let headings = ["scheme", "responses"].into_iter().chain(means).chain(["perplexity", "abstained"]);
         let mut grid = Grid::new(headings).numbers(1..);
@@ -110,10 +111,11 @@ impl JudgeSummary {
             grid.row(cells);
         }
         let Self { judged, resumed, cached, abstained, unanswered, .. } = self;
-        Ok(format!(
+        write!(
+            f,
             "{}\n{judged} judgements, {resumed} found in the file, {cached} in the cache; {abstained} abstained, {unanswered} unanswered",
             grid.render(terminal::columns())
-        ))
+        )
     }
 }
 
@@ -125,11 +127,8 @@ pub(super) struct Retest {
     pub(super) rubrics: Vec<Agreement>,
 }
 
-impl Retest {
-    pub(super) fn render(&self, json: bool) -> Result<String, Error> {
-        if json {
-            return pretty(self);
-        }
+impl fmt::Display for Retest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings = ["rubric", "pairs", "Pearson r", "mean |change|", "mean change", "unchanged", "excluded"];
         let mut grid = Grid::new(headings).numbers(1..);
         for row in &self.rubrics {
@@ -143,7 +142,7 @@ impl Retest {
                 row.excluded.to_string(),
             ]);
         }
-        Ok(grid.render(terminal::columns()))
+        f.write_str(&grid.render(terminal::columns()))
     }
 }
 
@@ -156,11 +155,8 @@ pub(super) struct Candidates {
     pub(super) blades: Vec<Informativeness>,
 }
 
-impl Candidates {
-    pub(super) fn render(&self, json: bool) -> Result<String, Error> {
-        if json {
-            return pretty(self);
-        }
+impl fmt::Display for Candidates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings = ["scheme", "blade", "rubric", "steps", "prompts", "r_s(μ, q)", "95 %", "r_s(σ, |μ−q|)", "95 %", "𝓘(σ)"];
         let mut grid = Grid::new(headings).numbers(3..).repeat(3);
         for row in &self.blades {
@@ -180,10 +176,11 @@ impl Candidates {
             ]);
         }
         let Self { steps, candidates, unanswered, .. } = self;
-        Ok(format!(
+        write!(
+            f,
             "{}\n{candidates} candidates of {steps} steps, {unanswered} judgements unanswered",
             grid.render(terminal::columns())
-        ))
+        )
     }
 }
 
@@ -204,7 +201,7 @@ pub(super) fn rubrics_json(objectives: &Objectives) -> Result<String, Error> {
         let axis = objectives.objective_of(name).map(|objective| &objective.name);
         json!({"name": name, "version": version, "axis": axis, "criterion": criterion, "low": low, "middle": middle, "high": high})
     };
-    pretty(&objectives.rubrics.iter().map(rubric).collect::<Vec<_>>())
+    pretty_json(&objectives.rubrics.iter().map(rubric).collect::<Vec<_>>())
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -219,8 +216,4 @@ fn number(value: Option<f64>) -> String {
 /// Stands where there is no number.
 fn dash() -> String {
     "–".to_owned()
-}
-
-fn pretty(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))
 }

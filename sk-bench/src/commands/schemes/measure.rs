@@ -3,16 +3,12 @@
 use std::fmt;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use clap::Args;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use sk_core::TokenId;
 use sk_models::decoder::Precision;
 use sk_models::device::DeviceName;
-use sk_models::engine::{Frozen, Sampling};
 use sk_models::lora::LoraAdapter;
 
 use crate::Models;
@@ -21,16 +17,11 @@ use crate::models;
 use crate::plural::counted;
 use crate::pool::PlannedArm;
 use crate::progress::Loading;
-use crate::ruler::Steered;
+use crate::ruler::{Spread, Steered, TEXT, frozen};
 use crate::scheme::Shipped;
 use crate::terminal;
-use crate::{Error, memory, message};
+use crate::{Error, memory, message, output};
 use sk_report::grid::Grid;
-use sk_report::stats::median;
-
-/// What the prompt is made of.
-const TEXT: &str = "The morning train was late again, so we stood on the platform and talked about the garden, the weather, and what \
-     to cook for the friends who would visit on Sunday. ";
 
 /// Options of a measurement.
 #[derive(Debug, Args)]
@@ -89,22 +80,6 @@ struct SchemeCost {
     skipped: Option<String>,
 }
 
-/// A median and its range.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    /// Of at least one value.
-    fn of(values: &[f64]) -> Self {
-        let (min, max) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), &v| (min.min(v), max.max(v)));
-        Self { median: median(values), min, max }
-    }
-}
-
 /// Measures `schemes` and prints the report.
 ///
 /// # Errors
@@ -140,12 +115,12 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     if tokens > limit {
         return Err(Error::PromptTooLong { tokens, limit });
     }
-    let (mut frozen, mut rates) = (Vec::new(), vec![Vec::new(); able.len()]);
+    let (mut alone, mut rates) = (Vec::new(), vec![Vec::new(); able.len()]);
     for turn in 0..=args.repeat {
         loading.show(&format!("turn {turn} of {}", args.repeat));
         let counts = turn > 0;
-        let rate = args.frozen(&models, &prompt)?;
-        frozen.extend(counts.then_some(rate));
+        let decode = frozen(&models, &prompt, args.new_tokens, args.seed)?.decode;
+        alone.extend(counts.then_some(args.new_tokens as f64 / decode.max(f64::MIN_POSITIVE)));
         for (scheme, rates) in able.iter().zip(&mut rates) {
             let rate = args.steered(&models, scheme, &adapters, &prompt)?;
             rates.extend(counts.then_some(rate));
@@ -153,7 +128,7 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
     }
     for (scheme, rates) in able.iter().zip(&rates) {
         let Some(row) = rows.iter_mut().find(|row| row.scheme == scheme.name) else { continue };
-        row.tokens_per_second = Some(Spread::of(rates));
+        row.tokens_per_second = Some(Spread::of(rates.iter().copied()));
         loading.show(&format!("memory of {}", scheme.name));
         row.peak_memory = if schemes.len() == 1 { memory::peak() } else { peak_alone(&scheme.name) };
     }
@@ -164,15 +139,10 @@ pub(super) fn run(args: &MeasureArgs, schemes: &[&Shipped], json: bool) -> Resul
         prompt_tokens: args.prompt_tokens,
         new_tokens: args.new_tokens,
         load_average,
-        frozen: Spread::of(&frozen),
+        frozen: Spread::of(alone),
         schemes: rows,
     };
-    let text = if json {
-        serde_json::to_string_pretty(&report).map_err(|error| Error::Output(error.into()))?
-    } else {
-        report.to_string()
-    };
-    writeln!(anstream::stdout().lock(), "{text}").map_err(Error::Output)
+    writeln!(anstream::stdout().lock(), "{}", output::shown(&report, json)?).map_err(Error::Output)
 }
 
 impl MeasureArgs {
@@ -182,17 +152,6 @@ impl MeasureArgs {
         let ModelArgs { backbone, drafter, tokenizer, blades, heads, device, precision } = &self.models;
         let given = backbone.is_some() || tokenizer.is_some() || drafter.is_some() || !blades.is_empty() || !heads.is_empty();
         !self.measure && (given || *device != DeviceName::default() || *precision != Precision::default())
-    }
-
-    fn frozen(&self, models: &Models, prompt: &[TokenId]) -> Result<f64, Error> {
-        let mut frozen = Frozen::new(models.backbone.clone());
-        let mut context = prompt.to_vec();
-        // Asking for logits, and not only for the cache, waits for the device.
-        frozen.next_logits(&context)?;
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        let start = Instant::now();
-        frozen.decode(&mut context, &Sampling::greedy(), self.new_tokens, &[], &mut rng, |_| true)?;
-        Ok(self.new_tokens as f64 / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))
     }
 
     fn steered(
@@ -224,13 +183,11 @@ impl fmt::Display for SchemeCosts {
         for row in &self.schemes {
             let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20));
             let memory = row.peak_memory.map(mebibytes).unwrap_or_default();
-            let [rate, range, share] = match (&row.tokens_per_second, &row.skipped) {
-                (Some(rate), _) => [
-                    format!("{:.1}", rate.median),
-                    format!("{:.1} – {:.1}", rate.min, rate.max),
-                    format!("{:.2}", rate.median / self.frozen.median),
-                ],
-                (None, _) => ["not measured".to_owned(), String::new(), String::new()],
+            let [rate, range, share] = match row.tokens_per_second {
+                Some(Spread { median, min, max }) => {
+                    [format!("{median:.1}"), format!("{min:.1} – {max:.1}"), format!("{:.2}", median / self.frozen.median)]
+                }
+                None => ["not measured".to_owned(), String::new(), String::new()],
             };
             grid.row([row.scheme.clone(), rate, range, share, memory, row.passes.clone()]);
         }

@@ -10,7 +10,7 @@ use sk_models::{
     },
 };
 
-use super::progress;
+use super::{attribute, progress};
 use crate::Error;
 
 /// Settings of `train discriminator` and `train reward-head`.
@@ -65,10 +65,9 @@ pub struct HeadArgs {
 /// Trains a head of the given kind.
 pub(super) fn run(args: HeadArgs, kind: HeadKind) -> Result<(), Error> {
     let device = args.device.open()?;
-    let named_after = |output: &PathBuf| output.file_name().map(|name| name.to_string_lossy().into_owned());
     let options = HeadOptions {
         kind,
-        attribute: args.attribute.or_else(|| named_after(&args.output)).unwrap_or_default(),
+        attribute: attribute(args.attribute, &args.output),
         model: args.model,
         sources: args.data,
         exclude: args.exclude,

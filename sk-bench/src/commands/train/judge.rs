@@ -6,6 +6,7 @@ use sk_models::train::{
     judge::{JudgeOptions, train_judge},
 };
 
+use super::attribute;
 use crate::Error;
 
 /// Settings of `train judge`.
@@ -44,9 +45,8 @@ pub struct JudgeModelArgs {
 
 /// Fits a judge and prints how it does.
 pub(super) fn run(args: JudgeModelArgs) -> Result<(), Error> {
-    let named_after = |output: &PathBuf| output.file_name().map(|name| name.to_string_lossy().into_owned());
     let options = JudgeOptions {
-        attribute: args.attribute.or_else(|| named_after(&args.output)).unwrap_or_default(),
+        attribute: attribute(args.attribute, &args.output),
         sources: args.data,
         tests: args.tests,
         exclude: args.exclude,

@@ -1,6 +1,6 @@
 //! What a tuning found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use sk_report::grid::Grid;
@@ -97,9 +97,7 @@ impl TuneSummary {
         let (done, all) = self.trials;
         let Some(options) = &self.options else { return format!("no trial of {all} is done") };
         let names: Vec<&String> = self.rows[0].point.keys().collect();
-        let mut scores: Vec<&String> = self.rows.iter().flat_map(|row| row.scores.keys()).collect();
-        scores.sort_unstable();
-        scores.dedup();
+        let scores: BTreeSet<&String> = self.rows.iter().flat_map(|row| row.scores.keys()).collect();
         let headings = ["", "trial"].into_iter().chain(names.iter().chain(&scores).map(|name| name.as_str()));
         let mut grid = Grid::new(headings).numbers(1..).repeat(2);
         for row in &self.rows {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{JudgePlan, Mode, Objective, Scoring, SearchPlan, ServerPlan};
+use super::{JudgePlan, Mode, Objective, ScoreSource, SearchPlan, ServerPlan};
 use crate::document::Section;
 use crate::judge::run::MOST_AT_ONCE;
 use crate::judge::{self, Objectives, Retry};
@@ -22,8 +22,6 @@ const MOST_TRIALS: usize = 100_000;
 const STARTUP: usize = 10;
 /// What seeds searches and draws unless the plan says: the paper's.
 const SEED: u64 = 42;
-const MODES: [(&str, Mode); 2] = [("each", Mode::Each), ("together", Mode::Together)];
-const JUDGEMENTS: [(&str, judge::Scoring); 2] = [("integer", judge::Scoring::Integer), ("logprob", judge::Scoring::Logprob)];
 /// The variable that holds a judge's key, questions under way, and seconds until a request counts
 /// as failed, unless the plan says: as `judge` has them.
 const API_KEY: &str = "SWISS_KNIFE_API_KEY";
@@ -53,7 +51,7 @@ pub(super) fn head(mut section: Section<'_, '_>) -> Result<Head, SchemeError> {
     let default = Head::default();
     let head = Head {
         output: section.string("output")?,
-        mode: section.choice("search", "search", &MODES)?.unwrap_or(default.mode),
+        mode: section.choice("search", "search", Mode::by_name())?.unwrap_or(default.mode),
         trials: section.count("trials")?.unwrap_or(default.trials),
         startup: section.count("startup")?.unwrap_or(default.startup),
         seed: section.count("seed")?.map_or(default.seed, |seed| seed as u64),
@@ -100,7 +98,7 @@ pub(super) fn space(mut section: Section<'_, '_>, fits: impl Fn(&Dimension) -> R
     Ok(space)
 }
 
-pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Result<Scoring, SchemeError> {
+pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Result<ScoreSource, SchemeError> {
     let offline = section.flag("offline")?.unwrap_or(false);
     let models = section.string("models")?;
     let file = section.string("objectives")?.map(|file| folder.join(file));
@@ -109,7 +107,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
     let objectives = objectives.map_err(|error| section.fault(error.to_string()))?;
     if offline {
         section.finish()?;
-        return Ok(Scoring::Judge { judge: JudgePlan::Offline(models.map(|models| folder.join(models))), objectives });
+        return Ok(ScoreSource::Judge { judge: JudgePlan::Offline(models.map(|models| folder.join(models))), objectives });
     }
     if models.is_some() {
         return Err(section.fault("models are those of an offline judge; add offline = true"));
@@ -120,7 +118,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
             .ok_or_else(|| section.fault("name an endpoint, such as \"http://localhost:8000/v1\", or offline = true"))?,
         model: section.string("model")?,
         api_key_env: section.string("api_key_env")?.unwrap_or_else(|| API_KEY.to_owned()),
-        scoring: section.choice("scoring", "scoring", &JUDGEMENTS)?.unwrap_or(judge::Scoring::Integer),
+        scoring: section.choice("scoring", "scoring", judge::Scoring::by_name())?.unwrap_or(judge::Scoring::Integer),
         concurrency: positive(&mut section, "concurrency", CONCURRENCY)?,
         timeout: Duration::from_secs(positive(&mut section, "timeout", TIMEOUT)? as u64),
         attempts: positive(&mut section, "attempts", Retry::default().attempts as usize)?.try_into().unwrap_or(u32::MAX),
@@ -129,7 +127,7 @@ pub(super) fn judge_section(mut section: Section<'_, '_>, folder: &Path) -> Resu
         return Err(section.fault(format!("concurrency is {}; it is at most {MOST_AT_ONCE}", judge.concurrency)));
     }
     section.finish()?;
-    Ok(Scoring::Judge { judge: JudgePlan::Server(judge), objectives })
+    Ok(ScoreSource::Judge { judge: JudgePlan::Server(judge), objectives })
 }
 
 /// A number that is at least 1.
@@ -140,7 +138,7 @@ fn positive(section: &mut Section<'_, '_>, name: &'static str, default: usize) -
     }
 }
 
-pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<Vec<Placed>, SchemeError> {
+pub(super) fn objectives(section: Section<'_, '_>, scoring: &ScoreSource) -> Result<Vec<Placed>, SchemeError> {
     let objective = |mut section: Section<'_, '_>| {
         let name = section.name().to_owned();
         if name.is_empty() || name == TOGETHER || name.contains(['/', '\\', '\n', '\t']) || name.starts_with('.') {
@@ -156,7 +154,7 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<
                 section.fault("axis is for a plan with a [judge]; blades score under their own names, or by blade = \"NAME\"")
             );
         }
-        if let (Some(axis), Scoring::Judge { objectives, .. }) = (&axis, scoring)
+        if let (Some(axis), ScoreSource::Judge { objectives, .. }) = (&axis, scoring)
             && !objectives.names().contains(&axis.as_str())
         {
             let hint = crate::suggest::hint(axis, &objectives.names());
@@ -188,7 +186,7 @@ pub(super) fn objectives(section: Section<'_, '_>, scoring: &Scoring) -> Result<
 /// after. All of them together are searched at the weights of the plan, or at equal ones.
 pub(super) fn searches(
     mode: Mode,
-    scoring: &Scoring,
+    scoring: &ScoreSource,
     objectives: Vec<Placed>,
     at: Option<Vec<Weights>>,
     blades: &[String],

@@ -7,7 +7,7 @@ use sk_report::lines::json_fault;
 
 /// What the records of an output say of a grid.
 #[derive(Debug, Clone)]
-pub struct Ledger<'g> {
+pub struct Completion<'g> {
     grid: &'g Grid,
     done: Vec<bool>,
     finished: usize,
@@ -16,7 +16,7 @@ pub struct Ledger<'g> {
     trace_end: u64,
 }
 
-impl<'g> Ledger<'g> {
+impl<'g> Completion<'g> {
     /// Of no record.
     pub fn new(grid: &'g Grid) -> Self {
         Self { grid, done: vec![false; grid.cells.len()], finished: 0, strangers: 0, lines: 0, trace_end: 0 }

@@ -1,0 +1,27 @@
+//! Choices that have a name on the command line and in plans.
+
+/// Defines an enum with the names of its values. The doc comment of a value is its help, too.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $(#[doc = $help:literal] $value:ident = $text:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $(#[doc = $help] $value),* }
+
+        impl $name {
+            /// The values: the name, the help and the value of each.
+            pub const ALL: &'static [(&'static str, &'static str, Self)] = &[$(($text, $help, Self::$value)),*];
+
+            /// The values by their names.
+            pub fn by_name() -> impl Iterator<Item = (&'static str, Self)> {
+                Self::ALL.iter().map(|&(name, _, value)| (name, value))
+            }
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                Self::by_name().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
+            }
+        }
+    };
+}
+
+pub(crate) use named;

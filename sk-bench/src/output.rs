@@ -1,0 +1,29 @@
+//! What commands write: whole files, and values as JSON.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use serde::Serialize;
+use sk_models::whole_file;
+
+use crate::Error;
+
+/// Writes a file, which is then complete, or as it was before.
+pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error> {
+    whole_file::write(path, contents.as_ref()).map_err(Error::writing(path))
+}
+
+/// Returns a value as JSON on one line.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Output(error.into()))
+}
+
+/// Returns a value as JSON, a field a line.
+pub(crate) fn pretty_json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string_pretty(value).map_err(|error| Error::Output(error.into()))
+}
+
+/// Returns a report as JSON, or as a reader sees it.
+pub(crate) fn shown(report: &(impl Serialize + Display), json: bool) -> Result<String, Error> {
+    if json { pretty_json(report) } else { Ok(report.to_string()) }
+}
