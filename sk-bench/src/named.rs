@@ -1,6 +1,6 @@
 //! Choices that have a name on the command line and in plans.
 
-/// Defines an enum with the names of its values. The doc comment of a value is its help, too.
+/// Defines an enum whose values have names. The doc comment of a value is also its help.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $(#[doc = $help:literal] $value:ident = $text:literal),* $(,)? }) => {
         $(#[$doc])*

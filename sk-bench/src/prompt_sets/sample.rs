@@ -13,7 +13,7 @@ use crate::named::named;
 named! {
     /// How many prompts each stratum gives.
     Allocation {
-        /// The same number each; what cannot be shared evenly goes to the first strata by name.
+        /// The same number from each; the remainder goes to the first strata by name.
         Balanced = "balanced",
         /// In proportion to their sizes, by largest remainders.
         Proportional = "proportional",

@@ -41,15 +41,15 @@ pub enum SimulationError {
     /// A bound that an operator does not have.
     #[error(transparent)]
     NoBound(#[from] NoCertificate),
-    /// A difference that must be there, and that the worlds neither show nor exclude.
+    /// A difference that a claim implies, and that the worlds neither show nor exclude.
     #[error(
         "{worlds} worlds do not resolve {claim}: at a coupling of {coupling}, {what} is {}, and a difference shows from {:.5} on",
         told(*.difference), LIMIT * .difference.error
     )]
     Unresolved {
-        /// What is to be shown.
+        /// The claim.
         claim: &'static str,
-        /// Where.
+        /// The coupling of the worlds.
         coupling: f64,
         /// Which difference.
         what: &'static str,
