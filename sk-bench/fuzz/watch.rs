@@ -72,6 +72,21 @@ pub(crate) fn guard() {
     });
 }
 
+/// The processor time that the program has taken, which a busy machine does not lengthen; on systems other than Unix, the time since
+/// the first call.
+pub(crate) fn processor_time() -> Duration {
+    #[cfg(unix)]
+    {
+        use nix::time::{ClockId, clock_gettime};
+        clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every process has this clock").into()
+    }
+    #[cfg(not(unix))]
+    {
+        static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+        START.elapsed()
+    }
+}
+
 /// The most bytes that `run` takes beyond those taken before.
 pub(crate) fn peak(run: impl FnOnce()) -> usize {
     let before = NOW.load(Relaxed);

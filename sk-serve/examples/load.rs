@@ -1,14 +1,14 @@
 //! Measures a server under load beside its own engine, and prints the table of the book.
 //!
 //! ```sh
-//! cargo run --release -p sk-serve --example load -- f32 --seconds 120 --memory memory.csv     # the model that ships
-//! cargo run --release -p sk-serve --example load -- f32 --seconds 120 BACKBONE/config.json DRAFTER/config.json
+//! cargo run --release -p sk-serve --example load -- f32 --memory memory.csv     # the model that ships
+//! cargo run --release -p sk-serve --example load -- f32 BACKBONE/config.json DRAFTER/config.json
 //! ```
 //!
-//! For 1, 4, 16 and 64 clients, it takes turns between the engine (a thread per client that steers, without HTTP) and the server
-//! (streams over loopback), with the same requests. In a last turn of each number of clients every fifth request hangs up after its
-//! first chunk. A turn takes 12 seconds unless `--seconds` says otherwise. `--memory` names a file for what the process holds, second by
-//! second.
+//! For 1, 4, 16 and 64 clients, or the number that `--clients` says, it takes nine turns between the engine (a thread per client that
+//! steers, without HTTP) and the server (streams over loopback), with the same requests. For as long as the server had them, every
+//! fifth request then hangs up after its first chunk. A turn takes 12 seconds unless `--seconds` says otherwise. `--memory` names a file
+//! for what the process holds, second by second.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader};
@@ -30,11 +30,11 @@ use sk_models::text::{Message, Role};
 use sk_scheme::{NamedWeights, SchemeSpec, Steering};
 use sk_serve::{Access, Limits, Parts, Server, Service};
 
-/// Clients at a time.
+/// Clients at a time, unless an option says otherwise.
 const CLIENTS: [usize; 4] = [1, 4, 16, 64];
 
 /// How often each side has its turn; odd, for a median.
-const TURNS: usize = 9;
+const TURNS: u32 = 9;
 
 /// How long a turn takes requests, in seconds, unless an option says otherwise.
 const SECONDS: u64 = 12;
@@ -223,9 +223,8 @@ fn resident() -> f64 {
     pages.map_or(f64::NAN, |pages| pages * 4096.0 / 1e6)
 }
 
-/// Starts a server in this process.
-fn serve(loaded: Loaded) -> Result<SocketAddr, Failure> {
-    let most = CLIENTS[CLIENTS.len() - 1];
+/// Starts a server in this process, for a number of clients.
+fn serve(loaded: Loaded, most: usize) -> Result<SocketAddr, Failure> {
     let limits = Limits { concurrent: most, waiting: 2 * most, ..Limits::default() };
     let Loaded { models, rack, shipped } = loaded;
     let server = Arc::new(Server::new(Access::default(), limits.clone()));
@@ -296,6 +295,8 @@ impl Memory {
 /// What is asked for on the command line.
 struct Options {
     precision: String,
+    clients: Vec<usize>,
+    /// How long a turn takes requests.
     time: Duration,
     /// Where the memory over time is written.
     memory: Option<String>,
@@ -304,11 +305,14 @@ struct Options {
 
 impl Options {
     fn read(mut args: impl Iterator<Item = String>) -> Result<Self, Failure> {
-        const USAGE: &str = "usage: load PRECISION [--seconds N] [--memory FILE] [BACKBONE/config.json DRAFTER/config.json]";
+        const USAGE: &str =
+            "usage: load PRECISION [--clients N] [--seconds N] [--memory FILE] [BACKBONE/config.json DRAFTER/config.json]";
         let precision = args.next().ok_or(USAGE)?;
-        let mut options = Self { precision, time: Duration::from_secs(SECONDS), memory: None, shapes: Vec::new() };
+        let time = Duration::from_secs(SECONDS);
+        let mut options = Self { precision, clients: CLIENTS.to_vec(), time, memory: None, shapes: Vec::new() };
         while let Some(arg) = args.next() {
             match arg.as_str() {
+                "--clients" => options.clients = vec![args.next().ok_or(USAGE)?.parse()?],
                 "--seconds" => options.time = Duration::from_secs(args.next().ok_or(USAGE)?.parse()?),
                 "--memory" => options.memory = Some(args.next().ok_or(USAGE)?),
                 _ => options.shapes.push(arg),
@@ -319,16 +323,17 @@ impl Options {
 }
 
 fn main() -> Result<(), Failure> {
-    let Options { precision, time, memory: file, shapes } = Options::read(std::env::args().skip(1))?;
+    let Options { precision, clients, time, memory: file, shapes } = Options::read(std::env::args().skip(1))?;
     let engine = Loaded::open(&precision, &shapes)?;
-    let url = format!("http://{}/v1/chat/completions", serve(Loaded::open(&precision, &shapes)?)?);
-    let agent: ureq::Agent = ureq::Agent::config_builder().max_idle_connections_per_host(64).build().into();
+    let most = clients.iter().copied().max().unwrap_or(1);
+    let url = format!("http://{}/v1/chat/completions", serve(Loaded::open(&precision, &shapes)?, most)?);
+    let agent: ureq::Agent = ureq::Agent::config_builder().max_idle_connections_per_host(most).build().into();
     let memory = Memory::watch();
     println!(
         "| clients | tokens/s, engine | server | ratio | to the first span | between spans | memory, MB: most, at the end |"
     );
     println!("|---:|---:|---:|---:|---|---|---|");
-    for clients in CLIENTS {
+    for clients in clients {
         let (mut rates, mut ratios, mut seen) = ([Vec::new(), Vec::new()], Vec::new(), [Seen::default(), Seen::default()]);
         let start = Instant::now();
         for _ in 0..TURNS {
@@ -348,7 +353,7 @@ fn main() -> Result<(), Failure> {
             "| {clients} | {alone:.1} | {served:.1} | {ratio:.3} | {first}; {served_first} | {between}; {served_between} | {held} |"
         );
         let start = Instant::now();
-        let (seen, rate) = turn(clients, time, |asked| ask(&agent, &url, asked, asked.0 % HANG_UPS != 0))?;
+        let (seen, rate) = turn(clients, time * TURNS, |asked| ask(&agent, &url, asked, asked.0 % HANG_UPS != 0))?;
         let [first, between] = latencies(seen);
         let held = memory.since(start);
         println!("| {clients}, every fifth hangs up | | {rate:.1} | | {first} | {between} | {held} |");
