@@ -47,8 +47,8 @@ impl<'a> Document<'a> {
     }
 
     /// The fault of a text without a section that it needs, and what that would say.
-    pub(crate) fn missing(&self, section: &'static str, hint: &'static str) -> SchemeError {
-        SchemeError::Missing { file: self.name.to_owned(), section, hint }
+    pub(crate) fn missing(&self, section: &'static str, hint: &str) -> SchemeError {
+        SchemeError::Missing { file: self.name.to_owned(), section, hint: hint.to_owned() }
     }
 
     /// Reads the values of `table`, which is at `parent`, as tables themselves.

@@ -16,6 +16,12 @@ pub fn paper_points(k: usize) -> Vec<Vec<f64>> {
     points
 }
 
+/// The number of [`paper_points`].
+pub fn paper_size(k: usize) -> f64 {
+    let k = k as f64;
+    k + k * (k - 1.0) / 2.0 + if k > 2.0 { 1.0 } else { 0.0 }
+}
+
 /// The simplex lattice {K, m}: the points whose coordinates are multiples of 1/m, which are
 /// C(m+K−1, K−1). The first coordinate falls slowest. Three objectives at density 6 give 28 points.
 pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
@@ -61,7 +67,9 @@ mod tests {
         assert_eq!(paper_points(3), expected);
         assert_eq!(paper_points(2), [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]);
         assert_eq!(paper_points(1), [[1.0]]);
-        assert_eq!(paper_points(4).len(), 11);
+        for k in 0..9 {
+            assert_eq!(paper_points(k).len() as f64, paper_size(k));
+        }
     }
 
     #[test]

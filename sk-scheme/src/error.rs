@@ -28,7 +28,7 @@ pub enum SchemeError {
         /// The section.
         section: &'static str,
         /// What it would say.
-        hint: &'static str,
+        hint: String,
     },
     /// The text is not TOML.
     #[error("{}: {message}", at(file, *line))]

@@ -13,13 +13,15 @@ use crate::models::{Source, Sources};
 use crate::prompt_sets::{self, Allocation, PaperSet, Prompt, PromptFormat, PromptSetError};
 use crate::record_file::same_file;
 use crate::scheme::{Convention, FieldEdit, Preset, SchemeError, SchemeSpec, Shipped, Steering};
-use sk_report::points::{lattice, lattice_size, paper_points};
+use sk_report::points::{lattice, lattice_size, paper_points, paper_size};
 use sk_report::settings::beside;
 
 /// The sections of a plan.
 const SECTIONS: [&str; 6] = ["sweep", "model", "schemes", "weights", "prompts", "generation"];
 /// Most points of a lattice: more are a slip of the pen.
 const MOST_POINTS: f64 = 1e5;
+/// Most bytes of all weight vectors: each holds the names of its blades.
+const MOST_BYTES: f64 = 1e8;
 /// What seeds samples and draws unless the plan says.
 const SEED: u64 = 42;
 /// Tokens of a response unless the plan says.
@@ -125,8 +127,7 @@ impl Plan {
         }
         let weights = match sections.remove("weights") {
             Some(section) => weights(section, &models)?,
-            None => vectors(&blades_of(&models), paper_points)
-                .map_err(|_| document.missing("weights", "name the blades to weigh, such as blades = [\"calm\", \"safe\"]"))?,
+            None => paper_vectors(&blades_of(&models)).map_err(|reason| document.missing("weights", &reason))?,
         };
         let prompts = sections.remove("prompts");
         let prompts =
@@ -280,12 +281,32 @@ pub(crate) fn blades_of(models: &Sources) -> Vec<String> {
     shipped.map(assets::Embedded::blades).unwrap_or_default().into_iter().map(str::to_owned).collect()
 }
 
-fn vectors(blades: &[String], points: impl Fn(usize) -> Vec<Vec<f64>>) -> Result<Vec<Weights>, String> {
+/// Refuses `count` weight vectors over `blades` that would take more than [`MOST_BYTES`].
+fn bound<'a>(count: f64, blades: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
+    /// Bytes of a name and a weight without the text.
+    const ENTRY: usize = 64;
+    let bytes: usize = blades.into_iter().map(|name| name.len() + ENTRY).sum();
+    if count * bytes as f64 <= MOST_BYTES {
+        return Ok(());
+    }
+    let [most, bytes] = [MOST_BYTES, count * bytes as f64].map(|bytes| bytes / 1e6);
+    Err(format!(
+        "{count} weight vectors take {bytes:.0} MB with the names of their blades, and {most} MB is the most; name fewer blades or points"
+    ))
+}
+
+/// Returns the `count` weight vectors over `blades` at `points` of the simplex.
+fn vectors(blades: &[String], count: f64, points: impl Fn(usize) -> Vec<Vec<f64>>) -> Result<Vec<Weights>, String> {
     if blades.is_empty() {
         return Err("name the blades to weigh, such as blades = [\"calm\", \"safe\"]".to_owned());
     }
+    bound(count, blades)?;
     let weights = |point: Vec<f64>| Weights::normalized(blades.iter().cloned().zip(point));
     points(blades.len()).into_iter().map(|point| weights(point).map_err(|error| error.to_string())).collect()
+}
+
+fn paper_vectors(blades: &[String]) -> Result<Vec<Weights>, String> {
+    vectors(blades, paper_size(blades.len()), paper_points)
 }
 
 /// Reads a `[weights]` section.
@@ -298,14 +319,15 @@ pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<
                 return Err(section.fault("a blade is named twice"));
             }
             if matches!(kind, Points::Paper) {
-                vectors(&blades, paper_points)
+                paper_vectors(&blades)
             } else {
                 let density = section.count("density")?.unwrap_or(0);
-                if density == 0 || lattice_size(blades.len(), density) > MOST_POINTS {
+                let size = lattice_size(blades.len(), density);
+                if density == 0 || size > MOST_POINTS {
                     let reason = format!("a lattice needs a density of at least 1, and has at most {MOST_POINTS} points");
                     return Err(section.fault(reason));
                 }
-                vectors(&blades, |k| lattice(k, density))
+                vectors(&blades, size, |k| lattice(k, density))
             }
         }
         Points::Listed => {
@@ -322,7 +344,7 @@ pub(crate) fn weights(mut section: Section<'_, '_>, models: &Sources) -> Result<
                 let weights = names.iter().map(|&name| (name.clone(), given.get(name).copied().unwrap_or(0.0)));
                 Weights::normalized(weights).map_err(|error| error.to_string())
             };
-            list.iter().enumerate().map(whole).collect()
+            bound(list.len() as f64, names.iter().copied()).and_then(|()| list.iter().enumerate().map(whole).collect())
         }
     }
     .map_err(|reason| section.fault(reason))?;
