@@ -127,8 +127,8 @@ pub(super) trait PrefixCache: fmt::Debug + Send + Sized + 'static {
     /// Copies `count` tokens of a lane from the `first`-th on, both multiples of 32; `None` if the
     /// engine does not.
     fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Self::Piece>;
-    /// Appends the `count` tokens of each piece, one piece per lane.
-    fn paste(&mut self, pieces: &[&Self::Piece], count: usize);
+    /// Appends, in each lane, its pieces of `count` tokens in order; all lanes have as many.
+    fn paste(&mut self, lanes: &[Vec<&Self::Piece>], count: usize);
 }
 
 /// Keys and values that rows have added to a prefix.
@@ -273,7 +273,7 @@ pub(super) trait AnyPrefix: Any + fmt::Debug + Send {
     fn select_lanes(&mut self, lanes: &[usize]);
     fn join_lanes(&mut self, other: Box<dyn AnyPrefix>);
     fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece>;
-    fn paste(&mut self, pieces: &[Piece], count: usize);
+    fn paste(&mut self, lanes: &[Vec<Piece>], count: usize);
 }
 
 /// A [`SuffixCache`] without its type.
@@ -320,9 +320,9 @@ impl<P: PrefixCache> AnyPrefix for P {
     fn copy(&self, lane: usize, first: usize, count: usize) -> Option<Piece> {
         PrefixCache::copy(self, lane, first, count).map(|piece| Arc::new(piece) as Piece)
     }
-    fn paste(&mut self, pieces: &[Piece], count: usize) {
-        let pieces: Vec<&P::Piece> = pieces.iter().map(|piece| of(&**piece)).collect();
-        PrefixCache::paste(self, &pieces, count);
+    fn paste(&mut self, lanes: &[Vec<Piece>], count: usize) {
+        let lanes: Vec<Vec<&P::Piece>> = lanes.iter().map(|pieces| pieces.iter().map(|piece| of(&**piece)).collect()).collect();
+        PrefixCache::paste(self, &lanes, count);
     }
 }
 

@@ -191,10 +191,7 @@ impl Decoder {
         let lanes = tree.find(&seats.lanes, tokens);
         let blocks = lanes.first().map_or(0, Vec::len);
         prefix.change();
-        for block in 0..blocks {
-            let pieces: Vec<_> = lanes.iter().map(|pieces| Arc::clone(&pieces[block])).collect();
-            prefix.cache.paste(&pieces, NODE_TOKENS);
-        }
+        prefix.cache.paste(&lanes, NODE_TOKENS);
         prefix.count();
         blocks * NODE_TOKENS
     }

@@ -5,6 +5,7 @@ use super::rope::Table;
 use super::tile::{Place, WIDTH};
 use crate::config::Qwen2Config;
 use crate::decoder::engine::{PrefixCache, SuffixCache};
+use crate::team::for_each_mut;
 
 /// Keys and values of one head of one sequence.
 #[derive(Debug, Clone, Default)]
@@ -74,8 +75,8 @@ impl Block {
     fn piece(&self, first: usize, count: usize, width: usize) -> Self {
         let (panel, stride) = (width * WIDTH, width.next_multiple_of(WIDTH));
         let copy = |from: &[f32]| {
-            let mut to = Numbers::new(from.len());
-            to.copy_from_slice(from);
+            let mut to = Numbers::default();
+            to.append(from);
             to
         };
         Self {
@@ -84,11 +85,20 @@ impl Block {
         }
     }
 
-    /// Appends the first `tokens` positions of another block.
+    /// Reserves memory for `count` more positions.
+    fn reserve(&mut self, count: usize, width: usize) {
+        self.keys.reserve(count.next_multiple_of(WIDTH) * width);
+        self.values.reserve(count * width.next_multiple_of(WIDTH));
+    }
+
+    /// Appends the first `tokens` positions of another block to the `length` of this one.
     fn adopt(&mut self, length: usize, other: &Self, tokens: usize, width: usize) {
-        let values = self.make_room([length, tokens, width]);
-        values.copy_from_slice(&other.values[..values.len()]);
-        let mut done = 0;
+        self.values.append(&other.values[..tokens * width.next_multiple_of(WIDTH)]);
+        // Panels that are whole in both blocks.
+        let whole = if length.is_multiple_of(WIDTH) { tokens / WIDTH } else { 0 };
+        self.keys.append(&other.keys[..whole * width * WIDTH]);
+        self.keys.resize((length + tokens).div_ceil(WIDTH) * width * WIDTH);
+        let mut done = whole * WIDTH;
         while done < tokens {
             let at = length + done;
             // As many positions as lie in one panel in both blocks.
@@ -204,14 +214,20 @@ impl PrefixCache for KvCache {
         Some(Self { layers, heads: self.heads, width: self.width, sequences: 1, length: count })
     }
 
-    fn paste(&mut self, pieces: &[&Self], count: usize) {
-        for (layer, own) in self.layers.iter_mut().enumerate() {
-            for (index, block) in own.iter_mut().enumerate() {
-                let (lane, head) = (index / self.heads, index % self.heads);
-                block.adopt(self.length, &pieces[lane].layers[layer][head], count, self.width);
+    fn paste(&mut self, lanes: &[Vec<&Self>], count: usize) {
+        let (heads, width, length) = (self.heads, self.width, self.length);
+        let pieces = lanes.first().map_or(0, Vec::len);
+        let in_layer = self.sequences * heads;
+        let mut blocks: Vec<&mut Block> = self.layers.iter_mut().flatten().collect();
+        for_each_mut(&mut blocks, |index, block| {
+            let (layer, lane, head) = (index / in_layer, index % in_layer / heads, index % heads);
+            // With room for what follows: growing copies the block.
+            block.reserve((pieces + pieces / 8 + 1) * count, width);
+            for (at, piece) in lanes[lane].iter().enumerate() {
+                block.adopt(length + at * count, &piece.layers[layer][head], count, width);
             }
-        }
-        self.length += count;
+        });
+        self.length += pieces * count;
     }
 
     fn bytes(&self) -> usize {

@@ -53,9 +53,11 @@ impl Numbers {
         self.0.capacity() * LINE
     }
 
-    /// Appends the numbers of `others`.
-    pub(crate) fn append(&mut self, others: &Self) {
-        self.0.extend_from_slice(&others.0);
+    /// Appends numbers, whole lines of them.
+    pub(crate) fn append(&mut self, others: &[f32]) {
+        let (lines, rest) = others.as_chunks();
+        assert!(rest.is_empty(), "{} numbers are no whole lines", others.len());
+        self.0.extend(lines.iter().map(|&line| Line(line)));
     }
 
     fn lines(count: usize) -> usize {

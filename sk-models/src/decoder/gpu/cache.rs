@@ -147,9 +147,9 @@ impl PrefixCache for Prefix {
         None
     }
 
-    fn paste(&mut self, pieces: &[&Infallible], _: usize) {
-        if let Some(&&never) = pieces.first() {
-            match never {}
+    fn paste(&mut self, lanes: &[Vec<&Infallible>], _: usize) {
+        if let Some(&never) = lanes.iter().flatten().next() {
+            match *never {}
         }
     }
 }
