@@ -4,11 +4,11 @@
 //! than waking a thread takes.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::thread;
 
 /// Spins before a member sleeps: some tens of microseconds, the time between two passes of a
@@ -24,6 +24,11 @@ const MEMBER: usize = 1;
 const MEMBERS: usize = 0xffff;
 const OPEN: usize = 0x1_0000;
 const LOOP: usize = 0x2_0000;
+
+thread_local! {
+    /// Whether this thread runs a task of a team.
+    static IN_TASK: Cell<bool> = const { Cell::new(false) };
+}
 
 /// One parallel loop.
 #[derive(Clone, Copy)]
@@ -66,6 +71,7 @@ impl Shared {
     fn work(&self, job: Job, own: usize) {
         // SAFETY: the caller joined the open loop or runs it, so the closure is alive.
         let work = unsafe { &*job.work };
+        IN_TASK.set(true);
         for share in (own..job.shares).chain(0..own) {
             let [first, end] = [share, share + 1].map(|share| share * job.tasks / job.shares);
             loop {
@@ -78,6 +84,7 @@ impl Shared {
                 }
             }
         }
+        IN_TASK.set(false);
     }
 
     /// Joins the open loop unless it is `last`.
@@ -173,27 +180,18 @@ impl Team {
     /// Each thread begins with the same share of every loop, so that the output of neighbouring
     /// tasks is in its caches in the next loop. Then it helps with other shares.
     ///
-    /// If the team is busy with another caller, the caller runs all its tasks itself: several
-    /// decoders then have a thread each.
+    /// Callers take turns: more threads than processors would wait for each other in every loop. A
+    /// loop inside a task runs on the thread of the task.
     ///
     /// # Panics
     ///
     /// With the panic of a task, after all tasks.
     pub(crate) fn run(&self, tasks: usize, work: &(dyn Fn(usize) + Sync)) {
-        let alone = self.threads == 1 || tasks <= 1;
-        let turn = if alone {
-            None
-        } else {
-            match self.turn.try_lock() {
-                Ok(turn) => Some(turn),
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            }
-        };
-        let Some(_turn) = turn else {
+        if self.threads == 1 || tasks <= 1 || IN_TASK.get() {
             (0..tasks).for_each(work);
             return;
-        };
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = &*self.shared;
         // SAFETY: only the lifetime changes, and no member looks at the closure after this function
         // has returned.
@@ -343,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_side_by_side_do_not_wait_for_each_other() {
+    fn callers_take_turns_and_loops_may_be_nested() {
         let team = Team::new(2);
         let total = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -351,7 +349,6 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..500 {
                         team.run(7, &|_| {
-                            // A loop inside a task is a caller like any other.
                             team.run(2, &|_| {
                                 total.fetch_add(1, Ordering::Relaxed);
                             });
