@@ -16,7 +16,9 @@ use crate::team::Parts;
 /// A row-major matrix `[rows, width]` whose rows are padded to whole panels.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grid {
+    /// The rows, and perhaps memory of earlier ones.
     values: Numbers,
+    rows: usize,
     stride: usize,
 }
 
@@ -37,8 +39,17 @@ impl Grid {
 
     /// Resizes the grid to `[rows, width]` and keeps its memory. The contents are unspecified.
     pub(crate) fn reshape(&mut self, rows: usize, width: usize) {
+        self.rows = rows;
         self.stride = width.next_multiple_of(WIDTH);
-        self.values.resize(rows * self.stride);
+        self.values.reach(rows * self.stride);
+    }
+
+    fn values(&self) -> &[f32] {
+        &self.values[..self.rows * self.stride]
+    }
+
+    fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values[..self.rows * self.stride]
     }
 
     pub(crate) fn stride(&self) -> usize {
@@ -46,30 +57,32 @@ impl Grid {
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.values.len() / self.stride.max(1)
+        self.rows
     }
 
     /// Returns a row with its padding.
     pub(crate) fn row(&self, row: usize) -> &[f32] {
-        &self.values[row * self.stride..][..self.stride]
+        &self.values()[row * self.stride..][..self.stride]
     }
 
     pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
-        self.values.chunks_exact_mut(self.stride.max(1))
+        let stride = self.stride.max(1);
+        self.values_mut().chunks_exact_mut(stride)
     }
 
     /// Iterates over pieces of `count` rows.
     pub(crate) fn pieces_mut(&mut self, count: usize) -> impl Iterator<Item = &mut [f32]> {
-        self.values.chunks_mut((count * self.stride).max(1))
+        let size = (count * self.stride).max(1);
+        self.values_mut().chunks_mut(size)
     }
 
     /// Returns the matrix from `row` on, for [`multiply`](super::tile::multiply).
     pub(crate) fn place(&self, row: usize) -> Place<*const f32> {
-        Place { start: self.values[row * self.stride..].as_ptr(), stride: self.stride }
+        Place { start: self.values()[row * self.stride..].as_ptr(), stride: self.stride }
     }
 
     pub(crate) fn parts(&mut self) -> Parts<f32> {
-        Parts::of(&mut self.values)
+        Parts::of(self.values_mut())
     }
 
     /// Stacks grids of one width. A single grid is not copied.
@@ -78,8 +91,12 @@ impl Grid {
         if grids.len() == 0 {
             return Cow::Borrowed(first);
         }
-        let mut joined = first.clone();
-        grids.for_each(|grid| joined.values.append(&grid.values));
+        let mut joined = Self { values: Numbers::default(), ..*first };
+        joined.values.append(first.values());
+        for grid in grids {
+            joined.values.append(grid.values());
+            joined.rows += grid.rows;
+        }
         Cow::Owned(joined)
     }
 
@@ -88,13 +105,13 @@ impl Grid {
         if let [_] = counts {
             return vec![self];
         }
-        let mut rest = &self.values[..];
+        let mut rest = self.values();
         let piece = |&count: &usize| {
             let (own, after) = rest.split_at(count * self.stride);
             rest = after;
-            let mut values = Numbers::new(own.len());
-            values.copy_from_slice(own);
-            Self { values, stride: self.stride }
+            let mut values = Numbers::default();
+            values.append(own);
+            Self { values, rows: count, stride: self.stride }
         };
         counts.iter().map(piece).collect()
     }
@@ -102,7 +119,7 @@ impl Grid {
     /// Copies all rows without padding, `[rows, width]`.
     pub(crate) fn to_values(&self, width: usize) -> Vec<f32> {
         let mut values = Vec::with_capacity(self.rows() * width);
-        self.values.chunks_exact(self.stride.max(1)).for_each(|row| values.extend_from_slice(&row[..width]));
+        self.values().chunks_exact(self.stride.max(1)).for_each(|row| values.extend_from_slice(&row[..width]));
         values
     }
 }
