@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::Decoder;
 use super::engine::{AnyPrefix, AnySuffix};
 
 /// Keys and values of a context, one sequence per lane.
@@ -58,23 +57,12 @@ impl Drop for Held {
 
 const STALE: &str = "the prefix has changed since the suffix continued it";
 
-impl Decoder {
-    /// Returns an empty prefix for `lanes` lanes.
-    #[must_use]
-    pub fn prefix(&self, lanes: usize) -> Prefix {
-        Prefix { cache: self.engine.prefix(lanes), latest: None, held: Held::new(&self.held) }
-    }
-
-    /// Returns an empty suffix for `rows` rows in each of `lanes` lanes.
-    #[must_use]
-    pub fn suffix(&self, lanes: usize, rows: usize) -> Suffix {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let cache = self.engine.suffix(lanes, rows);
-        Suffix { cache, number: NUMBER.fetch_add(1, Ordering::Relaxed), even: true, lanes, rows, held: Held::new(&self.held) }
-    }
-}
-
 impl Prefix {
+    /// Returns an empty prefix, whose tokens are counted in `all`.
+    pub(super) fn new(cache: Box<dyn AnyPrefix>, all: &Arc<AtomicUsize>) -> Self {
+        Self { cache, latest: None, held: Held::new(all) }
+    }
+
     /// Returns the number of tokens held.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -167,6 +155,13 @@ impl Prefix {
 }
 
 impl Suffix {
+    /// Returns an empty suffix of `rows` rows in each of `lanes` lanes, whose tokens are counted in
+    /// `all`.
+    pub(super) fn new(cache: Box<dyn AnySuffix>, [lanes, rows]: [usize; 2], all: &Arc<AtomicUsize>) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        Self { cache, number: NUMBER.fetch_add(1, Ordering::Relaxed), even: true, lanes, rows, held: Held::new(all) }
+    }
+
     /// Returns the number of tokens of the longest row.
     #[must_use]
     pub fn len(&self) -> usize {

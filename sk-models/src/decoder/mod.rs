@@ -262,6 +262,18 @@ impl Decoder {
         Ok(Seats { of, lanes: lanes.iter().map(|lane| lane.as_ref().map(Arc::downgrade)).collect() })
     }
 
+    /// Returns an empty prefix for `lanes` lanes.
+    #[must_use]
+    pub fn prefix(&self, lanes: usize) -> Prefix {
+        Prefix::new(self.engine.prefix(lanes), &self.held)
+    }
+
+    /// Returns an empty suffix for `rows` rows in each of `lanes` lanes.
+    #[must_use]
+    pub fn suffix(&self, lanes: usize, rows: usize) -> Suffix {
+        Suffix::new(self.engine.suffix(lanes, rows), [lanes, rows], &self.held)
+    }
+
     /// Appends `tokens` to the context of every lane. Only keys and values are kept.
     ///
     /// # Panics
