@@ -137,7 +137,7 @@ impl Loaded {
         let mut seen = Seen::default();
         let prompt = tokens_of(&framing(), &models.tokenizer, &[Message::new(Role::User, asked.question())], None)?;
         let engine = models.engine(&self.rack, &[]);
-        let mut session = Session::new(engine.footing(), self.scheme(asked)?.build(&engine)?, [], asked.0 as u64)?;
+        let mut session = Session::new((&engine).into(), self.scheme(asked)?.build(&engine)?, [], asked.0 as u64)?;
         let _request = models.scheduler.enter(&Stop::new());
         let reply = session.reply(&prompt, framing().stops(), TOKENS, |step, _| -> Result<_, SessionError> {
             if let Some(step) = step {

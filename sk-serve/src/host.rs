@@ -426,7 +426,7 @@ impl<'m> HostEngine<'m> {
     #[must_use]
     pub fn footing(&self) -> Footing<'m> {
         match self {
-            Self::Local(engine) => engine.footing(),
+            Self::Local(engine) => engine.into(),
             Self::Remote(_, footing) => footing.clone(),
         }
     }

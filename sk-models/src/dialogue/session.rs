@@ -11,7 +11,7 @@ use sk_core::{
 };
 
 use super::ReplyText;
-use crate::local::{Extent, Models, Shortage};
+use crate::local::{Extent, LocalEngine, Models, Shortage};
 use crate::text::{TextError, Tokenizer};
 
 /// A response.
@@ -49,6 +49,18 @@ pub struct Footing<'m> {
     pub context_limit: usize,
     /// The instructions that the engine reads under.
     pub instructions: InstructionRack,
+}
+
+impl<'m> From<&LocalEngine<'m>> for Footing<'m> {
+    fn from(engine: &LocalEngine<'m>) -> Self {
+        let models = engine.models();
+        Self {
+            models: Some(models),
+            tokenizer: &models.tokenizer,
+            context_limit: models.context_limit(),
+            instructions: engine.instructions().clone(),
+        }
+    }
 }
 
 /// A scheme at work on an engine, with the generator of its draws.

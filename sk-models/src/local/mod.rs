@@ -13,7 +13,6 @@ use crate::ConfigError;
 use crate::assets;
 use crate::decoder::{Decoder, Precision, PrecisionError, Scheduler};
 use crate::device::{Device, DeviceError, DeviceName};
-use crate::dialogue::Footing;
 use crate::engine::{
     AdapterRack, Drafter, DrafterConfig, Frozen, HeadRack, InstructionRack, ReaderRack, SharedVerifier, Soup, TokenPrior,
     Verifier, Vocabulary,
@@ -332,15 +331,16 @@ pub struct LocalEngine<'m> {
 }
 
 impl<'m> LocalEngine<'m> {
-    /// What a session on this engine needs.
+    /// The models that it runs on.
     #[must_use]
-    pub fn footing(&self) -> Footing<'m> {
-        Footing {
-            models: Some(self.models),
-            tokenizer: &self.models.tokenizer,
-            context_limit: self.models.context_limit(),
-            instructions: self.instructions.clone(),
-        }
+    pub fn models(&self) -> &'m Models {
+        self.models
+    }
+
+    /// The instructions that it reads under.
+    #[must_use]
+    pub fn instructions(&self) -> &InstructionRack {
+        &self.instructions
     }
 
     /// The engine with the instructions of `rack`.
