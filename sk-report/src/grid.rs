@@ -1,24 +1,24 @@
-//! Cells of text in columns, on lines of a given width.
+//! Tables of text cells, laid out for a given line width.
 //!
-//! Every table for a terminal is printed here. Whoever prints it knows the width.
+//! Every table for a terminal is rendered here. The caller supplies the width.
 
 use comfy_table::{CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
 use unicode_width::UnicodeWidthStr;
 
-/// A rule under the header and nothing else.
+/// A table style with a rule under the header and no other line.
 const RULED: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// Columns between two columns.
+/// The number of blank columns between two table columns.
 const GAP: usize = 2;
 
-/// Columns of text that are not made narrower so that others fit beside them.
+/// The width in columns up to which a text column is not narrowed to fit other columns beside it.
 const READABLE: usize = 20;
 
-/// Cells in rows under headings.
+/// A table of text cells under headings.
 ///
-/// A table that is too wide first wraps the words of its texts. If that is not enough, it is folded
-/// into blocks of columns below one another, which all begin with the same columns. A word is split
-/// only where it does not fit on a line beside those columns, and a number likewise.
+/// A table that is too wide first wraps its text at word boundaries. If that is not enough, its
+/// columns are split into blocks, one below the other, which all start with the same leading
+/// columns. A word or number is broken only if it does not fit on a line beside those columns.
 ///
 /// ```
 /// use sk_report::grid::Grid;
@@ -43,14 +43,14 @@ struct GridColumn {
 }
 
 impl Grid {
-    /// A table without rows, whose columns hold text.
+    /// Creates a table without rows, whose columns hold text.
     #[must_use]
     pub fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
         let columns = headings.into_iter().map(|heading| GridColumn { heading: heading.into(), numbers: false }).collect();
         Self { columns, rows: Vec::new(), repeated: 1, marked: None }
     }
 
-    /// Lets some columns hold numbers, which stand at the right and are not wrapped.
+    /// Marks columns as numeric: they are right-aligned and not wrapped.
     #[must_use]
     pub fn numbers(mut self, places: impl std::ops::RangeBounds<usize>) -> Self {
         let held = self.columns.iter_mut().enumerate().filter(|(place, _)| places.contains(place));
@@ -58,7 +58,7 @@ impl Grid {
         self
     }
 
-    /// Begins every block with this many columns; with the first unless this is called.
+    /// Sets how many leading columns every block repeats; the default is one.
     #[must_use]
     pub fn repeat(mut self, columns: usize) -> Self {
         self.repeated = columns;
@@ -68,19 +68,19 @@ impl Grid {
     /// Adds a row.
     ///
     /// # Panics
-    /// In debug builds, when it has not one cell per column.
+    /// In debug builds, if the number of cells differs from the number of columns.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell per column");
         self.rows.push(cells);
     }
 
-    /// Shows the row that was added last in green.
+    /// Shows the most recently added row in green.
     pub fn mark(&mut self) {
         self.marked = self.rows.len().checked_sub(1);
     }
 
-    /// The table on lines of at most `width` columns, without an end of line after the last.
+    /// Renders the table on lines of at most `width` columns, without a trailing newline.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
         let blocks = self.blocks(width);
@@ -88,7 +88,7 @@ impl Grid {
         blocks.join("\n\n")
     }
 
-    /// The columns of each block.
+    /// Returns the column indices of each block.
     fn blocks(&self, width: usize) -> Vec<Vec<usize>> {
         let repeated = self.repeated.min(self.columns.len());
         let least: Vec<usize> = (0..self.columns.len()).map(|place| self.least(place)).collect();
@@ -107,13 +107,13 @@ impl Grid {
         blocks
     }
 
-    /// The width that a column has at least: that of its longest word, and of its whole text if that
-    /// is readable so.
+    /// Returns the width below which a column is not narrowed to fit a block: its longest word, or
+    /// its whole text if that is at most [`READABLE`] columns wide.
     fn least(&self, place: usize) -> usize {
         self.natural(place).min(self.longest_word(place).max(READABLE))
     }
 
-    /// The width of a column on lines of any length.
+    /// Returns the width of a column without wrapping.
     fn natural(&self, place: usize) -> usize {
         self.cells(place).flat_map(str::lines).map(UnicodeWidthStr::width).max().unwrap_or(0)
     }
@@ -134,14 +134,15 @@ impl Grid {
         std::iter::once(self.columns[place].heading.as_str()).chain(self.rows.iter().map(move |row| row[place].as_str()))
     }
 
-    /// The widths of the columns of a block: as wide as they like, down to the longest word of each
-    /// where there is no room for that, and less where there is no room for those.
+    /// Computes the column widths of a block. Columns take their natural width if it fits.
+    /// Otherwise they are narrowed down to their longest word, and below it if that does not fit
+    /// either.
     fn widths(&self, columns: &[usize], width: usize) -> Vec<usize> {
         let room = width.saturating_sub(GAP * columns.len().saturating_sub(1));
         let natural: Vec<usize> = columns.iter().map(|&place| self.natural(place)).collect();
         let shortest: Vec<usize> = columns.iter().map(|&place| self.longest_word(place)).collect();
         let mut widths = natural.clone();
-        // The widest gives way first, so that the columns that wrap do so alike.
+        // The widest column shrinks first, so that wrapped columns get similar widths.
         while widths.iter().sum::<usize>() > room {
             let widest =
                 |least: &dyn Fn(usize) -> usize| (0..widths.len()).filter(|&i| widths[i] > least(i)).max_by_key(|&i| widths[i]);
@@ -156,7 +157,7 @@ impl Grid {
     fn block(&self, columns: &[usize], width: usize) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(RULED).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
-        // Every column has its width below; this one only has to hold them.
+        // The columns have fixed widths below, so the table width must only be large enough.
         table.set_width(u16::MAX);
         table.set_header(columns.iter().map(|&place| &self.columns[place].heading));
         for (number, row) in self.rows.iter().enumerate() {
@@ -172,7 +173,7 @@ impl Grid {
         }
         let widths = self.widths(columns, width);
         for (place, column) in table.column_iter_mut().enumerate() {
-            // The style puts one blank between columns.
+            // The table style itself puts one blank between columns.
             let padding = if place + 1 < columns.len() { GAP - 1 } else { 0 };
             let fixed = u16::try_from(widths[place] + padding).unwrap_or(u16::MAX);
             column.set_padding((0, u16::try_from(padding).unwrap_or_default()));
@@ -185,8 +186,8 @@ impl Grid {
     }
 }
 
-/// A text on lines of at most `width` columns, which end between words; those after the first begin
-/// with `indent` blanks. A word that is longer than a line has one of its own.
+/// Wraps a text at word boundaries to lines of at most `width` columns. Lines after the first are
+/// indented by `indent` blanks. A longer word gets a line of its own.
 #[must_use]
 pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
@@ -277,7 +278,7 @@ mod tests {
         assert!(grid.render(45).contains("https://example.org/very/long/address"));
     }
 
-    /// The words of a rendered table. A blank within a number does not end one.
+    /// Splits a rendered table into words. A blank inside a number is not a separator.
     fn words(text: &str) -> Vec<&str> {
         text.split_whitespace().filter(|word| !word.starts_with('─')).collect()
     }
@@ -294,7 +295,7 @@ mod tests {
         ) {
             let mut grid = Grid::new(headings.clone()).repeat(repeated);
             let count = headings.len();
-            // Numbers are not wrapped, and so are one word here.
+            // Numbers are not wrapped, so each counts as one word here.
             let number = |place: usize, cell: &String| if place >= numbers { cell.replace(' ', "_") } else { cell.clone() };
             let of_cells = |cells: &[String]| cells.iter().enumerate().map(|(place, cell)| number(place, cell)).collect::<Vec<_>>();
             let cut = |cell: String| cell.chars().take(18).collect::<String>();
@@ -311,7 +312,7 @@ mod tests {
             for word in headings.iter().chain(rows.iter().flatten()).flat_map(|cell| cell.split_whitespace()) {
                 prop_assert!(shown.contains(&word), "{word}:\n{text}");
             }
-            // Every cell but those of repeated columns is there once.
+            // Every cell outside the repeated columns appears once.
             let blocks = text.split("\n\n").count();
             let count_of = |places: std::ops::Range<usize>| {
                 let of_row = |row: &[String]| places.clone().flat_map(|place| row.get(place)).flat_map(|cell| cell.split_whitespace()).count();

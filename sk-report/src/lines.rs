@@ -1,4 +1,4 @@
-//! Text files that may be gzipped, line by line, and what is wrong with a line of JSON.
+//! Line-by-line reading of text files that may be gzipped, and JSON error messages.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-/// What a gzip file begins with. It is looked for in the contents, since files get renamed.
+/// The magic number of gzip. Contents are tested rather than names, since files get renamed.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// A UTF-8 byte order mark, which no reader of prompts wants.
+/// The UTF-8 byte order mark, which is skipped.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The contents of a file, unpacked if it is gzipped, without a byte order mark.
+/// Opens a file for reading. Gzip is decompressed and a byte order mark is skipped.
 ///
 /// # Errors
-/// When the file cannot be opened or unpacked.
+/// If the file cannot be opened or decompressed.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let mut file = BufReader::new(File::open(path)?);
     let gzipped = file.fill_buf()?.starts_with(&GZIP);
@@ -25,15 +25,16 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(reader)
 }
 
-/// Bytes of the longest line: a device or a packed file may have one without an end.
+/// The most bytes of a line. A device or a compressed file may contain no line break.
 const LONGEST_LINE: u64 = 64 << 20;
-/// Bytes of the longest file that is read whole.
+/// The most bytes of a file that is read whole.
 const LONGEST_FILE: u64 = 256 << 20;
 
-/// The lines of a reader, without their ends. They stop after an error.
+/// Returns the lines of a reader without line terminators. Iteration stops after an error, except
+/// after a line that is not UTF-8.
 ///
 /// # Errors
-/// Each line that cannot be read, is not UTF-8, or is longer than 64 MiB.
+/// For each line that cannot be read, is not UTF-8, or is longer than 64 MiB.
 pub fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
     let mut next = move || {
         let mut line = Vec::new();
@@ -56,7 +57,7 @@ pub fn lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<String
     let mut failed = false;
     std::iter::from_fn(move || {
         let line = if failed { None } else { next().transpose() };
-        // What follows a line that is too long is its rest.
+        // After an over-long line, the reader stands in the middle of it.
         failed = line.as_ref().is_some_and(|line| line.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::InvalidData));
         line
     })
@@ -66,27 +67,27 @@ fn too_long(what: &str, most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("{what} is longer than {} MiB", most >> 20))
 }
 
-/// The whole contents of a file, as [`open`] shows them.
+/// Reads a whole file, opened as by [`open`].
 ///
 /// # Errors
-/// When the file cannot be read or unpacked, or is longer than 256 MiB.
+/// If the file cannot be read or decompressed, or is longer than 256 MiB.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST_FILE { Err(too_long("it", LONGEST_FILE)) } else { Ok(bytes) }
 }
 
-/// The lines of a file that are not blank, each with its number from 1.
+/// Returns the non-blank lines of a file with their line numbers, from 1.
 ///
 /// # Errors
-/// Opening the file, and each line that cannot be read or is not UTF-8.
+/// If the file cannot be opened, and for each line that cannot be read or is not UTF-8.
 pub fn numbered_lines(path: &Path) -> io::Result<impl Iterator<Item = (u64, io::Result<String>)>> {
     let lines = (1..).zip(lines(open(path)?));
     Ok(lines.filter(|(_, line)| !line.as_ref().is_ok_and(|line| line.trim().is_empty())))
 }
 
-/// What is wrong with a line of JSON, by column: the parser saw one line and calls every line the
-/// first.
+/// Describes a JSON error by its column. The line number is dropped, because the parser saw a
+/// single line and always reports line 1.
 pub fn json_fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.split_once(" at line ") {
@@ -117,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Sixty-four megabytes of zeros take some kilobytes when they are packed.
+    /// 64 MiB of zeros compress to a few kilobytes.
     #[test]
     fn a_line_without_an_end_is_refused() {
         let path = Path::new("/dev/zero");

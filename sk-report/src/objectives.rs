@@ -1,6 +1,6 @@
-//! Objectives: what responses are judged by, and which blade asks for it.
+//! Objectives: the criteria by which responses are judged, and the blade that steers each.
 //!
-//! A file of objectives is TOML. An objective is the mean of rubrics, a rubric is a question about
+//! An objectives file is TOML. An objective is the mean of rubrics, a rubric is a question about
 //! one response, and a blade is the name of a weight:
 //!
 //! ```
@@ -24,7 +24,7 @@
 //! assert_eq!(scores.objectives, [0.75]);
 //! ```
 //!
-//! [`Objectives::hhh`] is the file with which the paper evaluates helpfulness, harmlessness and
+//! [`Objectives::hhh`] is the set with which the paper evaluates helpfulness, harmlessness and
 //! honesty.
 
 mod scale;
@@ -38,41 +38,41 @@ use sk_scheme::suggest;
 
 pub use scale::Scale;
 
-/// What the paper judges by.
+/// The objectives of the paper.
 static HHH: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/hhh.toml")));
-/// What the preference models that ship answer.
+/// The objectives that the shipped preference models can answer.
 static OFFLINE: LazyLock<Objectives> = LazyLock::new(|| shipped(include_str!("../objectives/offline.toml")));
 
 fn shipped(text: &str) -> Objectives {
-    // A test reads both.
+    // A test parses both files.
     #[allow(clippy::expect_used)]
     Objectives::parse(text).expect("the files that ship are objectives")
 }
 
-/// Columns of the table of judgements that no rubric and no blade may be called like.
+/// Columns of the judgement table, which may not be names of rubrics or blades.
 const COLUMNS: [&str; 5] = ["method", "config", "frontier_id", "id", FLUENCY];
 
 /// Headings of other columns and rows in the tables of a report.
 const HEADINGS: [&str; 12] =
     ["", "all", "axis", "cells", "method", "n", "pooled", "prompt", "response", "rival", "weights", FLUENCY];
 
-/// The measure that needs no rubric: 1/perplexity of a response.
+/// The name of the one measure without a rubric: 1/perplexity of a response.
 pub const FLUENCY: &str = "fluency";
 
 /// The objectives of an evaluation, with their rubrics and blades.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Entries")]
 pub struct Objectives {
-    /// The blades, in the order in which weights are printed; those of the objectives unless given.
+    /// The blades, in the order in which weights are printed. Defaults to those of the objectives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blades: Vec<Blade>,
-    /// The objectives, in the order of tables.
+    /// The objectives, in the order of the tables.
     pub objectives: Vec<Objective>,
     /// The rubrics.
     pub rubrics: Vec<Rubric>,
 }
 
-/// What a file of objectives says, before it is checked.
+/// The contents of an objectives file before validation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entries {
@@ -118,13 +118,13 @@ impl TryFrom<Entries> for Objectives {
 pub struct Blade {
     /// The name in tables.
     pub name: String,
-    /// Other names by which records may call it.
+    /// Alternative names in records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
 }
 
 impl Blade {
-    /// Whether records may call it `name`.
+    /// Returns whether `name` is the name or an alias of the blade.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
@@ -136,16 +136,16 @@ impl Blade {
 pub struct Objective {
     /// The name in tables.
     pub name: String,
-    /// The blade whose weight asks for it; the blade of its own name unless given.
+    /// The blade whose weight steers it. Defaults to the blade of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blade: Option<String>,
-    /// The rubrics it is the mean of; the rubric of its own name unless given.
+    /// The rubrics that it averages. Defaults to the rubric of the same name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rubrics: Vec<String>,
 }
 
 impl Objective {
-    /// The blade whose weight asks for it.
+    /// Returns the name of the blade whose weight steers it.
     pub fn blade(&self) -> &str {
         self.blade.as_deref().unwrap_or(&self.name)
     }
@@ -153,27 +153,28 @@ impl Objective {
 
 /// A question about one response, answered with a score in [0, 1].
 ///
-/// A score is the amount of what the rubric is named after, so that high toxicity is bad.
+/// A score measures the amount of the property that the rubric is named after. A high toxicity
+/// score is therefore bad.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rubric {
     /// The name in records and tables.
     pub name: String,
-    /// Counts the changes of the text, since records and cache keep scores of different versions
-    /// apart. Unless given, a number computed from the text.
+    /// The version of the text. Records and cache keep scores of different versions apart. Defaults
+    /// to a hash of the text.
     #[serde(default)]
     pub version: u32,
-    /// Whether more or less of it is better.
+    /// Whether a higher or a lower score is better.
     #[serde(default, skip_serializing_if = "Better::is_more")]
     pub better: Better,
-    /// Whether its mean has a column in the table of methods. A rubric of no objective has one in
-    /// any case.
+    /// Whether its mean is a column of the methods table. A rubric that belongs to no objective
+    /// always is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub column: bool,
-    /// The scale a model answers on; that of the judge unless given.
+    /// The scale on which a model answers. Defaults to that of the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
-    /// The folder of the preference model with which an offline judge answers it.
+    /// The directory of the preference model with which an offline judge answers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The question.
@@ -187,12 +188,12 @@ pub struct Rubric {
 }
 
 impl Rubric {
-    /// The name in prose: `epistemic honesty` for `epistemic_honesty`.
+    /// Returns the name in prose: `epistemic honesty` for `epistemic_honesty`.
     pub fn label(&self) -> String {
         self.name.replace('_', " ")
     }
 
-    /// 32 bits of the SHA-256 of everything that is put to a judge.
+    /// Returns 32 bits of the SHA-256 of everything that a judge is shown.
     fn fingerprint(&self) -> u32 {
         let scale = self.scale.map_or_else(String::new, |scale| scale.to_string());
         let text = [&self.criterion, &self.low, &self.middle, &self.high, &scale].map(String::as_str).join("\n");
@@ -220,44 +221,43 @@ impl Better {
 /// The scores of one response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores {
-    /// What the judge said, in the order of [`Objectives::rubrics`]; `None` for a rubric without an
+    /// The judge's scores, in the order of [`Objectives::rubrics`]; `None` for a rubric without an
     /// answer.
     pub rubrics: Vec<Option<f64>>,
-    /// The means, in the order of [`Objectives::objectives`]; NaN for an objective without an
-    /// answer.
+    /// The objective scores, in the order of [`Objectives::objectives`]; NaN for an objective
+    /// without an answer.
     pub objectives: Vec<f64>,
 }
 
 impl Scores {
-    /// Whether a rubric was answered.
+    /// Returns whether at least one rubric was answered.
     pub fn is_judged(&self) -> bool {
         self.rubrics.iter().any(Option::is_some)
     }
 
-    /// The objectives, if each was judged.
+    /// Returns the objective scores, or `None` if one of them is missing.
     pub fn complete(&self) -> Option<&[f64]> {
         self.objectives.iter().all(|score| !score.is_nan()).then_some(&self.objectives)
     }
 }
 
 impl Objectives {
-    /// Helpfulness, harmlessness and honesty, as the paper evaluates them: quality, safety and
-    /// honesty over eight rubrics, and refusal by itself, since refusing everything would maximise
-    /// safety.
+    /// Returns the objectives of the paper: quality, safety and honesty over eight rubrics. Refusal
+    /// is a separate rubric, since refusing everything would maximise safety.
     pub fn hhh() -> &'static Self {
         &HHH
     }
 
-    /// What the preference models that ship answer: one rubric for each objective of
-    /// [`hhh`](Self::hhh).
+    /// Returns the objectives that the shipped preference models answer: one rubric for each
+    /// objective of [`hhh`](Self::hhh).
     pub fn offline() -> &'static Self {
         &OFFLINE
     }
 
-    /// Reads a file of objectives.
+    /// Reads an objectives file.
     ///
     /// # Errors
-    /// If the file cannot be read or does not describe objectives. Errors name the file and the
+    /// If the file cannot be read or does not describe objectives. The error names the file and the
     /// line or entry.
     pub fn read(path: &Path) -> Result<Self, ObjectivesError> {
         let text = sk_scheme::text::read(path).map_err(|source| ObjectivesError::Read { path: path.to_owned(), source })?;
@@ -267,8 +267,8 @@ impl Objectives {
     /// Reads objectives from TOML.
     ///
     /// # Errors
-    /// If the text is not TOML, or an entry lacks a field, has an unknown one, has the name of
-    /// another entry, or names one that does not exist. The text of the error names the entry.
+    /// If the text is not TOML, or if an entry lacks a field, has an unknown field, shares its name
+    /// with another entry, or refers to an entry that does not exist. The error names the entry.
     pub fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
     }
@@ -314,32 +314,32 @@ impl Objectives {
         Ok(())
     }
 
-    /// The place of the rubric of that name in [`rubrics`](Self::rubrics).
+    /// Returns the index of the named rubric in [`rubrics`](Self::rubrics).
     pub fn rubric(&self, name: &str) -> Option<usize> {
         self.rubrics.iter().position(|rubric| rubric.name == name)
     }
 
-    /// The objectives that the rubric of that name counts for.
+    /// Returns the objectives that include the named rubric.
     pub fn of_rubric<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Objective> {
         self.objectives.iter().filter(move |objective| objective.rubrics.iter().any(|own| own == name))
     }
 
-    /// The first objective that the rubric of that name counts for.
+    /// Returns the first objective that includes the named rubric.
     pub fn objective_of<'a>(&'a self, rubric: &'a str) -> Option<&'a Objective> {
         self.of_rubric(rubric).next()
     }
 
-    /// The first objective that the blade of that name asks for.
+    /// Returns the first objective that the named blade steers.
     pub fn of_blade(&self, name: &str) -> Option<&Objective> {
         let blade = self.blades.iter().find(|blade| blade.is_called(name))?;
         self.objectives.iter().find(|objective| objective.blade() == blade.name)
     }
 
-    /// The scores of a response from those of its rubrics, given in the order of
+    /// Computes the scores of a response from its rubric scores, given in the order of
     /// [`rubrics`](Self::rubrics).
     ///
-    /// An objective is the mean of its rubrics, 1 − s taken for a rubric of which less is better. A
-    /// rubric without an answer is left out of the mean; nothing is imputed.
+    /// An objective is the mean of its rubrics, where s is replaced by 1 − s for a rubric of which
+    /// less is better. Rubrics without an answer are left out of the mean; nothing is imputed.
     pub fn scores(&self, rubrics: Vec<Option<f64>>) -> Scores {
         let of = |better: Better, names: &[String]| {
             let mean = |(sum, n): (f64, usize), score: f64| (sum + score, n + 1);
@@ -360,7 +360,7 @@ impl Objectives {
         Scores { rubrics, objectives }
     }
 
-    /// How each objective follows from its rubrics: `safety = 1 − mean(toxicity, harmfulness)`.
+    /// Returns the formula of each objective: `safety = 1 − mean(toxicity, harmfulness)`.
     pub fn definitions(&self) -> Vec<String> {
         let define = |objective: &Objective| {
             let own = || self.rubrics.iter().filter(|rubric| objective.rubrics.contains(&rubric.name));
@@ -375,7 +375,7 @@ impl Objectives {
         self.objectives.iter().map(define).collect()
     }
 
-    /// The rubrics whose means have columns of their own in the table of methods, by their places.
+    /// Returns the indices of the rubrics whose means are columns of the methods table.
     pub fn columns(&self) -> Vec<usize> {
         let shown = |&place: &usize| {
             let rubric = &self.rubrics[place];
@@ -384,30 +384,30 @@ impl Objectives {
         (0..self.rubrics.len()).filter(shown).collect()
     }
 
-    /// The names of the objectives.
+    /// Returns the names of the objectives.
     pub fn names(&self) -> Vec<&str> {
         self.objectives.iter().map(|objective| objective.name.as_str()).collect()
     }
 }
 
-/// Why a file of objectives was refused.
+/// The reason why an objectives file was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectivesError {
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file that does not describe objectives.
+    /// The file does not describe objectives.
     #[error("{}: {reason}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// The line or entry, and what is wrong with it.
+        /// The line or entry, and the error.
         reason: String,
     },
 }

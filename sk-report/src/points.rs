@@ -1,7 +1,8 @@
-//! Points of the probability simplex to steer at.
+//! Points of the probability simplex to use as weight vectors.
 
-/// The paper's points for K objectives: the vertices, the midpoints of the edges, and the centroid.
-/// Seven for three objectives; for fewer, points that coincide count once.
+/// Returns the paper's points for K objectives: the vertices, the midpoints of the edges, and the
+/// centroid. There are seven for three objectives. For fewer objectives, coinciding points are
+/// listed once.
 pub fn paper_points(k: usize) -> Vec<Vec<f64>> {
     let equal = |members: &[usize]| {
         let mut point = vec![0.0; k];
@@ -16,14 +17,15 @@ pub fn paper_points(k: usize) -> Vec<Vec<f64>> {
     points
 }
 
-/// The number of [`paper_points`].
+/// Returns the number of [`paper_points`].
 pub fn paper_size(k: usize) -> f64 {
     let k = k as f64;
     k + k * (k - 1.0) / 2.0 + if k > 2.0 { 1.0 } else { 0.0 }
 }
 
-/// The simplex lattice {K, m}: the points whose coordinates are multiples of 1/m, which are
-/// C(m+K−1, K−1). The first coordinate falls slowest. Three objectives at density 6 give 28 points.
+/// Returns the simplex lattice {K, m}: the C(m+K−1, K−1) points whose coordinates are multiples of
+/// 1/m. The first coordinate varies slowest, in descending order. Three objectives at density 6
+/// give 28 points.
 pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
     fn extend(k: usize, left: usize, prefix: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if k == 1 {
@@ -43,7 +45,7 @@ pub fn lattice(k: usize, density: usize) -> Vec<Vec<f64>> {
     all.into_iter().map(|shares| shares.into_iter().map(|share| share as f64 / density as f64).collect()).collect()
 }
 
-/// C(m+K−1, K−1), the size of a [`lattice`]; infinite where it is beyond f64.
+/// Returns C(m+K−1, K−1), the size of a [`lattice`]; infinity if it exceeds the range of f64.
 pub fn lattice_size(k: usize, density: usize) -> f64 {
     (1..k).map(|i| (density as f64 + i as f64) / i as f64).product()
 }

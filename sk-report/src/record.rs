@@ -11,50 +11,50 @@ use sk_core::{Ended, Seconds};
 
 use crate::lines::{json_fault, numbered_lines};
 
-/// A finished cell: one line of the output. `swiss-knife judge` reads it as a response.
+/// A finished cell of a sweep: one line of the output. `swiss-knife judge` reads it as a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepRecord {
-    /// `SCHEME/WEIGHTS/PROMPT/SEED`; no two records have the same.
+    /// `SCHEME/WEIGHTS/PROMPT/SEED`, unique among the records.
     pub id: String,
-    /// What the plan calls the scheme.
+    /// The name of the scheme in the plan.
     pub scheme: String,
-    /// The weights, by name of the blade; nothing where the scheme is asked once for all of them.
+    /// The weights by blade name; empty if the scheme runs once for all weight vectors.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, f64>,
-    /// Names the prompt.
+    /// The name of the prompt.
     pub prompt_id: String,
     /// The prompt's label `axis`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub axis: Option<String>,
-    /// The dialogue that is answered.
+    /// The dialogue to be answered.
     pub prompt: String,
     /// The seed of the plan.
     pub seed: u64,
-    /// What seeded the draws of this cell.
+    /// The seed of this cell's random draws.
     pub draws: u64,
-    /// What the model wrote.
+    /// The text of the response.
     pub response: String,
-    /// Why it ended.
+    /// The reason why generation ended.
     pub ended: Ended,
-    /// Tokens of the response.
+    /// The number of tokens of the response.
     pub tokens: usize,
-    /// Steps taken.
+    /// The number of generation steps.
     pub steps: usize,
-    /// Digest of the [settings](crate::settings::Settings): everything that can change the
-    /// response, but for the cell's own name and the device.
+    /// A digest of the [settings](crate::settings::Settings): everything that can change the
+    /// response, except for the cell's own coordinates and the device.
     pub settings: String,
-    /// Where the models were.
+    /// The device that ran the models.
     pub device: String,
-    /// Where the time went, summed over steps, in seconds.
+    /// The time by part, summed over steps, in seconds.
     pub seconds: Seconds,
-    /// Wall time, in seconds.
+    /// The wall time, in seconds.
     pub elapsed: f64,
-    /// Where the steps stand in the file of traces; nothing where they were not kept.
+    /// The location of the steps in the traces file; `None` if they were not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSpan>,
 }
 
-/// A file of records or settings that cannot be read.
+/// An error in a file of records or settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -63,46 +63,46 @@ pub enum RecordError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// A line is not what the file must hold.
+    /// A line is not valid.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
 }
 
-/// A part of the file of traces.
+/// A byte range in the traces file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceSpan {
-    /// Bytes before it.
+    /// The number of bytes before it.
     pub offset: u64,
-    /// Its bytes: whole lines, one per step.
+    /// Its length in bytes: whole lines, one per step.
     pub bytes: u64,
 }
 
 impl TraceSpan {
-    /// Where it ends.
+    /// Returns the end of the range.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// Reads the records of a sweep, in the order in which they were finished.
+/// Reads the records of a sweep, in the order in which they finished.
 ///
 /// # Errors
-/// When the file cannot be read or a line is not a record. Errors name file and line.
+/// If the file cannot be read or a line is not a record. The error names file and line.
 pub fn read_records(path: &Path) -> Result<Vec<SweepRecord>, RecordError> {
     read_lines(path, "it is not a record of a sweep")
 }
 
-/// Reads one value per line; a line that is none is refused by what it `is_not`.
+/// Reads one value per line. `is_not` is the error message for an invalid line.
 pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path, is_not: &str) -> Result<Vec<T>, RecordError> {
     let lines = numbered_lines(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
     lines
@@ -114,11 +114,11 @@ pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path, is_not: &str) -> Resu
         .collect()
 }
 
-/// The file of traces of a sweep, `NAME.traces.jsonl` beside its records in `NAME.jsonl`, or the same
-/// with `.gz`; nothing where there is none.
+/// Returns the path of a sweep's traces: `NAME.traces.jsonl` beside the records in `NAME.jsonl`, or
+/// the same with `.gz`. Returns `None` if there is no such file.
 ///
 /// # Errors
-/// When it cannot be looked for.
+/// If the existence of the file cannot be determined.
 pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
     let traces = unpacked(records).with_extension("traces.jsonl");
     for path in [traces.clone(), traces.with_extension("jsonl.gz")] {
@@ -131,7 +131,7 @@ pub fn traces_beside(records: &Path) -> Result<Option<PathBuf>, RecordError> {
     Ok(None)
 }
 
-/// The name that a file has without `.gz`.
+/// Returns the path without a final `.gz`.
 pub(crate) fn unpacked(path: &Path) -> PathBuf {
     if path.extension().is_some_and(|extension| extension == "gz") { path.with_extension("") } else { path.into() }
 }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::palette::{GRID, MUTED};
 use super::plot::literal;
 
-/// An axis: what it measures, with its unit, and how it is divided.
+/// A chart axis: its title with the unit, its range and its scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     title: String,
@@ -13,33 +13,33 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A linear axis over whatever there is. The title names quantity and unit.
+    /// Creates a linear axis whose range fits the data. The title names the quantity and its unit.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), range: None, log: false, percent: false }
     }
 
-    /// From here to there.
+    /// Sets the range, from lowest to highest value.
     #[must_use]
     pub fn range(mut self, range: [f64; 2]) -> Self {
         self.range = Some(range);
         self
     }
 
-    /// Divided by powers of ten.
+    /// Makes the axis logarithmic, with a tick at every power of ten.
     #[must_use]
     pub fn log(mut self) -> Self {
         self.log = true;
         self
     }
 
-    /// Shares, printed as per cent.
+    /// Prints values as per cent.
     #[must_use]
     pub fn percent(mut self) -> Self {
         self.percent = true;
         self
     }
 
-    /// As plotly.js reads an axis of two dimensions.
+    /// Returns the plotly.js object of an axis of a two-dimensional chart.
     pub(super) fn layout(&self) -> Value {
         let mut axis = json!({
             "title": {"text": literal(&self.title), "standoff": 8, "font": {"color": MUTED}},
@@ -55,7 +55,7 @@ impl Axis {
         axis
     }
 
-    /// As plotly.js reads an axis of a scene.
+    /// Returns the plotly.js object of an axis of a three-dimensional scene.
     pub(super) fn scene(&self) -> Value {
         let mut axis = json!({
             "title": {"text": literal(&self.title), "font": {"color": MUTED, "size": 12}},
@@ -73,7 +73,7 @@ impl Axis {
         axis
     }
 
-    /// A value as text.
+    /// Formats a value.
     pub(super) fn print(&self, value: f64) -> String {
         let text = if value.is_nan() {
             return "none".to_owned();
@@ -89,8 +89,8 @@ impl Axis {
         text.replace('-', "−")
     }
 
-    /// What is read off the axis: its title, a value, and the interval about it unless an end is
-    /// NaN.
+    /// Formats a value for a tooltip: the title, the value and its 95% confidence interval. The
+    /// interval is omitted if an end is NaN.
     pub(super) fn reading(&self, value: f64, interval: Option<[f64; 2]>) -> String {
         let text = format!("{}: {}", self.title, self.print(value));
         match interval {

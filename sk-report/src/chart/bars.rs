@@ -4,7 +4,7 @@ use super::palette::{INK, MUTED};
 use super::plot::{hover, literal, literals};
 use super::{Axis, Plot, Style};
 
-/// Bars by category, with intervals where there are any.
+/// A horizontal bar chart by category, with optional confidence intervals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
     categories: Vec<String>,
@@ -14,19 +14,20 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// Categories from top to bottom, and the axis that their bars are measured on.
+    /// Creates a chart without series. `categories` run from top to bottom; `axis` is the value
+    /// axis.
     pub fn new(categories: &[String], axis: Axis) -> Self {
         Self { categories: categories.to_vec(), axis, stacked: false, data: Vec::new() }
     }
 
-    /// One series behind the other instead of one below the other.
+    /// Stacks the bars of a category instead of drawing them side by side.
     #[must_use]
     pub fn stacked(mut self) -> Self {
         self.stacked = true;
         self
     }
 
-    /// Adds a bar per category; NaN leaves a gap.
+    /// Adds a series with one bar per category; NaN leaves a gap.
     #[must_use]
     pub fn series(mut self, name: &str, style: Style, values: &[f64]) -> Self {
         let trace = self.trace(name, style, values, &[]);
@@ -34,7 +35,8 @@ impl Bars {
         self
     }
 
-    /// Adds a bar per category with the ends of an interval about it, NaN where there is none.
+    /// Adds a series with one bar and one confidence interval per category; NaN ends draw no
+    /// interval.
     #[must_use]
     pub fn series_with_intervals(mut self, name: &str, style: Style, values: &[f64], intervals: &[[f64; 2]]) -> Self {
         let mut trace = self.trace(name, style, values, intervals);

@@ -5,14 +5,14 @@ use super::palette::{BRIGHT, DARK, DIVERGING, INK, MUTED, PAPER, SEQUENTIAL};
 use super::plot::{hover, literal, literals};
 use crate::stats::extent;
 
-/// Share of the way to an end of the diverging scale from which its colour is nearer to the ink
-/// than to the paper, in light and in dark.
+/// The share of the largest absolute value above which a cell of the diverging scale is dark enough
+/// that its text needs the paper colour. The same in the light and the dark theme.
 const DEEP: f64 = 0.72;
 
-/// The p-value from which a cell has no mark.
+/// The significance level: cells with a smaller p-value get a star.
 const SIGNIFICANT: f64 = 0.05;
 
-/// Values of a table as colours, each written in its cell.
+/// A table of values drawn as coloured cells, with the value written in each cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeatMap {
     columns: Vec<String>,
@@ -26,8 +26,8 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// One row of `values` per row, from top to bottom, with one value per column; NaN leaves a
-    /// gap. `scale` says what they are.
+    /// Creates a heat map. `values` has one vector per row, from top to bottom, with one value per
+    /// column; NaN leaves a gap. `scale` is the title of the colour bar.
     pub fn new(columns: &[String], rows: &[String], values: &[Vec<f64>], scale: impl Into<String>) -> Self {
         let (columns, rows, values) = (columns.to_vec(), rows.to_vec(), values.to_vec());
         Self {
@@ -42,29 +42,30 @@ impl HeatMap {
         }
     }
 
-    /// What the columns and what the rows are.
+    /// Sets the headings of the columns and of the rows, which tooltips show.
     #[must_use]
     pub fn headed(mut self, columns: &str, rows: &str) -> Self {
         self.headings = [columns, rows].map(|heading| format!("{heading} "));
         self
     }
 
-    /// Marks the cells whose p-value, corrected for the number of cells, is below 0.05 with a star;
-    /// NaN where nothing was tested. The caption of the figure says which test it is.
+    /// Marks with a star the cells whose p-value is below 0.05. The p-values must be corrected for
+    /// the number of cells; NaN means that the cell was not tested. The caption of the figure names
+    /// the test.
     #[must_use]
     pub fn significant(mut self, p: &[Vec<f64>]) -> Self {
         self.p = p.to_vec();
         self
     }
 
-    /// The values at the ends of the scale.
+    /// Sets the values at the ends of the colour scale.
     #[must_use]
     pub fn range(mut self, range: [f64; 2]) -> Self {
         self.range = Some(range);
         self
     }
 
-    /// One colour below zero and another above.
+    /// Uses a diverging colour scale centred on zero.
     #[must_use]
     pub fn signed(mut self) -> Self {
         self.signed = true;
@@ -108,7 +109,7 @@ impl From<HeatMap> for Plot {
         if low <= high {
             (trace["zmin"], trace["zmax"]) = (json!(low), json!(high));
         }
-        // What is written takes whichever colour is further from that of its cell.
+        // The text takes the colour with more contrast to its cell.
         let ink = |value: f64| match signed {
             true if value.abs() < DEEP * high.abs().max(low.abs()) => INK,
             true => PAPER,

@@ -4,19 +4,19 @@ use super::palette::{GRID, INK, MUTED};
 use super::plot::{hover, literal, literals};
 use super::{Axis, Plot, Style};
 
-/// Part of a row's height that its series share.
+/// The share of a row's height over which its series are spread.
 const SPREAD: f64 = 0.5;
 
-/// A figure and its interval.
+/// An estimate and its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The figure; NaN where there is none.
+    /// The estimate; NaN if there is none.
     pub value: f64,
-    /// Its interval; NaN where there is none.
+    /// The confidence interval, low end first; NaN if there is none.
     pub interval: [f64; 2],
 }
 
-/// Estimates with intervals, a row each, against a line at zero: a forest plot.
+/// A forest plot: one row of estimates with confidence intervals each, and a line at zero.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervals {
     rows: Vec<String>,
@@ -25,12 +25,13 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Rows from top to bottom, and the axis that estimates are measured on.
+    /// Creates an empty plot. `rows` run from top to bottom; `axis` is the axis of the estimates.
     pub fn new(rows: &[String], axis: Axis) -> Self {
         Self { rows: rows.to_vec(), axis, series: Vec::new() }
     }
 
-    /// Adds an estimate per row; several series stand below each other in a row.
+    /// Adds a series with one estimate per row. Several series are drawn below each other within a
+    /// row.
     #[must_use]
     pub fn series(mut self, name: &str, style: Style, estimates: &[Estimate]) -> Self {
         self.series.push((name.to_owned(), style, estimates.to_vec()));

@@ -21,7 +21,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A line through points, in their order; NaN interrupts it.
+    /// Creates a line through the points in the given order; NaN interrupts it.
     pub fn line(name: &str, x: &[f64], y: &[f64]) -> Self {
         Self {
             name: name.to_owned(),
@@ -37,46 +37,47 @@ impl Series {
         }
     }
 
-    /// Points by themselves.
+    /// Creates unconnected points.
     pub fn points(name: &str, x: &[f64], y: &[f64]) -> Self {
         Self { mode: "markers", ..Self::line(name, x, y) }
     }
 
-    /// A line that stays level until the next point: a distribution function.
+    /// Creates a step function that is constant until the next point, such as a distribution
+    /// function.
     pub fn steps(name: &str, x: &[f64], y: &[f64]) -> Self {
         Self { mode: "lines", steps: true, ..Self::line(name, x, y) }
     }
 
-    /// What each point is called when pointed at.
+    /// Sets the tooltip title of each point.
     #[must_use]
     pub fn labelled(mut self, labels: &[String]) -> Self {
         self.labels = labels.to_vec();
         self
     }
 
-    /// How the series looks; unless given, it has the hue of its place.
+    /// Sets the style. By default the series takes the hue of its index.
     #[must_use]
     pub fn styled(mut self, style: Style) -> Self {
         self.style = Some(style);
         self
     }
 
-    /// Joins the points that no other of the series dominates, larger being better on both axes, by
-    /// the staircase above what they dominate.
+    /// Draws the Pareto front of the series as a staircase. Larger is better on both axes.
     #[must_use]
     pub fn front(mut self) -> Self {
         self.front = true;
         self
     }
 
-    /// Draws an interval about each point along x and along y; NaN, and an empty slice, draw none.
+    /// Draws a confidence interval around each point along x and along y. NaN ends and an empty
+    /// slice draw none.
     #[must_use]
     pub fn intervals(mut self, x: &[[f64; 2]], y: &[[f64; 2]]) -> Self {
         self.intervals = [x.to_vec(), y.to_vec()];
         self
     }
 
-    /// Shades from `low` to `high`, one of each per point.
+    /// Shades the area between `low` and `high`, which have one value per point each.
     #[must_use]
     pub fn band(mut self, low: &[f64], high: &[f64]) -> Self {
         self.band = Some((low.to_vec(), high.to_vec()));
@@ -84,7 +85,7 @@ impl Series {
     }
 }
 
-/// Lines, points and bands over two axes.
+/// A two-dimensional chart of lines, points and bands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
     x: Axis,
@@ -94,7 +95,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Empty axes.
+    /// Creates an empty chart.
     pub fn new(x: Axis, y: Axis) -> Self {
         Self { x, y, series: Vec::new(), rules: Vec::new() }
     }
@@ -106,7 +107,7 @@ impl Lines {
         self
     }
 
-    /// Draws a level line across, such as a bound, with its name.
+    /// Adds a labelled horizontal line at `y`, such as a bound.
     #[must_use]
     pub fn rule(mut self, y: f64, name: &str) -> Self {
         self.rules.push((y, name.to_owned()));
@@ -123,7 +124,7 @@ impl Lines {
         };
         let mut traces = Vec::new();
         if let Some((low, high)) = band {
-            // One outline: there along the upper end, back along the lower.
+            // One closed outline: forward along the upper edge, back along the lower edge.
             let round: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
             let edge: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
             let mut outline = line(&round, &edge);
@@ -164,7 +165,7 @@ impl Lines {
     }
 }
 
-/// The points that no other dominates, by rising x.
+/// Returns the points that no other point dominates, in ascending order of x.
 fn staircase(x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let points: Vec<[f64; 2]> =
         x.iter().zip(y).map(|(&x, &y)| [x, y]).filter(|point| !point[0].is_nan() && !point[1].is_nan()).collect();

@@ -1,10 +1,9 @@
 //! Charts, drawn in the reader's browser by plotly.js.
 //!
-//! Each chart is a small typed builder that becomes a [`Plot`]: what is drawn and how it is laid
-//! out, as plotly.js reads it. Colours are names ([`Style`]) that the page gives a value, one for
-//! light and one for dark, and series differ in their markers too. A
-//! [`Page`](crate::page::Page) holds plots in figures, with a caption and the table of what is
-//! drawn.
+//! Each chart is a small typed builder that converts into a [`Plot`], the data and layout objects
+//! of plotly.js. Colours are symbolic names ([`Style`]) that the page resolves separately for light
+//! and dark. Series also differ in their markers. A [`Page`](crate::page::Page) holds plots in
+//! figures, each with a caption and the table of the plotted numbers.
 //!
 //! ```
 //! use sk_report::chart::{Axis, Lines, Series};

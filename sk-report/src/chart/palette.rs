@@ -1,25 +1,25 @@
-//! Colours by name, and the marks that tell series apart without them.
+//! Symbolic colours, and the markers that distinguish series without colour.
 
-/// Colours of series in the page's style.
+/// The number of hues in the page's style sheet.
 pub(super) const HUES: usize = 8;
-/// Shades of grey in the page's style.
+/// The number of grey tones in the page's style sheet.
 const TONES: usize = 4;
 
-/// How a series looks: its colour, its mark and its dash.
+/// The appearance of a series: its colour, marker and dash.
 ///
-/// The page has eight hues, which people with any dichromacy can tell apart, and four shades of
-/// grey. After the last they begin again, with other marks.
+/// The page has eight hues, which remain distinguishable under any dichromacy, and four grey tones.
+/// Larger indices reuse the colours with other markers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Style {
     /// The i-th hue.
     Hue(usize),
-    /// The i-th shade of grey: for series that must not be taken for those that have a hue.
+    /// The i-th grey tone, for series that must not be confused with those that have a hue.
     Tone(usize),
 }
 
 impl Style {
-    /// The name of the colour, which the page's script replaces by its value in light, dark or
-    /// print.
+    /// Returns the symbolic name of the colour. The page's script replaces it by the value for
+    /// light, dark or print.
     pub(super) fn color(self) -> String {
         match self {
             Self::Hue(i) => format!("@{}", i % HUES),
@@ -27,19 +27,20 @@ impl Style {
         }
     }
 
-    /// The same colour, this opaque.
+    /// Returns the colour with this opacity.
     pub(super) fn faded(self, opacity: f64) -> String {
         format!("{}/{opacity}", self.color())
     }
 
-    /// The mark, which two and three dimensions have alike; the number of marks is prime to
-    /// [`HUES`], so that pairs repeat late.
+    /// Returns the marker. Only markers that exist in two and in three dimensions are used. Their
+    /// number is coprime to [`HUES`], so that pairs of colour and marker repeat only after 56
+    /// series.
     pub(super) fn symbol(self) -> &'static str {
         const SYMBOLS: [&str; 7] = ["circle", "square", "diamond", "cross", "x", "circle-open", "square-open"];
         SYMBOLS[self.place() % SYMBOLS.len()]
     }
 
-    /// The dash of lines.
+    /// Returns the dash pattern of lines.
     pub(super) fn dash(self) -> &'static str {
         const DASHES: [&str; 5] = ["solid", "dash", "dot", "dashdot", "longdash"];
         DASHES[self.place() % DASHES.len()]
@@ -52,24 +53,25 @@ impl Style {
     }
 }
 
-/// Text and the marks that belong to no series.
+/// Text, and marks that belong to no series.
 pub(super) const INK: &str = "@ink";
 /// Axis titles and ticks.
 pub(super) const MUTED: &str = "@muted";
 /// Grid lines.
 pub(super) const GRID: &str = "@grid";
-/// What is behind everything.
+/// The page background.
 pub(super) const PAPER: &str = "@paper";
-/// Drawn by the page, not by the chart.
+/// Transparent: the page provides the background.
 pub(super) const NONE: &str = "rgba(0,0,0,0)";
 
-/// From little to much, the same to every eye: cividis.
+/// The sequential colour scale, low to high: cividis, which looks nearly the same with and without
+/// colour blindness.
 pub(super) const SEQUENTIAL: &str = "Cividis";
 
-/// Writing on the lower half of [`SEQUENTIAL`], which is dark, and on its upper half, on light and
-/// dark pages alike.
+/// Text colours on the dark lower half of [`SEQUENTIAL`] and on its light upper half, for light and
+/// dark pages.
 pub(super) const BRIGHT: &str = "#ffffff";
 pub(super) const DARK: &str = "#1b1f24";
 
-/// From negative over nothing to positive.
+/// The diverging colour scale: negative, zero, positive.
 pub(super) const DIVERGING: [(f64, &str); 3] = [(0.0, "@low"), (0.5, "@mid"), (1.0, "@high")];

@@ -6,23 +6,23 @@ use super::palette::{INK, MUTED, NONE, PAPER};
 /// A chart as plotly.js reads it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
-    /// What is drawn.
+    /// The traces.
     pub(super) data: Vec<Value>,
-    /// Where and how.
+    /// The layout object.
     pub(super) layout: Value,
-    /// Pixels from top to bottom.
+    /// The height in pixels.
     pub(super) height: u32,
-    /// Whether it is drawn on a canvas, which a printer may leave blank.
+    /// Whether the chart is drawn on a canvas, which printers may leave blank.
     pub(super) scene: bool,
 }
 
 impl Plot {
-    /// A plot of this height, with what all have in common under its own layout.
+    /// Creates a plot of this height. `own` overrides entries of the common layout.
     pub(super) fn new(data: Vec<Value>, own: Value, height: u32) -> Self {
         let mut layout = json!({
             "autosize": true,
             "height": height,
-            // Half a tick label wide on the right: what passes the edge is not drawn.
+            // The right margin is half a tick label wide, because text beyond the edge is clipped.
             "margin": {"l": 8, "r": 28, "t": 12, "b": 8, "pad": 2},
             "paper_bgcolor": NONE,
             "plot_bgcolor": NONE,
@@ -39,13 +39,13 @@ impl Plot {
     }
 }
 
-/// Text that plotly.js must not take for its markup.
+/// Escapes text so that plotly.js does not parse it as markup.
 pub(super) fn literal(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// What a point says when pointed at: the lines of the texts, the first in bold; empty ones are left
-/// out.
+/// Builds a tooltip with one line per line of the texts. The first line is bold; empty lines are
+/// left out.
 pub(super) fn hover<const N: usize>(texts: [&str; N]) -> String {
     let lines: Vec<String> = texts.into_iter().flat_map(str::lines).filter(|line| !line.is_empty()).map(literal).collect();
     match lines.split_first() {
@@ -56,7 +56,7 @@ pub(super) fn hover<const N: usize>(texts: [&str; N]) -> String {
     }
 }
 
-/// Several texts that plotly.js must not take for its markup.
+/// Escapes several texts as [`literal`] does.
 pub(super) fn literals(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| literal(text)).collect()
 }

@@ -4,10 +4,10 @@ use super::plot::{hover, literal};
 use super::{Axis, Plot, Style};
 use crate::stats::front;
 
-/// Pixels across the mark of a point on the front, and of one that is dominated.
+/// Marker sizes in pixels: of a point on the Pareto front, and of a dominated point.
 const SIZES: [u32; 2] = [8, 4];
 
-/// Points in three dimensions, which the reader can turn.
+/// A three-dimensional scatter plot that the reader can rotate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scatter3d {
     axes: [Axis; 3],
@@ -15,13 +15,13 @@ pub struct Scatter3d {
 }
 
 impl Scatter3d {
-    /// No points yet.
+    /// Creates an empty plot.
     pub fn new(axes: [Axis; 3]) -> Self {
         Self { axes, data: Vec::new() }
     }
 
-    /// Adds a series: points, and what each is called when pointed at. Points that no other of the
-    /// series dominates, larger being better on every axis, are drawn larger.
+    /// Adds a series of points with their tooltip titles. Points on the Pareto front of the series
+    /// are drawn larger; larger is better on every axis.
     #[must_use]
     pub fn series(mut self, name: &str, style: Style, points: &[[f64; 3]], labels: &[String]) -> Self {
         let [x, y, z] = std::array::from_fn(|axis| points.iter().map(|point| point[axis]).collect::<Vec<_>>());

@@ -4,10 +4,10 @@ use super::palette::{BRIGHT, DARK, GRID, INK, MUTED, NONE, SEQUENTIAL};
 use super::plot::{hover, literal};
 use super::{Plot, Style};
 
-/// Up to this many points carry their values in writing.
+/// The most points whose values are written on them.
 const WRITTEN: usize = 10;
 
-/// Points of the probability simplex in three coordinates.
+/// A ternary plot: points of the probability simplex in three coordinates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ternary {
     corners: [String; 3],
@@ -15,12 +15,13 @@ pub struct Ternary {
 }
 
 impl Ternary {
-    /// An empty triangle: the coordinate that is 1 at the top, at the left, and at the right.
+    /// Creates an empty plot. `corners` name the coordinates that are 1 at the top, at the left and
+    /// at the right.
     pub fn new(corners: [&str; 3]) -> Self {
         Self { corners: corners.map(literal), data: Vec::new() }
     }
 
-    /// Adds points of one colour, and what each is called when pointed at.
+    /// Adds points of one colour with their tooltip titles.
     #[must_use]
     pub fn series(mut self, name: &str, points: &[[f64; 3]], labels: &[String]) -> Self {
         let style = Style::Hue(self.data.len());
@@ -30,8 +31,8 @@ impl Ternary {
         self
     }
 
-    /// Adds points whose colour is a value on a scale, and what each says when pointed at, its first
-    /// line in bold.
+    /// Adds points coloured by value on a scale over `range`. `labels` are the tooltips, whose
+    /// first line is bold.
     #[must_use]
     pub fn colored(mut self, name: &str, points: &[[f64; 3]], values: &[f64], range: [f64; 2], labels: &[String]) -> Self {
         let written = points.len() <= WRITTEN;
@@ -68,8 +69,8 @@ impl Ternary {
 
 impl From<Ternary> for Plot {
     fn from(chart: Ternary) -> Self {
-        // The name of the upper corner would stand on its mark, the others have a line of nothing
-        // between.
+        // The label of the top corner would overlap a point there, so it is left out. The other
+        // labels start with an empty line.
         let [top, left, right] = chart.corners;
         let [a, b, c] = [String::new(), format!(" <br>{left}"), format!(" <br>{right}")].map(|corner| {
             json!({
@@ -84,7 +85,7 @@ impl From<Ternary> for Plot {
         let layout = json!({
             "ternary": {"sum": 1, "aaxis": a, "baxis": b, "caxis": c, "bgcolor": NONE},
             "annotations": [name],
-            // Above the triangle there is no room beside the name of its corner.
+            // There is no room above the triangle beside the label of its top corner.
             "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.14, "yanchor": "top", "font": {"color": INK}},
             "margin": {"l": 56, "r": 56, "t": 44, "b": 24},
         });

@@ -3,7 +3,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A scale of whole numbers, mapped to [0, 1] by (s − low)/(high − low); in text `LOW-HIGH`.
+/// An integer rating scale, mapped to [0, 1] by (s − low)/(high − low). Its text form is
+/// `LOW-HIGH`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scale {
@@ -12,9 +13,10 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// 0 to 10: steps of a tenth, as in the published scores.
+    /// 0 to 10, in steps of a tenth, as in the published scores.
     pub const TENTHS: Self = Self { low: 0, high: 10 };
-    /// 1 to 5, each one digit: one token in every tokenizer, as log-probability weighting asks.
+    /// 1 to 5. Every score is a single digit and therefore one token in every tokenizer, as
+    /// log-probability weighting requires.
     pub const ONE_TO_FIVE: Self = Self { low: 1, high: 5 };
 
     /// The lowest score.
@@ -27,17 +29,17 @@ impl Scale {
         self.high
     }
 
-    /// Whether every score is one digit.
+    /// Returns whether every score is a single digit.
     pub fn is_single_digit(self) -> bool {
         self.high <= 9
     }
 
-    /// Whether a number is a score.
+    /// Returns whether `number` is a score of the scale.
     pub fn contains(self, number: u64) -> bool {
         (u64::from(self.low)..=u64::from(self.high)).contains(&number)
     }
 
-    /// A score, or a mean of scores, in [0, 1].
+    /// Maps a score, or a mean of scores, to [0, 1].
     pub fn to_unit(self, score: f64) -> f64 {
         (score - f64::from(self.low)) / f64::from(self.high - self.low)
     }

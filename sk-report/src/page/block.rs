@@ -3,7 +3,7 @@ use serde::Serialize;
 use super::Figure;
 use crate::table::Table;
 
-/// A part of a page under a heading.
+/// A section of a page, with a heading.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Section {
     id: String,
@@ -11,50 +11,50 @@ pub struct Section {
     pub(super) blocks: Vec<Block>,
 }
 
-/// What a section is made of; the template tells blocks apart by their kind.
+/// A block of a section. The template distinguishes blocks by their kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "kind", content = "of")]
 pub(super) enum Block {
     /// Text.
     Paragraph(String),
-    /// What is not here, and why.
+    /// A note on what is missing, and why.
     Missing(String),
-    /// Figures that stand out.
+    /// Key numbers.
     Facts(Vec<Fact>),
     /// Charts.
     Figure(Box<Figure>),
-    /// A table; closed where it is of the appendix.
+    /// A table, collapsed if it belongs to the appendix.
     Table(Box<ShownTable>),
-    /// A prompt and what was answered, side by side.
+    /// A prompt and its answers, side by side.
     Exchange(Box<Exchange>),
 }
 
-/// A table and the prompts that its rows are about.
+/// A table, and the prompts that its rows refer to.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ShownTable {
     pub(super) table: Table,
-    /// A column that names prompts, and the text of the prompt in each row; nothing where it is not
-    /// known. A cell shows the beginning of the text, and all of it when pointed at.
+    /// The index of the column that names prompts, and the prompt text of each row, `None` if
+    /// unknown. The cell shows the beginning of the text, and its tooltip the whole text.
     pub(super) prompts: Option<(usize, Vec<Option<String>>)>,
 }
 
-/// A number and what it is.
+/// A key number with its name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fact {
-    /// What it is.
+    /// The name of the number.
     pub name: String,
     /// The number, as printed.
     pub value: String,
-    /// Its interval, unit, or what it is measured on.
+    /// Its confidence interval, unit, or sample.
     pub detail: String,
 }
 
 /// A prompt and its answers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Exchange {
-    /// Why it is shown; the beginning of the prompt stands behind it.
+    /// The reason why it is shown. The beginning of the prompt follows it.
     pub title: String,
-    /// The dialogue that is answered.
+    /// The dialogue to be answered.
     pub prompt: String,
     /// The answers, from left to right.
     pub answers: Vec<Answer>,
@@ -63,40 +63,40 @@ pub struct Exchange {
 /// One answer of an [`Exchange`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// Who answered.
+    /// The name of the method or model.
     pub heading: String,
-    /// What was measured of it: name and value.
+    /// Measurements of the answer, as name and value.
     pub figures: Vec<(String, String)>,
-    /// What it says.
+    /// The text of the answer.
     pub text: String,
 }
 
 impl Section {
-    /// A section without content. `id` names it in the page's address; no two sections of a page
-    /// have the same.
+    /// Creates an empty section. `id` is its fragment in the page's address and must be unique on
+    /// the page.
     pub fn new(id: impl Into<String>, title: impl Into<String>) -> Self {
         Self { id: id.into(), title: title.into(), blocks: Vec::new() }
     }
 
-    /// Adds text.
+    /// Adds a paragraph.
     #[must_use]
     pub fn paragraph(self, text: impl Into<String>) -> Self {
         self.block(Block::Paragraph(text.into()))
     }
 
-    /// Says what is not here, and why.
+    /// Adds a note on what is missing, and why.
     #[must_use]
     pub fn missing(self, text: impl Into<String>) -> Self {
         self.block(Block::Missing(text.into()))
     }
 
-    /// Adds figures that stand out.
+    /// Adds key numbers.
     #[must_use]
     pub fn facts(self, facts: Vec<Fact>) -> Self {
         self.block(Block::Facts(facts))
     }
 
-    /// Adds charts.
+    /// Adds a figure.
     #[must_use]
     pub fn figure(self, figure: Figure) -> Self {
         self.block(Block::Figure(Box::new(figure)))
@@ -108,8 +108,8 @@ impl Section {
         self.block(Block::Table(Box::new(ShownTable { table, prompts: None })))
     }
 
-    /// Adds a table that names prompts in `column`, with the text of the prompt of each row, where
-    /// it is known.
+    /// Adds a table whose `column` names prompts. `prompts` holds the prompt text of each row,
+    /// `None` if unknown.
     #[must_use]
     pub fn table_on_prompts(self, table: Table, column: usize, prompts: Vec<Option<String>>) -> Self {
         self.block(Block::Table(Box::new(ShownTable { table, prompts: Some((column, prompts)) })))
@@ -126,12 +126,13 @@ impl Section {
         self
     }
 
-    /// Its title.
+    /// Returns the title.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// What is missing, if nothing else is in it: no chart, no row of a table, no number, no answer.
+    /// Returns the notes on missing content if the section has no other content: no figure, table
+    /// row, key number or exchange.
     pub fn lacks<'a>(&'a self) -> Option<Vec<&'a str>> {
         let content = |block: &Block| match block {
             Block::Paragraph(_) | Block::Missing(_) => false,

@@ -24,25 +24,25 @@ pub struct Page {
     colophon: Vec<String>,
 }
 
-/// Why a page cannot be written down: its template failed.
+/// An error of the page's template.
 #[derive(Debug, thiserror::Error)]
 #[error("the page's template: {0}")]
 pub struct PageError(#[from] minijinja::Error);
 
 impl Page {
-    /// A page without content.
+    /// Creates an empty page.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), verdict: Vec::new(), lead: Vec::new(), sections: Vec::new(), colophon: Vec::new() }
     }
 
-    /// Adds a sentence to what the page opens with: what was found.
+    /// Adds a sentence to the summary of findings at the top.
     #[must_use]
     pub fn verdict(mut self, text: impl Into<String>) -> Self {
         self.verdict.push(text.into());
         self
     }
 
-    /// Adds a paragraph before the contents.
+    /// Adds a paragraph above the table of contents.
     #[must_use]
     pub fn lead(mut self, text: impl Into<String>) -> Self {
         self.lead.push(text.into());
@@ -56,24 +56,24 @@ impl Page {
         self
     }
 
-    /// Adds a line at the end: where the page comes from.
+    /// Adds a line on the origin of the page at its end.
     #[must_use]
     pub fn colophon(mut self, text: impl Into<String>) -> Self {
         self.colophon.push(text.into());
         self
     }
 
-    /// The page as one HTML file.
+    /// Renders the page as one HTML file.
     ///
     /// # Errors
-    /// When the template fails.
+    /// If the template fails.
     pub fn html(&self) -> Result<String, PageError> {
         let charts = self.sections.iter().flat_map(|section| &section.blocks).any(|block| matches!(block, Block::Figure(_)));
         let scripts: &[&str] = if charts { &[PLOTLY, SCRIPT] } else { &[SCRIPT] };
         let digest = |script: &&str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
         let hashes: Vec<String> = scripts.iter().map(digest).collect();
-        // Plotly adds rules of its own to the page, hence the styles; what it draws on a canvas is
-        // kept for printing as a data: image.
+        // Plotly adds style rules to the page, hence `unsafe-inline`. For printing, its canvases
+        // are stored as data: images.
         let policy = format!(
             "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
             hashes.join(" ")
@@ -81,14 +81,14 @@ impl Page {
         let mut environment = Environment::new();
         environment.add_filter("clipped", clipped);
         environment.add_filter("json", inert_json);
-        // The name decides that values are escaped.
+        // The extension .html enables escaping of values.
         environment.add_template("page.html", TEMPLATE)?;
         let context = Context { page: self, policy, style: STYLE, scripts };
         Ok(environment.get_template("page.html")?.render(Value::from(Serde(context)))?)
     }
 }
 
-/// What the template is given.
+/// The variables of the template.
 #[derive(Debug, Serialize)]
 struct Context<'a> {
     #[serde(flatten)]
@@ -98,8 +98,8 @@ struct Context<'a> {
     scripts: &'a [&'a str],
 }
 
-/// The plot of a figure as JSON that cannot end the script element it stands in, nor begin another:
-/// the characters that are replaced occur in its strings alone.
+/// Serialises a plot as JSON that can neither close its script element nor open another one. The
+/// replaced characters occur only inside JSON strings.
 fn inert_json(plot: &Value, figure: &str) -> Result<Value, minijinja::Error> {
     let json = serde_json::to_string(plot)
         .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, format!("figure \"{figure}\": {error}")))?;

@@ -4,7 +4,7 @@ use super::block::ShownTable;
 use crate::chart::Plot;
 use crate::table::Table;
 
-/// Charts under one title, with a caption and the table of what they show.
+/// One or more charts under one title, with a caption and the table of their numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
     id: String,
@@ -23,25 +23,26 @@ struct Panel {
     plot: Plot,
 }
 
-/// Where a figure's numbers stand.
+/// The place of a figure's numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Behind {
-    /// In a table of its own, which opens under the figure.
+    /// A table of its own, which expands under the figure.
     Table(Box<ShownTable>),
-    /// In a table elsewhere on the page, by its short name.
+    /// A table elsewhere on the page, by its id.
     Elsewhere(String),
 }
 
 impl Figure {
-    /// A figure of one chart. `id` names it in the page's address; no two figures of a page have
-    /// the same.
+    /// Creates a figure of one chart. `id` is its fragment in the page's address and must be unique
+    /// on the page.
     pub fn new(id: impl Into<String>, title: impl Into<String>, plot: impl Into<Plot>) -> Self {
         let panel = Panel { title: String::new(), plot: plot.into() };
         Self { panels: vec![panel], ..Self::panels(id, title) }
     }
 
-    /// A figure of several charts side by side, as many as fit; [`panel`](Self::panel) adds them.
+    /// Creates a figure of several charts, side by side as far as they fit. Add charts with
+    /// [`panel`](Self::panel).
     pub fn panels(id: impl Into<String>, title: impl Into<String>) -> Self {
         let title = title.into();
         Self { id: id.into(), alt: title.clone(), title, caption: String::new(), panels: Vec::new(), behind: None }
@@ -54,28 +55,28 @@ impl Figure {
         self
     }
 
-    /// What is shown, of how many, and what an interval or a band is.
+    /// Sets the caption: what is shown, the sample size, and the meaning of intervals and bands.
     #[must_use]
     pub fn caption(mut self, caption: impl Into<String>) -> Self {
         self.caption = caption.into();
         self
     }
 
-    /// What somebody who cannot see the chart should know; the title, unless given.
+    /// Sets the text for readers who cannot see the chart. Defaults to the title.
     #[must_use]
     pub fn alt(mut self, alt: impl Into<String>) -> Self {
         self.alt = alt.into();
         self
     }
 
-    /// The table of what is drawn, closed under the figure.
+    /// Adds the table of the plotted numbers, collapsed under the figure.
     #[must_use]
     pub fn behind(mut self, table: Table) -> Self {
         self.behind = Some(Behind::Table(Box::new(ShownTable { table, prompts: None })));
         self
     }
 
-    /// Points to a table of the page that has the numbers.
+    /// Refers to a table on the page that has the numbers.
     #[must_use]
     pub fn see(mut self, table: impl Into<String>) -> Self {
         self.behind = Some(Behind::Elsewhere(table.into()));

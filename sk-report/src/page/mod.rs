@@ -1,9 +1,9 @@
-//! A page of figures and tables: one HTML file that asks nobody for anything.
+//! A page of figures and tables: one self-contained HTML file.
 //!
-//! [`Page`] holds sections of text, [`Figure`]s, [`Table`](crate::table::Table)s and [`Exchange`]s,
-//! and [`Page::html`] writes them down with style, script and plotly.js inside. A content security
-//! policy in the file forbids every request and every script but those two. The same page gives the
-//! same bytes. What goes into it is text: the template escapes it.
+//! [`Page`] holds sections of text, [`Figure`]s, [`Table`](crate::table::Table)s and [`Exchange`]s.
+//! [`Page::html`] renders them with the style sheet, the scripts and plotly.js inlined. A content
+//! security policy in the file forbids all network requests and all scripts but the inlined ones.
+//! Equal pages give identical bytes. All content is plain text, which the template escapes.
 
 mod block;
 mod document;

@@ -1,8 +1,8 @@
-/// Characters of a prompt that name it.
+/// The most characters of a prompt that are shown as its name.
 const CLIPPED: usize = 60;
 
-/// The beginning of what a prompt asks, by which a page names it: the last turn of a dialogue in
-/// the framing of HH-RLHF, and otherwise the text, on one line.
+/// Returns the beginning of a prompt on one line, as its name on a page. For a dialogue in the
+/// HH-RLHF format this is the last human turn.
 pub(super) fn clipped(prompt: &str) -> String {
     let turn = prompt.rsplit_once("Human:").map_or(prompt, |(_, turn)| turn);
     let turn = turn.trim().strip_suffix("Assistant:").unwrap_or(turn);
@@ -11,7 +11,7 @@ pub(super) fn clipped(prompt: &str) -> String {
         return text;
     }
     let beginning: String = text.chars().take(CLIPPED).collect();
-    // A word is not cut if there is a space to cut at.
+    // Cut at a space if there is one.
     let end = beginning.rfind(' ').unwrap_or(beginning.len());
     format!("{}…", &beginning[..end])
 }

@@ -1,4 +1,4 @@
-//! Tables as the template reads them: what is printed, and the digits behind it.
+//! Tables as the template reads them: the printed text, and the full-precision values behind it.
 
 use serde::{Serialize, Serializer};
 
@@ -20,15 +20,15 @@ struct TableView<'a> {
     rows: Vec<Vec<CellView>>,
     notes: &'a [String],
     appendix: bool,
-    /// The classes by which the style shows the first columns only until the reader asks for all:
-    /// `narrow` on a small screen, `wide` on any.
+    /// CSS classes under which only the first columns are shown until the reader expands the table:
+    /// `narrow` on small screens, `wide` on all screens.
     folds: &'static str,
 }
 
 #[derive(Debug, Serialize)]
 struct ColumnView<'a> {
     heading: &'a str,
-    /// The headings of the CSV, as JSON.
+    /// The CSV headings, as JSON.
     fields: String,
     number: bool,
 }
@@ -36,24 +36,24 @@ struct ColumnView<'a> {
 #[derive(Debug, Serialize)]
 struct CellView {
     text: String,
-    /// The fields of the CSV, as JSON.
+    /// The CSV fields, as JSON.
     fields: String,
     number: bool,
-    /// Whether a name is better left in one piece: it is shorter than a line, and a hyphen of it is
-    /// part of it.
+    /// Whether the text is a short name that should not be broken across lines, not even at a
+    /// hyphen.
     short: bool,
-    /// What is said when the cell is pointed at.
+    /// The tooltip.
     whole: Option<String>,
 }
 
-/// Columns that are shown on a small screen, and on a large one; the style counts them too.
+/// The number of columns shown on a small and on a large screen. Keep in step with the style sheet.
 const FIT: [usize; 2] = [4, 8];
 
-/// Characters of a name up to which it is not broken.
+/// The most characters of a name that is not broken across lines.
 const SHORT: usize = 18;
 
 impl<'a> TableView<'a> {
-    /// A table, with the texts of prompts in place of what names them in one column.
+    /// Builds the view of a table. The prompts' texts replace their names in one column.
     fn of(table: &'a Table, prompts: Option<&'a (usize, Vec<Option<String>>)>) -> Self {
         let row = |(row, values): (usize, &Vec<Value>)| {
             let mut cells: Vec<CellView> =
@@ -97,7 +97,7 @@ impl<'a> ColumnView<'a> {
 impl CellView {
     fn of(column: &Column, value: &Value) -> Self {
         let power = |mantissa: &str, exponent: i32| format!("{mantissa}\u{2009}×\u{2009}10{}", raised(exponent));
-        // A hyphen is no minus: it is shorter, and lines break after it.
+        // A hyphen is shorter than a minus sign, and lines break after it.
         let text = match value {
             Value::Text(text) => text.clone(),
             _ => print(column.kind, value, power).replace('-', "−"),
@@ -111,7 +111,7 @@ impl CellView {
         }
     }
 
-    /// Shows the beginning of a prompt, and all of it when pointed at.
+    /// Shows the beginning of a prompt, with the whole prompt as the tooltip.
     fn name(&mut self, prompt: &str) {
         self.text = clipped(prompt);
         self.whole = Some(prompt.trim().to_owned());
@@ -123,7 +123,7 @@ fn json(fields: Vec<String>) -> String {
     serde_json::Value::from(fields).to_string()
 }
 
-/// An exponent in superscript digits.
+/// Formats an exponent in superscript digits.
 fn raised(exponent: i32) -> String {
     let digit = |c: char| match c {
         '-' => '⁻',
