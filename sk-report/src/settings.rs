@@ -1,5 +1,5 @@
-//! What the responses of a scheme depend on: its digest in every record, and the whole of it in a
-//! file beside them.
+//! The settings that the responses of a scheme depend on. Every record has their digest; a file
+//! beside the records has them in full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,58 +9,58 @@ use serde_json::Value;
 
 use crate::record::{RecordError, read_lines, unpacked};
 
-/// Everything but scheme name, weights, prompt and seed that responses depend on. Models, adapters
-/// and heads count by their contents, wherever they lie; the device does not, and is part of each
-/// record.
+/// Everything that responses depend on, except scheme name, weights, prompt and seed. Models,
+/// adapters and heads are identified by their contents, not by their location. The device is not
+/// included; it is part of each record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Version of the program.
     pub program: String,
     /// Digests of `backbone` and `drafter`.
     pub models: BTreeMap<String, String>,
-    /// Of backbone and drafter.
+    /// The numeric precision of backbone and drafter.
     pub precision: String,
     /// Digests of adapters, by blade.
     pub adapters: BTreeMap<String, String>,
     /// Digests of heads, by blade.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub heads: BTreeMap<String, String>,
-    /// What fills in where the paper is silent.
+    /// The convention for what the paper leaves open.
     pub convention: String,
-    /// How a prompt becomes a text for the model.
+    /// The template that turns a prompt into model input.
     pub framing: String,
     /// A system message above each prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Most tokens of a response.
+    /// The most tokens of a response.
     pub max_new_tokens: usize,
-    /// The numbers of the scheme that have a name in plans of `tune`.
+    /// The numbers of the scheme that are named parameters in plans of `tune`.
     pub numbers: BTreeMap<String, f64>,
-    /// The canonical form of the scheme. Files of earlier versions have a text for each slot.
+    /// The canonical form of the scheme. Files of earlier versions have one text per slot.
     pub slots: Value,
 }
 
-/// [`Settings`] as they are kept: a line of the file beside the records.
+/// [`Settings`] as stored: a line of the file beside the records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptSettings {
-    /// What records have of them: the beginning of SHA-256 over the canonical JSON of `of`.
+    /// The digest in the records: the beginning of the SHA-256 of the canonical JSON of `of`.
     pub settings: String,
-    /// Where models, adapters and heads were, from the plan.
+    /// The locations of models, adapters and heads, from the plan.
     pub sources: BTreeMap<String, String>,
     /// The settings.
     pub of: Settings,
 }
 
-/// Where the settings of the records in `output` are kept.
+/// Returns the path of the settings of the records in `output`.
 pub fn beside(output: &Path) -> PathBuf {
     output.with_extension("settings.jsonl")
 }
 
-/// Reads the settings beside the records of a sweep, by their digests, gzipped or not; none where
-/// there is no such file.
+/// Reads the settings beside the records of a sweep, by digest. The file may be gzipped; the result
+/// is empty if it does not exist.
 ///
 /// # Errors
-/// When the file cannot be read or a line is not one of settings. Errors name file and line.
+/// If the file cannot be read or a line is invalid. The error names file and line.
 pub fn read_settings(records: &Path) -> Result<HashMap<String, KeptSettings>, RecordError> {
     let path = beside(&unpacked(records));
     let packed = path.with_extension("jsonl.gz");

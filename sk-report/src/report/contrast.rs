@@ -3,12 +3,12 @@ use std::collections::HashMap;
 use super::Cell;
 use crate::stats::{Bootstrap, Clusters, Wilcoxon, WinRate, ZeroRule, mean, snap};
 
-/// How intervals are resampled.
+/// The bootstrap settings of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resampling {
-    /// Resamples per interval.
+    /// The number of resamples per confidence interval.
     pub resamples: usize,
-    /// Seed of all of them.
+    /// The seed of all resamples.
     pub seed: u64,
 }
 
@@ -19,20 +19,20 @@ impl Default for Resampling {
     }
 }
 
-/// The confidence of every interval of a report.
+/// The confidence level of every interval of a report.
 pub(crate) const LEVEL: f64 = 0.95;
 
-/// First minus second, paired on weight vector and prompt. A pair with a blank is left out.
+/// First minus second, paired by weight vector and prompt. A pair with a missing value is left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contrast {
-    /// One difference per pair.
+    /// The difference of each pair.
     pub differences: Vec<f64>,
-    /// The prompt of each.
+    /// The prompt of each pair.
     pub prompts: Vec<u32>,
 }
 
 impl Contrast {
-    /// Pairs the cells and compares what `measure` says of them.
+    /// Pairs the cells of two methods and takes the difference of `measure`.
     pub fn of(first: &[Cell], second: &[Cell], measure: impl Fn(&Cell) -> Option<f64>) -> Self {
         let key = |cell: &Cell| (cell.configuration, cell.prompt);
         let other: HashMap<_, _> = second.iter().map(|cell| (key(cell), cell)).collect();
@@ -47,47 +47,48 @@ impl Contrast {
         contrast
     }
 
-    /// Differences equal on paper made equal in floating point, so that ties are ties: [`snap`].
+    /// Returns the contrast with differences rounded by [`snap`], so that mathematically equal
+    /// differences tie.
     pub fn snapped(&self) -> Self {
         Self { differences: self.differences.iter().copied().map(snap).collect(), prompts: self.prompts.clone() }
     }
 
-    /// Pairs.
+    /// Returns the number of pairs.
     pub fn n(&self) -> usize {
         self.differences.len()
     }
 
-    /// The mean difference.
+    /// Returns the mean difference.
     pub fn mean(&self) -> f64 {
         mean(&self.differences)
     }
 
-    /// Signs.
+    /// Counts wins, ties and losses.
     pub fn win_rate(&self) -> WinRate {
         WinRate::of(&self.differences)
     }
 
-    /// The signed-rank test over pairs.
+    /// Runs the signed-rank test over pairs.
     pub fn wilcoxon(&self, zeros: ZeroRule) -> Wilcoxon {
         Wilcoxon::of(&self.differences, zeros)
     }
 
-    /// The mean difference, resampled by pair.
+    /// Bootstraps the mean difference over pairs.
     pub fn bootstrap(&self, resampling: Resampling) -> Bootstrap {
         Bootstrap::of_mean(&self.differences, resampling.resamples, resampling.seed)
     }
 
-    /// The differences by prompt.
+    /// Groups the differences by prompt.
     pub fn clusters(&self) -> Clusters {
         Clusters::of(&self.differences, &self.prompts)
     }
 
-    /// The mean difference, resampled by prompt.
+    /// Bootstraps the mean difference over prompts.
     pub fn bootstrap_by_prompt(&self, resampling: Resampling) -> Bootstrap {
         Bootstrap::of_clustered_mean(&self.clusters(), resampling.resamples, resampling.seed)
     }
 
-    /// The signed-rank test over the mean differences of prompts.
+    /// Runs the signed-rank test over the mean differences of the prompts.
     pub fn wilcoxon_by_prompt(&self, zeros: ZeroRule) -> Wilcoxon {
         Wilcoxon::of(&self.clusters().means().into_iter().map(snap).collect::<Vec<_>>(), zeros)
     }

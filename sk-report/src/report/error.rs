@@ -4,27 +4,27 @@ use std::path::PathBuf;
 use crate::objectives::ObjectivesError;
 use crate::record::RecordError;
 
-/// Why raw results cannot be reported.
+/// The reason why raw results cannot be reported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// A file that cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// A file that is not CSV.
+    /// The file is not CSV.
     #[error("{}: {source}", path.display())]
     Csv {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: csv::Error,
     },
-    /// A file that lacks a column.
+    /// The file lacks a column.
     #[error("{}: no column \"{column}\"; the header must name it", path.display())]
     Column {
         /// The file.
@@ -32,7 +32,7 @@ pub enum ReportError {
         /// The missing column.
         column: String,
     },
-    /// A value that is not what its column holds.
+    /// A value is not valid for its column.
     #[error("{}, line {line}, column \"{column}\": \"{value}\" is not {expected}", path.display())]
     Value {
         /// The file.
@@ -41,27 +41,27 @@ pub enum ReportError {
         line: u64,
         /// The column.
         column: String,
-        /// What stands there.
+        /// The value.
         value: String,
-        /// What should.
+        /// What the column holds.
         expected: &'static str,
     },
-    /// A line that is not a candidate step.
+    /// A line is not a candidate step.
     #[error("{}, line {line}: {source}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         source: serde_json::Error,
     },
-    /// Two judgements of one response.
+    /// A response was judged twice.
     #[error("{}, line {line}: {method} at {configuration} on prompt {prompt} was judged before; keep one of the two lines", path.display())]
     Duplicate {
         /// The file.
         path: PathBuf,
-        /// The line of the second, from 1.
+        /// The line of the second judgement, from 1.
         line: u64,
         /// The method.
         method: String,
@@ -70,13 +70,13 @@ pub enum ReportError {
         /// The prompt.
         prompt: u32,
     },
-    /// Records of a sweep that cannot be read.
+    /// The records of a sweep cannot be read.
     #[error("{source}")]
     Records {
-        /// Why.
+        /// The cause.
         source: Box<RecordError>,
     },
-    /// Records of another sweep than the one that was judged.
+    /// The records belong to another sweep than the judgements.
     #[error(
         "{}: none of its {records} records is of a judged response, of which {judged} have an id; give the records of the sweep that was judged, \
          and the table of `swiss-knife judge table`", path.display()
@@ -84,38 +84,38 @@ pub enum ReportError {
     Unjudged {
         /// The file.
         path: PathBuf,
-        /// Its records.
+        /// The number of its records.
         records: usize,
-        /// Judged responses with an id.
+        /// The number of judged responses with an id.
         judged: usize,
     },
-    /// Traces that lack steps.
+    /// The traces lack steps.
     #[error(
         "{}: {found} bytes, and the records speak of {expected}; put the traces of the same sweep there, or move these away", path.display()
     )]
     Traces {
         /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// The length of the file, in bytes.
         found: u64,
-        /// Where the last record's steps end.
+        /// The end of the last record's steps, in bytes.
         expected: u64,
     },
-    /// A file of objectives that cannot be used.
+    /// The objectives file cannot be used.
     #[error(transparent)]
     Objectives(#[from] ObjectivesError),
-    /// A file without a single row.
+    /// The file has no rows.
     #[error("{}: no rows", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// A reference method that was not run.
+    /// The reference method is not among the results.
     #[error("no method \"{name}\" among the results; name one with --reference; {hint}")]
     Reference {
         /// The method asked for.
         name: String,
-        /// What is there.
+        /// The available methods.
         hint: String,
     },
 }

@@ -1,40 +1,40 @@
-//! Responses worth reading: where the reference did best and worst, by itself and against its
-//! rival.
+//! Responses worth reading: the best and worst of the reference, alone and relative to its rival.
 
 use super::{Cell, Method};
 use crate::stats::harmonic_mean;
 
-/// Examples of the best and of the worst.
+/// The number of best and of worst examples.
 const EXTREMES: usize = 3;
-/// Examples of what was gained on the rival, and of what was lost.
+/// The number of examples of the largest gain over the rival, and of the largest loss.
 const CONTRASTS: usize = 2;
 
-/// A response of the reference, and the rival's to the same prompt at the same weights.
+/// A response of the reference, and the rival's response to the same prompt at the same weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Example<'a> {
-    /// Why it is shown.
+    /// The reason why it is shown.
     pub case: &'static str,
-    /// The reference's.
+    /// The cell of the reference.
     pub cell: &'a Cell,
-    /// The rival's, if there is a rival.
+    /// The cell of the rival, if there is a rival.
     pub rival: Option<&'a Cell>,
 }
 
 impl Example<'_> {
-    /// The harmonic mean of a cell's axes, 0 where one is.
+    /// Returns the harmonic mean of a cell's axes, 0 if an axis is 0 and NaN if one was not judged.
     pub fn f1(cell: &Cell) -> f64 {
         cell.scores.complete().map_or(f64::NAN, |scores| harmonic_mean(scores, 0.0))
     }
 
-    /// Reference minus rival in [`f1`](Self::f1); 0 without a rival.
+    /// Returns the [`f1`](Self::f1) of the reference minus that of the rival; 0 without a rival.
     pub fn difference(&self) -> f64 {
         self.rival.map_or(0.0, |rival| Self::f1(self.cell) - Self::f1(rival))
     }
 }
 
 impl<'a> Example<'a> {
-    /// The examples of a sweep. Ties go to the larger difference, then to the earlier prompt and
-    /// weight vector; no prompt is shown twice for the same case.
+    /// Chooses the examples of a sweep. Best and worst are by F1, ties decided by the difference to
+    /// the rival. Gains and losses are by the difference, ties decided by F1. Remaining ties go to
+    /// the earlier prompt and weight vector. A prompt appears at most once per case.
     pub fn choose(reference: &'a Method, rival: Option<&'a Method>) -> Vec<Self> {
         let judged = |cell: &&Cell| cell.scores.complete().is_some();
         let pair = |cell: &'a Cell| {
@@ -60,7 +60,7 @@ impl<'a> Example<'a> {
             ("most gained", CONTRASTS, &gain, 1.0),
             ("most lost", CONTRASTS, &gain, -1.0),
         ];
-        // Without a rival nothing is gained or lost.
+        // Without a rival there are no gains and losses.
         for &(case, count, key, sign) in &cases[..if rival.is_some() { 4 } else { 2 }] {
             let mut ranked = pairs.clone();
             ranked.sort_by(|a, b| {

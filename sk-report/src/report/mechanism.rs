@@ -1,36 +1,36 @@
 use super::{CandidateStep, grouped};
 use crate::stats::{influence_shares, mean, median};
 
-/// What candidate batches say about how blades and tournament combine, in one arm.
+/// How blades and tournament combine, measured on the candidate batches of one arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mechanism {
     /// The arm.
     pub arm: String,
-    /// Its steps.
+    /// The number of its steps.
     pub steps: usize,
-    /// Per blade, by falling spread.
+    /// The blades, in descending order of spread.
     pub blades: Vec<BladeSpread>,
     /// The median over steps of std(tournament term)/std(blade term) in the champion's logit; NaN
-    /// where it was not recorded.
+    /// if it was not recorded.
     pub scale_ratio: f64,
-    /// How one of several candidates was drawn.
+    /// Statistics of the selection.
     pub choice: Choice,
 }
 
-/// How steps with a choice were decided.
+/// Statistics of the selection over the steps with a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// Steps of at least two candidates.
+    /// The number of steps with at least two candidates.
     pub steps: usize,
-    /// The median of N.
+    /// The median number of candidates N.
     pub candidates: f64,
-    /// The share of steps in which no candidate had a higher composite than the one drawn.
+    /// The share of steps that selected a candidate with the highest composite.
     pub best: f64,
-    /// The same share, had every draw been uniform.
+    /// The expected share under uniform selection.
     pub best_by_chance: f64,
-    /// The mean entropy of a draw, in nats; NaN where probabilities were not recorded.
+    /// The mean entropy of the selection probabilities, in nats; NaN if they were not recorded.
     pub entropy: f64,
-    /// The mean of the entropy over ln N.
+    /// The mean of entropy/ln N.
     pub relative_entropy: f64,
 }
 
@@ -51,22 +51,22 @@ impl Choice {
     }
 }
 
-/// What a blade's raw scores spread over within a batch.
+/// The spread of a blade's raw scores within a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BladeSpread {
     /// The blade.
     pub blade: String,
-    /// The median of std(μ⁽ᵏ⁾) over the steps it was seated at.
+    /// The median of std(μ⁽ᵏ⁾) over the steps at which the blade was seated.
     pub median_std: f64,
-    /// That over the smallest blade's.
+    /// `median_std` divided by that of the blade with the smallest.
     pub ratio: f64,
-    /// Its mean influence share at equal weights, over the steps where every blade was seated
+    /// The mean influence share at equal weights, over the steps at which every blade was seated
     /// (Theorem 3(i), `thm:cbn`).
     pub share: Option<f64>,
 }
 
 impl Mechanism {
-    /// One entry per arm, in the order in which arms occur.
+    /// Computes one entry per arm, in order of first occurrence.
     pub fn by_arm(steps: &[CandidateStep]) -> Vec<Self> {
         let arms = grouped(steps.iter().map(|step| (step.arm.as_str(), step)));
         arms.into_iter().map(|(arm, steps)| Self::of(arm, &steps)).collect()
@@ -80,7 +80,7 @@ impl Mechanism {
             |blade: &String| steps.iter().filter_map(|step| step.raw_blade_mu_stds.get(blade).copied()).collect::<Vec<_>>();
         let medians: Vec<f64> = names.iter().map(|blade| median(&spreads(blade))).collect();
         let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
-        // Blades are in order of name in every step.
+        // Every step lists its blades in the order of their names.
         let whole = steps.iter().filter(|step| step.raw_blade_mu_stds.len() == names.len());
         let even = vec![1.0 / names.len() as f64; names.len()];
         let shares: Vec<Vec<f64>> = whole

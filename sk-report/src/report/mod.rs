@@ -1,10 +1,9 @@
-//! Reports on judged sweeps: from raw cells to tables, and from tables to text.
+//! Reports on judged sweeps: tables computed from raw cells, and their rendering.
 //!
-//! [`RawResults`] are what was measured: judged responses, and candidate batches. [`Report::of`]
-//! makes [`Table`]s of them, whose values are numbers until a renderer prints them:
-//! [`Report::plain`], [`Table::csv`], [`Table::latex`], or JSON through serde. Where the results
-//! are those of the paper, the report holds every published figure beside the one that follows from
-//! the cells.
+//! [`RawResults`] holds the measurements: judged responses and candidate batches. [`Report::of`]
+//! computes [`Table`]s from them, whose values stay numbers until they are rendered by
+//! [`Report::plain`], [`Table::csv`], [`Table::latex`], or as JSON through serde. For the results
+//! of the paper, the report compares every published number with the recomputed one.
 
 mod contrast;
 mod document;
@@ -29,7 +28,7 @@ pub use raw::{Ablation, Arm, CandidateStep, Classified, RawResults};
 pub use recorded::{Recorded, Runs, Text};
 pub use sweep::{Cell, Method, Sweep, WeightVector};
 
-/// Items by what they share, groups and their items in the order in which they occur.
+/// Groups items by key. Groups, and items within a group, keep the order of first occurrence.
 fn grouped<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, item) in items {

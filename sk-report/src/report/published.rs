@@ -3,13 +3,15 @@ use std::fmt;
 use super::grouped;
 use crate::table::{Kind, Table};
 
-/// What the paper prints: source, subject, part, quantity, the figure as printed.
+/// The paper's printed numbers: source, subject, part, quantity, number as printed.
 const PUBLISHED: &str = include_str!("published.csv");
 
-/// Slack for printed digits: a value that rounds to them in another order of summation.
+/// The tolerance when comparing with printed digits, for values that another order of summation
+/// would round to them.
 const ROUNDING: f64 = 1e-9;
 
-/// Recomputed figures, gathered while tables are made, to be held against the published ones.
+/// The recomputed numbers, collected while tables are computed, for comparison with the published
+/// ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ledger {
     entries: Vec<Entry>,
@@ -26,36 +28,35 @@ struct Entry {
     noise: f64,
 }
 
-/// A published figure and what the raw cells give for it.
+/// A published number and the recomputed one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     /// The table or section, by its label in the paper's source.
     pub source: &'static str,
-    /// What it is about: a method, an axis, a contrast.
+    /// The subject: a method, an axis or a contrast.
     pub subject: String,
-    /// A part of that: a weight vector, an axis, a blade; often empty.
+    /// The part of the subject: a weight vector, an axis or a blade; often empty.
     pub part: String,
-    /// Which figure.
+    /// The quantity.
     pub quantity: String,
-    /// The convention under which it was recomputed, where the paper's is in question; empty
-    /// otherwise.
+    /// The convention of the recomputation if that of the paper is ambiguous; otherwise empty.
     pub reading: &'static str,
-    /// As printed.
+    /// The number as printed.
     pub published: &'static str,
-    /// As recomputed.
+    /// The recomputed number.
     pub recomputed: f64,
-    /// What to make of it.
+    /// The outcome of the comparison.
     pub verdict: Verdict,
 }
 
-/// How a recomputed figure compares with the printed one.
+/// The outcome of comparing a recomputed number with the printed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It rounds to the printed digits.
     Same,
-    /// It ends an interval, and differs by no more than two sets of resamples may.
+    /// It is the end of a confidence interval, and the deviation is within resampling noise.
     WithinResampling,
-    /// It does not.
+    /// It differs.
     Differs,
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Where a figure belongs.
+/// The source, subject, part and reading of a number.
 pub(super) struct At<'a> {
     pub(super) source: &'static str,
     pub(super) subject: &'a str,
@@ -78,19 +79,19 @@ pub(super) struct At<'a> {
 }
 
 impl Ledger {
-    /// Notes a figure.
+    /// Records a number.
     pub(super) fn note(&mut self, at: &At<'_>, quantity: &str, value: f64) {
         self.note_noisy(at, quantity, value, 0.0);
     }
 
-    /// Notes a figure that another run of the resampling may move by `noise`.
+    /// Records a number whose resampling noise is at most `noise`.
     pub(super) fn note_noisy(&mut self, at: &At<'_>, quantity: &str, value: f64, noise: f64) {
         let (subject, part) = (at.subject.to_owned(), at.part.to_owned());
         let quantity = quantity.to_owned();
         self.entries.push(Entry { source: at.source, subject, part, quantity, reading: at.reading, value, noise });
     }
 
-    /// Every noted figure that the paper prints, in the paper's order.
+    /// Returns every recorded number that the paper prints, in the paper's order.
     pub fn comparisons(&self) -> Vec<Comparison> {
         let published = PUBLISHED.lines().skip(1).filter_map(|line| {
             let mut fields = line.split(',');
@@ -116,7 +117,7 @@ impl Ledger {
     }
 }
 
-/// The comparison as tables: counts, what differs, and everything.
+/// Returns the comparison as tables: counts, differences, and all numbers.
 pub(super) fn tables(comparisons: &[Comparison]) -> Vec<Table> {
     if comparisons.is_empty() {
         return Vec::new();
@@ -162,7 +163,7 @@ fn list(id: &str, title: &str, comparisons: &[&Comparison]) -> Table {
         .build()
 }
 
-/// `value` with one digit more than `printed` has.
+/// Formats `value` with one digit more than `printed`.
 fn alike(printed: &str, value: f64) -> String {
     let decimals = |mantissa: &str| mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len()) + 1;
     match printed.split_once('e') {

@@ -4,7 +4,7 @@ use crate::page::{Figure, Section};
 use crate::report::tables::{AblationRows, ArmRow, NormalizationRow};
 use crate::stats::Interval;
 
-/// Arms against each other, with intervals and p-values.
+/// The section on ablations: pairwise differences of arms with confidence intervals and p-values.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let rows = &context.report.rows;
     let mut section = Section::new("ablations", "Ablations");
@@ -49,7 +49,7 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
         (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
         (_, most) => most.unwrap_or(0).to_string(),
     };
-    // Every measure has all pairs, once.
+    // Every measure has the same pairs, once each.
     let pairs = rows.iter().filter(|row| row.measure == rows[0].measure).map(|row| row.arms.as_str());
     pairs
         .fold(figure, |figure, pair| {
@@ -66,7 +66,7 @@ fn arms(name: &str, id: &str, rows: &[ArmRow]) -> Figure {
         .see(id)
 }
 
-/// A p-value in two decimals.
+/// Formats a p-value with two decimals.
 fn significance(p: f64) -> String {
     if p < 0.005 { "p < 0.01".to_owned() } else { format!("p = {p:.2}") }
 }

@@ -3,7 +3,8 @@ use crate::chart::{Axis, Bars, Lines, Series, Style};
 use crate::page::{Figure, Section};
 use crate::report::{CandidateStep, Mechanism};
 
-/// How sure draws were, and how often they took the best candidate.
+/// The section on selection: how concentrated the probabilities were, and how often the best
+/// candidate was selected.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let mut section = Section::new("choice", "The champion's choice");
     let cut = context.results.recorded.iter().flat_map(|recorded| &recorded.cut).map(String::as_str).collect::<Vec<_>>();
@@ -66,7 +67,7 @@ fn steps(mechanisms: &[Mechanism]) -> String {
     mechanisms.iter().map(|own| format!("{} {}", own.arm, own.choice.steps)).collect::<Vec<_>>().join(", ")
 }
 
-/// A distribution function at no more points than can be seen.
+/// Returns the empirical distribution function, thinned to at most `POINTS` points.
 fn distribution(mut values: Vec<f64>) -> (Vec<f64>, Vec<f64>) {
     const POINTS: usize = 200;
     values.sort_unstable_by(f64::total_cmp);

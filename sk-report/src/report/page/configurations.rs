@@ -4,7 +4,7 @@ use crate::page::{Figure, Section};
 use crate::report::WeightVector;
 use crate::report::tables::PointRow;
 
-/// F1 and axes at every weight vector.
+/// The section on single weight vectors: F1 and axes at each.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("configurations", "Per configuration").figure(heat(context));
     with_tables(section, context, &["configurations", "axes"])

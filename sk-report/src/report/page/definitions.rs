@@ -1,7 +1,7 @@
 use super::PageContext;
 use crate::page::Section;
 
-/// How to read the rest, and what is not there.
+/// The section on definitions, and on what was left out.
 pub(super) fn section(context: &PageContext<'_>, left_out: &[String]) -> Section {
     let cells = format!(
         "A cell is one response: a method, a weight vector, a prompt. Its axes are {}. A blank judgement is left out of its mean, and a pair with a \

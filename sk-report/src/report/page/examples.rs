@@ -2,10 +2,11 @@ use super::PageContext;
 use crate::page::{Answer, Exchange, Section};
 use crate::report::{Cell, Example, Method};
 
-/// The column of the table of examples that names the prompt.
+/// The index of the prompt column in the table of examples.
 const PROMPT: usize = 1;
 
-/// The best and worst responses of the reference, its closest rival's beside them.
+/// The section with the best and worst responses of the reference, beside those of its closest
+/// rival.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("examples", "Best and worst examples");
     let rival = context.rival();
@@ -20,7 +21,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
         )),
         (false, None) => section.paragraph("What stands here was written by models and by people who tested them; some of it is meant to harm."),
     };
-    // The rows of the table are the examples.
+    // The table has one row per example.
     let prompt =
         |example: &Example<'_>| context.results.text(&context.reference.name, example.cell).map(|text| text.prompt.clone());
     let section = match context.report.table("examples") {

@@ -4,10 +4,10 @@ use crate::page::{Figure, Section};
 use crate::report::tables::PointRow;
 use crate::stats::extent;
 
-/// Most objectives whose frontiers are drawn two at a time.
+/// The most objectives for which frontiers are drawn for every pair of axes.
 const MOST_IN_PLANES: usize = 5;
 
-/// A method, how it looks, and where each weight vector leads it.
+/// The frontier of a method: its style, and its point at each weight vector.
 pub(super) struct MethodFrontier<'a> {
     pub(super) method: &'a str,
     pub(super) style: Style,
@@ -15,24 +15,24 @@ pub(super) struct MethodFrontier<'a> {
 }
 
 impl<'a> MethodFrontier<'a> {
-    /// The points of a method at which every objective was judged.
+    /// Selects the points of a method at which every objective was judged.
     pub(super) fn of(context: &PageContext<'a>, method: &'a str) -> Self {
         let points = context.report.rows.points.iter().filter(|row| row.method == method && row.is_whole()).collect();
         Self { method, style: context.style(method, 0), points }
     }
 
-    /// What the points say of their weights when pointed at.
+    /// Returns the tooltip title of each point: its weights.
     pub(super) fn labels(&self, context: &PageContext<'_>) -> Vec<String> {
         self.points.iter().map(|row| context.weights(&row.point)).collect()
     }
 
-    /// One objective, and its interval at each point.
+    /// Returns the values of one objective and their confidence intervals.
     pub(super) fn along(&self, axis: usize) -> (Vec<f64>, Vec<[f64; 2]>) {
         self.points.iter().map(|row| (row.axes[axis], ends(row.intervals[axis]))).unzip()
     }
 
-    /// The weights, where there are three, coloured by one value each on a scale of this range; a
-    /// point says everything when pointed at.
+    /// Draws three-dimensional weights as points of the simplex, coloured by `values` on a scale
+    /// over `range`. The tooltips list the weights and all axes.
     pub(super) fn on_the_simplex(&self, context: &PageContext<'_>, scale: &str, values: &[f64], range: [f64; 2]) -> Ternary {
         let sweep = &context.results.sweep;
         let corners = std::array::from_fn(|blade| sweep.blades[blade].as_str());
@@ -50,7 +50,7 @@ impl<'a> MethodFrontier<'a> {
     }
 }
 
-/// Every method's frontier in the space of axes and on the simplex of weights.
+/// The section on frontiers, in the space of axes and on the simplex of weights.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let frontiers: Vec<MethodFrontier<'_>> = context.methods().map(|method| MethodFrontier::of(context, method)).collect();
     if frontiers.iter().all(|frontier| frontier.points.is_empty()) {
@@ -118,7 +118,7 @@ fn in_planes(context: &PageContext<'_>, objectives: &[&str], frontiers: &[Method
         .see("axes")
 }
 
-/// F1 as weight moves from one of two blades to the other.
+/// F1 as the weight shifts from one of two blades to the other.
 fn between_two(context: &PageContext<'_>, blades: [&String; 2], frontiers: &[MethodFrontier<'_>]) -> Figure {
     let [first, second] = blades;
     let empty = Lines::new(

@@ -5,7 +5,7 @@ use crate::page::{Fact, Figure, Section};
 use crate::report::tables::{FluencyRow, LeadRow};
 use crate::stats::Interval;
 
-/// What each method achieves, and how far the reference is ahead.
+/// The section with the main results: the axes of each method, and the lead of the reference.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let rows = &context.report.rows;
     let mut section = Section::new("headline", "Headline").facts(facts(context)).figure(achieved(context));

@@ -3,7 +3,7 @@ use crate::chart::{Axis, Bars};
 use crate::page::{Figure, Section};
 use crate::report::{BladeSpread, Mechanism};
 
-/// How far blades spread, and what influence follows.
+/// The section on the spread of blades and the resulting influence.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let mut section = Section::new("mechanism", "Mechanism");
     let mechanisms = &context.report.rows.mechanisms;
@@ -28,7 +28,7 @@ pub(super) fn section(context: &PageContext<'_>) -> Section {
 }
 
 fn spread(context: &PageContext<'_>, mechanisms: &[Mechanism]) -> Figure {
-    // One blade by itself has all the influence, and its scores may be in another unit.
+    // A single blade has all the influence, and its scores may have another unit.
     let several: Vec<&Mechanism> = mechanisms.iter().filter(|mechanism| mechanism.blades.len() > 1).collect();
     let arms = if several.is_empty() { mechanisms.iter().collect() } else { several };
     let mut blades: Vec<String> = Vec::new();

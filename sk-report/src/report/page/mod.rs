@@ -1,4 +1,4 @@
-//! A report as a page: what was found in words, charts, and every table.
+//! A report as a page: findings in words, charts, and all tables.
 
 mod ablations;
 mod choice;
@@ -19,7 +19,7 @@ use crate::page::{Page, Section};
 use crate::stats::Interval;
 use crate::table::Table;
 
-/// What sections are made from.
+/// The inputs of the sections.
 struct PageContext<'a> {
     report: &'a Report,
     results: &'a RawResults,
@@ -27,20 +27,20 @@ struct PageContext<'a> {
 }
 
 impl<'a> PageContext<'a> {
-    /// The methods, the reference first, then by falling F1.
+    /// Returns the method names, the reference first and the others by descending F1.
     fn methods(&self) -> impl Iterator<Item = &'a str> {
         let reference = self.reference.name.as_str();
         let others = self.results.sweep.methods.iter().map(|method| method.name.as_str()).filter(move |name| *name != reference);
         std::iter::once(reference).chain(others)
     }
 
-    /// How a method looks, on the whole page: the reference has the first hue. What is no method has
-    /// a shade of grey, by its place among its like.
+    /// Returns the style of a method, the same on the whole page; the reference has the first hue.
+    /// A name that is no method gets the grey tone `place`.
     fn style(&self, name: &str, place: usize) -> Style {
         self.methods().position(|method| method == name).map_or(Style::Tone(place), Style::Hue)
     }
 
-    /// A weight vector in words, as `weights: helpful 0.5, calm 0.5`.
+    /// Formats a weight vector in words, as `weights: helpful 0.5, calm 0.5`.
     fn weights(&self, point: &WeightVector) -> String {
         let label = point.label();
         let parts = self.results.sweep.blades.iter().zip(label.split('/')).filter(|(_, weight)| *weight != "0");
@@ -48,30 +48,30 @@ impl<'a> PageContext<'a> {
         format!("weights: {}", if parts.is_empty() { "none".to_owned() } else { parts.join(", ") })
     }
 
-    /// The rival of the reference: of the methods that are not the reference in another setting,
-    /// that of the highest F1.
+    /// Returns the rival: the method with the highest F1 that is not another setting of the
+    /// reference.
     fn rival(&self) -> Option<&'a Method> {
         self.results.sweep.rivals(&self.reference.name).next()
     }
 
-    /// The tables of those names that the report has, in that order.
+    /// Returns those of the named tables that the report has, in the order of `ids`.
     fn tables(&self, ids: &[&str]) -> Vec<&Table> {
         ids.iter().filter_map(|id| self.report.table(id)).collect()
     }
 }
 
-/// Adds those tables of the report that it has.
+/// Adds those of the named tables that the report has.
 fn with_tables(section: Section, context: &PageContext<'_>, ids: &[&str]) -> Section {
     context.tables(ids).into_iter().fold(section, |section, table| section.table(table.clone()))
 }
 
 impl Report {
-    /// The report as a page: what was found in words, its tables, figures of the same rows, and
-    /// responses where `results` have their text. A section that has nothing to show is left out, and
-    /// the page says which and why.
+    /// Renders the report as a page: findings in words, its tables, charts of the same rows, and
+    /// responses if `results` have their text. Sections without content are left out, and the page
+    /// lists them with the reason.
     ///
     /// # Errors
-    /// When the reference is not among the methods of `results`.
+    /// If the reference is not among the methods of `results`.
     pub fn page(&self, title: &str, results: &RawResults) -> Result<Page, ReportError> {
         let reference = results.sweep.method(&self.reference)?;
         let context = PageContext { report: self, results, reference };
@@ -108,7 +108,7 @@ impl Report {
     }
 }
 
-/// Sentences as clauses of one.
+/// Joins sentences into one, as clauses.
 fn clauses(sentences: &[&str]) -> String {
     let clause = |sentence: &&str| {
         let mut letters = sentence.trim_end_matches('.').chars();
@@ -117,12 +117,12 @@ fn clauses(sentences: &[&str]) -> String {
     sentences.iter().map(clause).collect::<Vec<_>>().join("; ")
 }
 
-/// Both ends of an interval.
+/// Returns both ends of an interval.
 fn ends(interval: Interval) -> [f64; 2] {
     [interval.low, interval.high]
 }
 
-/// A value and its interval, as charts take them.
+/// Converts a value and its interval into the type that charts take.
 fn estimate(value: f64, interval: Interval) -> Estimate {
     Estimate { value, interval: ends(interval) }
 }
@@ -146,7 +146,7 @@ fn lead(context: &PageContext<'_>) -> String {
     )
 }
 
-/// Names as `a, b and c`.
+/// Joins names as `a, b and c`.
 fn listed<S: AsRef<str>>(names: &[S]) -> String {
     match names.iter().map(AsRef::as_ref).collect::<Vec<_>>().split_last() {
         Some((last, [])) => (*last).to_owned(),
@@ -155,7 +155,7 @@ fn listed<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
-/// A count with a thin space between thousands.
+/// Formats a count with thin spaces between groups of three digits.
 fn thousands(count: usize) -> String {
     let digits = count.to_string();
     let mut text = String::new();

@@ -2,7 +2,7 @@ use super::{PageContext, with_tables};
 use crate::page::{Fact, Section};
 use crate::report::Verdict;
 
-/// Published figures against the cells.
+/// The section that compares published numbers with the recomputed ones.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("reproduction", "What does not reproduce");
     let comparisons = &context.report.rows.comparisons;

@@ -5,7 +5,7 @@ use crate::page::{Figure, Section};
 use crate::report::tables::SteeringRow;
 use crate::stats::{Spearman, extent, holm};
 
-/// Whether achieved axes follow requested weights.
+/// The section on steerability: whether the axes follow the requested weights.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let sweep = &context.results.sweep;
     let mut section = Section::new("steering", "Steerability");
@@ -103,8 +103,7 @@ fn on_the_simplex(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> F
         .see("axes")
 }
 
-/// How every objective follows every weight: what the simplex shows of three blades, for any
-/// number.
+/// Every objective against every weight, for any number of blades.
 fn each_by_each(context: &PageContext<'_>, frontier: &MethodFrontier<'_>) -> Figure {
     let points = &frontier.points;
     let sweep = &context.results.sweep;

@@ -3,7 +3,7 @@ use crate::chart::{Axis, Bars, Style};
 use crate::page::{Figure, Section};
 use crate::report::Runs;
 
-/// What responses took.
+/// The section on the time and the tokens that responses took.
 pub(super) fn section(context: &PageContext<'_>) -> Section {
     let section = Section::new("throughput", "Throughput");
     let Some(recorded) = &context.results.recorded else {

@@ -1,14 +1,14 @@
-//! What was found, in words.
+//! The findings in words.
 
 use super::{PageContext, listed};
 use crate::report::tables::{LeadRow, SteeringRow};
 use crate::stats::Interval;
 
-/// The level of every test.
+/// The significance level of every test.
 const ALPHA: f64 = 0.05;
 
-/// What the page opens with: whether the answers follow the weights, and how the reference compares
-/// with the others.
+/// Returns the sentences at the top of the page: whether responses follow the weights, and how the
+/// reference compares with the other methods.
 pub(super) fn sentences(context: &PageContext<'_>) -> Vec<String> {
     let reference = &context.report.reference;
     if context.report.rows.methods.iter().all(|row| row.name != *reference || row.n == 0) {
@@ -17,18 +17,18 @@ pub(super) fn sentences(context: &PageContext<'_>) -> Vec<String> {
     steering(context).into_iter().chain(comparison(context)).chain(normalization(context)).collect()
 }
 
-/// What a test and an interval say together.
+/// The sign of an effect, judged by a test and a confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Positive,
     Negative,
-    /// Not told from zero.
+    /// Not significantly different from zero.
     Open,
 }
 
 impl Sign {
-    /// A value is told from zero if its corrected p-value is below [`ALPHA`] and its interval, if it
-    /// has one, does not hold zero.
+    /// Returns a definite sign if the corrected p-value is below [`ALPHA`] and the confidence
+    /// interval, if there is one, excludes zero.
     fn of(value: f64, p: f64, interval: Interval) -> Self {
         let told = p < ALPHA && (interval.is_none() || interval.excludes_zero());
         match told {
@@ -39,14 +39,14 @@ impl Sign {
     }
 }
 
-/// A number with a minus rather than a hyphen.
+/// Formats a number with a minus sign instead of a hyphen.
 fn number(value: f64) -> String {
     let text = format!("{value:.2}");
-    // What rounds to zero has no sign.
+    // A number that rounds to zero has no sign.
     if text == "-0.00" { "0.00".to_owned() } else { text.replace('-', "−") }
 }
 
-/// A value and its interval, as `0.69 [0.60, 0.77]`.
+/// Formats a value and its interval, as `0.69 [0.60, 0.77]`.
 fn with_interval(value: f64, interval: Interval) -> String {
     match interval.is_none() {
         true => number(value),
@@ -54,7 +54,7 @@ fn with_interval(value: f64, interval: Interval) -> String {
     }
 }
 
-/// A p-value as `p = 0.031`; small ones as a bound.
+/// Formats a p-value, as `p = 0.031`; small ones as an upper bound.
 pub(super) fn p_value(p: f64) -> String {
     match p {
         p if p < 0.001 => "p < 0.001".to_owned(),
@@ -99,7 +99,7 @@ fn steering(context: &PageContext<'_>) -> Vec<String> {
     sentences.into_iter().flatten().collect()
 }
 
-/// A method with its temperature, where the settings beside the records name one.
+/// Names a method with its temperature, if the settings beside the records have one.
 fn setting(context: &PageContext<'_>, name: &str) -> String {
     let kept = context.results.recorded.iter().flat_map(|recorded| &recorded.settings);
     let mut temperatures: Vec<Option<f64>> =
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(Sign::of(-0.7, 0.01, interval(-0.8, -0.6)), Sign::Negative);
         assert_eq!(Sign::of(0.7, 0.05, interval(0.6, 0.8)), Sign::Open);
         assert_eq!(Sign::of(0.3, 0.01, interval(-0.01, 0.4)), Sign::Open);
-        // One prompt has no interval.
+        // A single prompt gives no interval.
         assert_eq!(Sign::of(0.7, 0.01, interval(f64::NAN, f64::NAN)), Sign::Positive);
         assert_eq!(Sign::of(f64::NAN, f64::NAN, interval(f64::NAN, f64::NAN)), Sign::Open);
     }

@@ -5,7 +5,7 @@ use super::sheet::Sheet;
 use crate::objectives::Objectives;
 use crate::report::{Cell, ReportError, grouped};
 
-/// Arms that differ in one slot, on the same prompts at the same weights.
+/// An ablation: arms that differ in one slot, on the same prompts at the same weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ablation {
     /// Its name.

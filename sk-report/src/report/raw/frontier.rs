@@ -5,16 +5,16 @@ use super::{Classified, Source};
 use crate::objectives::Objectives;
 use crate::report::{Cell, ReportError, Sweep, WeightVector};
 
-/// What the columns of weights begin with.
+/// The prefix of the weight columns.
 const WEIGHT: &str = "w_";
 
 /// The ids of responses by method, weight vector and prompt.
 pub(super) type Ids = HashMap<(String, String, u32), String>;
 
-/// What the file holds.
+/// The contents of the file.
 pub(super) struct JudgedFrontier {
     pub(super) sweep: Sweep,
-    /// The ids of responses, where a column has them.
+    /// The ids of the responses, if there is an id column.
     pub(super) ids: Ids,
     pub(super) classified: Vec<Classified>,
 }
@@ -53,7 +53,7 @@ pub(super) fn read(source: Source, objectives: &Objectives) -> Result<JudgedFron
         }
         rows.push((method.to_owned(), point, cell));
     }
-    // The blade of a column goes by the name that the objectives have for it.
+    // The blade of a column is renamed from its alias to its name in the objectives.
     let blade = |column: &&str| {
         let name = &column[WEIGHT.len()..];
         objectives.blades.iter().find(|blade| blade.is_called(name)).map_or(name, |blade| &blade.name).to_owned()

@@ -16,40 +16,40 @@ use crate::objectives::Objectives;
 
 /// The methods of the paper's main table.
 const PAPER_METHODS: [&str; 6] = ["swiss", "base", "bon", "rs", "args", "mod"];
-/// What the paper's names of weight vectors begin with.
+/// The prefix of the paper's names of weight vectors.
 const PAPER_POINTS: &str = "w_help";
 
-/// What a folder of raw results holds.
+/// The contents of a folder of raw results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RawResults {
     /// The judged sweep: `judged_frontier.csv`.
     pub sweep: Sweep,
-    /// Ablations at fixed weights: `judged_ablations.csv`; empty where the file is absent.
+    /// Ablations at fixed weights: `judged_ablations.csv`; empty if the file does not exist.
     pub ablations: Vec<Ablation>,
-    /// Candidate batches: `candidate_steps.jsonl`, and those of the traces; empty where there are
-    /// none.
+    /// Candidate batches of `candidate_steps.jsonl` and of the traces.
     pub steps: Vec<CandidateStep>,
-    /// What classifiers say of the judged responses, where columns of the sweep hold it.
+    /// Classifier scores of the judged responses, one entry per classifier column of the sweep.
     pub classified: Vec<Classified>,
-    /// The records of the sweep that was judged, if they are at hand.
+    /// The records of the judged sweep, if they were added.
     pub recorded: Option<Recorded>,
     ids: frontier::Ids,
 }
 
-/// What a classifier says of responses that were judged: a column `RUBRIC_CLASSIFIER`, such as
-/// `toxicity_detoxify`.
+/// The scores of a classifier on judged responses. Its column is called `RUBRIC_CLASSIFIER`, such
+/// as `toxicity_detoxify`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Classified {
     /// The name of the column.
     pub column: String,
-    /// The place of the rubric that the classifier measures too.
+    /// The index of the rubric that the classifier also measures.
     pub rubric: usize,
-    /// The judged responses, each with the score of the classifier, from 0 to 1.
+    /// The judged responses, each with the score of the classifier in [0, 1].
     pub cells: Vec<(Cell, f64)>,
 }
 
 impl Classified {
-    /// `None` for the column of a rubric, and for one that begins with the name of none.
+    /// Returns `None` if the column is that of a rubric, or if its prefix is not the name of a
+    /// rubric.
     fn of_column(column: &str, objectives: &Objectives) -> Option<Self> {
         let measures = |name: &str| column.strip_prefix(name).is_some_and(|rest| rest.len() > 1 && rest.starts_with('_'));
         if objectives.rubrics.iter().any(|rubric| rubric.name == column) {
@@ -60,34 +60,33 @@ impl Classified {
     }
 }
 
-/// What the files of a folder are called.
+/// File names in a folder of results.
 const FRONTIER: &str = "judged_frontier.csv";
 const ABLATIONS: &str = "judged_ablations.csv";
 const STEPS: &str = "candidate_steps.jsonl";
-/// What responses were judged by, where it is not helpfulness, harmlessness and honesty.
+/// The objectives, if they differ from helpfulness, harmlessness and honesty.
 const OBJECTIVES: &str = "objectives.toml";
 
-/// A file may be gzipped.
+/// The plain and the gzipped name of a file.
 fn names(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.gz")]
 }
 
 impl RawResults {
-    /// The files of a folder that [`read`](Self::read) looks for.
+    /// Returns the paths in a folder that [`read`](Self::read) tries.
     pub fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
         let data = [FRONTIER, ABLATIONS, STEPS].into_iter().flat_map(names);
         data.chain([OBJECTIVES.to_owned()]).map(|name| folder.join(name))
     }
 
-    /// Reads a folder. Each file may be gzipped, with `.gz` after its name; a plain one is
-    /// preferred.
+    /// Reads a folder. Data files may be gzipped, with `.gz` appended to the name; a plain file
+    /// takes precedence.
     ///
-    /// Responses were judged by the objectives of `objectives.toml`, if the folder has one, and
-    /// otherwise by [`Objectives::hhh`].
+    /// The objectives are those of `objectives.toml` if it exists, otherwise [`Objectives::hhh`].
     ///
     /// # Errors
-    /// If the sweep is absent, or a file cannot be read or holds what it must not; the error names
-    /// file, line and column.
+    /// If there is no sweep, or if a file cannot be read or is invalid. The error names file, line
+    /// and column.
     pub fn read(folder: &Path) -> Result<Self, ReportError> {
         let own = folder.join(OBJECTIVES);
         let objectives = if own.exists() { Objectives::read(&own)? } else { Objectives::hhh().clone() };
@@ -118,7 +117,7 @@ impl RawResults {
         })
     }
 
-    /// Adds the records of the responses that were judged, with their traces.
+    /// Adds the records of the judged responses, with their traces.
     ///
     /// # Errors
     /// As [`Recorded::read`].
@@ -130,8 +129,8 @@ impl RawResults {
         Ok(self)
     }
 
-    /// Whether these are the paper's own results: all its methods, judged by its objectives at
-    /// weight vectors that are called as it calls them.
+    /// Returns whether these are the paper's own results: all its methods, its objectives, and its
+    /// names of weight vectors.
     pub fn is_of_the_paper(&self) -> bool {
         let there = |name: &str| self.sweep.methods.iter().any(|method| method.name == name);
         self.sweep.objectives == *Objectives::hhh()
@@ -139,7 +138,7 @@ impl RawResults {
             && self.sweep.points.iter().all(|point| point.name.starts_with(PAPER_POINTS))
     }
 
-    /// The text of a cell's response, if it is at hand.
+    /// Returns the text of a cell's response, if the records were added.
     pub fn text(&self, method: &str, cell: &Cell) -> Option<&Text> {
         let configuration = self.sweep.points.get(cell.configuration)?.name.clone();
         let id = self.ids.get(&(method.to_owned(), configuration, cell.prompt))?;
@@ -147,14 +146,14 @@ impl RawResults {
     }
 }
 
-/// A file's whole text and its name.
+/// The path and the contents of a file.
 struct Source {
     path: PathBuf,
     text: String,
 }
 
 impl Source {
-    /// `None` where there is no such file.
+    /// Returns `None` if the file does not exist.
     fn open(path: &Path) -> Result<Option<Self>, ReportError> {
         let fail = |source| ReportError::Read { path: path.to_owned(), source };
         let bytes = match crate::lines::read(path) {

@@ -6,7 +6,7 @@ use super::Source;
 use crate::objectives::{Objectives, Scores};
 use crate::report::ReportError;
 
-/// A CSV file with a header, whose values are checked as they are read.
+/// A CSV file with a header, whose values are validated on access.
 pub(super) struct Sheet {
     path: PathBuf,
     header: StringRecord,
@@ -29,12 +29,12 @@ impl Sheet {
         &self.path
     }
 
-    /// The columns, in their order.
+    /// Returns the column names in order.
     pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
         self.header.iter()
     }
 
-    /// Whether there is a column of that name.
+    /// Returns whether there is a column of this name.
     pub(super) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }
@@ -51,12 +51,12 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The line it starts on, from 1.
+    /// Returns the line on which the row starts, from 1.
     pub(super) fn line(&self) -> u64 {
         self.record.position().map_or(0, csv::Position::line)
     }
 
-    /// What stands in a column that need not be there.
+    /// Returns the value of a column, or `None` if there is no such column.
     pub(super) fn optional(&self, column: &str) -> Option<&'a str> {
         let index = self.sheet.header.iter().position(|name| name == column);
         index.and_then(|index| self.record.get(index))
@@ -72,19 +72,19 @@ impl<'a> Row<'a> {
         value.parse().map_err(|_| self.wrong(column, value, "a whole number"))
     }
 
-    /// A number in [0, 1].
+    /// Parses a number in [0, 1].
     pub(super) fn share(&self, column: &str) -> Result<f64, ReportError> {
         let value = self.text(column)?;
         let number = value.parse().ok().filter(|number| (0.0..=1.0).contains(number));
         number.ok_or_else(|| self.wrong(column, value, "a number from 0 to 1"))
     }
 
-    /// A number in [0, 1], or nothing.
+    /// Parses a number in [0, 1]; `None` if the field is empty.
     pub(super) fn blank_or_share(&self, column: &str) -> Result<Option<f64>, ReportError> {
         if self.text(column)?.is_empty() { Ok(None) } else { self.share(column).map(Some) }
     }
 
-    /// The scores of all rubrics; those of `absent` have no column.
+    /// Parses the scores of all rubrics. Rubrics in `absent` have no column.
     pub(super) fn scores(&self, objectives: &Objectives, absent: &[&str]) -> Result<Scores, ReportError> {
         let score = |name: &str| if absent.contains(&name) { Ok(None) } else { self.blank_or_share(name) };
         let rubrics = objectives.rubrics.iter().map(|rubric| score(&rubric.name)).collect::<Result<_, _>>()?;

@@ -6,60 +6,61 @@ use serde::Deserialize;
 use super::Source;
 use crate::report::ReportError;
 
-/// One generation step: a batch of candidates as the selection saw it.
+/// One generation step: the batch of candidates, with the scores before selection.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct CandidateStep {
     /// The arm of the normalisation ablation.
     pub arm: String,
-    /// Composite scores of the candidates; `None` where the records say NaN, as they do of some
+    /// The composite score of each candidate; `None` where the record has NaN, which occurs in
     /// batches of one.
     pub candidate_mus: Vec<Option<f64>>,
-    /// Per blade of positive weight, the standard deviation (n − 1) of its raw scores in the batch.
+    /// For each blade of positive weight, the sample standard deviation (n − 1) of its raw scores
+    /// in the batch.
     pub raw_blade_mu_stds: BTreeMap<String, f64>,
-    /// Scale of the tournament term of the champion's logit over that of the blade term; none where
-    /// it was not recorded.
+    /// std(tournament term)/std(blade term) in the champion's logit; `None` if it was not recorded.
     #[serde(default)]
     pub logit_scale_ratio: Option<f64>,
-    /// The candidate that was drawn.
+    /// The index of the selected candidate.
     pub selected_idx: usize,
-    /// The probabilities it was drawn with; none where they were not recorded.
+    /// The selection probabilities; `None` if they were not recorded.
     #[serde(default)]
     pub probabilities: Option<Vec<f64>>,
-    /// Tokens of all candidates; zero where they were not recorded.
+    /// The number of tokens of all candidates together; 0 if it was not recorded.
     #[serde(default)]
     pub drafted: usize,
 }
 
 impl CandidateStep {
-    /// Whether no candidate had a higher composite than the one drawn; `None` of a batch of one or
-    /// without composites.
+    /// Returns whether no candidate has a higher composite than the selected one. `None` for a
+    /// batch of one, or if composites are missing.
     pub fn drew_the_best(&self) -> Option<bool> {
         let composites = self.composites()?;
         let chosen = composites.get(self.selected_idx)?;
         Some(composites.iter().all(|mu| mu <= chosen))
     }
 
-    /// How often a uniform draw would choose a candidate that no other exceeds; `None` as in
-    /// [`drew_the_best`](Self::drew_the_best).
+    /// Returns the probability that uniform selection picks a candidate with the highest composite.
+    /// `None` as in [`drew_the_best`](Self::drew_the_best).
     pub fn best_by_chance(&self) -> Option<f64> {
         let composites = self.composites()?;
         let best = composites.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         Some(composites.iter().filter(|&&mu| mu == best).count() as f64 / composites.len() as f64)
     }
 
-    /// −Σ p ln p of the draw, in nats; `None` of a batch of one or without probabilities.
+    /// Returns the entropy −Σ p ln p of the selection probabilities, in nats. `None` for a batch of
+    /// one, or if they were not recorded.
     pub fn entropy(&self) -> Option<f64> {
         let probabilities = self.probabilities.as_ref().filter(|all| all.len() > 1)?;
         Some(-probabilities.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln()).sum::<f64>())
     }
 
-    /// The entropy over that of a uniform draw, ln N.
+    /// Returns the entropy divided by its maximum ln N.
     pub fn relative_entropy(&self) -> Option<f64> {
         let n = self.probabilities.as_ref()?.len() as f64;
         self.entropy().map(|entropy| entropy / n.ln())
     }
 
-    /// Composites of a batch with a choice, if all were recorded.
+    /// Returns the composites of a batch of at least two, if all were recorded.
     fn composites(&self) -> Option<Vec<f64>> {
         self.candidate_mus.iter().copied().collect::<Option<Vec<f64>>>().filter(|all| all.len() > 1)
     }
@@ -77,7 +78,7 @@ pub(super) fn read(source: &Source) -> Result<Vec<CandidateStep>, ReportError> {
     source.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
 }
 
-/// JSON has no NaN, but Python writes it; `null` stands for it here.
+/// Replaces NaN, which Python writes but JSON lacks, by `null`.
 fn without_nan(line: &str) -> Cow<'_, str> {
     if !line.contains("NaN") {
         return Cow::Borrowed(line);
@@ -88,7 +89,7 @@ fn without_nan(line: &str) -> Cow<'_, str> {
         if i > 0 {
             clean.push('"');
         }
-        // A quote behind a backslash does not end a string.
+        // An escaped quote does not end a string.
         clean.push_str(&if quoted { Cow::Borrowed(part) } else { Cow::Owned(part.replace("NaN", "null")) });
         quoted ^= !(quoted && part.ends_with('\\'));
     }

@@ -1,4 +1,4 @@
-//! What a sweep kept besides responses to judge: times, and the steps of its traces.
+//! The data that a sweep recorded besides the responses: times, settings, and traced steps.
 
 mod runs;
 mod steps;
@@ -15,27 +15,27 @@ use crate::settings::{KeptSettings, read_settings};
 /// The records of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// What each scheme took, in the order in which schemes occur.
+    /// The cost of each scheme, in order of first occurrence.
     pub runs: Vec<Runs>,
-    /// Schemes that choose among a whole vocabulary: of their steps a trace keeps the likeliest
-    /// candidates only, which say nothing of the batch.
+    /// Schemes whose traces keep only the most probable candidates of a whole vocabulary. Such
+    /// steps are not used, since they do not represent the batch.
     pub cut: Vec<String>,
-    /// Records of responses that were not judged, and are left out.
+    /// The number of records that were left out because their responses were not judged.
     pub unjudged: usize,
-    /// Judged responses without a record.
+    /// The number of judged responses without a record.
     pub unrecorded: usize,
-    /// What each scheme ran with, where that is kept beside the records: once for each of its
-    /// settings.
+    /// The settings of each scheme, if they are stored beside the records. A scheme with several
+    /// settings has several entries.
     pub settings: Vec<(String, KeptSettings)>,
-    /// Whether there are traces of all the records that speak of them.
+    /// Whether the traces of the records were found.
     pub traced: bool,
     texts: HashMap<String, Text>,
 }
 
-/// What was asked and answered.
+/// A prompt and a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// The prompt's name.
+    /// The name of the prompt.
     pub prompt_id: String,
     /// The dialogue.
     pub prompt: String,
@@ -44,12 +44,12 @@ pub struct Text {
 }
 
 impl Recorded {
-    /// Reads the records of the responses with these ids, their settings, and the steps of the
-    /// traces beside them if they are there; each may be gzipped.
+    /// Reads the records of the responses with these ids, their settings, and the steps in the
+    /// traces beside them, if any. Each file may be gzipped.
     ///
     /// # Errors
-    /// When a file cannot be read, holds what it must not, no record is of a response that was
-    /// judged, or the traces end before the records say.
+    /// If a file cannot be read or is invalid, if no record is of a judged response, or if the
+    /// traces are shorter than the records say.
     pub fn read(path: &Path, judged: &HashSet<&str>) -> Result<(Self, Vec<CandidateStep>), ReportError> {
         let failed = |source: RecordError| ReportError::Records { source: Box::new(source) };
         let mut records = read_records(path).map_err(failed)?;
@@ -85,7 +85,7 @@ impl Recorded {
         Ok((Self { runs, cut, unjudged, unrecorded, settings, traced: traces.is_some(), texts }, steps))
     }
 
-    /// What the response of that id is and answers.
+    /// Returns the prompt and the response with this id.
     pub fn text(&self, id: &str) -> Option<&Text> {
         self.texts.get(id)
     }

@@ -6,33 +6,33 @@ use crate::record::SweepRecord;
 use crate::report::{CandidateStep, grouped};
 use crate::stats::median;
 
-/// What the responses of a scheme took.
+/// The cost of a scheme's responses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runs {
     /// The scheme.
     pub scheme: String,
-    /// Responses.
+    /// The number of responses.
     pub responses: usize,
-    /// Tokens of all responses.
+    /// The number of tokens of all responses.
     pub tokens: usize,
-    /// Steps of all responses.
+    /// The number of steps of all responses.
     pub steps: usize,
-    /// Tokens of all candidates; none where steps were not kept, or not whole.
+    /// The number of tokens of all candidates; `None` unless every step was traced completely.
     pub drafted: Option<usize>,
-    /// Wall time of all responses, in seconds.
+    /// The wall time of all responses, in seconds.
     pub elapsed: f64,
     /// The median of a response's wall time, in seconds.
     pub median_elapsed: f64,
-    /// Where the time went.
+    /// The time by part, in seconds.
     pub seconds: Seconds,
-    /// Responses that ran to the limit on tokens.
+    /// The number of responses that ended at the token limit.
     pub limited: usize,
-    /// Where the models were.
+    /// The devices that ran the models.
     pub devices: BTreeSet<String>,
 }
 
 impl Runs {
-    /// One entry per scheme, in the order in which they occur.
+    /// Computes one entry per scheme, in order of first occurrence.
     pub(super) fn by_scheme(records: &[SweepRecord], steps: &[CandidateStep]) -> Vec<Self> {
         let schemes = grouped(records.iter().map(|record| (record.scheme.as_str(), record)));
         schemes.into_iter().map(|(scheme, own)| Self::of(scheme, &own, steps)).collect()
@@ -57,7 +57,7 @@ impl Runs {
         }
     }
 
-    /// Tokens of responses per second of wall time.
+    /// Returns the response tokens per second of wall time.
     pub fn tokens_per_second(&self) -> f64 {
         self.tokens as f64 / self.elapsed
     }

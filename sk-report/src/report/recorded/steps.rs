@@ -1,4 +1,4 @@
-//! Steps of a trace, as far as statistics need them.
+//! The fields of traced steps that statistics need.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read};
@@ -12,15 +12,15 @@ use crate::record::SweepRecord;
 use crate::report::{CandidateStep, ReportError};
 use crate::stats::sample_std;
 
-/// Probabilities of all candidates sum to one up to rounding; those of a batch that was cut do not,
-/// if more than those kept had a chance.
+/// The tolerance for probabilities that sum to one. The probabilities of a truncated batch sum to
+/// less, unless the dropped ones are zero.
 const WHOLE: f64 = 1e-6;
 
-/// The part of a line that is read.
+/// The fields of a line that are read.
 #[derive(Deserialize)]
 struct Line {
     id: String,
-    /// Candidates of the step, kept or not.
+    /// The number of candidates of the step, including those that were not stored.
     n: Option<usize>,
     candidates: Vec<Candidate>,
     blades: Vec<BladeScores>,
@@ -41,11 +41,12 @@ struct BladeScores {
     mu: Vec<Option<f64>>,
 }
 
-/// The steps of `records` among the first `end` bytes of a file of traces. What stands behind
-/// belongs to no record.
+/// Reads the steps of `records` from the first `end` bytes of a traces file. Later bytes belong to
+/// no record.
 ///
-/// A scheme of which any step was cut gives none: those that are whole are the ones in which hardly
-/// a token had a chance but the likeliest. Such schemes come second, by name.
+/// If a step of a scheme was truncated, all its steps are dropped: the complete ones are a biased
+/// sample, in which almost all probability lies on the few stored tokens. The second result lists
+/// these schemes.
 pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Vec<CandidateStep>, Vec<String>), ReportError> {
     let schemes: HashMap<&str, &str> = records.iter().map(|record| (record.id.as_str(), record.scheme.as_str())).collect();
     let failed = |source| ReportError::Read { path: path.to_owned(), source };
@@ -78,7 +79,7 @@ pub(super) fn read(path: &Path, end: u64, records: &[SweepRecord]) -> Result<(Ve
 }
 
 impl Line {
-    /// The step, or nothing where candidates are missing from it.
+    /// Converts the line into a step; `None` if candidates are missing.
     fn step(self, scheme: &str) -> Option<CandidateStep> {
         let all = self.n.is_none_or(|n| n == self.candidates.len());
         let whole = (self.probabilities.iter().sum::<f64>() - 1.0).abs() < WHOLE;
